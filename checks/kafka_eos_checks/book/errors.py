@@ -71,17 +71,19 @@ def errors_page(links: Links) -> Page:
     for module, folder in book.modules.items():
         of_broker = not folder and module != TransactionalProducer.MODULE
         for operator in book.operators(module) if of_broker else ():
-            for code in operator.errors:
+            for name in operator.errors:
                 if operator.kind is Kind.ACTION:
-                    answering.setdefault(code, []).append((module, operator.name))
-                elif operator.kind is Kind.RULE and f'"{code}"' in operator.tla.text:
-                    naming.setdefault(code, []).append((module, operator.name))
+                    answering.setdefault(name, []).append((module, operator.name))
+                elif operator.kind is Kind.RULE and f'"{name}"' in operator.tla.text:
+                    naming.setdefault(name, []).append((module, operator.name))
+    client = pages.link("TransactionalProducer", pages.address("modules/TransactionalProducer"))
+    names = " · ".join(f'<a href="#{code.name}">{code.name}</a>' for code in ErrorCode)
     parts = [
-        "An error code is the broker's answer to a request. Find yours, or use the search. *What it means* and *what to do* are for "
-        "applications and operators. The rest is read from the spec: the rule that answers it, the actions in which it can "
-        f"happen, and what Kafka's Java producer does, by the machine {pages.link('TransactionalProducer', pages.address('modules/TransactionalProducer'))}.",
-        pages.raw('<p class="names">' + " · ".join(f'<a href="#{code.name}">{code.name}</a>' for code in ErrorCode) + "</p>"),
-    ]  # fmt: skip
+        "An error code is the broker's answer to a request. Find yours, or use the search. Meaning and *What to do* "
+        "are for applications and operators. The rest is read from the spec: the rules that answer with the code, the "
+        f"actions in which it can happen, and what Kafka's Java producer does, by the machine {client}.",
+        pages.raw(f'<p class="names">{names}</p>'),
+    ]
     for code in ErrorCode:
         said = advice[code.name]
         facts = [f"<dt>Code</dt><dd>{code.value}</dd>"]
@@ -92,8 +94,10 @@ def errors_page(links: Links) -> Page:
             )
             facts += [f"<dt>{label}</dt><dd>{shown}</dd>"] if shown else []
         if code.name in answering or code.name in naming:
-            told = "; ".join(f"{escape(what)} ({escape(', '.join(requests))})"
-                             for what, requests in reactions(machine, code.name).items())  # fmt: skip
+            told = "; ".join(
+                f"{escape(what)} ({escape(', '.join(requests))})"
+                for what, requests in reactions(machine, code.name).items()
+            )
             facts += [f"<dt>Java producer</dt><dd>{told}</dd>"] if told else []
         parts += [
             pages.anchor(code.name),

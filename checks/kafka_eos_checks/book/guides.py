@@ -28,7 +28,9 @@ from kafka_eos_checks.kit.paths import CLONE
 
 FOLDER = Path(__file__).with_name("guides")
 _NAME = re.compile(r"\{\{([^}\n]+)\}\}")
-_RUN = re.compile(r"^```run(?: exit (?P<exit>\d+))?(?: lines (?P<first>\d+)-(?P<last>\d+))?\n(?P<call>[^\n]+)\n```$", re.MULTILINE)
+_RUN = re.compile(
+    r"^```run(?: exit (?P<exit>\d+))?(?: lines (?P<first>\d+)-(?P<last>\d+))?\n(?P<call>[^\n]+)\n```$", re.MULTILINE
+)
 _COLUMNS = 100  # of the outputs
 ORDER = ("twenty-minutes", "configuration", "versions", "limits", "reading-tla", "reading-kafka")
 
@@ -44,9 +46,13 @@ def output_of(call: str) -> tuple[int, str]:
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
             [sys.executable, "-m", "kafka_eos_checks.cli", *words[1:]],
-            cwd=folder, capture_output=True, text=True, check=False, timeout=300,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
             env={**os.environ, "COLUMNS": str(_COLUMNS)},
-        )  # fmt: skip
+        )
     return done.returncode, (done.stdout or done.stderr).replace(f"{CLONE}/", "").rstrip()
 
 

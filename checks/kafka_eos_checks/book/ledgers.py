@@ -13,19 +13,29 @@ from kafka_eos_checks.ledger.findings import KafkaFinding
 def findings_page(links: Links) -> Page:
     """The page of the findings in Kafka."""
     found = links.book.sources.findings
-    parts = ["What checking found in Apache Kafka, what shows it, and what mends it. `kafka-eos ledger findings` says how much of "
-             "the evidence is checked on your machine.",
-             pages.table(("Finding", "Harm", "Shown"), [
-                 (f'<a href="#{each.id}">{escape(each.title)}</a>', escape(each.harm), escape(each.shown))
-                 for each in found])]  # fmt: skip
+    parts = [
+        "What checking found in Apache Kafka, what shows it, and what mends it. `kafka-eos ledger findings` "
+        "says how much of "
+        "the evidence is checked on your machine.",
+        pages.table(
+            ("Finding", "Harm", "Shown"),
+            [
+                (f'<a href="#{each.id}">{escape(each.title)}</a>', escape(each.harm), escape(each.shown))
+                for each in found
+            ],
+        ),
+    ]
     parts += [_finding(links, each) for each in found]
     return Page(path="findings", title="Findings in Kafka", text="\n\n".join(parts), wide=True)
 
 
 def _finding(links: Links, finding: KafkaFinding) -> str:
     entries = links.book.entries
-    facts = [f"<dt>Harm</dt><dd>{escape(finding.harm)}</dd>", f"<dt>Shown</dt><dd>{escape(finding.shown)}</dd>",
-             f"<dt>Reported</dt><dd>{escape(finding.reported)}</dd>"]  # fmt: skip
+    facts = [
+        f"<dt>Harm</dt><dd>{escape(finding.harm)}</dd>",
+        f"<dt>Shown</dt><dd>{escape(finding.shown)}</dd>",
+        f"<dt>Reported</dt><dd>{escape(finding.reported)}</dd>",
+    ]
     if finding.models:
         stories = ", ".join(pages.link(name, pages.address(f"stories/{name}")) for name in finding.models)
         facts.append(f"<dt>Step through it</dt><dd>{stories}</dd>")
@@ -38,7 +48,9 @@ def _finding(links: Links, finding: KafkaFinding) -> str:
     if finding.mended:
         mended = ", ".join(pages.link(name, pages.of_model(entries[name].module, name)) for name in finding.mended)
         facts.append(f"<dt>Mended in</dt><dd>{mended}</dd>")
-    facts.append(f"<dt>Reproduce</dt><dd>{bullets_of(f'<code>{escape(call)}</code>' for call in finding.commands())}</dd>")
+    facts.append(
+        f"<dt>Reproduce</dt><dd>{bullets_of(f'<code>{escape(call)}</code>' for call in finding.commands())}</dd>"
+    )
     return "\n\n".join(
         [
             pages.anchor(finding.id),
@@ -54,8 +66,11 @@ def _finding(links: Links, finding: KafkaFinding) -> str:
 def claims_page(links: Links) -> Page:
     """The page of the claims."""
     book = links.book
-    parts = ["What introductions say about exactly-once semantics, who says so, and what settles it. *Expected* is what the project "
-             "believes that checking finds; `kafka-eos ledger claims` shows what it found."]  # fmt: skip
+    parts = [
+        "What introductions say about exactly-once semantics, who says so, and what settles it. *Expected* is "
+        "what the project "
+        "believes that checking finds; `kafka-eos ledger claims` shows what it found."
+    ]
     rows = []
     for claim in read_claims():
         settling = [entry for entry in book.entries.values() if claim.id in entry.claims]

@@ -11,13 +11,44 @@ from pygments.token import Comment, Keyword, Name, Number, Operator, String, Tex
 
 Target = Callable[[str], str | None]
 
-_KEYWORDS = (
-    "ASSUME ASSUMPTION AXIOM BOOLEAN CASE CHOOSE CONSTANT CONSTANTS DOMAIN ELSE ENABLED EXCEPT EXTENDS FALSE IF IN "
-    "INSTANCE LET LOCAL MODULE OTHER RECURSIVE SUBSET THEN THEOREM TRUE UNCHANGED UNION VARIABLE VARIABLES WITH SF_ WF_"
-).split()
+_KEYWORDS = [
+    "ASSUME",
+    "ASSUMPTION",
+    "AXIOM",
+    "BOOLEAN",
+    "CASE",
+    "CHOOSE",
+    "CONSTANT",
+    "CONSTANTS",
+    "DOMAIN",
+    "ELSE",
+    "ENABLED",
+    "EXCEPT",
+    "EXTENDS",
+    "FALSE",
+    "IF",
+    "IN",
+    "INSTANCE",
+    "LET",
+    "LOCAL",
+    "MODULE",
+    "OTHER",
+    "RECURSIVE",
+    "SUBSET",
+    "THEN",
+    "THEOREM",
+    "TRUE",
+    "UNCHANGED",
+    "UNION",
+    "VARIABLE",
+    "VARIABLES",
+    "WITH",
+    "SF_",
+    "WF_",
+]
 
 
-class TlaLexer(RegexLexer):
+class TlaLexer(RegexLexer):  # type: ignore[misc]  # Pygments has no types
     """A lexer of TLA+, as far as this project uses it."""
 
     name = "TLA+"
@@ -61,7 +92,7 @@ def listing(language: str, text: str, target: Target) -> str:
         target: the address of a name, or None.
 
     Returns:
-        An element that can be scrolled with the keyboard; its colours need an element of the class ``highlight`` around.
+        An element that the keyboard can scroll. Its colours need an element of the class ``highlight`` around it.
     """
     parts: list[str] = []
     for kind, word in _LEXERS[language].get_tokens(text):
@@ -74,9 +105,7 @@ def listing(language: str, text: str, target: Target) -> str:
 
 def _linked(word: str, target: Target) -> str:
     if word[:1] in "\"'":
-        found = _WORD.fullmatch(word[1:-1]) and target(word)
+        found = target(word[1:-1]) if _WORD.fullmatch(word[1:-1]) else None
         return f'{word[0]}<a href="{found}">{escape(word[1:-1])}</a>{word[-1]}' if found else escape(word)
     found = target(word)
     return f'<a href="{found}">{escape(word)}</a>' if found else escape(word)
-
-

@@ -45,8 +45,11 @@ def header(text: str) -> list[str]:
     if found is None:
         return []
     lines = [line.removeprefix("(*").rstrip().removesuffix("*)").rstrip() for line in found[1].splitlines()]
-    return [" ".join(" ".join(group).split()) for filled, group in groupby(lines, key=lambda line: bool(line.strip()))
-            if filled]  # fmt: skip
+    return [
+        " ".join(" ".join(group).split())
+        for filled, group in groupby(lines, key=lambda line: bool(line.strip()))
+        if filled
+    ]
 
 
 def _introduction(links: Links, module: str) -> str:
@@ -98,7 +101,7 @@ def _declared(links: Links, module: str) -> Iterator[str]:
 
 
 def _defined(name: str) -> str:
-    return f'<code id="{escape(name)}">{escape(name)}</code>'
+    return f'<code id="{escape(name)}">{pages.breakable(name)}</code>'
 
 
 def operator_entry(links: Links, operator: Operator, places: Sequence[Place]) -> str:
@@ -135,16 +138,27 @@ def touched(links: Links, operator: Operator, places: Sequence[Place]) -> str:
         if operator.python is not None and place.file == operator.python.file:
             continue  # the listing links to what uses it there
         of_kind.setdefault(place.kind, []).append(place)
-    lines = [f"<dt>{said}</dt><dd>{_told(links, operator.module, kind, of_kind[kind])}</dd>"
-             for kind, said in _KINDS.items() if kind in of_kind]  # fmt: skip
+    lines = [
+        f"<dt>{said}</dt><dd>{_told(links, operator.module, kind, of_kind[kind])}</dd>"
+        for kind, said in _KINDS.items()
+        if kind in of_kind
+    ]
     counted = ", ".join(f"{len(of_kind[kind])} {kind}s" for kind in ("model", "test") if kind in of_kind)
     if not lines and not counted:
         return ""
     if counted:
-        lines.append(f"<dt>also</dt><dd>{counted}: <code>kafka-eos check impact {operator.module}!{operator.name}"
-                     "</code> lists them</dd>")  # fmt: skip
-    said = ", ".join(f"{len(of_kind[kind])} {_KINDS[kind]}" for kind in ("mutant", "property", "proof", "finding")
-                     if kind in of_kind) or counted  # fmt: skip
+        lines.append(
+            f"<dt>also</dt><dd>{counted}: <code>kafka-eos check impact {operator.module}!{operator.name}"
+            "</code> lists them</dd>"
+        )
+    said = (
+        ", ".join(
+            f"{len(of_kind[kind])} {_KINDS[kind]}"
+            for kind in ("mutant", "property", "proof", "finding")
+            if kind in of_kind
+        )
+        or counted
+    )
     return pages.raw(f"<details><summary>Touches {said}</summary><dl>{''.join(lines)}</dl></details>")
 
 
@@ -166,11 +180,15 @@ def _told(links: Links, home: str, kind: str, places: Iterable[Place]) -> str:
         return ", ".join(dict.fromkeys(_named(links, home, place.what) for place in places))
     if kind == "finding":
         ids = {finding.title: finding.id for finding in links.book.sources.findings}
-        return bullets_of(pages.link(each, pages.address("findings", ids[each]))
-                          for each in dict.fromkeys(place.what for place in places))  # fmt: skip
+        return bullets_of(
+            pages.link(each, pages.address("findings", ids[each]))
+            for each in dict.fromkeys(place.what for place in places)
+        )
     found = list(places)
-    told = [f"<code>{place.file}:{place.line}</code> {links.sentence(_short(place.what), escape=escape)}"
-            for place in found[:_MOST_PLACES]]  # fmt: skip
+    told = [
+        f"<code>{place.file}:{place.line}</code> {links.sentence(_short(place.what), escape=escape)}"
+        for place in found[:_MOST_PLACES]
+    ]
     return bullets_of([*told, f"and {len(found) - _MOST_PLACES} more"] if len(found) > _MOST_PLACES else told)
 
 
@@ -205,8 +223,7 @@ def _models(links: Links, entries: Sequence[Model]) -> str:
             f"{links.sentence(f'{entry.module}!{rule}', escape=escape)} → {escape(other)}"
             for rule, other in entry.overrides.items()
         )
-        given = ", ".join(f"{name} = {value}" for name, value in entry.constants.items()
-                          if name not in entry.overrides)  # fmt: skip
+        given = ", ".join(f"{name} = {value}" for name, value in entry.constants.items() if name not in entry.overrides)
         said = escape(entry.title) + (f"<br>{changed}" if changed else "")
         if entry.kind == "model":
             said += f"<details><summary>constants</summary><code>{escape(given)}</code></details>"
@@ -237,21 +254,24 @@ def module_page(links: Links, module: str) -> Page:
         parts.append("## Names without a rule of their own\n" + _small(links, small))
     if properties:
         rows = [
-            (f'<span id="{each.name}">{pages.link(each.name, pages.of_property(module, each.name))}</span>'
-             + (f'<span id="{each.name}Witness"></span>' if f"{each.name}Witness" in witnesses else ""),
-             links.sentence(each.sentence, module, escape))
+            (
+                f'<span id="{each.name}">{pages.link(each.name, pages.of_property(module, each.name))}</span>'
+                + (f'<span id="{each.name}Witness"></span>' if f"{each.name}Witness" in witnesses else ""),
+                links.sentence(each.sentence, module, escape),
+            )
             for each in properties
-        ]  # fmt: skip
+        ]
         parts.append("## Properties\n" + pages.table(("Property", "In words"), rows))
     strays = witnesses - {f"{each.name}Witness" for each in properties}
     parts.append(pages.raw("".join(f'<span id="{name}"></span>' for name in sorted(strays))) if strays else "")
-    return Page(path=f"modules/{module}", title=module, text="\n\n".join(filter(None, parts)), in_menu=False,
-                wide=True)  # fmt: skip
+    return Page(path=f"modules/{module}", title=module, text="\n\n".join(filter(None, parts)), in_menu=False, wide=True)
 
 
 def models_page(links: Links, module: str) -> Page:
     """The page of the models and mutants of a module."""
-    said = f"The models with which TLC checks {pages.link(module, pages.address(f'modules/{module}'))}, and its mutants."
+    said = (
+        f"The models with which TLC checks {pages.link(module, pages.address(f'modules/{module}'))}, and its mutants."
+    )
     parts = [f"{said} A mutant has one rule changed, and must violate the property that it names."]
     for kind, title in (("model", "Models"), ("mutant", "Mutants")):
         entries = [entry for entry in links.book.entries_of(module) if entry.kind == kind]
@@ -283,9 +303,15 @@ def _see_also(links: Links, module: str) -> str:
     for title, names in (
         ("Extends", [name for name in found.extends if name in book.modules]),
         ("Uses", [name for name in dict.fromkeys(found.instantiates) if name in book.modules]),
-        ("Used by", [name for name in book.modules
-                     if module in {*book.spec.module(name).extends, *book.spec.module(name).instantiates}]),
-    ):  # fmt: skip
+        (
+            "Used by",
+            [
+                name
+                for name in book.modules
+                if module in {*book.spec.module(name).extends, *book.spec.module(name).instantiates}
+            ],
+        ),
+    ):
         if names:
             links_ = ", ".join(pages.link(name, pages.address(f"modules/{name}")) for name in names)
             rows.append(f"<dt>{title}</dt><dd>{links_}</dd>")
@@ -302,8 +328,12 @@ def _see_also(links: Links, module: str) -> str:
 def index_page(links: Links) -> Page:
     """The list of the modules."""
     book = links.book
-    parts = ["A TLA+ module says which steps are allowed and what must hold. Most modules have a Python machine of the same name, "
-             "whose state graph is compared with TLC's, edge by edge. Each page shows both texts next to each other."]  # fmt: skip
+    parts = [
+        "A TLA+ module says which steps are allowed and what must hold. Most modules have a Python machine of "
+        "the same name, "
+        "whose state graph is compared with TLC's, edge by edge. Each page shows both texts next to each "
+        "other."
+    ]
     for folder, title in FOLDERS.items():
         names = [name for name, place in book.modules.items() if place == folder]
         rows = []

@@ -67,9 +67,18 @@ def of_error(code: str) -> str:
     return address("guides/errors", code)
 
 
+_LONG = 16  # characters of a name that may need a line of its own
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z][a-z])|(?<=[_!])")
+
+
+def breakable(name: str) -> str:
+    """A name as HTML; a long one may be broken between its words."""
+    return "<wbr>".join(map(escape, _HUMP.split(name))) if len(name) > _LONG and " " not in name else escape(name)
+
+
 def link(text: str, to: str, *, code: bool = False) -> str:
     """A link, as HTML that may stand in Markdown and in HTML."""
-    shown = f"<code>{escape(text)}</code>" if code else escape(text)
+    shown = f"<code>{breakable(text)}</code>" if code else breakable(text)
     return f'<a href="{to}">{shown}</a>'
 
 
@@ -92,10 +101,11 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str = ""
     """A table, as raw HTML; the cells are HTML already. On a narrow screen each row is a card."""
     head = "".join(f'<th scope="col">{escape(each)}</th>' for each in heads)
     body = "".join(
-        "<tr>" + "".join(f'<td data-head="{escape(name)}">{cell}</td>' for name, cell in zip(heads, row, strict=True))
+        "<tr>"
+        + "".join(f'<td data-head="{escape(name)}">{cell}</td>' for name, cell in zip(heads, row, strict=True))
         + "</tr>\n"
         for row in rows
-    )  # fmt: skip
+    )
     said = f"<caption>{escape(caption)}</caption>" if caption else ""
     return raw(f'<table class="cards">{said}<thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>')
 

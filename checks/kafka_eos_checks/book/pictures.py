@@ -19,10 +19,9 @@ from kafka_eos_checks.book.pages import Page
 from kafka_eos_checks.drawing.svg import element, escaped, text_width
 from kafka_eos_checks.graphs.command import reference_of
 from kafka_eos_checks.models.registry import bounds_predicate
-from kafka_eos_checks.tla.parser import Definition
 
-FONT, HIGH, GAP_X, GAP_Y = 13, 34, 46, 62
-# CSS pixels: text, height of a box, room between boxes
+FONT, HIGH, GAP_X, GAP_Y, SIDE = 13, 34, 46, 62, 36
+# CSS pixels: text, height of a box, room between boxes, room at the sides for arrows around boxes
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,9 @@ class Arrow:
     dashed: bool = False
 
 
-def drawn(rows: Sequence[Sequence[str]], arrows: Iterable[Arrow], label: str, to: Mapping[str, str] | None = None) -> str:
+def drawn(
+    rows: Sequence[Sequence[str]], arrows: Iterable[Arrow], label: str, to: Mapping[str, str] | None = None
+) -> str:
     """Boxes in rows, with arrows between them, as SVG.
 
     Args:
@@ -50,13 +51,13 @@ def drawn(rows: Sequence[Sequence[str]], arrows: Iterable[Arrow], label: str, to
         to: the address of a box, where it has one.
     """
     wide = max(text_width(name, FONT) for row in rows for name in row) + 24
-    width = max(len(row) for row in rows) * (wide + GAP_X) + GAP_X
+    width = max(len(row) for row in rows) * (wide + GAP_X) + GAP_X + 2 * SIDE
     height = len(rows) * (HIGH + GAP_Y) + GAP_Y / 2
     middle: dict[str, tuple[float, float]] = {}
     for number, row in enumerate(rows):
-        step = width / len(row)
+        step = (width - 2 * SIDE) / len(row)
         middle |= {
-            name: (step * (place + 0.5), GAP_Y / 2 + number * (HIGH + GAP_Y) + HIGH / 2)
+            name: (SIDE + step * (place + 0.5), GAP_Y / 2 + number * (HIGH + GAP_Y) + HIGH / 2)
             for place, name in enumerate(row)
         }
     every = list(arrows)
@@ -65,15 +66,21 @@ def drawn(rows: Sequence[Sequence[str]], arrows: Iterable[Arrow], label: str, to
     boxes = [_box(name, *middle[name], wide, (to or {}).get(name, "")) for name in middle]
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="picture" role="{"group" if to else "img"}" '
-        f'aria-label="{escaped(label)}" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}">'
+        f'aria-label="{escaped(label)}" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
+        f'height="{height:.0f}">'
     )
     return f'<figure class="scroll">{head}{"".join(lines)}{"".join(boxes)}</svg></figure>'
 
 
 def _box(name: str, x: float, y: float, wide: float, to: str) -> str:
-    shape = element("rect", {"class": "box", "x": x - wide / 2, "y": y - HIGH / 2, "width": wide, "height": HIGH, "rx": 5.0})
-    words = element("text", {"x": x, "y": y + 4.5, "text-anchor": "middle", "font-size": float(FONT),
-                             "fill": "currentColor"}, escaped(name))  # fmt: skip
+    shape = element(
+        "rect", {"class": "box", "x": x - wide / 2, "y": y - HIGH / 2, "width": wide, "height": HIGH, "rx": 5.0}
+    )
+    words = element(
+        "text",
+        {"x": x, "y": y + 4.5, "text-anchor": "middle", "font-size": float(FONT), "fill": "currentColor"},
+        escaped(name),
+    )
     return f'<a href="{escape(to)}">{shape}{words}</a>' if to else shape + words
 
 
@@ -82,14 +89,18 @@ def _line(middle: Mapping[str, tuple[float, float]], arrow: Arrow, wide: float, 
     x2, y2 = middle[arrow.target]
     if arrow.source == arrow.target:
         right = x1 + wide / 2
-        bend = f"M {right:.0f} {y1 - 8:.0f} C {right + 34:.0f} {y1 - 22:.0f} {right + 34:.0f} {y1 + 22:.0f} {right + 3:.0f} {y1 + 8:.0f}"
+        out, up, down = right + 34, y1 - 22, y1 + 22
+        bend = f"M {right:.0f} {y1 - 8:.0f} C {out:.0f} {up:.0f} {out:.0f} {down:.0f} {right + 3:.0f} {y1 + 8:.0f}"
         return _path(bend, arrow) + _tip(right + 1, y1 + 8, -1, -0.35)
     length = hypot(x2 - x1, y2 - y1)
     across = ((y1 - y2) / length, (x2 - x1) / length)
     bow = 26.0 if both else (0.10 * length if abs(y1 - y2) < 1 or length > 260 else 0)
     mid = ((x1 + x2) / 2 + across[0] * bow, (y1 + y2) / 2 + across[1] * bow)
     if abs(x1 - x2) < 1 and length > HIGH + GAP_Y + 1:  # around the boxes in between
-        mid = (x1 + (-1.2 if x1 < max(x for x, _ in middle.values()) else 1.2) * wide, mid[1] + (10 if y1 < y2 else -10))
+        mid = (
+            x1 + (-1.2 if x1 < max(x for x, _ in middle.values()) else 1.2) * wide,
+            mid[1] + (10 if y1 < y2 else -10),
+        )
     if abs(y1 - y2) < 1 and length > wide + GAP_X + 1:
         mid = (mid[0], y1 - HIGH - 0.10 * length)
     start, end = _rim((x1, y1), mid, wide), _rim((x2, y2), mid, wide)
@@ -112,16 +123,27 @@ def _path(bend: str, arrow: Arrow) -> str:
 def _tip(x: float, y: float, dx: float, dy: float) -> str:
     length = hypot(dx, dy) or 1
     ux, uy = dx / length, dy / length
-    corners = f"M {x:.1f} {y:.1f} L {x - 8 * ux - 4 * uy:.1f} {y - 8 * uy + 4 * ux:.1f} L {x - 8 * ux + 4 * uy:.1f} {y - 8 * uy - 4 * ux:.1f} Z"
+    back = [(x - 8 * ux - side * uy, y - 8 * uy + side * ux) for side in (4, -4)]
+    corners = f"M {x:.1f} {y:.1f} L {back[0][0]:.1f} {back[0][1]:.1f} L {back[1][0]:.1f} {back[1][1]:.1f} Z"
     return element("path", {"class": "tip", "d": corners, "fill": "currentColor"})
 
 
 # --- state machines ---------------------------------------------------------------------------------------------------
 
-_COORDINATOR_ROWS = (("EMPTY", "DEAD"), ("ONGOING", "PREPARE_EPOCH_FENCE"), ("PREPARE_COMMIT", "PREPARE_ABORT"),
-                     ("COMPLETE_COMMIT", "COMPLETE_ABORT"))  # fmt: skip
-_PRODUCER_ROWS = (("UNINITIALIZED",), ("INITIALIZING",), ("READY",), ("IN_TRANSACTION", "PREPARED_TRANSACTION"),
-                  ("COMMITTING_TRANSACTION", "ABORTING_TRANSACTION"), ("ABORTABLE_ERROR", "FATAL_ERROR"))  # fmt: skip
+_COORDINATOR_ROWS = (
+    ("EMPTY", "DEAD"),
+    ("ONGOING", "PREPARE_EPOCH_FENCE"),
+    ("PREPARE_COMMIT", "PREPARE_ABORT"),
+    ("COMPLETE_COMMIT", "COMPLETE_ABORT"),
+)
+_PRODUCER_ROWS = (
+    ("UNINITIALIZED",),
+    ("INITIALIZING",),
+    ("READY",),
+    ("IN_TRANSACTION", "PREPARED_TRANSACTION"),
+    ("COMMITTING_TRANSACTION", "ABORTING_TRANSACTION"),
+    ("ABORTABLE_ERROR", "FATAL_ERROR"),
+)
 
 
 def _coordinator(links: Links) -> str:
@@ -132,12 +154,20 @@ def _coordinator(links: Links) -> str:
     return "\n\n".join(
         [
             "## The coordinator's transaction",
-            "The states of a transactional.id, as the coordinator has them. Dashed arrows are those of transaction version 2. The table of "
-            f"legal transitions is {links.sentence('TransactionCoordinator!LegalTransitions')}; Kafka has it in TransactionState.",
-            pages.raw(drawn(rows, arrows, f"The {len(arrows)} legal transitions between the coordinator's states; the table below lists them")),
+            "The states of a transactional.id, as the coordinator has them. Dashed arrows are those of transaction "
+            "version 2. The table of "
+            f"legal transitions is {links.sentence('TransactionCoordinator!LegalTransitions')}; Kafka has it in "
+            f"TransactionState.",
+            pages.raw(
+                drawn(
+                    rows,
+                    arrows,
+                    f"The {len(arrows)} legal transitions between the coordinator's states; the table below lists them",
+                )
+            ),
             pages.table(("From", "To", "Transaction versions"), found, "Legal transitions of the coordinator"),
         ]
-    )  # fmt: skip
+    )
 
 
 def _producer() -> str:
@@ -145,17 +175,26 @@ def _producer() -> str:
     fatal = transactional_producer.FATAL_ERROR
     arrows = [Arrow(a, b) for a, b in legal if b != fatal]
     rows = _completed(_PRODUCER_ROWS, set(transactional_producer.STATES))
-    found = [(escape(b), escape(", ".join(a for a, after in legal if after == b)))
-             for b in transactional_producer.STATES]  # fmt: skip
+    found = [
+        (escape(b), escape(", ".join(a for a, after in legal if after == b))) for b in transactional_producer.STATES
+    ]
     return "\n\n".join(
         [
             "## The transactional producer of the Java client",
-            f"The states of TransactionManager, with the legal transitions. Every state may lead to {fatal}: these arrows are left out.",
-            pages.raw(drawn(rows, arrows, f"The {len(arrows)} legal transitions of the Java producer, but for those to {fatal}; the table below "
-                                          "lists them")),
+            f"The states of TransactionManager, with the legal transitions. Every state may lead to {fatal}: these "
+            f"arrows are left out.",
+            pages.raw(
+                drawn(
+                    rows,
+                    arrows,
+                    f"The {len(arrows)} legal transitions of the Java producer, but for "
+                    f"those to {fatal}; the table below "
+                    "lists them",
+                )
+            ),
             pages.table(("State", "May follow on"), found, "Legal transitions of the Java producer"),
         ]
-    )  # fmt: skip
+    )
 
 
 def _completed(rows: Sequence[Sequence[str]], names: set[str]) -> list[list[str]]:
@@ -182,12 +221,20 @@ def _projected(links: Links, model_name: str, project: Any) -> dict[tuple[str, s
     return found
 
 
-def _of_graph(links: Links, title: str, said: str, module: str, found: Mapping[tuple[str, str], set[str]],
-              rows: Sequence[Sequence[str]]) -> str:  # fmt: skip
+def _of_graph(
+    links: Links,
+    title: str,
+    said: str,
+    module: str,
+    found: Mapping[tuple[str, str], set[str]],
+    rows: Sequence[Sequence[str]],
+) -> str:
     arrows = [Arrow(a, b) for a, b in sorted(found)]
     known = {name for pair in found for name in pair}
-    listed = [(escape(a), escape(b), ", ".join(links.sentence(f"{module}!{name}", escape=escape) for name in sorted(names)))
-              for (a, b), names in sorted(found.items())]  # fmt: skip
+    listed = [
+        (escape(a), escape(b), ", ".join(links.sentence(f"{module}!{name}", escape=escape) for name in sorted(names)))
+        for (a, b), names in sorted(found.items())
+    ]
     picture = drawn(_completed(rows, known), arrows, f"{title}: {len(arrows)} steps; the table below lists them")
     return "\n\n".join([f"## {title}", said, pages.raw(picture), pages.table(("From", "To", "Actions"), listed, title)])
 
@@ -197,7 +244,9 @@ def _partition_names(state: Any) -> list[str]:
     found = []
     for log in state.logs.values():
         kinds = [entry.kind for entry in log.entries]
-        found.append({"data": "open", "commit": "committed", "abort": "aborted"}.get(kinds[-1], kinds[-1]) if kinds else "empty")
+        found.append(
+            {"data": "open", "commit": "committed", "abort": "aborted"}.get(kinds[-1], kinds[-1]) if kinds else "empty"
+        )
     return found
 
 
@@ -219,20 +268,33 @@ def _member_names(state: Any) -> list[str]:
 def states_page(links: Links) -> Page:
     """The page of the state machines."""
     partition = _of_graph(
-        links, "A partition's log",
+        links,
+        "A partition's log",
         "What a reader finds at the end of a partition's log, from the state graph of the model "
-        f"{links.sentence('RefinesAtomicTransactions')}: the newest entry is a batch of an open transaction, or a marker.",
-        "Transactions", _projected(links, "RefinesAtomicTransactions", _partition_names),
+        f"{links.sentence('RefinesAtomicTransactions')}: the newest entry is a batch of an open transaction, or a "
+        f"marker.",
+        "Transactions",
+        _projected(links, "RefinesAtomicTransactions", _partition_names),
         (("empty",), ("open",), ("committed", "aborted")),
-    )  # fmt: skip
+    )
     member = _of_graph(
-        links, "A member of a KIP-848 group",
-        f"A member as the group's coordinator has it, from the state graph of the model {pages.link('ConsumerGroup', pages.of_model('ConsumeTransformProduce', 'ConsumerGroup'))}.",
-        "ConsumeTransformProduce", _projected(links, "ConsumerGroup", _member_names),
+        links,
+        "A member of a KIP-848 group",
+        f"A member as the group's coordinator has it, from the state graph of the model "
+        f"{pages.link('ConsumerGroup', pages.of_model('ConsumeTransformProduce', 'ConsumerGroup'))}.",
+        "ConsumeTransformProduce",
+        _projected(links, "ConsumerGroup", _member_names),
         (("no member",), ("behind the group's epoch", "in the group's epoch"), ("gives up partitions",)),
-    )  # fmt: skip
-    text = "\n\n".join(["The pictures on this page are drawn from the tables and state graphs that are checked.",
-                        _coordinator(links), _producer(), partition, member])  # fmt: skip
+    )
+    text = "\n\n".join(
+        [
+            "The pictures on this page are drawn from the tables and state graphs that are checked.",
+            _coordinator(links),
+            _producer(),
+            partition,
+            member,
+        ]
+    )
     return Page(path="pictures/states", title="State machines", text=text, wide=True)
 
 
@@ -245,20 +307,18 @@ def refinements(links: Links) -> Iterator[tuple[str, str, str]]:
     for module, name in sorted(book.judged):
         if book.modules[module]:
             continue
-        for instance, _ in _instances_in(book.spec.module(module).definitions[name].body):
+        for instance in _instances_in(book.spec.module(module).definitions[name].body):
             home = book.spec.operators(module)[instance][1].body
             if home[0] == "instance":
                 yield module, name, home[1]
 
 
-def _instances_in(tree: Any) -> Iterator[tuple[str, str]]:
-    if isinstance(tree, Definition):
-        yield from _instances_in(tree.body)
-    elif isinstance(tree, tuple):
-        if tree[:1] == ("of",):
-            yield tree[1], tree[2]
-        for part in tree:
-            yield from _instances_in(part)
+def _instances_in(tree: Any) -> Iterator[str]:
+    """The instances of a formula that is nothing but formulas of instances."""
+    if tree[0] == "of":
+        yield tree[1]
+    elif tree[0] == "and" and all(part[0] == "of" for part in tree[1]):
+        yield from (part[1] for part in tree[1])
 
 
 def tower_page(links: Links) -> Page:
@@ -273,7 +333,11 @@ def tower_page(links: Links) -> Page:
             if other in names and (name, other) not in arrows and other != name:
                 arrows[name, other] = Arrow(name, other, dashed=True)
     promises = {target for _, _, target in refines}
-    level = {name: 0 for name in names if name in promises and not any(a.source == name and not a.dashed for a in arrows.values())}
+    level = {
+        name: 0
+        for name in names
+        if name in promises and not any(a.source == name and not a.dashed for a in arrows.values())
+    }
     while len(level) < len(names):
         before = len(level)
         for name in names:
@@ -287,20 +351,36 @@ def tower_page(links: Links) -> Page:
     below: dict[str, int] = {}
     for _ in rest:
         for name in rest:
-            users = [below.get(arrow.source, -1) for arrow in arrows.values() if arrow.target == name and arrow.source in rest]
+            users = [
+                below.get(arrow.source, -1)
+                for arrow in arrows.values()
+                if arrow.target == name and arrow.source in rest
+            ]
             below[name] = max([-1, *users]) + 1
     level |= {name: base + depth for name, depth in below.items()}
     rows = [[name for name in names if level[name] == number] for number in range(max(level.values()) + 1)]
     rows = [row[at : at + 4] for row in rows for at in range(0, len(row), 4)]
     to = {name: pages.address(f"modules/{name}") for name in names}
     solid = sum(not arrow.dashed for arrow in arrows.values())
-    label = f"The {len(names)} modules of the spec, each a link: {solid} arrows of refinement, {len(arrows) - solid} of use; the tables below list them"
-    listed = [(pages.link(module, pages.address(f"modules/{module}")), pages.link(name, pages.of_property(module, name)),
-               pages.link(target, pages.address(f"modules/{target}"))) for module, name, target in refines]  # fmt: skip
-    used = [(pages.link(a.source, to[a.source]), pages.link(a.target, to[a.target])) for a in arrows.values() if a.dashed]
+    label = (
+        f"The {len(names)} modules of the spec, each a link: {solid} arrows of refinement, "
+        f"{len(arrows) - solid} of use; the tables below list them"
+    )
+    listed = [
+        (
+            pages.link(module, to[module]),
+            pages.link(name, pages.of_property(module, name)),
+            pages.link(target, to[target]),
+        )
+        for module, name, target in refines
+    ]
+    used = [
+        (pages.link(a.source, to[a.source]), pages.link(a.target, to[a.target])) for a in arrows.values() if a.dashed
+    ]
     text = "\n\n".join(
         [
-            "At the top is what an application may rely on. A solid arrow is a *refinement*: whatever the lower module does, seen through a mapping, "
+            "At the top is what an application may rely on. A solid arrow is a *refinement*: whatever the lower "
+            "module does, seen through a mapping, "
             "the upper module allows. A dashed arrow says that a module is built of another one. Each box is a link.",
             pages.raw(drawn(rows, arrows.values(), label, to)),
             "## Refinements",
@@ -308,5 +388,5 @@ def tower_page(links: Links) -> Page:
             "## Parts",
             pages.table(("Module", "Is built of"), used),
         ]
-    )  # fmt: skip
+    )
     return Page(path="pictures/tower", title="The tower of refinements", text=text, wide=True)

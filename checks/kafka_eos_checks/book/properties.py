@@ -27,16 +27,19 @@ def property_page(links: Links, operator: Operator, story_of: frozenset[str]) ->
     violating = [entry for entry in judging if entry.expect.violates == name]
     parts = [
         links.sentence(operator.sentence, module) or "The module gives this property no sentence of its own.",
-        pages.raw(f'<dl class="facts"><dt>Module</dt><dd>{pages.link(module, pages.address(f"modules/{module}"))}</dd>'
-                  f"<dt>Kind</dt><dd>{_kind(judging, name)}</dd>"
-                  f"<dt>Standing</dt><dd>{_standing(holding, violating)}</dd></dl>"),
+        pages.raw(
+            f'<dl class="facts"><dt>Module</dt><dd>{pages.link(module, pages.address(f"modules/{module}"))}</dd>'
+            f"<dt>Kind</dt><dd>{_kind(judging, name)}</dd>"
+            f"<dt>Standing</dt><dd>{_standing(holding, violating)}</dd></dl>"
+        ),
         "## Formula",
         links.pair(operator),
-    ]  # fmt: skip
+    ]
     witness = next((each for each in book.operators(module) if each.name == f"{name}Witness"), None)
     if witness is not None:
         parts += [
-            "## Witness\n\nA property that holds shows something only if the search reaches the case that the property is "
+            "## Witness\n\nA property that holds shows something only if the search reaches the case that the "
+            "property is "
             "about. The witness is that case. TLC must find it true somewhere and false somewhere.",
             links.pair(witness),
         ]
@@ -44,7 +47,10 @@ def property_page(links: Links, operator: Operator, story_of: frozenset[str]) ->
         parts.append("## Models in which it holds\n" + _holding(holding))
     if silent:
         said = ", ".join(pages.link(each.name, pages.of_model(each.module, each.name)) for each in silent)
-        parts.append(f"## Models that check it and say nothing\n\nThe constants of these models are about something else: {said}.")
+        parts.append(
+            f"## Models that check it and say nothing\n\nThe constants of these models are about something else: "
+            f"{said}."
+        )
     if violating:
         parts.append("## What violates it\n" + _violating(links, violating, story_of))
     proofs = _proofs(links, operator)
@@ -113,8 +119,12 @@ def _releases(links: Links, operator: Operator) -> str:  # noqa: ARG001 - the pr
 def index_page(links: Links) -> Page:
     """The list of the properties, by module."""
     book = links.book
-    parts = ["A property says what must hold. TLC checks it in models with bounds; some properties are proved without bounds. "
-             "A property that a model is expected to violate is a known failure, a mutant, or a claim that does not hold."]  # fmt: skip
+    parts = [
+        "A property says what must hold. TLC checks it in models with bounds; some properties are proved "
+        "without bounds. "
+        "A property that a model is expected to violate is a known failure, a mutant, or a claim that does "
+        "not hold."
+    ]
     for module in book.modules:
         rows = []
         for operator in book.operators(module):
@@ -123,8 +133,14 @@ def index_page(links: Links) -> Page:
                 holding = sum(not each.expect.violates for each in judging)
                 failing = sum(each.expect.violates == operator.name for each in judging)
                 said = links.sentence(operator.sentence, module, escape)
-                rows.append((pages.link(operator.name, pages.of_property(module, operator.name)), said, str(holding),
-                             str(failing)))  # fmt: skip
+                rows.append(
+                    (
+                        pages.link(operator.name, pages.of_property(module, operator.name)),
+                        said,
+                        str(holding),
+                        str(failing),
+                    )
+                )
         if rows:
             parts.append(f"## {module}\n" + pages.table(("Property", "In words", "Holds in", "Violated by"), rows))
     return Page(path="properties/index", title="Properties", text="\n\n".join(parts))

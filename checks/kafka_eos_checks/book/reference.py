@@ -59,9 +59,8 @@ def _module(book: Book, path: str) -> str:
     dotted = path.split("/", 1)[1].removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     said = (ast.get_docstring(tree) or "").split("\n\n")[0]
     parts = [f"## {pages.prose(dotted)}\n\n{pages.prose(said)}"]
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
-            parts.append(_definition(node, text, dotted))
+    defined = (node for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef))
+    parts += [_definition(node, text, dotted) for node in defined if not node.name.startswith("_")]
     return "\n\n".join(parts)
 
 
@@ -91,22 +90,32 @@ def _head(node: ast.ClassDef | ast.FunctionDef, text: str) -> str:
 
 def formats_page() -> Page:
     """The page of the formats: columns of ``kafka_log``, histories, verdicts."""
-    parts = ["The columns of the data source `kafka_log`, the events of histories, and the verdicts of reports.",
-             "## Columns of kafka_log\n\nThe option `granularity` chooses the table."]  # fmt: skip
+    parts = [
+        "The columns of the data source `kafka_log`, the events of histories, and the verdicts of reports.",
+        "## Columns of kafka_log\n\nThe option `granularity` chooses the table.",
+    ]
     for name, columns in SCHEMAS.items():
         rows = [(f"<code>{escape(column)}</code>", escape(kind)) for column, kind in columns.items()]
         parts.append(f"### {name}\n" + pages.table(("Column", "Type"), rows))
     for cls, title, said in (
         (Event, "History", "A history is a file of JSON lines, an event a line. Keys without a value are left out."),
-        (Verdict, "Verdicts", "`--json FILE` writes a list of verdicts. `standing` is added: ok, FAIL, not judged, nothing to judge."),
-    ):  # fmt: skip
+        (
+            Verdict,
+            "Verdicts",
+            "`--json FILE` writes a list of verdicts. `standing` is added: ok, FAIL, not judged, nothing to judge.",
+        ),
+    ):
         meanings = {name: " ".join(text.split()) for name, text in _ATTRIBUTE.findall(cls.__doc__ or "")}
         hints = get_type_hints(cls)
-        rows3 = [(f"<code>{each.name}</code>", escape(_type_name(hints[each.name])), escape(meanings.get(each.name, "")))
-                 for each in fields(cls)]  # fmt: skip
+        rows3 = [
+            (f"<code>{name}</code>", escape(_type_name(hints[name])), escape(meanings.get(name, "")))
+            for name in (each.name for each in fields(cls))
+        ]
         schema = json.dumps(json_schema(cls), indent=1)
         parts.append(f"## {title}\n\n{said}" + pages.table(("Key", "Type", "Meaning"), rows3))
-        parts.append(f"### JSON Schema: {title}\n" + pages.raw(f'<pre tabindex="0" class="output">{escape(schema)}</pre>'))
+        parts.append(
+            f"### JSON Schema: {title}\n" + pages.raw(f'<pre tabindex="0" class="output">{escape(schema)}</pre>')
+        )
     return Page(path="reference/formats", title="Columns and formats", text="\n\n".join(parts))
 
 
@@ -141,12 +150,12 @@ def _schema_of(hint: Any) -> dict[str, Any]:
     if hint is Any:
         return {}
     origin, given = get_origin(hint), get_args(hint)
-    if isinstance(hint, UnionType) or origin is not None and NoneType in given:
+    if isinstance(hint, UnionType) or (origin is not None and NoneType in given):
         kinds = [_schema_of(each) for each in given if each is not NoneType]
         return kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
     if origin is tuple:
         return {"type": "array", "items": _schema_of(given[0])}
-    if origin is not None and isinstance(origin, type) and issubclass(origin, dict) or "Mapping" in str(origin):
+    if (origin is not None and isinstance(origin, type) and issubclass(origin, dict)) or "Mapping" in str(origin):
         return {"type": "object", "additionalProperties": _schema_of(given[1])}
     raise TypeError(f"no JSON Schema for {hint}")
 
@@ -179,8 +188,13 @@ def document_pages(book: Book) -> Iterator[Page]:
 
 def api_index() -> Page:
     """The list of the public packages."""
-    rows = [(pages.link(name, pages.address(f"reference/api-{name}")), f"<code>{folder}</code>") for name, folder in PACKAGES.items()]
-    said = "The public packages, from their docstrings. A machine's methods are on the page of its module, next to their TLA+."
+    rows = [
+        (pages.link(name, pages.address(f"reference/api-{name}")), f"<code>{folder}</code>")
+        for name, folder in PACKAGES.items()
+    ]
+    said = (
+        "The public packages, from their docstrings. A machine's methods are next to their TLA+, on its module's page."
+    )
     return Page(path="reference/api", title="Python packages", text=said + pages.table(("Package", "Folder"), rows))
 
 

@@ -26,7 +26,7 @@ from kafka_eos_checks.kit.missing import need
 STATIC = Path(__file__).with_name("static")
 MOST_BYTES = 300_000  # of one page
 
-CONF = '''
+CONF = """
 project = "kafka-eos"
 extensions = ["myst_parser"]
 myst_heading_anchors = 3
@@ -43,7 +43,7 @@ html_show_copyright = False
 html_theme_options = {"top_of_page_buttons": []}
 pygments_style = "a11y-high-contrast-light"
 pygments_dark_style = "a11y-high-contrast-dark"
-'''
+"""
 
 
 class BrokenBook(RuntimeError):  # noqa: N818 - named for what is broken
@@ -52,39 +52,42 @@ class BrokenBook(RuntimeError):  # noqa: N818 - named for what is broken
 
 MENU: dict[str, tuple[str, ...]] = {
     "Learn": ("guides/twenty-minutes", "try/index", "stories/index", "guides/reading-tla", "guides/reading-kafka"),
-    "Use": ("guides/errors", "guides/configuration", "guides/versions", "guides/limits", "docs/operators", "docs/libraries",
-            "docs/served", "docs/sql"),
+    "Use": ("guides/errors", "guides/configuration", "guides/versions", "guides/limits", "docs/operators",
+            "docs/libraries", "docs/served", "docs/sql"),
     "The spec": ("modules/index", "properties/index", "pictures/tower", "pictures/states", "docs/coverage"),
     "Ledgers": ("findings", "claims"),
     "Reference": ("docs/commands", "reference/commands", "reference/api", "reference/formats", "changelog"),
 }  # fmt: skip
 """Heading of the menu -> its pages. Every page in the menu is here."""
 
-_DOORS = (
-    ("I am new to this", "Exactly-once in twenty minutes", "guides/twenty-minutes", "what can go wrong, and the four mechanisms against it"),
-    ("I see an error", "Every error code", "guides/errors", "what it means, what to do, and which rule answers it"),
-    ("I run Kafka", "For operators", "docs/operators", "did my cluster break exactly-once, where, and what now"),
-    ("I write applications", "Configuration by guarantee", "guides/configuration", "which settings you need, and what is lost without"),
-    ("I implement Kafka", "The modules", "modules/index", "each action and rule, in TLA+ and Python, with Kafka's class and method"),
-    ("I read specs", "The tower of refinements", "pictures/tower", "what refines what, and every property with its models"),
-    ("I want to see it break", "Stories of failures", "stories/index", "each known failure, step by step"),
-    ("I want to break it", "Try it", "try/index", "choose crashes and lost messages in the browser"),
-)  # fmt: skip
+_DOORS = {
+    "guides/twenty-minutes": ("I am new to this", "what can go wrong, and the four mechanisms against it"),
+    "guides/errors": ("I see an error", "what it means, what to do, and which rule answers it"),
+    "docs/operators": ("I run Kafka", "did my cluster break exactly-once, where, and what now"),
+    "guides/configuration": ("I write applications", "which settings you need, and what is lost without them"),
+    "modules/index": ("I implement Kafka", "each action and rule, in TLA+ and Python, with Kafka's class and method"),
+    "pictures/tower": ("I read specs", "what refines what, and every property with its models"),
+    "stories/index": ("I want to see it break", "each known failure, step by step"),
+    "try/index": ("I want to break it", "choose crashes and lost messages in the browser"),
+}
+"""Page -> who comes to it, and what for."""
 
 
 def index_page(book: Book) -> Page:
     """The first page: doors, and the menu."""
     doors = "".join(
-        f'<li><a href="{pages.address(to)}"><strong>{who}</strong><span>{title}: {what}</span></a></li>'
-        for who, title, to, what in _DOORS
+        f'<li><a href="{pages.address(to)}"><strong>{who}</strong><span>{what}</span></a></li>'
+        for to, (who, what) in _DOORS.items()
     )
-    counts = (f"{sum(not folder for folder in book.modules.values())} modules of the spec, {len(book.actions)} actions, "
-              f"{len(book.judged)} properties, {len(book.registry.models)} models and {len(book.registry.mutants)} mutants")  # fmt: skip
+    modules = sum(not folder for folder in book.modules.values())
+    models, mutants, judged = len(book.registry.models), len(book.registry.mutants), len(book.judged)
+    counts = f"{modules} modules, {len(book.actions)} actions, {judged} properties, {models} models, {mutants} mutants"
     trees = "\n\n".join(
-        "```{toctree}\n:hidden:\n:caption: " + caption + "\n\n" + "\n".join(names) + "\n```" for caption, names in MENU.items()
+        "```{toctree}\n:hidden:\n:caption: " + caption + "\n\n" + "\n".join(names) + "\n```"
+        for caption, names in MENU.items()
     )
-    text = f"""How Apache Kafka's exactly-once semantics works, as an executable spec: TLA+ that TLC checks, and Python with the same state
-graph. Every page is made from the sources that are checked: {counts}.
+    text = f"""How Apache Kafka's exactly-once semantics works, as an executable spec: TLA+ that TLC checks, and Python
+with the same state graph. Every page is made from the sources that are checked: {counts}.
 
 {pages.raw(f'<ul class="doors">{doors}</ul>')}
 

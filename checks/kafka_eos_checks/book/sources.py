@@ -239,8 +239,10 @@ class Book:
 
     def _operator(self, module: Module, lines: list[str], definition: Definition) -> Operator:
         section, notes = _above(lines, definition.line)
-        cited = {"KIP" if label.startswith("K") and "I" in label else label: text
-                 for label, text in _FREE.findall(definition.comment)}  # fmt: skip
+        cited = {
+            "KIP" if label.startswith("K") and "I" in label else label: text
+            for label, text in _FREE.findall(definition.comment)
+        }
         python = self.reference.find(module.name, definition.name)
         if python is not None:
             cited = {**cited, **labelled(_docstring(python[1]))}
@@ -278,7 +280,12 @@ class Book:
         return Code(file=file, line=first, text=text)
 
     def errors_of(self, module: str, name: str) -> tuple[str, ...]:
-        """The error codes that an operator names as an answer, and so do the operators it uses, in their order."""
+        """The error codes that an operator names as an answer, and so do the operators it uses, in their order.
+
+        ``Next`` and formulas of behaviours, which depend on actions, answer nothing themselves.
+        """
+        if self.kind(module, name) is not Kind.ACTION and self._reaches_actions(module, name):
+            return ()
         found: dict[str, None] = {}
         visited: set[tuple[str, str]] = set()
 
@@ -307,6 +314,10 @@ class Book:
 
         enter(module, name)
         return tuple(found)
+
+    def _reaches_actions(self, module: str, name: str) -> bool:
+        seen = self.spec.operators(module)
+        return any((seen[each][0], each) in self.actions for each in self.spec.reached(module, name))
 
     def places(self, module: str, name: str) -> list[Place]:
         """The places that a change to an operator touches."""

@@ -1,6 +1,7 @@
 """The stories: each known failure that a model shows, step by step, with its sequence diagram.
 
-A story is TLC's counterexample. TLC runs once for each model; the behaviour is kept under the fingerprint of all that it
+A story is TLC's counterexample. TLC runs once for each model; the behaviour is kept under the fingerprint of all '
+              'that it
 depends on (``build/checked/book``).
 """
 
@@ -18,7 +19,13 @@ from kafka_eos_checks.drawing.story_diagram import diagram
 from kafka_eos_checks.drawing.story_words import Words, words_of
 from kafka_eos_checks.graphs.model_check import check_models
 from kafka_eos_checks.models.registry import Model, extended_modules
-from kafka_eos_checks.tla.result_cache import ResultCache, cache_folder, fingerprint, python_fingerprint, spec_fingerprint
+from kafka_eos_checks.tla.result_cache import (
+    ResultCache,
+    cache_folder,
+    fingerprint,
+    python_fingerprint,
+    spec_fingerprint,
+)
 from kafka_eos_checks.tla.values import format_value, parse_value
 
 
@@ -106,8 +113,10 @@ def story_page(links: Links, story: Story) -> Page:
         parts.append(pages.raw(f'<figure class="scroll">{picture}</figure>'))
     parts.append("## Step by step\n\nEach step is an action of the spec. Below it is what the step changes.")
     parts.append(pages.raw(_controls() + _listed(links, story, words) + _states(story)))
-    parts.append(f"## What is violated\n\n{pages.link(violated, pages.of_property(home, violated))}: "
-                 f"{links.sentence(words.sentences.get(violated, ''), home)}")  # fmt: skip
+    parts.append(
+        f"## What is violated\n\n{pages.link(violated, pages.of_property(home, violated))}: "
+        f"{links.sentence(words.sentences.get(violated, ''), home)}"
+    )
     if story.loop_to is not None:
         again = f"From here the run goes back to step {story.loop_to}, again and again."
         parts.append(again if story.loop_to < len(story.steps) else "From here nothing more happens.")
@@ -122,18 +131,23 @@ def _title(model: Model) -> str:
 
 def _setting(links: Links, model: Model, home: str, words: Words) -> str:
     """The model, its constants, the rules that are replaced, and the findings that it shows."""
+    violated = pages.link(model.expect.violates, pages.of_property(home, model.expect.violates))
     facts = [
         f"<dt>Model</dt><dd>{pages.link(model.name, pages.of_model(model.module, model.name))} of "
         f"{pages.link(model.module, pages.address(f'modules/{model.module}'))}</dd>",
-        f"<dt>Violates</dt><dd>{pages.link(model.expect.violates, pages.of_property(home, model.expect.violates))}</dd>",
+        f"<dt>Violates</dt><dd>{violated}</dd>",
     ]
     for rule, other in model.overrides.items():
         said = words.sentences.get(other, "")
-        facts.append(f"<dt>Rule changed</dt><dd>{links.sentence(f'{model.module}!{rule}', escape=escape)} is "
-                     f"<code>{escape(other)}</code>: {links.sentence(said, escape=escape)}</dd>")  # fmt: skip
-    for finding in links.book.sources.findings:
-        if model.name in finding.models:
-            facts.append(f"<dt>Finding</dt><dd>{pages.link(finding.title, pages.address('findings', finding.id))}</dd>")
+        facts.append(
+            f"<dt>Rule changed</dt><dd>{links.sentence(f'{model.module}!{rule}', escape=escape)} is "
+            f"<code>{escape(other)}</code>: {links.sentence(said, escape=escape)}</dd>"
+        )
+    facts += [
+        f"<dt>Finding</dt><dd>{pages.link(finding.title, pages.address('findings', finding.id))}</dd>"
+        for finding in links.book.sources.findings
+        if model.name in finding.models
+    ]
     given = ", ".join(f"{name} = {value}" for name, value in model.constants.items() if name not in model.overrides)
     facts.append(f"<dt>Constants</dt><dd><code>{escape(given)}</code></dd>")
     return pages.raw(f'<dl class="facts">{"".join(facts)}</dl>')
@@ -177,18 +191,26 @@ def _states(story: Story) -> str:
 
 def index_page(links: Links, stories: Mapping[str, Story]) -> Page:
     """The list of the stories."""
-    parts = ["A story is a run that a model finds: the shortest way to a known failure of Kafka, of a configuration or of an "
-             "application. Step through it with the buttons or the arrow keys. Each step links to the rule that allows it."]  # fmt: skip
+    parts = [
+        "A story is a run that a model finds: the shortest way to a known failure of Kafka, of a "
+        "configuration or of an "
+        "application. Step through it with the buttons or the arrow keys. Each step links to the rule that "
+        "allows it."
+    ]
     by_finding = {name: finding for finding in links.book.sources.findings for name in finding.models}
     groups: dict[str, list[Story]] = {"Found in Kafka": [], "Known failures and refuted claims": []}
     for name, story in stories.items():
         groups["Found in Kafka" if name in by_finding else "Known failures and refuted claims"].append(story)
     for title, chosen in groups.items():
         rows = [
-            (pages.link(_plain_title(story.model), pages.address(f"stories/{story.model.name}")),
-             escape(story.model.name), escape(story.model.module), str(len(story.steps) - 1))
+            (
+                pages.link(_plain_title(story.model), pages.address(f"stories/{story.model.name}")),
+                escape(story.model.name),
+                escape(story.model.module),
+                str(len(story.steps) - 1),
+            )
             for story in chosen
-        ]  # fmt: skip
+        ]
         parts.append(f"## {title}\n" + pages.table(("What happens", "Model", "Module", "Steps"), rows))
     return Page(path="stories/index", title="Stories of failures", text="\n\n".join(parts), wide=True)
 

@@ -5,9 +5,11 @@ either enabled, or refused with the machine's reason.
 """
 
 import json
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from kafka_eos.errors import NotEnabled, Rejected
@@ -41,27 +43,10 @@ class Scenario:
     constants: Mapping[str, str] = field(default_factory=dict)
 
 
-SCENARIOS = (
-    Scenario(name="WithoutIdempotence", title="a producer without idempotence", model="LostAcknowledgement", constants={"Values": "{1}", "MaxInFlight": "1"},
-             what="A producer that is not idempotent sends one record. Expire the request, and let the producer send again."),
-    Scenario(name="WithIdempotence", title="an idempotent producer", model="LostAcknowledgement",
-             constants={"Values": "{1}", "MaxInFlight": "1", "Idempotence": "TRUE", "MaxProducerId": "0"},
-             what="The same with idempotence. Try to get the record into the log twice."),
-    Scenario(name="AppendChecks", title="what a leader appends", model="PartitionLog",
-             constants={"Epochs": "{0, 1}", "Sequences": "{0, 1, 2}", "MaxSequence": "4", "BatchCounts": "{1}", "MaxEntries": "3"},
-             what="A leader gets any batch of one producer. It remembers two batches: send the first of three again."),
-    Scenario(name="LeaderVersion1", title="a leader that asks the coordinator", model="LeaderVersion1",
-             what="A leader that asks the coordinator before it appends a transactional batch."),
-    Scenario(name="RefinesAtomicTransactions", title="a transaction under faults", model="RefinesAtomicTransactions",
-             what="A transaction of version 2. Repeat requests, let the coordinator fail over, crash the client."),
-    Scenario(name="Transfer", title="Alice, Bob and a transfer", model="Transfer",
-             what="Alice sends money to Bob in a transaction. Crash the instance between the debit and the credit."),
-    Scenario(name="ApplicationLoop", title="an application's loop", model="ApplicationLoop",
-             what="An application that polls, processes and commits in a transaction. Lose answers and crash it."),
-    Scenario(name="StatefulProcessor", title="a word count with a store", model="StatefulProcessor", what="A word count that restores its store from the changelog."),
-    Scenario(name="UpdateBeforeCommit", title="a database outside of Kafka", model="UpdateBeforeCommit",
-             what="A consumer that updates a database and then commits its offset. Crash it in between."),
-)  # fmt: skip
+SCENARIOS = tuple(
+    Scenario(name=name, **entry)
+    for name, entry in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items()
+)
 MOST_STATES = 900
 
 
@@ -168,11 +153,13 @@ def trying_page(links: Links, scenario: Scenario) -> Page:
     targets = {name: links.qualified(f"{model.module}!{name}") or "" for name in actions}
     enabled = sum(map(len, graph.edges))
     changed = ", ".join(f"{name} = {value}" for name, value in scenario.constants.items())
-    text = f"""{scenario.what}
-
-The page has the whole state graph of the model {pages.link(model.name, pages.of_model(model.module, model.name))}{f", with `{changed}`" if changed else ""}:
-{len(graph.states):,} states and {enabled:,} steps, which the Python reference has taken. Choose a step. An action that is refused says why.
-"""
+    named = pages.link(model.name, pages.of_model(model.module, model.name)) + (
+        f", with `{changed}`" if changed else ""
+    )
+    text = (
+        f"{scenario.what}\n\nThe page has the whole state graph of the model {named}: {len(graph.states):,} states and "
+        f"{enabled:,} steps, which the Python reference has taken. Choose a step. An action that is refused says why.\n"
+    )
     data = as_json(graph, sentences, {name: to.replace(pages.ROOT, "../") for name, to in targets.items()})
     known = "".join(
         f'<li><a href="{targets[name]}">{escape(name)}</a>: {escape(sentences[name])}</li>' for name in actions
@@ -194,7 +181,10 @@ def trying_pages(links: Links) -> Iterator[Page]:
         module = links.book.entries[scenario.model].module
         to = pages.link(scenario.title, pages.address(f"try/{scenario.name}"))
         rows.append((to, pages.link(module, pages.address(f"modules/{module}")), escape(scenario.what)))
-    said = ("Each page has the state graph of a small model, computed beforehand by the reference. You choose the next step: a request, "
-            "a lost answer, a crash. The page shows what changes, and why every other action is refused.")  # fmt: skip
+    said = (
+        "Each page has the state graph of a small model, computed beforehand by the reference. You choose the "
+        "next step: a request, "
+        "a lost answer, a crash. The page shows what changes, and why every other action is refused."
+    )
     text = said + pages.table(("Walk", "Module", "What to try"), rows)
     yield Page(path="try/index", title="Try it", text=text)

@@ -166,7 +166,9 @@ DOORS = (
             "check": _CHECK,
             "lab": _LAB,
             "ledger": _LEDGER,
-            "book": Command("kafka_eos_checks.book.command", "the executable spec as static pages, made from the sources"),
+            "book": Command(
+                "kafka_eos_checks.book.command", "the executable spec as static pages, made from the sources"
+            ),
         },
         "kafka-eos check models LateEndIsNotAtomic",
     ),
