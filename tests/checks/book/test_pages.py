@@ -30,7 +30,7 @@ def test_every_guide_names_what_exists(links: Links) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["Leader!NoSuchRule", "NO_SUCH_CODE", "story:PartitionLog", "try:Nothing", "finding:none"]
+    "name", ["NoModule!NoRule", "NO_SUCH_CODE", "story:PartitionLog", "try:Nothing", "finding:none"]
 )
 def test_a_guide_that_names_nothing_is_refused(links: Links, tmp_path: Path, name: str) -> None:
     (tmp_path / "guide.md").write_text(f"# Title\nSee {{{{{name}}}}}.\n", encoding="utf-8")
