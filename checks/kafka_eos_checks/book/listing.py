@@ -1,4 +1,4 @@
-"""Listings: TLA+ and Python as HTML, highlighted, each known name a link to its definition."""
+"""Listings: TLA+ and Python as HTML, highlighted, each known name a link to its definition where it stands first."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -95,8 +95,17 @@ def listing(language: str, text: str, target: Target) -> str:
         An element that the keyboard can scroll. Its colours need an element of the class ``highlight`` around it.
     """
     parts: list[str] = []
+    linked: set[str] = set()
+
+    def once(name: str) -> str | None:
+        """The target of a name where it stands first; a link at each place would hide the text."""
+        if name in linked:
+            return None
+        linked.add(name)
+        return target(name)
+
     for kind, word in _LEXERS[language].get_tokens(text):
-        shown = _linked(word, target) if kind in Name or kind in String or kind in Name.Decorator else escape(word)
+        shown = _linked(word, once) if kind in Name or kind in String or kind in Name.Decorator else escape(word)
         style = next((style for base, style in _CLASSES.items() if kind in base), "")
         parts.append(f'<span class="{style}">{shown}</span>' if style and word.strip() else shown)
     body = "".join(parts).rstrip("\n")

@@ -18,7 +18,9 @@ from kafka_eos_checks.drawing.story import Step, changes_in_words, in_words
 from kafka_eos_checks.drawing.story_diagram import diagram
 from kafka_eos_checks.drawing.story_words import Words, words_of
 from kafka_eos_checks.graphs.model_check import check_models
+from kafka_eos_checks.models.formulas import Formulas
 from kafka_eos_checks.models.registry import Model, extended_modules
+from kafka_eos_checks.tla.parser import parse_expression
 from kafka_eos_checks.tla.result_cache import (
     ResultCache,
     cache_folder,
@@ -26,7 +28,14 @@ from kafka_eos_checks.tla.result_cache import (
     python_fingerprint,
     spec_fingerprint,
 )
-from kafka_eos_checks.tla.values import format_value, parse_value
+from kafka_eos_checks.tla.values import canonical, format_value, parse_value
+
+READERS = {
+    "Transactions": (r"[partition \in Partitions |-> VisibleIn(partition)]",
+                     "A read_committed reader finds, in each partition, the batches of (instance, transaction)"),
+    "IdempotentProducer": ("Delivered", "A reader finds the values"),
+}  # fmt: skip
+"""Module -> what its readers see, as an expression of the module, and in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +109,17 @@ def _story(model: Model, kept: Mapping[str, object]) -> Story:
     return Story(model, steps, loop_to if isinstance(loop_to, int) else None)
 
 
+def seen_by_readers(story: Story) -> list[str]:
+    """What readers see in each state, in words; "" everywhere for a module that says nothing of readers."""
+    if story.model.module not in READERS:
+        return [""] * len(story.steps)
+    expression, said = READERS[story.model.module]
+    formulas = Formulas(story.model, remember=False)
+    value = formulas.evaluate(parse_expression(expression, story.model.name))
+    states = [tuple(canonical(step.state[name]) for name in formulas.root.variables) for step in story.steps]
+    return [f"{said}: {in_words(value(state, state))}" for state in states]
+
+
 def story_page(links: Links, story: Story) -> Page:
     """The page of a story."""
     model, book = story.model, links.book
@@ -164,6 +184,7 @@ def _controls() -> str:
 def _listed(links: Links, story: Story, words: Words) -> str:
     """The steps as a list: sentence, call, changes."""
     items = [f'<li id="step-0"><p>At the start.</p>{_start(story)}</li>']
+    seen = seen_by_readers(story)
     for number, (before, step) in enumerate(zip(story.steps, story.steps[1:], strict=False), start=1):
         action = step.action.partition("(")[0]
         to = links.qualified(f"{story.model.module}!{action}")
@@ -172,6 +193,8 @@ def _listed(links: Links, story: Story, words: Words) -> str:
         sentence = words.sentences.get(action, "")
         changed = list(changes_in_words(before.state, step.state))
         told_ = pages.bullets(escape(change) for _, change in changed) if changed else "<p>Nothing changes.</p>"
+        if seen[number] != seen[number - 1]:
+            told_ += f'<p class="seen">{escape(seen[number])}</p>'
         items.append(f'<li id="step-{number}"><p>{escape(sentence)}</p><p><code>{shown}</code></p>{told_}</li>')
     return f'<ol class="story" start="0">{"".join(items)}</ol>'
 

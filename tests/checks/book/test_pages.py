@@ -6,6 +6,8 @@ import pytest
 
 from kafka_eos.formats.transaction_log import LEGAL_TRANSITIONS
 from kafka_eos.histories.history import Event
+from kafka_eos.machines.explorer import explore
+from kafka_eos.machines.machine import dump, instances
 from kafka_eos_checks.book import errors, guides
 from kafka_eos_checks.book.linking import Links
 from kafka_eos_checks.book.listing import listing
@@ -14,8 +16,9 @@ from kafka_eos_checks.book.pictures import Arrow, drawn, refinements
 from kafka_eos_checks.book.reference import json_schema
 from kafka_eos_checks.book.site import MOST_BYTES, problems
 from kafka_eos_checks.book.sources import Book
-from kafka_eos_checks.book.stories import told
+from kafka_eos_checks.book.stories import Story, seen_by_readers, told
 from kafka_eos_checks.book.trying import SCENARIOS, graph_of, scenario_model
+from kafka_eos_checks.drawing.story import Step
 from kafka_eos_checks.kit.verdict import Verdict
 
 
@@ -65,6 +68,7 @@ def test_the_java_producers_reaction_is_that_of_the_machine(links: Links) -> Non
 def test_names_are_links_except_an_operators_own() -> None:
     shown = listing("tla", 'F(x) == IF Known(x) THEN "CODE" ELSE x', {"Known": "#Known", "CODE": "e.html#CODE"}.get)
     assert '<a href="#Known">Known</a>(x)' in shown
+    assert listing("tla", "F == A /\\ A", {"A": "#A"}.get).count("href") == 1
     assert '"<a href="e.html#CODE">CODE</a>"' in shown
     assert "&lt;script" in listing("python", 'a = "<script>"', lambda _: None)
 
@@ -94,6 +98,16 @@ def test_a_walk_has_the_whole_graph_with_a_reason_for_each_refusal(links: Links)
         marks = graph.refused[row]
         assert {place for place, mark in enumerate(marks) if mark == " "} == set(edges)
         assert all(graph.reasons[ord(mark) - 40] for mark in marks if mark != " ")
+
+
+@pytest.mark.parametrize(("name", "doubled"), [("WithoutIdempotence", True), ("WithIdempotence", False)])
+def test_a_story_tells_what_readers_find_after_a_step(links: Links, name: str, doubled: bool) -> None:
+    model = scenario_model(links, next(each for each in SCENARIOS if each.name == name))
+    machine, constants = model.machine_class(), model.machine_constants()
+    states = explore(machine.initial(constants), instances(machine, constants)).states
+    seen = set(seen_by_readers(Story(model, [Step("", dump(state)) for state in states], None)))
+    assert "A reader finds the values: [1]" in seen
+    assert ("A reader finds the values: [1, 1]" in seen) is doubled
 
 
 def test_a_picture_has_every_arrow_of_its_table_and_words_for_those_who_cannot_see_it() -> None:

@@ -18,6 +18,20 @@ KINDS = ("index", "guides/twenty-minutes", "guides/errors", "modules/Leader", "p
          "reference/commands", "reference/formats", "docs/operators", "models/PartitionLog")  # fmt: skip
 """A page of each kind."""
 
+PATHS = {
+    "what happens when EndTxn is retried after the coordinator moved": (
+        "index", "guides/versions", "modules/TransactionCoordinator#EndVerdict",
+        "modules/TransactionCoordinator#EndVerdictOfVersion2"),
+    "why may a fourth batch be refused after a restart": (
+        "index", "guides/twenty-minutes", "findings#retry-refused-after-restart", "stories/SnapshotWindow",
+        "modules/ProducerState#SnapshotOf"),
+    "which rule refuses a zombie's offsets": (
+        "index", "guides/twenty-minutes", "modules/GroupCoordinator#TxnOffsetCommitError"),
+    "the same, from the error code": (
+        "index", "guides/errors#ILLEGAL_GENERATION", "modules/GroupCoordinator#TxnOffsetCommitError"),
+}  # fmt: skip
+"""Question -> the pages that one passes by following links, to the place of the answer."""
+
 OVERFLOW = """() => {
   const wide = document.documentElement.clientWidth;
   if (document.documentElement.scrollWidth <= wide) return [];
@@ -85,6 +99,23 @@ def test_no_link_of_the_book_is_broken_and_no_page_is_too_large(book: Path) -> N
 
 @pytest.mark.thorough
 @pytest.mark.tlc
+@pytest.mark.parametrize("question", PATHS)
+def test_a_question_is_answered_by_following_links_only(book: Path, browser: Any, question: str) -> None:
+    page = browser.new_page()
+    start, *steps = PATHS[question]
+    page.goto((book / f"{start}.html").as_uri())
+    for step in steps:
+        name, _, place = step.partition("#")
+        to = (book / f"{name}.html").as_uri()
+        found = page.evaluate("() => [...document.querySelectorAll('a[href]')].map((a) => a.href)")
+        assert any(href == f"{to}#{place}" or ((not place or page.url != to) and href == to) for href in found), step
+        page.goto(f"{to}#{place}" if place else to)
+        assert not place or page.locator(f"[id='{place}']").count() == 1
+    page.close()
+
+
+@pytest.mark.thorough
+@pytest.mark.tlc
 @pytest.mark.parametrize("width", WIDTHS)
 def test_no_page_is_wider_than_the_screen(book: Path, browser: Any, width: int) -> None:
     page = browser.new_page(viewport={"width": width, "height": 900})
@@ -96,6 +127,15 @@ def test_no_page_is_wider_than_the_screen(book: Path, browser: Any, width: int) 
             wrong[file.relative_to(book).as_posix()] = found
     page.close()
     assert wrong == {}
+
+
+@pytest.mark.thorough
+def test_the_walk_notices_faint_text_and_a_page_that_is_too_wide(browser: Any) -> None:
+    page = browser.new_page(viewport={"width": 400, "height": 900})
+    page.set_content("<p style='color: #999; background: #aaa'>faint</p><div style='width: 900px'>wide</div>")
+    assert [line.partition(" ")[0] for line in page.evaluate(FAINT)] == ["P"]
+    assert page.evaluate(OVERFLOW) == ["page is 908 px wide"]
+    page.close()
 
 
 @pytest.mark.thorough
