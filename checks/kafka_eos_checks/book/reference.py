@@ -54,22 +54,21 @@ def api_pages(book: Book) -> Iterator[Page]:
 
 
 def _module(book: Book, path: str) -> str:
-    text = book.sources.texts[path]
-    tree = ast.parse(text)
+    tree = ast.parse(book.sources.texts[path])
     dotted = path.split("/", 1)[1].removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     said = (ast.get_docstring(tree) or "").split("\n\n")[0]
     parts = [f"## {pages.prose(dotted)}\n\n{pages.prose(said)}"]
     defined = (node for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef))
-    parts += [_definition(node, text, dotted) for node in defined if not node.name.startswith("_")]
+    parts += [_definition(node, dotted) for node in defined if not node.name.startswith("_")]
     return "\n\n".join(parts)
 
 
-def _definition(node: ast.ClassDef | ast.FunctionDef, text: str, dotted: str) -> str:
+def _definition(node: ast.ClassDef | ast.FunctionDef, dotted: str) -> str:
     """A class or function: its head, its docstring, and the heads of a class's public methods."""
-    rows = [_head(node, text)]
+    rows = [_head(node)]
     if isinstance(node, ast.ClassDef):
         methods = [each for each in node.body if isinstance(each, ast.FunctionDef) and not each.name.startswith("_")]
-        rows += [f"    {_head(each, text)}  # {_first(each)}" for each in methods]
+        rows += [f"    {_head(each)}  # {_first(each)}" for each in methods]
     code = listing("python", "\n".join(rows), lambda _: None)
     said = ast.get_docstring(node) or ""
     return pages.raw(
@@ -82,10 +81,13 @@ def _first(node: ast.FunctionDef) -> str:
     return (ast.get_docstring(node) or "").split("\n\n")[0].replace("\n", " ")
 
 
-def _head(node: ast.ClassDef | ast.FunctionDef, text: str) -> str:
-    lines = text.splitlines()[node.lineno - 1 : node.body[0].lineno - 1] or [text.splitlines()[node.lineno - 1]]
-    joined = " ".join(line.strip() for line in lines)
-    return re.sub(r"\( ", "(", re.sub(r",? \)", ")", joined)).split(' """')[0].rstrip(": ")
+def _head(node: ast.ClassDef | ast.FunctionDef) -> str:
+    """The line with which a definition starts, on one line and without comments."""
+    if isinstance(node, ast.ClassDef):
+        bases = ", ".join(ast.unparse(each) for each in node.bases)
+        return f"class {node.name}({bases})" if bases else f"class {node.name}"
+    returned = "" if node.returns is None else f" -> {ast.unparse(node.returns)}"
+    return f"def {node.name}({ast.unparse(node.args)}){returned}"
 
 
 def formats_page() -> Page:
