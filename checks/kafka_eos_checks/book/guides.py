@@ -4,7 +4,9 @@ Two marks stand in a guide besides Markdown:
 
 ``{{Transactions!HandleEnd}}``
     a link to the definition of a name; also an error code, a model, a module, ``story:MODEL``, ``finding:ID``, and
-    ``try:NAME`` of :mod:`.trying`.
+    ``try:NAME`` of :mod:`.trying`. ``depth:MODEL`` is the number of states of the model's run.
+a fence with the language ``show``
+    an operator, ``Module!Name``; its texts in TLA+ and Python stand there.
 a fence with the language ``run``
     a command, one line; it is run, and its output stands below it. ``exit N`` after ``run`` is the exit code that it
     must have, ``lines A-B`` the lines of its output that are shown.
@@ -32,7 +34,8 @@ _RUN = re.compile(
     r"^```run(?: exit (?P<exit>\d+))?(?: lines (?P<first>\d+)-(?P<last>\d+))?\n(?P<call>[^\n]+)\n```$", re.MULTILINE
 )
 _COLUMNS = 100  # of the outputs
-ORDER = ("twenty-minutes", "configuration", "versions", "limits", "reading-tla", "reading-kafka")
+_SHOW = re.compile(r"^```show\n(?P<module>\w+)!(?P<name>\w+)\n```$", re.MULTILINE)
+ORDER = ("twenty-minutes", "configuration", "versions", "limits", "broker-authors", "reading-tla", "reading-kafka")
 
 
 class MalformedGuide(ValueError):  # noqa: N818 - named for the input
@@ -75,6 +78,8 @@ def _named(links: Links, where: str, found: re.Match[str]) -> str:
         titles = {scenario.name: scenario.title for scenario in SCENARIOS}
         if kind == "finding" and rest in {finding.id for finding in links.book.sources.findings}:
             return pages.link(rest, pages.address("findings", rest))
+        if kind == "depth" and rest in links.book.entries:
+            return str(links.book.entries[rest].expect.depth)
         if kind == "story" and rest in {model.name for model in told(links.book)}:
             return pages.link(rest, pages.address(f"stories/{rest}"))
         if kind == "try" and rest in titles:
@@ -90,6 +95,14 @@ def _named(links: Links, where: str, found: re.Match[str]) -> str:
     raise MalformedGuide(f"{where}: {{{{{name}}}}} names nothing of the spec")
 
 
+def _shown(links: Links, where: str, found: re.Match[str]) -> str:
+    module, name = found["module"], found["name"]
+    operators = {each.name: each for each in links.book.operators(module)} if module in links.book.modules else {}
+    if name not in operators:
+        raise MalformedGuide(f"{where}: {module}!{name} is no operator of the spec")
+    return links.pair(operators[name])
+
+
 def guide(links: Links, file: Path, *, run: bool = True) -> Page:
     """A guide as a page.
 
@@ -103,6 +116,7 @@ def guide(links: Links, file: Path, *, run: bool = True) -> Page:
     """
     title, _, text = file.read_text(encoding="utf-8").partition("\n")
     text = _NAME.sub(partial(_named, links, file.name), text)
+    text = _SHOW.sub(partial(_shown, links, file.name), text)
     text = _RUN.sub(partial(_ran, file.name) if run else r"```text\n$ \g<call>\n```", text)
     return Page(path=f"guides/{file.stem}", title=title.removeprefix("# "), text=text)
 

@@ -185,6 +185,7 @@ def document_pages(book: Book) -> Iterator[Page]:
     """The documents of ``docs/``, and the changelog."""
     for path in sorted((book.sources.root / "docs").glob("*.md")):
         yield document(path, f"docs/{path.stem}")
+    yield document(book.sources.root / "examples" / "exactly-once-app" / "README.md", "docs/application-tests")
     yield document(book.sources.root / "CHANGELOG.md", "changelog")
 
 

@@ -33,12 +33,21 @@ def test_every_guide_names_what_exists(links: Links) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["NoModule!NoRule", "NO_SUCH_CODE", "story:PartitionLog", "try:Nothing", "finding:none"]
+    "name", ["NoModule!NoRule", "NO_SUCH_CODE", "story:PartitionLog", "try:Nothing", "finding:none", "depth:Nothing"]
 )
 def test_a_guide_that_names_nothing_is_refused(links: Links, tmp_path: Path, name: str) -> None:
     (tmp_path / "guide.md").write_text(f"# Title\nSee {{{{{name}}}}}.\n", encoding="utf-8")
     with pytest.raises(guides.MalformedGuide, match="names nothing"):
         guides.guide(links, tmp_path / "guide.md", run=False)
+
+
+def test_a_guide_shows_an_operator_as_it_stands_and_refuses_another(links: Links, tmp_path: Path) -> None:
+    file = tmp_path / "guide.md"
+    file.write_text("# Title\n```show\nPartitionLog!AppendBatch\n```\n", encoding="utf-8")
+    assert " append_batch(self" in guides.guide(links, file, run=False).text
+    file.write_text(f"# Title\n```show\nPartitionLog!{'NoRule'}\n```\n", encoding="utf-8")
+    with pytest.raises(guides.MalformedGuide, match="is no operator"):
+        guides.guide(links, file, run=False)
 
 
 def test_a_guide_shows_what_a_command_prints_and_refuses_another_exit_code(links: Links, tmp_path: Path) -> None:
