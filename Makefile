@@ -24,7 +24,7 @@ setup: $(VENV)/.installed $(JARS)/tlc/.copied ## install the locked packages int
 test: setup $(JARS)/kafka/.copied lint ## set up, lint, and run the tests, except those that take long or repeat what `make` checks
 	$(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not thorough"
 
-test-all: setup $(VENV)/.installed-bench $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied $(JARS)/kafka-2.8/.copied $(JARS)/streams/.copied $(JARS)/kafka-tests/.copied libraries lint ## every test, with every peer and client library
+test-all: setup $(VENV)/.installed-bench $(VENV)/.installed-book $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied $(JARS)/kafka-2.8/.copied $(JARS)/streams/.copied $(JARS)/kafka-tests/.copied libraries lint ## every test, with every peer and client library
 	$(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.installed ## ruff, mypy --strict, import rules
@@ -110,7 +110,7 @@ lock: ## write the lock files again (needs pip-tools)
 	  --extra book -c requirements/main.lock -o requirements/book.lock pyproject.toml
 
 clean: ## remove the output of the targets, except .venv and the jars
-	rm -rf $(VERDICTS) build/models build/report.html build/report.json build/recording
+	rm -rf $(VERDICTS) build/models build/report.html build/report.json build/recording build/book build/book-source build/book-doctrees
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -92,7 +92,7 @@ def listing(language: str, text: str, target: Target) -> str:
         target: the address of a name, or None.
 
     Returns:
-        An element that the keyboard can scroll. Its colours need an element of the class ``highlight`` around it.
+        The element. Its colours need an element of the class ``highlight`` around it.
     """
     parts: list[str] = []
     linked: set[str] = set()
@@ -109,7 +109,7 @@ def listing(language: str, text: str, target: Target) -> str:
         style = next((style for base, style in _CLASSES.items() if kind in base), "")
         parts.append(f'<span class="{style}">{shown}</span>' if style and word.strip() else shown)
     body = "".join(parts).rstrip("\n")
-    return f'<pre tabindex="0">{body}</pre>'
+    return f'<pre>{body}</pre>'
 
 
 def _linked(word: str, target: Target) -> str:

@@ -41,7 +41,7 @@ def commands_page() -> Page:
         call = " ".join(("kafka-eos", *words))
         parser, _ = parser_of([*words])
         text = parser.format_help().rstrip()
-        parts.append(f"## {call}\n\n" + pages.raw(f'<pre tabindex="0" class="output">{escape(text)}</pre>'))
+        parts.append(f"## {call}\n\n" + pages.raw(f'<pre class="output">{escape(text)}</pre>'))
     return Page(path="reference/commands", title="The command kafka-eos", text="\n\n".join(parts))
 
 
@@ -73,7 +73,7 @@ def _definition(node: ast.ClassDef | ast.FunctionDef, dotted: str) -> str:
     said = ast.get_docstring(node) or ""
     return pages.raw(
         f'<div id="{escape(f"{dotted}.{node.name}")}" class="small highlight">{code}</div>'
-        f'<pre class="docstring" tabindex="0">{escape(said)}</pre>'
+        f'<pre class="docstring">{escape(said)}</pre>'
     )
 
 
@@ -116,7 +116,7 @@ def formats_page() -> Page:
         schema = json.dumps(json_schema(cls), indent=1)
         parts.append(f"## {title}\n\n{said}" + pages.table(("Key", "Type", "Meaning"), rows3))
         parts.append(
-            f"### JSON Schema: {title}\n" + pages.raw(f'<pre tabindex="0" class="output">{escape(schema)}</pre>')
+            f"### JSON Schema: {title}\n" + pages.raw(f'<pre class="output">{escape(schema)}</pre>')
         )
     return Page(path="reference/formats", title="Columns and formats", text="\n\n".join(parts))
 
