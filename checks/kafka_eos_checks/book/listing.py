@@ -109,7 +109,7 @@ def listing(language: str, text: str, target: Target) -> str:
         style = next((style for base, style in _CLASSES.items() if kind in base), "")
         parts.append(f'<span class="{style}">{shown}</span>' if style and word.strip() else shown)
     body = "".join(parts).rstrip("\n")
-    return f'<pre>{body}</pre>'
+    return f"<pre>{body}</pre>"
 
 
 def _linked(word: str, target: Target) -> str:

@@ -115,9 +115,7 @@ def formats_page() -> Page:
         ]
         schema = json.dumps(json_schema(cls), indent=1)
         parts.append(f"## {title}\n\n{said}" + pages.table(("Key", "Type", "Meaning"), rows3))
-        parts.append(
-            f"### JSON Schema: {title}\n" + pages.raw(f'<pre class="output">{escape(schema)}</pre>')
-        )
+        parts.append(f"### JSON Schema: {title}\n" + pages.raw(f'<pre class="output">{escape(schema)}</pre>'))
     return Page(path="reference/formats", title="Columns and formats", text="\n\n".join(parts))
 
 
