@@ -55,7 +55,7 @@ def property_page(links: Links, operator: Operator, story_of: frozenset[str]) ->
         parts.append("## What violates it\n" + _violating(links, violating, story_of))
     proofs = _proofs(links, operator)
     if proofs:
-        parts.append("## Proofs\n" + proofs)
+        parts.append("## Where the proofs name it or a mutant of it\n" + proofs)
     parts.append(_releases(links, operator))
     text = "\n\n".join(filter(None, parts))
     return Page(path=f"properties/{module}-{name}", title=name, text=text, in_menu=False, wide=True)
@@ -100,7 +100,7 @@ def _violating(links: Links, models: Sequence[Model], story_of: frozenset[str]) 
 
 
 def _proofs(links: Links, operator: Operator) -> str:
-    """The proofs that are about the property."""
+    """The lines of the proofs that name the property or a mutant of it; not a claim that they prove it."""
     found = [place for place in links.book.places(operator.module, operator.name) if place.kind == "proof"]
     if not found:
         return ""
