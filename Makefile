@@ -25,7 +25,7 @@ setup: $(VENV)/.installed $(JARS)/tlc/.copied ## install the locked packages int
 test: setup $(JARS)/kafka/.copied lint ## set up, lint, and run the tests, except those that take long or repeat what `make` checks
 	$(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not thorough"
 
-test-all: setup $(VENV)/.installed-bench $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied $(JARS)/kafka-2.8/.copied $(JARS)/streams/.copied $(JARS)/kafka-tests/.copied libraries lint ## every test, with every peer and client library
+test-all: setup $(VENV)/.installed-bench $(VENV)/.installed-book $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied $(JARS)/kafka-2.8/.copied $(JARS)/streams/.copied $(JARS)/kafka-tests/.copied libraries lint ## every test, with every peer and client library
 	$(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.installed ## ruff, mypy --strict, import rules
@@ -74,6 +74,9 @@ replay: setup ## audit the kept recordings with local Spark
 report: setup ## write build/report.html and build/report.json from the verdicts of earlier commands
 	$(KAFKA_EOS) ledger report
 
+book: setup $(VENV)/.installed-book ## the executable spec as static pages: build/book/index.html
+	$(KAFKA_EOS) book
+
 record: setup $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied ## record real Kafkas under faults, on loopback (a quarter of an hour)
 	$(KAFKA_EOS) lab record one-broker three-brokers violations operator-mistakes replicated-violations transactions applications application-mistakes late-offsets --out build/recording --seed 1
 	$(KAFKA_EOS) lab record transactions --kafka 3.9.1 --out build/recording --seed 1
@@ -114,9 +117,11 @@ lock: ## write the lock files again (needs pip-tools)
 	  --extra bench -c requirements/main.lock -o requirements/bench.lock pyproject.toml
 	pip-compile -q --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	  --extra mutants -c requirements/main.lock -o requirements/mutants.lock pyproject.toml
+	pip-compile -q --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+	  --extra book -c requirements/main.lock -o requirements/book.lock pyproject.toml
 
 clean: ## remove the output of the targets, except .venv and the jars
-	rm -rf $(VERDICTS) build/models build/report.html build/report.json build/recording
+	rm -rf $(VERDICTS) build/models build/report.html build/report.json build/recording build/book build/book-source build/book-doctrees
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -136,6 +141,10 @@ $(VENV)/.installed-mutants: $(VENV)/.installed requirements/mutants.lock
 	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements/mutants.lock
 	@touch $@
 
+$(VENV)/.installed-book: $(VENV)/.installed requirements/book.lock
+	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements/book.lock
+	@touch $@
+
 libraries: $(LIBRARIES)/go/.built $(LIBRARIES)/node/.installed ## build the tours of the client libraries; without Go or Node their tests are skipped
 
 $(LIBRARIES)/go/.built: $(wildcard $(TOURS)/go/go.* $(TOURS)/go/*/*.go)
@@ -152,4 +161,4 @@ $(JARS)/%/.copied: pom.xml
 	$(MAVEN) -P $* dependency:copy-dependencies -DoutputDirectory=$(JARS)/$*
 	@touch $@
 
-.PHONY: all check setup test test-all lint proofs mutants code-mutants model-check model-check-deep conformance findings sinks replay report record costs peers kafka-tests bench soak fuzz schemas libraries lock clean help
+.PHONY: all check setup test test-all lint proofs mutants code-mutants model-check model-check-deep conformance findings sinks replay report book record costs peers kafka-tests bench soak fuzz schemas libraries lock clean help

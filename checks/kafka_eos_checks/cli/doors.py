@@ -166,7 +166,14 @@ DOORS = (
     Door(
         "I read specs",
         "check models, graphs and proofs, and see what they say of Kafka",
-        {"check": _CHECK, "lab": _LAB, "ledger": _LEDGER},
+        {
+            "check": _CHECK,
+            "lab": _LAB,
+            "ledger": _LEDGER,
+            "book": Command(
+                "kafka_eos_checks.book.command", "the executable spec as static pages, made from the sources"
+            ),
+        },
         "kafka-eos check models LateEndIsNotAtomic",
     ),
 )

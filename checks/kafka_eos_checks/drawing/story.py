@@ -135,7 +135,7 @@ def differences(old: State, new: State) -> list[Change]:
     return [change for name in old for change in _differences(name, "", old[name], new.get(name, _ABSENT))]
 
 
-def _changed(old: State, new: State) -> Iterator[tuple[str, str]]:
+def changes_in_words(old: State, new: State) -> Iterator[tuple[str, str]]:
     """The changes of a step in words, each with its variable; short changes of one record share a line."""
     lines: dict[str, list[str]] = {}
     for each in differences(old, new):
@@ -203,7 +203,7 @@ def tell(steps: Sequence[Step], ending: str = "", loop_to: int | None = None, wo
     explained: set[str] = set()
     for number, step in enumerate(steps[1:], start=1):
         lines += _step(number, step.action, words)
-        changed = list(_changed(states[number - 1], states[number]))
+        changed = list(changes_in_words(states[number - 1], states[number]))
         for variable, change in changed:
             lines += folded(change, 8)
             if variable not in explained and words.variables.get(variable):

@@ -14,6 +14,7 @@ import inspect
 import json
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
@@ -39,6 +40,7 @@ FOLDERS = ("spec", "reference", "checks", "tests", "examples", "docs")
 SUFFIXES = (".tla", ".toml", ".py", ".java", ".md")
 NOT_READ = ("CHANGELOG.md", "CONTRIBUTING.md", "impact.py", "test_impact.py")  # the past, the how-to, this command
 _CHECKS = "checks/kafka_eos_checks/"
+_WORD = re.compile(r"\w+")
 # the beginning of a path -> the kind of a place there; the first that fits counts
 KINDS: Mapping[str, str] = {
     "spec/conjuncts.toml": "conjuncts",
@@ -112,6 +114,11 @@ class Sources:
         return {file.relative_to(self.root).as_posix(): file.read_text(encoding="utf-8") for file in read}
 
     @cached_property
+    def lines(self) -> dict[str, list[str]]:
+        """Path from the root -> lines."""
+        return {path: text.splitlines() for path, text in self.texts.items()}
+
+    @cached_property
     def spec(self) -> ModuleFolder:
         """The modules."""
         return ModuleFolder(self.root / "spec")
@@ -144,6 +151,27 @@ class Sources:
                 modules = frozenset(one.module for one in cited)
                 functions = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef))
                 found += [(path, node.lineno, node.name, modules) for node in functions]
+        return found
+
+    @cached_property
+    def lines_with(self) -> dict[str, set[tuple[str, int]]]:
+        """Word -> the lines that have it, by file and number; without the modules and the registry of models."""
+        found: dict[str, set[tuple[str, int]]] = defaultdict(set)
+        for path in self.texts:
+            if not path.endswith(".tla") and not path.startswith("spec/models/"):
+                for number, line in enumerate(self.lines[path], start=1):
+                    for word in set(_WORD.findall(line)):
+                        found[word].add((path, number))
+        return found
+
+    @cached_property
+    def cited(self) -> dict[str, list[tuple[str, int, str]]]:
+        """Operator -> the lines that cite it after ``Spec:``, each with the module that the citation names."""
+        found: dict[str, list[tuple[str, int, str]]] = defaultdict(list)
+        for path, text in self.texts.items():
+            for each in citations(Path(path), text):
+                for one in cited_operators(each) if each.label == "Spec" else ():
+                    found[one.operator].append((path, each.line, one.module))
         return found
 
     def line_of(self, file: Path | str, pattern: str) -> int:
@@ -340,26 +368,17 @@ def _audit_rule(sources: Sources, name: str) -> Place:
 
 def _by_name(rule: Rule) -> Iterator[Place]:
     """The lines that name the rule or a mutant of it, cite it, or are about a conjunct of it."""
+    sources = rule.sources
     others = {entry.overrides[rule.name] for entry in rule.mutants} | {mutant.name for mutant in rule.mutants}
-    named = re.compile("|".join(map(_mention, sorted({rule.name, *others}))))
-    for path, text in rule.sources.texts.items():
-        if path.endswith(".tla") or path.startswith("spec/models/"):
-            continue  # read above, without comments
-        elsewhere = _modules_cited_otherwise(rule, path, text)
-        for number, line in enumerate(text.splitlines(), start=1):
-            if named.search(line) and number not in elsewhere:
-                yield rule.sources.place(kind_of(path), path, number, line.strip())
-
-
-def _modules_cited_otherwise(rule: Rule, path: str, text: str) -> set[int]:
-    """The lines that cite an operator of this name, of a module that does not see the rule."""
-    return {
-        found.line
-        for found in citations(Path(path), text)
-        if found.label == "Spec"
-        for one in cited_operators(found)
-        if one.operator == rule.name and one.module not in rule.modules
-    }
+    names = sorted({rule.name, *others})
+    named = re.compile("|".join(map(_mention, names)))
+    # a line that cites an operator of this name, of a module that does not see the rule, is about another rule
+    elsewhere = {(path, line) for path, line, module in sources.cited[rule.name] if module not in rule.modules}
+    words = {word for name in names for word in (name, snake_case(name))}
+    for path, number in sorted({place for word in words for place in sources.lines_with[word]} - elsewhere):
+        line = sources.lines[path][number - 1]
+        if named.search(line):
+            yield sources.place(kind_of(path), path, number, line.strip())
 
 
 def _mention(name: str) -> str:

@@ -1,0 +1,155 @@
+"""The pages of the properties: in words, as a formula, where each is checked, and what violates it."""
+
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from kafka_eos_checks.book import pages
+from kafka_eos_checks.book.linking import Links
+from kafka_eos_checks.book.modules import bullets_of
+from kafka_eos_checks.book.pages import Page
+from kafka_eos_checks.book.sources import Operator
+from kafka_eos_checks.models.registry import Model
+
+
+def property_page(links: Links, operator: Operator, story_of: frozenset[str]) -> Page:
+    """The page of a property.
+
+    Args:
+        links: the addresses.
+        operator: the property.
+        story_of: the models whose counterexample has a page.
+    """
+    book = links.book
+    name, module = operator.name, operator.module
+    judging = book.judged[module, name]
+    holding = [entry for entry in judging if not entry.expect.violates and name not in entry.silent]
+    silent = [entry for entry in judging if not entry.expect.violates and name in entry.silent]
+    violating = [entry for entry in judging if entry.expect.violates == name]
+    parts = [
+        links.sentence(operator.sentence, module) or "The module gives this property no sentence of its own.",
+        pages.raw(
+            f'<dl class="facts"><dt>Module</dt><dd>{pages.link(module, pages.address(f"modules/{module}"))}</dd>'
+            f"<dt>Kind</dt><dd>{_kind(judging, name)}</dd>"
+            f"<dt>Standing</dt><dd>{_standing(holding, violating)}</dd></dl>"
+        ),
+        "## Formula",
+        links.pair(operator),
+    ]
+    witness = next((each for each in book.operators(module) if each.name == f"{name}Witness"), None)
+    if witness is not None:
+        parts += [
+            "## Witness\n\nA property that holds shows something only if the search reaches the case that the "
+            "property is "
+            "about. The witness is that case. TLC must find it true somewhere and false somewhere.",
+            links.pair(witness),
+        ]
+    if holding:
+        parts.append("## Models in which it holds\n" + _holding(holding))
+    if silent:
+        said = ", ".join(pages.link(each.name, pages.of_model(each.module, each.name)) for each in silent)
+        parts.append(
+            f"## Models that check it and say nothing\n\nThe constants of these models are about something else: "
+            f"{said}."
+        )
+    if violating:
+        parts.append("## What violates it\n" + _violating(links, violating, story_of))
+    proofs = _proofs(links, operator)
+    if proofs:
+        parts.append("## Where the proofs name it or a mutant of it\n" + proofs)
+    parts.append(_releases(links, operator))
+    text = "\n\n".join(filter(None, parts))
+    return Page(path=f"properties/{module}-{name}", title=name, text=text, in_menu=False, wide=True)
+
+
+def _kind(judging: Sequence[Model], name: str) -> str:
+    temporal = any(name in entry.properties for entry in judging)
+    return "of behaviours: of steps, or of what must happen in the end" if temporal else "invariant: of every state"
+
+
+def _standing(holding: Sequence[Model], violating: Sequence[Model]) -> str:
+    if holding:
+        return f"holds in {len(holding)} models; {len(violating)} models and mutants violate it"
+    return "does not hold: models show the run" if violating else "checked, and silent everywhere"
+
+
+def _holding(models: Sequence[Model]) -> str:
+    rows = [
+        (
+            pages.link(entry.name, pages.of_model(entry.module, entry.name)),
+            escape(entry.title),
+            f"<code>{escape(', '.join(f'{name} = {value}' for name, value in entry.constants.items()))}</code>",
+            f"{entry.expect.states:,}" if entry.expect.states else "",
+        )
+        for entry in models
+    ]
+    return pages.table(("Model", "What it is", "Constants", "States"), rows)
+
+
+def _violating(links: Links, models: Sequence[Model], story_of: frozenset[str]) -> str:
+    rows = []
+    for entry in sorted(models, key=lambda entry: entry.kind):
+        changed = ", ".join(
+            f"{links.sentence(f'{entry.module}!{rule}', escape=escape)} → {escape(other)}"
+            for rule, other in entry.overrides.items()
+        )
+        said = escape(entry.title)
+        if entry.name in story_of:
+            said += f" {pages.link('Step through it', pages.address(f'stories/{entry.name}'))}"
+        rows.append((pages.link(entry.name, pages.of_model(entry.module, entry.name)), entry.kind, said, changed))
+    return pages.table(("Name", "Kind", "What happens", "Rule changed"), rows)
+
+
+def _proofs(links: Links, operator: Operator) -> str:
+    """The lines of the proofs that name the property or a mutant of it; not a claim that they prove it."""
+    found = [place for place in links.book.places(operator.module, operator.name) if place.kind == "proof"]
+    if not found:
+        return ""
+    return pages.raw(
+        bullets_of(
+            f"<code>{each.file}:{each.line}</code> {links.sentence(each.what, escape=escape)}" for each in found[:8]
+        )
+    )
+
+
+def _releases(links: Links, operator: Operator) -> str:  # noqa: ARG001 - the property decides, once releases are known
+    """The releases of Kafka under which the property holds; "" while the registry does not know releases."""
+    return ""
+
+
+def index_page(links: Links) -> Page:
+    """The list of the properties, by module."""
+    book = links.book
+    parts = [
+        "A property says what must hold. TLC checks it in models with bounds; some properties are proved "
+        "without bounds. "
+        "A property that a model is expected to violate is a known failure, a mutant, or a claim that does "
+        "not hold."
+    ]
+    for module in book.modules:
+        rows = []
+        for operator in book.operators(module):
+            judging = book.judged.get((module, operator.name))
+            if judging:
+                holding = sum(not each.expect.violates for each in judging)
+                failing = sum(each.expect.violates == operator.name for each in judging)
+                said = links.sentence(operator.sentence, module, escape)
+                rows.append(
+                    (
+                        pages.link(operator.name, pages.of_property(module, operator.name)),
+                        said,
+                        str(holding),
+                        str(failing),
+                    )
+                )
+        if rows:
+            parts.append(f"## {module}\n" + pages.table(("Property", "In words", "Holds in", "Violated by"), rows))
+    return Page(path="properties/index", title="Properties", text="\n\n".join(parts))
+
+
+def property_pages(links: Links, story_of: frozenset[str]) -> Iterator[Page]:
+    """The pages of all properties, and their list."""
+    yield index_page(links)
+    for module in links.book.modules:
+        for operator in links.book.operators(module):
+            if (module, operator.name) in links.book.judged:
+                yield property_page(links, operator, story_of)

@@ -1,0 +1,190 @@
+"""Try it: the whole state graph of a small model, to be walked in the browser.
+
+The graph is the reference's own (:func:`kafka_eos.machines.explorer.explore`): in each state every action instance is
+either enabled, or refused with the machine's reason.
+"""
+
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from kafka_eos.errors import NotEnabled, Rejected
+from kafka_eos.machines.explorer import attempt
+from kafka_eos.machines.machine import dump, instances
+from kafka_eos_checks.book import pages
+from kafka_eos_checks.book.linking import Links
+from kafka_eos_checks.book.pages import Page
+from kafka_eos_checks.drawing.story import in_words
+from kafka_eos_checks.drawing.story_words import words_of
+from kafka_eos_checks.graphs.command import reference_of
+from kafka_eos_checks.models.registry import Model, bounds_predicate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A model to be walked.
+
+    Attributes:
+        name: of the page.
+        title: its heading.
+        model: its name in the registry.
+        what: what to try.
+        constants: values in the place of the model's, to make its graph smaller.
+    """
+
+    name: str
+    title: str
+    model: str
+    what: str
+    constants: Mapping[str, str] = field(default_factory=dict)
+
+
+SCENARIOS = tuple(
+    Scenario(name=name, **entry)
+    for name, entry in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items()
+)
+MOST_STATES = 900
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A state graph as the script reads it.
+
+    Attributes:
+        variables: the names of the variables.
+        calls: every action instance, as TLA+ writes it.
+        texts: the values of variables that occur, in words.
+        states: for each state the places of its values in ``texts``.
+        edges: for each state: the place of an instance -> the next state, or -1 where the model's bounds end.
+        reasons: the refusals that occur.
+        refused: the rows of refusals that occur, each a string with a character for each instance: the place of the
+            reason plus 40, or a blank where the instance is enabled.
+        rows: for each state the place of its row.
+    """
+
+    variables: list[str]
+    calls: list[str]
+    texts: list[str]
+    states: list[list[int]]
+    edges: list[dict[int, int]]
+    reasons: list[str]
+    refused: list[str]
+    rows: list[int]
+
+
+class TooLarge(RuntimeError):  # noqa: N818 - named for the graph
+    """A model with more states than a page can hold."""
+
+
+def graph_of(model: Model) -> Graph:
+    """The graph of a model.
+
+    Raises:
+        TooLarge: when it has more than ``MOST_STATES`` states.
+    """
+    machine = reference_of(model)
+    constants = model.machine_constants(machine)
+    within = bounds_predicate(model)
+    every = instances(machine, constants)
+    first: Any = machine.initial(constants)
+    states, index = [first], {first: 0}
+    graph = Graph(list(machine.VARIABLES), [each.label for each in every], [], [], [], [], [], [])
+    texts: dict[str, int] = {}
+    reasons: dict[str, int] = {}
+    refused: dict[str, int] = {}
+    for state in states:
+        edges: dict[int, int] = {}
+        row: list[str] = []
+        for place, instance in enumerate(every):
+            after = attempt(state, instance)
+            if isinstance(after, NotEnabled | Rejected):
+                row.append(chr(40 + reasons.setdefault(str(after) or "not enabled", len(reasons))))
+                continue
+            row.append(" ")
+            if after not in index and within(after):
+                index[after] = len(states)
+                states.append(after)
+            edges[place] = index.get(after, -1)
+        if len(states) > MOST_STATES:
+            raise TooLarge(f"{model.name} has more than {MOST_STATES} states; choose a smaller model")
+        graph.states.append([texts.setdefault(in_words(value), len(texts)) for value in dump(state).values()])
+        graph.edges.append(edges)
+        graph.rows.append(refused.setdefault("".join(row), len(refused)))
+    graph.texts.extend(texts)
+    graph.reasons.extend(reasons)
+    graph.refused.extend(refused)
+    return graph
+
+
+def as_json(graph: Graph, sentences: dict[str, str], targets: dict[str, str]) -> str:
+    """A graph for the script."""
+    content = {
+        "variables": graph.variables,
+        "calls": graph.calls,
+        "texts": graph.texts,
+        "states": graph.states,
+        "edges": [[number for edge in edges.items() for number in edge] for edges in graph.edges],
+        "reasons": graph.reasons,
+        "refused": graph.refused,
+        "rows": graph.rows,
+        "sentences": sentences,
+        "targets": targets,
+    }
+    return json.dumps(content, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
+
+
+def scenario_model(links: Links, scenario: Scenario) -> Model:
+    """The model of a scenario, with the scenario's constants."""
+    model = links.book.entries[scenario.model]
+    return replace(model, constants={**model.constants, **scenario.constants})
+
+
+def trying_page(links: Links, scenario: Scenario) -> Page:
+    """The page on which one model can be walked."""
+    model = scenario_model(links, scenario)
+    graph = graph_of(model)
+    words = words_of(model.spec, model.module)
+    actions = list(dict.fromkeys(call.partition("(")[0] for call in graph.calls))
+    sentences = {name: words.sentences.get(name, "") for name in actions}
+    targets = {name: links.qualified(f"{model.module}!{name}") or "" for name in actions}
+    enabled = sum(map(len, graph.edges))
+    changed = ", ".join(f"{name} = {value}" for name, value in scenario.constants.items())
+    named = pages.link(model.name, pages.of_model(model.module, model.name)) + (
+        f", with `{changed}`" if changed else ""
+    )
+    text = (
+        f"{scenario.what}\n\nThe page has the whole state graph of the model {named}: {len(graph.states):,} states and "
+        f"{enabled:,} steps, which the Python reference has taken. Choose a step. An action that is refused says why.\n"
+    )
+    data = as_json(graph, sentences, {name: to.replace(pages.ROOT, "../") for name, to in targets.items()})
+    known = "".join(
+        f'<li><a href="{targets[name]}">{escape(name)}</a>: {escape(sentences[name])}</li>' for name in actions
+    )
+    html = (
+        "<div data-try><noscript><p>Walking the graph needs a script. The actions are below.</p></noscript></div>"
+        f'<script type="application/json" data-of="graph">{data}</script>'
+        f"<details><summary>all actions</summary><ul>{known}</ul></details>"
+    )
+    title = f"Try it: {scenario.title}"
+    return Page(path=f"try/{scenario.name}", title=title, text=text + pages.raw(html), in_menu=False, wide=True)
+
+
+def trying_pages(links: Links) -> Iterator[Page]:
+    """The pages of all scenarios, and their list."""
+    rows = []
+    for scenario in SCENARIOS:
+        yield trying_page(links, scenario)
+        module = links.book.entries[scenario.model].module
+        to = pages.link(scenario.title, pages.address(f"try/{scenario.name}"))
+        rows.append((to, pages.link(module, pages.address(f"modules/{module}")), escape(scenario.what)))
+    said = (
+        "Each page has the state graph of a small model, computed beforehand by the reference. You choose the "
+        "next step: a request, "
+        "a lost answer, a crash. The page shows what changes, and why every other action is refused."
+    )
+    text = said + pages.table(("Walk", "Module", "What to try"), rows)
+    yield Page(path="try/index", title="Try it", text=text)

@@ -1,0 +1,156 @@
+"""The pages name what exists, and a book with something broken in it is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from kafka_eos.formats.transaction_log import LEGAL_TRANSITIONS
+from kafka_eos.histories.history import Event
+from kafka_eos.machines.explorer import explore
+from kafka_eos.machines.machine import dump, instances
+from kafka_eos_checks.book import errors, guides
+from kafka_eos_checks.book.linking import Links
+from kafka_eos_checks.book.listing import listing
+from kafka_eos_checks.book.pages import Page, table, written
+from kafka_eos_checks.book.pictures import Arrow, drawn, refinements
+from kafka_eos_checks.book.reference import json_schema
+from kafka_eos_checks.book.site import MOST_BYTES, problems
+from kafka_eos_checks.book.sources import Book
+from kafka_eos_checks.book.stories import Story, seen_by_readers, told
+from kafka_eos_checks.book.trying import SCENARIOS, graph_of, scenario_model
+from kafka_eos_checks.drawing.story import Step
+from kafka_eos_checks.kit.verdict import Verdict
+
+
+@pytest.fixture(scope="module")
+def links() -> Links:
+    return Links(Book())
+
+
+def test_every_guide_names_what_exists(links: Links) -> None:
+    assert {page.path for page in guides.guide_pages(links, run=False)} == {f"guides/{name}" for name in guides.ORDER}
+    assert {file.stem for file in guides.FOLDER.glob("*.md")} == set(guides.ORDER)
+
+
+@pytest.mark.parametrize(
+    "name", ["NoModule!NoRule", "NO_SUCH_CODE", "story:PartitionLog", "try:Nothing", "finding:none", "depth:Nothing"]
+)
+def test_a_guide_that_names_nothing_is_refused(links: Links, tmp_path: Path, name: str) -> None:
+    (tmp_path / "guide.md").write_text(f"# Title\nSee {{{{{name}}}}}.\n", encoding="utf-8")
+    with pytest.raises(guides.MalformedGuide, match="names nothing"):
+        guides.guide(links, tmp_path / "guide.md", run=False)
+
+
+def test_a_guide_shows_an_operator_as_it_stands_and_refuses_another(links: Links, tmp_path: Path) -> None:
+    file = tmp_path / "guide.md"
+    file.write_text("# Title\n```show\nPartitionLog!AppendBatch\n```\n", encoding="utf-8")
+    assert " append_batch(self" in guides.guide(links, file, run=False).text
+    file.write_text(f"# Title\n```show\nPartitionLog!{'NoRule'}\n```\n", encoding="utf-8")
+    with pytest.raises(guides.MalformedGuide, match="is no operator"):
+        guides.guide(links, file, run=False)
+
+
+def test_a_guide_shows_what_a_command_prints_and_refuses_another_exit_code(links: Links, tmp_path: Path) -> None:
+    file = tmp_path / "guide.md"
+    file.write_text("# Title\n```run exit 2 lines 1-1\nkafka-eos no-such-command\n```\n", encoding="utf-8")
+    assert "$ kafka-eos no-such-command\n" in guides.guide(links, file).text
+    file.write_text("# Title\n```run\nkafka-eos no-such-command\n```\n", encoding="utf-8")
+    with pytest.raises(guides.MalformedGuide, match="ends with 2, not 0"):
+        guides.guide(links, file)
+
+
+def test_every_error_code_has_its_two_sentences_and_no_other_has(tmp_path: Path) -> None:
+    assert errors.read_advice()["PRODUCER_FENCED"].do.startswith("Close this producer")
+    text = errors.FILE.read_text(encoding="utf-8")
+    (tmp_path / "errors.toml").write_text(text.replace("[PRODUCER_FENCED]", "[PRODUCER_FENCE]"), encoding="utf-8")
+    with pytest.raises(errors.MalformedErrors, match="PRODUCER_FENCE"):
+        errors.read_advice(tmp_path / "errors.toml")
+
+
+def test_the_java_producers_reaction_is_that_of_the_machine(links: Links) -> None:
+    text = errors.errors_page(links).text
+    fenced = text[text.index('id="PRODUCER_FENCED"') : text.index('id="UNKNOWN_TOPIC_ID"')]
+    assert "fatal (Produce" in fenced
+    assert "modules/TransactionCoordinator.html#AddError" in fenced
+
+
+def test_names_are_links_except_an_operators_own() -> None:
+    shown = listing("tla", 'F(x) == IF Known(x) THEN "CODE" ELSE x', {"Known": "#Known", "CODE": "e.html#CODE"}.get)
+    assert '<a href="#Known">Known</a>(x)' in shown
+    assert listing("tla", "F == A /\\ A", {"A": "#A"}.get).count("href") == 1
+    assert '"<a href="e.html#CODE">CODE</a>"' in shown
+    assert "&lt;script" in listing("python", 'a = "<script>"', lambda _: None)
+
+
+def test_addresses_are_relative_and_a_pages_own_are_anchors() -> None:
+    text = '<a href="@/modules/Leader.html#X"></a><a href="@/index.html"></a>'
+    assert written(Page(path="modules/Leader", title="Leader", text=text)).endswith(
+        '<a href="#X"></a><a href="../index.html"></a>\n'
+    )
+
+
+def test_a_table_names_its_heads_in_every_cell_for_narrow_screens() -> None:
+    assert '<td data-head="A &amp; B">1</td>' in table(("A & B",), [("1",)])
+
+
+def test_every_small_known_failure_has_a_story(links: Links) -> None:
+    names = {model.name for model in told(links.book)}
+    assert {"LateEndIsNotAtomic", "LostAcknowledgement", "SnapshotWindow"} <= names
+    assert "PartitionLog" not in names
+
+
+def test_a_walk_has_the_whole_graph_with_a_reason_for_each_refusal(links: Links) -> None:
+    scenario = next(each for each in SCENARIOS if each.name == "Transfer")
+    graph = graph_of(scenario_model(links, scenario))
+    assert len(graph.states) == links.book.entries["Transfer"].expect.states
+    for edges, row in zip(graph.edges, graph.rows, strict=True):
+        marks = graph.refused[row]
+        assert {place for place, mark in enumerate(marks) if mark == " "} == set(edges)
+        assert all(graph.reasons[ord(mark) - 40] for mark in marks if mark != " ")
+
+
+@pytest.mark.parametrize(("name", "doubled"), [("WithoutIdempotence", True), ("WithIdempotence", False)])
+def test_a_story_tells_what_readers_find_after_a_step(links: Links, name: str, doubled: bool) -> None:
+    model = scenario_model(links, next(each for each in SCENARIOS if each.name == name))
+    machine, constants = model.machine_class(), model.machine_constants()
+    states = explore(machine.initial(constants), instances(machine, constants)).states
+    seen = set(seen_by_readers(Story(model, [Step("", dump(state)) for state in states], None)))
+    assert "A reader finds the values: [1]" in seen
+    assert ("A reader finds the values: [1, 1]" in seen) is doubled
+
+
+def test_a_picture_has_every_arrow_of_its_table_and_words_for_those_who_cannot_see_it() -> None:
+    names = sorted({state.name for pair in LEGAL_TRANSITIONS for state in pair})
+    arrows = [Arrow(before.name, after.name) for before, after in LEGAL_TRANSITIONS]
+    picture = drawn([names], arrows, 'a "label"')
+    assert picture.count('class="edge"') == len(LEGAL_TRANSITIONS)
+    assert 'aria-label="a &quot;label&quot;"' in picture
+    with pytest.raises(KeyError):
+        drawn([names[1:]], arrows, "one box is missing")
+
+
+def test_the_tower_is_read_from_the_formulas(links: Links) -> None:
+    found = set(refinements(links))
+    assert ("Transactions", "RefinesAtomicTransactions", "AtomicTransactions") in found
+    assert ("ConsumeTransformProduce", "RefinesExactlyOnce", "ExactlyOnce") in found
+
+
+def test_schemas_require_what_has_no_default() -> None:
+    assert json_schema(Event)["required"] == ["run", "process", "action", "phase"]
+    assert json_schema(Verdict)["properties"]["claims"] == {"type": "array", "items": {"type": "string"}}
+
+
+def test_a_book_with_something_broken_is_told_line_by_line(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text(
+        '<a href="b.html#there"></a><a href="b.html#gone"></a><a href="c.html"></a><img src="b.html">'
+        '<svg role="img"></svg><a href="https://example.org/x"></a>',
+        encoding="utf-8",
+    )
+    (tmp_path / "b.html").write_text('<p id="there">' + "x" * MOST_BYTES, encoding="utf-8")
+    assert [line.split(",")[0] for line in problems(tmp_path)] == [
+        "a.html: <img> without words",
+        "a.html: <svg> without words",
+        "a.html: b.html#gone names no place",
+        "a.html: c.html leads nowhere",
+        "b.html: 300",
+    ]

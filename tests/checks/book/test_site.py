@@ -1,0 +1,196 @@
+"""The book as a whole: built, and walked with a real browser. Needs the extra `book` and a Chromium."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_eos_checks.book.site import MOST_BYTES, make, problems
+from kafka_eos_checks.book.sources import Book
+
+WIDTHS = (400, 820, 1400)
+CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
+KINDS = ("index", "guides/twenty-minutes", "guides/errors", "modules/Leader", "properties/Transactions-AllOrNone",
+         "stories/LateEndIsNotAtomic", "try/Transfer", "pictures/tower", "pictures/states", "findings", "claims",
+         "reference/commands", "reference/formats", "docs/operators", "models/PartitionLog")  # fmt: skip
+"""A page of each kind."""
+
+PATHS = {
+    "what happens when EndTxn is retried after the coordinator moved": (
+        "index", "guides/versions", "modules/TransactionCoordinator#EndVerdict",
+        "modules/TransactionCoordinator#EndVerdictOfVersion2"),
+    "why may a fourth batch be refused after a restart": (
+        "index", "guides/twenty-minutes", "findings#retry-refused-after-restart", "stories/SnapshotWindow",
+        "modules/ProducerState#SnapshotOf"),
+    "which rule refuses a zombie's offsets": (
+        "index", "guides/twenty-minutes", "modules/GroupCoordinator#TxnOffsetCommitError"),
+    "the same, from the error code": (
+        "index", "guides/errors#ILLEGAL_GENERATION", "modules/GroupCoordinator#TxnOffsetCommitError"),
+}  # fmt: skip
+"""Question -> the pages that one passes by following links, to the place of the answer."""
+
+OVERFLOW = """() => {
+  const wide = document.documentElement.clientWidth;
+  if (document.documentElement.scrollWidth <= wide) return [];
+  return [...document.querySelectorAll("main *, .content *")]
+    .filter((e) => e.getBoundingClientRect().right > wide + 1 && !e.closest("pre, .scroll, .table-wrapper, thead"))
+    .slice(0, 3).map((e) => e.tagName + " " + e.className + " " + e.textContent.trim().slice(0, 40))
+    .concat([`page is ${document.documentElement.scrollWidth} px wide`]);
+}"""
+
+FAINT = """() => {
+  const channels = (c) => { const m = c.match(/[\\d.]+/g).map(Number); return m.length < 4 ? [...m, 1] : m; };
+  const light = ([r, g, b]) => {
+    const f = (v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; };
+    return 0.2126 * f(r) + 0.7152 * f(g) + 0.0722 * f(b);
+  };
+  const behind = (e) => {
+    for (; e; e = e.parentElement) {
+      const c = channels(getComputedStyle(e).backgroundColor);
+      if (c[3] > 0.99) return c;
+    }
+    return [255, 255, 255, 1];
+  };
+  const found = new Map();
+  for (const e of document.querySelectorAll("body *")) {
+    if (!e.checkVisibility() || e.closest("svg, [disabled]")) continue;
+    if (![...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim())) continue;
+    const style = getComputedStyle(e), size = parseFloat(style.fontSize);
+    const [one, other] = [light(channels(style.color)), light(behind(e))].sort((a, b) => b - a);
+    const ratio = (one + 0.05) / (other + 0.05);
+    const large = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700);
+    if (ratio < (large ? 3 : 4.5))
+      found.set(`${e.tagName} ${e.className} ${ratio.toFixed(2)}`, e.textContent.trim().slice(0, 30));
+  }
+  return [...found].slice(0, 8).map((pair) => pair.join(": "));
+}"""
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("sphinx", reason="needs the extra `book`: make book")
+    folder = tmp_path_factory.mktemp("book")
+    assert make(Book(), folder / "source", folder / "out") > 300
+    return folder / "out"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra `book`: make book")
+    named = [os.environ.get("CHROMIUM", ""), *(shutil.which(name) or "" for name in CHROMIUMS)]
+    found = next(filter(None, named), None)
+    if found is None:
+        pytest.skip("needs a Chromium: set CHROMIUM to its path")
+    with playwright.sync_playwright() as session:
+        started = session.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.mark.thorough
+@pytest.mark.tlc
+def test_no_link_of_the_book_is_broken_and_no_page_is_too_large(book: Path) -> None:
+    assert list(problems(book)) == []
+    assert max(file.stat().st_size for file in book.rglob("*.html")) <= MOST_BYTES
+
+
+@pytest.mark.thorough
+@pytest.mark.tlc
+@pytest.mark.parametrize("question", PATHS)
+def test_a_question_is_answered_by_following_links_only(book: Path, browser: Any, question: str) -> None:
+    page = browser.new_page()
+    start, *steps = PATHS[question]
+    page.goto((book / f"{start}.html").as_uri())
+    for step in steps:
+        name, _, place = step.partition("#")
+        to = (book / f"{name}.html").as_uri()
+        found = page.evaluate("() => [...document.querySelectorAll('a[href]')].map((a) => a.href)")
+        assert any(href == f"{to}#{place}" or ((not place or page.url != to) and href == to) for href in found), step
+        page.goto(f"{to}#{place}" if place else to)
+        assert not place or page.locator(f"[id='{place}']").count() == 1
+    page.close()
+
+
+@pytest.mark.thorough
+@pytest.mark.tlc
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_page_is_wider_than_the_screen(book: Path, browser: Any, width: int) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    wrong = {}
+    for file in sorted(book.rglob("*.html")):
+        page.goto(file.as_uri(), wait_until="domcontentloaded")
+        found = page.evaluate(OVERFLOW)
+        if found:
+            wrong[file.relative_to(book).as_posix()] = found
+    page.close()
+    assert wrong == {}
+
+
+@pytest.mark.thorough
+def test_the_walk_notices_faint_text_and_a_page_that_is_too_wide(browser: Any) -> None:
+    page = browser.new_page(viewport={"width": 400, "height": 900})
+    page.set_content("<p style='color: #999; background: #aaa'>faint</p><div style='width: 900px'>wide</div>")
+    assert [line.partition(" ")[0] for line in page.evaluate(FAINT)] == ["P"]
+    assert page.evaluate(OVERFLOW) == ["page is 908 px wide"]
+    page.close()
+
+
+@pytest.mark.thorough
+@pytest.mark.tlc
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_from_its_background(book: Path, browser: Any, scheme: str) -> None:
+    context = browser.new_context(color_scheme=scheme, viewport={"width": 1400, "height": 900})
+    page = context.new_page()
+    wrong = {}
+    for name in KINDS:
+        page.goto((book / f"{name}.html").as_uri())
+        found = page.evaluate(FAINT)
+        if found:
+            wrong[name] = found
+    context.close()
+    assert wrong == {}
+
+
+@pytest.mark.thorough
+@pytest.mark.tlc
+def test_a_story_is_stepped_through_with_keys_and_buttons(book: Path, browser: Any) -> None:
+    page = browser.new_page()
+    page.goto((book / "stories/LateEndIsNotAtomic.html").as_uri())
+    steps = page.locator("ol.story > li")
+    assert steps.count() == page.locator("ol.story > li:visible").count() == 21
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert page.locator("ol.story > li:visible").get_attribute("id") == "step-1"
+    assert page.locator("table.changed tbody tr").count() > 0
+    page.get_by_role("button", name="All steps").click()
+    assert page.locator("ol.story > li:visible").count() == 21
+    page.close()
+
+
+@pytest.mark.thorough
+@pytest.mark.tlc
+def test_a_refused_action_says_why_and_an_enabled_one_is_taken(book: Path, browser: Any) -> None:
+    page = browser.new_page()
+    page.goto((book / "try/Transfer.html").as_uri())
+    assert "refusals" in page.locator("[data-refused] summary").inner_text()
+    page.get_by_role("button", name='Initialize("A")').click()
+    assert page.locator("ol.trail > li").all_inner_texts() == ['Initialize("A")']
+    assert page.locator("table.changed tbody tr").count() > 0
+    page.close()
+
+
+@pytest.mark.thorough
+@pytest.mark.tlc
+def test_pages_are_read_and_searched_without_a_script_or_a_server(book: Path, browser: Any) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto((book / "stories/LateEndIsNotAtomic.html").as_uri())
+    assert page.locator("ol.story > li:visible").count() == 21
+    context.close()
+    searching = browser.new_page()
+    searching.goto((book / "search.html").as_uri() + "?q=fenced")
+    searching.wait_for_selector("ul.search li", timeout=20_000)
+    searching.close()
