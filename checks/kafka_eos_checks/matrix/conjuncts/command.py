@@ -196,7 +196,9 @@ def run(arguments: argparse.Namespace) -> int:
         registry = Registry()
         reasons = read_equivalents()
         places = _places(registry, sides)
-        check_known(reasons, [place[1:] for place in places])
+        in_spec = {SPEC, PROPERTIES}  # their entries name the same modules
+        known = _places(registry, sorted(in_spec.union(sides))) if in_spec.intersection(sides) else places
+        check_known(reasons, [place[1:] for place in known])
         _check_modules(arguments.modules, {place[0] for place in places})
         if arguments.list:
             for module, operator, change in places:

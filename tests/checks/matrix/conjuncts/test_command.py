@@ -63,6 +63,16 @@ def test_an_explanation_without_a_conjunct_cannot_be_used(
     assert "no conjunct Counter!Reset: gone -> TRUE" in capsys.readouterr().err
 
 
+def test_an_explained_part_of_a_property_is_known_to_each_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    reasons = {
+        ("Counter!NotAboveLimit", "NotAboveLimit -> TRUE"): "another property says it",
+        SURVIVOR: "it only grows",
+    }
+    monkeypatch.setattr(command, "read_equivalents", lambda: reasons)
+    for side in ("spec", "properties"):
+        assert main(["check", "conjuncts", "--only", side, "--list"]) == 0
+
+
 def test_an_unknown_module_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "conjuncts", "Cuonter"]) == 2
     assert "no module 'Cuonter'; there are Counter, counter" in capsys.readouterr().err
