@@ -87,7 +87,8 @@ def _verdict(check: str, module: str, outcomes: Sequence[Outcome], reasons: Mapp
     for count, words in ((len(explained), "equivalent"), (len(survivors), "survive"), (len(refuted), "refuted")):
         found += f", {count} {words}" if count else ""
     figures: dict[str, int | float | str] = {"score": f"{len(killed)}/{len(outcomes)}"}
-    figures |= {str(means): sum(o.means is means for o in outcomes) for means in _KILLING}
+    counts = {means: sum(outcome.means is means for outcome in outcomes) for means in _KILLING}
+    figures |= {str(means): count for means, count in counts.items() if count or means is not Means.MUTANT}
     lines = [f"survives: {line}" for line in map(tell, survivors)]
     lines += [f"killed, though the registry calls it equivalent: {line}" for line in map(tell, refuted)]
     lines += [f"equivalent: {tell(o)}\n    {reasons[o.operator, o.change]}" for o in explained]

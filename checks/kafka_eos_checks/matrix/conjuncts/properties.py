@@ -9,7 +9,7 @@ failures, and the spec with one part of a guard, of an effect or of its fairness
 
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -249,16 +249,29 @@ class PropertySearch:
         places = {place for place, version in enumerate(versions) if version.change is not None}
         noticed: dict[int, tuple[Mutant, Sighting]] = {}
         others: dict[int, set[str]] = {}  # whole property -> those that are violated wherever it is
+        for mutant, place in self._without_value(family):
+            noticed[place] = mutant, Sighting(frozenset(), False, 0)
+        left_out = frozenset(noticed)
         for mutant in family.mutants:
             waiting = {versions[place].name for place in places - noticed.keys()}
             if mutant.label and waiting.isdisjoint(mutant.model.invariants):
                 continue
             on_run(mutant.label or mutant.model.name)
-            sighting = self.sighting(mutant, versions)
+            sighting = self.sighting(mutant, versions, left_out)
             for place in places - noticed.keys():
                 if self._notices(mutant, sighting, versions, place, others):
                     noticed[place] = mutant, sighting
         return [_outcome(versions[place], noticed.get(place), others.get(place)) for place in sorted(places)]
+
+    def _without_value(self, family: Family) -> Iterator[tuple[Mutant, int]]:
+        """The weaker versions that have no value in some state of the spec itself: they would end every run."""
+        every = range(len(family.versions))
+        for mutant in family.mutants:
+            if not mutant.label and not self.sighting(mutant, family.versions).whole:
+                for place in every:
+                    alone = frozenset(every) - {place}
+                    if family.versions[place].change and not self.sighting(mutant, family.versions, alone).whole:
+                        yield mutant, place
 
     def _notices(
         self, mutant: Mutant, sighting: Sighting, versions: Sequence[Version], place: int, others: dict[int, set[str]]
@@ -285,10 +298,12 @@ class PropertySearch:
         """Whether a mutant violates a temporal property."""
         return str(self._run(mutant, "", (), (temporal,))["verdict"]).startswith("violates")
 
-    def sighting(self, mutant: Mutant, versions: Sequence[Version]) -> Sighting:
-        """What a run of a mutant sees, or what an earlier one saw."""
+    def sighting(self, mutant: Mutant, versions: Sequence[Version], left_out: Container[int] = ()) -> Sighting:
+        """What a run of a mutant sees, or what an earlier one saw; some versions are not looked at."""
         model = mutant.model
-        watched = [(i, v) for i, v in enumerate(versions) if v.text and v.name in model.invariants]
+        watched = [
+            (i, v) for i, v in enumerate(versions) if v.text and v.name in model.invariants and i not in left_out
+        ]
         lines: list[str] = []
         invariants: list[str] = []
         properties: list[str] = []

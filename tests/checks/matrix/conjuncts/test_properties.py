@@ -16,6 +16,7 @@ PLANTED = """
 Bounded == /\\ total >= 0
            /\\ total <= Limit
 SameAgain == total <= Limit
+Told == log # <<>> /\\ Head(log).amount > 0 \\/ log = <<>>
 Fair == Spec /\\ WF_vars(Next)
 Starts == <>(total > 0)
 """
@@ -24,7 +25,7 @@ MODELS = """
 title = "two properties that say the same, one of steps, and a temporal one"
 constants = { Clients = '{"a"}', Amounts = "{1}", Limit = "2" }
 specification = "Fair"
-invariants = ["Bounded", "SameAgain"]
+invariants = ["Bounded", "SameAgain", "Told"]
 properties = ["Grows", "Starts"]
 expect = { verdict = "holds", states = 10 }
 """
@@ -78,6 +79,7 @@ def test_each_weaker_property_is_noticed_or_survives(planted: Family, tmp_path: 
     assert noticed["Grows", "total' >= total -> FALSE"] == "the spec"
     assert noticed["Grows", "Grows -> TRUE"].startswith("Counter!Reset: total = Limit -> TRUE")
     assert noticed["Bounded", "total <= Limit -> TRUE"].startswith("Counter!Add")
+    assert noticed["Told", "log # <<>> -> TRUE"] == "the spec"  # an empty log has no head; other versions still count
     assert noticed["Starts", "Starts -> TRUE"] == "Counter!AddError: seen[client] # total -> TRUE"  # nobody adds
     assert noticed["NotAboveLimit", "NotAboveLimit -> TRUE"] == "NoLimit"
     # no mutant's total falls below zero; the two that say the same notice nothing alone
