@@ -16,7 +16,7 @@ PLANTED = """
 Bounded == /\\ total >= 0
            /\\ total <= Limit
 SameAgain == total <= Limit
-Told == log # <<>> /\\ Head(log).amount > 0 \\/ log = <<>>
+Told == (log # <<>> /\\ Head(log).amount > 0) \\/ log = <<>>
 Fair == Spec /\\ WF_vars(Next)
 Starts == <>(total > 0)
 """
