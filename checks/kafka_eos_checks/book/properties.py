@@ -9,6 +9,7 @@ from kafka_eos_checks.book.modules import bullets_of
 from kafka_eos_checks.book.pages import Page
 from kafka_eos_checks.book.sources import Operator
 from kafka_eos_checks.models.registry import Model
+from kafka_eos_checks.models.releases import columns
 
 
 def property_page(links: Links, operator: Operator, story_of: frozenset[str]) -> Page:
@@ -56,7 +57,8 @@ def property_page(links: Links, operator: Operator, story_of: frozenset[str]) ->
     proofs = _proofs(links, operator)
     if proofs:
         parts.append("## Where the proofs name it or a mutant of it\n" + proofs)
-    parts.append(_releases(links, operator))
+    if holding:
+        parts.append(_releases(links, name, holding))
     text = "\n\n".join(filter(None, parts))
     return Page(path=f"properties/{module}-{name}", title=name, text=text, in_menu=False, wide=True)
 
@@ -111,9 +113,35 @@ def _proofs(links: Links, operator: Operator) -> str:
     )
 
 
-def _releases(links: Links, operator: Operator) -> str:  # noqa: ARG001 - the property decides, once releases are known
-    """The releases of Kafka under which the property holds; "" while the registry does not know releases."""
-    return ""
+def _releases(links: Links, name: str, models: Sequence[Model]) -> str:
+    """Whether the property holds by the rules of each release of Kafka, as the registry expects of the models."""
+    releases = links.book.releases
+    rows = []
+    for release in releases.releases:
+        asked = [column for column in columns(models, [release], releases) if not column.outside]
+        told = [(column, column.expected(releases)) for column in asked if column.rules]
+        broken = [(column.model, said.violates[name]) for column, said in told if said and name in said.violates]
+        holds = [column for column, said in told if said and name not in said.violates and name not in said.silent]
+        same = len(asked) - len(told)
+        verdict = "violated" if broken else "holds" if holds or same else "not checked"
+        parts = [f"violated in {_by_rules(links, model, causes)}" for model, causes in broken]
+        parts += [f"holds in {len(holds)} models with rules of this release"] if holds else []
+        parts += [f"holds in {same} models that no rule of this release touches"] if same else []
+        rows.append((escape(f"Kafka {release}"), verdict, "; ".join(parts)))
+    return "## Kafka as it ships\n" + pages.table(("Release", "Verdict", "Because it"), rows)
+
+
+def _by_rules(links: Links, model: Model, causes: str) -> str:
+    """A model with the rules of a release that break a property in it, and the findings behind them."""
+    releases = links.book.releases
+    rules = [
+        links.sentence(f"{rule.module}!{rule.name}", escape=escape)
+        for cause in causes.split(", ")
+        if (rule := releases.rule(cause))
+    ]
+    findings = [pages.link(found, pages.address("findings", found)) for found in releases.findings(causes)]
+    behind = f" (finding {', '.join(findings)})" if findings else ""
+    return f"{pages.link(model.name, pages.of_model(model.module, model.name))} by {', '.join(rules)}{behind}"
 
 
 def index_page(links: Links) -> Page:

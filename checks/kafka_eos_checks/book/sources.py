@@ -16,6 +16,7 @@ from kafka_eos.errors import ErrorCode
 from kafka_eos.machines.spec_mapping import snake_case
 from kafka_eos_checks.matrix.impact import Place, Rule, Sources, impact
 from kafka_eos_checks.models.registry import Model
+from kafka_eos_checks.models.releases import Releases
 from kafka_eos_checks.models.witnesses import SUFFIX
 from kafka_eos_checks.tla.citations import citations, cited_operators
 from kafka_eos_checks.tla.parser import Definition, Module
@@ -197,6 +198,11 @@ class Book:
             name: "" if path.parent == root else path.parent.relative_to(root).as_posix()
             for name, path in self.spec.paths.items()
         }
+
+    @cached_property
+    def releases(self) -> Releases:
+        """The rules that releases of Kafka have otherwise."""
+        return Releases(self.sources.root / "spec")
 
     @cached_property
     def entries(self) -> dict[str, Model]:

@@ -13,6 +13,7 @@ from kafka_eos_checks.book.linking import Links
 from kafka_eos_checks.book.listing import listing
 from kafka_eos_checks.book.pages import Page, table, written
 from kafka_eos_checks.book.pictures import Arrow, drawn, refinements
+from kafka_eos_checks.book.properties import property_page
 from kafka_eos_checks.book.reference import json_schema
 from kafka_eos_checks.book.site import MOST_BYTES, problems
 from kafka_eos_checks.book.sources import Book
@@ -154,3 +155,18 @@ def test_a_book_with_something_broken_is_told_line_by_line(tmp_path: Path) -> No
         "a.html: c.html leads nowhere",
         "b.html: 300",
     ]
+
+
+def test_a_property_tells_of_which_kafka_it_holds(links: Links) -> None:
+    def shown(module: str, name: str) -> str:
+        (operator,) = (each for each in links.book.operators(module) if each.name == name)
+        return property_page(links, operator, frozenset()).text.partition("## Kafka as it ships")[2]
+
+    broken = shown("TransactionalOffsets", "FindsWhatWasAsked")
+    assert "violated in" in broken
+    assert "IsOutdated" in broken
+    assert "late-offsets" in broken
+    whole = shown("TransactionalOffsets", "AnsweredIsKept")
+    assert "violated" not in whole
+    assert "with rules of this release" in whole
+    assert "that no rule of this release touches" in shown("AtomicTransactions", "VisibleOnce")
