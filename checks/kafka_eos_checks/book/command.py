@@ -10,11 +10,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kafka_eos_checks.book.errors import MalformedErrors
-from kafka_eos_checks.book.guides import MalformedGuide
-from kafka_eos_checks.book.site import BrokenBook, make
-from kafka_eos_checks.book.sources import Book
-from kafka_eos_checks.book.stories import NoStory
 from kafka_eos_checks.kit.missing import need, need_clone
 from kafka_eos_checks.kit.paths import build_folder
 
@@ -44,6 +39,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Run ``book``."""
     need("sphinx", "book")
     need_clone("the sources, the specs and the documents")
+    from kafka_eos_checks.book.errors import MalformedErrors  # noqa: PLC0415 - these read what only a clone has
+    from kafka_eos_checks.book.guides import MalformedGuide  # noqa: PLC0415
+    from kafka_eos_checks.book.site import BrokenBook, make  # noqa: PLC0415
+    from kafka_eos_checks.book.sources import Book  # noqa: PLC0415
+    from kafka_eos_checks.book.stories import NoStory  # noqa: PLC0415
+
     out = arguments.out or build_folder() / "book"
     start = time.monotonic()
     try:
