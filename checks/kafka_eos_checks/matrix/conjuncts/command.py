@@ -24,6 +24,7 @@ from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.matrix.conjuncts.equivalents import check_known, read_equivalents
 from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome, verdicts
 from kafka_eos_checks.matrix.conjuncts.properties import PropertySearch, families
+from kafka_eos_checks.matrix.conjuncts.properties import places as weaker_places
 from kafka_eos_checks.matrix.conjuncts.reference import GraphSearch, ReferenceSubject, reference_subjects
 from kafka_eos_checks.matrix.conjuncts.search import TIERS, Search, Subject, UnusableMutant, subjects
 from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry
@@ -104,7 +105,7 @@ def _in_properties(
 ) -> Iterator[Outcome]:
     """The outcomes of the weaker properties."""
     search = PropertySearch(cache=cache, timeout=arguments.timeout)
-    chosen = [family for family in families(registry) if not arguments.modules or family.module in arguments.modules]
+    chosen = families(registry, arguments.modules)
     running: dict[str, str] = {}
     with progress_console.status("TLC starts") as status, ThreadPoolExecutor(arguments.jobs) as pool:
 
@@ -179,7 +180,7 @@ def _places(registry: Registry, sides: Sequence[str]) -> list[tuple[str, str, st
     if REFERENCE in sides:
         found += [(s.module, *s.place) for s in reference_subjects(registry)]
     if PROPERTIES in sides:
-        found += [(family.module, *place) for family in families(registry) for place in family.places]
+        found += weaker_places(registry)
     return found
 
 

@@ -38,7 +38,8 @@ class Version:
         name: the property's name.
         change: the part and its replacement; None for the property itself.
         text: TLA+ that defines ``{operator}``, which is always true and says once, with ``{said}`` and the register
-            ``{register}``, that the property is violated; "" for a temporal property, which TLC checks alone.
+            ``{register}``, that the property is violated. "" for a version that no run watches: a temporal property,
+            which TLC checks alone, and ``P -> TRUE``, which nothing violates.
         place: file and line.
         of_steps: whether it is a formula of steps.
     """
@@ -94,37 +95,53 @@ class Family:
     Attributes:
         module: the module.
         versions: each property, followed by its weaker versions.
-        models: those that hold, the cheapest first; together they check all properties.
-        mutants: the spec itself first, then the named ones, then the changes of guards, effects and fairness.
+        mutants: the spec itself first, then the named ones, then the changes of guards, effects and fairness. The spec
+            itself comes in several models, the cheapest first; together they check all properties.
     """
 
     module: str
     versions: tuple[Version, ...]
-    models: tuple[Model, ...]
     mutants: tuple[Mutant, ...]
 
-    @property
-    def places(self) -> list[tuple[str, str]]:
-        """Operator and change of each weaker version, as in ``spec/conjuncts.toml``."""
-        return [(version.change.operator, version.change.change) for version in self.versions if version.change]
+
+def families(registry: Registry, modules: Sequence[str] = ()) -> list[Family]:
+    """The families of these modules, or of all that a holding model is about."""
+    return [
+        _family(registry, name, models) for name, models in _holding(registry).items() if not modules or name in modules
+    ]
 
 
-def families(registry: Registry) -> Iterator[Family]:
-    """The families of the modules that a holding model is about; ``check proofs --minimal`` has those of the proofs."""
+def places(registry: Registry) -> Iterator[tuple[str, str, str]]:
+    """Module, operator and change of each weaker version, as in ``spec/conjuncts.toml``; no mutant's text is made."""
+    for module, models in _holding(registry).items():
+        texts = texts_of(registry.folder.parent, module)
+        for version in _all_versions(module, models, parsed(tuple(sorted(texts.items())), module), texts):
+            if version.change:
+                yield module, version.change.operator, version.change.change
+
+
+def _holding(registry: Registry) -> Mapping[str, Sequence[Model]]:
+    """The holding models of each module; ``check proofs --minimal`` has those of the proofs."""
     proofs = {path.stem for path in (registry.folder.parent / "proofs").glob("*.tla")}
     holding: dict[str, list[Model]] = {}
     for model in registry.models.values():
         if not model.expect.violates and model.tier in TIERS and model.module not in proofs:
             holding.setdefault(model.module, []).append(model)
-    for module, models in holding.items():
-        yield _family(registry, module, models)
+    return holding
+
+
+def _all_versions(
+    module: str, holding: Iterable[Model], definitions: Mapping[str, Definition], texts: Mapping[str, str]
+) -> tuple[Version, ...]:
+    """The versions of all properties that these models check."""
+    names = dict.fromkeys(name for model in holding for name in (*model.invariants, *model.properties))
+    return tuple(version for name in names for version in _versions(name, module, definitions, texts))
 
 
 def _family(registry: Registry, module: str, holding: Sequence[Model]) -> Family:
     texts = texts_of(registry.folder.parent, module)
     definitions = parsed(tuple(sorted(texts.items())), module)
-    names = dict.fromkeys(name for model in holding for name in (*model.invariants, *model.properties))
-    versions = tuple(version for name in names for version in _versions(name, module, definitions, texts))
+    versions = _all_versions(module, holding, definitions, texts)
     chosen = _covering(holding)
     mutants = [Mutant(label="", model=model) for model in chosen]
     for entry in (*registry.models.values(), *registry.mutants.values()):
@@ -140,7 +157,7 @@ def _family(registry: Registry, module: str, holding: Sequence[Model]) -> Family
         except ValueError:  # the change would move a list of conjuncts
             continue
         mutants += [Mutant(label=change.name, model=each, module=change.span.module, text=text) for each in chosen]
-    return Family(module=module, versions=versions, models=chosen, mutants=tuple(mutants))
+    return Family(module=module, versions=versions, mutants=tuple(mutants))
 
 
 def _covering(models: Iterable[Model]) -> tuple[Model, ...]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome
-from kafka_eos_checks.matrix.conjuncts.properties import Family, PropertySearch, families
+from kafka_eos_checks.matrix.conjuncts.properties import PropertySearch, families, places
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.tla.result_cache import ResultCache
 
@@ -32,8 +32,8 @@ expect = { verdict = "holds", states = 10 }
 
 
 @pytest.fixture
-def planted(registry: Registry) -> Family:
-    """The counter's properties with those above."""
+def planted(registry: Registry) -> Registry:
+    """The counter's registry with the properties above."""
     module = registry.folder.parent / "Counter.tla"
     text = module.read_text(encoding="utf-8")
     end = text.rindex("====")
@@ -41,18 +41,18 @@ def planted(registry: Registry) -> Family:
     module.write_text(text[:end] + PLANTED + text[end:], encoding="utf-8")
     file = registry.folder / "Counter.toml"
     file.write_text(file.read_text(encoding="utf-8") + MODELS, encoding="utf-8")
-    (family,) = families(Registry(registry.folder))
-    return family
+    return Registry(registry.folder)
 
 
-def test_every_part_of_a_property_and_every_effect_has_its_change(planted: Family) -> None:
-    assert {change for operator, change in planted.places if operator == "Counter!Grows"} == {
+def test_every_part_of_a_property_and_every_effect_has_its_change(planted: Registry) -> None:
+    assert {change for _, operator, change in places(planted) if operator == "Counter!Grows"} == {
         "Grows -> TRUE",
         "total' >= total -> FALSE",
         "total' >= total -> total' > total",
         "total = Limit -> FALSE",
     }
-    labels = {mutant.label for mutant in planted.mutants}
+    (family,) = families(planted)
+    labels = {mutant.label for mutant in family.mutants}
     assert {
         "NoLimit",
         "Counter!Read: readers \\union {client} -> readers",
@@ -65,9 +65,10 @@ def test_every_part_of_a_property_and_every_effect_has_its_change(planted: Famil
 
 
 @pytest.mark.thorough
-def test_each_weaker_property_is_noticed_or_survives(planted: Family, tmp_path: Path) -> None:
-    found: list[Outcome] = PropertySearch(cache=ResultCache(tmp_path / "cache")).judge(planted)
-    assert [(outcome.operator, outcome.change) for outcome in found] == planted.places
+def test_each_weaker_property_is_noticed_or_survives(planted: Registry, tmp_path: Path) -> None:
+    (family,) = families(planted)
+    found: list[Outcome] = PropertySearch(cache=ResultCache(tmp_path / "cache")).judge(family)
+    assert [(outcome.module, outcome.operator, outcome.change) for outcome in found] == [*places(planted)]
     outcomes = {(outcome.operator.partition("!")[2], outcome.change): outcome for outcome in found}
     noticed = {place: outcome.by for place, outcome in outcomes.items() if outcome.means is Means.MUTANT}
     survivors = {place: outcome.by for place, outcome in outcomes.items() if outcome.means is Means.NONE}
