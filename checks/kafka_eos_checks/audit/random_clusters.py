@@ -8,7 +8,6 @@ logs are of different moments. All of it follows from a seed.
 
 import random
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
@@ -35,7 +34,7 @@ from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs
 from kafka_eos_checks.audit.kernels.whole import read_whole
 from kafka_eos_checks.audit.moments import Directory, Source
 from kafka_eos_checks.audit.oracle import readable_transactions
-from kafka_eos_checks.audit.progress import count_progress
+from kafka_eos_checks.audit.random_cases import compare
 from kafka_eos_checks.audit.rules.beside import Transactions
 from kafka_eos_checks.audit.rules.transactions import (
     TRANSACTION_RULES,
@@ -46,8 +45,6 @@ from kafka_eos_checks.audit.synthetic import write_segment
 from kafka_eos_checks.kit.verdict import Verdict
 
 NOW = 1_700_000_000_000  # ms since the epoch
-SHOWN = 20
-EXPECTED = "0 clusters differ"
 _PREPARE = {
     ControlType.COMMIT: TransactionState.PREPARE_COMMIT,
     ControlType.ABORT: TransactionState.PREPARE_ABORT,
@@ -283,23 +280,4 @@ def difference(seed: int, engine: Engine | None = None) -> tuple[str, Counter[st
 
 def judge(count: int, first: int = 0) -> Verdict:
     """Compare so many clusters, with seeds from ``first`` on."""
-    started = time.perf_counter()
-    differing: list[str] = []
-    kinds: Counter[str] = Counter()
-    with count_progress("random clusters", count) as advance:
-        for seed in range(first, first + count):
-            differs, own = difference(seed)
-            differing += [f"seed {seed}: {differs}"] if differs else []
-            kinds += own
-            advance(1)
-    found = f"{len(differing)} clusters differ" if count else "no cluster"
-    return Verdict(
-        check="fuzz",
-        name="transactions by steps",
-        expected=EXPECTED,
-        found=found,
-        ok=found == EXPECTED,
-        seconds=time.perf_counter() - started,
-        figures={"seed": str(first), "clusters": count, **dict(sorted(kinds.items()))},
-        evidence="\n".join(differing[:SHOWN]),
-    )
+    return compare("transactions by steps", "cluster", "clusters", difference, count, first)

@@ -8,7 +8,6 @@ follows from a seed.
 
 import random
 import tempfile
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field, replace
@@ -31,13 +30,11 @@ from kafka_eos_checks.audit.engines import Item, LocalEngine, LocalRows, Row
 from kafka_eos_checks.audit.history_plan import judge_histories
 from kafka_eos_checks.audit.kernels.splits import find_logs
 from kafka_eos_checks.audit.moments import AT_ONE_MOMENT
-from kafka_eos_checks.audit.progress import count_progress
+from kafka_eos_checks.audit.random_cases import compare
 from kafka_eos_checks.audit.rules.histories import HISTORY_RULES, Join, join
 from kafka_eos_checks.audit.synthetic import write_segment
 from kafka_eos_checks.kit.verdict import Verdict
 
-SHOWN = 20
-EXPECTED = "0 histories differ"
 TOPICS = ("orders", "copies")
 NOW_US = 1_700_000_000_000_000
 
@@ -346,23 +343,4 @@ def difference(seed: int) -> tuple[str, Counter[str]]:
 
 def judge(count: int, first: int = 0) -> Verdict:
     """Compare so many histories, with seeds from ``first`` on."""
-    started = time.perf_counter()
-    differing: list[str] = []
-    rules: Counter[str] = Counter()
-    with count_progress("random histories", count) as advance:
-        for seed in range(first, first + count):
-            differs, own = difference(seed)
-            differing += [f"seed {seed}: {differs}"] if differs else []
-            rules += own
-            advance(1)
-    found = f"{len(differing)} histories differ" if count else "no history"
-    return Verdict(
-        check="fuzz",
-        name="histories by joins",
-        expected=EXPECTED,
-        found=found,
-        ok=found == EXPECTED,
-        seconds=time.perf_counter() - started,
-        figures={"seed": str(first), "histories": count, **dict(sorted(rules.items()))},
-        evidence="\n".join(differing[:SHOWN]),
-    )
+    return compare("histories by joins", "history", "histories", difference, count, first)

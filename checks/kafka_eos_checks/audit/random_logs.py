@@ -6,7 +6,6 @@ audited from its files in splits of a random size, against the readable decoder 
 
 import random
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
@@ -19,14 +18,12 @@ from kafka_eos_checks.audit import oracle, stages
 from kafka_eos_checks.audit.kernels.splits import PartitionLog, Split, find_logs
 from kafka_eos_checks.audit.kernels.summary import Columns, Combine, Summary
 from kafka_eos_checks.audit.kernels.summary import local as summarised
-from kafka_eos_checks.audit.progress import count_progress
+from kafka_eos_checks.audit.random_cases import compare
 from kafka_eos_checks.audit.rules.log import LOG_RULES, Batch, audit_log
 from kafka_eos_checks.audit.synthetic import faulty_log, write_log
 from kafka_eos_checks.kit.verdict import Verdict
 
 FILES_EVERY = 50
-SHOWN = 20
-EXPECTED = "0 logs differ"
 _LOG = PartitionLog("", "orders", 0, "", ("segment",))
 
 Row = tuple[int | None, str, str]  # position, rule, evidence
@@ -83,42 +80,21 @@ def from_files(seed: int, batches: Sequence[Batch]) -> str:
         return oracle.judge(audits).evidence
 
 
+def difference(seed: int) -> tuple[str, Counter[str]]:
+    """How the audit of a random log by chunks differs, "" if it does not; findings by rule, and what was read again."""
+    batches, cuts = random_log(seed)
+    expected, combine = readable(batches), by_chunks(batches, cuts)
+    found: list[Row] = [(f.position, f.rule, f.evidence) for f in combine.finish()]
+    figures = Counter(dict.fromkeys(LOG_RULES, 0))
+    figures.update(rule for _, rule, _ in expected)
+    in_files = seed % FILES_EVERY == 0
+    figures.update({"clean": not expected, "from_files": in_files, "reruns": combine.reruns})
+    differs = f"cuts {cuts}: the readable rule {expected}, by chunks {found}" if found != expected else ""
+    if in_files and (other := from_files(seed, batches)):
+        differs += f"{'; ' if differs else ''}from files: {other}"
+    return differs, figures
+
+
 def judge(count: int, first: int = 0) -> Verdict:
     """Compare so many logs, with seeds from ``first`` on."""
-    started = time.perf_counter()
-    rows: Counter[str] = Counter()
-    differing: list[str] = []
-    reruns = clean = files = 0
-    with count_progress("random logs", count) as advance:
-        for seed in range(first, first + count):
-            batches, cuts = random_log(seed)
-            expected, combine = readable(batches), by_chunks(batches, cuts)
-            found: list[Row] = [(f.position, f.rule, f.evidence) for f in combine.finish()]
-            if found != expected:
-                differing.append(f"seed {seed}, cuts {cuts}: the readable rule {expected}, by chunks {found}")
-            if seed % FILES_EVERY == 0:
-                files += 1
-                if difference := from_files(seed, batches):
-                    differing.append(f"seed {seed}, from files: {difference}")
-            rows.update(rule for _, rule, _ in expected)
-            reruns += combine.reruns
-            clean += not expected
-            advance(1)
-    found_words = f"{len(differing)} logs differ" if count else "no log"
-    return Verdict(
-        check="fuzz",
-        name="audit by chunks",
-        expected=EXPECTED,
-        found=found_words,
-        ok=found_words == EXPECTED,
-        seconds=time.perf_counter() - started,
-        figures={
-            "seed": str(first),
-            "logs": count,
-            "clean": clean,
-            "from_files": files,
-            "reruns": reruns,
-            **{rule: rows[rule] for rule in LOG_RULES},
-        },
-        evidence="\n".join(differing[:SHOWN]),
-    )
+    return compare("audit by chunks", "log", "logs", difference, count, first)

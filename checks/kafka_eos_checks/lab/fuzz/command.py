@@ -57,6 +57,9 @@ SECONDS_PER_CASE = 5.0
 MEMORY_BYTES = 4 << 30
 """The address space of a worker: unbounded allocation fails in the worker and does not exhaust the machine."""
 
+RANDOM = {"logs": random_logs.judge, "clusters": random_clusters.judge, "histories": random_histories.judge}
+"""The options that judge random cases of the audit instead."""
+
 CASES_PER_TASK = 5000
 SHRINK_TRIES = 4000
 SECONDS_PER_TASK = 600.0
@@ -477,12 +480,9 @@ def run(arguments: argparse.Namespace) -> int:
     """The subcommand."""
     if arguments.hex is not None:
         return _run_hex(arguments.hex)
-    if arguments.logs is not None:
-        return _run_logs(arguments)
-    if arguments.clusters is not None:
-        return _run_clusters(arguments)
-    if arguments.histories is not None:
-        return _run_histories(arguments)
+    for kind in RANDOM:
+        if getattr(arguments, kind) is not None:
+            return _run_random(kind, arguments)
     if arguments.frames is not None:
         return _run_frames(arguments)
     if arguments.count < 1 or arguments.jobs < 1 or arguments.first < 0:
@@ -500,25 +500,13 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if verdict.ok else 1
 
 
-def _run_logs(arguments: argparse.Namespace) -> int:
-    if arguments.logs < 1 or arguments.first < 0:
-        print("kafka-eos lab fuzz: --logs is at least 1, --first at least 0", file=sys.stderr)
+def _run_random(kind: str, arguments: argparse.Namespace) -> int:
+    """Judge random cases of a kind of :data:`RANDOM`."""
+    count = getattr(arguments, kind)
+    if count < 1 or arguments.first < 0:
+        print(f"kafka-eos lab fuzz: --{kind} is at least 1, --first at least 0", file=sys.stderr)
         return 2
-    return _answer(random_logs.judge(arguments.logs, arguments.first), arguments.json)
-
-
-def _run_clusters(arguments: argparse.Namespace) -> int:
-    if arguments.clusters < 1 or arguments.first < 0:
-        print("kafka-eos lab fuzz: --clusters is at least 1, --first at least 0", file=sys.stderr)
-        return 2
-    return _answer(random_clusters.judge(arguments.clusters, arguments.first), arguments.json)
-
-
-def _run_histories(arguments: argparse.Namespace) -> int:
-    if arguments.histories < 1 or arguments.first < 0:
-        print("kafka-eos lab fuzz: --histories is at least 1, --first at least 0", file=sys.stderr)
-        return 2
-    return _answer(random_histories.judge(arguments.histories, arguments.first), arguments.json)
+    return _answer(RANDOM[kind](count, arguments.first), arguments.json)
 
 
 def _run_frames(arguments: argparse.Namespace) -> int:
