@@ -8,7 +8,6 @@ A test that fails on Kafka alone runs there a second time: some of Kafka's tests
 
 import argparse
 import fnmatch
-import json
 import time
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,6 +25,7 @@ from kafka_eos_checks.conform.peers_command import STYLE
 from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.paths import build_folder
 from kafka_eos_checks.kit.terminal import answer_console, progress_console
+from kafka_eos_checks.kit.verdict import write_document
 
 DIFFERENCES = Path(__file__).with_name("kafka_tests") / "differences.toml"
 SERVER, KAFKA = "kafka-eos serve", f"Apache Kafka {KAFKA_VERSION}"
@@ -193,8 +193,7 @@ def write_json(path: Path, compared: Sequence[Compared], faults: Sequence[str]) 
         }
         for each in compared
     ]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"faults": list(faults), "tests": rows}, indent=1) + "\n", encoding="utf-8")
+    write_document(path, {"faults": list(faults), "tests": rows})
 
 
 def _first_line(why: str) -> str:

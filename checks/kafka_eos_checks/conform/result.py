@@ -1,7 +1,6 @@
 """The results of a run: a table by mechanism and request, each divergence with its scenario, JSON, JUnit, diagrams."""
 
 import inspect
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -25,6 +24,7 @@ from kafka_eos_checks.conform.quotient import Edge, Quotient
 from kafka_eos_checks.conform.run import ANSWER, Counts, Exchange, Found, Result
 from kafka_eos_checks.drawing.sequence_diagram import Kind, Lifeline, Role, Violation, sequence_diagram
 from kafka_eos_checks.drawing.sequence_diagram import Step as Drawn
+from kafka_eos_checks.kit.verdict import write_document
 
 KIPS = {
     "InitProducerId": ("KIP-98, KIP-360", "KIP-98, KIP-360"),
@@ -341,8 +341,7 @@ def _result_json(result: Result, client: int) -> dict[str, Any]:
 
 def write_json(path: Path, reports: Sequence[Report]) -> None:
     """Write reports as one JSON document."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps([to_json(report) for report in reports], indent=1) + "\n", encoding="utf-8")
+    write_document(path, [to_json(report) for report in reports])
 
 
 def write_junit(path: Path, report: Report) -> None:

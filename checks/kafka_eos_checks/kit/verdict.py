@@ -117,8 +117,13 @@ def headline(verdicts: Sequence[Verdict]) -> str:
 
 def write_verdicts(path: Path, verdicts: Sequence[Verdict]) -> None:
     """Write verdicts as one JSON document."""
+    write_document(path, [verdict.to_json() for verdict in verdicts])
+
+
+def write_document(path: Path, content: Any) -> None:
+    """Write a JSON document, and the folder it stands in."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps([v.to_json() for v in verdicts], indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def read_verdicts(path: Path) -> list[Verdict]:

@@ -6,7 +6,6 @@ in a file.
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,12 +19,12 @@ from kafka_eos_checks.graphs import model_check
 from kafka_eos_checks.kit import paths
 from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.terminal import answer_console, progress_console
-from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
+from kafka_eos_checks.kit.verdict import Verdict, write_document, write_verdicts
 from kafka_eos_checks.lab.costs.command import KEPT
 from kafka_eos_checks.lab.costs.verdicts import UnusableEvidence, read_evidence
 from kafka_eos_checks.lab.costs.verdicts import verdicts as cost_verdicts
 from kafka_eos_checks.ledger.claims import Entry, MalformedClaims, Standing, ledger, read_claims
-from kafka_eos_checks.ledger.report import UnusableVerdicts, load_verdicts
+from kafka_eos_checks.ledger.report import UnusableVerdicts, add_verdicts, given_verdicts, newest, verdicts_folder
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry
 
 MOST_NAMED = 6  # open claims that the next command names
@@ -73,11 +72,6 @@ class Answer:
             }
             for entry in self.entries
         ]
-
-
-def newest(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """One verdict for each check and name: the last."""
-    return list({(verdict.check, verdict.name): verdict for verdict in verdicts}.values())
 
 
 def answer(ids: Sequence[str], verdicts: Sequence[Verdict]) -> Answer:
@@ -160,25 +154,17 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument("ids", nargs="*", metavar="ID", help="claims to show with their evidence; default: the ledger")
     parser.add_argument("--check", action="store_true", help="check what is behind the claims first")
     add_json(parser, "the claims with their verdicts")
-    parser.add_argument(
-        "--verdicts",
-        nargs="+",
-        type=Path,
-        metavar="FILE",
-        help="verdicts of earlier commands (default: build/verdicts)",
-    )
+    add_verdicts(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Show the ledger or some claims."""
-    folder = paths.build_folder() / "verdicts"
     try:
         answer(arguments.ids, [])  # an unknown id is said before anything runs
         if arguments.check:
-            write_verdicts(folder / "claims.json", check(arguments.ids, Registry()))
-        files = arguments.verdicts or sorted(folder.glob("*.json"), key=lambda file: file.stat().st_mtime)
-        shown = answer(arguments.ids, load_verdicts(files))
+            write_verdicts(verdicts_folder() / "claims.json", check(arguments.ids, Registry()))
+        shown = answer(arguments.ids, given_verdicts(arguments))
     except (UnknownClaim, MalformedClaims, MalformedRegistry, UnusableEvidence, UnusableVerdicts) as error:
         print(f"kafka-eos ledger claims: {error}", file=sys.stderr)
         return 2
@@ -194,6 +180,5 @@ def run(arguments: argparse.Namespace) -> int:
         named = f" {' '.join(unchecked)}" if len(unchecked) < MOST_NAMED or arguments.ids else ""
         print(f"next: kafka-eos ledger claims{named} --check checks what is open", file=sys.stderr)
     if arguments.json:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(json.dumps(shown.to_json(), indent=1) + "\n", encoding="utf-8")
+        write_document(arguments.json, shown.to_json())
     return 0 if all(standing is Standing.SETTLED for standing in standings) else 1

@@ -46,7 +46,7 @@ from kafka_eos_checks.ledger.findings import (
     entries,
     read_findings,
 )
-from kafka_eos_checks.ledger.report import UnusableVerdicts, kept_verdicts
+from kafka_eos_checks.ledger.report import UnusableVerdicts, kept_verdicts, verdicts_folder
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry
 
 WIDTH = 116
@@ -305,7 +305,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Show findings; with ``--check`` after checking them."""
-    folder = paths.build_folder() / "verdicts"
+    folder = verdicts_folder()
     try:
         findings = chosen(arguments.ids)
         if arguments.check:

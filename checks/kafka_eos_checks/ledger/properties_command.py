@@ -6,20 +6,18 @@ behind each and whether the repaired rules bring the property back. The cells ha
 """
 
 import argparse
-import json
 import sys
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
-from kafka_eos_checks.kit import paths
 from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.terminal import answer_console
+from kafka_eos_checks.kit.verdict import write_document
 from kafka_eos_checks.ledger.properties import Outcome, Row, properties
-from kafka_eos_checks.ledger.report import UnusableVerdicts, latest_verdicts, load_verdicts
+from kafka_eos_checks.ledger.report import UnusableVerdicts, add_verdicts, given_verdicts
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry
 from kafka_eos_checks.models.releases import Releases
 
@@ -43,13 +41,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_json(parser, "the table")
-    parser.add_argument(
-        "--verdicts",
-        nargs="+",
-        type=Path,
-        metavar="FILE",
-        help="verdicts of earlier commands (default: build/verdicts)",
-    )
+    add_verdicts(parser)
     parser.set_defaults(run=run)
 
 
@@ -66,10 +58,8 @@ def _table(rows: list[Row]) -> Table:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run ``properties``."""
-    folder = paths.build_folder() / "verdicts"
     try:
-        verdicts = load_verdicts(arguments.verdicts) if arguments.verdicts else latest_verdicts(folder)
-        rows = properties(verdicts, Registry(), Releases())
+        rows = properties(given_verdicts(arguments), Registry(), Releases())
     except (MalformedRegistry, UnusableVerdicts) as error:
         print(f"kafka-eos ledger properties: {error}", file=sys.stderr)
         return 2
@@ -79,7 +69,6 @@ def run(arguments: argparse.Namespace) -> int:
         told = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
         answer_console.print(f"{column}: {told}", markup=False)
     if arguments.json:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(json.dumps([row.to_json() for row in rows], indent=1) + "\n", encoding="utf-8")
+        write_document(arguments.json, [row.to_json() for row in rows])
     unsettled = {Outcome.DIFFERS, Outcome.OPEN}
     return 1 if any(cell.outcome in unsettled for row in rows for cell in row.cells.values()) else 0

@@ -7,7 +7,6 @@ pass :func:`kafka_eos_checks.drawing.svg.inert`, and the page's own content secu
 import argparse
 import base64
 import hashlib
-import json
 import platform
 import re
 import sys
@@ -26,7 +25,7 @@ from kafka_eos_checks.drawing.svg import UnsafeSvg, inert, visible
 from kafka_eos_checks.kit import paths
 from kafka_eos_checks.kit.terminal import answer_console
 from kafka_eos_checks.kit.verdict import Standing as VerdictStanding
-from kafka_eos_checks.kit.verdict import Verdict, headline, read_verdicts
+from kafka_eos_checks.kit.verdict import Verdict, headline, read_verdicts, write_document
 from kafka_eos_checks.ledger.claims import Entry, MalformedClaims, Standing, ledger, read_claims
 from kafka_eos_checks.ledger.findings import Entry as FindingEntry
 from kafka_eos_checks.ledger.findings import MalformedFindings, read_findings
@@ -279,6 +278,50 @@ def _finding_json(entry: FindingEntry) -> dict[str, Any]:
     return {**asdict(entry.finding), "shown": shown, "state": entry.state.value, "evidence": parts}
 
 
+def verdicts_folder() -> Path:
+    """The folder in which commands keep their verdicts."""
+    return paths.build_folder() / "verdicts"
+
+
+def add_verdicts(parser: argparse.ArgumentParser) -> None:
+    """Add ``--verdicts``; :func:`given_verdicts` reads them."""
+    parser.add_argument(
+        "--verdicts",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="files that other commands wrote with --json (default: all of build/verdicts)",
+    )
+
+
+def given_verdicts(arguments: argparse.Namespace) -> list[Verdict]:
+    """The newest verdicts of the files that ``--verdicts`` names, else of the folder.
+
+    Raises:
+        UnusableVerdicts: a file holds no verdicts.
+    """
+    return newest(load_verdicts(arguments.verdicts)) if arguments.verdicts else latest_verdicts(verdicts_folder())
+
+
+def latest_verdicts(folder: Path) -> list[Verdict]:
+    """The newest verdicts of a folder.
+
+    Raises:
+        UnusableVerdicts: a file holds no verdicts.
+    """
+    return newest(load_verdicts(_by_time(folder)))
+
+
+def newest(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """The last verdict of each check and name."""
+    return list({(verdict.check, verdict.name): verdict for verdict in verdicts}.values())
+
+
+def _by_time(folder: Path) -> list[Path]:
+    """The files with verdicts, the last written one last."""
+    return sorted(folder.glob("*.json"), key=lambda file: file.stat().st_mtime)
+
+
 def kept_verdicts(folder: Path) -> dict[tuple[str, str], tuple[Verdict, datetime]]:
     """The last verdict of each check and name in a folder, and when its file was written.
 
@@ -286,15 +329,10 @@ def kept_verdicts(folder: Path) -> dict[tuple[str, str], tuple[Verdict, datetime
         UnusableVerdicts: a file holds no verdicts.
     """
     kept: dict[tuple[str, str], tuple[Verdict, datetime]] = {}
-    for file in sorted(folder.glob("*.json"), key=lambda file: file.stat().st_mtime):
+    for file in _by_time(folder):
         written = datetime.fromtimestamp(file.stat().st_mtime).astimezone()
         kept |= {(verdict.check, verdict.name): (verdict, written) for verdict in load_verdicts([file])}
     return kept
-
-
-def latest_verdicts(folder: Path) -> list[Verdict]:
-    """The verdicts of :func:`kept_verdicts`, without the times."""
-    return [verdict for verdict, _ in kept_verdicts(folder).values()]
 
 
 def load_verdicts(files: Iterable[Path]) -> list[Verdict]:
@@ -539,7 +577,7 @@ def write_report(verdicts: Sequence[Verdict], page: Path, now: datetime | None =
     report = report_of(verdicts, now)
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(render(report), encoding="utf-8")
-    page.with_suffix(".json").write_text(json.dumps(report.to_json(), indent=1) + "\n", encoding="utf-8")
+    write_document(page.with_suffix(".json"), report.to_json())
     return report
 
 
@@ -576,28 +614,22 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--verdicts",
-        nargs="+",
-        type=Path,
-        metavar="FILE",
-        help="files that other commands wrote with --json (default: all of build/verdicts)",
-    )
+    add_verdicts(parser)
     parser.add_argument("--out", type=Path, metavar="FILE", help="the page to write (default: build/report.html)")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the report; 1 when a verdict differs, 2 when there is none to report or one cannot be read."""
-    folder = paths.build_folder() / "verdicts"
     page: Path = arguments.out or paths.build_folder() / "report.html"
     if page.suffix != ".html":
         print(f"kafka-eos ledger report: --out {page}: expected a name that ends in .html", file=sys.stderr)
         return 2
     try:
-        verdicts = load_verdicts(arguments.verdicts) if arguments.verdicts else latest_verdicts(folder)
+        verdicts = given_verdicts(arguments)
         if not verdicts:
-            print(f"kafka-eos ledger report: no verdicts in {folder}; run a check with --json first", file=sys.stderr)
+            where = ", ".join(map(str, arguments.verdicts or [verdicts_folder()]))
+            print(f"kafka-eos ledger report: no verdicts in {where}; run a check with --json first", file=sys.stderr)
             return 2
         report = write_report(verdicts, page)
     except (UnusableVerdicts, MalformedClaims, MalformedFindings, MalformedRegistry) as error:

@@ -11,7 +11,6 @@ An operator of the same name in another module counts too: often it is the same 
 import argparse
 import ast
 import inspect
-import json
 import re
 import sys
 from collections import defaultdict
@@ -27,6 +26,7 @@ from kafka_eos_checks.contracts.conditions import CONTRACTS
 from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.missing import Missing, MissingExtra, need_clone
 from kafka_eos_checks.kit.paths import CLONE
+from kafka_eos_checks.kit.verdict import write_document
 from kafka_eos_checks.ledger.findings import KafkaFinding, read_findings
 from kafka_eos_checks.matrix.mutant_requests import SERVED
 from kafka_eos_checks.models.registry import Model, Registry
@@ -436,11 +436,6 @@ def run(arguments: argparse.Namespace) -> int:
     places = impact(rule)
     print("\n".join(told(places)))
     if arguments.json:
-        _write(arguments.json, rule, places)
+        rows = [asdict(place) for place in places]
+        write_document(arguments.json, {"operator": rule.name, "modules": list(rule.homes), "places": rows})
     return 0
-
-
-def _write(path: Path, rule: Rule, places: Sequence[Place]) -> None:
-    content = {"operator": rule.name, "modules": list(rule.homes), "places": [asdict(place) for place in places]}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -10,7 +10,8 @@ from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.lab.costs.command import KEPT
 from kafka_eos_checks.lab.costs.verdicts import read_evidence, verdicts
 from kafka_eos_checks.ledger.claims import Standing
-from kafka_eos_checks.ledger.claims_command import UnknownClaim, answer, check, newest
+from kafka_eos_checks.ledger.claims_command import UnknownClaim, answer, check
+from kafka_eos_checks.ledger.report import newest
 from kafka_eos_checks.models.registry import Registry
 
 
