@@ -11,7 +11,6 @@ import random
 import shutil
 import subprocess
 import sys
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,6 +20,9 @@ from time import monotonic
 
 from kafka_eos_checks.kit.missing import need
 from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.matrix.conjuncts.equivalents import read_equivalents
+from kafka_eos_checks.matrix.conjuncts.outcomes import Score
+from kafka_eos_checks.models.registry import MalformedRegistry
 from kafka_eos_checks.tla.result_cache import ResultCache, fingerprint
 
 SOURCES = {"reference": "reference/kafka_eos", "checks": "checks/kafka_eos_checks"}
@@ -62,10 +64,14 @@ class CodeMutant:
         """File and line."""
         return f"{self.file}:{self.line}"
 
+    def __str__(self) -> str:
+        """Place and change."""
+        return f"{self.place}: {self.change}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fate:
-    """What became of a mutant.
+    """The outcome for a mutant.
 
     Attributes:
         mutant: the mutant.
@@ -81,6 +87,11 @@ class Fate:
     def is_killed(self) -> bool:
         """Whether some test failed, or did not come to an end."""
         return self.by != NONE
+
+    @property
+    def entry(self) -> tuple[str, str]:
+        """File and change, as in the registry of equivalents."""
+        return self.mutant.file, self.mutant.change
 
 
 def modules(root: Path, package: str) -> list[Path]:
@@ -283,44 +294,31 @@ def read_explained(path: Path = EXPLAINED) -> dict[tuple[str, str], str]:
         UnusableCode: with the first entry that is wrong.
     """
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UnusableCode(f"{path}: no TOML: {error}") from None
-    reasons: dict[tuple[str, str], str] = {}
-    for number, entry in enumerate(content.get("equivalent", []), start=1):
-        if set(entry) != set(KEYS) or not all(isinstance(entry[key], str) and entry[key] for key in KEYS):
-            raise UnusableCode(f"{path}: entry {number}: give {', '.join(KEYS)}, each a text, and nothing else")
-        reasons[entry["file"], entry["change"]] = entry["reason"]
-    return reasons
+        return read_equivalents(path, KEYS)
+    except MalformedRegistry as error:
+        raise UnusableCode(str(error)) from None
 
 
 def verdict(package: str, fates: Iterable[Fate], reasons: Mapping[tuple[str, str], str]) -> Verdict:
     """The verdict on a package: every sampled mutant is killed, or explained."""
     every = list(fates)
-    killed = [fate for fate in every if fate.is_killed]
-    left = [fate for fate in every if not fate.is_killed]
-    explained = [fate for fate in left if (fate.mutant.file, fate.mutant.change) in reasons]
-    survivors = [fate for fate in left if fate not in explained]
-    refuted = [fate for fate in killed if (fate.mutant.file, fate.mutant.change) in reasons]
-    found = f"{len(killed)} of {len(every)} killed"
-    for count, words in ((len(explained), "equivalent"), (len(survivors), "survive"), (len(refuted), "refuted")):
-        found += f", {count} {words}" if count else ""
-    lines = [f"survives: {fate.mutant.place}: {fate.mutant.change}" for fate in survivors]
-    lines += [f"killed, though it is called equivalent: {fate.mutant.place}: {fate.mutant.change}" for fate in refuted]
-    lines += [f"killed by {fate.by}: {fate.mutant.place}: {fate.mutant.change}" for fate in killed]
+    score = Score(every, reasons)
+    lines = [f"survives: {fate.mutant}" for fate in score.survivors]
+    lines += [f"killed, though the registry calls it equivalent: {fate.mutant}" for fate in score.refuted]
+    lines += [f"killed by {fate.by}: {fate.mutant}" for fate in score.killed]
     return Verdict(
         check="code-mutant",
         name=package,
         expected="all killed or explained",
-        found=found,
-        ok=bool(every) and not survivors and not refuted,
+        found=score.found,
+        ok=bool(every) and score.ok,
         seconds=sum(fate.seconds for fate in every),
-        figures={"mutants": len(every), "killed": len(killed), "explained": len(explained)},
+        figures={"mutants": len(every), "killed": len(score.killed), "explained": len(score.explained)},
         evidence="\n".join(lines),
     )
 
 
-def judged(benches: Sequence[Bench], mutants: Sequence[CodeMutant], on_fate: Callable[[int, Fate], None]) -> list[Fate]:
+def judged(benches: Sequence[Bench], mutants: Sequence[CodeMutant], on_fate: Callable[[Fate], None]) -> list[Fate]:
     """The fates of mutants, on several benches at a time, in the order of the mutants.
 
     Raises:
@@ -330,14 +328,14 @@ def judged(benches: Sequence[Bench], mutants: Sequence[CodeMutant], on_fate: Cal
     for bench in benches:
         free.put(bench)
 
-    def one(place: int) -> Fate:
+    def one(mutant: CodeMutant) -> Fate:
         bench = free.get()
         try:
-            fate = bench.judge(mutants[place])
+            fate = bench.judge(mutant)
         finally:
             free.put(bench)
-        on_fate(place, fate)
+        on_fate(fate)
         return fate
 
     with ThreadPoolExecutor(len(benches)) as pool:
-        return list(pool.map(one, range(len(mutants))))
+        return list(pool.map(one, mutants))

@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         }
         if arguments.list:
             for mutant in (mutant for own in drawn.values() for mutant in own):
-                answer_console.print(f"{mutant.place}: {mutant.change}", markup=False, soft_wrap=True)
+                answer_console.print(str(mutant), markup=False, soft_wrap=True)
             return 0
         found = []
         with (
@@ -76,12 +76,12 @@ def run(arguments: argparse.Namespace) -> int:
             for package, mutants in drawn.items():
                 done = 0
 
-                def on_fate(_: int, fate: code.Fate, package: str = package, total: int = len(mutants)) -> None:
+                def on_fate(fate: code.Fate, package: str = package, total: int = len(mutants)) -> None:
                     nonlocal done
                     done += 1
                     status.update(f"{package}: {done} of {total} mutants")
                     if not fate.is_killed:
-                        progress_console.print(f"survives: {fate.mutant.place}: {fate.mutant.change}", markup=False)
+                        progress_console.print(f"survives: {fate.mutant}", markup=False)
 
                 found.append(code.verdict(package, code.judged(benches, mutants, on_fate), reasons))
     except (code.UnusableCode, Missing) as error:

@@ -73,7 +73,7 @@ def test_own_tests_come_before_those_of_the_folder_and_what_neither_notices_surv
     bench = Bench(root=clone, folder=tmp_path / "copy", cache=cache)
     mutants = [mutant("weight < most", "True"), mutant("weight < most", "False"), mutant("= 7", "= 8")]
     seen: list[Fate] = []
-    fates = code.judged([bench], mutants, lambda _, fate: seen.append(fate))
+    fates = code.judged([bench], mutants, seen.append)
     assert [fate.by for fate in fates] == [
         "tests/reference/room/test_rule.py::test_heavy_ones_stay",
         "tests/reference/room/test_others.py::test_light_ones_pass",
@@ -84,7 +84,7 @@ def test_own_tests_come_before_those_of_the_folder_and_what_neither_notices_surv
     assert (clone / mutants[0].file).read_text(encoding="utf-8") == RULE
     with monkeypatch.context() as patched:
         patched.setattr(Bench, "_fails", lambda *_: pytest.fail("an earlier result is kept"))
-        assert [fate.by for fate in code.judged([bench], mutants, lambda *_: None)] == [fate.by for fate in fates]
+        assert [fate.by for fate in code.judged([bench], mutants, lambda _: None)] == [fate.by for fate in fates]
 
 
 def test_tests_that_fail_without_a_mutant_say_nothing(clone: Path, tmp_path: Path) -> None:

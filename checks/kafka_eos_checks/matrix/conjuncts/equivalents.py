@@ -1,4 +1,4 @@
-"""The registry ``spec/conjuncts.toml`` of the conjuncts whose removal nothing can notice, each with the reason.
+"""Registries of changes that nothing can notice, each with the reason; ``spec/conjuncts.toml`` is that of conjuncts.
 
 An entry::
 
@@ -18,8 +18,12 @@ from kafka_eos_checks.models.registry import MalformedRegistry
 KEYS = ("operator", "change", "reason")
 
 
-def read_equivalents(path: Path | None = None) -> dict[tuple[str, str], str]:
+def read_equivalents(path: Path | None = None, keys: tuple[str, str, str] = KEYS) -> dict[tuple[str, str], str]:
     """(operator, change) -> reason; nothing when there is no such file.
+
+    Args:
+        path: the registry, if it is not ``spec/conjuncts.toml``.
+        keys: the keys of an entry, the reason last.
 
     Raises:
         MalformedRegistry: with the first entry that is wrong.
@@ -36,12 +40,12 @@ def read_equivalents(path: Path | None = None) -> dict[tuple[str, str], str]:
         raise MalformedRegistry(f"{path}: unknown key {min(unknown)!r}; entries are [[equivalent]]")
     reasons: dict[tuple[str, str], str] = {}
     for number, entry in enumerate(content.get("equivalent", []), start=1):
-        if set(entry) != set(KEYS) or not all(isinstance(entry[key], str) and entry[key] for key in KEYS):
-            raise MalformedRegistry(f"{path}: entry {number}: give {', '.join(KEYS)}, each a text, and nothing else")
-        place = entry["operator"], entry["change"]
+        if set(entry) != set(keys) or not all(isinstance(entry[key], str) and entry[key] for key in keys):
+            raise MalformedRegistry(f"{path}: entry {number}: give {', '.join(keys)}, each a text, and nothing else")
+        place = entry[keys[0]], entry[keys[1]]
         if place in reasons:
             raise MalformedRegistry(f"{path}: entry {number}: {': '.join(place)} is there twice; delete one")
-        reasons[place] = entry["reason"]
+        reasons[place] = entry[keys[2]]
     return reasons
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Generic, Protocol, TypeVar
 
 from kafka_eos_checks.kit.verdict import Verdict
 
@@ -21,6 +22,52 @@ class Means(StrEnum):
     def kills(self) -> bool:
         """Whether the mutant is distinguished from the spec."""
         return self in _KILLING
+
+
+class Tried(Protocol):
+    """A mutant that was tried."""
+
+    @property
+    def is_killed(self) -> bool:
+        """Whether the mutant was noticed."""
+
+    @property
+    def entry(self) -> tuple[str, str]:
+        """The entry of the registry that would explain why nothing can notice the mutant."""
+
+
+_T = TypeVar("_T", bound=Tried)
+
+
+class Score(Generic[_T]):
+    """Mutants by what became of them.
+
+    Attributes:
+        killed: the noticed ones.
+        explained: those that nothing noticed, with an entry in the registry.
+        survivors: those that nothing noticed, without one.
+        refuted: the noticed ones that have an entry.
+    """
+
+    def __init__(self, tried: Iterable[_T], reasons: Mapping[tuple[str, str], str]) -> None:
+        every = list(tried)
+        self.killed = [each for each in every if each.is_killed]
+        self.refuted = [each for each in self.killed if each.entry in reasons]
+        self.explained = [each for each in every if not each.is_killed and each.entry in reasons]
+        self.survivors = [each for each in every if not each.is_killed and each.entry not in reasons]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every mutant is killed or explained, and no explanation is refuted."""
+        return not self.survivors and not self.refuted
+
+    @property
+    def found(self) -> str:
+        """The score in words."""
+        named = ((self.explained, "equivalent"), (self.survivors, "survive"), (self.refuted, "refuted"))
+        total = len(self.killed) + len(self.explained) + len(self.survivors)
+        counts = "".join(f", {len(each)} {words}" for each, words in named if each)
+        return f"{len(self.killed)} of {total} killed{counts}"
 
 
 _KILLING = (Means.PROPERTY, Means.EVALUATION, Means.GRAPH, Means.MUTANT)
@@ -53,6 +100,16 @@ class Outcome:
     seconds: float = 0.0
 
     @property
+    def is_killed(self) -> bool:
+        """Whether something distinguishes the mutant from the spec."""
+        return self.means.kills
+
+    @property
+    def entry(self) -> tuple[str, str]:
+        """Operator and change, as in the registry of equivalents."""
+        return self.operator, self.change
+
+    @property
     def module(self) -> str:
         """The module that the operator stands in."""
         return self.operator.partition("!")[0]
@@ -78,27 +135,20 @@ def verdicts(check: str, outcomes: Iterable[Outcome], reasons: Mapping[tuple[str
 
 
 def _verdict(check: str, module: str, outcomes: Sequence[Outcome], reasons: Mapping[tuple[str, str], str]) -> Verdict:
-    killed = [outcome for outcome in outcomes if outcome.means.kills]
-    left = [outcome for outcome in outcomes if not outcome.means.kills]
-    explained = [outcome for outcome in left if (outcome.operator, outcome.change) in reasons]
-    survivors = [outcome for outcome in left if outcome not in explained]
-    refuted = [outcome for outcome in killed if (outcome.operator, outcome.change) in reasons]
-    found = f"{len(killed)} of {len(outcomes)} killed"
-    for count, words in ((len(explained), "equivalent"), (len(survivors), "survive"), (len(refuted), "refuted")):
-        found += f", {count} {words}" if count else ""
-    figures: dict[str, int | float | str] = {"score": f"{len(killed)}/{len(outcomes)}"}
+    score = Score(outcomes, reasons)
+    figures: dict[str, int | float | str] = {"score": f"{len(score.killed)}/{len(outcomes)}"}
     counts = {means: sum(outcome.means is means for outcome in outcomes) for means in _KILLING}
     figures |= {str(means): count for means, count in counts.items() if count or means is not Means.MUTANT}
-    lines = [f"survives: {line}" for line in map(tell, survivors)]
-    lines += [f"killed, though the registry calls it equivalent: {line}" for line in map(tell, refuted)]
-    lines += [f"equivalent: {tell(o)}\n    {reasons[o.operator, o.change]}" for o in explained]
-    lines += [f"killed: {line}" for line in map(tell, killed)]
+    lines = [f"survives: {line}" for line in map(tell, score.survivors)]
+    lines += [f"killed, though the registry calls it equivalent: {line}" for line in map(tell, score.refuted)]
+    lines += [f"equivalent: {tell(o)}\n    {reasons[o.entry]}" for o in score.explained]
+    lines += [f"killed: {line}" for line in map(tell, score.killed)]
     return Verdict(
         check=check,
         name=module,
         expected="all killed or explained",
-        found=found,
-        ok=not survivors and not refuted,
+        found=score.found,
+        ok=score.ok,
         seconds=sum(outcome.seconds for outcome in outcomes),
         figures=figures,
         evidence="\n".join(lines),
