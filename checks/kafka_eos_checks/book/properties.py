@@ -123,10 +123,12 @@ def _releases(links: Links, name: str, models: Sequence[Model]) -> str:
         broken = [(column.model, said.violates[name]) for column, said in told if said and name in said.violates]
         holds = [column for column, said in told if said and name not in said.violates and name not in said.silent]
         same = len(asked) - len(told)
+        unchecked = len(told) - len(broken) - len(holds)  # no verdict is expected of the release, or a silent one
         verdict = "violated" if broken else "holds" if holds or same else "not checked"
         parts = [f"violated in {_by_rules(links, model, causes)}" for model, causes in broken]
         parts += [f"holds in {len(holds)} models with rules of this release"] if holds else []
         parts += [f"holds in {same} models that no rule of this release touches"] if same else []
+        parts += [f"not checked in {unchecked} models with rules of this release"] if unchecked else []
         rows.append((escape(f"Kafka {release}"), verdict, "; ".join(parts)))
     return "## Kafka as it ships\n" + pages.table(("Release", "Verdict", "Because it"), rows)
 
