@@ -16,7 +16,7 @@ from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit import moments, stages
 from kafka_eos_checks.audit.cost import Bill, bill
 from kafka_eos_checks.audit.engines import Engine, asker, costs_of, open_engine
-from kafka_eos_checks.audit.findings import Finding, dated
+from kafka_eos_checks.audit.findings import Finding, Kind, dated
 from kafka_eos_checks.audit.history_files import read_events
 from kafka_eos_checks.audit.history_plan import judge_histories
 from kafka_eos_checks.audit.inputs import Inputs, UnusableInput, open_inputs
@@ -29,9 +29,10 @@ from kafka_eos_checks.audit.kernels.logs import LogAudit
 from kafka_eos_checks.audit.kernels.splits import PartitionLog
 from kafka_eos_checks.audit.oracle import judge
 from kafka_eos_checks.audit.quoting import redacted
+from kafka_eos_checks.audit.readable_histories import join
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
-from kafka_eos_checks.audit.rules.histories import HISTORY_RULES, join
-from kafka_eos_checks.audit.rules.log import GAP, LOG_RULES, Kind, Reason
+from kafka_eos_checks.audit.rules.histories import HISTORY_RULES
+from kafka_eos_checks.audit.rules.log import GAP, LOG_RULES, Reason
 from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
 from kafka_eos_checks.audit.rules.rule_book import READABLE, Place, rule_of
 from kafka_eos_checks.audit.rules.transactions import (

@@ -227,7 +227,7 @@ def _is_unjudged(result: "Audit", allowed: frozenset[str]) -> bool:
 
 def _print_notes(result: "Audit") -> None:
     """Print some of the findings that are told, and some of those that are too recent."""
-    from kafka_eos_checks.audit.rules.log import Kind  # noqa: PLC0415 - `--help` needs no numpy
+    from kafka_eos_checks.audit.findings import Kind  # noqa: PLC0415 - `--help` needs no numpy
     from kafka_eos_checks.kit.terminal import answer_console  # noqa: PLC0415
 
     shown = {verdict.name for verdict in result.verdicts if not verdict.ok or verdict.unknown}  # with its evidence

@@ -4,6 +4,7 @@ import csv
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from enum import StrEnum
 from itertools import dropwhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,6 @@ from unicodedata import category, normalize
 
 from kafka_eos_checks.audit.moments import in_words
 from kafka_eos_checks.audit.places import Ask, Unreachable, ask_here, open_at, place
-from kafka_eos_checks.audit.rules.log import Kind
 from kafka_eos_checks.audit.schemas import arrow_schema, ddl
 from kafka_eos_checks.kit.missing import need
 
@@ -20,6 +20,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MAX_TIMESTAMP_AT = 35  # bytes from the beginning of a batch
+
+
+class Kind(StrEnum):
+    """The kinds of statements that a rule makes on a place.
+
+    VIOLATION: the rule does not hold.
+    NOT_JUDGED: what is needed to judge it is not in the input.
+    TOO_RECENT: another log, which would have to be looked at, may be a copy of an earlier moment.
+    TOLD: somebody did on purpose what looks like a violation.
+    """
+
+    VIOLATION = "violation"
+    NOT_JUDGED = "not judged"
+    TOO_RECENT = "too recent"
+    TOLD = "told"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +54,7 @@ class Finding:
         base_sequence: base sequence of the batch, -1 for none.
         evidence: what was expected and what was found, in words.
         run: the run of the history that it was joined with, "" for none.
-        kind: whether it is a violation, see :class:`kafka_eos_checks.audit.rules.log.Kind`.
+        kind: whether it is a violation, see :class:`Kind`.
         time_ms: the highest timestamp of the batch, in milliseconds since the epoch; None where there is no batch.
     """
 

@@ -13,7 +13,7 @@ stage                       mapped over                  rows
 :func:`judge_run`           runs                         the readable rules, over suspects and what they depend on
 ==========================  ===========================  ===============================================================
 
-:func:`kafka_eos_checks.audit.rules.histories.join` is the readable form of all of this. The stages are functions of
+:func:`kafka_eos_checks.audit.readable_histories.join` is the readable form of all of this. The stages are functions of
 :mod:`kafka_eos_checks.audit.history_stages`. The caller, on Spark the driver, has some facts of each log and run, the
 hashes of suspects, and the findings.
 """

@@ -31,7 +31,8 @@ from kafka_eos_checks.audit.history_plan import judge_histories
 from kafka_eos_checks.audit.kernels.splits import find_logs
 from kafka_eos_checks.audit.moments import AT_ONE_MOMENT
 from kafka_eos_checks.audit.random_cases import compare
-from kafka_eos_checks.audit.rules.histories import HISTORY_RULES, Join, join
+from kafka_eos_checks.audit.readable_histories import join
+from kafka_eos_checks.audit.rules.histories import HISTORY_RULES, Join
 from kafka_eos_checks.audit.synthetic import write_segment
 from kafka_eos_checks.kit.verdict import Verdict
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kafka_eos.formats.record_batch import LOG_OVERHEAD_BYTES, ControlType
+from kafka_eos_checks.audit.findings import Kind
 from kafka_eos_checks.audit.kernels.headers import (
     CONTROL_MASK,
     SMALLEST_LENGTH,
@@ -25,7 +26,7 @@ from kafka_eos_checks.audit.kernels.headers import (
 )
 from kafka_eos_checks.audit.kernels.marks import NO_DECISION, marks_of
 from kafka_eos_checks.audit.kernels.summary import Fold, Summary, columns_of, local
-from kafka_eos_checks.audit.rules.log import Batch, Kind, Log, Producer
+from kafka_eos_checks.audit.rules.log import Batch, Log, Producer
 from kafka_eos_checks.audit.rules.transactions import HANGING
 from kafka_eos_checks.watch.reports import RESOLVED, Clock, Report, Since, duration, identity, transaction_of
 

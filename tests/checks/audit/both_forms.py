@@ -7,18 +7,18 @@ from dataclasses import astuple
 from pathlib import Path
 
 from kafka_eos.histories.history import Event, write_history
+from kafka_eos_checks.audit import readable_histories
 from kafka_eos_checks.audit.engines import LocalEngine
 from kafka_eos_checks.audit.history_plan import judge_histories
 from kafka_eos_checks.audit.kernels.splits import PartitionLog
 from kafka_eos_checks.audit.moments import AT_ONE_MOMENT, Moments
-from kafka_eos_checks.audit.rules import histories
 from kafka_eos_checks.audit.rules.histories import Join
 
 
 def join(events: Iterable[Event], logs: Sequence[PartitionLog], moments: Moments = AT_ONE_MOMENT) -> Join:
     """The result of the readable rules; raises unless the plan gives the same, with one bucket and with several."""
     told = list(events)
-    expected = histories.join(told, logs, moments)
+    expected = readable_histories.join(told, logs, moments)
     with tempfile.TemporaryDirectory(prefix="kafka-eos-") as folder:
         path = Path(folder) / "history.jsonl"
         write_history(path, told)

@@ -17,8 +17,8 @@ import pytest
 from kafka_eos.formats.record_batch import Record, build_batch
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.audit import Audit, run
+from kafka_eos_checks.audit.findings import Kind
 from kafka_eos_checks.audit.moments import LAG_MS
-from kafka_eos_checks.audit.rules.log import Kind
 from kafka_eos_checks.audit.rules.transactions import HANGING, TORN
 from kafka_eos_checks.brokers.brokers import HOST, Broker, Cluster, ask
 from kafka_eos_checks.brokers.jars import have_jars

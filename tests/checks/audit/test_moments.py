@@ -28,6 +28,7 @@ from kafka_eos.formats.transaction_log import (
     TransactionState,
 )
 from kafka_eos_checks.audit.audit import Audit, run
+from kafka_eos_checks.audit.findings import Kind
 from kafka_eos_checks.audit.kernels.splits import PartitionLog
 from kafka_eos_checks.audit.moments import (
     CLEAN_SHUTDOWN,
@@ -40,7 +41,6 @@ from kafka_eos_checks.audit.moments import (
     look_at,
     span,
 )
-from kafka_eos_checks.audit.rules.log import Kind
 from kafka_eos_checks.audit.rules.transactions import HANGING, NO_TRANSACTION, TORN
 from kafka_eos_checks.audit.synthetic import write_segment
 from kafka_eos_checks.kit.verdict import Standing

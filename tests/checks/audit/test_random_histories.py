@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kafka_eos_checks import cli
-from kafka_eos_checks.audit import history_plan, history_stages, random_histories
+from kafka_eos_checks.audit import history_plan, history_stages, random_histories, readable_histories
 from kafka_eos_checks.audit.history_plan import judge_histories
 from kafka_eos_checks.audit.kernels import applying, joining, stored
 from kafka_eos_checks.audit.kernels.joining import _Keys
@@ -121,7 +121,7 @@ def test_spark_finds_the_same_although_no_rule_works_in_the_process_that_asks_it
     world.write(tmp_path)
     paths = world.write_history(tmp_path, cut=len(world.events) // 2)
     logs = find_logs(*sorted(tmp_path.glob("broker-*")))
-    expected = histories.join(world.events, logs)
+    expected = readable_histories.join(world.events, logs)
     assert expected.findings
 
     def broken(*given: Any, **more: Any) -> Any:

@@ -30,8 +30,9 @@ Kafka:  ProducerAppendInfo.checkProducerEpoch, checkSequence, AppendOrigin.COORD
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import NamedTuple, Self
+
+from kafka_eos_checks.audit.findings import Kind
 
 ORDER, STALE_EPOCH, DUPLICATE, GAP = "order", "stale epoch", "duplicate", "gap"
 LOG_RULES = (DUPLICATE, GAP, STALE_EPOCH, ORDER)
@@ -73,21 +74,6 @@ class Producer:
     epoch: int
     last_sequence: int
     holes: int
-
-
-class Kind(StrEnum):
-    """The kinds of statements that a rule makes on a place.
-
-    VIOLATION: the rule does not hold.
-    NOT_JUDGED: what is needed to judge it is not in the input.
-    TOO_RECENT: another log, which would have to be looked at, may be a copy of an earlier moment.
-    TOLD: somebody did on purpose what looks like a violation.
-    """
-
-    VIOLATION = "violation"
-    NOT_JUDGED = "not judged"
-    TOO_RECENT = "too recent"
-    TOLD = "told"
 
 
 class Reason(NamedTuple):

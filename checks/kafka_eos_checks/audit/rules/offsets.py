@@ -30,14 +30,13 @@ from kafka_eos.errors import MalformedBatch
 from kafka_eos.formats.consumer_offsets import MalformedOffsetRecord, OffsetCommitValue, decode_key, decode_value
 from kafka_eos.formats.record_batch import ControlType, Record
 from kafka_eos.formats.segment import CorruptRegion, StoredBatch
-from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.findings import Finding, Kind
 from kafka_eos_checks.audit.kernels.commits import name_of
 from kafka_eos_checks.audit.kernels.contents import Figures, Place, count
 from kafka_eos_checks.audit.kernels.marks import decision_of
 from kafka_eos_checks.audit.kernels.splits import PartitionLog
 from kafka_eos_checks.audit.places import items_of
 from kafka_eos_checks.audit.quoting import quoted
-from kafka_eos_checks.audit.rules.log import Kind
 
 if TYPE_CHECKING:
     from kafka_eos_checks.audit.kernels.groups import CountedCommits

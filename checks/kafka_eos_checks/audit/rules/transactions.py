@@ -62,7 +62,7 @@ import numpy as np
 
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2, TransactionState
-from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.findings import Finding, Kind
 from kafka_eos_checks.audit.kernels.headers import (
     CONTROL_MASK,
     TIMESTAMP_TYPE_MASK,
@@ -76,7 +76,7 @@ from kafka_eos_checks.audit.kernels.splits import PartitionLog
 from kafka_eos_checks.audit.moments import GRACE_MS, ONE_MOMENT, SKEW_MS, Dated, Moments, Source, in_words, span
 from kafka_eos_checks.audit.quoting import quoted
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, Place, Transaction, TransactionalId
-from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS, Kind, Reason
+from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS, Reason
 
 TORN, HANGING, NO_TRANSACTION = "torn transaction", "hanging transaction", "marker without transaction"
 FENCED, OLD_COORDINATOR = "fenced producer committed", "marker of an old coordinator"

@@ -15,9 +15,9 @@ from kafka_eos.formats.record_batch import (
     build_control_batch,
 )
 from kafka_eos_checks.audit.audit import run
+from kafka_eos_checks.audit.findings import Kind
 from kafka_eos_checks.audit.kernels.groups import read_group_log
 from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs
-from kafka_eos_checks.audit.rules.log import Kind
 from kafka_eos_checks.audit.rules.offsets import WENT_BACK, GroupLog, follow_group_log, longest_logs, went_back
 from kafka_eos_checks.audit.synthetic import write_segment
 

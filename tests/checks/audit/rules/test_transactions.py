@@ -24,10 +24,10 @@ from kafka_eos.formats.transaction_log import (
     TransactionState,
 )
 from kafka_eos_checks.audit.audit import run
+from kafka_eos_checks.audit.findings import Kind
 from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
-from kafka_eos_checks.audit.rules.log import Kind
 from kafka_eos_checks.audit.rules.transactions import (
     FENCED,
     HANGING,
