@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kafka_eos_checks.audit.spark import session
+from kafka_eos_checks.audit.engines.spark import session
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.models import registry as models
 from kafka_eos_checks.models.registry import Registry

@@ -90,8 +90,8 @@ OWN = {"checks/kafka_eos_checks/matrix/conjuncts/reference.py", "checks/kafka_eo
 # These unpickle rows between two stages of one audit: what this program itself wrote to its own temporary files, which
 # nobody else may read, or gave to Spark's shuffle, whose workers run pickled code anyway. No file that is given.
 BETWEEN_STAGES = {
-    "checks/kafka_eos_checks/audit/engines.py",
-    "checks/kafka_eos_checks/audit/spark.py",
+    "checks/kafka_eos_checks/audit/engines/local.py",
+    "checks/kafka_eos_checks/audit/engines/spark.py",
     "checks/kafka_eos_checks/audit/jepsen/by_key.py",
 }
 UNSAFE_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "yaml"}

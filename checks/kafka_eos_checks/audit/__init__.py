@@ -1,9 +1,7 @@
 """``kafka-eos audit``: the rules of exactly-once over log directories and histories, in process or on Spark.
 
-``kernels`` turn bytes into columns, ``rules`` say what must hold. ``stages`` is the plan, which ``engines`` runs in
-this process and ``spark`` on executors; ``places`` opens the files. ``jepsen`` reads Jepsen's histories. ``source`` is
-Spark's data source ``kafka_log``, for which ``folded`` makes rows of transactions and committed offsets. ``explain``
-draws what led to a finding.
-
-Read ``audit``, then ``rules/log``.
+Top modules: commands (``command``, ``explain``, ``headers_command``), the call (``audit``), Spark's data source
+``kafka_log`` (``source``), and what every room uses: inputs, places of files, moments of copies, findings.
+Rooms, lowest first: ``segments``, ``internal_topics``, ``events`` and ``jepsen`` read; ``rules`` judge; ``kernels``
+prove; ``engines`` run a ``plan``; ``oracle`` compares; ``tables`` feed the data source. Read ``audit``, ``rules/log``.
 """

@@ -13,23 +13,23 @@ from kafka_eos.formats.log_directory import broker_id, cluster_id
 from kafka_eos.formats.segment import RegionKind
 from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos.histories.history import Event
-from kafka_eos_checks.audit import moments, stages
-from kafka_eos_checks.audit.cost import Bill, bill
-from kafka_eos_checks.audit.engines import Engine, asker, costs_of, open_engine
+from kafka_eos_checks.audit import moments
+from kafka_eos_checks.audit.engines.cost import Bill, bill
+from kafka_eos_checks.audit.engines.local import Engine, asker, costs_of, open_engine
+from kafka_eos_checks.audit.events.history_files import read_events
 from kafka_eos_checks.audit.findings import Finding, Kind, dated
-from kafka_eos_checks.audit.history_files import read_events
-from kafka_eos_checks.audit.history_plan import judge_histories
 from kafka_eos_checks.audit.inputs import Inputs, UnusableInput, open_inputs
 from kafka_eos_checks.audit.jepsen import by_key
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES
 from kafka_eos_checks.audit.jepsen.export import write_operations
 from kafka_eos_checks.audit.jepsen.operations import each_operation
-from kafka_eos_checks.audit.kernels.contents import Figures
-from kafka_eos_checks.audit.kernels.logs import LogAudit
-from kafka_eos_checks.audit.kernels.splits import PartitionLog
-from kafka_eos_checks.audit.oracle import judge
+from kafka_eos_checks.audit.kernels.logs.fold import LogAudit
+from kafka_eos_checks.audit.oracle.oracle import judge
+from kafka_eos_checks.audit.oracle.readable_histories import join
+from kafka_eos_checks.audit.plan import stages
+from kafka_eos_checks.audit.plan.history_plan import judge_histories
+from kafka_eos_checks.audit.plan.stages import Scanned
 from kafka_eos_checks.audit.quoting import redacted
-from kafka_eos_checks.audit.readable_histories import join
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.audit.rules.histories import HISTORY_RULES
 from kafka_eos_checks.audit.rules.log import GAP, LOG_RULES, Reason
@@ -42,7 +42,8 @@ from kafka_eos_checks.audit.rules.transactions import (
     TRANSACTION_RULES,
     UNKNOWN,
 )
-from kafka_eos_checks.audit.stages import Scanned
+from kafka_eos_checks.audit.segments.contents import Figures
+from kafka_eos_checks.audit.segments.splits import PartitionLog
 from kafka_eos_checks.kit.terminal import progress_console
 from kafka_eos_checks.kit.verdict import Verdict, counted
 

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from kafka_eos.errors import ErrorCode
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.findings import Finding
-from kafka_eos_checks.audit.kernels.contents import Place, place_of
 from kafka_eos_checks.audit.rules.applications import (
     COMMITS,
     DECLARATIONS,
@@ -32,6 +31,7 @@ from kafka_eos_checks.audit.rules.applications import (
 )
 from kafka_eos_checks.audit.rules.histories import UNASKED
 from kafka_eos_checks.audit.rules.readers import COMMITTED_MISSING
+from kafka_eos_checks.audit.segments.contents import Place, place_of
 
 BEFORE, AFTER = 30, 12  # events that are kept up to the effect, and behind it
 CLUSTER_FAULTS = frozenset({"Crash", "Restart", "AdvanceClock"})

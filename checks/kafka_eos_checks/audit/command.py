@@ -11,7 +11,7 @@ from kafka_eos_checks.kit.recording import given_path
 
 if TYPE_CHECKING:
     from kafka_eos_checks.audit.audit import Audit
-    from kafka_eos_checks.audit.cost import Bill
+    from kafka_eos_checks.audit.engines.cost import Bill
 
 SHOWN_NOTES = 10  # of a kind, on the terminal
 UNJUDGED_EXIT = 3
@@ -247,7 +247,7 @@ def _print_notes(result: "Audit") -> None:
 
 def _print_bill(bill: "Bill") -> None:
     """Print what an audit cost, and how long it takes at least on more cores."""
-    from kafka_eos_checks.audit.cost import CORES  # noqa: PLC0415
+    from kafka_eos_checks.audit.engines.cost import CORES  # noqa: PLC0415
     from kafka_eos_checks.kit.terminal import answer_console, plain_table  # noqa: PLC0415
 
     rows = [
@@ -294,7 +294,7 @@ def _audit_and_write(arguments: argparse.Namespace) -> "Audit":
     with ExitStack() as stack:
         spark = None
         if arguments.spark or arguments.sink:
-            from kafka_eos_checks.audit.spark import session  # noqa: PLC0415 - the light install has no Spark
+            from kafka_eos_checks.audit.engines.spark import session  # noqa: PLC0415 - the light install has no Spark
 
             spark = stack.enter_context(session())
         result = audit.run(

@@ -20,8 +20,8 @@ from kafka_eos.formats.log_directory import NotALogDirectory
 from kafka_eos.histories.history import Event, MalformedHistory
 from kafka_eos_checks.audit import audit
 from kafka_eos_checks.audit.cause import cause_of, told
+from kafka_eos_checks.audit.events.history_files import read_events
 from kafka_eos_checks.audit.findings import Finding
-from kafka_eos_checks.audit.history_files import read_events
 from kafka_eos_checks.audit.inputs import UnusableInput, open_inputs
 from kafka_eos_checks.audit.places import place as place_of
 from kafka_eos_checks.drawing.sequence_diagram import FAULTS, MAX_STEPS, Violation, from_events, steps_of

@@ -12,8 +12,8 @@ from unicodedata import category, normalize
 
 from kafka_eos_checks.audit.moments import in_words
 from kafka_eos_checks.audit.places import Ask, Unreachable, ask_here, open_at, place
-from kafka_eos_checks.audit.schemas import arrow_schema, ddl
 from kafka_eos_checks.kit.missing import need
+from kafka_eos_checks.kit.schemas import arrow_schema, ddl
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kafka_eos_checks.audit.kernels.splits import PartitionLog
+    from kafka_eos_checks.audit.segments.splits import PartitionLog
 
 EPILOG = """examples:
   kafka-eos headers /var/lib/kafka/data --out headers
@@ -60,12 +60,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _write(given: Sequence[str], out: Path, topics: Sequence[str] | None) -> str:
     """Write what is not there yet; what was done, in words."""
-    from kafka_eos_checks.audit.header_tables import SUFFIX, is_table, segment_bytes, write_table  # noqa: PLC0415
     from kafka_eos_checks.audit.inputs import UnusableInput  # noqa: PLC0415
-    from kafka_eos_checks.audit.kernels.splits import find_logs  # noqa: PLC0415
     from kafka_eos_checks.audit.places import place, sizes_of  # noqa: PLC0415
-    from kafka_eos_checks.audit.progress import byte_progress  # noqa: PLC0415
     from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS  # noqa: PLC0415
+    from kafka_eos_checks.audit.segments.header_tables import SUFFIX, is_table, segment_bytes, write_table  # noqa: PLC0415
+    from kafka_eos_checks.audit.segments.splits import find_logs  # noqa: PLC0415
+    from kafka_eos_checks.kit.progress import byte_progress  # noqa: PLC0415
 
     logs = [log for log in find_logs(*map(place, given)) if not topics or log.topic in {*topics, *COORDINATOR_TOPICS}]
     if missing := set(topics or ()) - {log.topic for log in logs}:

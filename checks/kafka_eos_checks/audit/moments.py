@@ -35,8 +35,8 @@ from math import inf, isinf
 from pathlib import Path
 from typing import Protocol
 
-from kafka_eos_checks.audit.kernels.splits import PartitionLog
 from kafka_eos_checks.audit.places import Unreachable, is_uri
+from kafka_eos_checks.audit.segments.splits import PartitionLog
 
 SKEW_MS = 5_000  # by which the clocks of two brokers may differ
 LAG_MS = 45_000  # replica.lag.time.max.ms and half of it, the period of the check: who lags more is not in sync

@@ -119,8 +119,9 @@ from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.formats.segment import CorruptRegion
 from kafka_eos.formats.transaction_log import TOPIC as STATE_TOPIC
 from kafka_eos.formats.varint import INT64_MAX, INT64_MIN
-from kafka_eos_checks.audit.folded import OFFSETS, TRANSACTIONS, CommittedOffsets, Transactional, record_batch
-from kafka_eos_checks.audit.kernels.headers import (
+from kafka_eos_checks.audit.places import place
+from kafka_eos_checks.audit.rules.log import SEQUENCE_MASK
+from kafka_eos_checks.audit.segments.headers import (
     COMPRESSION_MASK,
     CONTROL_MASK,
     TIMESTAMP_TYPE_MASK,
@@ -133,13 +134,12 @@ from kafka_eos_checks.audit.kernels.headers import (
     read_blocks,
     read_index,
 )
-from kafka_eos_checks.audit.kernels.records import Records, decode_block
-from kafka_eos_checks.audit.kernels.splits import SPLIT_BYTES, PartitionLog, Split, find_logs, plan, tasks
-from kafka_eos_checks.audit.places import place
-from kafka_eos_checks.audit.rules.log import SEQUENCE_MASK
-from kafka_eos_checks.audit.schemas import ddl
-from kafka_eos_checks.audit.selection import Range, Selection, from_options
+from kafka_eos_checks.audit.segments.records import Records, decode_block
+from kafka_eos_checks.audit.segments.splits import SPLIT_BYTES, PartitionLog, Split, find_logs, plan, tasks
+from kafka_eos_checks.audit.tables.folded import OFFSETS, TRANSACTIONS, CommittedOffsets, Transactional, record_batch
+from kafka_eos_checks.audit.tables.selection import Range, Selection, from_options
 from kafka_eos_checks.kit.nearest import did_you_mean
+from kafka_eos_checks.kit.schemas import ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

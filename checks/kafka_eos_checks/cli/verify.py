@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from kafka_eos_checks.audit.audit import audit
-from kafka_eos_checks.audit.engines import ENGINES
+from kafka_eos_checks.audit.engines.local import ENGINES
 from kafka_eos_checks.contracts import command as contract_check
 from kafka_eos_checks.graphs import command as conformance
 from kafka_eos_checks.graphs import model_check
@@ -102,7 +102,7 @@ def recordings(engine: str, archives: Sequence[Path]) -> Iterator[Verdict]:
     with ExitStack() as stack:
         spark = None
         if engine == "spark":
-            from kafka_eos_checks.audit.spark import session  # noqa: PLC0415 - the light install has no Spark
+            from kafka_eos_checks.audit.engines.spark import session  # noqa: PLC0415 - the light install has no Spark
 
             progress_console.print("starting Spark")
             spark = stack.enter_context(session())

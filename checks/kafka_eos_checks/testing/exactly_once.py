@@ -24,8 +24,6 @@ from kafka_eos_checks.audit import audit
 from kafka_eos_checks.audit.explain import NothingToDraw, drawn, of_finding, page
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.inputs import RECORDED
-from kafka_eos_checks.audit.kernels.contents import read_contents
-from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs
 from kafka_eos_checks.audit.rules.applications import (
     APPLICATION,
     APPLICATION_RULES,
@@ -35,6 +33,8 @@ from kafka_eos_checks.audit.rules.applications import (
     text_of,
 )
 from kafka_eos_checks.audit.rules.rule_book import rule_of
+from kafka_eos_checks.audit.segments.contents import read_contents
+from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 
 HISTORY, DATA = RECORDED, "data"
 INPUT, OUTPUT = "input", "output"

@@ -27,7 +27,7 @@ from kafka_eos.machines.partition_log import Constants as PartitionLogConstants
 from kafka_eos.machines.partition_log import PartitionLog
 from kafka_eos.machines.transaction_coordinator import TransactionCoordinator
 from kafka_eos.machines.transactional_partition import PLAIN, TRANSACTIONAL
-from kafka_eos_checks.audit.memory import keep_modules
+from kafka_eos_checks.kit.memory import keep_modules
 from kafka_eos_checks.kit.missing import need
 from kafka_eos_checks.kit.verdict import Verdict, counted
 from kafka_eos_checks.lab.record.trace import UnexplainedOffsets, wire_trace

@@ -38,7 +38,7 @@ from kafka_eos.formats.segment import RegionKind
 from kafka_eos.formats.transaction_log import TOPIC, MalformedTransactionRecord, decode_key
 from kafka_eos.histories.history import MalformedHistory, event_from_json
 from kafka_eos_checks.audit.inputs import contents_of
-from kafka_eos_checks.audit.kernels.headers import (
+from kafka_eos_checks.audit.segments.headers import (
     CONTROL_MASK,
     TRANSACTIONAL_MASK,
     Block,
@@ -46,9 +46,9 @@ from kafka_eos_checks.audit.kernels.headers import (
     read_blocks,
     read_index,
 )
-from kafka_eos_checks.audit.kernels.marks import NO_DECISION, NO_EPOCH, marks_of
-from kafka_eos_checks.audit.kernels.records import decode_block
-from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs, plan
+from kafka_eos_checks.audit.segments.marks import NO_DECISION, NO_EPOCH, marks_of
+from kafka_eos_checks.audit.segments.records import decode_block
+from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs, plan
 from kafka_eos_checks.traces.coordinators import PREPARED
 from kafka_eos_checks.traces.transitions import read_transition
 

@@ -3,16 +3,16 @@
 The plan is a table of tasks. ``mapInArrow`` runs the functions of :mod:`kafka_eos_checks.traces.replays` over it, after
 each shuffle over rows that Spark has sorted, so that a worker holds the rows of one trace at a time. Log directories
 and histories must be at the same path on every worker, and this package must be importable there, as for
-:mod:`kafka_eos_checks.audit.spark`.
+:mod:`kafka_eos_checks.audit.engines.spark`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from kafka_eos_checks.audit.memory import keep_modules
-from kafka_eos_checks.audit.schemas import ddl
-from kafka_eos_checks.audit.spark import failures_told, quiet_about_pandas, session, task_progress
+from kafka_eos_checks.audit.engines.spark import failures_told, quiet_about_pandas, session, task_progress
+from kafka_eos_checks.kit.memory import keep_modules
 from kafka_eos_checks.kit.missing import need
+from kafka_eos_checks.kit.schemas import ddl
 from kafka_eos_checks.traces.replays import (
     BUCKETS,
     BY_PRODUCER,

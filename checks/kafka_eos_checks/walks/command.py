@@ -15,9 +15,9 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from kafka_eos_checks.audit.progress import count_progress
 from kafka_eos_checks.graphs.state_graph import instance_text
 from kafka_eos_checks.kit.arguments import add_json
+from kafka_eos_checks.kit.progress import count_progress
 from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.matrix.mutant_keys import Kept

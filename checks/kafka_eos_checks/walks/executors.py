@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from kafka_eos_checks.audit.engines import open_engine
+from kafka_eos_checks.audit.engines.local import open_engine
 from kafka_eos_checks.kit.workers import each_done
 from kafka_eos_checks.walks.campaign import Tally, run_seeds
 

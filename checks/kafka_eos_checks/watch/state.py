@@ -1,7 +1,7 @@
 """A watcher's state of a partition, and the fold of the next batches into it.
 
 The rules over logs are those of the audit, folded chunk by chunk
-(:class:`kafka_eos_checks.audit.kernels.summary.Fold`).
+(:class:`kafka_eos_checks.audit.kernels.logs.summary.Fold`).
 In addition it has the open transactions, and those that were reported and are not over yet. Only the headers of batches
 are read, and of a marker whether it commits; never a key or a value of data.
 """
@@ -14,7 +14,10 @@ import numpy as np
 
 from kafka_eos.formats.record_batch import LOG_OVERHEAD_BYTES, ControlType
 from kafka_eos_checks.audit.findings import Kind
-from kafka_eos_checks.audit.kernels.headers import (
+from kafka_eos_checks.audit.kernels.logs.summary import Fold, Summary, columns_of, local
+from kafka_eos_checks.audit.rules.log import Batch, Log, Producer
+from kafka_eos_checks.audit.rules.transactions import HANGING
+from kafka_eos_checks.audit.segments.headers import (
     CONTROL_MASK,
     SMALLEST_LENGTH,
     TIMESTAMP_TYPE_MASK,
@@ -24,10 +27,7 @@ from kafka_eos_checks.audit.kernels.headers import (
     is_set,
     sound_batches,
 )
-from kafka_eos_checks.audit.kernels.marks import NO_DECISION, marks_of
-from kafka_eos_checks.audit.kernels.summary import Fold, Summary, columns_of, local
-from kafka_eos_checks.audit.rules.log import Batch, Log, Producer
-from kafka_eos_checks.audit.rules.transactions import HANGING
+from kafka_eos_checks.audit.segments.marks import NO_DECISION, marks_of
 from kafka_eos_checks.watch.reports import RESOLVED, Clock, Report, Since, duration, identity, transaction_of
 
 CORRUPT, LAGS, CUT = "corrupt batch", "last stable offset lags", "log was cut"

@@ -7,12 +7,12 @@ from dataclasses import astuple
 from pathlib import Path
 
 from kafka_eos.histories.history import Event, write_history
-from kafka_eos_checks.audit import readable_histories
-from kafka_eos_checks.audit.engines import LocalEngine
-from kafka_eos_checks.audit.history_plan import judge_histories
-from kafka_eos_checks.audit.kernels.splits import PartitionLog
+from kafka_eos_checks.audit.engines.local import LocalEngine
 from kafka_eos_checks.audit.moments import AT_ONE_MOMENT, Moments
+from kafka_eos_checks.audit.oracle import readable_histories
+from kafka_eos_checks.audit.plan.history_plan import judge_histories
 from kafka_eos_checks.audit.rules.histories import Join
+from kafka_eos_checks.audit.segments.splits import PartitionLog
 
 
 def join(events: Iterable[Event], logs: Sequence[PartitionLog], moments: Moments = AT_ONE_MOMENT) -> Join:

@@ -12,13 +12,14 @@ from google_crc32c import value as crc32c
 from kafka_eos.formats.record_batch import CHECKED_FROM
 from kafka_eos.formats.segment import StoredBatch, read_segment
 from kafka_eos_checks import cli
-from kafka_eos_checks.audit import inputs, stages
+from kafka_eos_checks.audit import inputs
 from kafka_eos_checks.audit.audit import of_inputs, run
+from kafka_eos_checks.audit.engines.spark import SparkEngine
 from kafka_eos_checks.audit.inputs import Inputs, UnusableInput
-from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs, plan
+from kafka_eos_checks.audit.oracle.synthetic import faulty_log, write_log, write_segment
+from kafka_eos_checks.audit.plan import stages
 from kafka_eos_checks.audit.rules.log import DUPLICATE, SEQUENCE_MASK, STALE_EPOCH, Batch, audit_log
-from kafka_eos_checks.audit.spark import SparkEngine
-from kafka_eos_checks.audit.synthetic import faulty_log, write_log, write_segment
+from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs, plan
 from kafka_eos_checks.kit.recording import kept_recordings, unpack
 
 

@@ -20,7 +20,7 @@ from kafka_eos_checks.audit.audit import audit, run
 from kafka_eos_checks.audit.command import UNJUDGED_REASONS
 from kafka_eos_checks.audit.findings import COLUMNS, Finding, write_findings
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES
-from kafka_eos_checks.audit.kernels import headers
+from kafka_eos_checks.audit.oracle.synthetic import write_log
 from kafka_eos_checks.audit.rules import transactions
 from kafka_eos_checks.audit.rules.beside import BESIDE_RULES
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
@@ -29,13 +29,13 @@ from kafka_eos_checks.audit.rules.log import LOG_RULES, Batch, Reason
 from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
 from kafka_eos_checks.audit.rules.rule_book import rule_of
 from kafka_eos_checks.audit.rules.transactions import TRANSACTION_RULES
-from kafka_eos_checks.audit.synthetic import write_log
+from kafka_eos_checks.audit.segments import headers
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.kit.recording import unpack
 from kafka_eos_checks.kit.verdict import Standing, read_verdicts
 
+from .rules.test_rule_book import RULES
 from .test_moments import NOW, data, marker, partition
-from .test_rule_book import RULES
 
 RECORDING = CLONE / "checks" / "recordings" / "one-broker.tar.xz"
 

@@ -29,7 +29,6 @@ from kafka_eos.formats.transaction_log import (
 )
 from kafka_eos_checks.audit.audit import Audit, run
 from kafka_eos_checks.audit.findings import Kind
-from kafka_eos_checks.audit.kernels.splits import PartitionLog
 from kafka_eos_checks.audit.moments import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARKS,
@@ -41,8 +40,9 @@ from kafka_eos_checks.audit.moments import (
     look_at,
     span,
 )
+from kafka_eos_checks.audit.oracle.synthetic import write_segment
 from kafka_eos_checks.audit.rules.transactions import HANGING, NO_TRANSACTION, TORN
-from kafka_eos_checks.audit.synthetic import write_segment
+from kafka_eos_checks.audit.segments.splits import PartitionLog
 from kafka_eos_checks.kit.verdict import Standing
 
 NOW = 1_700_000_000_000

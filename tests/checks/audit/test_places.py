@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kafka_eos_checks.audit import places, stages
+from kafka_eos_checks.audit import places
 from kafka_eos_checks.audit.audit import Audit, run
-from kafka_eos_checks.audit.engines import LocalEngine, asker
-from kafka_eos_checks.audit.kernels.splits import find_logs
+from kafka_eos_checks.audit.engines.local import LocalEngine, asker
+from kafka_eos_checks.audit.oracle.synthetic import faulty_log, write_log
 from kafka_eos_checks.audit.places import Unreachable, Uri, Window, place
-from kafka_eos_checks.audit.synthetic import faulty_log, write_log
+from kafka_eos_checks.audit.plan import stages
+from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.kit.recording import kept_recording, unpack
 from kafka_eos_checks.lab.generate.cluster import Cluster
@@ -229,7 +230,7 @@ def test_a_scan_asks_for_each_byte_of_a_segment_once(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(places, "WINDOW_BYTES", 100_000)
-    monkeypatch.setattr("kafka_eos_checks.audit.kernels.headers.BLOCK_BYTES", 30_000)
+    monkeypatch.setattr("kafka_eos_checks.audit.segments.headers.BLOCK_BYTES", 30_000)
     write_log(tmp_path / "orders-0", faulty_log(3, 6000, 0.0), segment_batches=4000)
     uri = store.put(tmp_path, "once")
     logs = find_logs(place(uri))
@@ -338,7 +339,7 @@ import json, sys
 from dataclasses import asdict
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.places import place
-from kafka_eos_checks.audit.spark import session
+from kafka_eos_checks.audit.engines.spark import session
 
 with session() as spark:
     result = run([place(sys.argv[1])], "spark", spark=spark, one_moment=True)

@@ -14,9 +14,11 @@ from kafka_eos.formats.compression import CompressionType
 from kafka_eos.formats.record_batch import Record, build_batch
 from kafka_eos.formats.segment import StoredBatch, read_segment
 from kafka_eos_checks import cli
-from kafka_eos_checks.audit import source, sql, stages
-from kafka_eos_checks.audit.kernels.splits import find_logs
-from kafka_eos_checks.audit.synthetic import faulty_log, write_log, write_segment
+from kafka_eos_checks.audit import source
+from kafka_eos_checks.audit.oracle.synthetic import faulty_log, write_log, write_segment
+from kafka_eos_checks.audit.plan import stages
+from kafka_eos_checks.audit.segments.splits import find_logs
+from kafka_eos_checks.audit.tables import sql
 
 pytestmark = pytest.mark.spark
 

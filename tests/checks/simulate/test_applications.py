@@ -13,9 +13,9 @@ import pytest
 from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS
 from kafka_eos.histories.application_history import INPUTS, OUTPUTS
 from kafka_eos.histories.history import read_history
-from kafka_eos_checks.audit.kernels.contents import read_contents
-from kafka_eos_checks.audit.kernels.groups import read_group_log
-from kafka_eos_checks.audit.kernels.splits import find_logs
+from kafka_eos_checks.audit.kernels.coordinators.group_log import read_group_log
+from kafka_eos_checks.audit.segments.contents import read_contents
+from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry
 from kafka_eos_checks.simulate.applications import ApplicationPlan, simulate_application, write_application

@@ -14,8 +14,8 @@ from kafka_eos.formats.record_batch import (
     build_batch,
     build_control_batch,
 )
+from kafka_eos_checks.audit.oracle.synthetic import stored
 from kafka_eos_checks.audit.rules.log import Batch
-from kafka_eos_checks.audit.synthetic import stored
 from kafka_eos_checks.conform.wire import Unreachable
 from kafka_eos_checks.watch.cluster import READ_COMMITTED, Fetched, Place, Topics, Transaction
 from kafka_eos_checks.watch.watcher import Options, Watcher

@@ -11,9 +11,9 @@ import pytest
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos_checks.audit.findings import Kind
+from kafka_eos_checks.audit.oracle.synthetic import faulty_log
 from kafka_eos_checks.audit.rules.log import LOG_RULES, ORDER, Batch, audit_log
 from kafka_eos_checks.audit.rules.transactions import HANGING, TORN
-from kafka_eos_checks.audit.synthetic import faulty_log
 from kafka_eos_checks.watch.advice import WORDS, Tools
 from kafka_eos_checks.watch.backoff import FIRST_MS
 from kafka_eos_checks.watch.cluster import Transaction

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kafka_eos.histories.history import Event
-from kafka_eos_checks.audit.kernels.contents import place_of
+from kafka_eos_checks.audit.segments.contents import place_of
 
 _Sent = tuple[str, int, str]  # topic, partition, value
 _Sends = dict[_Sent, int | None]  # with the offset, if it is known

@@ -1,1 +1,6 @@
-"""Bytes of segments into columns, and columns into what the rules read. Neither Spark nor Arrow enters."""
+"""Proofs by columns: a kernel proves with numpy what agrees, and leaves the rest to the readable rules.
+
+``logs`` has batches and transactions of one log, ``coordinators`` the logs of coordinators and their markers,
+``histories`` the joins with events. May enter: ``rules`` and the rooms that read. Not: Spark or Arrow. Read
+``logs/summary`` first.
+"""

@@ -1,4 +1,5 @@
 """The rules of exactly-once, readable: over logs, coordinators, transactions, offsets, histories, applications.
 
-Neither Spark nor Arrow enters. Read ``log`` first; ``rule_book`` says what a finding of each rule means and what to do.
+May enter: findings and the rooms that read. Not: kernels, Spark or Arrow. Read ``log`` first; ``rule_book`` says what a
+finding of each rule means and what to do.
 """

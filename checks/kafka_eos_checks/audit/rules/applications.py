@@ -59,8 +59,8 @@ open at the log's end (of a declared application these do not appear yet); group
 one with holes; an input that a member was given and of which it sent nothing, for an application may ignore inputs; a
 value that is an output of several inputs; members of a group whose generations the history does not tell.
 
-These are the readable rules. :mod:`kafka_eos_checks.audit.kernels.applying` proves most of what they would find
-nothing in; they judge the rest, and every declared application.
+These are the readable rules. Where they would find nothing :mod:`kafka_eos_checks.audit.kernels.histories.applying`
+proves most of it; they judge the rest, and every declared application.
 
 Spec:  ExactlyOnce
 KIP:   KIP-98, KIP-447
@@ -78,9 +78,9 @@ from typing import Any
 
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.findings import Finding
-from kafka_eos_checks.audit.kernels.contents import Figures, Place, Replicas, count, longest, place_of
 from kafka_eos_checks.audit.quoting import quoted
 from kafka_eos_checks.audit.rules.offsets import Commit, GroupLog
+from kafka_eos_checks.audit.segments.contents import Figures, Place, Replicas, count, longest, place_of
 
 TWICE, SKIPPED = "input processed twice", "input skipped"
 OUTPUT_ALONE, OFFSET_ALONE = "output without its offset", "offset without its output"

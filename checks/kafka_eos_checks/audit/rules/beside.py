@@ -48,7 +48,9 @@ from kafka_eos.formats.segment import (
     read_transaction_index,
 )
 from kafka_eos_checks.audit.findings import Finding
-from kafka_eos_checks.audit.kernels.headers import (
+from kafka_eos_checks.audit.places import place
+from kafka_eos_checks.audit.rules.transactions import RECENT, Marker, read_transactions
+from kafka_eos_checks.audit.segments.headers import (
     CONTROL_MASK,
     TRANSACTIONAL_MASK,
     Headers,
@@ -56,11 +58,9 @@ from kafka_eos_checks.audit.kernels.headers import (
     is_set,
     read_index,
 )
-from kafka_eos_checks.audit.kernels.order import stable_order
-from kafka_eos_checks.audit.kernels.reading import read_headers
-from kafka_eos_checks.audit.kernels.splits import PartitionLog
-from kafka_eos_checks.audit.places import place
-from kafka_eos_checks.audit.rules.transactions import RECENT, Marker, read_transactions
+from kafka_eos_checks.audit.segments.order import stable_order
+from kafka_eos_checks.audit.segments.reading import read_headers
+from kafka_eos_checks.audit.segments.splits import PartitionLog
 
 ABORTED_INDEX, SNAPSHOT, REPLICAS = "aborted index", "producer snapshot", "replicas differ"
 BESIDE_RULES = (ABORTED_INDEX, SNAPSHOT, REPLICAS)

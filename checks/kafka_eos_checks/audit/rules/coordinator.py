@@ -25,9 +25,9 @@ PREPARE right before it, since the coordinator answers nothing else meanwhile.
 *Unknown*, and no finding: what follows over a hole (compaction keeps the last record of a transactional id only), and
 the first state in a log that does not begin at offset 0.
 
-:func:`follow_coordinator_log` runs these rules record by record. The audit reads logs by
-:func:`kafka_eos_checks.audit.kernels.coordinators.read_coordinator_log`, which finds the same by columns and calls
-these rules where it cannot prove that a step is legal.
+:func:`follow_coordinator_log` runs these rules record by record. The audit reads logs by columns, with
+:mod:`kafka_eos_checks.audit.kernels.coordinators.coordinator_log`, which finds the same. It calls these rules where it
+cannot prove that a step is legal.
 
 KIP:   KIP-98, KIP-360, KIP-890
 Kafka: TransactionMetadata (prepareTransitionTo, completeTransitionTo), TransactionStateManager.appendTransactionToLog
@@ -51,15 +51,15 @@ from kafka_eos.formats.transaction_log import (
     is_legal,
 )
 from kafka_eos_checks.audit.findings import Finding
-from kafka_eos_checks.audit.kernels.decisions import Decisions
-from kafka_eos_checks.audit.kernels.splits import PartitionLog
-from kafka_eos_checks.audit.kernels.states import UNREADABLE_REGIONS
+from kafka_eos_checks.audit.internal_topics.decisions import Decisions
+from kafka_eos_checks.audit.internal_topics.states import UNREADABLE_REGIONS
 from kafka_eos_checks.audit.places import items_of
 from kafka_eos_checks.audit.quoting import quoted
 from kafka_eos_checks.audit.rules.log import Violation
+from kafka_eos_checks.audit.segments.splits import PartitionLog
 
 if TYPE_CHECKING:
-    from kafka_eos_checks.audit.kernels.coordinators import FoldedIds
+    from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import FoldedIds
 
 ILLEGAL_TRANSITION, DECISION_CHANGED = "illegal coordinator transition", "decision changed"
 COORDINATOR_RULES = (ILLEGAL_TRANSITION, DECISION_CHANGED)
@@ -415,7 +415,7 @@ def finding_of(log: PartitionLog, record: StateRecord, violation: Violation) -> 
 def follow_coordinator_log(log: PartitionLog) -> CoordinatorLog:
     """Fold one log of ``__transaction_state`` record by record, with the readable decoders.
 
-    It is the oracle of :func:`kafka_eos_checks.audit.kernels.coordinators.read_coordinator_log`, which is faster.
+    It is the oracle of :mod:`kafka_eos_checks.audit.kernels.coordinators.coordinator_log`, which is faster.
     """
     result = CoordinatorLog(log)
     for record in _read(log, result):

@@ -1,7 +1,7 @@
 """The rules over client histories, joined with the logs, in their readable form.
 
-The audit proves most of a history by columns (:mod:`kafka_eos_checks.audit.history_plan`) and lets these rules judge
-the rest. The oracle, :mod:`kafka_eos_checks.audit.readable_histories`, lets them judge everything.
+The audit proves most of a history by columns, by :mod:`kafka_eos_checks.audit.plan.history_plan`; these rules judge
+the rest. The oracle, :mod:`kafka_eos_checks.audit.oracle.readable_histories`, lets them judge everything.
 
 ``acknowledged but lost``
     A ``Send`` that was answered ``ok`` for an offset at which no replica of the partition has its value. *Unknown*,
@@ -58,8 +58,6 @@ from kafka_eos.errors import ErrorCode
 from kafka_eos.histories.history import Event
 from kafka_eos.machines.producer_state import Limits
 from kafka_eos_checks.audit.findings import Finding
-from kafka_eos_checks.audit.kernels.contents import Contents, Figures, Place, Replicas, count, place_of
-from kafka_eos_checks.audit.kernels.splits import PartitionLog
 from kafka_eos_checks.audit.quoting import quoted
 from kafka_eos_checks.audit.rules.applications import (
     APPLICATION_RULES,
@@ -70,6 +68,8 @@ from kafka_eos_checks.audit.rules.readers import (
     given,
     passed_over,
 )
+from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, Replicas, count, place_of
+from kafka_eos_checks.audit.segments.splits import PartitionLog
 
 LOST, DUPLICATE_VALUE, REFUSED = "acknowledged but lost", "duplicate value", "refused without cause"
 UNASKED = "transaction committed without its application"

@@ -13,7 +13,7 @@ already; one outside of any transaction counts at once. *Unknown*, and left out:
 Of a replicated partition the longest of the given replicas is read.
 
 :func:`follow_group_log` runs this record by record. The audit reads logs by
-:func:`kafka_eos_checks.audit.kernels.groups.read_group_log`, which finds the same by columns.
+:func:`kafka_eos_checks.audit.kernels.coordinators.group_log.read_group_log`, which finds the same by columns.
 
 KIP:   KIP-98
 Kafka: OffsetMetadataManager.replay, replayEndTransactionMarker
@@ -31,15 +31,15 @@ from kafka_eos.formats.consumer_offsets import MalformedOffsetRecord, OffsetComm
 from kafka_eos.formats.record_batch import ControlType, Record
 from kafka_eos.formats.segment import CorruptRegion, StoredBatch
 from kafka_eos_checks.audit.findings import Finding, Kind
-from kafka_eos_checks.audit.kernels.commits import name_of
-from kafka_eos_checks.audit.kernels.contents import Figures, Place, count
-from kafka_eos_checks.audit.kernels.marks import decision_of
-from kafka_eos_checks.audit.kernels.splits import PartitionLog
+from kafka_eos_checks.audit.internal_topics.commits import name_of
 from kafka_eos_checks.audit.places import items_of
 from kafka_eos_checks.audit.quoting import quoted
+from kafka_eos_checks.audit.segments.contents import Figures, Place, count
+from kafka_eos_checks.audit.segments.marks import decision_of
+from kafka_eos_checks.audit.segments.splits import PartitionLog
 
 if TYPE_CHECKING:
-    from kafka_eos_checks.audit.kernels.groups import CountedCommits
+    from kafka_eos_checks.audit.kernels.coordinators.group_log import CountedCommits
 
 WENT_BACK = "committed offset went back"
 OFFSET_RULES = (WENT_BACK,)
@@ -120,7 +120,7 @@ class GroupLog:
 def follow_group_log(log: PartitionLog) -> GroupLog:
     """Fold one log of ``__consumer_offsets`` record by record, with the readable decoders.
 
-    It is the oracle of :func:`kafka_eos_checks.audit.kernels.groups.read_group_log`, which is faster.
+    It is the oracle of :func:`kafka_eos_checks.audit.kernels.coordinators.group_log.read_group_log`, which is faster.
     """
     result = GroupLog(log)
     for name in log.segments:

@@ -37,8 +37,8 @@
     A reader of committed data was at the end of a partition (``EndOfPartition``) at a lower offset than before.
     Not judged across a ``LeaderChange`` of the partition or a ``Crash``: a new leader may know a lower high watermark.
 
-These are the readable rules. :mod:`kafka_eos_checks.audit.kernels.joining` proves most of what they would find
-nothing in; they judge the rest.
+These are the readable rules. Where they would find nothing :mod:`kafka_eos_checks.audit.kernels.histories.joining`
+proves most of it; they judge the rest.
 
 KIP:   KIP-98
 Kafka: UnifiedLog.lastStableOffset, CompletedFetch.nextFetchedRecord
@@ -52,9 +52,9 @@ from pathlib import Path
 
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.findings import Finding
-from kafka_eos_checks.audit.kernels.contents import Contents, Figures, Place, Replicas, count, longest, place_of
-from kafka_eos_checks.audit.kernels.splits import PartitionLog
 from kafka_eos_checks.audit.quoting import quoted
+from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, Replicas, count, longest, place_of
+from kafka_eos_checks.audit.segments.splits import PartitionLog
 
 COMMITTED_MISSING, ABORTED_DELIVERED = "committed record missing", "aborted record delivered"
 POLL_SKIP, NON_MONOTONIC = "poll skip", "non-monotonic poll"

@@ -44,7 +44,7 @@ deleted) needs none of its markers.
 Of a replicated partition the longest of the given replicas is read. All logs have to be of one cluster.
 
 Every rule is about single producer ids, so these are judged apart, on Spark by different workers; and markers that
-:mod:`kafka_eos_checks.audit.kernels.matching` proves to agree with the coordinator's log do not come here.
+:mod:`kafka_eos_checks.audit.kernels.coordinators.matching` proves to agree with the coordinator's log do not come here.
 
 KIP:   KIP-98, KIP-890, KIP-1228
 Kafka: ProducerAppendInfo.appendEndTxnMarker, TransactionMarkerChannelManager,
@@ -63,20 +63,20 @@ import numpy as np
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2, TransactionState
 from kafka_eos_checks.audit.findings import Finding, Kind
-from kafka_eos_checks.audit.kernels.headers import (
+from kafka_eos_checks.audit.moments import GRACE_MS, ONE_MOMENT, SKEW_MS, Dated, Moments, Source, in_words, span
+from kafka_eos_checks.audit.quoting import quoted
+from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, Place, Transaction, TransactionalId
+from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS, Reason
+from kafka_eos_checks.audit.segments.headers import (
     CONTROL_MASK,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
     Headers,
     is_set,
 )
-from kafka_eos_checks.audit.kernels.marks import NO_DECISION, NO_EPOCH, Marks
-from kafka_eos_checks.audit.kernels.reading import read_marked
-from kafka_eos_checks.audit.kernels.splits import PartitionLog
-from kafka_eos_checks.audit.moments import GRACE_MS, ONE_MOMENT, SKEW_MS, Dated, Moments, Source, in_words, span
-from kafka_eos_checks.audit.quoting import quoted
-from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, Place, Transaction, TransactionalId
-from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS, Reason
+from kafka_eos_checks.audit.segments.marks import NO_DECISION, NO_EPOCH, Marks
+from kafka_eos_checks.audit.segments.reading import read_marked
+from kafka_eos_checks.audit.segments.splits import PartitionLog
 
 TORN, HANGING, NO_TRANSACTION = "torn transaction", "hanging transaction", "marker without transaction"
 FENCED, OLD_COORDINATOR = "fenced producer committed", "marker of an old coordinator"

@@ -22,9 +22,9 @@ import google_crc32c
 import numpy as np
 
 from kafka_eos.formats.segment import StoredBatch, read_segment
-from kafka_eos_checks.audit.kernels.headers import read_blocks, read_index
-from kafka_eos_checks.audit.kernels.reading import read_headers
-from kafka_eos_checks.audit.kernels.records import decode_block
+from kafka_eos_checks.audit.segments.headers import read_blocks, read_index
+from kafka_eos_checks.audit.segments.reading import read_headers
+from kafka_eos_checks.audit.segments.records import decode_block
 from kafka_eos_checks.brokers.jars import have_jars, jars_folder
 from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.lab.bench.measure import Answer, Side, Work, measure, module_or_reason, verdicts

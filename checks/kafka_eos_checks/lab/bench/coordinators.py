@@ -17,13 +17,13 @@ from kafka_eos.formats.transaction_log import (
     TransactionLogValue,
     TransactionState,
 )
-from kafka_eos_checks.audit.kernels.contents import Figures
-from kafka_eos_checks.audit.kernels.coordinators import read_coordinator_log
-from kafka_eos_checks.audit.kernels.groups import read_group_log
-from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs
+from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import read_coordinator_log
+from kafka_eos_checks.audit.kernels.coordinators.group_log import read_group_log
+from kafka_eos_checks.audit.oracle.synthetic import write_segment
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, follow_coordinator_log
 from kafka_eos_checks.audit.rules.offsets import GroupLog, follow_group_log, went_back
-from kafka_eos_checks.audit.synthetic import write_segment
+from kafka_eos_checks.audit.segments.contents import Figures
+from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.lab.bench.measure import Answer, Side, Work, measure, verdicts
 

@@ -20,15 +20,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kafka_eos_checks.audit import stages
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.inputs import UnusableInput
-from kafka_eos_checks.audit.kernels.headers import Headers, read_index
-from kafka_eos_checks.audit.kernels.logs import LogAudit, fold
-from kafka_eos_checks.audit.kernels.marks import Marks
-from kafka_eos_checks.audit.kernels.splits import PartitionLog, Split, find_logs, plan
-from kafka_eos_checks.audit.kernels.summary import chunks_of, summarise
+from kafka_eos_checks.audit.kernels.logs.fold import LogAudit, fold
+from kafka_eos_checks.audit.kernels.logs.summary import chunks_of, summarise
+from kafka_eos_checks.audit.plan import stages
 from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, STALE_EPOCH
+from kafka_eos_checks.audit.segments.headers import Headers, read_index
+from kafka_eos_checks.audit.segments.marks import Marks
+from kafka_eos_checks.audit.segments.splits import PartitionLog, Split, find_logs, plan
 from kafka_eos_checks.kit.terminal import progress_console
 from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.lab.bench.measure import Answer, Side, Work, measure, module_or_reason, verdicts
@@ -118,7 +118,7 @@ def audit_local(logs: Sequence[PartitionLog], check_crc: bool) -> Answer:
 
 def audit_spark(logs: Sequence[PartitionLog], session: Any) -> Answer:
     """The audit on a Spark that runs already."""
-    from kafka_eos_checks.audit.spark import SparkEngine  # noqa: PLC0415 - optional
+    from kafka_eos_checks.audit.engines.spark import SparkEngine  # noqa: PLC0415 - optional
 
     return _answer_of_audits(stages.audit_logs(logs, SparkEngine(session)))
 
@@ -309,7 +309,7 @@ def running_spark(stack: ExitStack) -> Any:
         _, absent = module_or_reason(module)
         if absent:
             return absent
-    from kafka_eos_checks.audit.spark import session  # noqa: PLC0415 - optional
+    from kafka_eos_checks.audit.engines.spark import session  # noqa: PLC0415 - optional
 
     began = time.perf_counter()
     active = stack.enter_context(session())

@@ -16,13 +16,13 @@ from typing import Any
 
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
-from kafka_eos_checks.audit import stages
-from kafka_eos_checks.audit.engines import Engine, LocalEngine
+from kafka_eos_checks.audit.engines.local import Engine, LocalEngine
 from kafka_eos_checks.audit.inputs import UnusableInput
-from kafka_eos_checks.audit.kernels.headers import CONTROL_MASK, TRANSACTIONAL_MASK
-from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs
+from kafka_eos_checks.audit.plan import stages
 from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, STALE_EPOCH
 from kafka_eos_checks.audit.rules.transactions import FENCED, HANGING, NO_TRANSACTION
+from kafka_eos_checks.audit.segments.headers import CONTROL_MASK, TRANSACTIONAL_MASK
+from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 from kafka_eos_checks.kit.terminal import progress_console
 from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.lab.bench.measure import Answer, Side, Work, measure, module_or_reason, verdicts
@@ -87,7 +87,7 @@ def audit(logs: Sequence[PartitionLog], engine: Engine) -> Answer:
 
 def audit_on_spark(logs: Sequence[PartitionLog], session: Any) -> Answer:
     """The same on a Spark that runs already."""
-    from kafka_eos_checks.audit.spark import SparkEngine  # noqa: PLC0415 - optional
+    from kafka_eos_checks.audit.engines.spark import SparkEngine  # noqa: PLC0415 - optional
 
     with SparkEngine(session) as engine:
         return audit(logs, engine)

@@ -42,7 +42,7 @@ from kafka_eos.formats.record_batch import (
     build_batch,
     build_control_batch,
 )
-from kafka_eos_checks.audit import random_clusters, random_histories, random_logs
+from kafka_eos_checks.audit.oracle import random_clusters, random_histories, random_logs
 from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts

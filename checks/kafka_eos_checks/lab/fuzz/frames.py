@@ -21,9 +21,9 @@ from uuid import UUID
 
 from kafka_eos.server.schemas import SERVED, served_codec
 from kafka_eos.wire.protocol import Codec, Message
-from kafka_eos_checks.audit.progress import count_progress
 from kafka_eos_checks.conform.security import Security
 from kafka_eos_checks.conform.wire import Address, Connection, address_of
+from kafka_eos_checks.kit.progress import count_progress
 from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.testing.process import MOST_MEMORY, ServedProcess, peak_memory
 

@@ -24,7 +24,7 @@ from kafka_eos.formats.record_batch import (
     build_control_batch,
     encode_records,
 )
-from kafka_eos_checks.audit.kernels.headers import CONTROL_MASK, HEADER, TRANSACTIONAL_MASK, Bytes, Ints
+from kafka_eos_checks.audit.segments.headers import CONTROL_MASK, HEADER, TRANSACTIONAL_MASK, Bytes, Ints
 
 SLICE, SLICE_BYTES = 65_536, 32 << 20  # that are encoded at once, which bounds the memory
 TEXT_BYTES = 16  # of a value that says where it is

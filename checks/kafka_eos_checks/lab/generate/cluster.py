@@ -39,8 +39,8 @@ from kafka_eos.formats.transaction_log import (
     TransactionState,
 )
 from kafka_eos.server.cluster import java_hash
-from kafka_eos_checks.audit.kernels.headers import Bytes, Ints
 from kafka_eos_checks.audit.moments import CLEAN_SHUTDOWN, HIGH_WATERMARKS
+from kafka_eos_checks.audit.segments.headers import Bytes, Ints
 from kafka_eos_checks.lab.generate.batches import (
     Batches,
     Contents,

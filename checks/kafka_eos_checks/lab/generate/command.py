@@ -168,7 +168,7 @@ Written = tuple[str, int, int, Counter[str]]  # in words, batches of all logs, b
 
 
 def _write_cluster(arguments: argparse.Namespace) -> Written:
-    from kafka_eos_checks.audit.progress import count_progress  # noqa: PLC0415
+    from kafka_eos_checks.kit.progress import count_progress  # noqa: PLC0415
     from kafka_eos_checks.lab.generate.cluster import Cluster  # noqa: PLC0415 - `--help` needs no numpy
     from kafka_eos_checks.lab.generate.traffic import HISTORY_SLICE, Workload  # noqa: PLC0415
 
@@ -217,7 +217,7 @@ def _write_planted(folder: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def _write(arguments: argparse.Namespace) -> Written:
-    from kafka_eos_checks.audit.progress import count_progress  # noqa: PLC0415
+    from kafka_eos_checks.kit.progress import count_progress  # noqa: PLC0415
     from kafka_eos_checks.lab.generate.planted_logs import clean_batches, plant, write  # noqa: PLC0415
 
     least, most = arguments.records

@@ -17,10 +17,10 @@ from google_crc32c import value as crc32c
 from numpy.typing import NDArray
 
 from kafka_eos.formats.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, ControlType
-from kafka_eos_checks.audit import header_tables
-from kafka_eos_checks.audit.kernels.headers import INDEX_ENTRY, Headers, Ints
-from kafka_eos_checks.audit.kernels.marks import Marks
-from kafka_eos_checks.audit.synthetic import INDEX_INTERVAL_BYTES
+from kafka_eos_checks.audit.oracle.synthetic import INDEX_INTERVAL_BYTES
+from kafka_eos_checks.audit.segments import header_tables
+from kafka_eos_checks.audit.segments.headers import INDEX_ENTRY, Headers, Ints
+from kafka_eos_checks.audit.segments.marks import Marks
 from kafka_eos_checks.lab.generate.batches import (
     BEHIND,
     NEXT,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from kafka_eos_checks.audit.kernels.headers import Ints
 from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, STALE_EPOCH
+from kafka_eos_checks.audit.segments.headers import Ints
 from kafka_eos_checks.lab.generate.batches import NO_LEADER_EPOCH, Batches, Values, columns_of
 from kafka_eos_checks.lab.generate.log_files import SEGMENT_BYTES, LogFiles
 from kafka_eos_checks.lab.generate.violations import candidates, planted_in, with_wrong_sequences

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.transaction_log import NO_TIMESTAMP, TRANSACTION_VERSION_2, TransactionState
-from kafka_eos_checks.audit.kernels.headers import TRANSACTIONAL_MASK, Ints
 from kafka_eos_checks.audit.rules.coordinator import LAST_EPOCH
+from kafka_eos_checks.audit.segments.headers import TRANSACTIONAL_MASK, Ints
 from kafka_eos_checks.lab.generate.batches import (
     MARKER,
     NO_DECISION,

@@ -36,15 +36,15 @@ from numpy.typing import NDArray
 
 from kafka_eos.formats.record_batch import CHECKED_FROM, HEADER_BYTES, LOG_OVERHEAD_BYTES, ControlType
 from kafka_eos.formats.transaction_log import TransactionState
-from kafka_eos_checks.audit import header_tables
-from kafka_eos_checks.audit.kernels.headers import Headers, Ints
-from kafka_eos_checks.audit.kernels.marks import Marks
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, REPLICAS, SNAPSHOT
 from kafka_eos_checks.audit.rules.coordinator import DECISION_CHANGED, ILLEGAL_TRANSITION
 from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, ORDER, STALE_EPOCH
 from kafka_eos_checks.audit.rules.offsets import WENT_BACK
 from kafka_eos_checks.audit.rules.transactions import FENCED, HANGING, OLD_COORDINATOR, TORN
 from kafka_eos_checks.audit.rules.transactions import NO_TRANSACTION as WITHOUT
+from kafka_eos_checks.audit.segments import header_tables
+from kafka_eos_checks.audit.segments.headers import Headers, Ints
+from kafka_eos_checks.audit.segments.marks import Marks
 from kafka_eos_checks.lab.generate.batches import BEHIND, NO_EPOCH, NO_PRODUCER, NO_SEQUENCE, NO_TRANSACTION, Batches
 from kafka_eos_checks.lab.generate.log_files import ABORTED, PRODUCER, LogFiles
 

@@ -164,7 +164,7 @@ def test_allowed_anomalies_are_all_counted_and_the_first_are_kept() -> None:
 
 @pytest.mark.spark
 def test_spark_finds_the_same(spark: Any, tmp_path: Path) -> None:
-    from kafka_eos_checks.audit.spark import SparkEngine  # noqa: PLC0415
+    from kafka_eos_checks.audit.engines.spark import SparkEngine  # noqa: PLC0415
 
     operations = random_history(3, 400)
     expected = by_files(operations, 3)

@@ -20,8 +20,6 @@ from kafka_eos.formats.record_batch import (
 from kafka_eos.histories.application_history import GROUP, INPUTS, OUTPUTS
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.findings import Finding
-from kafka_eos_checks.audit.kernels.contents import Figures
-from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs
 from kafka_eos_checks.audit.rules.applications import (
     APPLICATION_RULES,
     FENCED_GENERATION,
@@ -37,6 +35,8 @@ from kafka_eos_checks.audit.rules.applications import (
     listen,
     read_requests,
 )
+from kafka_eos_checks.audit.segments.contents import Figures
+from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.simulate.applications import (
     ApplicationPlan,

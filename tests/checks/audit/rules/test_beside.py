@@ -19,9 +19,9 @@ from kafka_eos.formats.segment import (
     read_segment,
     read_transaction_index,
 )
-from kafka_eos_checks.audit.kernels import headers
-from kafka_eos_checks.audit.kernels.splits import find_logs
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, REPLICAS, SNAPSHOT, Beside, audit_beside
+from kafka_eos_checks.audit.segments import headers
+from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.kit.recording import kept_recording, unpacked
 
 PARTITION = "follower-catches-up-0"

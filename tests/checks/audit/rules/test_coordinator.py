@@ -14,8 +14,8 @@ from kafka_eos.formats.transaction_log import (
     TransactionLogValue,
     TransactionState,
 )
-from kafka_eos_checks.audit.kernels.coordinators import read_coordinator_log
-from kafka_eos_checks.audit.kernels.splits import find_logs
+from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import read_coordinator_log
+from kafka_eos_checks.audit.oracle.synthetic import write_segment
 from kafka_eos_checks.audit.rules import coordinator
 from kafka_eos_checks.audit.rules.coordinator import (
     DECISION_CHANGED,
@@ -24,7 +24,7 @@ from kafka_eos_checks.audit.rules.coordinator import (
     follow_coordinator_log,
     wrong_step,
 )
-from kafka_eos_checks.audit.synthetic import write_segment
+from kafka_eos_checks.audit.segments.splits import find_logs
 
 EMPTY, ONGOING = TransactionState.EMPTY, TransactionState.ONGOING
 PREPARE_COMMIT, PREPARE_ABORT = TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT

@@ -15,10 +15,10 @@ from kafka_eos.formats.record_batch import (
     build_control_batch,
 )
 from kafka_eos.histories.history import Event
-from kafka_eos_checks.audit.kernels.contents import read_contents
-from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs
+from kafka_eos_checks.audit.oracle.synthetic import write_segment
 from kafka_eos_checks.audit.rules.histories import DUPLICATE_VALUE, LOST, REFUSED, UNASKED
-from kafka_eos_checks.audit.synthetic import write_segment
+from kafka_eos_checks.audit.segments.contents import read_contents
+from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 
 from ..both_forms import join
 

@@ -16,10 +16,10 @@ from kafka_eos.formats.record_batch import (
 )
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.findings import Kind
-from kafka_eos_checks.audit.kernels.groups import read_group_log
-from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs
+from kafka_eos_checks.audit.kernels.coordinators.group_log import read_group_log
+from kafka_eos_checks.audit.oracle.synthetic import write_segment
 from kafka_eos_checks.audit.rules.offsets import WENT_BACK, GroupLog, follow_group_log, longest_logs, went_back
-from kafka_eos_checks.audit.synthetic import write_segment
+from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 
 COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
 NAME = "g", ("t", 0)

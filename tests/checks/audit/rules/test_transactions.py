@@ -25,7 +25,7 @@ from kafka_eos.formats.transaction_log import (
 )
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.findings import Kind
-from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs
+from kafka_eos_checks.audit.oracle.synthetic import write_segment
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.audit.rules.transactions import (
@@ -38,7 +38,7 @@ from kafka_eos_checks.audit.rules.transactions import (
     TRANSACTION_RULES,
     read_transactions,
 )
-from kafka_eos_checks.audit.synthetic import write_segment
+from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.kit.recording import unpack
 from kafka_eos_checks.kit.verdict import Standing, Verdict

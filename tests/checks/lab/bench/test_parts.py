@@ -10,11 +10,11 @@ import pytest
 
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.inputs import UnusableInput
-from kafka_eos_checks.audit.kernels.coordinators import read_coordinator_log
-from kafka_eos_checks.audit.kernels.groups import read_group_log
-from kafka_eos_checks.audit.kernels.splits import find_logs
+from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import read_coordinator_log
+from kafka_eos_checks.audit.kernels.coordinators.group_log import read_group_log
 from kafka_eos_checks.audit.rules.coordinator import follow_coordinator_log
 from kafka_eos_checks.audit.rules.offsets import follow_group_log
+from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.kit.verdict import Verdict, read_verdicts
 from kafka_eos_checks.lab.bench import codec, command, coordinators, processes, replay
 from kafka_eos_checks.lab.bench.measure import Side, difference, module_or_reason

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_eos_checks.audit.engines import LocalEngine
-from kafka_eos_checks.audit.kernels.splits import PartitionLog, find_logs
+from kafka_eos_checks.audit.engines.local import LocalEngine
+from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.lab.bench import transactions
 from kafka_eos_checks.lab.bench.measure import Answer, difference

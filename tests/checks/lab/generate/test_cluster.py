@@ -14,11 +14,11 @@ from kafka_eos.formats.segment import StoredBatch, read_leader_epochs, read_segm
 from kafka_eos.formats.transaction_log import TransactionState, decode_key, decode_value
 from kafka_eos.server.cluster import java_hash
 from kafka_eos_checks.audit.audit import Audit, run
-from kafka_eos_checks.audit.kernels.coordinators import read_coordinator_log
-from kafka_eos_checks.audit.kernels.headers import read_blocks
-from kafka_eos_checks.audit.kernels.records import decode_block
-from kafka_eos_checks.audit.kernels.splits import find_logs
+from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import read_coordinator_log
 from kafka_eos_checks.audit.rules.transactions import read_transactions
+from kafka_eos_checks.audit.segments.headers import read_blocks
+from kafka_eos_checks.audit.segments.records import decode_block
+from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.brokers.brokers import java_command
 from kafka_eos_checks.brokers.jars import have_jars
 from kafka_eos_checks.cli.command import main

@@ -9,8 +9,8 @@ import pytest
 from kafka_eos.formats.record_batch import HEADER_BYTES, decode_batch
 from kafka_eos.formats.segment import StoredBatch, read_segment
 from kafka_eos_checks.audit.audit import run
+from kafka_eos_checks.audit.oracle.synthetic import data_batch
 from kafka_eos_checks.audit.rules.log import Batch, audit_log
-from kafka_eos_checks.audit.synthetic import data_batch
 from kafka_eos_checks.lab.generate.batches import Batches, Values, encode
 from kafka_eos_checks.lab.generate.planted_logs import clean_batches, plant, write
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from kafka_eos_checks.audit.kernels.splits import find_logs
-from kafka_eos_checks.audit.readable_histories import join
+from kafka_eos_checks.audit.oracle.readable_histories import join
 from kafka_eos_checks.audit.rules.applications import INPUT_RULES, OFFSET_ALONE, OUTPUT_ALONE
+from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.brokers.brokers import HOST, Cluster
 from kafka_eos_checks.brokers.jars import have_jars
 from kafka_eos_checks.brokers.journal import Journal

@@ -10,8 +10,6 @@ import pytest
 from kafka_eos.errors import ErrorCode
 from kafka_eos.histories.history import Event, read_history
 from kafka_eos_checks.audit.audit import Audit, run
-from kafka_eos_checks.audit.kernels.contents import read_contents
-from kafka_eos_checks.audit.kernels.splits import find_logs
 from kafka_eos_checks.audit.rules.applications import (
     FENCED_GENERATION,
     INPUT_RULES,
@@ -20,6 +18,8 @@ from kafka_eos_checks.audit.rules.applications import (
     SKIPPED,
 )
 from kafka_eos_checks.audit.rules.offsets import WENT_BACK
+from kafka_eos_checks.audit.segments.contents import read_contents
+from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.kit.recording import kept_recordings, unpack
 from kafka_eos_checks.lab.record.application import ACCOUNTS
 from kafka_eos_checks.lab.record.application_scenarios import COMMITTING, STEPS

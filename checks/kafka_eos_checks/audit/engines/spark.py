@@ -1,0 +1,300 @@
+"""The audit's plan on Spark: workers read their own splits, rows between stages travel, batches never do.
+
+A stage is a query. :meth:`SparkEngine.map` is a ``mapInArrow`` over the numbers of its items: a worker runs the
+stage's function and keeps its rows, pickled, in columns ``kind``, ``key`` and ``value``. :meth:`SparkEngine.regroup`
+shuffles them by key and hands those of one key to a function, which gives other rows. Log directories must be at the
+same path on every worker, or at a URI (:mod:`kafka_eos_checks.audit.places`), and this package must be importable there
+(``--py-files``, ``spark.addArtifacts``).
+"""
+
+import os
+import pickle
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from kafka_eos_checks.audit.engines.cost import cpu_seconds_of
+from kafka_eos_checks.audit.engines.local import ANSWER, ASKED, Item, Result, Row, answered, charged_rows
+from kafka_eos_checks.audit.inputs import UnusableInput
+from kafka_eos_checks.kit.memory import keep_modules
+from kafka_eos_checks.kit.missing import need
+from kafka_eos_checks.kit.schemas import arrow_schema, ddl
+from kafka_eos_checks.kit.terminal import progress_console
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+ROW_COLUMNS = {"kind": "int", "key": "bigint", "value": "binary"}
+ROWS_OF_A_BATCH = 256  # that are handed to the JVM at once
+Tables = Iterator["pa.RecordBatch"]
+
+
+class SparkEngine:
+    """Spark as an executor of the plan.
+
+    Args:
+        spark: the session that runs its queries.
+
+    Attributes:
+        buckets: how many buckets of producer ids there are at least.
+        stages: what has run, a label and its rows each.
+        in_process: no task runs in this process.
+    """
+
+    buckets = 8
+    in_process = False
+
+    def __init__(self, spark: "SparkSession") -> None:
+        self.spark = spark
+        self.stages: list[tuple[str, DataFrame]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for _label, frame in self.stages:
+            frame.unpersist()
+
+    @property
+    def jvm_seconds(self) -> float | None:
+        """As :attr:`kafka_eos_checks.audit.engines.local.Engine.jvm_seconds`; its local executors are in it."""
+        gateway = None if need("pyspark.sql.utils", "spark").is_remote() else self.spark.sparkContext._gateway
+        process = getattr(gateway, "proc", None)
+        return None if process is None else cpu_seconds_of(process.pid)
+
+    def map(
+        self, function: Callable[[Item], Iterable[Row]], items: Sequence[Item], sizes: Sequence[int], label: str
+    ) -> "DataFrame":
+        """As :meth:`kafka_eos_checks.audit.engines.local.Engine.map`; the rows stay on the executors' disks."""
+        del sizes
+        if not items:
+            return self.spark.createDataFrame([], ddl(ROW_COLUMNS))
+        numbers = self.spark.range(0, len(items), 1, len(items))
+        with quiet_about_pandas():
+            return self._kept(label, numbers.mapInArrow(_mapped(function, items), ddl(ROW_COLUMNS)))
+
+    def regroup(
+        self, function: Callable[[int, Iterator[Any]], Iterable[Row]], kinds: Sequence[int], *rows: Any, label: str
+    ) -> "DataFrame":
+        """As :meth:`kafka_eos_checks.audit.engines.local.Engine.regroup`."""
+        whole = rows[0]
+        for more in rows[1:]:
+            whole = whole.union(more)
+        own = whole.where(whole["kind"].isin(list(kinds)))
+        with quiet_about_pandas():
+            return self._kept(label, own.groupBy("key").applyInArrow(_regrouped(function), ddl(ROW_COLUMNS)))
+
+    def collect(self, kind: int, rows: "DataFrame") -> list[tuple[int, Any]]:
+        """As :meth:`kafka_eos_checks.audit.engines.local.Engine.collect`.
+
+        Raises:
+            UnusableInput: Spark fails on the input.
+        """
+        with failures_told(), task_progress(self.spark), quiet_about_pandas():
+            found = rows.where(rows["kind"] == kind).select("key", "value").toArrow()
+        results = zip(found["key"].to_pylist(), found["value"].to_pylist(), strict=True)
+        return [(key, pickle.loads(value)) for key, value in sorted(results, key=lambda each: each[0])]  # noqa: S301
+
+    def ask_each(self, ask: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        """As :meth:`kafka_eos_checks.audit.engines.local.Engine.ask_each`.
+
+        Raises:
+            UnusableInput: Spark fails on an item.
+        """
+        rows = self.map(partial(answered, ask), list(enumerate(items)), [], ASKED)
+        return [answer for _, answer in self.collect(ANSWER, rows)]
+
+    def _kept(self, label: str, rows: "DataFrame") -> "DataFrame":
+        from pyspark import StorageLevel  # noqa: PLC0415 - see `session`
+
+        kept = rows.persist(StorageLevel.DISK_ONLY)
+        self.stages.append((label, kept))
+        return kept
+
+
+def _mapped(function: Callable[[Item], Iterable[Row]], items: Sequence[Item]) -> Callable[[Tables], Tables]:
+    """A function for ``mapInArrow``: numbers of items in, rows out."""
+
+    def run(batches: Tables) -> Tables:
+        need("pyarrow.parquet", "spark")  # what reads tables is among the modules that are kept, then
+        keep_modules()
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from _batches(charged_rows(partial(function, items[number])))
+
+    return run
+
+
+def _regrouped(function: Callable[[int, Iterator[Any]], Iterable[Row]]) -> Callable[["pa.Table"], "pa.Table"]:
+    """A function for ``applyInArrow``: the rows of one key in, other rows out."""
+
+    def run(table: "pa.Table") -> "pa.Table":
+        import pyarrow as pa  # noqa: PLC0415
+
+        keep_modules()
+        values = (pickle.loads(value.as_py()) for value in table["value"])  # noqa: S301 - of another worker
+        made = _batches(charged_rows(partial(function, table["key"][0].as_py(), values)))
+        return pa.Table.from_batches(list(made), schema=arrow_schema(ROW_COLUMNS))
+
+    return run
+
+
+def _batches(rows: Iterable[Row]) -> Tables:
+    """Rows, some at a time, for the JVM."""
+    for some in batched(rows, ROWS_OF_A_BATCH):
+        yield _to_arrow(some)
+
+
+def batched(rows: Iterable[Row], count: int) -> Iterator[list[Row]]:
+    """Rows in lists of at most so many."""
+    iterator = iter(rows)
+    while some := list(islice(iterator, count)):
+        yield some
+
+
+def _to_arrow(rows: Sequence[Row]) -> "pa.RecordBatch":
+    import pyarrow as pa  # noqa: PLC0415
+
+    schema = arrow_schema(ROW_COLUMNS)
+    values = [pickle.dumps(row.value, pickle.HIGHEST_PROTOCOL) for row in rows]
+    columns = [[row.kind for row in rows], [row.key for row in rows], values]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+_CLUSTERS = {"PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"}  # spark-submit sets the one, a user of Spark Connect the other
+
+
+@contextmanager
+def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
+    """The session to use: the given one, the active one, else a new one that ends with the block.
+
+    A new one is of the cluster that ``spark-submit`` or ``SPARK_REMOTE`` names, with that cluster's settings, and
+    otherwise local. The JVM of a local one stops at its first compiler: it only hands tasks to workers, and the second
+    compiler takes more CPU time than all of that.
+
+    Args:
+        given: a session that is used as it is and stays open.
+
+    Raises:
+        MissingExtra: without pyspark or pyarrow.
+        UnusableInput: the cluster that is named gives no session.
+    """
+    need("pyarrow", "spark")
+    sql = need("pyspark.sql", "spark")
+    existing = given or sql.SparkSession.getActiveSession()
+    if existing is not None:
+        yield existing
+        return
+    if _CLUSTERS & os.environ.keys():
+        try:
+            with quiet_about_pandas():
+                made = sql.SparkSession.builder.appName("kafka-eos").getOrCreate()
+        except Exception as error:  # of Spark, of Java, of gRPC, or of a package that is missing
+            asked = ", ".join(f"{name}={os.environ[name]}" for name in sorted(_CLUSTERS & os.environ.keys()))
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise UnusableInput(f"no session of Spark with {asked}: {reason}") from error
+        try:
+            yield made
+        finally:
+            made.stop()
+        return
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # local mode would take any python3 on the path
+    log4j = Path(__file__).with_name("log4j2.properties")
+    java = [f"-Dlog4j2.configurationFile={log4j}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    builder = sql.SparkSession.builder.master("local[*]").appName("kafka-eos")
+    for name, value in {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": " ".join(java),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "8",
+        "spark.sql.session.timeZone": "UTC",
+    }.items():
+        builder = builder.config(name, value)
+    with quiet_about_pandas():
+        made = builder.getOrCreate()
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+@contextmanager
+def failures_told() -> Iterator[None]:
+    """Raise :class:`UnusableInput` where Spark fails, with the first and the last line of Spark's message.
+
+    Raises:
+        UnusableInput: Spark fails in the block.
+        MissingExtra: without pyspark.
+    """
+    failure = need("pyspark.errors", "spark").PySparkException
+    try:
+        yield
+    except failure as error:
+        words = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise UnusableInput(f"Spark failed: {words[0]} … {words[-1]}" if words else "Spark failed") from error
+
+
+@contextmanager
+def quiet_about_pandas() -> Iterator[None]:
+    """Suppress pyspark 4.3's warning of pandas 3, which Arrow functions import and never use."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*pandas.*", category=FutureWarning)
+        yield
+
+
+@contextmanager
+def task_progress(spark: "SparkSession") -> Iterator[None]:
+    """A bar of finished tasks while a query runs, on a terminal; Spark Connect has a progress of its own."""
+    if need("pyspark.sql.utils", "spark").is_remote() or not progress_console.is_terminal:
+        yield
+        return
+    with Progress(
+        TextColumn("spark"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("tasks"),
+        TimeElapsedColumn(),
+        console=progress_console,
+        transient=True,
+    ) as bar:
+        task = bar.add_task("spark", total=None)
+
+        stop = _poll(spark, lambda completed, total: bar.update(task, completed=completed, total=total))
+        try:
+            yield
+        finally:
+            stop()
+
+
+def _poll(spark: "SparkSession", show: Callable[[int, int], None]) -> Callable[[], None]:
+    """Ask the status tracker of a classic session five times a second; the value ends it."""
+    ended = threading.Event()
+
+    def ask() -> None:
+        tracker = spark.sparkContext.statusTracker()
+        while not ended.wait(0.2):
+            infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+            known = [info for info in infos if info is not None]
+            if known:
+                show(sum(i.numCompletedTasks for i in known), sum(i.numTasks for i in known))
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+
+    def stop() -> None:
+        ended.set()
+        thread.join()
+
+    return stop

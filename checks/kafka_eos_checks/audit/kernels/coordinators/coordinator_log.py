@@ -1,0 +1,553 @@
+"""The rules over a log of ``__transaction_state`` by columns: the readable rule does what is not proved.
+
+The records of a log are read chunk by chunk (:func:`states.state_rows`), and folded by transactional id: all records of
+an id have to meet, in log order, and different ids never do. :func:`fold_states` looks at each record and the one
+before it of the same transactional id. Steps that are alike in all that
+:func:`kafka_eos_checks.audit.rules.coordinator.wrong_step` looks at are judged once, by that function. If every
+step of an id is legal, or follows over a hole, then its decisions, producer ids and grants are columns of its records.
+Around a step that is not, the readable rule folds the records one by one, from a record after which nothing before it
+matters to the next such record. So the findings are the readable rule's own.
+
+Facts of the whole log, such as the number of holes before a record, come from its chunks (:class:`LogFacts`). They do
+not depend on where the log is cut.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2, TransactionLogValue, TransactionState
+from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.internal_topics.chunks import chunk_runs
+from kafka_eos_checks.audit.internal_topics.decisions import COLUMNS, Decisions
+from kafka_eos_checks.audit.internal_topics.states import (
+    TOMBSTONE,
+    StateChunk,
+    States,
+    concatenate_states,
+    places_of,
+    state_rows,
+)
+from kafka_eos_checks.audit.rules.coordinator import (
+    COMPLETED,
+    EXHAUSTED_FROM,
+    LAST_EPOCH,
+    PREPARED,
+    CoordinatorLog,
+    StateRecord,
+    Transaction,
+    TransactionalId,
+    finding_of,
+    follow,
+    precede,
+    wrong_step,
+)
+from kafka_eos_checks.audit.segments.headers import Ints, Narrow
+from kafka_eos_checks.audit.segments.order import by_appearance, stable_order
+from kafka_eos_checks.audit.segments.splits import PartitionLog, plan
+
+Mask = NDArray[np.bool_]
+
+_DECISIONS = np.full(max(TransactionState) + 2, -1, np.int32)  # by status, the last one being a tombstone's
+_DECISIONS[list(PREPARED)] = [int(decision) for decision in PREPARED.values()]
+_COMPLETIONS = np.full(max(TransactionState) + 2, -1, np.int32)
+_COMPLETIONS[list(COMPLETED)] = [int(decision) for decision in COMPLETED.values()]
+
+
+@dataclass(frozen=True, slots=True)
+class LogFacts:
+    """The facts of a whole log of ``__transaction_state``, from its chunks in order.
+
+    Attributes:
+        log: the log.
+        records: how many there are.
+        unreadable: records that are no key or value of a known version.
+        start: the first offset; None for a log without records.
+        end: one past the last offset.
+        holes: how many holes it has.
+        damage: number of the split and position of the first region that cannot be read; None for none.
+        stamped_ms: the last time that a coordinator stamped; -1 for none.
+        chunks: by split and first byte, the holes before the chunk's first record, and the segment's file name.
+    """
+
+    log: PartitionLog
+    records: int = 0
+    unreadable: int = 0
+    start: int | None = None
+    end: int = 0
+    holes: int = 0
+    damage: tuple[int, int] | None = None
+    stamped_ms: int = -1
+    chunks: Mapping[tuple[int, int], tuple[int, str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, log: PartitionLog, chunks: Iterable[StateChunk]) -> "LogFacts":
+        """The facts of a log, from all its chunks, in any order; their records are not needed."""
+        records = unreadable = holes = end = 0
+        start: int | None = None
+        stamped_ms = -1
+        damage: tuple[int, int] | None = None
+        places = {}
+        for chunk in sorted(chunks, key=lambda each: (each.split, each.start)):
+            if chunk.records:
+                holes += start is not None and chunk.first_offset != end
+                start = chunk.first_offset if start is None else start
+                end = chunk.end_offset
+            places[chunk.split, chunk.start] = holes, chunk.segment
+            holes += chunk.holes
+            records += chunk.records
+            unreadable += chunk.unreadable
+            stamped_ms = max(stamped_ms, chunk.stamped_ms)
+            if damage is None and chunk.damaged_at >= 0:
+                damage = chunk.split, chunk.damaged_at
+        return cls(log, records, unreadable, start, end, holes, damage, stamped_ms, places)
+
+    def coordinator_log(self) -> CoordinatorLog:
+        """The log as the rules over transactions take it, without its transactional ids."""
+        return CoordinatorLog(
+            self.log,
+            records=self.records,
+            unreadable=self.unreadable,
+            start=self.start,
+            end=self.end,
+            holes=self.holes,
+            damaged=self.damage is not None,
+            stamped_ms=self.stamped_ms,
+        )
+
+    def holes_before(self, states: States) -> Ints:
+        """The number of holes of the log before each record, shape (n,)."""
+        chunks, sizes = chunk_runs(states.split, states.start)
+        before = np.array([self.chunks[chunk][0] for chunk in chunks], np.int64)
+        return states.holes + np.repeat(before, sizes)
+
+    def whole_before(self, states: States, holes: Ints) -> Mask:
+        """Whether the log has every record that was ever written before each record, shape (n,)."""
+        whole: Mask = (holes == 0) & (self.start == 0)
+        if self.damage is not None:
+            split, position = self.damage
+            whole &= (states.split < split) | ((states.split == split) & (states.position < position))
+        return whole
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedIds:
+    """Some transactional ids after all their records in a log, as columns.
+
+    Attributes:
+        names: transactional ids, shape (i,), in order of their first records.
+        certain: by id, as :attr:`TransactionalId.certain`, shape (i,).
+        holes: by id, as :attr:`TransactionalId.holes`, shape (i,).
+        tails: records in log order by id, of which the last one is the id's last.
+        tail_start: by id, where its records begin in ``tails``, shape (i + 1,).
+        decided: by id, whether its tail is all that :attr:`TransactionalId.current` has, in reverse; otherwise that
+            follows from the tail.
+        decisions: all decided transactions, by id.
+        decision_start: by id, where its transactions begin in ``decisions``, shape (i + 1,).
+        granted_by: the id of each grant, shape (g,).
+        granted_producer_id: shape (g,).
+        granted_epoch: shape (g,).
+        owner: ids, shape (p,), with ``owned_producer_id`` the distinct pairs of an id and a producer id that it had.
+        owned_producer_id: shape (p,).
+        unknown: records whose state could not be judged.
+        findings: violations, in log order.
+        followed: how many records the readable rule had to look at.
+    """
+
+    names: list[str]
+    certain: Mask
+    holes: Ints
+    tails: States
+    tail_start: Ints
+    decided: Mask
+    decisions: Decisions
+    decision_start: Ints
+    granted_by: Narrow
+    granted_producer_id: Ints
+    granted_epoch: Narrow
+    owner: Narrow
+    owned_producer_id: Ints
+    unknown: int
+    findings: list[Finding]
+    followed: int
+
+    def take(self, numbers: Ints) -> "FoldedIds":
+        """Some of the ids, in ascending order, without findings and unknown records."""
+        rank = np.full(len(self.names), -1, np.int32)
+        rank[numbers] = np.arange(len(numbers))
+
+        def rows(start: Ints) -> tuple[Ints, Ints]:
+            sizes = np.diff(start)[numbers]
+            begin = np.cumsum(sizes) - sizes
+            return np.repeat(start[numbers] - begin, sizes) + np.arange(sizes.sum()), np.append(begin, sizes.sum())
+
+        tails, tail_start = rows(self.tail_start)
+        decided, decision_start = rows(self.decision_start)
+        decisions = self.decisions.take(decided)
+        granted, owned = rank[self.granted_by] >= 0, rank[self.owner] >= 0
+        names = [self.names[number] for number in numbers.tolist()]
+        return FoldedIds(
+            names=names,
+            certain=self.certain[numbers],
+            holes=self.holes[numbers],
+            tails=self.tails.compact(tails),
+            tail_start=tail_start,
+            decided=self.decided[numbers],
+            decisions=replace(decisions, transactional_id=rank[decisions.transactional_id], names=names),
+            decision_start=decision_start,
+            granted_by=rank[self.granted_by[granted]],
+            granted_producer_id=self.granted_producer_id[granted],
+            granted_epoch=self.granted_epoch[granted],
+            owner=rank[self.owner[owned]],
+            owned_producer_id=self.owned_producer_id[owned],
+            unknown=0,
+            findings=[],
+            followed=0,
+        )
+
+    def transactional_id(self, number: int) -> TransactionalId:
+        """One transactional id after all its records, as the readable rules take it."""
+        tail = self.tails.take(slice(*self.tail_start[number : number + 2].tolist()))
+        values = list(tail.values())
+        current = values[::-1]
+        if not self.decided[number]:
+            current = []
+            for value in values:
+                current = precede(current, value)[1]
+        granted = slice(*np.searchsorted(self.granted_by, (number, number + 1)).tolist())
+        owned = slice(*np.searchsorted(self.owner, (number, number + 1)).tolist())
+        pairs = self.granted_producer_id[granted].tolist(), self.granted_epoch[granted].tolist()
+        first, last = self.decision_start[number : number + 2].tolist()
+        return TransactionalId(
+            name=self.names[number],
+            last=values[-1],
+            last_ms=int(tail.stamped_ms[-1]),
+            current=current,
+            certain=bool(self.certain[number]),
+            holes=int(self.holes[number]),
+            transactions=list(transactions(self.decisions, first, last)),
+            producer_ids=set(self.owned_producer_id[owned].tolist()),
+            grants=list(zip(*pairs, strict=True)),
+        )
+
+
+class Ids(Mapping[str, TransactionalId]):
+    """The transactional ids of a log by name; one becomes an object when it is asked for."""
+
+    def __init__(self, folded: FoldedIds) -> None:
+        self._folded = folded
+        self._number = {name: number for number, name in enumerate(folded.names)}
+        self._made: dict[str, TransactionalId] = {}
+
+    def __getitem__(self, name: str) -> TransactionalId:
+        if name not in self._made:
+            self._made[name] = self._folded.transactional_id(self._number[name])
+        return self._made[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._number
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._number)
+
+    def __len__(self) -> int:
+        return len(self._number)
+
+
+def transactions(decisions: Decisions, first: int = 0, end: int | None = None) -> Iterator[Transaction]:
+    """The transactions from one row of the columns to another."""
+    some = decisions.take(slice(first, end))
+    for row in zip(*(getattr(some, name).tolist() for name in COLUMNS), strict=True):
+        values = dict(zip(COLUMNS, row, strict=True))
+        values["transactional_id"] = some.names[values["transactional_id"]]
+        values["partitions"] = some.sets[values["partitions"]]
+        values["decision"] = _CONTROL_TYPES[values["decision"]]
+        yield Transaction(**values)
+
+
+_CONTROL_TYPES = {int(decision): decision for decision in PREPARED.values()}
+
+
+def read_coordinator_log(log: PartitionLog, check_crc: bool = True) -> CoordinatorLog:
+    """Fold one log of ``__transaction_state``."""
+    return fold_coordinator_log(log, [chunk for split in plan([log]) for chunk in state_rows(split, check_crc)])
+
+
+def fold_coordinator_log(log: PartitionLog, chunks: Sequence[StateChunk]) -> CoordinatorLog:
+    """Fold all chunks of a log of ``__transaction_state``, in order."""
+    facts = LogFacts.of(log, chunks)
+    return log_of(facts, fold_states(concatenate_states([chunk.states for chunk in chunks]), facts))
+
+
+def log_of(facts: LogFacts, folded: FoldedIds) -> CoordinatorLog:
+    """A log as the rules over transactions take it, with its transactional ids."""
+    log = facts.coordinator_log()
+    return replace(log, ids=Ids(folded), findings=folded.findings, unknown=folded.unknown, folded=folded)
+
+
+def fold_states(states: States, facts: LogFacts) -> FoldedIds:
+    """Fold all records of some transactional ids of a log, in log order."""
+    holes = facts.holes_before(states)
+    return _Fold(states, facts, holes, facts.whole_before(states, holes)).result()
+
+
+class _Fold:
+    """A fold of n records; all arrays of shape (n,) are in order of id, and in log order within an id."""
+
+    def __init__(self, states: States, facts: LogFacts, holes: Ints, whole: Mask) -> None:
+        self.states, self.facts = states, facts
+        count = len(states)
+        numbers, place = by_appearance(states.transactional_id, len(states.names))
+        self.names = [states.names[number] for number in numbers.tolist()]
+        ids = place[states.transactional_id]
+        self.order = stable_order(ids)
+        self.ids: Narrow = ids[self.order]
+        self.holes, self.whole = holes[self.order], whole[self.order]
+        self.first = np.ones(count, np.bool_)
+        self.first[1:] = self.ids[1:] != self.ids[:-1]
+        self.begin = np.append(np.flatnonzero(self.first), count)
+        self.status: Narrow = states.transaction_status[self.order]
+        self.epoch: Narrow = states.producer_epoch[self.order]
+        self.client: Narrow = states.client_transaction_version[self.order]
+        self.producer_id: Ints = states.producer_id[self.order]
+        self.sets, numbers_of = _sets(states)
+        self.set: Narrow = numbers_of[states.partitions[self.order]]
+        # A record over a hole, or the first one of a log that is not whole, may follow anything.
+        self.fresh = self.first & ~self.whole
+        self.fresh[1:] |= ~self.first[1:] & (self.holes[1:] > self.holes[:-1])
+
+    def result(self) -> FoldedIds:
+        """The result."""
+        proved = self.fresh.copy()
+        rest = np.flatnonzero(~self.fresh)
+        proved[rest] = self._legal(rest)
+        completes = proved & (_COMPLETIONS[self.status] >= 0) & ~self.first & ~self.fresh
+        last = self.begin[1:] - 1
+        certain, decided = ~self.fresh[last], np.zeros(len(last), np.bool_)
+        unknown, followed = int(np.count_nonzero(self.fresh)), 0
+        decision_rows, decisions = self._decisions()
+        current: list[Ints] = []
+        findings: list[tuple[int, Finding]] = []
+        for run in self._runs(proved, completes):
+            known, own, judged = self._follow(run, findings)
+            unknown += judged
+            followed += run.end - run.start
+            first, told, end = np.searchsorted(decision_rows, (run.start, run.first, run.end)).tolist()
+            decisions.data_epoch[told:end] = [each.data_epoch for each in known.transactions[told - first :]]
+            if run.end == self.begin[run.number + 1]:
+                certain[run.number], decided[run.number] = known.certain, True
+                current.append(own)
+        in_tail = np.arange(len(self.ids)) >= np.repeat(self._tails(completes), np.diff(self.begin))
+        tails = [np.flatnonzero(in_tail & ~decided[self.ids]), *current]
+        rows = np.concatenate(tails)
+        rows = rows[np.argsort(self.ids[rows], kind="stable")]
+        numbers = np.arange(len(self.names) + 1)
+        granted = np.flatnonzero(self.status == TransactionState.EMPTY)
+        owner, owned = self._owners()
+        return FoldedIds(
+            names=self.names,
+            certain=certain,
+            holes=self.holes[last],
+            tails=self.states.take(self.order[rows]),
+            tail_start=np.searchsorted(self.ids[rows], numbers),
+            decided=decided,
+            decisions=decisions,
+            decision_start=np.searchsorted(decisions.transactional_id, numbers),
+            granted_by=self.ids[granted],
+            granted_producer_id=self.producer_id[granted],
+            granted_epoch=self.epoch[granted],
+            owner=owner,
+            owned_producer_id=owned,
+            unknown=unknown,
+            findings=[each for _, each in sorted(findings, key=lambda placed: placed[0])],
+            followed=followed,
+        )
+
+    def _legal(self, rows: Ints) -> Mask:
+        """Whether each of some records may follow the one before it of its id, or be the first one, shape (m,)."""
+        if not len(rows):
+            return np.empty(0, np.bool_)
+        before = np.maximum(rows - 1, 0)
+        known = ~self.first[rows]
+        was, now = self.set[before], self.set[rows]
+        epoch, pid = self.epoch[before], self.producer_id[rows]
+        promised: Ints = self.states.next_producer_id[self.order[before]]
+        raised = self.epoch[rows] - epoch
+        alike = np.zeros(len(rows), np.int64)
+        for feature, size in (
+            (np.where(known, self.status[before], TOMBSTONE) + 1, len(_DECISIONS)),
+            (self.status[rows] + 1, len(_DECISIONS)),
+            (np.clip(self.client[rows], -1, TRANSACTION_VERSION_2) + 1, TRANSACTION_VERSION_2 + 2),
+            (np.where((raised == 0) | (raised == 1), raised, 2), 3),
+            (np.clip(epoch - EXHAUSTED_FROM + 1, 0, LAST_EPOCH - EXHAUSTED_FROM + 1), LAST_EPOCH - EXHAUSTED_FROM + 2),
+            (self.epoch[rows] == 0, 2),
+            (pid == self.producer_id[before], 2),
+            (promised >= 0, 2),
+            (promised == pid, 2),
+            (was == now, 2),
+            (now == self.sets[_NOTHING], 2),
+            (self._within(was, now), 2),
+        ):
+            alike *= size
+            alike += feature
+        classes, first, numbers = np.unique(alike, return_index=True, return_inverse=True)
+        del classes
+        legal = np.array([not wrong_step(*self._step(row)) for row in rows[first].tolist()], np.bool_)
+        return legal[numbers]
+
+    def _within(self, was: Narrow, now: Narrow) -> Mask:
+        """Whether each first set of partitions has none that the second one has not, shape (m,)."""
+        within: Mask = (was == now) | (was == self.sets[_NOTHING])
+        count = len(self.sets)
+        open_rows = np.flatnonzero(~within & (now != self.sets[_NOTHING]) & (was >= 0) & (now >= 0))
+        pairs, numbers = np.unique(was[open_rows].astype(np.int64) * count + now[open_rows], return_inverse=True)
+        sets = list(self.sets)
+        told = np.array([sets[pair // count] <= sets[pair % count] for pair in pairs.tolist()], np.bool_)
+        within[open_rows] = told[numbers]
+        return within
+
+    def _step(self, row: int) -> tuple[TransactionLogValue | None, TransactionLogValue | None]:
+        """A record's value, and the one before it."""
+        values = self.states.take(self.order[max(row - 1, 0) : row + 1]).values()
+        *before, after = values
+        return (before[0] if before and not self.first[row] else None), after
+
+    def _decisions(self) -> tuple[Ints, Decisions]:
+        """The records of all decisions, and these. Their data epoch may be another where the readable rule decides."""
+        decision = _DECISIONS[self.status]
+        completion = _COMPLETIONS[self.status]
+        rows = np.flatnonzero(decision >= 0)
+        decision = decision[rows]
+        ids = self.ids[rows]
+        # Whether the next record that is no tombstone completes it, and whether any does before the next decision.
+        real = np.append(np.flatnonzero(self.status != TOMBSTONE), len(self.ids))
+        following = real[np.searchsorted(real, rows) + 1]
+        there = following < self.begin[ids + 1]
+        completes = np.zeros(len(rows), np.bool_)
+        completes[there] = completion[following[there]] == decision[there]
+        completed = completes.copy()
+        ends = np.flatnonzero(completion >= 0)
+        decided = np.searchsorted(rows, ends) - 1
+        ends, decided = ends[decided >= 0], decided[decided >= 0]
+        same = (self.ids[ends] == ids[decided]) & (completion[ends] == decision[decided])
+        completed[decided[same]] = True
+        before: Ints = np.cumsum(completed) - completed
+        first = np.searchsorted(ids, ids)
+        bumps = self.client[rows] >= TRANSACTION_VERSION_2
+        follows = ~self.fresh[rows] & ~self.first[rows]
+        data_epoch = np.where(follows, self.epoch[np.maximum(rows - 1, 0)], self.epoch[rows] - bumps)
+        decisions = Decisions(
+            transactional_id=ids,
+            number=(before - before[first]).astype(np.int32),
+            producer_id=self.producer_id[rows],
+            data_epoch=data_epoch.astype(np.int32),
+            marker_epoch=self.epoch[rows],
+            version=self.client[rows],
+            decision=decision,
+            partitions=self.set[rows],
+            decided_ms=self.states.transaction_last_update_timestamp_ms[self.order[rows]],
+            completed=completed,
+            replaced=there & ~completes,
+            names=self.names,
+            sets=list(self.sets),
+        )
+        return rows, decisions
+
+    def _tails(self, completes: Mask) -> Ints:
+        """The first record of each id that its current states at the end depend on, shape (i,).
+
+        Over a hole any state may follow, so the states before it do not matter. Nor do the states before a PREPARE that
+        is completed: only PREPARE precedes COMPLETE, and only COMPLETE follows PREPARE.
+        """
+        rows = np.arange(len(self.ids))
+        marks = np.where(self.first | self.fresh, rows, np.where(completes, rows - 1, 0))
+        tails: Ints = np.maximum.accumulate(marks)[self.begin[1:] - 1] if len(rows) else rows
+        return tails
+
+    def _runs(self, proved: Mask, completes: Mask) -> Iterator["_Run"]:
+        """The runs of records that the readable rule has to look at.
+
+        A run begins and ends at records before which nothing matters: records over a hole, and COMPLETE right after its
+        PREPARE, because no other state may precede COMPLETE, and never another PREPARE comes before.
+        """
+        wrong = np.flatnonzero(~proved)
+        known = np.flatnonzero(self.fresh | completes)
+        number = self.ids[wrong]
+        place = np.searchsorted(known, wrong)
+        before = np.where(place > 0, np.append(known, -1)[place - 1], -1)
+        behind = np.append(known, len(self.ids))[place]
+        first = np.maximum(before + 1, self.begin[number])
+        there = before >= self.begin[number]
+        start = np.where(there, before - completes[np.maximum(before, 0)], first)
+        end = np.minimum(behind, self.begin[number + 1])
+        runs, which = np.unique(first, return_index=True)
+        columns = (number[which], start[which], runs, end[which])
+        for row in zip(*(column.tolist() for column in columns), strict=True):
+            yield _Run(*row)
+
+    def _owners(self) -> tuple[Narrow, Ints]:
+        """The distinct pairs of an id and a producer id, in order."""
+        real = np.flatnonzero(self.status != TOMBSTONE)
+        ids, pids = self.ids[real], self.producer_id[real]
+        changed = np.ones(len(real), np.bool_)
+        changed[1:] = (ids[1:] != ids[:-1]) | (pids[1:] != pids[:-1])
+        ids, pids = ids[changed], pids[changed]
+        order = np.lexsort((pids, ids))
+        ids, pids = ids[order], pids[order]
+        distinct = np.ones(len(ids), np.bool_)
+        distinct[1:] = (ids[1:] != ids[:-1]) | (pids[1:] != pids[:-1])
+        return ids[distinct], pids[distinct]
+
+    def _follow(self, run: "_Run", findings: list[tuple[int, Finding]]) -> tuple[TransactionalId, Ints, int]:
+        """Fold a run by the readable rule: what is known then, its current states' records, how many are unknown."""
+        part = slice(run.start, run.end)
+        rows = self.order[part]
+        own = self.states.take(rows)
+        whole = run.start == self.begin[run.number] and bool(self.whole[run.start])
+        known = TransactionalId.begin(self.names[run.number], int(self.holes[run.start]), whole)
+        place: dict[int, int] = {}
+        unknown = 0
+        columns = (self.holes[part], own.split, own.start, own.position, own.offset, own.stamped_ms)
+        values = list(own.values())
+        told = zip(*(column.tolist() for column in columns), values, strict=True)
+        for row, (holes, split, start, position, offset, stamped_ms, value) in enumerate(told, run.start):
+            place[id(value)] = row
+            violation = follow(known, value, holes)
+            if row < run.first:
+                continue
+            unknown += not known.certain
+            if violation is not None:
+                file = self.facts.chunks[split, start][1]
+                record = StateRecord(file, position, offset, stamped_ms, known.name, value)
+                findings.append((int(self.order[row]), finding_of(self.facts.log, record, violation)))
+        current = [place[id(value)] for value in known.current[::-1]]
+        return known, np.array(current, np.int64), unknown
+
+
+class _Run(NamedTuple):
+    """Records of one transactional id, as numbers of rows.
+
+    Attributes:
+        number: of the id.
+        start: where its states are known from.
+        first: the first record to judge; those before it are only there to know the states.
+        end: behind the last one.
+    """
+
+    number: int
+    start: int
+    first: int
+    end: int
+
+
+_NOTHING: frozenset[tuple[str, int]] = frozenset()
+
+
+def _sets(states: States) -> tuple[dict[frozenset[tuple[str, int]], int], Narrow]:
+    """The sets of partitions with their numbers, and the number of each list; the last one is a tombstone's, -1."""
+    sets = {_NOTHING: 0}
+    numbers = [sets.setdefault(places_of(*each), len(sets)) for each in states.lists]
+    return sets, np.array([*numbers, -1], np.int32)

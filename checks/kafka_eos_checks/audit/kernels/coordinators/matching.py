@@ -1,0 +1,392 @@
+"""The rules over transactions for many producer ids at once: prove with numpy that markers agree with the coordinator.
+
+:func:`judge_steps` takes all steps of some producer ids. Nearly all markers are those that the coordinator's log
+demands, one after the other. If numpy cannot prove this for every marker of a producer id, the readable rules judge all
+its markers (:func:`kafka_eos_checks.audit.rules.transactions.judge`). They also judge all open transactions, which are
+few. So every finding is the readable rules' own.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafka_eos.formats.record_batch import ControlType
+from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2
+from kafka_eos_checks.audit.internal_topics.decisions import Decisions, concatenate_decisions
+from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import FoldedIds
+from kafka_eos_checks.audit.kernels.logs.readable import data_of, marker_of
+from kafka_eos_checks.audit.kernels.logs.transactions import NOTHING, Paired, Part, Partition, paired
+from kafka_eos_checks.audit.moments import SKEW_MS, Moments
+from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, Transaction, TransactionalId
+from kafka_eos_checks.audit.rules.log import Reason
+from kafka_eos_checks.audit.rules.transactions import (
+    AMBIGUOUS,
+    FENCED,
+    HANGING,
+    HOLES,
+    MOST_WAYS,
+    UNKNOWN,
+    Coordinators,
+    Judged,
+    PartitionTransactions,
+    judge,
+    why_incomplete,
+)
+from kafka_eos_checks.audit.segments.headers import Ints
+from kafka_eos_checks.audit.segments.marks import NO_DECISION, NO_EPOCH
+
+Flags = NDArray[np.bool_]
+
+
+class Knowledge(Coordinators):
+    """The coordinators' logs as columns, for some producer ids; a transactional id is made when asked for.
+
+    Args:
+        logs: those with records, without their transactional ids.
+        known: their transactional ids, in parts.
+        given: whether there are any, if only empty ones.
+    """
+
+    def __init__(
+        self, logs: Sequence[CoordinatorLog], known: Sequence[tuple[CoordinatorLog, FoldedIds]], *, given: bool
+    ) -> None:
+        super().__init__(logs, given=given)
+        self.decisions = concatenate_decisions([part.decisions for _, part in known])
+        self.granted_producer_id = _joined([part.granted_producer_id for _, part in known])
+        self.granted_epoch = _joined([part.granted_epoch for _, part in known])
+        self._known = known
+        number = {id(log): place for place, log in enumerate(logs)}
+        owned = _joined([part.owned_producer_id for _, part in known])
+        places = np.repeat(np.arange(len(known)), [len(part.owner) for _, part in known])
+        ids, log = _joined([part.owner for _, part in known]), np.array([number[id(log)] for log, _ in known], np.int64)
+        self.producer_ids, first, count = np.unique(owned, return_index=True, return_counts=True)
+        one = count == 1  # of logs of several clusters nothing is certain
+        self.producer_ids, first = self.producer_ids[one], first[one]
+        self._place, self._id = places[first], ids[first]
+        self.log = log[self._place]
+        self._made: dict[int, tuple[CoordinatorLog, TransactionalId]] = {}
+
+    def owner(self, producer_id: int) -> tuple[CoordinatorLog, TransactionalId] | None:
+        """As :meth:`Coordinators.owner`."""
+        row = int(np.searchsorted(self.producer_ids, producer_id))
+        if row == len(self.producer_ids) or self.producer_ids[row] != producer_id:
+            return None
+        if row not in self._made:
+            log, part = self._known[int(self._place[row])]
+            self._made[row] = log, part.transactional_id(int(self._id[row]))
+        return self._made[row]
+
+    def transactions(self, producer_id: int, marker_epoch: int) -> list[Transaction]:
+        """As :meth:`Coordinators.transactions`."""
+        owner = self.owner(producer_id)
+        own = () if owner is None else owner[1].transactions
+        return [each for each in own if (each.producer_id, each.marker_epoch) == (producer_id, marker_epoch)]
+
+
+def _joined(parts: Sequence[NDArray[Any]]) -> Ints:
+    return np.concatenate([np.empty(0, np.int64), *parts])
+
+
+def judge_steps(
+    parts: Iterable[Part],
+    partitions: Sequence[Partition],
+    chosen: Iterable[int],
+    coordinators: Knowledge,
+    moments: Moments,
+) -> Judged:
+    """Judge all transactions of some producer ids.
+
+    Args:
+        parts: their steps, in any order.
+        partitions: all logs, by number.
+        chosen: the numbers of those that count: of each partition the longest.
+        coordinators: what the coordinators' logs know of these producer ids.
+        moments: of all logs.
+    """
+    numbers = frozenset(chosen)
+    steps = paired((part for part in parts if part.log in numbers), partitions)
+    columns = _Columns(steps, partitions, coordinators, moments)
+    judged = Judged()
+    unproved = columns.prove(judged)
+    judged.add(judge(_readable(steps, partitions, unproved), coordinators, moments))
+    return judged
+
+
+def _readable(steps: Paired, partitions: Sequence[Partition], unproved: Flags) -> list[PartitionTransactions]:
+    """The transactions of each log as the readable rules take them: what is open and merged, and some of the markers.
+
+    Args:
+        steps: all of them.
+        partitions: all logs, by number.
+        unproved: which markers, shape (m,).
+    """
+    by_log: dict[int, PartitionTransactions] = {}
+
+    def of_log(number: int) -> PartitionTransactions:
+        if number not in by_log:
+            known = partitions[number]
+            by_log[number] = PartitionTransactions(
+                known.log,
+                start=known.start,
+                begins_ms=known.begins_ms,
+                end=known.end,
+                holes=known.holes,
+                stamped_ms=known.stamped_ms,
+                first_marker_ms=known.first_marker_ms,
+            )
+        return by_log[number]
+
+    for number in np.flatnonzero(unproved).tolist():
+        log = int(steps.log[steps.markers[number]])
+        of_log(log).markers.append(marker_of(steps, number, partitions[log].segments))
+    for row in steps.open:
+        log = int(steps.log[row])
+        opened = data_of(steps, row, partitions[log].segments)
+        of_log(log).open[opened.producer_id] = opened
+    for row, epoch in steps.merged:
+        log = int(steps.log[row])
+        of_log(log).merged.append((data_of(steps, row, partitions[log].segments), epoch))
+    return [by_log[number] for number in sorted(by_log)]
+
+
+class _Columns:
+    """The markers of some producer ids, with what the coordinators know of them; all columns of shape (m,)."""
+
+    def __init__(
+        self, steps: Paired, partitions: Sequence[Partition], coordinators: Knowledge, moments: Moments
+    ) -> None:
+        self.partitions, self.coordinators, self.moments = partitions, coordinators, moments
+        own = steps.steps[steps.markers]
+        self.log = steps.log[steps.markers]
+        self.producer_id = own["producer_id"]
+        self.epoch = own["producer_epoch"].astype(np.int64)
+        self.decision = own["decision"].astype(np.int64)
+        self.coordinator_epoch = own["coordinator_epoch"].astype(np.int64)
+        self.stamped_ms = own["timestamp"]
+        self.has_data = steps.ends != NOTHING
+        ends = steps.steps[np.where(self.has_data, steps.ends, 0)]["producer_epoch"] if len(own) else self.epoch
+        self.data_epoch = np.where(self.has_data, ends.astype(np.int64), -1)
+        self.pids, self.pid = np.unique(self.producer_id, return_inverse=True)
+        self.owner = self._owners()
+
+    def _owners(self) -> Ints:
+        """Number of the coordinator's log that names each distinct producer id, -1 for none."""
+        known = self.coordinators.producer_ids
+        if not len(known):
+            return np.full(len(self.pids), -1, np.int64)
+        place = np.minimum(np.searchsorted(known, self.pids), len(known) - 1)
+        return np.where(known[place] == self.pids, self.coordinators.log[place], -1)
+
+    def __len__(self) -> int:
+        return len(self.log)
+
+    def prove(self, judged: Judged) -> Flags:
+        """Count the markers that are proved to be as they should; the others, of whose producer ids none is counted."""
+        if not len(self):
+            return np.zeros(0, np.bool_)
+        proved, left, reasons = self._agree()
+        proved &= (self.epoch >= 0) & ((self.data_epoch >= 0) | ~self.has_data)
+        proved &= self._no_older_coordinator() & self._not_fenced()
+        split = self._both_decisions(left >= 0)
+        good = np.ones(len(self.pids), np.bool_)
+        good[self.pid[~proved | split]] = False
+        mine = good[self.pid]
+        unknown = Counter({reasons[n]: int(count) for n, count in _counts(left[mine & (left >= 0)])})
+        judged.count_markers(int(mine.sum()), unknown)
+        figures = judged.figures
+        figures[HANGING]["transactions"] = int(figures[HANGING]["transactions"]) + int((mine & self.has_data).sum())
+        committed = mine & self.has_data & (self.decision == ControlType.COMMIT)
+        figures[FENCED]["committed"] = int(figures[FENCED]["committed"]) + int(committed.sum())
+        ownerless = int((committed & (self.owner[self.pid] < 0)).sum())
+        figures[FENCED][UNKNOWN] = int(figures[FENCED][UNKNOWN]) + ownerless
+        if ownerless:
+            judged.reasons[FENCED][self.coordinators.unknown_owner] += ownerless
+        return ~mine
+
+    def _agree(self) -> tuple[Flags, Ints, list[Reason]]:
+        """Which markers agree with the coordinators' logs; the number of the reason why one cannot be judged, or -1."""
+        owner = self.owner[self.pid]
+        logs = self.coordinators.logs
+        incomplete = [why_incomplete(log) for log in logs]
+        first = (self.coordinators.unknown_owner, HOLES, AMBIGUOUS)
+        reasons = [*first, *dict.fromkeys(why for why in incomplete if why is not None)]
+        partial = np.array([-1 if why is None else reasons.index(why) for why in incomplete] + [0], np.int64)
+        holes = np.array([partition.holes > 0 for partition in self.partitions], np.bool_)[self.log]
+        why = np.where(owner < 0, 0, np.where(partial[owner] >= 0, partial[owner], np.where(holes, 1, -1)))
+        reach = np.array([self.moments.reach(log) for log in logs] + [np.inf])
+        later = self.stamped_ms + SKEW_MS > reach[owner]
+        recent_after = self.moments.common_recent_after(logs)
+        unowned = (owner < 0) & ~(self.stamped_ms + SKEW_MS > recent_after)
+        decided = self.coordinators.decisions
+        in_order, ambiguous = self._in_order(decided)
+        in_order &= why < 0
+        why = np.where((why < 0) & ambiguous, 2, why)
+        saw, leave = self._by_epoch(decided)
+        by_epoch = (owner >= 0) & (why >= 0) & ~later & (saw | leave)
+        left = np.where((by_epoch & leave) | unowned, why, -1)
+        return in_order | by_epoch | unowned, left, reasons
+
+    def _in_order(self, decided: Decisions) -> tuple[Flags, Flags]:
+        """Which markers agree with the order of the transactions with their partition, and which are of too many.
+
+        Both hold for all markers of a producer id and epoch on a partition, or for none of them. The first are those
+        for which ``_Group.in_order`` finds a way to the end; of the others it says that they are ambiguous.
+        """
+        order, group = self._groups()
+        transaction, log = self._with_partition(decided)
+        key, known = self._keys(decided, transaction, log), self._own_keys()[order]
+        by_key = np.argsort(key, kind="stable")
+        key, transaction = key[by_key], transaction[by_key]
+        first, last = np.searchsorted(key, known), np.searchsorted(key, known, "right")
+        begin = np.flatnonzero(np.diff(group, prepend=-1))
+        count, end = (last - first)[begin], np.append(begin[1:], len(order))
+        decisions = decided.decision[transaction].astype(np.int64)
+        unreplaced = _all_between(~decided.replaced[transaction], first[begin], last[begin])
+        starts = np.array([each.start or 0 for each in self.partitions], np.int64)[self.log[order][begin]]
+        begins_ms = np.array([each.begins_ms for each in self.partitions], np.int64)
+        many = (starts > 0) & (count + 1 > MOST_WAYS)
+        younger = decided.decided_ms[transaction] < begins_ms[log[by_key]]
+        before = np.concatenate(([0], np.cumsum(younger)))
+        earlier = np.where(starts > 0, count, before[last[begin]] - before[first[begin]])
+
+        # Nearly all groups have one marker for each transaction, each behind data.
+        due = first + np.arange(len(order)) - begin[group]
+        own = np.minimum(due, max(len(transaction) - 1, 0))
+        plain = (due < last) & self.has_data[order]
+        plain &= decisions[own] == self.decision[order] if len(decisions) else False
+        fine = _all_between(plain, begin, end) & unreplaced & ((earlier == 0) | (count == 1))
+        for number in np.flatnonzero(~fine & unreplaced & (count > 0) & ~many).tolist():
+            rows = order[begin[number] : end[number]]
+            due_decisions = decisions[first[begin[number]] : last[begin[number]]]
+            fine[number] = _is_a_way(due_decisions, int(earlier[number]), self.decision[rows], self.has_data[rows])
+        in_order, ambiguous = np.empty(len(order), np.bool_), np.empty(len(order), np.bool_)
+        in_order[order], ambiguous[order] = fine[group], many[group]
+        return in_order, ambiguous
+
+    def _groups(self) -> tuple[Ints, Ints]:
+        """The markers by partition, producer id and epoch, in log order, and the number of the group of each."""
+        order = np.lexsort((self.epoch, self.pid, self.log))  # stable
+        columns = (self.log[order], self.pid[order], self.epoch[order])
+        begins = np.ones(len(order), np.bool_)
+        begins[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+        return order, np.cumsum(begins) - 1
+
+    def _with_partition(self, decided: Decisions) -> tuple[Ints, Ints]:
+        """Each transaction with each of its partitions that has a log here: number of the transaction, of the log."""
+        numbers = {
+            (self.partitions[number].log.topic, self.partitions[number].log.partition): number
+            for number in np.unique(self.log).tolist()
+        }
+        logs = [np.array(sorted(numbers[place] for place in own if place in numbers), np.int64) for own in decided.sets]
+        sizes = np.array([len(own) for own in logs], np.int64)
+        if not sizes.sum():
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        first = np.cumsum(sizes) - sizes
+        count = sizes[decided.partitions]
+        transaction = np.repeat(np.arange(len(count)), count)
+        inside = np.arange(len(transaction)) - np.repeat(np.cumsum(count) - count, count)
+        return transaction, np.concatenate(logs)[first[decided.partitions][transaction] + inside]
+
+    def _keys(self, decided: Decisions, transaction: Ints, log: Ints) -> Ints:
+        """A number for log, producer id and marker epoch of each transaction; -1 for a producer id without markers."""
+        pids = decided.producer_id[transaction]
+        place = np.minimum(np.searchsorted(self.pids, pids), len(self.pids) - 1)
+        key = ((log * len(self.pids) + place) << 16) + (decided.marker_epoch[transaction] & 0xFFFF)
+        return np.where(self.pids[place] == pids, key, -1)
+
+    def _own_keys(self) -> Ints:
+        return ((self.log * len(self.pids) + self.pid) << 16) + (self.epoch & 0xFFFF)
+
+    def _by_epoch(self, decided: Decisions) -> tuple[Flags, Flags]:
+        """Which markers are of the one transaction of their epoch, and for which there is none that would tell."""
+        second = np.flatnonzero(decided.version >= TRANSACTION_VERSION_2)
+        key = self._keys(decided, second, np.zeros(len(second), np.int64))
+        order = np.argsort(key, kind="stable")
+        second, key = second[order], key[order]
+        known = (self.pid << 16) + (self.epoch & 0xFFFF)
+        first, last = np.searchsorted(key, known), np.searchsorted(key, known, "right")
+        if not len(second):
+            return np.zeros(len(self), np.bool_), np.ones(len(self), np.bool_)
+        own = second[np.minimum(first, len(second) - 1)]
+        one = (last - first == 1) & self.has_data & (self.data_epoch == decided.data_epoch[own])
+        one &= ~decided.replaced[own]
+        topics = [(partition.log.topic, partition.log.partition) for partition in self.partitions]
+        pairs, pair = np.unique(np.stack([decided.partitions[own], self.log]), axis=1, return_inverse=True)
+        inside = np.array([topics[log] in decided.sets[places] for places, log in pairs.T.tolist()], np.bool_)
+        agrees = (self.decision == NO_DECISION) | (self.decision == decided.decision[own])
+        return one & inside[pair.reshape(-1)] & agrees, ~one
+
+    def _no_older_coordinator(self) -> Flags:
+        """Which markers are not of a coordinator epoch below that of the marker before."""
+        told = np.flatnonzero(self.coordinator_epoch != NO_EPOCH)
+        fine = np.ones(len(self), np.bool_)
+        same = (self.log[told][1:] == self.log[told][:-1]) & (self.pid[told][1:] == self.pid[told][:-1])
+        fine[told[1:]] = ~same | (self.coordinator_epoch[told][1:] >= self.coordinator_epoch[told][:-1])
+        fine[told[:1]] = True
+        return fine & (~np.isin(np.arange(len(self)), told) | (self.coordinator_epoch >= -1))
+
+    def _not_fenced(self) -> Flags:
+        """Which markers do not commit data of an epoch below one that InitProducerId had given."""
+        pids, epochs = self.coordinators.granted_producer_id, self.coordinators.granted_epoch
+        place = np.minimum(np.searchsorted(self.pids, pids), len(self.pids) - 1)
+        mine = self.pids[place] == pids
+        granted = np.sort((place[mine] << 16) + epochs[mine])
+        below = np.searchsorted(granted, (self.pid << 16) + np.maximum(self.data_epoch, -1), "right")
+        up_to = np.searchsorted(granted, (self.pid << 16) + np.maximum(self.epoch, -1), "right")
+        commits = self.has_data & (self.decision == ControlType.COMMIT)
+        fine: Flags = ~(commits & (up_to > below))
+        return fine
+
+    def _both_decisions(self, left: Flags) -> Flags:
+        """The unjudged markers whose epoch has both a COMMIT and an ABORT that end data of the epoch before."""
+        told = left & self.has_data & (self.data_epoch == self.epoch - 1) & (self.decision != NO_DECISION)
+        key = (self.pid << 16) + (self.epoch & 0xFFFF)
+        committed, aborted = (key[told & (self.decision == decision)] for decision in (1, 0))
+        both: Flags = told & np.isin(key, np.intersect1d(committed, aborted))
+        return both
+
+
+def _is_a_way(due: Ints, earlier: int, decisions: Ints, has_data: Flags) -> bool:
+    """Whether markers may be those of some transactions in order, as ``_Group._follow`` has it.
+
+    Args:
+        due: the decisions of the transactions, in order; none of them was given up.
+        earlier: how many of them may be older than the partition.
+        decisions: of the markers, in order.
+        has_data: which of them end data; one that does not may be one that was written again.
+    """
+    padding = bytes(MOST_WAYS // 8 + 2)
+    fitting = {int(kind): due == kind for kind in ControlType} | {NO_DECISION: np.ones(len(due), np.bool_)}
+    known = {kind: np.packbits(flags, bitorder="little").tobytes() + padding for kind, flags in fitting.items()}
+    base, possible = 0, (1 << (earlier + 1)) - 1  # bit n: base + n transactions have a marker
+    for decision, ends_data in zip(decisions.tolist(), has_data.tolist(), strict=True):
+        if possible.bit_count() > MOST_WAYS:
+            return False
+        bits, low = known[decision], max(base - 1, 0)
+        width = (possible.bit_length() + 16) // 8 + 1
+        same = int.from_bytes(bits[low >> 3 : (low >> 3) + width], "little") >> (low & 7)
+        ahead = same >> (base - low)  # bit n: transaction base + n has this decision
+        following = (possible & ahead) << 1
+        if not ends_data:
+            following |= possible & (same if base else same << 1)  # bit n: the one before it has
+        if not following:
+            return False
+        skipped = (following & -following).bit_length() - 1
+        base, possible = base + skipped, following >> skipped
+    return True
+
+
+def _all_between(flags: Flags, first: Ints, last: Ints) -> Flags:
+    """Whether all flags from a number up to before another one are set, for each of some pairs."""
+    unset = np.concatenate(([0], np.cumsum(~flags)))
+    low, high = np.minimum(first, len(flags)), np.clip(last, 0, len(flags))
+    between: Flags = unset[np.maximum(high, low)] == unset[low]
+    return between
+
+
+def _counts(numbers: Ints) -> Iterable[tuple[int, int]]:
+    values, counts = np.unique(numbers, return_counts=True)
+    return zip(values.tolist(), counts.tolist(), strict=True)

@@ -1,0 +1,256 @@
+"""Proofs over applications: inputs, the outputs that name them, and the offsets behind them.
+
+Outputs meet the records of their topics by topic and value (:func:`join_outputs`), inputs their outputs and the commits
+behind them by block of offsets (:func:`join_inputs`), and the transaction of an output the one that asked for the
+commit (:func:`join_commits`). An input that is not proved is
+judged by :mod:`kafka_eos_checks.audit.rules.applications`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from kafka_eos_checks.audit.events.recorded import NOWHERE, Hashes, Rows, name_hashes
+from kafka_eos_checks.audit.kernels.histories.joining import BLOCK_BITS, Mask, Setting, is_in, spot
+from kafka_eos_checks.audit.kernels.histories.stored import ABORTED, COMMITTED, VISIBLE
+from kafka_eos_checks.audit.segments.headers import Ints
+
+OUTPUT = np.dtype(
+    [
+        ("name", "u8"),  # group and partition of the input
+        ("group", "u8"),
+        ("place", "u8"),  # of the input
+        ("offset", "i8"),  # of the input
+        ("which", "u8"),  # which of the outputs of its input
+        ("attempt", "u8"),
+        ("appears", "?"),
+        ("marked", "?"),  # a marker made it appear
+        ("suspect", "?"),
+    ]
+)
+COVER = np.dtype([("name", "u8"), ("low", "i8"), ("high", "i8"), ("log", "i4"), ("marked", "?")])
+"""The offsets that a commit is the first behind: from ``low`` to below ``high``, which was committed."""
+INPUT = np.dtype([("name", "u8"), ("group", "u8"), ("place", "u8"), ("offset", "i8"), ("behind", "i8")])
+"""An input that is a suspect, with the committed offset that is behind it; NOWHERE without."""
+CHECK = np.dtype([*INPUT.descr, ("attempt", "u8")])
+"""An input whose outputs are fine if the commit behind it was asked for by this attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """The processes that polled for a group, with hashes of their groups, ascending; and when each first did."""
+
+    process: Hashes
+    group: Hashes
+    first: Ints
+
+
+def of_members(sent: Rows, members: Members, setting: Setting) -> tuple[Rows, Hashes]:
+    """The outputs that members of groups sent once they were members, and their groups."""
+    sent = sent[is_in(sent["process"], members.process)]
+    at = np.searchsorted(members.process, sent["process"])
+    kept = setting.when(sent) > members.first[at]
+    return sent[kept], members.group[at[kept]]
+
+
+def join_outputs(sent: Rows, stored: Rows, members: Members, setting: Setting, whole: Hashes) -> Rows:
+    """What becomes of outputs, dtype :data:`OUTPUT`.
+
+    Args:
+        sent: outputs that name their inputs, dtype :data:`recorded.SENT`.
+        stored: all records with these topics and values, dtype :data:`stored.STORED`.
+        members: of groups.
+        setting: of the run.
+        whole: topics whose logs have every offset, ascending.
+    """
+    sent, group = of_members(sent, members, setting)
+    keys, key, sends = np.unique(sent["key"], return_inverse=True, return_counts=True)
+    count = len(keys)
+    stored = setting.of_logs(stored)
+    _, _, longest = setting.columns(stored)
+    stored = stored[longest & is_in(stored["key"], keys)]
+    own = np.searchsorted(keys, stored["key"])
+    visible = VISIBLE[stored["state"]]
+    appears = np.bincount(own[visible], minlength=count)
+    suspect = (sends > 1) | (appears > 1)
+    suspect[own[stored["odd"] | (~visible & (stored["state"] != ABORTED))]] = True
+    marked = np.zeros(count, np.bool_)
+    marked[own[stored["state"] == COMMITTED]] = True
+    made = np.zeros(len(sent), OUTPUT)
+    made["name"], made["group"] = name_hashes(group, sent["place"]), group
+    for name in ("place", "offset", "attempt"):
+        made[name] = sent[name]
+    numbered = sent["number"] != NOWHERE
+    made["which"] = np.where(numbered, sent["number"].astype(np.uint64), sent["key"])
+    made["appears"], made["marked"] = appears[key] > 0, marked[key]
+    made["suspect"] = suspect[key] | ((appears[key] == 0) & ~is_in(sent["topic"], whole))
+    return made
+
+
+class Reach(NamedTuple):
+    """Of a group and a partition: hashes of both, the first offset that a member was given, and the last committed."""
+
+    group: int
+    place: int
+    first: int
+    last: int
+
+
+@dataclass(slots=True)
+class Inputs:
+    """The join of inputs with outputs and commits.
+
+    Attributes:
+        suspects: dtype :data:`INPUT`.
+        checks: dtype :data:`CHECK`.
+        checked: how many are proved, as far as this join can say.
+        silent: of these, how many a commit is behind although nothing was sent for them.
+    """
+
+    suspects: Rows
+    checks: Rows
+    checked: int
+    silent: int
+
+
+def join_inputs(
+    given: Rows,
+    outputs: Rows,
+    covers: Rows,
+    ranges: Mapping[int, Rows],
+    names: Mapping[int, Reach],
+    setting: Setting,
+) -> Inputs:
+    """Join the inputs of some blocks of offsets.
+
+    Args:
+        given: that members were given: name, group, place and offset of dtype :data:`recorded.GIVEN`.
+        outputs: of these inputs, dtype :data:`OUTPUT`.
+        covers: of all commits, as far as these blocks go, dtype :data:`COVER`.
+        ranges: by block, all records, dtype :data:`joining.RANGE`.
+        names: of all groups and partitions of which a member was given something.
+        setting: of the run.
+    """
+    columns = ("name", "group", "place", "offset")
+    both = np.zeros(len(given) + len(outputs), INPUT)
+    for name in columns:
+        both[name] = np.concatenate([given[name], outputs[name]])
+    both["behind"] = NOWHERE
+    _, first, row = np.unique(spot(both["name"], both["offset"]), return_index=True, return_inverse=True)
+    inputs = both[first]
+    count, of = len(inputs), row[len(given) :]
+    suspect = np.zeros(count, np.bool_)
+    suspect[of[outputs["suspect"]]] = True
+    shown = np.flatnonzero(outputs["appears"])
+    pairs = spot(row[len(given) :][shown].astype(np.uint64), outputs["which"][shown].astype(np.int64))
+    _, pair, times = np.unique(pairs, return_inverse=True, return_counts=True)
+    suspect[of[shown[times[pair] > 1]]] = True
+    sent, appearing = np.bincount(of, minlength=count), np.bincount(of[shown], minlength=count)
+    lowest, highest = np.full(count, np.iinfo(np.uint64).max), np.zeros(count, np.uint64)
+    np.minimum.at(lowest, of[shown], outputs["attempt"][shown])
+    np.maximum.at(highest, of[shown], outputs["attempt"][shown])
+    marks = np.bincount(of[shown], outputs["marked"][shown], minlength=count)
+    covered, marked = _cover(inputs, covers)
+    appears = appearing > 0
+    suspect |= appears & ((lowest != highest) | ((marks != 0) & (marks != appearing)))
+    suspect |= appears & ~covered
+    suspect |= appears & (marks > 0) & ~marked
+    suspect |= ~appears & (sent > 0) & covered
+    to_check = ~suspect & appears & (marks > 0)
+    checks = np.zeros(int(to_check.sum()), CHECK)
+    for name in INPUT.names or ():
+        checks[name] = inputs[name][to_check]
+    checks["attempt"] = lowest[to_check]
+    silent = ~suspect & (sent == 0) & covered
+    never = _never_given(inputs, ranges, names, setting)
+    _cover(never, covers)
+    proved = int((~suspect).sum()) - len(checks)
+    return Inputs(np.concatenate([inputs[suspect], never]), checks, proved, int(silent.sum()))
+
+
+def _cover(inputs: Rows, covers: Rows) -> tuple[Mask, Mask]:
+    """Whether a commit is behind each input, and whether that was in a transaction; fills in ``behind``."""
+    covered, marked = np.zeros(len(inputs), np.bool_), np.zeros(len(inputs), np.bool_)
+    covers = covers[np.lexsort((covers["low"], covers["name"]))]
+    for name in np.unique(inputs["name"]):
+        own = np.flatnonzero(inputs["name"] == name)
+        there = covers[np.searchsorted(covers["name"], name) : np.searchsorted(covers["name"], name, "right")]
+        at = np.searchsorted(there["low"], inputs["offset"][own], "right") - 1
+        inside = np.flatnonzero(at >= 0)
+        inside = inside[inputs["offset"][own[inside]] < there["high"][at[inside]]]
+        covered[own[inside]] = True
+        marked[own[inside]] = there["marked"][at[inside]]
+        inputs["behind"][own[inside]] = there["high"][at[inside]]
+    return covered, marked
+
+
+def _never_given(inputs: Rows, ranges: Mapping[int, Rows], names: Mapping[int, Reach], setting: Setting) -> Rows:
+    """Records that a group has left behind and that no member was given, dtype :data:`INPUT`."""
+    chosen = [number for number, log in setting.logs.items() if log.longest]
+    found = [np.zeros(0, INPUT)]
+    by_place: dict[int, list[tuple[int, Reach]]] = {}
+    for name, reach in names.items():
+        by_place.setdefault(reach.place, []).append((name, reach))
+    known = {name: np.sort(inputs["offset"][inputs["name"] == name]) for name in np.unique(inputs["name"]).tolist()}
+    nothing = np.zeros(0, np.int64)
+    for own in ranges.values():
+        visible = own[~own["hidden"] & np.isin(own["log"], chosen)]
+        for place in np.unique(visible["place"]).tolist():
+            here = visible[visible["place"] == place]
+            for name, reach in by_place.get(place, ()):
+                low, high = np.maximum(here["start"], reach.first), np.minimum(here["end"], reach.last)
+                some = low < high
+                if not some.any():
+                    continue
+                count = (high - low)[some]
+                offsets = (
+                    np.repeat(low[some], count) + np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+                )
+                missing = np.setdiff1d(offsets, known.get(name, nothing))
+                rows = np.zeros(len(missing), INPUT)
+                rows["name"], rows["group"], rows["place"] = name, reach.group, reach.place
+                rows["offset"], rows["behind"] = missing, NOWHERE
+                found.append(rows)
+    return np.concatenate(found)
+
+
+def join_commits(checks: Rows, asked: Rows) -> Rows:
+    """The inputs, dtype :data:`INPUT`, whose commit was not asked for by the attempt of their outputs.
+
+    Args:
+        checks: dtype :data:`CHECK`.
+        asked: all requests for these commits, dtype :data:`recorded.ASKED`.
+    """
+    there = np.unique(spot(spot(asked["name"], asked["offset"]), asked["attempt"].astype(np.int64)))
+    wanted = spot(spot(checks["name"], checks["behind"]), checks["attempt"].astype(np.int64))
+    left = checks[~is_in(wanted, there)]
+    found = np.zeros(len(left), INPUT)
+    for name in INPUT.names or ():
+        found[name] = left[name]
+    return found
+
+
+def covers_of(name: int, offsets: Sequence[int], marked: Sequence[bool], log: int) -> Rows:
+    """Which offsets each commit of a group and partition is the first behind, dtype :data:`COVER`; split by block.
+
+    Args:
+        name: hash of group and partition.
+        offsets: that were committed, in order; -1 for a tombstone.
+        marked: whether each was committed in a transaction.
+        log: number of the log of ``__consumer_offsets``.
+    """
+    committed = np.array(offsets, np.int64)
+    before = np.maximum.accumulate(np.concatenate([[0], committed]))[:-1]
+    rises = np.flatnonzero(committed > before)
+    low, high = before[rises], committed[rises]
+    first, last = low >> BLOCK_BITS, (high - 1) >> BLOCK_BITS
+    count = last - first + 1
+    row = np.repeat(np.arange(len(rises)), count)
+    block = first[row] + np.arange(len(row)) - (np.cumsum(count) - count)[row]
+    found = np.zeros(len(row), COVER)
+    found["log"] = log
+    found["name"], found["high"], found["marked"] = name, high[row], np.array(marked, np.bool_)[rises[row]]
+    found["low"] = np.maximum(low[row], block << BLOCK_BITS)
+    return found

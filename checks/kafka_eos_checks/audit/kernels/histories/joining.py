@@ -1,0 +1,555 @@
+"""Proofs over histories and logs: what agrees is counted, the rest is named for the readable rules.
+
+Events and records meet by topic and value (:func:`join_values`), transactions by process and number
+(:func:`join_transactions`), what a reader was given by process (:func:`follow_readers`), and what it passed over by
+stretches of a partition (:func:`look_into_gaps`). A subject is *proved* when its rule finds nothing and knows all.
+Everything else is a suspect: a key (topic and value), a transaction, an offset, a step of a reader. The readable rules
+judge the suspects with all events and records that their answer depends on.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafka_eos_checks.audit.events.recorded import (
+    ABORTS,
+    ACKNOWLEDGED,
+    CHANGES,
+    COMMITTED,
+    HAS_VALUE,
+    INVOKED,
+    LEFT,
+    MOVED,
+    NOWHERE,
+    POLLED,
+    REFUSED,
+    SENDS,
+    SOUGHT,
+    TELLS,
+    UNCOMMITTED,
+    VALUED,
+    WAITED,
+    Hashes,
+    Rows,
+    what,
+    whats,
+)
+from kafka_eos_checks.audit.kernels.histories.stored import ABORTED, HIDDEN, OPEN, VISIBLE
+from kafka_eos_checks.audit.kernels.histories.stored import COMMITTED as MADE_VISIBLE
+from kafka_eos_checks.audit.segments.headers import Ints
+
+Mask = NDArray[np.bool_]
+_FAR = np.iinfo(np.int64).max
+_MIX, _MIX2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
+
+HELD = np.dtype(
+    [
+        ("ended", "u8"),
+        ("good", "i4"),  # sends whose value a replica of their partition shows
+        ("nowhere", "i4"),  # sends without a partition
+        ("hidden", "?"),  # a send whose value no replica of its partition shows
+        ("committed", "?"),  # a COMMIT marker made its value visible
+        ("polled", "?"),  # a reader of committed data was given its value
+        ("suspect", "?"),
+        ("first_poll", "i8"),  # the first such poll behind the send
+    ]
+)
+"""What a value tells of the transaction that it was sent in."""
+
+
+class LogOf(NamedTuple):
+    """A log as the joins need it."""
+
+    place: int
+    broker: int
+    longest: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The facts that all joins of a run share.
+
+    Attributes:
+        ordered: whether the run's events have an order; otherwise they follow each other as they stand.
+        logs: by number.
+    """
+
+    ordered: bool
+    logs: dict[int, LogOf] = field(default_factory=dict)
+
+    def when(self, rows: Rows) -> Ints:
+        """The places of events in their run, shape (n,)."""
+        return rows["order" if self.ordered else "at"].astype(np.int64)
+
+    def columns(self, stored: Rows) -> tuple[Hashes, Ints, Mask]:
+        """Partition, broker and whether it is the longest replica, of the log of each record."""
+        count = max(self.logs, default=-1) + 1
+        place, broker, longest = np.zeros(count, np.uint64), np.zeros(count, np.int64), np.zeros(count, np.bool_)
+        for number, log in self.logs.items():
+            place[number], broker[number], longest[number] = log
+        return place[stored["log"]], broker[stored["log"]], longest[stored["log"]]
+
+    def of_logs(self, stored: Rows) -> Rows:
+        """The records of logs that count."""
+        return stored[np.isin(stored["log"], list(self.logs))]
+
+    @property
+    def places(self) -> Hashes:
+        """Partitions with a log, ascending."""
+        return np.unique(np.array([log.place for log in self.logs.values()], np.uint64))
+
+
+def spot(place: Hashes, offset: Ints) -> Hashes:
+    """Hashes of offsets of partitions, shape (n,)."""
+    return (place ^ offset.astype(np.uint64) * _MIX) * _MIX2
+
+
+def _at_key(key: Hashes, of: Hashes) -> Hashes:
+    return (key ^ of * _MIX) * _MIX2
+
+
+def is_in(some: Hashes, ordered: Hashes) -> Mask:
+    """Which of some numbers are among others, which are in ascending order; shape of ``some``."""
+    if not len(ordered):
+        return np.zeros(len(some), np.bool_)
+    at = np.minimum(np.searchsorted(ordered, some), len(ordered) - 1)
+    found: Mask = ordered[at] == some
+    return found
+
+
+@dataclass(slots=True)
+class Values:
+    """The join of events and records by topic and value.
+
+    Attributes:
+        events: of values, dtype :data:`recorded.TOLD`.
+        suspect: the events whose key is a suspect, shape (events,).
+        at_spot: the events at offsets that are suspects, shape (events,).
+        shown: records of suspects' keys and at such offsets, dtype :data:`stored.STORED`.
+        spots: offsets at which events do not all have the value of a record, ascending hashes.
+        held: what the values tell of their transactions, dtype :data:`HELD`.
+        figures: of the rules, of subjects that are proved.
+    """
+
+    events: Rows
+    suspect: Mask
+    at_spot: Mask
+    shown: Rows
+    spots: Hashes
+    held: Rows
+    figures: dict[str, int]
+
+
+def join_values(
+    events: Rows, stored: Rows, setting: Setting, transactions: Hashes | None = None, spots: Hashes | None = None
+) -> Values:
+    """Join events and records of some keys.
+
+    Args:
+        events: all of one run with these keys.
+        stored: all records with these keys.
+        setting: of the run.
+        transactions: suspects that are known from elsewhere, ascending: their keys are suspects, too.
+        spots: offsets that are suspects, of all keys, ascending; those of these keys when not given.
+    """
+    keys = _Keys(events[np.isin(events["what"], VALUED)], setting.of_logs(stored), setting)
+    suspect = keys.unmatched() | keys.unclear() | keys.copied() | keys.simultaneous()
+    if transactions is not None:
+        suspect |= keys.any_of(keys.of_sends & is_in(keys.events["ended"], transactions) & (keys.events["ended"] != 0))
+    found = keys.spots()
+    at_spot = keys.tells & is_in(keys.here, found if spots is None else spots)
+    shown = np.zeros(len(keys.stored), np.bool_)
+    shown[keys.mine] = suspect[keys.own_key]
+    shown |= is_in(spot(keys.of_log, keys.stored["offset"]), found if spots is None else spots)
+    held = keys.held(suspect)
+    figures = keys.figures(suspect, at_spot)
+    return Values(keys.events, suspect[keys.key], at_spot, keys.stored[shown], found, held, figures)
+
+
+class _Keys:
+    """Events and records by key: a topic and a value.
+
+    Args:
+        events: of values.
+        stored: records of logs that count.
+        setting: of the run.
+
+    Attributes:
+        key: of each event, its number among all keys of events.
+        mine: the records with such a key, and ``own_key`` its number.
+        here: the offset at which an event has its record, hashed.
+        tells: acknowledgements and polls that have an offset.
+        reading: polls of readers of committed data.
+        of_sends: sends in any phase.
+    """
+
+    def __init__(self, events: Rows, stored: Rows, setting: Setting) -> None:
+        self.events, self.stored = events, stored
+        keys, self.key = np.unique(events["key"], return_inverse=True)
+        self.count = len(keys)
+        self.of_log, self._broker, self._longest = setting.columns(stored)
+        self.mine = np.flatnonzero(is_in(stored["key"], keys))
+        self.own_key = np.searchsorted(keys, stored["key"][self.mine])
+        self._state = stored["state"][self.mine]
+        kind, self._place = events["what"], events["place"]
+        self._invoked, self._acknowledged, self._polled = kind == INVOKED, kind == ACKNOWLEDGED, kind == POLLED
+        self.of_sends = np.isin(kind, SENDS)
+        self._has_offset = events["offset"] != NOWHERE
+        located = (self._place != 0) & self._has_offset
+        self.here = spot(self._place, events["offset"])
+        self.tells = located & (self._acknowledged | self._polled)
+        self.reading = located & self._polled & (events["flags"] & COMMITTED != 0)
+        self._when = setting.when(events)
+        self._sent_at = np.full(self.count, _FAR)
+        np.minimum.at(self._sent_at, self.key[self._invoked], self._when[self._invoked])
+        self._sends = np.bincount(self.key[self._invoked], minlength=self.count)
+        exact, in_partition = _at_key(events["key"], self.here), _at_key(events["key"], self._place)
+        everything = np.ones(len(self.mine), np.bool_)
+        clear = self._longest[self.mine] & ~np.isin(self._state, (ABORTED, OPEN, HIDDEN))
+        self._matched = is_in(exact, self._offsets(everything))
+        self._readable = is_in(exact, self._offsets(clear))
+        self._known = is_in(in_partition, self._partitions(everything))
+        self._shown = is_in(in_partition, self._partitions(VISIBLE[self._state]))
+
+    def _offsets(self, which: Mask) -> Hashes:
+        """Keys at offsets that some of the records have, ascending."""
+        rows = self.mine[which]
+        return np.sort(_at_key(self.stored["key"][rows], spot(self.of_log[rows], self.stored["offset"][rows])))
+
+    def _partitions(self, which: Mask) -> Hashes:
+        """Keys in partitions that some of the records have, ascending."""
+        rows = self.mine[which]
+        return np.unique(_at_key(self.stored["key"][rows], self.of_log[rows]))
+
+    def any_of(self, events: Mask) -> Mask:
+        """Which keys some events have, shape (keys,)."""
+        found = np.zeros(self.count, np.bool_)
+        found[self.key[events]] = True
+        return found
+
+    def unmatched(self) -> Mask:
+        """Keys that a client was told, or a reader was given, where there is no such record that it may be given."""
+        told = self._acknowledged & (self._place != 0)
+        told &= np.where(self._has_offset, ~self._matched, ~self._known)
+        return self.any_of(told | (self.tells & self._polled & ~self._matched) | (self.reading & ~self._readable))
+
+    def unclear(self) -> Mask:
+        """Keys that were sent in several transactions, failed, lack a value or a topic, or are of odd records."""
+        has_value = self.events["flags"] & HAS_VALUE != 0
+        failed = self.events["what"] == REFUSED
+        suspect = self.any_of(self.of_sends & (~has_value | (self.events["topic"] == 0) | failed))
+        suspect[self.own_key[self.stored["odd"][self.mine]]] = True
+        lowest, highest = self._senders()
+        suspect |= (self._sends > 0) & (lowest != highest)
+        return suspect
+
+    def _senders(self) -> tuple[Hashes, Hashes]:
+        """Of each key the lowest and the highest hash of the transactions that it was sent in."""
+        lowest, highest = np.full(self.count, np.iinfo(np.uint64).max), np.zeros(self.count, np.uint64)
+        key, ended = self.key[self._invoked], self.events["ended"][self._invoked]
+        np.minimum.at(lowest, key, ended)
+        np.maximum.at(highest, key, ended)
+        return lowest, highest
+
+    def copied(self) -> Mask:
+        """Keys that a broker shows more often than they were sent."""
+        visible = VISIBLE[self._state]
+        brokers = self._broker[self.mine][visible]
+        several = int(brokers.max(initial=0)) + 1
+        copies = np.bincount(self.own_key[visible] * several + brokers, minlength=self.count * several)
+        most = copies.reshape(-1, several).max(axis=1, initial=0)
+        found: Mask = (self._sends > 0) & (most > self._sends)
+        return found
+
+    def simultaneous(self) -> Mask:
+        """Keys that were sent and given at once, as far as the order of events tells."""
+        return self.any_of(self.reading & (self._sent_at[self.key] == self._when))
+
+    def spots(self) -> Hashes:
+        """Offsets at which an event has no such record that it may have, ascending hashes."""
+        return np.unique(self.here[self.tells & ~(self._matched & (self._readable | ~self.reading))])
+
+    def _judged(self) -> Mask:
+        """Polls of committed data behind the send."""
+        judged: Mask = self.reading & (self._sent_at[self.key] < self._when)
+        return judged
+
+    def held(self, suspect: Mask) -> Rows:
+        """What keys tell of their transactions; of suspects one row for each transaction that sent them."""
+        in_partition = self._invoked & (self._place != 0)
+        rows = np.zeros(self.count, HELD)
+        rows["ended"] = np.where(self._sends > 0, self._senders()[0], 0)
+        rows["good"] = np.bincount(self.key[in_partition & self._shown], minlength=self.count)
+        rows["nowhere"] = np.bincount(self.key[self._invoked & (self._place == 0)], minlength=self.count)
+        rows["hidden"] = self.any_of(in_partition & ~self._shown)
+        rows["committed"][self.own_key[self._state == MADE_VISIBLE]] = True
+        rows["polled"] = self.any_of(self.reading)
+        rows["first_poll"] = _FAR
+        judged = self._judged() & (self.events["order"] != NOWHERE)
+        np.minimum.at(rows["first_poll"], self.key[judged], self._when[judged])
+        proved = rows[~suspect & (rows["ended"] != 0)]
+        ended = np.unique(self.events["ended"][self.of_sends & suspect[self.key]])
+        others = np.zeros(len(ended), HELD)
+        others["ended"], others["suspect"], others["first_poll"] = ended, True, _FAR
+        return np.concatenate([proved, others[ended != 0]])
+
+    def figures(self, suspect: Mask, at_spot: Mask) -> dict[str, int]:
+        """The subjects that are proved, by the names of figures."""
+        proved = ~suspect[self.key]
+        acknowledged, judged = self._acknowledged & proved, self._judged() & proved
+        with_value = self.tells & (self.events["flags"] & TELLS != 0) & ~at_spot
+        return {
+            "lost": int(acknowledged.sum()),
+            "lost unknown": int((acknowledged & (self._place == 0)).sum()),
+            "duplicate": int(((self._sends > 0) & ~suspect).sum()),
+            "inconsistent": int(with_value.sum()),
+            "precommitted": int(judged.sum()),
+            "precommitted unknown": int((judged & (self.events["order"] == NOWHERE)).sum()),
+            "delivered": int((self.reading & proved).sum()),
+        }
+
+
+@dataclass(slots=True)
+class Transactions:
+    """The join of transactions with what their values tell: the suspects, ascending, and the figures of the others."""
+
+    suspects: Hashes
+    figures: dict[str, int]
+
+
+_ASKED, _TOLD = what("CommitTransaction", "invoke"), what("CommitTransaction", "ok")
+_UNDONE = what("AbortTransaction", "ok")
+_COMMITS = whats("CommitTransaction")
+
+
+def join_transactions(ends: Rows, held: Rows, setting: Setting) -> Transactions:
+    """Join the begins and ends of some transactions with what the values tell that were sent in them.
+
+    Args:
+        ends: all events of one run that begin or end these, dtype :data:`recorded.TOLD`.
+        held: all that values tell of them, dtype :data:`HELD`.
+        setting: of the run.
+    """
+    ends = ends[ends["ended"] != 0]
+    names, who = np.unique(held["ended"], return_inverse=True)
+    count = len(names)
+
+    def any_of(which: Mask) -> Mask:
+        found = np.zeros(count, np.bool_)
+        found[who[which]] = True
+        return found
+
+    good, nowhere = (np.bincount(who, held[name], minlength=count) for name in ("good", "nowhere"))
+    first_poll = np.full(count, _FAR)
+    np.minimum.at(first_poll, who, held["first_poll"])
+    asked, told, undone = (
+        is_in(names, np.unique(ends["ended"][ends["what"] == one])) for one in (_ASKED, _TOLD, _UNDONE)
+    )
+    commits = np.isin(ends["what"], _COMMITS) & is_in(ends["ended"], names)
+    first_commit = np.full(count, _FAR)
+    np.minimum.at(first_commit, np.searchsorted(names, ends["ended"][commits]), setting.when(ends)[commits])
+    committed = any_of(held["committed"])
+    unasked = committed & ~asked
+    undone_in_part = told & any_of(held["hidden"])
+    given_undone = any_of(held["polled"]) & undone
+    given_early = (first_poll != _FAR) & (first_commit >= first_poll)
+    suspect = any_of(held["suspect"]) | unasked | undone_in_part | given_undone | given_early
+    counted = told & ~suspect
+    figures = {
+        "unasked": int((committed & ~suspect).sum()),
+        "undone": int(good[counted].sum() + nowhere[counted].sum()),
+        "undone unknown": int(nowhere[counted].sum()),
+    }
+    return Transactions(names[suspect], figures)
+
+
+STEP = np.dtype([("at", "i8"), ("start", "i8"), ("offset", "i8"), ("place", "u8"), ("all", "?"), ("back", "?")])
+"""A step of a reader: its event, where it begins and ends, whether hidden records count, whether it may go back."""
+
+
+@dataclass(slots=True)
+class Readers:
+    """The steps of some readers.
+
+    Attributes:
+        gaps: steps that pass over offsets of partitions with a log, dtype :data:`STEP`.
+        backward: steps back that no abort excuses.
+        fell: ends of partitions below the one before, ``start``.
+        unlogged: where events stand that tell of partitions without a log, shape (n,).
+        figures: of the rules.
+    """
+
+    gaps: Rows
+    backward: Rows
+    fell: Rows
+    unlogged: Ints
+    figures: dict[str, int]
+
+
+def follow_readers(rows: Rows, changes: Rows, setting: Setting) -> Readers:
+    """Follow the readers of some processes.
+
+    Args:
+        rows: all events of these processes in one run, dtype :data:`recorded.TOLD`.
+        changes: all changes of leaders and crashes of the run.
+        setting: of the run.
+    """
+    places = setting.places
+    moved = np.isin(rows["what"], MOVED) & (rows["place"] != 0) & (rows["offset"] != NOWHERE)
+    sought = (rows["what"] == SOUGHT) & (rows["place"] != 0) & (rows["offset"] != NOWHERE)
+    left, aborts = np.isin(rows["what"], LEFT), np.isin(rows["what"], ABORTS)
+    rows = rows[moved | sought | left | aborts]
+    order = np.lexsort((rows["at"], setting.when(rows), rows["process"]))
+    rows = rows[order]
+    logged = is_in(rows["place"], places)
+    own = np.isin(rows["what"], (*MOVED, SOUGHT)) & ~logged
+    unlogged = rows["at"][
+        own | (is_in(rows["process"], np.unique(rows["process"][own])) & ~np.isin(rows["what"], (*MOVED, SOUGHT)))
+    ]
+    left = np.isin(rows["what"], LEFT)
+    stay = np.cumsum(left, dtype=np.int64)  # a new number whenever a process leaves; processes follow each other
+    at = np.flatnonzero(logged & np.isin(rows["what"], (*MOVED, SOUGHT)))
+    by_place = at[np.lexsort((at, rows["place"][at], rows["process"][at]))]
+    mine = rows[by_place]
+    previous = np.concatenate([mine[:1], mine[:-1]])
+    follows = (mine["process"] == previous["process"]) & (mine["place"] == previous["place"])
+    follows[:1] = False
+    stays = follows & (stay[by_place] == np.concatenate([stay[by_place][:1], stay[by_place][:-1]]))
+    start = np.where(stays, previous["offset"] + (previous["what"] == POLLED), mine["offset"])
+    steps = np.zeros(len(mine), STEP)
+    for name in ("at", "offset", "place"):
+        steps[name] = mine[name]
+    steps["start"], steps["all"] = start, mine["flags"] & UNCOMMITTED != 0
+    is_step = mine["what"] != SOUGHT
+    back = np.flatnonzero(is_step & (steps["offset"] < start) & (mine["what"] == POLLED))
+    steps["back"][back] = _may_go_back(rows, by_place, mine, follows, stay, back)
+    backward = steps[back[~steps["back"][back]]]
+    gaps = steps[is_step & (start < steps["offset"])]
+    fell, ends = _fell(rows, changes, setting)
+    figures = {"steps": int(is_step.sum()), "ends": ends}
+    return Readers(gaps, backward, fell, unlogged, figures)
+
+
+def _may_go_back(rows: Rows, by_place: Ints, mine: Rows, follows: Mask, stay: Ints, back: Ints) -> Mask:
+    """Whether the process of a step has aborted since its last step there, when it had a place there; shape of back."""
+    aborts = np.flatnonzero(np.isin(rows["what"], ABORTS))
+    found = np.zeros(len(back), np.bool_)
+    for number, row in enumerate(back.tolist()):
+        low, has_step = row, False
+        while follows[low] and not has_step:
+            low -= 1
+            has_step = mine["what"][low] != SOUGHT
+        entries = by_place[low:row]  # the last step there, and where it went since
+        process = rows["process"][by_place[row]]
+        since = aborts[np.searchsorted(aborts, entries[0]) : np.searchsorted(aborts, by_place[row])]
+        found[number] = any(
+            rows["process"][abort] == process and ((entries < abort) & (stay[entries] == stay[abort])).any()
+            for abort in since.tolist()
+        )
+    return found
+
+
+def _fell(rows: Rows, changes: Rows, setting: Setting) -> tuple[Rows, int]:
+    """Ends of partitions, for readers of committed data, below the one before; and how many ends there are."""
+    ends = rows[(rows["what"] == WAITED) & (rows["flags"] & COMMITTED != 0)]
+    when = setting.when(ends)
+    order = np.lexsort((ends["at"], when, ends["place"], ends["process"]))
+    ends, when = ends[order], when[order]
+    changes = changes[np.isin(changes["what"], CHANGES)]
+    changed = setting.when(changes)
+    era = np.searchsorted(np.sort(changed[changes["place"] == 0]), when)
+    for place in np.unique(changes["place"][changes["place"] != 0]):
+        here = ends["place"] == place
+        era[here] += np.searchsorted(np.sort(changed[changes["place"] == place]), when[here])
+    same = (ends["process"][1:] == ends["process"][:-1]) & (ends["place"][1:] == ends["place"][:-1])
+    same &= era[1:] == era[:-1]
+    fallen = np.flatnonzero(same & (ends["offset"][1:] < ends["offset"][:-1])) + 1
+    first = np.ones(len(ends), np.bool_)
+    first[1:] = ~same
+    below = np.flatnonzero(first & (ends["offset"] < 0))
+    steps = np.zeros(len(fallen) + len(below), STEP)
+    number = np.concatenate([fallen, below])
+    for name in ("at", "offset", "place"):
+        steps[name] = ends[name][number]
+    steps["start"][: len(fallen)] = ends["offset"][fallen - 1]
+    return steps, len(ends)
+
+
+RANGE = np.dtype([("place", "u8"), ("start", "i8"), ("end", "i8"), ("log", "i4"), ("hidden", "?")])
+"""Records of a log with consecutive offsets, all of them hidden or none."""
+BLOCK_BITS = 20  # offsets of a partition in a bucket
+
+
+def ranges_of(stored: Rows, place: int) -> Rows:
+    """Records of a log as ranges, dtype :data:`RANGE`, none of which crosses a block."""
+    order = np.argsort(stored["offset"], kind="stable")
+    offset, hidden = stored["offset"][order], ~VISIBLE[stored["state"][order]]
+    begins = np.ones(len(offset), np.bool_)
+    begins[1:] = (offset[1:] != offset[:-1] + 1) | (hidden[1:] != hidden[:-1])
+    begins[1:] |= offset[1:] >> BLOCK_BITS != offset[:-1] >> BLOCK_BITS
+    first = np.flatnonzero(begins)
+    found = np.zeros(len(first), RANGE)
+    found["place"], found["hidden"] = place, hidden[first]
+    found["start"] = offset[first]
+    found["end"] = offset[np.append(first[1:], len(offset)) - 1] + 1 if len(first) else 0
+    if len(stored):
+        found["log"] = stored["log"][0]
+    return found
+
+
+def blocks_of(gaps: Rows) -> tuple[Rows, Ints]:
+    """Gaps, each once for every block that it reaches into, and these blocks."""
+    first, last = gaps["start"] >> BLOCK_BITS, (gaps["offset"] - 1) >> BLOCK_BITS
+    count = last - first + 1
+    row = np.repeat(np.arange(len(gaps)), count)
+    block = first[row] + np.arange(len(row)) - (np.cumsum(count) - count)[row]
+    return gaps[row], block
+
+
+@dataclass(slots=True)
+class Passed:
+    """Records that readers passed over.
+
+    Attributes:
+        steps: of the readers, dtype :data:`STEP`.
+        missing: of the records the log, the offset, and whether it is hidden; shape (n, 3).
+    """
+
+    steps: Rows
+    missing: Ints
+
+
+def look_into_gaps(gaps: Sequence[tuple[int, Rows]], ranges: Rows, setting: Setting) -> Passed:
+    """The records in some gaps.
+
+    Args:
+        gaps: by block.
+        ranges: of all records in these blocks.
+        setting: of the run.
+    """
+    numbers = [number for number, log in setting.logs.items() if log.longest]
+    ranges = ranges[np.isin(ranges["log"], numbers)]
+    ranges = ranges[np.lexsort((ranges["start"], ranges["place"]))]
+    steps, missing = [], []
+    for block, own in gaps:
+        low, high = block << BLOCK_BITS, (block + 1) << BLOCK_BITS
+        for place in np.unique(own["place"]):
+            here = ranges[np.searchsorted(ranges["place"], place) : np.searchsorted(ranges["place"], place, "right")]
+            for visible_only in (True, False):
+                mine = own[(own["place"] == place) & (own["all"] != visible_only)]
+                there = here[~here["hidden"]] if visible_only else here
+                begin, end = np.maximum(mine["start"], low), np.minimum(mine["offset"], high)
+                first, last = np.searchsorted(there["end"], begin, "right"), np.searchsorted(there["start"], end)
+                for row in np.flatnonzero(first < last).tolist():
+                    steps.append(mine[row : row + 1])
+                    for each in there[first[row] : last[row]]:
+                        offsets = np.arange(max(begin[row], each["start"]), min(end[row], each["end"]))
+                        same = [np.full(len(offsets), each[name], np.int64) for name in ("log", "hidden")]
+                        missing.append(np.stack([same[0], offsets, same[1]], axis=1))
+    return Passed(
+        np.concatenate(steps) if steps else np.zeros(0, STEP),
+        np.concatenate(missing) if missing else np.zeros((0, 3), np.int64),
+    )

@@ -1,0 +1,97 @@
+"""The audit of one log: its splits summarised chunk by chunk, and the chunks folded in order."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from kafka_eos.formats.segment import CorruptRegion
+from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.kernels.logs.summary import Combine, Summary, chunks_of, reread_from, summarise
+from kafka_eos_checks.audit.kernels.logs.transactions import Partition, PartitionFold
+from kafka_eos_checks.audit.segments.headers import read_index
+from kafka_eos_checks.audit.segments.splits import PartitionLog, Split
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogAudit:
+    """The result of the audit of one log.
+
+    Attributes:
+        log: the log.
+        findings: violations, in order of position.
+        damage: regions without a readable batch, each with its segment's file name.
+        segment_bytes: bytes of all segments.
+        batches: readable batches, markers included.
+        records: records that their headers count.
+        markers: control batches.
+        transactional: batches of transactions, markers included.
+        holes: jumps of the offsets, behind which a missing sequence is not judged.
+        chunks: chunks that were summarised.
+        reruns: chunks that the readable rule had to read again.
+        partition: what the rules over transactions need of it as a whole.
+    """
+
+    log: PartitionLog
+    findings: tuple[Finding, ...] = ()
+    damage: tuple[tuple[str, CorruptRegion], ...] = ()
+    segment_bytes: int = 0
+    batches: int = 0
+    records: int = 0
+    markers: int = 0
+    transactional: int = 0
+    holes: int = 0
+    chunks: int = 0
+    reruns: int = 0
+    partition: Partition | None = field(default=None, compare=False, repr=False)
+
+
+def summaries_of(split: Split, check_crc: bool = True, high_watermark: int = -1) -> Iterator[Summary]:
+    """Read a split, chunk by chunk; arguments as :func:`summarise`."""
+    index = read_index(split.path)
+    for start, headers, marks in chunks_of(split, index, check_crc):
+        yield summarise(split, start, headers, marks, high_watermark)
+
+
+def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary], check_crc: bool = True) -> LogAudit:
+    """Combine the summaries of one log, in order.
+
+    Args:
+        log: the log.
+        splits: all its splits, in order.
+        summaries: the summaries of all their chunks, in order.
+        check_crc: whether batches were compared with their CRC.
+    """
+    combine = Combine(splits, reread_from(splits, check_crc))
+    damage: list[tuple[str, CorruptRegion]] = []
+    batches = records = markers = transactional = chunks = 0
+    whole = PartitionFold(log, [split.segment for split in splits])
+    for chunk in summaries:
+        combine.add(chunk)
+        if chunk.batches:
+            whole.add(
+                (chunk.split, chunk.start),
+                chunk.transactions,
+                (chunk.first_offset, chunk.end_offset),
+                holes=combine.holes,
+                before=combine.holes - chunk.holes,
+                disordered=chunk.disordered,
+            )
+        damage += [(splits[chunk.split].segment, d) for d in chunk.damage]
+        batches += chunk.batches
+        records += chunk.records
+        markers += chunk.markers
+        transactional += chunk.transactional
+        chunks += 1
+    return LogAudit(
+        log=log,
+        findings=tuple(combine.finish()),
+        damage=tuple(damage),
+        segment_bytes=sum(split.size for split in splits),
+        batches=batches,
+        records=records,
+        markers=markers,
+        transactional=transactional,
+        holes=combine.holes,
+        chunks=chunks,
+        reruns=combine.reruns,
+        partition=whole.partition(),
+    )

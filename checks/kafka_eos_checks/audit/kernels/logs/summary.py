@@ -1,0 +1,457 @@
+"""The rules of :mod:`rules` by chunks: what can be proved of a chunk without knowing what lies before it.
+
+A chunk is a run of consecutive batches of one log. :func:`local` looks at it alone, vectorised, and proves for most
+producers that their batches follow one another without a violation. What is left of such a producer is one boundary
+row: what has to be checked against the batches before the chunk, and what is known after it. :class:`Combine` folds
+the chunks of a log from left to right.
+
+A chunk never writes a finding. Where a producer's batches are not provably clean, where a boundary row does not fit
+what was known, or where offsets go backwards, the readable rule runs again over that producer's batches, or over the
+chunk, from the exact state at its start. So the findings are the readable rule's own, whatever the cuts are.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafka_eos.formats.segment import CorruptRegion
+from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.kernels.logs.transactions import NOT_TRANSACTIONAL, Transactional, steps_of
+from kafka_eos_checks.audit.rules.log import (
+    COORDINATOR_TOPICS,
+    HALF,
+    NONE,
+    SEQUENCE_MASK,
+    Batch,
+    Log,
+    Producer,
+    Violation,
+    after,
+)
+from kafka_eos_checks.audit.segments.headers import (
+    CONTROL_MASK,
+    TRANSACTIONAL_MASK,
+    Headers,
+    Ints,
+    Narrow,
+    concatenate,
+    is_set,
+    read_index,
+)
+from kafka_eos_checks.audit.segments.marks import Marks, concatenate_marks
+from kafka_eos_checks.audit.segments.order import stable_order
+from kafka_eos_checks.audit.segments.reading import read_headers, read_marked
+from kafka_eos_checks.audit.segments.splits import Split
+
+CHUNK_BATCHES = 65_536  # measured: fits the cache; a chunk of a million batches takes twice as long a batch
+# The fields of a header that the rules read.
+READ = (
+    "base_offset",
+    "last_offset_delta",
+    "attributes",
+    "producer_id",
+    "producer_epoch",
+    "base_sequence",
+    "record_count",
+)
+READ_FIRST = (*READ, "base_timestamp", "max_timestamp")  # and those that only transactions need
+
+# One row per producer of a chunk. Holes are counted from the chunk's first batch. -1 in an epoch: there is none.
+BOUNDARY = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            "producer_id",
+            "unproved",  # 1: the readable rule has to look at this producer's batches
+            "lead_epoch",  # the producer's first batch, if it is a marker
+            "lead_holes",
+            "head_epoch",  # its first data batch
+            "head_base_sequence",
+            "head_last_sequence",
+            "head_holes",
+            "tail_epoch",  # after its last data batch or its last marker that raised the epoch
+            "tail_last_sequence",
+            "tail_holes",
+        )
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Batches as arrays of shape (n,), in the order in which they lie in the log; fields as in :class:`rules.Batch`."""
+
+    position: Ints
+    base_offset: Ints
+    last_offset: Ints
+    producer_id: Ints
+    producer_epoch: Narrow
+    base_sequence: Narrow
+    last_sequence: Narrow
+    unsequenced: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+    def take(self, which: NDArray[Any] | slice) -> "Columns":
+        """Some of the batches: an index array, a mask or a slice."""
+        return Columns(*(getattr(self, name)[which] for name in self.__slots__))
+
+    def batches(self) -> Iterator[Batch]:
+        """The rows as batches, one at a time."""
+        return map(Batch._make, zip(*(getattr(self, name).tolist() for name in self.__slots__), strict=True))
+
+
+def columns_of(headers: Headers, topic: str = "") -> Columns:
+    """The columns that the rules read, of batches of a topic."""
+    base_offset = headers.column("base_offset")
+    base_sequence = headers.narrow("base_sequence")
+    delta = headers.narrow("last_offset_delta")
+    return Columns(
+        position=headers.positions,
+        base_offset=base_offset,
+        last_offset=base_offset + delta,
+        producer_id=headers.column("producer_id"),
+        producer_epoch=headers.narrow("producer_epoch"),
+        base_sequence=base_sequence,
+        last_sequence=(base_sequence + delta) & SEQUENCE_MASK,  # 32 bits overflow to the same 31
+        unsequenced=is_set(headers, CONTROL_MASK) | (base_sequence < 0) | (topic in COORDINATOR_TOPICS),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The summary of a chunk: all that the next chunks of its log need to know.
+
+    Attributes:
+        split: number of the split in its log.
+        start: first byte of the chunk in its segment.
+        end: first byte after it.
+        batches: how many batches it has.
+        records: how many records its headers count.
+        markers: how many of its batches are control batches.
+        first_offset: base offset of its first batch; -1 without batches.
+        end_offset: one past its highest offset; -1 without batches.
+        holes: jumps of the offsets inside it.
+        disordered: whether its offsets go backwards somewhere.
+        boundary: one row per producer, dtype :data:`BOUNDARY`; empty when ``disordered``.
+        damage: its regions without a readable batch.
+        transactional: how many of its batches are of transactions, markers included.
+        transactions: their steps, and its times.
+    """
+
+    split: int
+    start: int
+    end: int
+    batches: int
+    records: int
+    markers: int
+    first_offset: int
+    end_offset: int
+    holes: int
+    disordered: bool
+    boundary: NDArray[np.void]
+    damage: tuple[CorruptRegion, ...] = ()
+    transactional: int = 0
+    transactions: Transactional = NOT_TRANSACTIONAL
+
+
+def chunks_of(split: Split, index: Ints | None, check_crc: bool = True) -> Iterator[tuple[int, Headers, Marks]]:
+    """Read a split as chunks of at most about :data:`CHUNK_BATCHES` batches: first byte, headers, marks of markers."""
+    parts: list[Headers] = []
+    marks: list[tuple[int, Marks]] = []
+    start, count = split.start, 0
+    found = read_marked(split.path, READ_FIRST, split.start, split.end, index=index, check_crc=check_crc)
+    for part, own in found:
+        parts.append(part)
+        marks.append((count, own))
+        count += len(part)
+        if count >= CHUNK_BATCHES:
+            yield start, concatenate(parts), concatenate_marks(marks)
+            start, count, parts, marks = part.end, 0, [], []
+    if parts:
+        yield start, concatenate(parts), concatenate_marks(marks)
+
+
+def summarise(split: Split, start: int, headers: Headers, marks: Marks, high_watermark: int = -1) -> Summary:
+    """The summary of a chunk of a split.
+
+    Args:
+        split: the split.
+        start: first byte of the chunk.
+        headers: its batches.
+        marks: of its markers.
+        high_watermark: of the log, as its directory says; -1 where it does not.
+    """
+    columns = columns_of(headers, split.log.topic)
+    first, end, holes, disordered, boundary = local(columns)
+    return Summary(
+        split=split.number,
+        start=start,
+        end=headers.end,
+        batches=len(columns),
+        records=int(headers.narrow("record_count").sum(dtype=np.int64)),
+        markers=int(is_set(headers, CONTROL_MASK).sum()),
+        first_offset=first,
+        end_offset=end,
+        holes=holes,
+        disordered=disordered,
+        boundary=boundary,
+        damage=headers.damage,
+        transactional=int(is_set(headers, TRANSACTIONAL_MASK).sum()),
+        transactions=steps_of(headers, marks, split.log.topic, high_watermark=high_watermark),
+    )
+
+
+def local(columns: Columns) -> tuple[int, int, int, bool, NDArray[np.void]]:
+    """First offset, end offset, holes, disordered and boundary rows of a chunk, from the chunk alone."""
+    if not len(columns):
+        return -1, -1, 0, False, np.empty(0, BOUNDARY)
+    first = int(columns.base_offset[0])
+    ends = np.maximum.accumulate(columns.last_offset + 1)
+    if (columns.base_offset[1:] < ends[:-1]).any():
+        return first, int(ends[-1]), 0, True, np.empty(0, BOUNDARY)
+    holes = holes_before(columns)
+    return first, int(ends[-1]), int(holes[-1]), False, _boundary_rows(columns, holes)
+
+
+def holes_before(columns: Columns) -> Narrow:
+    """How many holes lie between the first batch and each batch, shape (n,); offsets must be in order."""
+    holes = np.zeros(len(columns), np.int32)
+    np.cumsum(columns.base_offset[1:] > columns.last_offset[:-1] + 1, dtype=np.int32, out=holes[1:])
+    return holes
+
+
+def _boundary_rows(columns: Columns, holes: Narrow) -> NDArray[np.void]:
+    """One row per producer. An anchor is a batch after which the last sequence is known from the chunk alone."""
+    by_producer = stable_order(columns.producer_id)
+    by_producer = by_producer[np.count_nonzero(columns.producer_id < 0) :]
+    if not len(by_producer):
+        return np.empty(0, BOUNDARY)
+    pid, epoch = columns.producer_id[by_producer], columns.producer_epoch[by_producer]
+    base, last = columns.base_sequence[by_producer], columns.last_sequence[by_producer]
+    data, h = ~columns.unsequenced[by_producer], holes[by_producer]
+    same = pid[1:] == pid[:-1]
+    first = np.concatenate(([0], np.flatnonzero(~same) + 1))
+    end = np.append(first[1:], len(pid))
+
+    # Most batches are data right behind data of their producer's epoch, with the sequence that comes next.
+    plain = same & data[1:] & data[:-1] & (epoch[1:] == epoch[:-1]) & (base[1:] == (last[:-1] + 1) & SEQUENCE_MASK)
+    rest = np.concatenate(([0], np.flatnonzero(~plain) + 1))
+    owner = np.searchsorted(first, rest, "right") - 1
+    inner = rest > first[owner]
+    rise = np.where(inner, epoch[rest] - epoch[rest - 1], 0)
+    is_anchor = data.copy()
+    is_anchor[rest[rise > 0]] = True
+    anchors, datas = _latest(is_anchor), _latest(data)
+    before = np.where(rest > 0, anchors[rest - 1], -1)
+    head = data[rest] & (np.where(rest > 0, datas[rest - 1], -1) < first[owner])
+
+    # A batch follows its anchor without a violation, as :func:`rules.after` says.
+    fresh = ~data[before] | (epoch[rest] > epoch[before])
+    expected = np.where(fresh, 0, (last[before] + 1) & SEQUENCE_MASK)
+    ahead = fresh | ((base[rest] - expected) & SEQUENCE_MASK < HALF)
+    follows = (base[rest] == expected) | (ahead & (h[rest] > h[before]))
+
+    unproved = (rise < 0) | (data[rest] & (before >= first[owner]) & ~follows) | (epoch[rest] < 0)
+    rows = np.full(len(first), -1, BOUNDARY)
+    rows["producer_id"] = pid[first]
+    rows["unproved"] = 0
+    rows["unproved"][owner[unproved]] = 1
+    lead = ~data[first]
+    rows["lead_epoch"][lead] = epoch[first[lead]]
+    rows["lead_holes"][lead] = h[first[lead]]
+    heads, own = rest[head], owner[head]
+    rows["head_epoch"][own] = epoch[heads]
+    rows["head_base_sequence"][own] = base[heads]
+    rows["head_last_sequence"][own] = last[heads]
+    rows["head_holes"][own] = h[heads]
+    known = anchors[end - 1] >= first
+    tail = anchors[end[known] - 1]
+    rows["tail_epoch"][known] = epoch[tail]
+    rows["tail_last_sequence"][known] = np.where(data[tail], last[tail], NONE)
+    rows["tail_holes"][known] = h[tail]
+    return rows
+
+
+def _latest(which: NDArray[np.bool_]) -> Narrow:
+    """For each place the last one so far at which something holds; -1 before there is one."""
+    here = np.arange(len(which), dtype=np.int32)
+    if which.all():
+        return here
+    latest: Narrow = np.maximum.accumulate(np.where(which, here, np.int32(-1)))
+    return latest
+
+
+Reread = Callable[[Summary], Columns]  # the batches of a chunk
+
+
+class Fold:
+    """Folds the summaries of a log's chunks, in order, and lets the readable rule decide what they leave open.
+
+    Attributes:
+        log: what the log says so far; its producers belong to the fold.
+        reruns: how often the batches of a chunk were asked for.
+    """
+
+    def __init__(self, log: Log | None = None) -> None:
+        self.log = log or Log()
+        self.reruns = 0
+
+    def add(self, chunk: Summary, batches: Callable[[], Columns]) -> list[tuple[Batch, Violation]]:
+        """Fold one more chunk; the violations in it, in order of position.
+
+        Args:
+            chunk: the summary of what follows.
+            batches: gives the chunk's batches, where the readable rule has to decide.
+        """
+        if not chunk.batches:
+            return []
+        log = self.log
+        if chunk.disordered or (log.end is not None and chunk.first_offset < log.end):
+            return self._rerun_chunk(batches())
+        if log.end is None:
+            log = replace(log, whole=chunk.first_offset == 0)
+        elif chunk.first_offset > log.end:
+            log = replace(log, holes=log.holes + 1)
+        unresolved = [row[0] for row in chunk.boundary.tolist() if not _resolve(log, row)]
+        found = self._rerun_producers(batches(), log, unresolved) if unresolved else []
+        self.log = replace(log, end=chunk.end_offset, holes=log.holes + chunk.holes)
+        return found
+
+    def _rerun_chunk(self, columns: Columns) -> list[tuple[Batch, Violation]]:
+        self.reruns += 1
+        found = []
+        for batch in columns.batches():
+            self.log, violation = self.log.append(batch)
+            if violation is not None:
+                found.append((batch, violation))
+        return found
+
+    def _rerun_producers(self, columns: Columns, log: Log, producer_ids: list[int]) -> list[tuple[Batch, Violation]]:
+        self.reruns += 1
+        holes = holes_before(columns).astype(np.int64) + log.holes
+        which = np.isin(columns.producer_id, producer_ids)
+        found = []
+        for batch, count in zip(columns.take(which).batches(), holes[which].tolist(), strict=True):
+            known = log.producers.get(batch.producer_id)
+            log.producers[batch.producer_id], violation = after(known, batch, count, log.whole)
+            if violation is not None:
+                found.append((batch, violation))
+        return found
+
+
+class Combine:
+    """Folds the summaries of one log's splits, which must tile it, into its findings.
+
+    Args:
+        splits: all splits of the log, in order.
+        reread: reads a chunk's batches again where the readable rule has to decide.
+
+    Attributes:
+        findings: what the rules found so far.
+    """
+
+    def __init__(self, splits: Sequence[Split], reread: Reread) -> None:
+        self.findings: list[Finding] = []
+        self._splits = splits
+        self._reread = reread
+        self._fold = Fold()
+        self._split, self._position = 0, splits[0].start if splits else 0
+
+    def add(self, chunk: Summary) -> None:
+        """Fold one more chunk, which must begin where the one before it ended."""
+        self._advance(chunk)
+        found = self._fold.add(chunk, lambda: self._reread(chunk))
+        self.findings += [finding(self._splits[chunk.split], batch, violation) for batch, violation in found]
+
+    @property
+    def holes(self) -> int:
+        """Jumps of the offsets so far."""
+        return self._fold.log.holes
+
+    @property
+    def reruns(self) -> int:
+        """How often a chunk was read again."""
+        return self._fold.reruns
+
+    def finish(self) -> list[Finding]:
+        """The findings, once every byte of every split has been folded."""
+        missing = len(self._splits) - self._split
+        assert missing == 0, f"{missing} split(s) of the log were never folded"
+        return self.findings
+
+    def _advance(self, chunk: Summary) -> None:
+        assert self._split < len(self._splits), f"chunk of split {chunk.split} after the end of the log"
+        split = self._splits[self._split]
+        assert (chunk.split, chunk.start) == (split.number, self._position), (
+            f"chunks must tile the log: expected split {split.number} byte {self._position}, "
+            f"found split {chunk.split} byte {chunk.start}"
+        )
+        self._position = chunk.end
+        if chunk.end >= split.end:
+            self._split += 1
+            self._position = self._splits[self._split].start if self._split < len(self._splits) else 0
+
+
+def _resolve(log: Log, row: tuple[int, ...]) -> bool:
+    """Fold one boundary row into the log's producers; False, and nothing folded, when the readable rule must decide."""
+    pid, unproved, lead, lead_holes, epoch, base, last, holes, tail, tail_last, tail_holes = row
+    if unproved:
+        return False
+    known, violation = log.producers.get(pid), None
+    if lead >= 0:
+        known, violation = after(known, _marker(pid, lead), log.holes + lead_holes, log.whole)
+    if epoch >= 0 and violation is None:
+        head = Batch(0, 0, 0, pid, epoch, base, last, False)
+        known, violation = after(known, head, log.holes + holes, log.whole)
+    if violation is not None:
+        return False
+    if tail >= 0:
+        known = Producer(tail, tail_last, log.holes + tail_holes)
+    assert known is not None, "a producer of a chunk has a marker or a data batch in it"
+    log.producers[pid] = known
+    return True
+
+
+def _marker(producer_id: int, epoch: int) -> Batch:
+    return Batch(0, 0, 0, producer_id, epoch, NONE, NONE, True)
+
+
+def finding(split: Split, batch: Batch, violation: Violation) -> Finding:
+    """A violation with the place where it was found."""
+    return Finding(
+        rule=violation.rule,
+        topic=split.log.topic,
+        partition=split.log.partition,
+        broker=split.log.broker,
+        file=split.segment,
+        position=batch.position,
+        offset=batch.base_offset,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        evidence=violation.evidence,
+        kind=violation.kind.value,
+    )
+
+
+def reread_from(splits: Sequence[Split], check_crc: bool = True) -> Reread:
+    """Reads chunks again from the files.
+
+    Args:
+        splits: all splits of the log, in order.
+        check_crc: whether batches were compared with their CRC. Only where there is damage they are once more, so that
+            it is met again.
+    """
+
+    def reread(chunk: Summary) -> Columns:
+        path = splits[chunk.split].path
+        check = check_crc and bool(chunk.damage)
+        found = read_headers(path, chunk.start, chunk.end, index=read_index(path), check_crc=check, columns=READ)
+        return columns_of(concatenate(list(found)), splits[chunk.split].log.topic)
+
+    return reread

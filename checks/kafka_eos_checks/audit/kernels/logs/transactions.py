@@ -1,0 +1,369 @@
+"""The transactional batches of a log by chunks: the steps that open or end transactions, and the data of each marker.
+
+A *step* is a marker, or a batch of data that changes the open transactions: the first batch of a transaction, and the
+first one after a hole or of another epoch. :func:`steps_of` finds the steps of a chunk without knowing what precedes
+the chunk. The steps of all chunks meet by producer id. Then :func:`paired` finds the data that each marker ends, and
+the data that are open at the end. So nobody needs a whole log or a whole transaction at once, and other batches leave
+no row.
+
+The readable form of the same fold is :func:`kafka_eos_checks.audit.rules.transactions.read_transactions`.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS
+from kafka_eos_checks.audit.segments.headers import (
+    CONTROL_MASK,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+    Headers,
+    Ints,
+    Narrow,
+    is_set,
+)
+from kafka_eos_checks.audit.segments.marks import NO_DECISION, NO_EPOCH, Marks
+from kafka_eos_checks.audit.segments.order import stable_order
+from kafka_eos_checks.audit.segments.splits import PartitionLog
+
+NO_TIME = -1
+NOTHING = -1  # in place of a step: the marker ends no data
+# One row a step. Times are in milliseconds since the epoch.
+STEP = np.dtype(
+    [
+        ("position", np.int64),  # of the batch in its segment, in bytes
+        ("offset", np.int64),
+        ("producer_id", np.int64),
+        ("timestamp", np.int64),  # the highest of the batch
+        ("next_ms", np.int64),  # when the next marker of the log was appended, from this batch on
+        ("holes", np.int32),  # before it; of a chunk counted from its first batch
+        ("coordinator_epoch", np.int32),
+        ("producer_epoch", np.int16),
+        ("decision", np.int8),
+        ("is_marker", np.bool_),
+        ("stamped", np.bool_),  # whether a broker gave the timestamp
+    ]
+)
+Steps = NDArray[np.void]
+NO_STEPS: Steps = np.empty(0, STEP)
+
+
+class Transactional(NamedTuple):
+    """The steps of transactions in a chunk, and the times that date the chunk.
+
+    Attributes:
+        steps: dtype :data:`STEP`, in log order.
+        begins_ms: base timestamp of the first batch; 0 without one.
+        stamped_ms: the last time that a broker stamped; :data:`NO_TIME` for none.
+        first_marker_ms: when the first marker was appended; :data:`NO_TIME` for none.
+        marked_ms: when the last marker below the high watermark was appended; :data:`NO_TIME` for none.
+    """
+
+    steps: Steps = NO_STEPS
+    begins_ms: int = 0
+    stamped_ms: int = NO_TIME
+    first_marker_ms: int = NO_TIME
+    marked_ms: int = NO_TIME
+
+
+NOT_TRANSACTIONAL = Transactional()
+
+
+def steps_of(
+    headers: Headers,
+    marks: Marks,
+    topic: str,
+    *,
+    high_watermark: int = -1,
+    end: int | None = None,
+    holes: int = 0,
+) -> Transactional:
+    """The steps of consecutive batches.
+
+    Args:
+        headers: the batches.
+        marks: of their markers.
+        topic: of the log.
+        high_watermark: of the log, as its directory says; -1 where it does not.
+        end: one past the highest offset before them; when not given, they are taken to follow without a hole.
+        holes: how many the log has before them.
+    """
+    if not len(headers):
+        return NOT_TRANSACTIONAL
+    control = is_set(headers, CONTROL_MASK)
+    stamped = control | is_set(headers, TIMESTAMP_TYPE_MASK) | (topic in COORDINATOR_TOPICS)
+    times = headers.column("max_timestamp")
+    begins_ms, stamped_ms = int(headers.column("base_timestamp")[0]), int(times[stamped].max(initial=NO_TIME))
+    chosen = np.flatnonzero(is_set(headers, TRANSACTIONAL_MASK))
+    if not len(chosen):
+        return Transactional(begins_ms=begins_ms, stamped_ms=stamped_ms)
+    base = headers.column("base_offset")
+    ends = base + headers.column("last_offset_delta") + 1
+    highest = np.maximum.accumulate(np.concatenate(([base[0] if end is None else end], ends)))
+    before = (holes + np.cumsum(base > highest[:-1]))[chosen]
+    is_marker = control[chosen]
+    producer_id, epoch = headers.column("producer_id")[chosen], headers.narrow("producer_epoch")[chosen]
+    changes = _changes(producer_id, epoch, before, is_marker)
+    rows = chosen[changes]
+    steps = np.empty(len(rows), STEP)
+    steps["position"] = headers.positions[rows]
+    steps["offset"] = base[rows]
+    steps["producer_id"] = producer_id[changes]
+    steps["producer_epoch"] = epoch[changes]
+    steps["timestamp"] = times[rows]
+    steps["holes"] = before[changes]
+    steps["is_marker"] = is_marker[changes]
+    steps["stamped"] = stamped[rows]
+    steps["decision"], steps["coordinator_epoch"] = NO_DECISION, NO_EPOCH
+    told = np.searchsorted(rows, marks.row)
+    steps["decision"][told], steps["coordinator_epoch"][told] = marks.decision, marks.coordinator_epoch
+    markers = np.flatnonzero(steps["is_marker"])
+    following = np.searchsorted(markers, np.arange(len(steps)))
+    marker_ms = np.append(steps["timestamp"][markers], NO_TIME)
+    steps["next_ms"] = marker_ms[following]
+    below = markers[steps["offset"][markers] < high_watermark]
+    return Transactional(
+        steps=steps,
+        begins_ms=begins_ms,
+        stamped_ms=stamped_ms,
+        first_marker_ms=int(marker_ms[0]),
+        marked_ms=int(steps["timestamp"][below[-1]]) if len(below) else NO_TIME,
+    )
+
+
+def _changes(producer_id: Ints, epoch: Narrow, holes: Ints, is_marker: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which batches are steps, shape (n,): all but data right behind data of the producer, of its epoch, no hole."""
+    order = stable_order(producer_id)
+    same = producer_id[order][1:] == producer_id[order][:-1]
+    for column in (epoch, holes, is_marker):
+        same &= column[order][1:] == column[order][:-1]
+    same &= ~is_marker[order][1:]
+    changes = np.ones(len(producer_id), np.bool_)
+    changes[order[1:]] = ~same
+    return changes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """The facts of a whole log that the rules over transactions need besides its steps.
+
+    Attributes:
+        log: the log.
+        segments: the file name of each of its splits.
+        start: the first offset; None for a log without batches.
+        begins_ms: base timestamp of the first batch, in milliseconds since the epoch.
+        end: one past the last offset.
+        holes: how many holes it has.
+        stamped_ms: the last time that a broker stamped, in milliseconds since the epoch; -1 for none.
+        marked_ms: when the last marker below the high watermark was appended; -1 for none.
+        first_marker_ms: when the first marker was appended; -1 for none.
+        chunks: by split and first byte, how many holes come before a chunk, and when the next marker behind it was
+            appended.
+        is_ordered: whether no offset goes backwards. If one does, the steps of chunks do not add up.
+    """
+
+    log: PartitionLog
+    segments: tuple[str, ...] = ()
+    start: int | None = None
+    begins_ms: int = 0
+    end: int = 0
+    holes: int = 0
+    stamped_ms: int = -1
+    marked_ms: int = -1
+    first_marker_ms: int = -1
+    chunks: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+    is_ordered: bool = True
+
+    def stamped_before(self, offset: int) -> float:  # noqa: ARG002 - that of the high watermark, which the scan had
+        """As :class:`kafka_eos_checks.audit.moments.Dated` has it, by its markers."""
+        return self.marked_ms if self.marked_ms != NO_TIME else -np.inf
+
+
+class PartitionFold:
+    """Folds the facts of a log's chunks, in order, into those of the whole log.
+
+    Args:
+        log: the log.
+        segments: the file name of each of its splits.
+
+    Attributes:
+        end: one past the highest offset so far; None before the first chunk.
+    """
+
+    def __init__(self, log: PartitionLog, segments: Sequence[str]) -> None:
+        self.end: int | None = None
+        self._partition = Partition(log=log, segments=tuple(segments))
+        self._chunks: list[tuple[tuple[int, int], int, int]] = []
+
+    def add(
+        self,
+        place: tuple[int, int],
+        told: Transactional,
+        offsets: tuple[int, int],
+        *,
+        holes: int,
+        before: int,
+        disordered: bool,
+    ) -> None:
+        """Fold one more chunk; it has at least one batch.
+
+        Args:
+            place: number of its split, and its first byte.
+            told: its times.
+            offsets: its first offset, and one past its highest offset.
+            holes: how many holes the log has up to the end of the chunk.
+            before: how many holes the chunk's steps do not count yet.
+            disordered: whether offsets go backwards inside of the chunk.
+        """
+        known = self._partition
+        first, end = offsets
+        backwards = disordered or (self.end is not None and first < self.end)
+        self._partition = replace(
+            known,
+            start=first if self.end is None else known.start,
+            begins_ms=told.begins_ms if self.end is None else known.begins_ms,
+            end=end if self.end is None else max(self.end, end),
+            holes=holes,
+            stamped_ms=max(known.stamped_ms, told.stamped_ms),
+            marked_ms=known.marked_ms if told.marked_ms == NO_TIME else told.marked_ms,
+            is_ordered=known.is_ordered and not backwards,
+        )
+        self.end = self._partition.end
+        self._chunks.append((place, before, told.first_marker_ms))
+
+    def partition(self) -> Partition:
+        """The log as a whole, after its last chunk."""
+        next_ms, chunks = NO_TIME, {}
+        for place, before, first_marker_ms in reversed(self._chunks):
+            chunks[place] = before, next_ms
+            next_ms = next_ms if first_marker_ms == NO_TIME else first_marker_ms
+        return replace(self._partition, chunks=chunks, first_marker_ms=next_ms)
+
+
+class Part(NamedTuple):
+    """Some of the steps of a chunk: number of its log, split and first byte of the chunk, the steps."""
+
+    log: int
+    split: int
+    start: int
+    steps: Steps
+
+
+def scattered(part: Part, buckets: int) -> Iterable[tuple[int, Part]]:
+    """The steps of a chunk by bucket: a producer id is in one of them."""
+    if buckets == 1:
+        return [(0, part)]
+    bucket = part.steps["producer_id"] % buckets
+    order = np.argsort(bucket, kind="stable")
+    numbers, first = np.unique(bucket[order], return_index=True)
+    pieces = np.split(part.steps[order], first[1:])
+    return [(number, part._replace(steps=piece)) for number, piece in zip(numbers.tolist(), pieces, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """Steps of some producer ids, by log, producer id and order in the log; n steps, m of them markers.
+
+    Attributes:
+        steps: shape (n,), with the holes of the whole log.
+        log: number of each one's log, shape (n,).
+        split: number of each one's split in its log, shape (n,).
+        markers: which steps are markers, shape (m,).
+        ends: the first step of the data that each marker ends, or :data:`NOTHING`, shape (m,).
+        open: steps of the data that no marker ends.
+        merged: steps of data that were still open when data of a later epoch came, each with that epoch.
+    """
+
+    steps: Steps
+    log: Ints
+    split: Ints
+    markers: Ints
+    ends: Ints
+    open: list[int]
+    merged: list[tuple[int, int]]
+
+
+def paired(parts: Iterable[Part], partitions: Sequence[Partition]) -> Paired:
+    """Bring steps together by log and producer id.
+
+    Args:
+        parts: in any order; of each producer id and log all of them.
+        partitions: of all logs, by number.
+    """
+    ordered = sorted(parts, key=lambda part: part[:3])
+    whole = [_in_log(part, partitions[part.log]) for part in ordered]
+    sizes = [len(part.steps) for part in ordered]
+    steps = np.concatenate([NO_STEPS, *whole])
+    pids = np.ascontiguousarray(steps["producer_id"])
+    log = np.repeat(np.array([part.log for part in ordered], np.int64), sizes)
+    split = np.repeat(np.array([part.split for part in ordered], np.int64), sizes)
+    cuts = pairwise(np.searchsorted(log, np.arange(len(partitions) + 1)).tolist())
+    order = np.concatenate(
+        [
+            np.empty(0, np.int64),
+            *(low + stable_order(pids[low:high]) for low, high in cuts if low < high),
+        ]
+    )
+    steps, log, split = steps[order], log[order], split[order]
+    same = (log[1:] == log[:-1]) & (steps["producer_id"][1:] == steps["producer_id"][:-1])
+    is_data = ~steps["is_marker"]
+    idle = np.zeros(len(steps), np.bool_)  # chunks begin in the midst of transactions
+    idle[1:] = same & is_data[1:] & is_data[:-1]
+    for name in ("producer_epoch", "holes"):
+        idle[1:] &= steps[name][1:] == steps[name][:-1]
+    if idle.any():
+        steps, log, split, is_data = steps[~idle], log[~idle], split[~idle], is_data[~idle]
+        same = (log[1:] == log[:-1]) & (steps["producer_id"][1:] == steps["producer_id"][:-1])
+    return _paired(steps, log, split, same, is_data)
+
+
+def _in_log(part: Part, partition: Partition) -> Steps:
+    """Steps with what the log adds to what their chunk knew."""
+    holes, next_ms = partition.chunks.get((part.split, part.start), (0, NO_TIME))
+    steps = part.steps.copy()
+    steps["holes"] += holes
+    steps["next_ms"][steps["next_ms"] == NO_TIME] = next_ms
+    return steps
+
+
+def _paired(steps: Steps, log: Ints, split: Ints, same: NDArray[np.bool_], is_data: NDArray[np.bool_]) -> Paired:
+    """As :func:`paired`, of steps in order; ``same`` tells which have the log and the producer id of the one before."""
+    begins = is_data.copy()  # a run: data with no marker in between
+    begins[1:] &= ~(same & is_data[:-1])
+    first = np.flatnonzero(begins)
+    run = np.cumsum(begins) - 1  # of each step with data
+    lengths = np.bincount(run[is_data], minlength=len(first))
+    opened, merged = first.copy(), []
+    for number in np.flatnonzero(lengths > 1).tolist():
+        opened[number], own = _open_after(steps, int(first[number]), int(lengths[number]))
+        merged += own
+    markers = np.flatnonzero(~is_data)
+    ended = np.zeros(len(steps), np.bool_)
+    ended[1:] = same & is_data[:-1]
+    has_data = ended[markers]
+    ends = np.full(len(markers), NOTHING, np.int64)
+    closed = run[markers[has_data] - 1]
+    ends[has_data] = opened[closed]
+    left = np.ones(len(first), np.bool_)
+    left[closed] = False
+    return Paired(steps, log, split, markers, ends, opened[left].tolist(), merged)
+
+
+def _open_after(steps: Steps, first: int, count: int) -> tuple[int, list[tuple[int, int]]]:
+    """The open and the merged data after batches with no marker in between, as in ``PartitionTransactions.data``."""
+    opened, merged = first, []
+    own = steps[first : first + count]
+    rows = zip(own["holes"].tolist(), own["producer_epoch"].tolist(), strict=True)
+    known = (-1, -1)
+    for row, (holes, epoch) in enumerate(rows, first):
+        if row == first or known[0] < holes:
+            opened, known = row, (holes, epoch)
+        elif known[1] < epoch:
+            merged.append((opened, epoch))
+            opened, known = row, (holes, epoch)
+    return opened, merged

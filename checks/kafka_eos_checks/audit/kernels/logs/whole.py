@@ -1,0 +1,145 @@
+"""The transactions of one log, read in order: for the files next to it, and for a log whose offsets go backwards."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from kafka_eos.formats.record_batch import ControlType
+from kafka_eos_checks.audit.kernels.logs.readable import marker_of
+from kafka_eos_checks.audit.kernels.logs.summary import READ_FIRST
+from kafka_eos_checks.audit.kernels.logs.transactions import (
+    NOTHING,
+    Paired,
+    Part,
+    Partition,
+    PartitionFold,
+    paired,
+    steps_of,
+)
+from kafka_eos_checks.audit.rules.transactions import Marker, PartitionTransactions, read_transactions
+from kafka_eos_checks.audit.segments.headers import Ints
+from kafka_eos_checks.audit.segments.marks import NO_EPOCH
+from kafka_eos_checks.audit.segments.reading import read_marked
+from kafka_eos_checks.audit.segments.splits import PartitionLog
+
+
+def read_in_order(
+    log: PartitionLog, number: int, *, check_crc: bool, high_watermark: int
+) -> tuple[Partition, list[Part]]:
+    """Read a log from its beginning: its facts and its steps.
+
+    This also holds where offsets go backwards, and summaries of single chunks do not.
+    """
+    holes = 0
+    whole = PartitionFold(log, log.segments)
+    parts: list[Part] = []
+    for split, name in enumerate(log.segments):
+        for headers, marks in read_marked(log.file(name), READ_FIRST, check_crc=check_crc):
+            if not len(headers):
+                continue
+            base = headers.column("base_offset")
+            ends = base + headers.column("last_offset_delta") + 1
+            told = steps_of(headers, marks, log.topic, high_watermark=high_watermark, end=whole.end, holes=holes)
+            begins = int(base[0]) if whole.end is None else whole.end
+            highest = np.maximum.accumulate(np.concatenate(([begins], ends)))
+            holes += int((base > highest[:-1]).sum())
+            place = split, int(headers.positions[0])
+            offsets = int(base[0]), int(highest[-1])
+            backwards = bool((base < highest[:-1]).any())
+            whole.add(place, told, offsets, holes=holes, before=0, disordered=backwards)
+            parts.append(Part(number, *place, told.steps))
+    return whole.partition(), parts
+
+
+@dataclass(frozen=True, slots=True)
+class WholeLog:
+    """The transactions of one log, as the rules over the files next to it need them.
+
+    Attributes:
+        partition: the log.
+        steps: all its steps.
+        in_order: the markers among ``steps.markers`` in log order, shape (m,).
+        last_stable_offset: behind each marker in this order, shape (m,).
+    """
+
+    partition: Partition
+    steps: Paired
+    in_order: Ints
+    last_stable_offset: Ints
+
+    @property
+    def log(self) -> PartitionLog:
+        """The log."""
+        return self.partition.log
+
+    @property
+    def start(self) -> int | None:
+        """The first offset; None for a log without batches."""
+        return self.partition.start
+
+    @property
+    def end(self) -> int:
+        """One past the last offset."""
+        return self.partition.end
+
+    @property
+    def holes(self) -> int:
+        """How many holes the log has."""
+        return self.partition.holes
+
+    @property
+    def whole(self) -> bool:
+        """As :attr:`PartitionTransactions.whole`."""
+        return self.start == 0 and not self.holes
+
+    def aborts_in(self, segment: str) -> Iterator[Marker]:
+        """As :meth:`PartitionTransactions.aborts_in`."""
+        names = [name.partition(".")[0] == segment for name in self.partition.segments]
+        rows = self.steps.markers[self.in_order]
+        inside = np.array(names, np.bool_)[self.steps.split[rows]] if names else np.zeros(0, np.bool_)
+        inside &= self.steps.steps["decision"][rows] == ControlType.ABORT
+        inside &= self.steps.ends[self.in_order] != NOTHING
+        for place in np.flatnonzero(inside).tolist():
+            number, stable = int(self.in_order[place]), int(self.last_stable_offset[place])
+            yield marker_of(self.steps, number, self.partition.segments, stable)
+
+    def coordinator_epochs_at(self, offset: int) -> dict[int, int | None]:
+        """As :meth:`PartitionTransactions.coordinator_epochs_at`."""
+        markers = self.steps.steps[self.steps.markers]
+        before = np.flatnonzero(markers["offset"] < offset)
+        pids, last = np.unique(markers["producer_id"][before][::-1], return_index=True)
+        epochs = markers["coordinator_epoch"][before][::-1][last]
+        pairs = zip(pids.tolist(), epochs.tolist(), strict=True)
+        return {pid: None if epoch == NO_EPOCH else epoch for pid, epoch in pairs}
+
+    def open_at(self, offset: int) -> dict[int, int]:
+        """As :meth:`PartitionTransactions.open_at`."""
+        steps = self.steps.steps
+        has_data = self.steps.ends != NOTHING
+        ended, markers = self.steps.ends[has_data], self.steps.markers[has_data]
+        straddling = ended[(steps["offset"][markers] >= offset) & (steps["offset"][ended] < offset)]
+        opened = np.array(self.steps.open, np.int64)
+        rows = np.concatenate([opened[steps["offset"][opened] < offset], straddling])
+        return dict(zip(steps["producer_id"][rows].tolist(), steps["offset"][rows].tolist(), strict=True))
+
+
+def read_whole(log: PartitionLog, check_crc: bool = True) -> WholeLog | PartitionTransactions:
+    """The transactions of one log.
+
+    Where data of two epochs are open at once, or offsets go backwards, the readable fold tells the last stable offsets.
+    In a log with holes they are not exact, and indexes are not judged.
+    """
+    partition, parts = read_in_order(log, 0, check_crc=check_crc, high_watermark=-1)
+    steps = paired(parts, [partition])
+    markers = steps.steps[steps.markers]
+    place = np.lexsort((markers["position"], steps.split[steps.markers]))
+    offsets = markers["offset"][place]
+    if steps.merged or not partition.is_ordered:
+        return read_transactions(log, check_crc)
+    nothing = np.iinfo(np.int64).max
+    ends = steps.ends[place]
+    first = np.where(ends != NOTHING, steps.steps["offset"][np.maximum(ends, 0)], nothing) if len(ends) else offsets
+    never = min((int(steps.steps["offset"][row]) for row in steps.open), default=nothing)
+    later = np.minimum.accumulate(np.append(first[1:], never)[::-1])[::-1] if len(ends) else offsets
+    return WholeLog(partition, steps, place, np.minimum(later, offsets + 1))

@@ -1,0 +1,101 @@
+"""The audit by chunks against the readable rule, on random logs with planted faults and random cuts, row by row.
+
+A log, its faults and its cuts follow from a seed. Every :data:`FILES_EVERY`-th log is also written as segments and
+audited from its files in splits of a random size, against the readable decoder and rule.
+"""
+
+import random
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kafka_eos_checks.audit.kernels.logs.summary import Columns, Combine, Summary
+from kafka_eos_checks.audit.kernels.logs.summary import local as summarised
+from kafka_eos_checks.audit.oracle import oracle
+from kafka_eos_checks.audit.oracle.random_cases import compare
+from kafka_eos_checks.audit.oracle.synthetic import faulty_log, write_log
+from kafka_eos_checks.audit.plan import stages
+from kafka_eos_checks.audit.rules.log import LOG_RULES, Batch, audit_log
+from kafka_eos_checks.audit.segments.splits import PartitionLog, Split, find_logs
+from kafka_eos_checks.kit.verdict import Verdict
+
+FILES_EVERY = 50
+_LOG = PartitionLog("", "orders", 0, "", ("segment",))
+
+Row = tuple[int | None, str, str]  # position, rule, evidence
+
+
+def columns_of(batches: Sequence[Batch]) -> Columns:
+    """Batches as the arrays that chunks are summarised from."""
+    fields = zip(*batches, strict=True) if batches else iter([()] * len(Batch._fields))
+    kinds = {"unsequenced": np.bool_, **dict.fromkeys(("producer_epoch", "base_sequence", "last_sequence"), np.int32)}
+    columns: dict[str, Any] = {name: np.array(next(fields), kinds.get(name, np.int64)) for name in Batch._fields}
+    return Columns(**columns)
+
+
+def summary_of(part: Columns, start: int, end: int) -> Summary:
+    """The summary of a chunk between two positions."""
+    first, end_offset, holes, disordered, boundary = summarised(part)
+    return Summary(0, start, end, len(part), len(part), 0, first, end_offset, holes, disordered, boundary)
+
+
+def by_chunks(batches: Sequence[Batch], cuts: Sequence[int]) -> Combine:
+    """Fold a log, of which the n-th batch has position n, in chunks that end at the cuts."""
+    everything = columns_of(batches)
+    combine = Combine(
+        [Split(_LOG, 0, 1, "segment", 0, len(batches))], lambda chunk: everything.take(slice(chunk.start, chunk.end))
+    )
+    for start, end in pairwise(sorted({0, len(batches), *cuts})):
+        combine.add(summary_of(everything.take(slice(start, end)), start, end))
+    return combine
+
+
+def chunked(batches: Sequence[Batch], cuts: Sequence[int]) -> list[Row]:
+    """The findings of the audit by chunks."""
+    return [(f.position, f.rule, f.evidence) for f in by_chunks(batches, cuts).finish()]
+
+
+def readable(batches: Sequence[Batch]) -> list[Row]:
+    """The findings of the readable rule."""
+    return [(batch.position, violation.rule, violation.evidence) for batch, violation in audit_log(batches)]
+
+
+def random_log(seed: int) -> tuple[list[Batch], list[int]]:
+    """A log with faults or without, and where it is cut."""
+    rng = random.Random(-seed)
+    batches = faulty_log(seed, rng.randint(1, 60), rng.choice((0, 0.03, 0.15, 0.5)), rng.choice((0, 0, 5)))
+    return batches, [rng.randint(0, len(batches)) for _ in range(rng.randint(0, 8))]
+
+
+def from_files(seed: int, batches: Sequence[Batch]) -> str:
+    """Audit the log from files; how that differs from the readable decoder and rule, "" if it does not."""
+    rng = random.Random(f"files {seed}")
+    with tempfile.TemporaryDirectory(prefix="kafka-eos-logs-") as folder:
+        write_log(Path(folder, "orders-0"), batches, segment_batches=rng.randint(1, 40), index=rng.random() < 0.7)
+        audits = stages.audit_logs(find_logs(Path(folder)), split_bytes=rng.choice((100, 1000, 10_000)))
+        return oracle.judge(audits).evidence
+
+
+def difference(seed: int) -> tuple[str, Counter[str]]:
+    """How the audit of a random log by chunks differs, "" if it does not; findings by rule, and what was read again."""
+    batches, cuts = random_log(seed)
+    expected, combine = readable(batches), by_chunks(batches, cuts)
+    found: list[Row] = [(f.position, f.rule, f.evidence) for f in combine.finish()]
+    figures = Counter(dict.fromkeys(LOG_RULES, 0))
+    figures.update(rule for _, rule, _ in expected)
+    in_files = seed % FILES_EVERY == 0
+    figures.update({"clean": not expected, "from_files": in_files, "reruns": combine.reruns})
+    differs = f"cuts {cuts}: the readable rule {expected}, by chunks {found}" if found != expected else ""
+    if in_files and (other := from_files(seed, batches)):
+        differs += f"{'; ' if differs else ''}from files: {other}"
+    return differs, figures
+
+
+def judge(count: int, first: int = 0) -> Verdict:
+    """Compare so many logs, with seeds from ``first`` on."""
+    return compare("audit by chunks", "log", "logs", difference, count, first)

@@ -1,0 +1,437 @@
+"""The plan of an audit of histories, joined with logs: which stages run over which rows, here or on Spark's executors.
+
+==========================  ===========================  ===============================================================
+stage                       mapped over                  rows
+==========================  ===========================  ===============================================================
+:func:`read_range`          ranges of histories          events by topic and value, by transaction, by process
+:func:`read_log`            logs of topics of histories  records by topic and value, and their offsets by block
+:func:`join_bucket`         events and records           what is proved; what values tell of transactions
+:func:`end_bucket`          transactions                 what is proved, and which transactions are suspects
+:func:`follow_bucket`       processes                    steps of readers
+:func:`look_bucket`         blocks of offsets            records that readers passed over
+:func:`fetch_records`       logs                         the records that the readable rules look at
+:func:`judge_run`           runs                         the readable rules, over suspects and what they depend on
+==========================  ===========================  ===============================================================
+
+The stages are functions of :mod:`kafka_eos_checks.audit.plan.history_stages`. The readable form of all of them is
+:func:`kafka_eos_checks.audit.oracle.readable_histories.join`. The caller, on Spark the driver, holds some facts of each
+log and run, the hashes of suspects, and the findings.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from kafka_eos.histories.history import MalformedHistory
+from kafka_eos_checks.audit.engines.local import Engine
+from kafka_eos_checks.audit.events.history_files import (
+    RANGE_BYTES,
+    files_of,
+    line_of,
+    ranges_of,
+)
+from kafka_eos_checks.audit.events.recorded import (
+    Hashes,
+    Rows,
+    RunFacts,
+    place_hash,
+    text_hash,
+)
+from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.kernels.histories.applying import (
+    Members,
+    Reach,
+)
+from kafka_eos_checks.audit.kernels.histories.joining import (
+    LogOf,
+    Setting,
+)
+from kafka_eos_checks.audit.kernels.histories.stored import (
+    LogEnds,
+)
+from kafka_eos_checks.audit.moments import SKEW_MS, Moments
+from kafka_eos_checks.audit.places import sizes_of
+from kafka_eos_checks.audit.plan.history_stages import (
+    APPLIED,
+    ASKED_FOR,
+    ASKING,
+    CHANGED,
+    CHECKS,
+    COVERING,
+    ENDINGS,
+    FACTS,
+    FAILED,
+    FIGURES,
+    FOUND,
+    GAPS,
+    GIVING,
+    HELD_BY,
+    INPUTS,
+    LOG,
+    MEMBERS,
+    MOVES,
+    OUTPUTS,
+    PICKED,
+    RANGES,
+    REACHED,
+    RECORDS,
+    REQUESTED,
+    SENDING,
+    SPOTS,
+    STORE,
+    SUSPECT,
+    VALUES,
+    WANTED,
+    Crew,
+    Reading,
+    commit_bucket,
+    end_bucket,
+    fetch_records,
+    follow_bucket,
+    input_bucket,
+    join_bucket,
+    judge_members,
+    judge_others,
+    judge_run,
+    look_bucket,
+    output_bucket,
+    pick_bucket,
+    pick_inputs,
+    pick_outputs,
+    read_group_ends,
+    read_log,
+    read_range,
+)
+from kafka_eos_checks.audit.rules.histories import (
+    HISTORY_RULES,
+    Join,
+)
+from kafka_eos_checks.audit.segments.contents import Figures, Place
+from kafka_eos_checks.audit.segments.splits import PartitionLog
+
+BUCKET_BYTES = 96 << 20  # of histories and logs, whose rows meet in a bucket
+MOST_BUCKETS = 4096
+
+
+def judge_histories(
+    histories: Sequence[Path],
+    logs: Sequence[PartitionLog],
+    moments: Moments,
+    engine: Engine,
+    *,
+    check_crc: bool = True,
+    range_bytes: int = RANGE_BYTES,
+) -> tuple[int, Join]:
+    """Judge histories by the logs of the brokers they were recorded with.
+
+    Args:
+        histories: files of events.
+        logs: replicas of partitions, with their records.
+        moments: of the logs.
+        engine: what runs it.
+        check_crc: whether to compare each batch with its CRC.
+        range_bytes: size of the pieces of histories; the result does not depend on it.
+
+    Returns:
+        The number of events, and the findings and figures of the rules.
+
+    Raises:
+        MalformedHistory: a line or a row is no event.
+        OSError, UnusableInput: a file cannot be read.
+    """
+    files = [file for path in histories for file in files_of(path)]
+    parts = [(number, part) for number, file in enumerate(files) for part in ranges_of(file, range_bytes)]
+    size = sum(part.size for _, part in parts)
+    log_bytes = sum(sizes_of([log.file(name) for log in logs for name in log.segments]))
+    buckets = min(MOST_BUCKETS, max(engine.buckets, (size + log_bytes) // BUCKET_BYTES))
+    read = engine.map(partial(read_range, buckets=buckets), parts, [part.size for _, part in parts], "histories")
+    failed = engine.collect(FAILED, read)
+    if failed:
+        _, (number, at, reason) = min(failed, key=lambda each: each[1][:2])
+        raise MalformedHistory(str(files[number]), line_of(files[number], at), reason)
+    runs = _runs_of(facts for _, facts in engine.collect(FACTS, read))
+    result = Join(figures={rule: {"checked": 0, "unknown": 0} for rule in HISTORY_RULES})
+    if not runs:
+        return 0, result
+    plan = _Plan(files, runs, engine, buckets, check_crc, read)
+    plan.read_logs(logs, moments)
+    plan.join()
+    plan.join_applications()
+    judged = plan.judge()
+    for rule, own in [*plan.figures, *(each for _, (_, figures) in judged for each in figures.items())]:
+        for name, count in own.items():
+            result.figures[rule][name] = int(result.figures[rule].get(name, 0)) + int(count)
+    order = {rule: number for number, rule in enumerate(HISTORY_RULES)}
+    findings = [finding for _, (own, _) in judged for finding in own]
+    result.findings = sorted(findings, key=lambda finding: order[finding.rule])
+    return sum(run.events for run in runs), result
+
+
+def _runs_of(facts: Iterable[RunFacts]) -> list[RunFacts]:
+    """The facts of each run, in the order in which the runs begin."""
+    runs: dict[str, RunFacts] = {}
+    for each in facts:
+        if each.run in runs:
+            runs[each.run].add(each)
+        else:
+            runs[each.run] = each
+    return sorted(runs.values(), key=lambda run: run.first)
+
+
+@dataclass(slots=True)
+class _Plan:
+    """The joins of all runs with all logs.
+
+    Attributes:
+        files: of the histories, by number.
+        runs: in the order in which they begin.
+        engine: what runs it.
+        buckets: of values, transactions, processes, blocks of offsets.
+        check_crc: whether to compare each batch with its CRC.
+        read: the rows of the histories.
+    """
+
+    files: Sequence[Path]
+    runs: Sequence[RunFacts]
+    engine: Engine
+    buckets: int
+    check_crc: bool
+    read: Any
+    logs: list[PartitionLog] = field(default_factory=list)
+    group_logs: list[PartitionLog] = field(default_factory=list)
+    ends: dict[int, LogEnds] = field(default_factory=dict)
+    reach: float = inf
+    settings: dict[str, Setting] = field(default_factory=dict)
+    store: Any = None
+    covers: Any = None
+    reached: dict[int, int] = field(default_factory=dict)
+    groups_whole: bool = False
+    group_logs_chosen: Sequence[int] = ()
+    group_logs_once: bool = True
+    suspects: Mapping[str, Hashes] = field(default_factory=dict)
+    proving: set[str] = field(default_factory=set)
+    inputs: Mapping[str, Rows] = field(default_factory=dict)
+    picked: list[Any] = field(default_factory=list)
+    records: list[Any] = field(default_factory=list)
+    figures: list[tuple[str, Mapping[str, int]]] = field(default_factory=list)
+
+    def read_logs(self, logs: Sequence[PartitionLog], moments: Moments) -> None:
+        """Read the logs of the topics that histories name."""
+        topics = set[str]().union(*(run.topics for run in self.runs))
+        self.logs = [log for log in logs if log.topic in topics]
+        self.group_logs = [log for log in logs if log.topic == OFFSETS_TOPIC]
+        items = list(enumerate(self.logs))
+        read = partial(read_log, logs=len(self.logs), buckets=self.buckets, check_crc=self.check_crc)
+        self.store = self.engine.map(read, items, _bytes_of(self.logs), "records")
+        self.ends = dict(self.engine.collect(LOG, self.store))
+        own = [(self.log_of(number), ends.end, ends.stamped_ms) for number, ends in self.ends.items()]
+        groups = self.engine.map(
+            partial(read_group_ends, buckets=self.buckets, check_crc=self.check_crc),
+            list(enumerate(self.group_logs)),
+            _bytes_of(self.group_logs),
+            "groups' offsets",
+        )
+        longest: dict[int, tuple[int, int, int, bool]] = {}
+        for number, (end, stamped, whole) in self.engine.collect(LOG, groups):
+            partition = self.group_logs[number].partition
+            if partition not in longest or end > longest[partition][1]:
+                longest[partition] = number, end, stamped, whole
+        self.group_logs_chosen = sorted(number for number, *_ in longest.values())
+        reached: dict[int, int] = {}
+        for number, last in self.engine.collect(REACHED, groups):
+            if number in self.group_logs_chosen:
+                self.group_logs_once = self.group_logs_once and not reached.keys() & last.keys()
+                reached.update(last)
+        self.reached = reached
+        self.groups_whole = bool(longest) and all(whole for *_, whole in longest.values())
+        self.covers = groups
+        own += [(self.group_logs[number], end, stamped) for number, end, stamped, _ in longest.values()]
+        self.reach = min((moments.reach_of(*each) for each in own), default=inf)
+        furthest: dict[Place, tuple[int, int]] = {}
+        brokers = {name: number for number, name in enumerate(sorted({log.broker for log in self.logs}))}
+        for number in sorted(self.ends, key=lambda number: number % len(self.logs)):
+            log = self.log_of(number)
+            at = log.topic, log.partition
+            if at not in furthest or self.ends[number].end > furthest[at][1]:
+                furthest[at] = number, self.ends[number].end
+        chosen = {number for number, _ in furthest.values()}
+        of = {}
+        for number in self.ends:
+            log = self.log_of(number)
+            of[number] = LogOf(place_hash(log.topic, log.partition), brokers[log.broker], number in chosen)
+        self.settings = {run.run: Setting(run.ordered, of) for run in self.runs}
+
+    def log_of(self, number: int) -> PartitionLog:
+        """The log of a number."""
+        return self.logs[number % len(self.logs)]
+
+    def join(self) -> None:
+        """Prove what agrees, and pick what the readable rules have to look at."""
+        engine, settings, buckets = self.engine, self.settings, self.buckets
+        number_of = {run.run: number for number, run in enumerate(self.runs)}
+        values = engine.regroup(
+            partial(join_bucket, settings=settings, buckets=buckets, picks=None, number_of=number_of),
+            [VALUES, STORE],
+            self.read,
+            self.store,
+            label="values",
+        )
+        ended = engine.regroup(
+            partial(end_bucket, settings=settings), [ENDINGS, HELD_BY], self.read, values, label="transactions told"
+        )
+        changes: dict[str, list[Rows]] = defaultdict(list)
+        for _, (run, rows) in engine.collect(CHANGED, self.read):
+            changes[run].append(rows)
+        followed = engine.regroup(
+            partial(
+                follow_bucket,
+                settings=settings,
+                changes={run: np.concatenate(rows) for run, rows in changes.items()},
+                buckets=buckets,
+                number_of=number_of,
+            ),
+            [MOVES],
+            self.read,
+            label="readers",
+        )
+        passed = engine.regroup(
+            partial(look_bucket, settings=settings, number_of=number_of),
+            [GAPS, RANGES],
+            followed,
+            self.store,
+            label="passed offsets",
+        )
+        self.picked += [followed, passed]
+        self.records.append(passed)
+        spots, suspects = (self._collected(kind, rows) for kind, rows in ((SPOTS, values), (SUSPECT, ended)))
+        self.suspects = suspects
+        if any(map(len, (*spots.values(), *suspects.values()))):
+            values = engine.regroup(
+                partial(join_bucket, settings=settings, buckets=buckets, picks=(spots, suspects), number_of=number_of),
+                [VALUES, STORE],
+                self.read,
+                self.store,
+                label="suspects",
+            )
+            ends = engine.regroup(
+                partial(pick_bucket, number_of=number_of, suspects=suspects),
+                [ENDINGS, ASKED_FOR],
+                self.read,
+                values,
+                label="suspects' ends",
+            )
+            self.picked += [values, ends]
+            self.records.append(values)
+        for rows in (values, ended, followed):
+            self.figures += [each for _, figures in engine.collect(FIGURES, rows) for each in figures.items()]
+
+    def join_applications(self) -> None:
+        """Prove that inputs were processed once, and pick the others; of runs whose applications tell enough."""
+        engine = self.engine
+        crews = {run.run: self._crew(run) for run in self.runs if self._tells_enough(run)}
+        if not crews:
+            return
+        number_of = {run.run: number for number, run in enumerate(self.runs)}
+        made = partial(output_bucket, crews=crews, settings=self.settings, buckets=self.buckets)
+        outputs = engine.regroup(made, [SENDING, STORE], self.read, self.store, label="outputs")
+        sending = {run for _, run in engine.collect(FACTS, outputs)}
+        self.proving = set(crews)
+        crews = {run: crew for run, crew in crews.items() if run in sending}
+        inputs = engine.regroup(
+            partial(input_bucket, crews=crews, settings=self.settings, buckets=self.buckets),
+            [GIVING, OUTPUTS, COVERING, RANGES],
+            *(self.read, outputs, self.covers, self.store),
+            label="inputs",
+        )
+        checked = engine.regroup(commit_bucket, [CHECKS, ASKING], inputs, self.read, label="commits asked for")
+        for rows in (inputs, checked):
+            self.figures += [each for _, figures in engine.collect(FIGURES, rows) for each in figures.items()]
+        found: dict[str, list[Rows]] = defaultdict(list)
+        for rows in (inputs, checked):
+            for _, (run, own) in engine.collect(INPUTS, rows):
+                found[run].append(own)
+        self.inputs = {run: np.unique(np.concatenate(own)) for run, own in found.items()}
+        if self.inputs:
+            outputs_of = partial(
+                pick_outputs, crews=crews, settings=self.settings, inputs=self.inputs, number_of=number_of
+            )
+            inputs_of = partial(pick_inputs, inputs=self.inputs, number_of=number_of)
+            chosen = engine.regroup(outputs_of, [SENDING, STORE], self.read, self.store, label="suspects' outputs")
+            told_by = engine.regroup(inputs_of, [GIVING, ASKING], self.read, label="suspects' inputs")
+            self.picked += [chosen, told_by]
+            self.records.append(chosen)
+
+    def _tells_enough(self, run: RunFacts) -> bool:
+        """Whether inputs of a run can be proved: each member has one group, names inputs, and all offsets are known."""
+        clear = run.members and not run.unclear and not run.members.keys() & run.tacit
+        one_group = all(member.group for member in run.members.values())
+        groups = self.groups_whole and self.group_logs_once
+        return bool(clear) and one_group and groups and run.last_ms + SKEW_MS <= self.reach
+
+    def _crew(self, run: RunFacts) -> Crew:
+        members = sorted((process, member.group, member.first(run.ordered)) for process, member in run.members.items())
+        process = np.array([process for process, *_ in members], np.uint64)
+        group = np.array([group for _, group, _ in members], np.uint64)
+        first = np.array([when for *_, (when, _) in members], np.int64)
+        topics: dict[str, bool] = defaultdict(lambda: True)
+        for number, of in self.settings[run.run].logs.items():
+            if of.longest:
+                topic = self.log_of(number).topic
+                topics[topic] = topics[topic] and self.ends[number].whole
+        whole = np.unique(np.array([text_hash(topic) for topic, is_whole in topics.items() if is_whole], np.uint64))
+        names = {
+            name: Reach(group, place, offset, self.reached.get(name, 0))
+            for name, (group, place, offset) in run.first_given.items()
+        }
+        return Crew(Members(process, group, first), names, whole, self.group_logs_chosen)
+
+    def _collected(self, kind: int, rows: Any) -> dict[str, Hashes]:
+        """Hashes of each run, ascending."""
+        parts: dict[str, list[Hashes]] = {run.run: [np.zeros(0, np.uint64)] for run in self.runs}
+        for _, (run, hashes) in self.engine.collect(kind, rows):
+            parts[run].append(hashes)
+        return {run: np.unique(np.concatenate(own)) for run, own in parts.items()}
+
+    def judge(self) -> list[tuple[int, tuple[list[Finding], dict[str, Figures]]]]:
+        """The findings and figures of the readable rules, over what was picked."""
+        engine = self.engine
+        fetched = engine.regroup(
+            partial(fetch_records, logs=self.logs, check_crc=self.check_crc),
+            [WANTED],
+            *self.records,
+            label="records shown",
+        )
+        reading = Reading(self.files, self.runs, self.logs, self.ends, self.settings, self.reach)
+        kinds = [PICKED, RECORDS]
+        by_readable = partial(
+            judge_run,
+            reading=reading,
+            suspects=self.suspects,
+            inputs=self.inputs,
+            groups=self.group_logs,
+            check_crc=self.check_crc,
+        )
+        judged = [engine.regroup(by_readable, kinds, fetched, *self.picked, label="suspects judged")]
+        if any(run.generations for run in self.runs):
+            rest = partial(judge_members, reading=reading)
+            judged.append(engine.regroup(rest, [MEMBERS], self.read, label="generations"))
+        others = partial(
+            judge_others, reading=reading, groups=self.group_logs, proving=self.proving, check_crc=self.check_crc
+        )
+        kinds = [REQUESTED] if any(run.refusals or run.declared for run in self.runs) else []
+        if any(run.members and run.run not in self.proving for run in self.runs):
+            kinds.append(APPLIED)
+        if kinds:
+            judged.append(engine.regroup(others, kinds, self.read, label="applications, refusals"))
+        return [found for rows in judged for found in engine.collect(FOUND, rows)]
+
+
+def _bytes_of(logs: Sequence[PartitionLog]) -> list[int]:
+    return [sum(sizes_of([log.file(name) for name in log.segments])) for log in logs]

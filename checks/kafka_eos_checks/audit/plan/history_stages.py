@@ -1,0 +1,712 @@
+"""The stages of an audit of histories, joined with logs: functions over rows, of which the plan is made.
+
+:mod:`kafka_eos_checks.audit.plan.history_plan` runs them.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kafka_eos.histories.history import Event, MalformedHistory
+from kafka_eos_checks.audit.engines.local import Row
+from kafka_eos_checks.audit.events.history_files import (
+    Range,
+    events_at,
+    numbered_rows,
+)
+from kafka_eos_checks.audit.events.recorded import (
+    ASKED,
+    AT_BITS,
+    CHANGES,
+    ENDS,
+    GIVEN,
+    POLLED,
+    SENT,
+    STEPPING,
+    TOLD,
+    VALUED,
+    Hashes,
+    Rows,
+    RunFacts,
+    Told,
+    name_hashes,
+    place_hash,
+    text_hash,
+    told,
+)
+from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.kernels.coordinators.group_log import read_group_log
+from kafka_eos_checks.audit.kernels.histories.applying import (
+    CHECK,
+    COVER,
+    OUTPUT,
+    Members,
+    Reach,
+    covers_of,
+    join_commits,
+    join_inputs,
+    join_outputs,
+    of_members,
+)
+from kafka_eos_checks.audit.kernels.histories.joining import (
+    BLOCK_BITS,
+    HELD,
+    RANGE,
+    STEP,
+    Setting,
+    blocks_of,
+    follow_readers,
+    is_in,
+    join_transactions,
+    join_values,
+    look_into_gaps,
+    spot,
+)
+from kafka_eos_checks.audit.kernels.histories.joining import (
+    ranges_of as offset_ranges,
+)
+from kafka_eos_checks.audit.kernels.histories.stored import (
+    ABORTED,
+    COMMITTED,
+    HIDDEN,
+    OPEN,
+    PLAIN,
+    STORED,
+    VISIBLE,
+    Backwards,
+    LogEnds,
+    stored,
+    stored_backwards,
+    values_at,
+)
+from kafka_eos_checks.audit.moments import SKEW_MS
+from kafka_eos_checks.audit.rules.applications import (
+    FENCED_GENERATION,
+    INPUT_RULES,
+    OFFSET_ALONE,
+    SKIPPED,
+    judge_generations,
+    judge_inputs,
+    judge_told,
+)
+from kafka_eos_checks.audit.rules.histories import (
+    DUPLICATE_VALUE,
+    HISTORY_RULES,
+    LOST,
+    REFUSED,
+    UNASKED,
+    duplicate_values,
+    lost,
+    refused,
+    unasked,
+)
+from kafka_eos_checks.audit.rules.offsets import longest_logs
+from kafka_eos_checks.audit.rules.readers import (
+    ABORTED_DELIVERED,
+    COMMITTED_MISSING,
+    INCONSISTENT,
+    NON_MONOTONIC,
+    POLL_SKIP,
+    PRECOMMITTED,
+    STABLE_WENT_BACK,
+    delivered,
+    inconsistent,
+    polled,
+    precommitted,
+    undone,
+    went_back,
+)
+from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, Replicas, read_contents
+from kafka_eos_checks.audit.segments.headers import Ints
+from kafka_eos_checks.audit.segments.splits import PartitionLog
+from kafka_eos_checks.kit.memory import without_collections
+
+FACTS, FAILED, VALUES, ENDINGS, MOVES, CHANGED, REQUESTED, MEMBERS, STORE, RANGES, LOG = range(11)  # kinds of rows
+FIGURES, HELD_BY, SPOTS, SUSPECT, GAPS, PICKED, WANTED, RECORDS, FOUND, ASKED_FOR = range(11, 21)
+SENDING, GIVING, ASKING, COVERING, OUTPUTS, CHECKS, INPUTS, REACHED, APPLIED = range(21, 30)  # of applications
+_NAMES = {  # figures of the joins, and the rules' own
+    "lost": (LOST, "checked"),
+    "lost unknown": (LOST, "unknown"),
+    "duplicate": (DUPLICATE_VALUE, "checked"),
+    "inconsistent": (INCONSISTENT, "checked"),
+    "precommitted": (PRECOMMITTED, "checked"),
+    "precommitted unknown": (PRECOMMITTED, "unknown"),
+    "delivered": (ABORTED_DELIVERED, "checked"),
+    "unasked": (UNASKED, "checked"),
+    "undone": (COMMITTED_MISSING, "checked"),
+    "undone unknown": (COMMITTED_MISSING, "unknown"),
+}
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read_range(item: tuple[int, Range], *, buckets: int) -> Iterator[Row]:
+    """The events of a range of a history, by what they meet."""
+    number, part = item
+    numbered = ((number << AT_BITS | at, row) for at, row in numbered_rows(part))
+    try:
+        with without_collections():
+            for each in told(numbered, str(part.path)):
+                yield from _told_rows(each, buckets)
+    except MalformedHistory as error:
+        yield Row(FAILED, 0, (number, error.line & ((1 << AT_BITS) - 1), error.reason))
+
+
+def _told_rows(each: Told, buckets: int) -> Iterator[Row]:
+    run, kind = each.facts.run, each.rows["what"]
+    yield Row(FACTS, 0, each.facts)
+    yield from _scattered(VALUES, run, each.rows[np.isin(kind, VALUED)], "key", buckets)
+    yield from _scattered(ENDINGS, run, each.rows[np.isin(kind, ENDS)], "ended", buckets)
+    yield from _scattered(MOVES, run, each.rows[np.isin(kind, STEPPING)], "process", buckets)
+    changed = each.rows[np.isin(kind, CHANGES)]
+    if len(changed):
+        yield Row(CHANGED, 0, (run, changed), changed.nbytes)
+    for name, places in ((REQUESTED, each.requests), (APPLIED, each.applied)):
+        if len(places):
+            yield Row(name, 0, (run, name, places), places.nbytes)
+    yield from _scattered(SENDING, run, each.sent, "key", buckets)
+    blocks = _block_buckets(each.given["place"], each.given["offset"], buckets)
+    yield from _by_bucket(GIVING, run, each.given, blocks)
+    asked = spot(each.asked["name"], each.asked["offset"]) % np.uint64(buckets)
+    yield from _by_bucket(ASKING, run, each.asked, asked.astype(np.int64))
+    for bucket in np.unique(each.members[:, 1] % buckets).tolist():
+        own = each.members[each.members[:, 1] % buckets == bucket, 0]
+        yield Row(MEMBERS, bucket, (run, own), own.nbytes)
+
+
+def _scattered(kind: int, run: str, rows: Rows, name: str, buckets: int) -> Iterator[Row]:
+    """Rows by bucket of the hashes in a column."""
+    if not len(rows):
+        return
+    if buckets == 1:
+        yield Row(kind, 0, (run, rows), rows.nbytes)
+        return
+    yield from _by_bucket(kind, run, rows, (rows[name] % np.uint64(buckets)).astype(np.int64))
+
+
+def _by_bucket(kind: int, run: str, rows: Rows, bucket: Ints) -> Iterator[Row]:
+    """Rows by their buckets."""
+    if not len(rows):
+        return
+    order = np.argsort(bucket, kind="stable")
+    ends = np.flatnonzero(np.append(bucket[order][1:] != bucket[order][:-1], True)) + 1
+    start = 0
+    for end in ends.tolist():
+        own = rows[order[start:end]]
+        yield Row(kind, int(bucket[order[start]]), (run, own), own.nbytes)
+        start = end
+
+
+def read_log(item: tuple[int, PartitionLog], *, logs: int, buckets: int, check_crc: bool) -> Iterator[Row]:
+    """The records of a log, and facts of the whole; one whose offsets go backwards has a number from ``logs`` on."""
+    number, log = item
+    ends = LogEnds()
+    place = place_hash(log.topic, log.partition)
+    try:
+        for rows in stored(log, number, ends, check_crc=check_crc):
+            yield from _stored_rows(rows, place, buckets)
+    except Backwards:
+        number += logs
+        yield from _stored_rows(stored_backwards(log, number, ends, check_crc=check_crc), place, buckets)
+    yield Row(LOG, number, ends)
+
+
+def _stored_rows(rows: Rows, place: int, buckets: int) -> Iterator[Row]:
+    yield from _scattered(STORE, "", rows, "key", buckets)
+    ranges = offset_ranges(rows, place)
+    yield from _by_bucket(RANGES, "", ranges, _block_buckets(ranges["place"], ranges["start"], buckets))
+
+
+def _block_buckets(place: Hashes, offset: Ints, buckets: int) -> Ints:
+    """The buckets of blocks of offsets, shape (n,)."""
+    mixed = place % np.uint64(buckets) + (offset >> BLOCK_BITS).astype(np.uint64) % np.uint64(buckets)
+    return (mixed % np.uint64(buckets)).astype(np.int64)
+
+
+def read_group_ends(item: tuple[int, PartitionLog], *, buckets: int, check_crc: bool) -> Iterator[Row]:
+    """A log of ``__consumer_offsets``: its end, the last time that was stamped in it, and the commits that count."""
+    log = read_group_log(item[1], check_crc)
+    last: dict[int, int] = {}
+    for (group, (topic, partition)), commits in log.commits.items():
+        place = place_hash(topic, partition)
+        name = int(name_hashes(text_hash(group), place)[0])
+        offsets = [-1 if commit.offset is None else commit.offset for commit in commits]
+        covers = covers_of(name, offsets, [commit.transactional for commit in commits], item[0])
+        last[name] = commits[-1].offset or 0 if commits else 0
+        places = np.full(len(covers), place, np.uint64)
+        yield from _by_bucket(COVERING, "", covers, _block_buckets(places, covers["low"], buckets))
+    yield Row(LOG, item[0], (log.end, log.stamped_ms, log.whole))
+    yield Row(REACHED, item[0], last)
+
+
+# --- joins ----------------------------------------------------------------------------------------------------------
+
+
+def _by_run(values: Iterable[tuple[str, Rows]], *dtypes: np.dtype[Any]) -> dict[str, dict[np.dtype[Any], Rows]]:
+    """Rows of each run and dtype, together."""
+    parts: dict[str, dict[np.dtype[Any], list[Rows]]] = defaultdict(lambda: {dtype: [] for dtype in dtypes})
+    for run, rows in values:
+        parts[run][rows.dtype].append(rows)
+    return {
+        run: {dtype: np.concatenate(rows) if rows else np.zeros(0, dtype) for dtype, rows in own.items()}
+        for run, own in parts.items()
+    }
+
+
+_Picks = tuple[Mapping[str, Hashes], Mapping[str, Hashes]]  # by run, offsets and transactions that are suspects
+
+
+def join_bucket(
+    bucket: int,  # noqa: ARG001 - the rows tell it
+    values: Iterable[tuple[str, Rows]],
+    *,
+    settings: Mapping[str, Setting],
+    buckets: int,
+    picks: _Picks | None,
+    number_of: Mapping[str, int],
+) -> Iterator[Row]:
+    """Join the events and records of some topics and values; with ``picks`` pick what the readable rules look at."""
+    by_run = _by_run(values, TOLD, STORED)
+    records = by_run.pop("", {STORED: np.zeros(0, STORED)})[STORED]
+    for run in settings if picks is not None else by_run:
+        events = by_run[run][TOLD] if run in by_run else np.zeros(0, TOLD)
+        spots, suspects = (None, None) if picks is None else (picks[0][run], picks[1][run])
+        joined = join_values(events, records, settings[run], suspects, spots)
+        yield Row(FIGURES, 0, _named(joined.figures))
+        if picks is None:
+            found = np.append(joined.spots, np.zeros(int(joined.suspect.any()), np.uint64))  # 0 for a key of any kind
+            if len(found):
+                yield Row(SPOTS, 0, (run, found), found.nbytes)
+            yield from _scattered(HELD_BY, run, joined.held, "ended", buckets)
+            continue
+        keyed, at_spot = joined.events[joined.suspect], joined.events[joined.at_spot]
+        number = number_of[run]
+        yield Row(PICKED, number, ("keys", keyed), keyed.nbytes)
+        yield Row(PICKED, number, ("spots", at_spot), at_spot.nbytes)
+        ended = np.unique(keyed["ended"][keyed["ended"] != 0])
+        yield from _scattered(ASKED_FOR, run, _as_rows(ended), "ended", buckets)
+        shown = joined.shown
+        for log in np.unique(shown["log"]).tolist():
+            own_rows = shown[shown["log"] == log]
+            yield Row(WANTED, log, (number, "values", own_rows), own_rows.nbytes)
+
+
+_ASKED = np.dtype([("ended", "u8")])
+
+
+def _as_rows(hashes: Hashes) -> Rows:
+    rows = np.zeros(len(hashes), _ASKED)
+    rows["ended"] = hashes
+    return rows
+
+
+def _named(figures: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    for name, count in figures.items():
+        rule, own = _NAMES[name]
+        found[rule][own] = count
+    return dict(found)
+
+
+def end_bucket(
+    bucket: int,  # noqa: ARG001
+    values: Iterable[tuple[str, Rows]],
+    *,
+    settings: Mapping[str, Setting],
+) -> Iterator[Row]:
+    """Join some transactions with what values tell of them."""
+    for run, own in _by_run(values, TOLD, HELD).items():
+        joined = join_transactions(own[TOLD], own[HELD], settings[run])
+        yield Row(FIGURES, 0, _named(joined.figures))
+        if len(joined.suspects):
+            yield Row(SUSPECT, 0, (run, joined.suspects), joined.suspects.nbytes)
+
+
+def pick_bucket(
+    bucket: int,  # noqa: ARG001
+    values: Iterable[tuple[str, Rows]],
+    *,
+    number_of: Mapping[str, int],
+    suspects: Mapping[str, Hashes],
+) -> Iterator[Row]:
+    """Pick the begins and ends of transactions that are suspects, or that sent the value of a suspect."""
+    for run, own in _by_run(values, TOLD, _ASKED).items():
+        wanted = np.unique(np.concatenate([own[_ASKED]["ended"], suspects[run]]))
+        picked = own[TOLD][is_in(own[TOLD]["ended"], wanted)]
+        yield Row(PICKED, number_of[run], ("ends", picked), picked.nbytes)
+
+
+def follow_bucket(
+    bucket: int,  # noqa: ARG001
+    values: Iterable[tuple[str, Rows]],
+    *,
+    settings: Mapping[str, Setting],
+    changes: Mapping[str, Rows],
+    buckets: int,
+    number_of: Mapping[str, int],
+) -> Iterator[Row]:
+    """Follow the readers of some processes: what they passed over, and where they went back."""
+    for run, own in _by_run(values, TOLD).items():
+        number = number_of[run]
+        followed = follow_readers(own[TOLD], changes.get(run, np.zeros(0, TOLD)), settings[run])
+        steps, ends = followed.figures["steps"], followed.figures["ends"]
+        counts = {POLL_SKIP: {"checked": steps}, NON_MONOTONIC: {"checked": steps}, STABLE_WENT_BACK: {"checked": ends}}
+        yield Row(FIGURES, 0, counts)
+        for name, rows in (("back", followed.backward), ("fell", followed.fell), ("unlogged", followed.unlogged)):
+            if len(rows):
+                yield Row(PICKED, number, (name, rows), rows.nbytes)
+        gaps, blocks = blocks_of(followed.gaps)
+        key = gaps["place"] % np.uint64(buckets) + (blocks % buckets).astype(np.uint64)
+        for one in np.unique(key % np.uint64(buckets)).tolist():
+            mine = key % np.uint64(buckets) == one
+            yield Row(GAPS, one, (run, gaps[mine], blocks[mine]), gaps[mine].nbytes)
+
+
+def look_bucket(
+    bucket: int,  # noqa: ARG001
+    values: Iterable[tuple[Any, ...]],
+    *,
+    settings: Mapping[str, Setting],
+    number_of: Mapping[str, int],
+) -> Iterator[Row]:
+    """Look for records in what readers passed over."""
+    gaps: dict[str, list[tuple[Rows, Ints]]] = defaultdict(list)
+    ranges = [np.zeros(0, RANGE)]
+    for run, *own in values:
+        if run:
+            gaps[run].append((own[0], own[1]))
+        else:
+            ranges.append(own[0])
+    by_block = _blocks(np.concatenate(ranges))
+    for run, parts in gaps.items():
+        rows, blocks = (np.concatenate(part) for part in zip(*parts, strict=True))
+        for block in np.unique(blocks).tolist():
+            there = by_block.get(block, np.zeros(0, RANGE))
+            passed = look_into_gaps([(block, rows[blocks == block])], there, settings[run])
+            if len(passed.steps):
+                yield Row(PICKED, number_of[run], ("passed", passed.steps), passed.steps.nbytes)
+            for log in np.unique(passed.missing[:, 0]).tolist():
+                mine = passed.missing[passed.missing[:, 0] == log]
+                shown = np.zeros(len(mine), STORED)
+                shown["log"], shown["offset"], shown["state"] = log, mine[:, 1], np.where(mine[:, 2], HIDDEN, PLAIN)
+                yield Row(WANTED, log, (number_of[run], "passed", shown), shown.nbytes)
+
+
+def _blocks(ranges: Rows) -> dict[int, Rows]:
+    """Ranges of offsets by block."""
+    blocks = ranges["start"] >> BLOCK_BITS
+    return {block: ranges[blocks == block] for block in np.unique(blocks).tolist()}
+
+
+# --- applications -----------------------------------------------------------------------------------------------------
+
+
+class Crew(NamedTuple):
+    """The applications of a run: members of groups, how far each went in a partition, whole topics, offsets' logs."""
+
+    members: Members
+    names: Mapping[int, Reach]
+    whole: Hashes
+    logs: Sequence[int]
+
+
+def output_bucket(
+    bucket: int,  # noqa: ARG001
+    values: Iterable[tuple[str, Rows]],
+    *,
+    crews: Mapping[str, Crew],
+    settings: Mapping[str, Setting],
+    buckets: int,
+) -> Iterator[Row]:
+    """Join the outputs of some topics and values with the records."""
+    by_run = _by_run(values, SENT, STORED)
+    records = by_run.pop("", {STORED: np.zeros(0, STORED)})[STORED]
+    for run, own in by_run.items():
+        if run in crews:
+            made = join_outputs(own[SENT], records, crews[run].members, settings[run], crews[run].whole)
+            yield from _by_bucket(OUTPUTS, run, made, _block_buckets(made["place"], made["offset"], buckets))
+            if len(made):
+                yield Row(FACTS, 0, run)
+
+
+def input_bucket(
+    bucket: int,
+    values: Iterable[tuple[str, Rows]],
+    *,
+    crews: Mapping[str, Crew],
+    settings: Mapping[str, Setting],
+    buckets: int,
+) -> Iterator[Row]:
+    """Join inputs of some blocks of offsets with their outputs, and with the commits behind them."""
+    by_run = _by_run(values, GIVEN, OUTPUT, COVER, RANGE)
+    shared = by_run.pop("", {COVER: np.zeros(0, COVER), RANGE: np.zeros(0, RANGE)})
+    for run, crew in crews.items():
+        own = by_run.get(run, {GIVEN: np.zeros(0, GIVEN), OUTPUT: np.zeros(0, OUTPUT)})
+        covers = shared[COVER][np.isin(shared[COVER]["log"], crew.logs)]
+        ranges = _blocks(shared[RANGE])
+        joined = join_inputs(own[GIVEN], own[OUTPUT], covers, ranges, crew.names, settings[run])
+        counts: dict[str, dict[str, int]] = {rule: {"checked": joined.checked} for rule in INPUT_RULES}
+        for rule in (SKIPPED, OFFSET_ALONE):
+            counts[rule]["unknown"] = joined.silent
+        yield Row(FIGURES, bucket, counts)
+        if len(joined.suspects):
+            yield Row(INPUTS, 0, (run, joined.suspects), joined.suspects.nbytes)
+        checks = spot(joined.checks["name"], joined.checks["behind"]) % np.uint64(buckets)
+        yield from _by_bucket(CHECKS, run, joined.checks, checks.astype(np.int64))
+
+
+def commit_bucket(bucket: int, values: Iterable[tuple[str, Rows]]) -> Iterator[Row]:
+    """Join inputs with the requests for the commits behind them."""
+    for run, own in _by_run(values, CHECK, ASKED).items():
+        left = join_commits(own[CHECK], own[ASKED])
+        yield Row(FIGURES, bucket, {rule: {"checked": len(own[CHECK]) - len(left)} for rule in INPUT_RULES})
+        if len(left):
+            yield Row(INPUTS, 0, (run, left), left.nbytes)
+
+
+def pick_outputs(
+    bucket: int,  # noqa: ARG001
+    values: Iterable[tuple[str, Rows]],
+    *,
+    crews: Mapping[str, Crew],
+    settings: Mapping[str, Setting],
+    inputs: Mapping[str, Rows],
+    number_of: Mapping[str, int],
+) -> Iterator[Row]:
+    """Pick the outputs of inputs that are suspects, with their records."""
+    by_run = _by_run(values, SENT, STORED)
+    records = by_run.pop("", {STORED: np.zeros(0, STORED)})[STORED]
+    for run, own in by_run.items():
+        if run not in inputs:
+            continue
+        sent, group = of_members(own[SENT], crews[run].members, settings[run])
+        wanted = np.unique(spot(inputs[run]["name"], inputs[run]["offset"]))
+        keys = np.unique(sent["key"][is_in(spot(name_hashes(group, sent["place"]), sent["offset"]), wanted)])
+        chosen = sent[is_in(sent["key"], keys)]
+        yield Row(PICKED, number_of[run], ("outputs", chosen), chosen.nbytes)
+        shown = settings[run].of_logs(records)
+        shown = shown[is_in(shown["key"], keys)]
+        for log in np.unique(shown["log"]).tolist():
+            mine = shown[shown["log"] == log]
+            yield Row(WANTED, log, (number_of[run], "outputs", mine), mine.nbytes)
+
+
+def pick_inputs(
+    bucket: int,  # noqa: ARG001
+    values: Iterable[tuple[str, Rows]],
+    *,
+    inputs: Mapping[str, Rows],
+    number_of: Mapping[str, int],
+) -> Iterator[Row]:
+    """Pick the events in which members were given suspects, and the requests for the commits behind them."""
+    for run, own in _by_run(values, GIVEN, ASKED).items():
+        if run in inputs:
+            suspects = inputs[run]
+            given, asked = (
+                rows[is_in(spot(rows["name"], rows["offset"]), np.unique(spot(suspects["name"], suspects[name])))]
+                for rows, name in ((own[GIVEN], "offset"), (own[ASKED], "behind"))
+            )
+            yield Row(PICKED, number_of[run], ("given", given), given.nbytes)
+            yield Row(PICKED, number_of[run], ("asked", asked), asked.nbytes)
+
+
+# --- what the readable rules look at ----------------------------------------------------------------------------------
+
+
+def fetch_records(
+    number: int, values: Iterable[tuple[int, str, Rows]], *, logs: Sequence[PartitionLog], check_crc: bool
+) -> Iterator[Row]:
+    """Read the values of the records of a log that the readable rules look at."""
+    wanted = list(values)
+    offsets = np.unique(np.concatenate([rows["offset"] for _, _, rows in wanted]))
+    found = values_at(logs[number % len(logs)], offsets, check_crc=check_crc)
+    for run, name, rows in wanted:
+        told_by = [found.get(offset) for offset in rows["offset"].tolist()]
+        yield Row(RECORDS, run, (name, number, rows, told_by), rows.nbytes)
+
+
+class Reading(NamedTuple):
+    """What the readable rules need besides the rows: files, runs, logs with their facts, and how far the logs go."""
+
+    files: Sequence[Path]
+    runs: Sequence[RunFacts]
+    logs: Sequence[PartitionLog]
+    ends: Mapping[int, LogEnds]
+    settings: Mapping[str, Setting]
+    reach: float
+
+    def covered(self, run: RunFacts) -> bool:
+        """Whether all logs go beyond a run."""
+        return run.last_ms + SKEW_MS <= self.reach
+
+    def events(self, places: Ints, run: RunFacts) -> list[Event]:
+        """Events by where they stand, in the order of their run."""
+        return [event for _, event in self.numbered(places.tolist(), run)]
+
+    def numbered(self, places: Iterable[int], run: RunFacts) -> list[tuple[int, Event]]:
+        """As :meth:`events`, each with where it stands."""
+        by_file: dict[int, list[int]] = defaultdict(list)
+        for at in set(places):
+            by_file[at >> AT_BITS].append(at & ((1 << AT_BITS) - 1))
+        found = [
+            (number << AT_BITS | at, event)
+            for number, own in sorted(by_file.items())
+            for at, event in events_at(self.files[number], own)
+        ]
+        if run.ordered:
+            found.sort(key=lambda numbered: numbered[1].order or 0)
+        return found
+
+    def replicas(self, records: Iterable[tuple[int, Rows, Sequence[bytes | None]]]) -> Replicas:
+        """All logs, with some of their records."""
+        contents = {number: ends.contents() for number, ends in self.ends.items()}
+        for number, rows, values in records:
+            _fill(contents[number], rows, values)
+        found: dict[Place, list[tuple[PartitionLog, Contents]]] = defaultdict(list)
+        for number in sorted(contents, key=lambda number: number % len(self.logs)):
+            log, own = self.logs[number % len(self.logs)], contents[number]
+            own.values = dict(sorted(own.values.items()))
+            own.committed = dict(sorted(own.committed.items(), key=lambda each: each[::-1]))  # as markers decided them
+            for offset, value in own.values.items():
+                own.offsets[value].append(offset)
+            found[log.topic, log.partition].append((log, own))
+        return found
+
+
+def _fill(contents: Contents, rows: Rows, values: Sequence[bytes | None]) -> None:
+    for (_, offset, marker, _, state, _), value in zip(rows.tolist(), values, strict=True):
+        contents.values[offset] = value
+        if not VISIBLE[state]:
+            contents.hidden.add(offset)
+        if state == COMMITTED:
+            contents.committed[offset] = marker
+        elif state == ABORTED:
+            contents.aborted[offset] = marker
+        elif state == OPEN:
+            contents.open.add(offset)
+
+
+def judge_run(
+    number: int,
+    values: Iterable[tuple[Any, ...]],
+    *,
+    reading: Reading,
+    suspects: Mapping[str, Hashes],
+    inputs: Mapping[str, Rows],
+    groups: Sequence[PartitionLog],
+    check_crc: bool,
+) -> Iterator[Row]:
+    """Judge the suspects of a run by the readable rules."""
+    run = reading.runs[number]
+    covered = reading.covered(run)
+    picked: dict[str, list[Rows]] = defaultdict(list)
+    records: dict[str, list[tuple[int, Rows, Sequence[bytes | None]]]] = defaultdict(list)
+    for name, *value in values:
+        if len(value) == 3:
+            records[name].append((value[0], value[1], value[2]))
+        else:
+            picked[name].append(value[0])
+    keys, spots, ends = (np.concatenate([np.zeros(0, TOLD), *picked[name]]) for name in ("keys", "spots", "ends"))
+    unlogged = np.concatenate([np.zeros(0, np.int64), *picked["unlogged"]])
+    figures: dict[str, Figures] = {rule: {"checked": 0, "unknown": 0} for rule in HISTORY_RULES}
+    replicas = reading.replicas(records["values"])
+    own = reading.events(np.concatenate([keys["at"], ends["at"], unlogged]), run)
+    told_by = set(keys["process"].tolist())
+    telling = [at for process, at in run.telling.items() if process in told_by]
+    of_suspects = [rows["at"][is_in(rows["ended"], suspects[run.run])] for rows in (keys, ends)]
+    transactions = reading.events(np.concatenate([*of_suspects, np.array(telling, np.int64)]), run)
+    findings: list[Finding] = []
+    given = spots["at"][spots["what"] == POLLED]  # of two polls of an offset the later counts, whatever its value
+    acknowledged = reading.events(np.concatenate([keys["at"], ends["at"], unlogged, given]), run)
+    findings += lost(acknowledged, replicas, figures[LOST], covered=covered)
+    findings += duplicate_values(own, replicas, figures[DUPLICATE_VALUE])
+    findings += unasked(transactions, replicas, figures[UNASKED])
+    findings += undone(transactions, replicas, figures[COMMITTED_MISSING], covered=covered)
+    findings += delivered(own, replicas, figures[ABORTED_DELIVERED], covered=covered)
+    findings += precommitted(own, replicas, figures[PRECOMMITTED])
+    findings += inconsistent(reading.events(spots["at"], run), replicas, figures[INCONSISTENT])
+    findings += polled(reading.events(unlogged, run), replicas, figures[POLL_SKIP], figures[NON_MONOTONIC])
+    counted: Figures = {}  # where the steps were followed
+    steps = _steps_of(picked["passed"] + picked["back"], reading, run)
+    findings += polled(list(steps), reading.replicas(records["passed"]), counted, counted)
+    findings += went_back(_steps_of(picked["fell"], reading, run), counted)
+    if run.run in inputs:
+        at = np.concatenate([np.zeros(0, np.int64), *(rows["at"] for name in _OF_INPUTS for rows in picked[name])])
+        begun = [member.first(run.ordered)[1] for member in run.members.values()]
+        events = reading.events(np.concatenate([at, np.array(begun, np.int64)]), run)
+        only: dict[tuple[str, Place], list[int]] = defaultdict(list)
+        for _, group, place, offset, _ in inputs[run.run].tolist():
+            only[run.groups[group], run.places[place]].append(offset)
+        by_name = {name: sorted(set(offsets)) for name, offsets in only.items()}
+        logs = longest_logs([read_group_log(log, check_crc) for log in groups])
+        shown = reading.replicas(records["outputs"])
+        findings += judge_told(events, shown, logs, figures, covered=covered, only=by_name)
+    yield Row(FOUND, number, (findings, figures))
+
+
+_OF_INPUTS = ("outputs", "given", "asked")
+
+
+def _steps_of(parts: Sequence[Rows], reading: Reading, run: RunFacts) -> Iterator[Event]:
+    """Steps as events, each as if its process began anew, had come to where the step begins, and then took it."""
+    rows = np.unique(np.concatenate([np.zeros(0, STEP), *parts]))
+    begins = {at: (start, back) for at, start, _, _, _, back in rows.tolist()}
+    for at, event in reading.numbered(begins, run):
+        start, back = begins[at]
+        yield Event(run=run.run, process=event.process, action="Crash", phase="info")
+        yield replace(event, action="Seek", offset=start)
+        if event.action == "EndOfPartition" and event.isolation == "read_committed" and event.offset is not None:
+            yield replace(event, offset=start)
+        if back:
+            yield replace(event, action="AbortTransaction")
+        yield event
+
+
+def judge_members(bucket: int, values: Iterable[tuple[str, Ints]], *, reading: Reading) -> Iterator[Row]:
+    """Judge the members of some groups."""
+    by_run: dict[str, list[Ints]] = defaultdict(list)
+    for name, places in values:
+        by_run[name].append(places)
+    for run in reading.runs:
+        if run.run in by_run:
+            figures: Figures = {"checked": 0, "unknown": 0}
+            findings = list(judge_generations(reading.events(np.concatenate(by_run[run.run]), run), figures))
+            yield Row(FOUND, bucket, (findings, {FENCED_GENERATION: figures}))
+
+
+def judge_others(
+    bucket: int,
+    values: Iterable[tuple[str, int, Ints]],
+    *,
+    reading: Reading,
+    groups: Sequence[PartitionLog],
+    proving: Set[str],
+    check_crc: bool,
+) -> Iterator[Row]:
+    """Judge refusals, declared applications, and those of runs that do not tell enough for a proof."""
+    places: dict[tuple[str, int], list[Ints]] = defaultdict(lambda: [np.zeros(0, np.int64)])
+    for run_name, kind, own in values:
+        places[run_name, kind].append(own)
+    for run in reading.runs:
+        figures: dict[str, Figures] = {rule: {"checked": 0, "unknown": 0} for rule in HISTORY_RULES}
+        findings: list[Finding] = []
+        if run.refusals:
+            replicas = reading.replicas([])
+            findings += refused(
+                reading.events(np.concatenate(places[run.run, REQUESTED]), run), replicas, figures[REFUSED]
+            )
+        telling = bool(run.members) and run.run not in proving
+        if run.declared or telling:
+            contents: dict[Place, list[tuple[PartitionLog, Contents]]] = defaultdict(list)
+            for log in reading.logs:
+                contents[log.topic, log.partition].append((log, read_contents(log, check_crc)))
+            logs = longest_logs([read_group_log(log, check_crc) for log in groups])
+            own_kinds = (REQUESTED, APPLIED) if telling else (REQUESTED,)
+            events = reading.events(np.concatenate([each for kind in own_kinds for each in places[run.run, kind]]), run)
+            findings += judge_inputs(events, contents, logs, figures, covered=reading.covered(run))
+        yield Row(FOUND, bucket, (findings, figures))

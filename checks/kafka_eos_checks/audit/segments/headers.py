@@ -1,0 +1,351 @@
+"""Batch headers of a log segment, many at a time, without touching the records.
+
+A segment is a sequence of record batches, each led by 61 bytes of header (Kafka: ``DefaultRecordBatch``). Only the
+length field says where the next batch begins, so a reader has to hop. The sparse offset index next to a segment (Kafka:
+``OffsetIndex``) knows where some batches begin: each entry starts a lane, and all lanes hop at once in numpy.
+
+Segments are read in blocks that fit the processor's cache, never mapped: a broker may truncate a file that is read.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from google_crc32c import value as crc32c
+from numpy.typing import NDArray
+
+from kafka_eos.formats.compression import CompressionType
+from kafka_eos.formats.record_batch import CHECKED_FROM, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC
+from kafka_eos.formats.segment import CorruptRegion, scan
+from kafka_eos.formats.varint import INT64_MAX
+from kafka_eos_checks.audit.places import LocalFile, Window, bytes_of, open_at
+from kafka_eos_checks.kit.memory import keep_freed_memory
+
+Ints = NDArray[np.int64]
+Narrow = NDArray[np.int32]
+Bytes = NDArray[np.uint8]
+File = LocalFile | Window
+
+HEADER = np.dtype(
+    [
+        ("base_offset", ">i8"),
+        ("batch_length", ">i4"),  # bytes after this field
+        ("leader_epoch", ">i4"),
+        ("magic", "i1"),
+        ("crc", ">u4"),  # CRC32C of everything from the attributes on
+        ("attributes", ">i2"),
+        ("last_offset_delta", ">i4"),
+        ("base_timestamp", ">i8"),
+        ("max_timestamp", ">i8"),
+        ("producer_id", ">i8"),
+        ("producer_epoch", ">i2"),
+        ("base_sequence", ">i4"),
+        ("record_count", ">i4"),
+    ]
+)
+assert HEADER.itemsize == HEADER_BYTES, "the header's fields are the header"
+SEAM = np.dtype([("before", "<u4"), ("nothing", "V13"), ("begin", "<u4")])
+assert SEAM.itemsize == CHECKED_FROM, "a seam has the place of what a CRC does not cover"
+FROM_ZERO = 0x641F6454  # these four bytes take the register of a CRC32C from 0 to all ones, where a CRC begins
+SMALLEST_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
+
+COMPRESSION_MASK, TIMESTAMP_TYPE_MASK, TRANSACTIONAL_MASK, CONTROL_MASK = 0x07, 0x08, 0x10, 0x20
+DELETE_HORIZON_MASK = 0x40  # the base timestamp is a delete horizon
+
+BLOCK_BYTES = 2 << 20  # measured: 2 MiB stays in the cache between the read, the CRC and the decoding of records
+TRIES = 3  # to read a block of a segment that changes
+SEARCH_BYTES = 16 << 20  # where the end of damage is looked for first, before the rest of the split is read for it
+INDEX_ENTRY = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
+
+
+@dataclass(frozen=True, slots=True)
+class Headers:
+    """Headers of consecutive batches of one segment.
+
+    Attributes:
+        positions: shape (n,), where each batch begins, in bytes from the start of the segment.
+        raw: shape (n,), the headers as they are on disk, dtype :data:`HEADER`; or some fields by name, each of shape
+            (n,).
+        end: where reading stopped, in bytes from the start of the file.
+        damage: the regions that were skipped, in order of position; never inside ``positions``.
+    """
+
+    positions: Ints
+    raw: NDArray[np.void] | Mapping[str, NDArray[Any]]
+    end: int
+    damage: tuple[CorruptRegion, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def column(self, name: str) -> Ints:
+        """A field of all headers, shape (n,), as 64-bit integers in the machine's byte order."""
+        values: Ints = self.raw[name].astype(np.int64, copy=False)
+        return values
+
+    def narrow(self, name: str) -> Narrow:
+        """As :meth:`column`, of a field of 32 bits or less, as 32-bit integers: half as much to move."""
+        values: Narrow = self.raw[name].astype(np.int32, copy=False)
+        return values
+
+    def take(self, which: NDArray[np.bool_]) -> "Headers":
+        """Some of the headers, of shape (n,), and the same damage."""
+        raw = self.raw[which] if isinstance(self.raw, np.ndarray) else {k: v[which] for k, v in self.raw.items()}
+        return replace(self, positions=self.positions[which], raw=raw)
+
+
+class Block(NamedTuple):
+    """Headers and the bytes they were read from; ``data[0]`` is byte ``start`` of the file."""
+
+    headers: Headers
+    data: bytes
+    start: int
+
+
+def read_index(segment: Path) -> Ints:
+    """Positions from the offset index next to a segment, strictly increasing; empty when there is none.
+
+    The active segment's index is preallocated: its zero entries are no entries.
+    """
+    data = bytes_of(segment.with_suffix(".index")) or b""
+    entries = np.frombuffer(data[: len(data) // 8 * 8], INDEX_ENTRY)
+    positions = entries["position"].astype(np.int64)
+    highest_before = np.maximum.accumulate(np.concatenate(([0], positions)))[:-1]
+    return positions[positions > highest_before]
+
+
+def read_blocks(
+    path: Path, start: int = 0, end: int | None = None, *, index: Ints | None = None, check_crc: bool = True
+) -> Iterator[Block]:
+    """Read a byte range of a segment, a block at a time.
+
+    Args:
+        path: the ``.log`` file.
+        start: where a batch begins, in bytes.
+        end: where the last batch ends, in bytes; the end of the file when not given.
+        index: where some of the batches begin (:func:`read_index`); makes it faster, changes nothing.
+        check_crc: whether to compare each batch with its CRC; a batch that differs is damage.
+
+    Yields:
+        Blocks of at least one batch or with some damage, in order of position, covering the range without a hole.
+
+    Raises:
+        OSError: the segment cannot be read, or it changes meanwhile.
+    """
+    keep_freed_memory()
+    lanes = np.empty(0, np.int64) if index is None else index
+    with open_at(path, end) as file:
+        limit = file.size if end is None else min(end, file.size)
+        position = start
+        while position < limit:
+            block = _read_block(file, position, limit, lanes, check_crc)
+            if block is None:
+                raise OSError(f"{path}: it changed while it was read, at byte {position}; audit a copy")
+            position = block.headers.end
+            yield block
+
+
+def _read_block(file: File, start: int, limit: int, index: Ints, check_crc: bool) -> Block | None:
+    """The batches that lie in the block at ``start``, up to and with the first damage.
+
+    None if what was damage is a batch a moment later, again and again.
+    """
+    for _ in range(TRIES):  # a broker may be writing the batch that is read
+        block = _try_block(file, start, limit, index, check_crc)
+        if block is not None:
+            return block
+    return None
+
+
+def _try_block(file: File, start: int, limit: int, index: Ints, check_crc: bool) -> Block | None:
+    """As :func:`_read_block`; None if the segment changes meanwhile."""
+    data = file.pread(min(BLOCK_BYTES, limit - start), start)
+    if len(data) >= LOG_OVERHEAD_BYTES:
+        first = LOG_OVERHEAD_BYTES + int.from_bytes(data[8:12], "big", signed=True)
+        if len(data) < first <= limit - start:
+            data = file.pread(first, start)
+    inside = index[np.searchsorted(index, start, "right") : np.searchsorted(index, start + len(data))] - start
+    positions, raw, stop, good = sound_batches(data, inside, check_crc)
+    healthy = good and stop > 0 and (stop == len(data) or _continues(data, stop, limit - start))
+    if healthy:
+        return Block(Headers(positions + start, raw, start + stop), data, start)
+    damage = find_damage(file, start + stop, limit)
+    if damage is None:
+        return None
+    return Block(Headers(positions + start, raw, damage.end, (damage,)), data, start)
+
+
+def sound_batches(data: bytes, lanes: Ints, check_crc: bool = True) -> tuple[Ints, NDArray[np.void], int, bool]:
+    """The batches that lie wholly in ``data``, up to the first one that is none.
+
+    Args:
+        data: bytes, a batch begins at 0.
+        lanes: where some of the batches begin, as :func:`hop` takes them.
+        check_crc: whether to compare each batch with its CRC.
+
+    Returns:
+        Positions, headers, where the following one would begin, and whether it is only cut off there.
+    """
+    positions, stop = hop(data, lanes)
+    raw = gather(data, positions)
+    good = _plausible(raw)
+    if check_crc and not have_their_crcs(data, positions, raw["crc"], stop):
+        good &= crcs(data, positions, raw) == raw["crc"]
+    bad = np.flatnonzero(~good)
+    if len(bad):
+        return positions[: bad[0]], raw[: bad[0]], int(positions[bad[0]]), False
+    return positions, raw, stop, True
+
+
+def _continues(data: bytes, stop: int, limit: int) -> bool:
+    """Whether the batch at ``stop`` may simply lie beyond this block, all within ``limit``."""
+    if len(data) - stop < LOG_OVERHEAD_BYTES:
+        return limit > len(data)
+    length = int.from_bytes(data[stop + 8 : stop + 12], "big", signed=True)
+    return length >= SMALLEST_LENGTH and len(data) < stop + LOG_OVERHEAD_BYTES + length <= limit
+
+
+def hop(data: bytes, lanes: Ints) -> tuple[Ints, int]:
+    """Positions of the batches that lie wholly in ``data``, and where the first one that does not would begin.
+
+    Args:
+        data: bytes, a batch begins at 0.
+        lanes: where some of the batches begin, strictly increasing, without 0. If they do not fit the batches they
+            are ignored.
+    """
+    if len(lanes) >= 8:
+        found = _hop_lanes(data, np.concatenate(([0], lanes)))
+        if found is not None:
+            tail, stop = _hop_one_by_one(data, int(lanes[-1]))
+            return np.concatenate((found, tail)), stop
+    return _hop_one_by_one(data, 0)
+
+
+def _hop_lanes(data: bytes, lanes: Ints) -> Ints | None:
+    """All lanes but the last hop at once, each to where the next begins; None when one misses it."""
+    lengths = np.lib.stride_tricks.sliding_window_view(np.frombuffer(data, np.uint8), 4).view(">i4")[:, 0]
+    position, goal = lanes[:-1], lanes[1:]
+    steps = []
+    while len(position):
+        steps.append(position)
+        length = lengths[position + 8]
+        position = position + LOG_OVERHEAD_BYTES + length
+        if np.count_nonzero((length < SMALLEST_LENGTH) | (position > goal)):  # faster than any() on a few hundred
+            return None
+        going = position < goal
+        position, goal = position[going], goal[going]
+    return np.sort(np.concatenate(steps)) if steps else None
+
+
+def _hop_one_by_one(data: bytes, position: int) -> tuple[Ints, int]:
+    """Hop from batch to batch by the length field."""
+    positions = []
+    size, last = len(data), len(data) - HEADER_BYTES
+    while position <= last:
+        following = (
+            position + LOG_OVERHEAD_BYTES + int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
+        )
+        if following > size or following < position + HEADER_BYTES:
+            break
+        positions.append(position)
+        position = following
+    return np.array(positions, np.int64), position
+
+
+def gather(data: bytes | Bytes, positions: Ints) -> NDArray[np.void]:
+    """The headers at ``positions`` as one packed array of shape (n,).
+
+    A sliding window read as one wide item is copied by memcpy; picking 61 single bytes a header is ten times slower.
+    """
+    if not len(positions):
+        return np.empty(0, HEADER)
+    windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(data, np.uint8), HEADER_BYTES)
+    return windows[positions].view(HEADER)[:, 0]
+
+
+def have_their_crcs(data: bytes, positions: Ints, expected: NDArray[np.uint32], stop: int) -> bool:
+    """Whether each of the batches that tile ``data`` up to ``stop`` has its CRC, told by one CRC of all of them.
+
+    What a CRC does not cover of a header is replaced by a :data:`SEAM`. If the batch before it has its CRC, the seam
+    takes the register to 0 and then to where a CRC begins. A difference stays a difference through all that follows,
+    since a CRC is linear: that those of several batches cancel each other is as likely as that a wrong batch has the
+    right CRC.
+
+    Args:
+        data: bytes, a batch begins at 0.
+        positions: shape (n,), where the batches begin.
+        expected: shape (n,), their CRCs.
+        stop: where the last one ends.
+    """
+    seams = np.zeros(len(positions) + 1, SEAM)
+    seams["before"] = ~np.concatenate(([np.uint32(0)], expected))  # the first batch follows an empty one, so to speak
+    seams["begin"] = FROM_ZERO
+    joined = np.empty(stop + SEAM.itemsize, np.uint8)
+    joined[:stop] = np.frombuffer(data, np.uint8, stop)
+    windows = np.lib.stride_tricks.sliding_window_view(joined, SEAM.itemsize, writeable=True)
+    windows[np.append(positions, stop)] = seams.view(np.uint8).reshape(-1, SEAM.itemsize)
+    joined.flags.writeable = False  # what is read-only is not copied once more
+    return bool(crc32c(joined) == crc32c(b""))
+
+
+def crcs(data: bytes, positions: Ints, raw: NDArray[np.void]) -> NDArray[np.uint32]:
+    """CRC32C of each batch, shape (n,)."""
+    first = (positions + CHECKED_FROM).tolist()
+    after = (positions + LOG_OVERHEAD_BYTES + raw["batch_length"]).tolist()
+    return np.array([crc32c(data[a:b]) for a, b in zip(first, after, strict=True)], np.uint32)
+
+
+def _plausible(raw: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Whether the readable decoder takes each header, besides its length and CRC, shape (n,)."""
+    delta = raw["last_offset_delta"].astype(np.int64)
+    no_overflow = raw["base_offset"] <= INT64_MAX - np.maximum(delta, 0) - 1
+    codec = (raw["attributes"] & COMPRESSION_MASK) <= CompressionType.ZSTD
+    counts = (raw["base_offset"] >= 0) & (delta >= 0) & (raw["record_count"] >= 0)
+    plausible: NDArray[np.bool_] = (raw["magic"] == MAGIC) & codec & counts & no_overflow
+    return plausible
+
+
+def find_damage(file: File, position: int, limit: int) -> CorruptRegion | None:
+    """The region from ``position`` on that holds no batch, judged by the readable decoder.
+
+    None if there is a batch after all, because someone writes to the file.
+    """
+    near = file.pread(min(SEARCH_BYTES, limit - position), position)
+    region = _first_region(near)
+    if region is None:
+        return None
+    claimed = LOG_OVERHEAD_BYTES + int.from_bytes(near[8:12], "big", signed=True)
+    if max(region.end, claimed) >= len(near):
+        region = _first_region(file.pread(limit - position, position))
+    if region is None:
+        return None
+    return replace(region, position=position, end=position + region.end)
+
+
+def _first_region(data: bytes) -> CorruptRegion | None:
+    region = next(scan(data), None)
+    return region if isinstance(region, CorruptRegion) else None
+
+
+def concatenate(parts: list[Headers]) -> Headers:
+    """Consecutive parts of one segment as one; at least one part."""
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(parts[0].raw, Mapping):
+        raw: Any = {name: np.concatenate([p.raw[name] for p in parts]) for name in parts[0].raw}
+    else:
+        raw = np.concatenate([p.raw for p in parts])
+    return Headers(
+        np.concatenate([p.positions for p in parts]),
+        raw,
+        parts[-1].end,
+        tuple(d for p in parts for d in p.damage),
+    )
+
+
+def is_set(headers: Headers, mask: int) -> NDArray[np.bool_]:
+    """Which batches have an attribute bit, shape (n,), bool."""
+    bits: NDArray[np.bool_] = (headers.raw["attributes"] & mask) != 0
+    return bits

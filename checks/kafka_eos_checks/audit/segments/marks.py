@@ -1,0 +1,97 @@
+"""The records of control batches: the decision of a marker, and the epoch of the coordinator that sent it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafka_eos.formats.record_batch import ControlType
+from kafka_eos_checks.audit.segments.headers import (
+    CONTROL_MASK,
+    TRANSACTIONAL_MASK,
+    Block,
+    Headers,
+    Ints,
+    Narrow,
+    is_set,
+    read_blocks,
+    read_index,
+)
+from kafka_eos_checks.audit.segments.records import Records, decode_block
+
+NO_DECISION = -1  # of a marker that the cleaner has emptied, and of types that partitions of topics do not have
+NO_EPOCH = -(1 << 31)  # of the coordinator, where the marker does not tell
+_TYPE_AT, _EPOCH_AT = 2, 2  # bytes, behind the version of the key and of the value
+
+
+class Marks(NamedTuple):
+    """The markers among some headers, in order; every column has shape (m,).
+
+    Attributes:
+        row: number of the marker among the headers.
+        decision: :class:`ControlType`, or :data:`NO_DECISION`.
+        coordinator_epoch: of the coordinator that sent it, or :data:`NO_EPOCH`.
+    """
+
+    row: Ints
+    decision: NDArray[np.int8]
+    coordinator_epoch: Narrow
+
+
+NO_MARKS = Marks(np.empty(0, np.int64), np.empty(0, np.int8), np.empty(0, np.int32))
+
+
+def concatenate_marks(parts: list[tuple[int, Marks]]) -> Marks:
+    """The marks of consecutive headers, each with the number of headers before them, as one."""
+    if not parts:
+        return NO_MARKS
+    return Marks(
+        np.concatenate([marks.row + before for before, marks in parts]),
+        np.concatenate([marks.decision for _, marks in parts]),
+        np.concatenate([marks.coordinator_epoch for _, marks in parts]),
+    )
+
+
+def read_marked_segment(
+    segment: Path, start: int = 0, end: int | None = None, *, index: Ints | None = None, check_crc: bool = True
+) -> Iterator[tuple[Headers, Marks]]:
+    """The headers of a byte range of a segment, a block at a time, and the marks of their control batches.
+
+    Raises:
+        OSError: the segment cannot be read, or it changes meanwhile.
+    """
+    lanes = read_index(segment) if index is None else index
+    for block in read_blocks(segment, start, end, index=lanes, check_crc=check_crc):
+        yield block.headers, marks_of(block)
+
+
+def marks_of(block: Block) -> Marks:
+    """The marks of a block's control batches. A control batch that cannot be decoded has none."""
+    markers = is_set(block.headers, TRANSACTIONAL_MASK) & is_set(block.headers, CONTROL_MASK)
+    if not markers.any():
+        return NO_MARKS
+    records = decode_block(block, markers)
+    _, last = np.unique(records.batch[::-1], return_index=True)  # a control batch has one record
+    records = records.take(np.sort(len(records.batch) - 1 - last))
+    kinds = _number(records, records.key_start, records.key_size, _TYPE_AT, ">i2")
+    known = (kinds == ControlType.ABORT) | (kinds == ControlType.COMMIT)
+    epochs = _number(records, records.value_start, records.value_size, _EPOCH_AT, ">i4")
+    return Marks(records.batch, np.where(known, kinds, NO_DECISION).astype(np.int8), epochs.astype(np.int32))
+
+
+def _number(records: Records, start: Ints, size: Ints, at: int, kind: str) -> Ints:
+    """A big-endian number in a field of each record, shape (n,); :data:`NO_EPOCH` where the field is too short."""
+    width = np.dtype(kind).itemsize
+    long_enough = size >= at + width
+    places = np.where(long_enough, start + at, 0)[:, None] + np.arange(width)
+    buffer = np.ascontiguousarray(records.buffer.take(places, mode="clip"))
+    numbers: Ints = np.where(long_enough, buffer.view(kind)[:, 0].astype(np.int64), NO_EPOCH)
+    return numbers
+
+
+def decision_of(key: bytes | None) -> ControlType | None:
+    """The type in a control record's key, after its version; None for types that partitions of topics do not have."""
+    number = int.from_bytes(key[_TYPE_AT : _TYPE_AT + 2], "big") if key and len(key) >= _TYPE_AT + 2 else NO_DECISION
+    return ControlType(number) if number in (ControlType.ABORT, ControlType.COMMIT) else None

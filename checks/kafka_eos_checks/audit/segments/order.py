@@ -1,0 +1,33 @@
+"""Stable orders of integers, and where each value is first."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafka_eos_checks.audit.segments.headers import Ints
+
+
+def stable_order(values: NDArray[Any]) -> Ints:
+    """``argsort``, stable. Numbers that are close to each other fit 16 bits, which numpy sorts by radix."""
+    if not len(values):
+        return np.empty(0, np.int64)
+    lowest = int(values.min())
+    if int(values.max()) - lowest < 1 << 16:
+        return np.argsort((values - lowest).astype(np.uint16), kind="stable")
+    return np.argsort(values, kind="stable")
+
+
+def by_appearance(values: NDArray[Any], count: int) -> tuple[Ints, NDArray[np.int32]]:
+    """The values that are there, in order of first appearance, and the place of each value in that order, (count,).
+
+    Args:
+        values: shape (n,), from 0 on.
+        count: how many values there may be.
+    """
+    first = np.full(count, len(values))
+    first[values[::-1]] = np.arange(len(values))[::-1]  # of several places the last one that is written stays
+    there = np.argsort(first, kind="stable")[: np.count_nonzero(first < len(values))]
+    place = np.zeros(count, np.int32)
+    place[there] = np.arange(len(there))
+    return there, place

@@ -1,0 +1,58 @@
+"""Batch headers of a file of a log, be it a segment or the table of its headers."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from kafka_eos_checks.audit.segments import header_tables
+from kafka_eos_checks.audit.segments.headers import Headers, Ints, read_blocks
+from kafka_eos_checks.audit.segments.marks import Marks, read_marked_segment
+
+
+def read_headers(
+    path: Path,
+    start: int = 0,
+    end: int | None = None,
+    *,
+    index: Ints | None = None,
+    check_crc: bool = True,
+    columns: Sequence[str] | None = None,
+) -> Iterator[Headers]:
+    """The headers in a byte range of a file, many at a time.
+
+    Args:
+        path: a segment or a table.
+        start: where a batch begins, or a row group of a table; in bytes.
+        end: where the last one ends; the end of the file when not given.
+        index: where some of a segment's batches begin; makes it faster, changes nothing.
+        check_crc: whether to compare each batch with its CRC, and each page of a table with its checksum.
+        columns: the fields that are needed; of a table no others are read.
+
+    Raises:
+        OSError: the file cannot be read, or it changes meanwhile.
+        MissingExtra: a table, without pyarrow.
+    """
+    if header_tables.is_table(path):
+        yield from header_tables.read_table(path, start, end, columns=columns, check=check_crc)
+        return
+    for block in read_blocks(path, start, end, index=index, check_crc=check_crc):
+        yield block.headers
+
+
+def read_marked(
+    path: Path,
+    columns: Sequence[str],
+    start: int = 0,
+    end: int | None = None,
+    *,
+    index: Ints | None = None,
+    check_crc: bool = True,
+) -> Iterator[tuple[Headers, Marks]]:
+    """The headers in a byte range of a file with the marks of their control batches; arguments as :func:`read_headers`.
+
+    Of a table that has no marker, no transaction and no time of a broker in a row group, the times are not read: their
+    columns are 0.
+    """
+    if header_tables.is_table(path):
+        yield from header_tables.read_marked_table(path, columns, start, end, check=check_crc)
+    else:
+        yield from read_marked_segment(path, start, end, index=index, check_crc=check_crc)

@@ -1,0 +1,192 @@
+"""Where the logs are, and the pieces in which they are read."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+
+from kafka_eos.errors import MalformedBatch
+from kafka_eos.formats.log_directory import find_log_directories
+from kafka_eos.formats.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, decode_batch
+from kafka_eos_checks.audit.places import Ask, ask_here, listed, open_at, place, sizes_of
+from kafka_eos_checks.audit.segments import header_tables
+from kafka_eos_checks.audit.segments.headers import File, read_index
+
+SUFFIXES = ("log", header_tables.SUFFIX)
+SPLIT_BYTES = 128 << 20  # a Spark task costs about 50 ms; at 1 to 3 GB/s this is as long again
+TABLE_WEIGHT = 16  # a byte of a table takes as long as some 5 to 20 of a segment, by the size of the batches
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PartitionLog:
+    """One replica of one partition on disk.
+
+    Attributes:
+        broker: which log directory it is of, when there are several, else "".
+        topic: topic name.
+        partition: partition number.
+        folder: the folder that holds the segments.
+        segments: their file names, in order of their base offsets: each a ``.log``, or the table of its headers.
+    """
+
+    broker: str
+    topic: str
+    partition: int
+    folder: str
+    segments: tuple[str, ...]
+
+    @property
+    def directory(self) -> Path:
+        """The broker's log directory."""
+        return place(self.folder).parent
+
+    def file(self, name: str) -> Path:
+        """A file of the folder."""
+        return place(self.folder) / name
+
+    @property
+    def has_records(self) -> bool:
+        """Whether all segments are there with their records, not only with headers."""
+        return not any(map(header_tables.is_table, self.segments))
+
+    def __str__(self) -> str:
+        return f"{self.broker}/{self.topic}-{self.partition}" if self.broker else f"{self.topic}-{self.partition}"
+
+
+def find_logs(*paths: Path) -> list[PartitionLog]:
+    """The logs in brokers' log directories, each at a path or right below it; a log that is found twice counts once.
+
+    Of a segment that is not there its table of headers counts.
+
+    Raises:
+        NotALogDirectory: there is none at one of the paths.
+    """
+    directories = [directory for path in paths for directory in find_log_directories(listed(path), SUFFIXES)]
+    folders = {directory.path for directory in directories}
+    names = [folder.name for folder in folders]
+    logs = {}
+    for directory in directories:
+        name = directory.path.name if names.count(directory.path.name) == 1 else str(directory.path)
+        for partition in directory.partitions:
+            logs[partition.path] = PartitionLog(
+                broker=name if len(folders) > 1 else "",
+                topic=partition.topic,
+                partition=partition.partition,
+                folder=str(partition.path),
+                segments=tuple(segment.log.name for segment in partition.segments),
+            )
+    return sorted(logs.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A byte range of a segment. ``number`` of ``count`` in its log: order is carried, never inferred from a scan.
+
+    Attributes:
+        log: the log it belongs to.
+        number: position in the log, from 0.
+        count: splits of the log.
+        segment: the segment's file name.
+        start: where a batch begins, in bytes.
+        end: where a batch ends, in bytes.
+    """
+
+    log: PartitionLog
+    number: int
+    count: int
+    segment: str
+    start: int
+    end: int
+
+    @property
+    def path(self) -> Path:
+        """The segment file."""
+        return self.log.file(self.segment)
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.end - self.start
+
+    @property
+    def weight(self) -> int:
+        """Bytes of a segment that take about as long."""
+        return self.size * (TABLE_WEIGHT if header_tables.is_table(self.segment) else 1)
+
+
+def plan(
+    logs: Iterable[PartitionLog],
+    split_bytes: int = SPLIT_BYTES,
+    ask: Ask[Path, list[tuple[int, int]]] = ask_here,
+) -> list[Split]:
+    """Cut logs into splits of about ``split_bytes``, inside a segment where its offset index knows a batch.
+
+    Args:
+        logs: the logs.
+        split_bytes: what is not larger is not looked into.
+        ask: asks :func:`ranges_of` about the others.
+
+    Raises:
+        OSError: a segment is not there.
+    """
+    logs = list(logs)
+    files = [log.file(name) for log in logs for name in log.segments]
+    sizes = dict(zip(files, sizes_of(files), strict=True))
+    known = {file: [(0, size)] if size else [] for file, size in sizes.items()}
+    large = [file for file, size in sizes.items() if header_tables.is_table(file) or size > split_bytes]
+    known |= zip(large, ask(partial(ranges_of, split_bytes=split_bytes), large), strict=True)
+    splits = []
+    for log in logs:
+        ranges = [(name, *r) for name in log.segments for r in known[log.file(name)]]
+        splits += [Split(log, number, len(ranges), *r) for number, r in enumerate(ranges)]
+    return splits
+
+
+def ranges_of(segment: Path, split_bytes: int) -> list[tuple[int, int]]:
+    """Byte ranges that tile a segment, or the table of its headers; none for an empty one.
+
+    A point from the index is used only if a whole batch with the right CRC begins there. A table takes about as long as
+    a segment of :data:`TABLE_WEIGHT` times its size.
+    """
+    if header_tables.is_table(segment):
+        return header_tables.ranges_of(segment, split_bytes // TABLE_WEIGHT)
+    size = segment.stat().st_size
+    points = [0]
+    if size > split_bytes:
+        with open_at(segment, 0) as file:
+            for point in read_index(segment).tolist():
+                if points[-1] + split_bytes <= point < size and _is_batch(file, point):
+                    points.append(point)
+    return [(a, b) for a, b in zip(points, [*points[1:], size], strict=True) if a < b]
+
+
+def _is_batch(file: File, position: int) -> bool:
+    head = file.pread(HEADER_BYTES, position)
+    length = LOG_OVERHEAD_BYTES + int.from_bytes(head[8:12], "big", signed=True)
+    try:
+        decode_batch(file.pread(max(length, 0), position))
+    except MalformedBatch:
+        return False
+    return True
+
+
+def tasks(splits: Iterable[Split], task_bytes: int = SPLIT_BYTES, *, whole_logs: bool = False) -> list[list[Split]]:
+    """Group splits into tasks of about ``task_bytes`` of segments, so that many tiny ones are few tasks.
+
+    Args:
+        splits: in order of their logs, and in order within a log.
+        task_bytes: of segments.
+        whole_logs: whether all splits of a log go to one task.
+    """
+    pieces = [list(own) for _, own in groupby(splits, lambda split: split.log)] if whole_logs else [[s] for s in splits]
+    grouped: list[list[Split]] = []
+    room = 0
+    for piece in pieces:
+        weight = sum(split.weight for split in piece)
+        if not grouped or room < weight:
+            grouped.append([])
+            room = task_bytes
+        grouped[-1] += piece
+        room -= weight
+    return grouped

@@ -1,0 +1,112 @@
+"""The part of the logs that somebody wants to see: by topic, partition, offset, time and producer."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafka_eos.formats.varint import INT64_MAX, INT64_MIN
+from kafka_eos_checks.audit.segments.headers import Headers
+from kafka_eos_checks.audit.segments.records import Records
+from kafka_eos_checks.audit.segments.splits import PartitionLog
+
+OPTIONS = ("topic", "partition", "producerid", "startingoffset", "endingoffset", "startingtimestamp", "endingtimestamp")
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Whole numbers from ``start`` up to, but without, ``end``."""
+
+    start: int = INT64_MIN
+    end: int = INT64_MAX
+
+    def within(self, other: "Range") -> "Range":
+        """The numbers that are in both."""
+        return Range(max(self.start, other.start), min(self.end, other.end))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The batches that are wanted; None and the widest range mean all.
+
+    Attributes:
+        topics: their names.
+        partitions: their numbers.
+        producers: producer ids; -1 for batches without one.
+        offsets: of records.
+        times: of records, in milliseconds since the epoch.
+    """
+
+    topics: frozenset[str] | None = None
+    partitions: frozenset[int] | None = None
+    producers: frozenset[int] | None = None
+    offsets: Range = Range()
+    times: Range = Range()
+
+    def logs(self, found: Iterable[PartitionLog]) -> Iterator[PartitionLog]:
+        """The logs that may have something of it, each with the segments that may."""
+        for log in found:
+            if (self.topics is None or log.topic in self.topics) and (
+                self.partitions is None or log.partition in self.partitions
+            ):
+                yield replace(log, segments=tuple(self._segments(log)))
+
+    def _segments(self, log: PartitionLog) -> Iterator[str]:
+        """A segment has the offsets from its name up to the name of the next one."""
+        bases = [int(name.partition(".")[0]) for name in log.segments]
+        for name, base, following in zip(log.segments, bases, [*bases[1:], INT64_MAX], strict=True):
+            if base < self.offsets.end and following > self.offsets.start:
+                yield name
+
+    def of_batches(self, headers: Headers) -> Mask:
+        """Which batches have an offset of it and, by their header, a time of it; shape (n,)."""
+        base = headers.column("base_offset")
+        mask: Mask = (base < self.offsets.end) & (base + headers.column("last_offset_delta") >= self.offsets.start)
+        mask &= self._of_producers(headers)
+        mask &= headers.column("max_timestamp") >= self.times.start
+        mask &= headers.column("base_timestamp") < self.times.end
+        return mask
+
+    def of_records(self, headers: Headers, records: Records) -> Mask:
+        """Which records are of it; shape (n,)."""
+        mask: Mask = (records.offset >= self.offsets.start) & (records.offset < self.offsets.end)
+        mask &= (records.timestamp >= self.times.start) & (records.timestamp < self.times.end)
+        return mask & self._of_producers(headers)[records.batch]
+
+    def to_decode(self, headers: Headers) -> Mask:
+        """Which batches may have records of it; their first timestamp need not be the lowest. Shape (n,)."""
+        return replace(self, times=Range()).of_batches(headers)
+
+    def _of_producers(self, headers: Headers) -> Mask:
+        if self.producers is None:
+            return np.ones(len(headers), np.bool_)
+        return np.isin(headers.column("producer_id"), list(self.producers))
+
+
+def from_options(options: Mapping[str, str]) -> Selection:
+    """A selection from a data source's options, by lower-case names.
+
+    Raises:
+        ValueError: a number is none.
+    """
+    return Selection(
+        topics=frozenset({options["topic"]}) if "topic" in options else None,
+        partitions=frozenset({_number(options, "partition", 0)}) if "partition" in options else None,
+        producers=frozenset({_number(options, "producerid", 0)}) if "producerid" in options else None,
+        offsets=_range(options, "startingoffset", "endingoffset"),
+        times=_range(options, "startingtimestamp", "endingtimestamp"),
+    )
+
+
+def _range(options: Mapping[str, str], start: str, end: str) -> Range:
+    return Range(_number(options, start, INT64_MIN), _number(options, end, INT64_MAX))
+
+
+def _number(options: Mapping[str, str], name: str, default: int) -> int:
+    try:
+        return int(options.get(name, default))
+    except ValueError:
+        raise ValueError(f"kafka_log: option {name} is {options[name]!r}, not a whole number") from None

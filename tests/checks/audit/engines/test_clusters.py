@@ -1,0 +1,167 @@
+"""The same verdicts wherever Spark runs: another process, other executors, over Connect, out of the wheel."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pyspark
+import pytest
+
+from kafka_eos_checks import cli
+from kafka_eos_checks.audit.audit import run
+from kafka_eos_checks.audit.oracle.synthetic import faulty_log, write_log
+from kafka_eos_checks.kit.recording import kept_recording, unpack
+from kafka_eos_checks.kit.verdict import read_verdicts
+from kafka_eos_checks.traces.replays import Rules, in_process
+from kafka_eos_checks.traces.scan import pieces_of
+
+pytestmark = pytest.mark.spark
+
+# What a user's program does with a session: audit, replay traces, and look at batches by the data source.
+PROGRAM = """
+import json, sys
+from dataclasses import asdict
+from pathlib import Path
+from kafka_eos_checks.audit.audit import run
+from kafka_eos_checks.audit.source import KafkaLogSource
+from kafka_eos_checks.audit.engines.spark import session
+from kafka_eos_checks.traces.replays import Rules
+from kafka_eos_checks.traces.scan import pieces_of
+from kafka_eos_checks.traces.spark import on_spark
+
+folder, recording, out = map(Path, sys.argv[1:])
+
+def where(batches):
+    import os
+    import kafka_eos_checks
+    import pyarrow as pa
+    for _ in batches:
+        place = [os.path.dirname(kafka_eos_checks.__file__)]
+        yield pa.RecordBatch.from_arrays([pa.array(place), pa.array([os.getppid()])], ["place", "parent"])
+
+with session() as spark:
+    result = run([folder], "spark", spark=spark)
+    rules = Rules((("Noted", "NothingNoted"),))
+    traces = on_spark(pieces_of([recording], 100_000), rules, spark=spark, task_bytes=200_000).to_pylist()
+    places = spark.range(0, 8, 1, 8).mapInArrow(where, "place string, parent bigint").collect()
+    spark.dataSource.register(KafkaLogSource)
+    batches = spark.read.format("kafka_log").load(str(folder)).count()
+found = {
+    "verdicts": [[v.name, v.found, v.ok, v.evidence] for v in result.verdicts],
+    "findings": [asdict(finding) for finding in result.findings],
+    "traces": traces,
+    "batches": batches,
+    "places": sorted({row[0] for row in places}),
+    "executors": len({row[1] for row in places}),
+}
+out.write_text(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("logs")
+    for number in range(4):
+        write_log(folder / f"orders-{number}", faulty_log(number, 300, 0.05), segment_batches=100)
+    last = max((folder / "orders-1").glob("*.log"))
+    last.write_bytes(last.read_bytes()[:-30])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("recording")
+    unpack(kept_recording("transactions-3.9"), folder)
+    return folder / "brokers"
+
+
+@pytest.fixture(scope="module")
+def expected(logs: Path, recording: Path) -> dict[str, Any]:
+    result = run([logs])
+    assert len(result.findings) > 20
+    verdicts = [[v.name, v.found, v.ok, v.evidence] for v in result.verdicts]
+    traces = in_process(pieces_of([recording]), Rules((("Noted", "NothingNoted"),))).to_pylist()
+    assert {row["subject"] for row in traces} == {"coordinator", "leader"}
+    findings = [asdict(finding) for finding in result.findings]
+    return {"verdicts": verdicts, "findings": findings, "traces": traces}
+
+
+@pytest.fixture
+def zipped(wheel: Path, tmp_path: Path) -> Path:
+    """The wheel under another name: Spark puts zip files on the workers' path, and no wheel by its own."""
+    return Path(shutil.copyfile(wheel, tmp_path / "kafka_eos.zip"))
+
+
+def run_program(command: list[str], folder: Path, **more: str) -> None:
+    environment = {**os.environ, **more, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.thorough
+def test_spark_submit_with_the_wheel_on_two_executors_gives_the_same_verdicts(
+    logs: Path, recording: Path, expected: dict[str, Any], zipped: Path, tmp_path: Path
+) -> None:
+    submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
+    program, out = tmp_path / "program.py", tmp_path / "found.json"
+    program.write_text(PROGRAM)
+    options = ["--master", "local-cluster[2,1,1024]", "--py-files", str(zipped), "--conf", "spark.ui.enabled=false"]
+    run_program([submit, *options, str(program), str(logs), str(recording), str(out)], tmp_path)
+    found = json.loads(out.read_text())
+    assert {name: found[name] for name in expected} == expected
+    assert found["batches"] == sum(log.batches for log in run([logs]).logs)
+    assert all("kafka_eos.zip" in place for place in found["places"]), found["places"]
+    assert found["executors"] == 2
+
+
+@pytest.mark.thorough
+def test_spark_connect_gives_the_same_verdicts(
+    logs: Path, recording: Path, expected: dict[str, Any], tmp_path: Path
+) -> None:
+    pytest.importorskip("grpc", reason="Spark Connect needs its packages: pip install 'pyspark[connect]'")
+    program, out = tmp_path / "program.py", tmp_path / "found.json"
+    program.write_text(PROGRAM)
+    run_program([sys.executable, str(program), str(logs), str(recording), str(out)], tmp_path, SPARK_REMOTE="local[2]")
+    found = json.loads(out.read_text())
+    assert {name: found[name] for name in expected} == expected
+    assert found["batches"] == sum(log.batches for log in run([logs]).logs)
+
+
+# --- findings in a table of Spark's catalog ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def warehouse(spark: Any) -> Iterator[Any]:
+    """A session without the table that a test makes."""
+
+    def clear() -> None:
+        spark.sql("DROP TABLE IF EXISTS found")
+        place = urlsplit(spark.conf.get("spark.sql.warehouse.dir")).path
+        shutil.rmtree(Path(place, "found"), ignore_errors=True)  # of a run that was killed
+
+    clear()
+    yield spark
+    clear()
+
+
+def test_findings_go_to_a_table_and_the_verdicts_stay_the_same(
+    logs: Path, expected: dict[str, Any], warehouse: Any, tmp_path: Path
+) -> None:
+    out = tmp_path / "v.json"
+    arguments = ["audit", str(logs), "--json", str(out), "--sink", "found"]
+    assert cli.main(arguments) == 1
+    verdicts = [[v.name, v.found, v.ok, v.evidence] for v in read_verdicts(out)]
+    assert verdicts == expected["verdicts"]
+    rows = [row.asDict() for row in warehouse.table("found").collect()]
+    assert sorted(rows, key=str) == sorted(expected["findings"], key=str)
+    assert cli.main(arguments) == 1
+    assert warehouse.table("found").count() == 2 * len(rows), "the next audit is appended"

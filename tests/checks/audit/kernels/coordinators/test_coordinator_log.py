@@ -1,0 +1,272 @@
+"""The fold of ``__transaction_state`` by columns against the readable rule, whatever the cuts are."""
+
+import random
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kafka_eos.formats.transaction_log import (
+    TOPIC,
+    WRITTEN_STATES,
+    TransactionLogKey,
+    TransactionLogValue,
+    TransactionState,
+)
+from kafka_eos_checks.audit import audit
+from kafka_eos_checks.audit.inputs import open_inputs
+from kafka_eos_checks.audit.internal_topics.decisions import COLUMNS, Decisions, concatenate_decisions
+from kafka_eos_checks.audit.internal_topics.states import StateChunk, concatenate_states, state_rows
+from kafka_eos_checks.audit.kernels.coordinators import coordinator_log as coordinators
+from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import (
+    LogFacts,
+    fold_coordinator_log,
+    fold_states,
+    read_coordinator_log,
+    transactions,
+)
+from kafka_eos_checks.audit.oracle import random_states
+from kafka_eos_checks.audit.oracle.random_states import RandomStates, folder_of, some_kind, write_random_log
+from kafka_eos_checks.audit.rules.coordinator import (
+    EXHAUSTED_FROM,
+    LAST_EPOCH,
+    CoordinatorLog,
+    TransactionalId,
+    follow_coordinator_log,
+    wrong_step,
+)
+from kafka_eos_checks.audit.segments import headers
+from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs, plan
+
+from ...internal_topics.conftest import states_of
+
+LOG = PartitionLog("", TOPIC, 0, "", ())
+RANDOMS = st.randoms(use_true_random=False)
+
+
+@contextmanager
+def random_log(rng: random.Random, kind: RandomStates) -> Iterator[PartitionLog]:
+    with tempfile.TemporaryDirectory() as directory:
+        folder = folder_of(Path(directory))
+        write_random_log(folder, rng, kind)
+        [log] = find_logs(folder)
+        yield log
+
+
+def chunks_of(log: PartitionLog, block_bytes: int, split_bytes: int) -> list[StateChunk]:
+    with mock.patch.object(headers, "BLOCK_BYTES", block_bytes):
+        return [chunk for split in plan([log], split_bytes) for chunk in state_rows(split)]
+
+
+def agree(by_columns: CoordinatorLog, expected: CoordinatorLog) -> None:
+    assert list(by_columns.ids) == list(expected.ids)
+    assert dict(by_columns.ids) == expected.ids
+    assert replace(by_columns, ids=expected.ids, folded=None) == expected
+    assert list(transactions(by_columns.decisions)) == [
+        transaction for known in expected.ids.values() for transaction in known.transactions
+    ]
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None)
+@given(RANDOMS, st.sampled_from([61, 400, 2000, 1 << 20]), st.sampled_from([1, 3000, 1 << 30]))
+def test_any_log_in_any_cuts_is_folded_as_the_readable_rule_does(
+    rng: random.Random, block_bytes: int, split_bytes: int
+) -> None:
+    with random_log(rng, some_kind(rng)) as log:
+        expected = follow_coordinator_log(log)
+        agree(fold_coordinator_log(log, chunks_of(log, block_bytes, split_bytes)), expected)
+
+
+def test_hundreds_of_logs_of_every_kind_agree_and_most_ids_are_proved() -> None:
+    proved = followed = found = decided = 0
+    for seed in range(200):
+        rng = random.Random(seed)
+        with random_log(rng, some_kind(rng)) as log:
+            expected = follow_coordinator_log(log)
+            by_columns = fold_coordinator_log(log, chunks_of(log, rng.choice((61, 500, 1 << 20)), 3000))
+        agree(by_columns, expected)
+        assert by_columns.folded is not None
+        followed += by_columns.folded.followed
+        proved += expected.records - expected.unreadable - by_columns.folded.followed
+        found += len(expected.findings)
+        decided += len(by_columns.decisions)
+    assert proved > 200
+    assert followed > 50
+    assert found > 40
+    assert decided > 400
+
+
+@given(RANDOMS)
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None, max_examples=30)
+def test_ids_may_be_folded_in_any_groups(rng: random.Random) -> None:
+    with random_log(rng, some_kind(rng)) as log:
+        expected = follow_coordinator_log(log)
+        chunks = chunks_of(log, 400, 1 << 30)
+    facts = LogFacts.of(log, [chunk.bare() for chunk in rng.sample(chunks, len(chunks))])
+    states = concatenate_states([chunk.states for chunk in chunks])
+    group = np.array([rng.randrange(3) for _ in states.names], np.int64)
+    folded = [fold_states(states.take(group[states.transactional_id] == number), facts) for number in range(3)]
+    ids: dict[str, TransactionalId] = {}
+    for each in folded:
+        ids |= {name: each.transactional_id(number) for number, name in enumerate(each.names)}
+    assert ids == expected.ids
+    assert sorted((f for each in folded for f in each.findings), key=lambda f: f.offset or 0) == sorted(
+        expected.findings, key=lambda f: f.offset or 0
+    )
+    assert sum(each.unknown for each in folded) == expected.unknown
+
+
+def test_a_clean_log_needs_no_readable_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*given_values: object) -> None:
+        raise AssertionError(f"{given_values} need not be followed")
+
+    kind = RandomStates(records=400, ids=4, fault_rate=0, hole_rate=0, damage_rate=0, exhausted=False)
+    with random_log(random.Random(5), kind) as log:
+        expected = follow_coordinator_log(log)
+        monkeypatch.setattr(coordinators, "follow", refused)
+        judged: list[tuple[TransactionLogValue | None, TransactionLogValue | None]] = []
+
+        def counted(before: TransactionLogValue | None, after: TransactionLogValue | None) -> str:
+            judged.append((before, after))
+            return wrong_step(before, after)
+
+        monkeypatch.setattr(coordinators, "wrong_step", counted)
+        by_columns = read_coordinator_log(log)
+    assert expected.findings == []
+    agree(by_columns, expected)
+    assert len(judged) < expected.records / 2, "steps that are alike are judged once"
+
+
+def test_records_after_damage_are_unknown_and_those_before_it_are_judged(tmp_path: Path) -> None:
+    kind = RandomStates(records=60, ids=4, fault_rate=0, hole_rate=0, damage_rate=0, exhausted=False)
+    folder = folder_of(tmp_path)
+    folder.mkdir()
+    unknown = 0
+    for number in range(4):  # no offset is missing: all that tells is the damage itself
+        batches = [batch for batch in random_states._batches(random.Random(number + 20), kind) if batch[0] < 8]
+        cut = 1 + number
+        before, behind = (b"".join(each for _, each in some) for some in (batches[:cut], batches[cut:]))
+        (folder / f"{0:020d}.log").write_bytes(before + b"\x01" * 100 + behind)
+        [log] = find_logs(folder)
+        expected = follow_coordinator_log(log)
+        assert (expected.damaged, expected.holes) == (True, 0)
+        for block_bytes in (61, 700, 1 << 20):
+            agree(fold_coordinator_log(log, chunks_of(log, block_bytes, 1 << 30)), expected)
+        unknown += expected.unknown
+    assert unknown > 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_step_that_is_proved_is_one_that_the_rule_allows(seed: int) -> None:
+    """Steps that are alike in the features must be alike in the rule: each class has one verdict."""
+    rng = random.Random(seed)
+    kind = RandomStates(records=300, ids=4, fault_rate=0.4, hole_rate=0.1, damage_rate=0)
+    with random_log(rng, kind) as log:
+        chunks = chunks_of(log, 1 << 20, 1 << 30)
+    facts = LogFacts.of(log, chunks)
+    states = concatenate_states([chunk.states for chunk in chunks])
+    holes = facts.holes_before(states)
+    fold = coordinators._Fold(states, facts, holes, facts.whole_before(states, holes))
+    rows = np.flatnonzero(~fold.first)
+    values: Sequence[TransactionLogValue | None] = list(states.take(fold.order).values())
+    expected = [not wrong_step(values[row - 1], values[row]) for row in rows.tolist()]
+    assert fold._legal(rows).tolist() == expected
+    assert 0 < sum(expected) < len(expected)
+
+
+def test_steps_between_any_two_states_are_told_as_the_rule_does() -> None:
+    rng = random.Random(7)
+
+    def some_state() -> TransactionLogValue | None:
+        if rng.random() < 0.05:
+            return None
+        status = rng.choice(sorted(WRITTEN_STATES))
+        return TransactionLogValue(
+            producer_id=rng.choice((7, 8)),
+            producer_epoch=rng.choice((0, 0, 1, 2, EXHAUSTED_FROM - 1, EXHAUSTED_FROM, LAST_EPOCH, LAST_EPOCH)),
+            transaction_timeout_ms=0,
+            transaction_status=status,
+            transaction_partitions=rng.choice((None, *random_states.LISTS)),
+            transaction_last_update_timestamp_ms=0,
+            transaction_start_timestamp_ms=0,
+            next_producer_id=rng.choice((-1, -1, 7, 8, 9)),
+            client_transaction_version=rng.choice((-1, 0, 1, 2, 2, 3)),
+        )
+
+    def last_step() -> tuple[TransactionLogValue | None, TransactionLogValue | None]:
+        """The end of a transaction whose producer id has no epoch left."""
+        before, after = some_state(), some_state()
+        if before is None or after is None:
+            return before, after
+        used_up = replace(before, transaction_status=TransactionState.PREPARE_ABORT, producer_epoch=LAST_EPOCH)
+        ended = replace(after, transaction_status=TransactionState.COMPLETE_ABORT, producer_epoch=0)
+        return used_up, replace(ended, transaction_partitions=(), client_transaction_version=2)
+
+    steps = [*((some_state(), some_state()) for _ in range(10_000)), *(last_step() for _ in range(500))]
+    pairs = [
+        (TransactionLogKey(transactional_id=str(number)).encode(), None if value is None else value.encode())
+        for number, step in enumerate(steps)
+        for value in step
+    ]
+    states = states_of(pairs)
+    count = len(states)
+    fold = coordinators._Fold(states, LogFacts(LOG), np.zeros(count, np.int64), np.ones(count, np.bool_))
+    told = fold._legal(np.flatnonzero(~fold.first)).tolist()
+    expected = [not wrong_step(before, after) for before, after in steps]
+    wrong = [step for step, one, other in zip(steps, told, expected, strict=True) if one != other]
+    assert wrong == []
+    rotated = [step for step, legal in zip(steps, expected, strict=True) if legal and is_rotation(*step)]
+    assert len(rotated) > 20
+
+
+def is_rotation(before: TransactionLogValue | None, after: TransactionLogValue | None) -> bool:
+    return before is not None and after is not None and before.producer_id != after.producer_id
+
+
+def test_decisions_of_several_logs_keep_their_names_and_partitions() -> None:
+    parts = []
+    for seed in range(3):
+        with random_log(random.Random(seed), RandomStates(records=80)) as log:
+            parts.append(read_coordinator_log(log).decisions)
+    merged = concatenate_decisions(parts)
+    assert list(transactions(merged)) == [each for part in parts for each in transactions(part)]
+    assert len(merged) == sum(map(len, parts)) > 20
+    again = Decisions.of(transactions(merged))
+    assert list(transactions(again)) == list(transactions(merged))
+    for name in COLUMNS:
+        assert getattr(again, name).dtype == getattr(merged, name).dtype
+
+
+RECORDINGS = Path(audit.__file__).parents[2] / "recordings"
+
+
+def test_the_kept_recordings_are_folded_as_the_readable_rule_does() -> None:
+    found = []
+    for recording in sorted(RECORDINGS.glob("*.tar.xz")):
+        with open_inputs([recording], []) as inputs:
+            for log in inputs.logs:
+                if log.topic == TOPIC and log.has_records:
+                    found.append(read_coordinator_log(log))
+                    agree(found[-1], follow_coordinator_log(log))
+    assert sum(len(each.decisions) for each in found) > 100
+
+
+def test_around_one_wrong_step_in_a_long_log_only_a_few_records_are_followed() -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        folder = folder_of(Path(directory))
+        clean = RandomStates(records=900, ids=1, fault_rate=0, hole_rate=0, damage_rate=0, exhausted=False)
+        write_random_log(folder, random.Random(3), replace(clean, fault_rate=0.004))
+        [log] = find_logs(folder)
+        expected = follow_coordinator_log(log)
+        by_columns = read_coordinator_log(log)
+    agree(by_columns, expected)
+    assert expected.findings
+    assert by_columns.folded is not None
+    assert 0 < by_columns.folded.followed < 200

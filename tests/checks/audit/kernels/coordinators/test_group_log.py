@@ -1,0 +1,177 @@
+"""The fold of ``__consumer_offsets`` by columns against the readable rule, whatever the cuts are."""
+
+import random
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kafka_eos.formats.consumer_offsets import TOPIC, OffsetCommitKey, OffsetCommitValue
+from kafka_eos.formats.record_batch import ControlRecord, ControlType, Record, build_batch, build_control_batch
+from kafka_eos_checks.audit import audit
+from kafka_eos_checks.audit.inputs import open_inputs
+from kafka_eos_checks.audit.internal_topics.commits import CommitChunk, commit_rows, concatenate_commits, name_of
+from kafka_eos_checks.audit.kernels.coordinators.group_log import (
+    Ended,
+    GroupFacts,
+    count_commits,
+    end_transactions,
+    fold_group_log,
+    read_group_log,
+)
+from kafka_eos_checks.audit.oracle.synthetic import write_segment
+from kafka_eos_checks.audit.rules.offsets import Commit, GroupLog, Name, follow_group_log, went_back
+from kafka_eos_checks.audit.segments import headers
+from kafka_eos_checks.audit.segments.contents import Figures
+from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs, plan
+
+RANDOMS = st.randoms(use_true_random=False)
+KEYS = [OffsetCommitKey(group=group, topic="t", partition=0).encode() for group in ("g", "é", "h")]
+
+
+def record_of(rng: random.Random, delta: int, now: int, faults: float) -> Record:
+    value = OffsetCommitValue(version=rng.randrange(5), offset=now + rng.choice((0, 1, 1, -3))).encode()
+    key = b"\0\2other" if rng.random() < 0.1 else rng.choice(KEYS)
+    kept = rng.choice((value, value, value, value, None, b"\0\7" if rng.random() < faults else value))
+    return Record(offset_delta=delta, key=key, value=kept)
+
+
+def batches_of(rng: random.Random) -> Iterator[tuple[int, bytes]]:
+    """Batches with their offsets: commits in transactions and outside, markers, tombstones, and faults by chance."""
+    offset, faults, holes = rng.choice((0, 0, 5)), rng.choice((0.0, 0.05, 0.2)), rng.choice((0.0, 0.0, 0.1))
+    for now in range(rng.randint(1, 40)):
+        if rng.random() < holes:
+            offset += rng.choice((1, 7))
+        if rng.random() < faults:
+            offset = max(0, offset + rng.choice((-3, -1)))
+        producer = rng.randrange(3)
+        size = 1
+        if rng.random() < 0.3:
+            kind = rng.choice((ControlType.COMMIT, ControlType.COMMIT, ControlType.ABORT))
+            marker = ControlRecord(control_type=kind, coordinator_epoch=0)
+            data = build_control_batch(marker, producer_id=producer, producer_epoch=0, base_offset=offset).encode()
+        else:
+            size = rng.choice((1, 1, 3))
+            transactional = rng.random() < 0.6
+            data = build_batch(
+                [record_of(rng, delta, now, faults) for delta in range(size)],
+                base_offset=offset,
+                base_timestamp=1_700_000_000_000 + now,
+                producer_id=producer if transactional else -1,
+                producer_epoch=0 if transactional else -1,
+                is_transactional=transactional,
+            ).encode()
+        yield offset, data[:-1] + bytes([data[-1] ^ (rng.random() < faults / 4)])
+        offset += size
+
+
+@contextmanager
+def random_log(rng: random.Random) -> Iterator[PartitionLog]:
+    with tempfile.TemporaryDirectory() as directory:
+        folder = Path(directory, f"{TOPIC}-0")
+        made = list(batches_of(rng))
+        cut = rng.randint(1, len(made))
+        write_segment(folder / f"{0:020d}.log", [data for _, data in made[:cut]])
+        if made[cut:]:
+            write_segment(folder / f"{max(made[cut][0], 1):020d}.log", [data for _, data in made[cut:]])
+        [log] = find_logs(folder)
+        yield log
+
+
+def chunks_of(log: PartitionLog, block_bytes: int, split_bytes: int) -> list[CommitChunk]:
+    with mock.patch.object(headers, "BLOCK_BYTES", block_bytes):
+        return [chunk for split in plan([log], split_bytes) for chunk in commit_rows(split)]
+
+
+def falls(commits: list[Commit]) -> bool:
+    offsets = [commit.offset for commit in commits]
+    return any(one is not None and other is not None and other < one for one, other in pairwise(offsets))
+
+
+def agree(by_columns: GroupLog, expected: GroupLog) -> None:
+    assert list(by_columns.commits.items()) == list(expected.commits.items())
+    for name in ("log", "end", "holes", "whole", "stamped_ms"):
+        assert getattr(by_columns, name) == getattr(expected, name)
+    assert by_columns.counted is not None
+    falling = [name_of(by_columns.counted.keys[number]) for number in by_columns.counted.falling().tolist()]
+    assert falling == [name for name, commits in expected.commits.items() if falls(commits)]
+    own: Figures = {"checked": 0, "unknown": 0}
+    figures = dict(own)
+    assert list(went_back([by_columns], own)) == list(went_back([expected], figures))
+    assert own == figures
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None)
+@given(RANDOMS, st.sampled_from([61, 400, 1 << 20]), st.sampled_from([1, 1 << 30]))
+def test_any_log_in_any_cuts_is_folded_as_the_readable_rule_does(
+    rng: random.Random, block_bytes: int, split_bytes: int
+) -> None:
+    with random_log(rng) as log:
+        agree(fold_group_log(log, chunks_of(log, block_bytes, split_bytes)), follow_group_log(log))
+
+
+def test_hundreds_of_logs_agree_and_most_names_are_counted_by_columns() -> None:
+    counted = followed = found = unknown = 0
+    for seed in range(300):
+        rng = random.Random(seed)
+        with random_log(rng) as log:
+            expected = follow_group_log(log)
+            by_columns = fold_group_log(log, chunks_of(log, rng.choice((61, 500, 1 << 20)), 1 << 30))
+        agree(by_columns, expected)
+        assert by_columns.counted is not None
+        counted += len(by_columns.counted.commits)
+        followed += by_columns.counted.followed
+        figures: Figures = {"checked": 0, "unknown": 0}
+        found += len(list(went_back([expected], figures)))
+        unknown += int(figures["unknown"])
+    assert counted > 1000
+    assert followed > 10
+    assert found > 50
+    assert unknown > 10
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None, max_examples=40)
+@given(RANDOMS)
+def test_producers_and_then_names_may_be_folded_in_any_groups(rng: random.Random) -> None:
+    with random_log(rng) as log:
+        expected = follow_group_log(log)
+        chunks = chunks_of(log, 400, 1 << 30)
+    facts = GroupFacts.of(log, [chunk.bare() for chunk in rng.sample(chunks, len(chunks))])
+    commits = concatenate_commits([chunk.commits for chunk in chunks])
+    ended = [end_transactions(commits.take(commits.producer_id % 2 == part), facts) for part in (0, 1)]
+    found: dict[Name, list[Commit]] = {}
+    for part in range(len(commits.keys)):
+        counted = count_commits(some_of(ended, part), facts)
+        found |= {name_of(key): counted.of(number) for number, key in enumerate(counted.keys)}
+    assert found == dict(expected.commits)
+
+
+def some_of(ended: list[Ended], name: int) -> Ended:
+    """What all of them have of one name."""
+    rows = [np.flatnonzero(each.commits.key == name) for each in ended]
+    columns = {
+        column: np.concatenate([getattr(each, column)[own] for each, own in zip(ended, rows, strict=True)])
+        for column in ("number", "ended", "holes", "committed")
+    }
+    commits = concatenate_commits([each.commits.take(own) for each, own in zip(ended, rows, strict=True)])
+    return Ended(commits, **columns)
+
+
+RECORDINGS = Path(audit.__file__).parents[2] / "recordings"
+
+
+def test_the_kept_recordings_are_folded_as_the_readable_rule_does() -> None:
+    found = []
+    for recording in sorted(RECORDINGS.glob("*.tar.xz")):
+        with open_inputs([recording], []) as inputs:
+            for log in inputs.logs:
+                if log.topic == TOPIC and log.has_records:
+                    found.append(read_group_log(log))
+                    agree(found[-1], follow_group_log(log))
+    assert sum(len(commits) for each in found for commits in each.commits.values()) > 50

@@ -1,0 +1,114 @@
+"""Chunk by chunk equals the readable rule, finding by finding, whatever the faults and the cuts are."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka_eos_checks import cli
+from kafka_eos_checks.audit.kernels.logs import summary
+from kafka_eos_checks.audit.kernels.logs.summary import Columns, Combine
+from kafka_eos_checks.audit.oracle import random_logs
+from kafka_eos_checks.audit.oracle.random_logs import by_chunks, chunked, columns_of, readable, summary_of
+from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, LOG_RULES, NONE, Batch, Log
+from kafka_eos_checks.audit.segments.splits import PartitionLog, Split
+from kafka_eos_checks.kit.verdict import read_verdicts
+
+LOG = PartitionLog("", "orders", 0, "", ("segment",))
+
+
+def test_faulty_logs_with_random_cuts_have_the_findings_of_the_readable_rule() -> None:
+    verdict = random_logs.judge(2_500)
+    assert verdict.ok, verdict.evidence
+    figures = {name: int(value) for name, value in verdict.figures.items()}
+    assert all(figures[rule] for rule in LOG_RULES), "every rule is violated somewhere"
+    assert figures["clean"] > 500, "and many logs are clean"
+    assert figures["reruns"] > 500, "and the readable rule had to decide somewhere"
+    assert figures["from_files"] == 50
+
+
+def test_a_fold_that_forgets_what_lies_before_a_chunk_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgetful(log: Log, row: tuple[int, ...]) -> bool:
+        log.producers.pop(row[0], None)
+        return bool(resolve(log, row))
+
+    resolve = summary._resolve
+    monkeypatch.setattr(summary, "_resolve", forgetful)
+    verdict = random_logs.judge(60)
+    assert not verdict.ok
+    assert "the readable rule" in verdict.evidence
+
+
+def test_the_command_compares_so_many_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["lab", "fuzz", "--logs", "20", "--first", "7", "--json", str(tmp_path / "v.json")]) == 0
+    [verdict] = read_verdicts(tmp_path / "v.json")
+    assert (verdict.found, verdict.figures["logs"], verdict.figures["seed"]) == ("0 logs differ", 20, "7")
+    assert "0 logs differ" in capsys.readouterr().out
+    assert cli.main(["lab", "fuzz", "--logs", "0"]) == 2
+
+
+any_batch = st.builds(
+    lambda jump, pid, epoch, sequence, count, control: (jump, pid, epoch, sequence, 1 if control else count, control),
+    st.sampled_from((0, 0, 0, 0, 0, 2, -1)),
+    st.sampled_from((-1, 0, 1, (1 << 63) - 1)),
+    st.integers(-1, 3),
+    st.integers(0, 6),
+    st.integers(1, 3),
+    st.booleans(),
+)
+
+
+@given(st.lists(any_batch, min_size=1, max_size=14), st.lists(st.integers(0, 14), max_size=4), st.sampled_from((0, 4)))
+@settings(max_examples=400, deadline=None)
+def test_any_log_with_any_cuts_has_the_findings_of_the_readable_rule(
+    wanted: list[tuple[int, int, int, int, int, bool]], cuts: list[int], offset: int
+) -> None:
+    batches = []
+    for position, (jump, pid, epoch, sequence, count, control) in enumerate(wanted):
+        offset = max(0, offset + jump)
+        base, last = (NONE, sequence) if control or pid < 0 else (sequence, sequence + count - 1)
+        batches.append(Batch(position, offset, offset + count - 1, pid, epoch, base, last, control and pid >= 0))
+        offset += count
+    inside = [cut for cut in cuts if cut <= len(batches)]
+    assert chunked(batches, inside) == readable(batches)
+
+
+def clean_batches(count: int) -> list[Batch]:
+    return [Batch(i, i, i, i % 3, 0, i // 3, i // 3, unsequenced=False) for i in range(count)]
+
+
+def test_a_clean_log_is_never_read_again() -> None:
+    combine = by_chunks(clean_batches(90), range(0, 90, 7))
+    assert (combine.finish(), combine.reruns) == ([], 0)
+
+
+def test_a_fault_at_a_cut_is_found() -> None:
+    batches = clean_batches(30)
+    again = batches[:15] + [b._replace(base_sequence=b.base_sequence - 1, last_sequence=b.last_sequence - 1)
+                            for b in batches[15:18]] + batches[18:]  # fmt: skip
+    assert [rule for _, rule, _ in chunked(again, [15])] == [DUPLICATE] * 3 + [GAP] * 3
+
+
+@pytest.mark.parametrize(
+    ("chunks", "said"),
+    [
+        ([(0, 10), (20, 30)], "expected split 0 byte 10, found split 0 byte 20"),
+        ([(0, 10), (5, 30)], "expected split 0 byte 10, found split 0 byte 5"),
+        ([(0, 10), (10, 20)], "1 split\\(s\\) of the log were never folded"),
+        ([(0, 30), (0, 30)], "after the end of the log"),
+    ],
+)
+def test_chunks_that_overlap_or_leave_a_hole_are_refused(chunks: list[tuple[int, int]], said: str) -> None:
+    everything = columns_of(clean_batches(30))
+    combine = Combine(
+        [Split(LOG, 0, 1, "segment", 0, 30)], lambda chunk: everything.take(slice(chunk.start, chunk.end))
+    )
+    with pytest.raises(AssertionError, match=said):
+        add_all(combine, everything, chunks)
+
+
+def add_all(combine: Combine, everything: Columns, chunks: list[tuple[int, int]]) -> None:
+    for start, end in chunks:
+        combine.add(summary_of(everything.take(slice(start, end)), start, end))
+    combine.finish()

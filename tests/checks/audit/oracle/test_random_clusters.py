@@ -1,0 +1,87 @@
+"""The rules over transactions find the same by steps as by the readable rules, on both engines."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_eos_checks import cli
+from kafka_eos_checks.audit.audit import run
+from kafka_eos_checks.audit.engines.spark import SparkEngine
+from kafka_eos_checks.audit.kernels.coordinators import matching
+from kafka_eos_checks.audit.kernels.logs import transactions
+from kafka_eos_checks.audit.oracle import random_clusters
+from kafka_eos_checks.audit.oracle.random_clusters import difference, judge
+from kafka_eos_checks.audit.rules.transactions import TRANSACTION_RULES
+from kafka_eos_checks.kit.verdict import read_verdicts
+
+
+def test_random_clusters_are_judged_alike_by_steps_and_by_the_readable_rules() -> None:
+    verdict = judge(120, first=20)
+    assert verdict.ok, verdict.evidence
+    said = {name.partition(",")[0] for name in verdict.figures}
+    assert set(TRANSACTION_RULES) <= said, "each rule has something to say of some cluster"
+    assert judge(0).found == "no cluster"
+    assert not judge(0).ok
+
+
+def test_most_markers_of_clusters_in_which_nothing_goes_wrong_are_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = {True: [0, 0], False: [0, 0]}
+    prove = matching._Columns.prove
+
+    def counted(self: Any, judged: Any) -> Any:
+        unproved = prove(self, judged)
+        counts[is_clean][0] += len(unproved)
+        counts[is_clean][1] += int(unproved.sum())
+        return unproved
+
+    monkeypatch.setattr(matching._Columns, "prove", counted)
+    for seed in range(40):
+        is_clean = random_clusters._Cluster(seed).clean
+        assert not difference(seed)[0]
+    (clean, unproved), (others, left) = counts[True], counts[False]
+    assert clean > 100
+    assert unproved < clean / 2
+    assert left > others / 4, "and where something does, the readable rules judge"
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "broken"),
+    [
+        (matching._Columns, "_no_older_coordinator", lambda self: self.log >= 0),
+        (matching._Columns, "_not_fenced", lambda self: self.log >= 0),
+        (matching._Columns, "_both_decisions", lambda _, left: left & False),
+        (matching._Columns, "_in_order", lambda self, _: (self.log >= 0, self.log < 0)),
+        (transactions, "_in_log", lambda part, _: part.steps),
+    ],
+)
+def test_a_proof_that_leaves_something_out_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, module: Any, name: str, broken: Any
+) -> None:
+    monkeypatch.setattr(module, name, broken)
+    assert any(difference(seed)[0] for seed in range(400))
+
+
+def test_the_command_judges_random_clusters_from_a_first_seed(tmp_path: Path) -> None:
+    assert cli.main(["lab", "fuzz", "--clusters", "5", "--first", "7", "--json", str(tmp_path / "v.json")]) == 0
+    [verdict] = read_verdicts(tmp_path / "v.json")
+    assert (verdict.figures["seed"], verdict.figures["clusters"]) == ("7", 5)
+    assert cli.main(["lab", "fuzz", "--clusters", "0"]) == 2
+
+
+def test_the_oracle_judges_transactions_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = random_clusters._Cluster(0)
+    cluster.run()
+    cluster.write(tmp_path)
+    assert run([tmp_path], oracle=1.0, one_moment=True).verdicts[-1].ok
+    monkeypatch.setattr(matching._Columns, "_in_order", lambda self, _: (self.log >= 0, self.log < 0))
+    oracle = run([tmp_path], oracle=1.0, one_moment=True).verdicts[-1]
+    assert not oracle.ok
+    assert "transactions: only the readable rules" in oracle.evidence
+
+
+@pytest.mark.spark
+def test_spark_judges_random_clusters_as_the_readable_rules_do(spark: Any) -> None:
+    with SparkEngine(spark) as engine:
+        for seed in (3, 1436):
+            assert not difference(seed, engine)[0]

@@ -1,0 +1,139 @@
+"""The rules over histories find the same by joins as by the readable rules, on both engines."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kafka_eos_checks import cli
+from kafka_eos_checks.audit.engines.spark import SparkEngine
+from kafka_eos_checks.audit.kernels.histories import applying, joining, stored
+from kafka_eos_checks.audit.kernels.histories.joining import _Keys
+from kafka_eos_checks.audit.moments import AT_ONE_MOMENT
+from kafka_eos_checks.audit.oracle import random_histories, readable_histories
+from kafka_eos_checks.audit.oracle.random_histories import difference, judge, rows_of
+from kafka_eos_checks.audit.plan import history_plan, history_stages
+from kafka_eos_checks.audit.plan.history_plan import judge_histories
+from kafka_eos_checks.audit.rules import histories
+from kafka_eos_checks.audit.segments.splits import find_logs
+from kafka_eos_checks.kit.verdict import read_verdicts
+
+RARELY = {
+    "input not processed",
+    "output of no input",
+    "last stable offset went back",
+}  # declared, or some in a thousand
+
+
+def test_random_histories_are_judged_alike_by_joins_and_by_the_readable_rules() -> None:
+    verdict = judge(60, first=5000)
+    assert verdict.ok, verdict.evidence
+    assert set(histories.HISTORY_RULES) - RARELY <= set(verdict.figures), "each rule finds something in some history"
+    assert judge(0).found == "no history"
+    assert not judge(0).ok
+
+
+def test_most_of_what_goes_well_is_proved_and_most_inputs_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    proved, left, inputs = [0], [0], [0]
+    join_values, join_inputs = joining.join_values, applying.join_inputs
+
+    def counted(*given: Any) -> Any:
+        joined = join_values(*given)
+        proved[0] += int((~joined.suspect).sum())
+        left[0] += int(joined.suspect.sum())
+        return joined
+
+    def counted_inputs(*given: Any) -> Any:
+        joined = join_inputs(*given)
+        inputs[0] += joined.checked + len(joined.checks)
+        return joined
+
+    monkeypatch.setattr(history_stages, "join_values", counted)
+    monkeypatch.setattr(history_stages, "join_inputs", counted_inputs)
+    for seed in range(30):
+        assert not difference(seed)[0]
+    assert proved[0] > left[0] / 2
+    assert inputs[0] > 20
+
+
+def nothing(keys: _Keys) -> Any:
+    return np.zeros(keys.count, np.bool_)
+
+
+def no_rows(*given: Any) -> Any:
+    return np.zeros(0, applying.INPUT)
+
+
+def no_spots(*given: Any) -> Any:
+    return np.zeros(0, np.uint64)
+
+
+def nothing_fell(*given: Any) -> Any:
+    return np.zeros(0, joining.STEP), 0
+
+
+def no_markers(pids: Any, *given: Any) -> Any:
+    return np.full(len(pids), -1)
+
+
+def all_reads(steps: Any, *given: Any) -> Any:
+    return np.ones(len(given[-1]), np.bool_)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "broken"),
+    [
+        (_Keys, "unmatched", nothing),
+        (_Keys, "unclear", nothing),
+        (_Keys, "copied", nothing),
+        (_Keys, "spots", no_spots),
+        (joining, "_may_go_back", all_reads),
+        (joining, "_fell", nothing_fell),
+        (joining, "blocks_of", lambda gaps: (gaps[:0], np.zeros(0, np.int64))),
+        (applying, "_never_given", no_rows),
+        (history_stages, "join_commits", no_rows),
+        (stored, "next_markers", no_markers),
+    ],
+)
+def test_a_proof_that_leaves_something_out_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, module: Any, name: str, broken: Any
+) -> None:
+    monkeypatch.setattr(module, name, broken)
+    if hasattr(history_stages, name):
+        monkeypatch.setattr(history_stages, name, broken)
+    assert any(difference(seed)[0] for seed in range(120))
+
+
+def test_the_command_judges_random_histories_from_a_first_seed(tmp_path: Path) -> None:
+    assert cli.main(["lab", "fuzz", "--histories", "5", "--first", "7", "--json", str(tmp_path / "v.json")]) == 0
+    [verdict] = read_verdicts(tmp_path / "v.json")
+    assert (verdict.figures["seed"], verdict.figures["histories"]) == ("7", 5)
+    assert cli.main(["lab", "fuzz", "--histories", "0"]) == 2
+
+
+@pytest.mark.spark
+@pytest.mark.thorough
+def test_spark_finds_the_same_although_no_rule_works_in_the_process_that_asks_it(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = random_histories._World(4)
+    world.run()
+    world.write(tmp_path)
+    paths = world.write_history(tmp_path, cut=len(world.events) // 2)
+    logs = find_logs(*sorted(tmp_path.glob("broker-*")))
+    expected = readable_histories.join(world.events, logs)
+    assert expected.findings
+
+    def broken(*given: Any, **more: Any) -> Any:
+        raise AssertionError("a rule or a join ran in the process that asks")
+
+    joins = ("join_values", "join_transactions", "follow_readers", "look_into_gaps", "join_inputs", "join_commits")
+    rules = ("lost", "duplicate_values", "refused", "unasked", "undone", "delivered", "precommitted", "inconsistent")
+    for name in (*joins, *rules, "polled", "went_back", "judge_generations", "judge_told", "judge_inputs", "told"):
+        monkeypatch.setattr(history_stages, name, broken)
+    with SparkEngine(spark) as engine:
+        count, found = judge_histories(paths, logs, AT_ONE_MOMENT, engine, range_bytes=5000)
+    assert count == len(world.events)
+    assert rows_of(found) == rows_of(expected)
+    assert not hasattr(history_plan, "join_values"), "the plan itself joins nothing"

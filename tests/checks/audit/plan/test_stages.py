@@ -1,0 +1,98 @@
+"""The plan of an audit: the same on both engines, and on Spark no rule over logs runs on the driver."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from kafka_eos_checks.audit.audit import Audit, run
+from kafka_eos_checks.audit.engines import local as engines
+from kafka_eos_checks.audit.engines.local import LocalEngine, LocalRows, Row
+from kafka_eos_checks.audit.engines.spark import failures_told
+from kafka_eos_checks.audit.inputs import UnusableInput
+from kafka_eos_checks.audit.plan import stages
+from kafka_eos_checks.audit.segments.splits import find_logs
+from kafka_eos_checks.kit.paths import recordings_folder
+from kafka_eos_checks.kit.recording import unpack
+from kafka_eos_checks.kit.verdict import Verdict
+
+RULES = (
+    *("summaries_of", "fold", "state_rows", "fold_states"),
+    *("judge_steps", "read_group_log", "went_back", "audit_beside"),
+)
+
+
+def comparable(audit: Audit) -> tuple[object, ...]:
+    verdicts: list[Verdict] = [replace(verdict, seconds=0.0) for verdict in audit.verdicts]
+    return audit.findings, audit.notes, audit.logs, verdicts
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", ["operator-mistakes", "transactions", "replicated-violations"])
+def test_spark_finds_in_recordings_what_the_local_engine_finds_and_its_driver_runs_no_rule(
+    name: str, tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unpack(recordings_folder() / f"{name}.tar.xz", tmp_path / "recording")
+    brokers = [tmp_path / "recording" / "brokers"]
+    expected = run(brokers)
+    assert any(verdict.name == "torn transaction" for verdict in expected.verdicts)
+
+    def not_here(*_: object, **__: object) -> NoReturn:
+        raise AssertionError("a rule runs on the driver")
+
+    for rule in RULES:
+        monkeypatch.setattr(stages, rule, not_here)
+    assert comparable(run(brokers, "spark", spark=spark)) == comparable(expected)
+    with pytest.raises(AssertionError, match="on the driver"):
+        run(brokers)
+
+
+@pytest.mark.spark
+def test_a_failure_of_spark_is_told_in_one_line(spark: Any) -> None:
+    with pytest.raises(UnusableInput, match=r"^Spark failed: .*no such place.*$"), failures_told():
+        spark.sql("SELECT raise_error('no such place')").collect()
+
+
+def test_this_process_asks_about_an_item_when_its_answer_is_taken() -> None:
+    asked: list[int] = []
+
+    def ask(item: int) -> int:
+        asked.append(item)
+        return 2 * item
+
+    answers = iter(LocalEngine().ask_each(ask, [3, 1, 2]))
+    assert (next(answers), asked) == (6, [3])
+    assert (list(answers), asked) == ([2, 4], [3, 1, 2])
+
+
+def test_rows_between_stages_spill_to_a_file_once_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "SPILL_BYTES", 1000)
+    rows = LocalRows()
+    for number in range(100):
+        rows.add(Row(number % 2, number % 3, number, 90))
+    assert rows._files, "most are in files"
+    assert rows.keys([0, 1]) == {0, 1, 2}
+    assert sorted(rows.values([0, 1], 1)) == [number for number in range(100) if number % 3 == 1]
+    assert sorted(rows.values([0], 1)) == sorted(rows.values([0], 1)), "they can be read again"
+    assert list(rows.values([7], 1)) == []
+
+
+def test_the_result_depends_neither_on_the_number_of_buckets_nor_on_spilling(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unpack(recordings_folder() / "transactions.tar.xz", tmp_path / "recording")
+    logs = find_logs(tmp_path / "recording" / "brokers")
+    results = []
+    for buckets, spill in ((1, 1 << 30), (7, 1), (64, 1 << 30)):
+        monkeypatch.setattr(engines, "SPILL_BYTES", spill)
+        engine = LocalEngine()
+        engine.buckets = buckets
+        scanned = stages.scan_logs(logs, engine, split_bytes=4096)
+        assert scanned.buckets == buckets
+        states, known = stages.audit_coordinators(scanned, engine)
+        judged = stages.judge_transactions(scanned, states, known, engine)
+        found = sorted(finding.in_words() for finding in judged.findings)
+        results.append((found, judged.figures, [(state.records, state.known, state.unknown) for state in states]))
+    assert results[0] == results[1] == results[2]
+    assert results[0][1]["torn transaction"]["markers"]

@@ -1,0 +1,261 @@
+"""Tables of headers are judged as the segments are that they were made of, and damage in them hides nothing else."""
+
+import shutil
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kafka_eos.formats.segment import RegionKind
+from kafka_eos_checks import cli
+from kafka_eos_checks.audit import audit
+from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.inputs import Inputs
+from kafka_eos_checks.audit.oracle.oracle import judge
+from kafka_eos_checks.audit.oracle.synthetic import faulty_log, write_log
+from kafka_eos_checks.audit.plan import stages
+from kafka_eos_checks.audit.segments import header_tables
+from kafka_eos_checks.audit.segments.headers import HEADER, concatenate
+from kafka_eos_checks.audit.segments.reading import read_headers
+from kafka_eos_checks.audit.segments.splits import find_logs, plan
+from kafka_eos_checks.kit.paths import CLONE
+from kafka_eos_checks.kit.recording import unpacked
+
+pq = pytest.importorskip("pyarrow.parquet", reason="tables of headers are Parquet, which the extra 'spark' brings")
+
+RECORDINGS = CLONE / "checks" / "recordings"
+TABLE = f"{'0' * 20}.{header_tables.SUFFIX}"
+
+
+def headers_of(*arguments: str | Path) -> int:
+    return cli.main(["headers", *map(str, arguments)])
+
+
+def without_file(findings: tuple[Finding, ...] | list[Finding]) -> Counter[Finding]:
+    """Findings, whether in a segment or in its table; which broker's is the folder's name in both."""
+    return Counter(replace(finding, file=Path(finding.file).name.partition(".")[0]) for finding in findings)
+
+
+def faulty(folder: Path, seed: int) -> Path:
+    write_log(folder / "data" / "orders-0", faulty_log(seed, 400, 0.1), segment_batches=150)
+    return folder / "data"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_table_has_the_findings_of_its_segment_however_it_is_cut(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(header_tables, "ROWS", 40)
+    monkeypatch.setattr("kafka_eos_checks.audit.segments.headers.BLOCK_BYTES", 2000)
+    data = faulty(tmp_path, seed)
+    assert headers_of(data, "--out", tmp_path / "tables") == 0
+    [expected] = stages.audit_logs(find_logs(data))
+    for split_bytes in (16, 40_000, 1 << 30):
+        [found] = stages.audit_logs(find_logs(tmp_path / "tables"), split_bytes=split_bytes)
+        assert without_file(found.findings) == without_file(expected.findings)
+        assert (found.batches, found.records, found.holes) == (expected.batches, expected.records, expected.holes)
+    assert expected.findings
+    assert len(plan(find_logs(tmp_path / "tables"), 16)) > 6, "row groups are read apart"
+    assert judge([found]).found == "0 differences"
+
+
+def test_a_row_group_that_is_too_large_for_memory_is_damage_and_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert headers_of(faulty(tmp_path, 1), "--out", tmp_path / "tables") == 0
+    [table, *_] = sorted((tmp_path / "tables").rglob(TABLE))
+    rows = max(map(len, header_tables.read_table(table)))
+    monkeypatch.setattr(header_tables, "ROWS_LIMIT", rows - 1)
+    [headers] = header_tables.read_table(table)
+    assert len(headers) == 0
+    assert f"a row group of {rows} rows, more than {rows - 1}" in headers.damage[0].reason
+
+
+@pytest.mark.parametrize("name", ["violations", "replicated-violations"])
+def test_recordings_are_judged_alike_with_and_without_their_records(tmp_path: Path, name: str) -> None:
+    with unpacked(RECORDINGS / f"{name}.tar.xz") as folder:
+        brokers = sorted(path for path in (folder / "brokers").iterdir() if path.is_dir())
+        assert headers_of(*brokers, "--out", tmp_path / "tables") == 0
+        expected = audit.of_inputs(Inputs(tuple(find_logs(*brokers)), ()))
+    found = audit.of_inputs(Inputs(tuple(find_logs(tmp_path / "tables")), ()))
+    assert [(v.name, v.found) for v in found.verdicts] == [(v.name, v.found) for v in expected.verdicts]
+    assert without_file(found.findings) == without_file(expected.findings)
+    compared = {v.name: {k: n for k, n in v.figures.items() if k != "segment_bytes"} for v in expected.verdicts}
+    assert {v.name: {k: n for k, n in v.figures.items() if k != "segment_bytes"} for v in found.verdicts} == compared
+    assert any(verdict.figures.get("markers") for verdict in expected.verdicts)
+
+
+def test_a_torn_transaction_is_found_in_tables_by_their_markers(tmp_path: Path) -> None:
+    with unpacked(RECORDINGS / "violations.tar.xz") as folder:
+        assert headers_of(folder / "brokers" / "1", "--out", tmp_path / "tables") == 0
+    table = tmp_path / "tables" / "late-end-of-transaction-0" / TABLE
+    decisions = pq.read_table(table)["decision"].to_pylist()
+    marker = next(row for row, decision in enumerate(decisions) if decision == 1)
+    about = {key: value for key, value in pq.read_metadata(table).metadata.items() if key.startswith(b"kafka_eos")}
+    changed = pq.read_table(table).replace_schema_metadata(about)
+    column = changed.schema.get_field_index("decision")
+    values = [0 if row == marker else decision for row, decision in enumerate(decisions)]
+    arrow = pytest.importorskip("pyarrow").array(values, changed.schema.field(column).type)
+    pq.write_table(changed.set_column(column, changed.schema.field(column), arrow), table)
+    found = audit.of_inputs(Inputs(tuple(find_logs(tmp_path / "tables")), ()))
+    assert {finding.rule for finding in found.findings} & {"torn transaction", "marker without transaction"}
+
+
+def test_all_fields_come_back(tmp_path: Path) -> None:
+    data = faulty(tmp_path, 3)
+    assert headers_of(data, "--out", tmp_path / "tables") == 0
+    [log], [tables] = find_logs(data), find_logs(tmp_path / "tables")
+    assert log.has_records
+    assert not tables.has_records
+    for segment, table in zip(log.segments, tables.segments, strict=True):
+        one = concatenate(list(read_headers(Path(log.folder, segment))))
+        other = concatenate(list(read_headers(Path(tables.folder, table))))
+        assert isinstance(other.raw, np.ndarray)
+        assert other.raw.dtype == HEADER
+        assert (one.raw == other.raw).all()
+        assert (one.positions == other.positions).all()
+
+
+def test_damage_of_the_segment_stays_damage(tmp_path: Path) -> None:
+    data = faulty(tmp_path, 5)
+    first, *_, last = sorted((data / "orders-0").glob("*.log"))
+    for path, position in ((first, 300), (last, last.stat().st_size - 30)):
+        broken = bytearray(path.read_bytes())
+        broken[position] ^= 1
+        path.write_bytes(broken)
+    assert headers_of(data, "--out", tmp_path / "tables") == 0
+    [expected], [found] = (stages.audit_logs(find_logs(folder)) for folder in (data, tmp_path / "tables"))
+    assert len(expected.damage) == 2
+    assert [region for _, region in found.damage] == [region for _, region in expected.damage]
+    assert without_file(found.findings) == without_file(expected.findings)
+
+
+def test_a_segment_of_nothing_but_damage_and_an_empty_one_have_tables_too(tmp_path: Path) -> None:
+    for number, content in enumerate((b"\x01" * 100, b"")):
+        path = tmp_path / "data" / f"orders-{number}" / f"{'0' * 20}.log"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(content)
+    assert headers_of(tmp_path / "data", "--out", tmp_path / "tables") == 0
+    damaged, empty = stages.audit_logs(find_logs(tmp_path / "tables"))
+    [(_, region)] = damaged.damage
+    assert (region.position, region.end, damaged.batches) == (0, 100, 0)
+    assert (empty.damage, empty.batches) == ((), 0)
+
+
+def test_a_row_group_that_cannot_be_read_does_not_hide_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(header_tables, "ROWS", 40)
+    monkeypatch.setattr("kafka_eos_checks.audit.segments.headers.BLOCK_BYTES", 2000)
+    write_log(tmp_path / "data" / "orders-0", faulty_log(1, 200, 0.0))
+    assert headers_of(tmp_path / "data", "--out", tmp_path / "tables") == 0
+    table = tmp_path / "tables" / "orders-0" / TABLE
+    groups = pq.ParquetFile(table).metadata.num_row_groups
+    start, end = header_tables.ranges_of(table, 1)[1]
+    broken = bytearray(table.read_bytes())
+    for position in range(start + 30, end - 30):
+        broken[position] ^= 0x55
+    table.write_bytes(broken)
+    [found] = stages.audit_logs(find_logs(tmp_path / "tables"))
+    [(file, region)] = found.damage
+    assert (file, region.position, region.end, region.kind) == (TABLE, start, end, RegionKind.CORRUPT)
+    assert "row group 1" in region.reason
+    assert 0 < found.batches < 200
+    assert groups > 3
+    assert judge([found]).found == "0 differences"
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1 this is none PAR1", b"\0" * 64])
+def test_a_file_that_is_no_table_is_damage_and_the_others_are_judged(tmp_path: Path, content: bytes) -> None:
+    data = faulty(tmp_path, 5)
+    assert headers_of(data, "--out", tmp_path / "tables") == 0
+    [before] = stages.audit_logs(find_logs(tmp_path / "tables"))
+    bad = tmp_path / "tables" / "orders-1" / TABLE
+    bad.parent.mkdir()
+    bad.write_bytes(content)
+    good, other = stages.audit_logs(find_logs(tmp_path / "tables"))
+    assert good == before
+    assert (other.batches, other.findings) == (0, ())
+    assert len(other.damage) == 1
+
+
+def test_a_bit_that_flips_is_damage_or_changes_nothing(tmp_path: Path) -> None:
+    data = faulty(tmp_path, 5)
+    assert headers_of(data, "--out", tmp_path / "tables") == 0
+    logs = find_logs(tmp_path / "tables")
+    [before] = stages.audit_logs(logs)
+    table = Path(logs[0].folder, logs[0].segments[0])
+    whole = table.read_bytes()
+    rng = np.random.default_rng(7)
+    damaged = 0
+    for bit in rng.integers(0, 8 * len(whole), 200).tolist():
+        broken = bytearray(whole)
+        broken[bit // 8] ^= 1 << bit % 8
+        table.write_bytes(broken)
+        [found] = stages.audit_logs(logs)
+        damaged += bool(found.damage)
+        assert found.damage or found.findings == before.findings, f"bit {bit}"
+    assert 50 < damaged < 200
+
+
+@pytest.mark.parametrize("name", ["kafka_eos.damage", "kafka_eos.segment_bytes"])
+def test_a_table_without_its_metadata_is_said_to_be_none(tmp_path: Path, name: str) -> None:
+    assert headers_of(faulty(tmp_path, 5), "--out", tmp_path / "tables") == 0
+    table = tmp_path / "tables" / "orders-0" / TABLE
+    about = {key: value for key, value in pq.read_metadata(table).metadata.items() if key.startswith(b"kafka_eos")}
+    pq.write_table(pq.read_table(table).replace_schema_metadata({**about, name.encode(): b"[1]"}), table)
+    [found] = stages.audit_logs(find_logs(tmp_path / "tables"))
+    assert [region.reason[:28] for _, region in found.damage] == ["no table of batch headers of"]
+
+
+def test_any_other_parquet_file_is_said_to_be_none_of_ours(tmp_path: Path) -> None:
+    import pyarrow as pa  # noqa: PLC0415
+
+    bad = tmp_path / "orders-1" / TABLE
+    bad.parent.mkdir()
+    pq.write_table(pa.table({"base_offset": [1, 2]}), bad)
+    [found] = stages.audit_logs(find_logs(tmp_path))
+    [(_, region)] = found.damage
+    assert "kafka-eos headers" in region.reason
+
+
+def test_existing_tables_are_kept_and_those_of_grown_segments_are_written_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = faulty(tmp_path, 2)
+    out = tmp_path / "tables"
+    assert headers_of(data, "--out", out) == 0
+    tables = len(list(out.rglob(f"*.{header_tables.SUFFIX}")))
+    assert f"{tables} tables of" in capsys.readouterr().out
+    assert headers_of(data, "--out", out) == 0
+    assert f"0 tables of 0 batches, 0 files copied, {tables} tables kept" in capsys.readouterr().out
+    last = max((data / "orders-0").glob("*.log"))
+    last.write_bytes(last.read_bytes() + b"\0" * 70)
+    assert headers_of(data, "--out", out) == 0
+    assert f"1 tables of {400 - 2 * 150} batches, 0 files copied, {tables - 1} tables kept" in capsys.readouterr().out
+    assert not list(out.rglob("*.part"))
+
+
+def test_no_key_or_value_is_in_a_table_and_only_the_chosen_topics_are_written(tmp_path: Path) -> None:
+    data = faulty(tmp_path, 2)
+    shutil.copytree(data / "orders-0", data / "secret-0")
+    assert headers_of(data, "--out", tmp_path / "tables", "--topic", "orders") == 0
+    assert [path.name for path in (tmp_path / "tables").iterdir()] == ["orders-0"]
+    columns = pq.read_schema(next((tmp_path / "tables").rglob(f"*.{header_tables.SUFFIX}"))).names
+    assert set(columns) == {"position", *header_tables.FIELDS, "decision", "coordinator_epoch"}
+
+
+def test_folders_of_one_name_and_folders_without_logs_are_errors(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for side in ("a", "b"):
+        write_log(tmp_path / side / "data" / "orders-0", faulty_log(1, 5, 0.0))
+    both = (tmp_path / "a" / "data", tmp_path / "b" / "data")
+    assert headers_of(*both, "--out", tmp_path / "tables") == 2
+    assert "same name" in capsys.readouterr().err
+    assert headers_of(both[0], "--out", tmp_path / "tables", "--topic", "orders", "payments") == 2
+    assert "no log of payments" in capsys.readouterr().err
+    assert headers_of(tmp_path, "--out", tmp_path / "tables") == 2
+    assert ".log or .headers.parquet" in capsys.readouterr().err

@@ -1,0 +1,217 @@
+"""The vectorised header reader against the readable decoder, on whole and on damaged segments."""
+
+import os
+import random
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from google_crc32c import value as crc32c
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka_eos.formats.compression import CompressionType
+from kafka_eos.formats.record_batch import CHECKED_FROM, Record, build_batch
+from kafka_eos.formats.segment import CorruptRegion, StoredBatch, read_segment
+from kafka_eos_checks.audit.oracle.synthetic import write_segment
+from kafka_eos_checks.audit.segments import headers
+from kafka_eos_checks.audit.segments.headers import (
+    Headers,
+    Ints,
+    gather,
+    have_their_crcs,
+    read_blocks,
+    read_index,
+    sound_batches,
+)
+from kafka_eos_checks.audit.segments.reading import read_headers
+
+SEGMENT = f"{0:020d}.log"
+
+
+def some_batches(count: int, seed: int = 1) -> list[bytes]:
+    rng = random.Random(seed)
+    encoded, offset = [], 0
+    for _ in range(count):
+        records = [Record(offset_delta=i, value=rng.randbytes(rng.randint(0, 400))) for i in range(rng.randint(1, 6))]
+        codec = rng.choice((CompressionType.NONE, CompressionType.ZSTD))
+        batch = build_batch(records, base_offset=offset, producer_id=5, producer_epoch=1, base_sequence=offset)
+        if codec:
+            batch = build_batch(records, base_offset=offset, compression=codec)
+        encoded.append(batch.encode())
+        offset += len(records)
+    return encoded
+
+
+def read_all(path: Path, index: Ints | None = None) -> tuple[list[tuple[int, int, int]], list[tuple[int, int, str]]]:
+    """Position, base offset and record count of each batch, and position, end and kind of each damage."""
+    batches, damage = [], []
+    for part in read_headers(path, index=index):
+        batches += list(
+            zip(
+                part.positions.tolist(),
+                part.column("base_offset").tolist(),
+                part.column("record_count").tolist(),
+                strict=True,
+            )
+        )
+        damage += [(region.position, region.end, str(region.kind)) for region in part.damage]
+    return batches, damage
+
+
+def readable(path: Path) -> tuple[list[tuple[int, int, int]], list[tuple[int, int, str]]]:
+    batches, damage = [], []
+    for item in read_segment(path):
+        if isinstance(item, StoredBatch):
+            batches.append((item.position, item.batch.base_offset, item.batch.record_count))
+        else:
+            assert isinstance(item, CorruptRegion)
+            damage.append((item.position, item.end, str(item.kind)))
+    return batches, damage
+
+
+@pytest.fixture(params=[headers.BLOCK_BYTES, 20_000, 700])
+def block_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(headers, "BLOCK_BYTES", request.param)
+    monkeypatch.setattr(headers, "SEARCH_BYTES", request.param)
+
+
+@pytest.mark.usefixtures("block_bytes")
+def test_headers_are_those_of_the_readable_decoder_with_and_without_an_index(tmp_path: Path) -> None:
+    path = tmp_path / SEGMENT
+    write_segment(path, some_batches(300))
+    expected = readable(path)
+    assert len(expected[0]) == 300
+    assert read_all(path) == expected
+    assert read_all(path, read_index(path)) == expected
+
+
+def test_every_field_of_a_header_is_read(tmp_path: Path) -> None:
+    path = tmp_path / SEGMENT
+    write_segment(path, some_batches(3))
+    [part] = read_headers(path)
+    stored = [item.batch for item in read_segment(path) if isinstance(item, StoredBatch)]
+    for name in headers.HEADER.names or ():
+        attribute = "partition_leader_epoch" if name == "leader_epoch" else name
+        assert part.column(name).tolist() == [getattr(batch, attribute) for batch in stored], name
+
+
+def test_an_empty_segment_has_no_headers(tmp_path: Path) -> None:
+    path = tmp_path / SEGMENT
+    path.touch()
+    assert list(read_headers(path)) == []
+
+
+def test_the_zeroes_of_a_preallocated_index_are_no_entries(tmp_path: Path) -> None:
+    path = tmp_path / SEGMENT
+    path.with_suffix(".index").write_bytes(struct.pack(">ii", 3, 4200) + bytes(64))
+    assert read_index(path).tolist() == [4200]
+
+
+@pytest.mark.usefixtures("block_bytes")
+def test_an_index_that_points_between_batches_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / SEGMENT
+    write_segment(path, some_batches(300))
+    wrong = np.arange(1000, path.stat().st_size, 1111)
+    assert read_all(path, wrong) == readable(path)
+
+
+@pytest.mark.usefixtures("block_bytes")
+@pytest.mark.parametrize("kind", ["torn tail", "zeroes", "corrupt"])
+def test_a_damaged_end_is_reported_with_its_position(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / SEGMENT
+    positions = write_segment(path, some_batches(50))
+    whole = path.read_bytes()
+    last = positions[-1]
+    ends = {"torn tail": whole[:-9], "zeroes": whole[:last] + bytes(5000), "corrupt": whole[:-1] + b"?"}
+    path.write_bytes(ends[kind])
+    batches, damage = read_all(path)
+    assert len(batches) == 49
+    assert damage == [(last, path.stat().st_size, kind)]
+
+
+@pytest.mark.usefixtures("block_bytes")
+def test_batches_around_damage_are_read_and_the_damage_is_that_of_the_readable_reader(tmp_path: Path) -> None:
+    for seed in range(25):
+        rng = random.Random(seed)
+        path = tmp_path / SEGMENT
+        write_segment(path, some_batches(60, seed))
+        data = bytearray(path.read_bytes())
+        for _ in range(rng.randint(1, 4)):
+            at, size = rng.randrange(len(data)), rng.choice((1, 4, 80, 700))
+            data[at : at + size] = rng.choice((bytes(size), rng.randbytes(size), b""))
+        path.write_bytes(data)
+        expected = readable(path)
+        assert read_all(path, read_index(path)) == expected, f"seed {seed}"
+        assert read_all(path) == expected, f"seed {seed}"
+
+
+def test_a_wrong_crc_is_damage_only_when_crcs_are_compared(tmp_path: Path) -> None:
+    path = tmp_path / SEGMENT
+    positions = write_segment(path, some_batches(10))
+    data = bytearray(path.read_bytes())
+    data[positions[4] + 70] ^= 1
+    path.write_bytes(data)
+    compared = [part for part in read_headers(path) if part.damage]
+    assert [region.position for part in compared for region in part.damage] == [positions[4]]
+    assert sum(map(len, read_headers(path, check_crc=False))) == 10
+
+
+@settings(max_examples=200)
+@given(seed=st.integers(0, 3), changes=st.lists(st.tuples(st.integers(0, 39), st.integers(17, 99), st.integers(0, 7))))
+def test_one_crc_of_all_batches_says_whether_each_has_its_own(seed: int, changes: list[tuple[int, int, int]]) -> None:
+    encoded = [bytearray(batch) for batch in some_batches(40, seed)]
+    for batch, byte, bit in changes:
+        encoded[batch][byte % len(encoded[batch])] ^= 1 << bit
+    data = b"".join(encoded)
+    ends = np.cumsum([len(batch) for batch in encoded])
+    positions = np.concatenate(([0], ends[:-1]))
+    raw = gather(data, positions)
+    alone = bool((np.array([crc32c(bytes(batch[CHECKED_FROM:])) for batch in encoded]) == raw["crc"]).all())
+    assert have_their_crcs(data, positions, raw["crc"], len(data)) == alone
+
+
+def test_no_batch_fits_behind_a_seam_that_leads_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b"".join(some_batches(3))
+    positions, raw, stop, _ = sound_batches(data, np.empty(0, np.int64))
+    assert have_their_crcs(data, positions, raw["crc"], stop)
+    monkeypatch.setattr(headers, "FROM_ZERO", headers.FROM_ZERO ^ 1)
+    assert not have_their_crcs(data, positions, raw["crc"], stop)
+
+
+def test_a_batch_larger_than_a_block_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(headers, "BLOCK_BYTES", 100)
+    path = tmp_path / SEGMENT
+    write_segment(path, [build_batch([Record(value=bytes(10_000))]).encode()] * 3)
+    parts: list[Headers] = list(read_headers(path))
+    assert (len(parts), sum(map(len, parts))) == (3, 3)
+
+
+def test_a_batch_that_is_being_written_while_it_is_read_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first look at the block meets a half-written batch; the next one meets it whole."""
+    batch = build_batch([Record(value=b"v" * 50)]).encode()
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(batch)
+    read, looks = os.pread, []
+
+    def pread(fd: int, count: int, offset: int) -> bytes:
+        looks.append(offset)
+        return read(fd, count, offset)[:-20] + bytes(20) if len(looks) == 1 else read(fd, count, offset)
+
+    monkeypatch.setattr(os, "pread", pread)
+    [block] = read_blocks(path)
+    assert (len(block.headers), block.headers.damage) == (1, ())
+    assert len(looks) == 3
+
+
+def test_a_segment_that_changes_at_every_look_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(build_batch([Record(value=b"v")]).encode())
+    monkeypatch.setattr(headers, "find_damage", lambda *_: None)
+    monkeypatch.setattr(headers, "have_their_crcs", lambda *_: False)
+    monkeypatch.setattr(headers, "crcs", lambda *_: np.zeros(1, np.uint32))
+    with pytest.raises(OSError, match="changed while it was read"):
+        list(read_blocks(path))

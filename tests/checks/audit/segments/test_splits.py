@@ -1,0 +1,80 @@
+"""Splits tile the segments, and the result does not depend on how they are cut."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kafka_eos_checks.audit.oracle.synthetic import faulty_log, write_log
+from kafka_eos_checks.audit.plan import stages
+from kafka_eos_checks.audit.segments.splits import find_logs, plan, ranges_of, tasks
+
+
+def only_segment(folder: Path) -> Path:
+    [segment] = folder.glob("*.log")
+    return segment
+
+
+def test_ranges_tile_a_segment_at_batches_that_the_index_knows(tmp_path: Path) -> None:
+    write_log(tmp_path / "orders-0", faulty_log(1, 2_000))
+    segment = only_segment(tmp_path / "orders-0")
+    ranges = ranges_of(segment, 20_000)
+    assert len(ranges) > 4
+    assert (ranges[0][0], ranges[-1][1]) == (0, segment.stat().st_size)
+    assert all(before[1] == after[0] for before, after in pairwise(ranges))
+    assert all(end - start >= 20_000 for start, end in ranges[:-1])
+
+
+def test_a_segment_without_an_index_is_one_range(tmp_path: Path) -> None:
+    write_log(tmp_path / "orders-0", faulty_log(1, 2_000), index=False)
+    assert len(ranges_of(only_segment(tmp_path / "orders-0"), 20_000)) == 1
+
+
+def test_an_index_that_points_between_batches_gives_no_split(tmp_path: Path) -> None:
+    write_log(tmp_path / "orders-0", faulty_log(1, 2_000))
+    segment = only_segment(tmp_path / "orders-0")
+    entries = np.fromfile(segment.with_suffix(".index"), ">i4").reshape(-1, 2)
+    entries[:, 1] += 1
+    entries.tofile(segment.with_suffix(".index"))
+    assert len(ranges_of(segment, 20_000)) == 1
+
+
+@pytest.mark.parametrize("split_bytes", [5_000, 50_000])
+def test_the_findings_do_not_depend_on_the_splits(tmp_path: Path, split_bytes: int) -> None:
+    for partition in range(3):
+        write_log(tmp_path / f"orders-{partition}", faulty_log(partition, 3_000, 0.02), segment_batches=1_400)
+    damaged = min((tmp_path / "orders-0").glob("*.log"))
+    data = bytearray(damaged.read_bytes())
+    data[30_000:30_500] = bytes(500)
+    damaged.write_bytes(data)
+    logs = find_logs(tmp_path)
+    whole, cut = stages.audit_logs(logs, split_bytes=1 << 30), stages.audit_logs(logs, split_bytes=split_bytes)
+    assert [audit.findings for audit in cut] == [audit.findings for audit in whole]
+    assert [audit.damage for audit in cut] == [audit.damage for audit in whole]
+    assert [audit.batches for audit in cut] == [audit.batches for audit in whole]
+    assert sum(len(audit.findings) for audit in whole) > 50
+    assert [len(audit.damage) for audit in whole] == [1, 0, 0]
+
+
+def test_logs_of_several_directories_say_whose_they_are(tmp_path: Path) -> None:
+    for name in ("a/broker-1", "a/broker-2", "b/broker-2"):
+        for partition in range(2):
+            write_log(tmp_path / name / f"orders-{partition}", faulty_log(1, 3))
+    a, b = tmp_path / "a", tmp_path / "b"
+    assert [log.broker for log in find_logs(a)] == ["broker-1"] * 2 + ["broker-2"] * 2
+    assert [log.broker for log in find_logs(b)] == [""] * 2
+    assert {log.broker for log in find_logs(a, b)} == {"broker-1", str(a / "broker-2"), str(b / "broker-2")}
+    assert len(find_logs(a, a, a / "broker-1" / "orders-0")) == 4, "a log that is found twice counts once"
+    one, other = find_logs(b / "broker-2" / "orders-0", b / "broker-2" / "orders-1")
+    assert (one.partition, other.partition, one.broker) == (0, 1, "")
+
+
+def test_tasks_hold_every_split_once_and_not_much_more_than_asked_for(tmp_path: Path) -> None:
+    for partition in range(5):
+        write_log(tmp_path / f"orders-{partition}", faulty_log(partition, 300), segment_batches=40)
+    splits = plan(find_logs(tmp_path), 1 << 20)
+    grouped = tasks(splits, 10_000)
+    assert [split for task in grouped for split in task] == splits
+    assert 1 < len(grouped) < len(splits)
+    assert all(len(task) == 1 or sum(split.size for split in task) <= 10_000 for task in grouped)
