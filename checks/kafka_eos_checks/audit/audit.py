@@ -68,9 +68,9 @@ class Audit:
             rule over the coordinator's logs, over transactions, over committed offsets, over histories, and for each
             anomaly of Jepsen's.
         findings: all violations, by place.
-        notes: all findings that are no violations, see :class:`rules.log.Kind`, by place.
+        notes: all findings that are no violations, see :class:`findings.Kind`, by place.
         logs: the audits of the single logs.
-        subject: in words, what was audited: paths, brokers, clusters, sizes, and the moments that it is of.
+        subject: the audited input in words: paths, brokers, clusters, sizes and moments.
         bill: what it cost; None unless asked for.
         known: the moments of the logs.
     """
@@ -128,7 +128,7 @@ def run(
     longest_ms: int = moments.LONGEST_MS,
     explain_cost: bool = False,
 ) -> Audit:
-    """As :func:`audit`, with all findings and the figures of each log.
+    """Audit as :func:`audit` does, and return all findings and the figures of each log.
 
     Args:
         paths: what to audit.
@@ -139,7 +139,7 @@ def run(
         seed: decides which logs these are.
         redact: whether evidence leaves out what clients wrote, see :func:`quoting.redacted`.
         spark: a session for the engine ``spark``.
-        as_jepsen: where to write the history as Jepsen has it, see :mod:`jepsen_export`.
+        as_jepsen: where to write the history as Jepsen has it, see :mod:`jepsen.export`.
         one_moment: whether all logs are of one moment, see :mod:`moments`; recordings are.
         longest_ms: how long a transaction may take on the cluster, in milliseconds.
         explain_cost: whether to say what it cost.
@@ -185,7 +185,7 @@ def of_inputs(
     source: moments.Source = moments.ONE_MOMENT,
     explain_cost: bool = False,
 ) -> Audit:
-    """As :func:`run`, of inputs that are open already. Histories alone are judged by what clients and readers tell.
+    """Audit inputs that are open already, as :func:`run` does. Without logs, histories are judged by themselves.
 
     Raises:
         UnusableInput: there is neither a log nor a history among them.
@@ -253,7 +253,7 @@ def subject_of(inputs: Inputs, audits: Sequence[LogAudit], known: moments.Moment
 
 
 def _identity(folder: Path) -> str:
-    """Broker and cluster of a log directory, as far as it tells."""
+    """Broker and cluster of a log directory, as its ``meta.properties`` name them."""
     told = {"broker": broker_id(folder), "cluster": cluster_id(folder)}
     words = ", ".join(f"{name} {value}" for name, value in told.items() if value is not None)
     return f" ({words})" if words else ""
@@ -261,13 +261,13 @@ def _identity(folder: Path) -> str:
 
 @dataclass(slots=True)
 class _Judged:
-    """Verdicts so far, and the findings behind them."""
+    """The verdicts so far, and the findings behind them."""
 
     verdicts: list[Verdict] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
     def add(self, verdicts: Iterable[Verdict], findings: Iterable[Finding]) -> None:
-        """Add some of both."""
+        """Add verdicts and findings."""
         self.verdicts += verdicts
         self.findings += findings
 
@@ -275,7 +275,7 @@ class _Judged:
 def _of_logs(
     logs: Sequence[PartitionLog], engine: Engine, check_crc: bool, source: moments.Source, judged: _Judged
 ) -> tuple[list[LogAudit], moments.Moments]:
-    """Judge by all rules that need no history; the audit of each log, and their moments."""
+    """Judge by all rules that need no history; return the audit of each log, and the moments of the logs."""
     started = time.perf_counter()
     scanned = stages.scan_logs(logs, engine, source, check_crc=check_crc)
     findings = _dated([finding for each in scanned.audits for finding in each.findings], scanned, engine)
@@ -318,9 +318,9 @@ def log_verdicts(audits: Sequence[LogAudit], seconds: float = 0.0) -> list[Verdi
 
 
 def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float) -> Verdict:
-    """A torn or zero-filled tail of a log's last segment is what a crash leaves; any other damage is a violation.
+    """The verdict on readability: damage is a violation, except a torn or zero-filled tail, which a crash leaves.
 
-    Messages of the formats before batches are none: they are sound, and there is nothing in them to judge.
+    Messages of the formats before batches are no damage: they are sound, and there is nothing in them to judge.
     """
     tails: list[str] = []
     regions: list[str] = []

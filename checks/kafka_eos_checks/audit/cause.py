@@ -1,4 +1,4 @@
-"""The events of a history that a finding is about: from its cause to its effect, and what hit the messages between.
+"""The events of a history that a finding is about: from its cause to its effect, with the faults in between.
 
 The *effect* is the event at which the finding is first seen: the batch or its marker, the record that a reader was
 given, the end of the transaction that made an output appear, or the commit that left an input behind. From there the
@@ -96,7 +96,7 @@ def told(run: Sequence[Event]) -> list[Event]:
 
 @dataclass(slots=True)
 class _About:
-    """The subjects of a finding.
+    """The subjects of a finding: partitions, groups and producers.
 
     Attributes:
         events: of the run.
@@ -120,7 +120,7 @@ class _About:
 
     @classmethod
     def of(cls, finding: Finding, run: Sequence[Event], events: Sequence[Event]) -> "_About":
-        """The partitions that a finding names, and the groups that have to do with them."""
+        """Collect the partitions that a finding names, and the groups that read or commit them."""
         found = [] if finding.offset is None else [((finding.topic, finding.partition), finding.offset)]
         known = {place_of(event) for event in events}
         for topic, partition, offset in _NAMED_PLACE.findall(finding.evidence):
@@ -208,7 +208,7 @@ class _About:
     # --- whom it concerns --------------------------------------------------------------------------------------------
 
     def collect(self, effect: int) -> None:
-        """Find out who wrote the batches, and whose transactions the groups' offsets are in."""
+        """Collect the producers that wrote the batches, and those whose transactions commit the groups' offsets."""
         for event in (self.events[effect], *self._writers()):
             self._add(event)
         actors = {_actor(event) for event in self.events if event.group in self.groups and event.action != "Failover"}
@@ -219,7 +219,7 @@ class _About:
                 self._add(event)
 
     def _writers(self) -> Iterator[Event]:
-        """The events that carry the batches; who wrote an input has nothing to do with what became of it."""
+        """The events that carry the batches. The producer of an input is left out: it does not cause the finding."""
         for place, offset in self.found:
             if place not in self.inputs:
                 yield from (event for event in self.events if place_of(event) == place and _holds(event, offset))
@@ -259,7 +259,7 @@ class _About:
         )
 
     def _written_at(self) -> Iterator[int]:
-        """Where in the run the last of the batches was written that are no inputs."""
+        """The place in the run of the last write of a batch that is no input."""
         last = max((place for place in self.found if place[0] not in self.inputs), key=self._place_in_run, default=None)
         if last is not None and self._place_in_run(last) >= 0:
             yield self._place_in_run(last)
@@ -270,7 +270,7 @@ class _About:
         return next(carried, -1)
 
     def _begins(self, transactional_ids: Set[str]) -> list[int]:
-        """Where transactions begin: with the first event that writes in each, after the end of the one before."""
+        """The places where transactions begin: the first event that writes after the previous transaction's end."""
         begins: list[int] = []
         fresh = set(transactional_ids)
         for number, event in enumerate(self.events):
@@ -301,7 +301,7 @@ def _holds(event: Event, offset: int) -> bool:
 
 
 def _kept(events: Sequence[Event], mine: Iterable[int], window: range, effect: int, places: set[Place]) -> list[int]:
-    """The events that there is room for: by rank, and the closest to the effect first; an answer with its request."""
+    """The events that a picture has room for: by rank, then by closeness to the effect; answers keep their requests."""
     units: dict[object, set[int]] = defaultdict(set)
     for number in (effect, *mine):
         units[_unit(events[number], number)].add(number)
@@ -343,7 +343,7 @@ def _rank(event: Event, places: set[Place]) -> int:
 
 
 def _copied(events: Sequence[Event], kept: Iterable[int]) -> Iterator[int]:
-    """The requests that copies among the kept ones are copies of."""
+    """The original requests of the duplicates among the kept events."""
     chosen = (events[number] for number in kept)
     copies = {(e.process, e.action, e.detail["repeats"]) for e in chosen if "repeats" in e.detail}
     for number, event in enumerate(events):
@@ -352,7 +352,7 @@ def _copied(events: Sequence[Event], kept: Iterable[int]) -> Iterator[int]:
 
 
 def _gaps(mine: Sequence[int], kept: Sequence[int]) -> dict[int, int]:
-    """By the place of a kept event, how many of the finding's events were left out before it."""
+    """Number of the finding's events left out before each kept event, by its place."""
     gaps: dict[int, int] = defaultdict(int)
     there = set(kept)
     for number in mine:

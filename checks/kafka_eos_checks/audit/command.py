@@ -226,7 +226,7 @@ def _is_unjudged(result: "Audit", allowed: frozenset[str]) -> bool:
 
 
 def _print_notes(result: "Audit") -> None:
-    """Print some of the findings that are told, and some of those that are too recent."""
+    """Print some of the findings of kind ``told``, and some of kind ``too recent``."""
     from kafka_eos_checks.audit.findings import Kind  # noqa: PLC0415 - `--help` needs no numpy
     from kafka_eos_checks.kit.terminal import answer_console  # noqa: PLC0415
 
@@ -246,7 +246,7 @@ def _print_notes(result: "Audit") -> None:
 
 
 def _print_bill(bill: "Bill") -> None:
-    """Print what an audit cost, and how long it takes at least on more cores."""
+    """Print the cost of an audit, and the least time that it takes on more cores."""
     from kafka_eos_checks.audit.engines.cost import CORES  # noqa: PLC0415
     from kafka_eos_checks.kit.terminal import answer_console, plain_table  # noqa: PLC0415
 
@@ -284,7 +284,7 @@ def _print_bill(bill: "Bill") -> None:
 
 
 def _audit_and_write(arguments: argparse.Namespace) -> "Audit":
-    """Audit, with a session of Spark if anything needs one, and write what was asked for."""
+    """Audit, with a session of Spark if something needs one, and write the requested files."""
     from kafka_eos_checks.audit import audit, findings  # noqa: PLC0415
     from kafka_eos_checks.audit.places import place  # noqa: PLC0415
     from kafka_eos_checks.audit.rules.rule_book import most_urgent_first  # noqa: PLC0415

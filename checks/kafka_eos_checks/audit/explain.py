@@ -46,7 +46,7 @@ exit codes: 0 drawn, 2 the input or the call cannot be used
 
 
 class NothingToDraw(ValueError):  # noqa: N818 - named for the input
-    """No event is left, or the moment is not among the events; says which and the remedy."""
+    """No event is left, or the moment is not among the events; the message says which, and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class Moment:
 
     Attributes:
         events: in the order of the run.
-        violation: which of them, and what is so after it; None for a run without a moment.
-        left_out: by the place of an event, how many that have to do with it were left out before it.
+        violation: the marked event, and what holds after it; None for a run without a moment.
+        left_out: by the place of an event, how many related events were left out before it.
     """
 
     events: list[Event]
@@ -66,7 +66,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The properties of the events that are wanted; None for any."""
+    """The properties of the wanted events; None for any."""
 
     topic: str | None = None
     partition: int | None = None
@@ -136,7 +136,7 @@ def of_finding(finding: Finding, runs: dict[str, list[Event]]) -> Moment:
 
 
 def cut_out(events: Iterable[Event], wanted: Wanted, around: int | None, says: str = "") -> Moment:
-    """The wanted events up to one of them, by its order, and a little behind it; without one the first ones.
+    """The wanted events up to the one with this order, and a few behind it; without an order, the first ones.
 
     Raises:
         NothingToDraw: no event is wanted, or none has that order.

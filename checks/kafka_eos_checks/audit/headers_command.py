@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _write(given: Sequence[str], out: Path, topics: Sequence[str] | None) -> str:
-    """Write what is not there yet; what was done, in words."""
+    """Write the tables that do not exist yet; return what was done, in words."""
     from kafka_eos_checks.audit.inputs import UnusableInput  # noqa: PLC0415
     from kafka_eos_checks.audit.places import place, sizes_of  # noqa: PLC0415
     from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS  # noqa: PLC0415

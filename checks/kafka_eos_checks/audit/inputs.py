@@ -28,7 +28,7 @@ class Inputs:
     """The inputs that the given paths lead to.
 
     Attributes:
-        logs: the replicas of partitions, each audited for itself.
+        logs: the replicas of partitions; each is audited by itself.
         histories: files of events, see :mod:`history_files`.
         operations: histories of Jepsen's, see :mod:`jepsen`.
         one_moment: whether all logs are of recordings, or of a test that is over: their brokers were stopped.
@@ -138,7 +138,7 @@ def contents_of(folder: Path) -> Contents:
 
 
 def _log_of(segment: Path) -> PartitionLog:
-    """A log of one segment alone; of a folder that is no partition's it is partition 0 of a topic of that name."""
+    """The log of a single segment; in a folder that is no partition's, it is partition 0 of a topic of that name."""
     folder = segment.resolve().parent
     topic, _, number = folder.name.rpartition("-")
     named = topic and number.isdecimal()

@@ -1,4 +1,4 @@
-"""How far logs go in time: up to which moment a copy is known to have everything that was appended to its log.
+"""The moments of logs: up to which time a copy is known to have everything that was appended to its log.
 
 The logs of a running broker are read one after the other, and so are they copied: each is of another moment. A marker
 whose decision is not in the coordinator's log proves nothing while that log may be the older copy. A rule that says
@@ -50,7 +50,7 @@ Place = tuple[str, int]  # topic, partition
 
 
 class Dated(Protocol):
-    """A log as far as its moment goes: its place, its end, and the times that brokers stamped in it."""
+    """The facts of a log that date it: its place, its end, and the times that brokers stamped in it."""
 
     @property
     def log(self) -> PartitionLog:
@@ -114,7 +114,7 @@ def is_locked(path: Path) -> bool:
 
 
 def _written_ms(path: Path) -> float:
-    """When a file was written, in milliseconds since the epoch; ``-inf`` if it is not there."""
+    """The time of the last write to a file, in milliseconds since the epoch; ``-inf`` without a file."""
     try:
         return path.stat().st_mtime_ns / 1e6
     except Unreachable:
@@ -167,7 +167,7 @@ class Moments:
         logs: what was read of them.
 
     Attributes:
-        last_ms: the last moment that anything tells of, in milliseconds since the epoch; ``-inf`` for none.
+        last_ms: the last moment known from any log or directory, in milliseconds since the epoch; ``-inf`` for none.
     """
 
     def __init__(self, source: Source, logs: Iterable[Dated]) -> None:
@@ -204,11 +204,11 @@ class Moments:
         return f"of moments that may differ{until}: --snapshot, if the brokers stood still or it is a volume's snapshot"
 
     def reach(self, dated: Dated) -> float:
-        """Up to which moment a log is known to have everything, in milliseconds since the epoch; ``inf`` for all."""
+        """The moment up to which a log is known to have everything, in ms since the epoch; ``inf`` for all."""
         return self.reach_of(dated.log, dated.end, dated.stamped_ms)
 
     def reach_of(self, log: PartitionLog, end: int, stamped_ms: float) -> float:
-        """As :meth:`reach`, of a log with this end and with this as the last time that a broker stamped in it."""
+        """The same as :meth:`reach`, for a log with this end and this last broker's time."""
         if self.source.one_moment:
             return inf
         folder = log.directory
@@ -226,7 +226,7 @@ class Moments:
         return moment_ms + SKEW_MS <= self.reach(dated)
 
     def recent_after(self, dated: Dated) -> float:
-        """From which moment on that which a log lacks is too recent to judge; what is older is not judged.
+        """The moment from which on anything that a log lacks is too recent to judge; anything older is not judged.
 
         The time of a file is that of the copy, or of the last append before it. It is late where a copy was copied
         again, so it decides no violation.
@@ -240,7 +240,7 @@ class Moments:
         return max(reach, self._written_ms(dated.log.file(dated.log.segments[-1])) - LAG_MS)
 
     def common_recent_after(self, logs: Iterable[Dated]) -> float:
-        """As :meth:`recent_after`, for what may be missing in any of some logs."""
+        """The same as :meth:`recent_after`, for something that may be missing in any of these logs."""
         return min((self.recent_after(dated) for dated in logs), default=inf)
 
     def written_by(self, log: PartitionLog, file: str) -> float:

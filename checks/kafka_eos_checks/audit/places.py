@@ -40,16 +40,16 @@ Ask = Callable[[Callable[[Item], Answer], Sequence[Item]], list[Answer]]
 
 
 class Unreachable(OSError):  # noqa: N818 - named for the place
-    """A URI that is not answered for; says which, why, and the remedy."""
+    """A URI that cannot be read; the message says which, why, and the remedy."""
 
 
 def is_uri(text: str) -> bool:
-    """Whether a path, as a person gives it or as text, names another file system than this machine's."""
+    """Whether a path or text names another file system than this machine's."""
     return "://" in text
 
 
 def place(text: str) -> Path:
-    """The path that a text names: of this machine, also as ``file://``, or a :class:`Uri`.
+    """The path that a text names: a path of this machine, also as ``file://``, or a :class:`Uri`.
 
     A URI of an object store is taken as it stands, without escapes, as Hadoop does.
 
@@ -86,7 +86,7 @@ def ask_here(ask: Callable[[Item], Answer], items: Sequence[Item]) -> list[Answe
 
 
 class Entry(NamedTuple):
-    """What a listing says of a file or folder; the size in bytes, the time in nanoseconds since the epoch."""
+    """The entry of a file or folder in a listing; size in bytes, time in nanoseconds since the epoch."""
 
     is_folder: bool
     size: int = 0
@@ -97,7 +97,7 @@ Listing = Mapping[str, Mapping[str, Entry]]  # by folder and name
 
 
 class Uri(PosixPath):
-    """A URI as a path. What asks the operating system about a path is refused; what is here asks ``pyarrow.fs``.
+    """A URI as a path. Its methods ask ``pyarrow.fs``; methods that would ask the operating system are refused.
 
     A path that was found in a listing does not ask again.
     """
@@ -116,7 +116,7 @@ class Uri(PosixPath):
 
     @property
     def parent(self) -> Self:
-        """The folder that has this one; a bucket is its own."""
+        """The parent folder; a bucket is its own parent."""
         return self if len(self.parts) <= 2 else self._knowing(super().parent)
 
     def _knowing(self, other: Self) -> Self:
@@ -124,7 +124,7 @@ class Uri(PosixPath):
         return other
 
     def resolve(self, strict: bool = False) -> Self:
-        """The same; there are no links to follow."""
+        """The same path; there are no links to follow."""
         del strict
         return self
 
@@ -134,7 +134,7 @@ class Uri(PosixPath):
         return system, "/".join([base.rstrip("/"), *self.parts[2:]]) or "/"
 
     def listed(self) -> Self:
-        """The same with all that is below it, asked for at once; what is made of it does not ask again."""
+        """The same path with all that is below it, listed at once; paths made of it do not ask again."""
         if str(self) in self._listing:
             return self
         found = self._list(recursive=True)
@@ -174,7 +174,7 @@ class Uri(PosixPath):
         return None if info.type == fs.FileType.NotFound else _entry(info)
 
     def iterdir(self) -> Generator[Self, None, None]:
-        """What a folder has."""
+        """The entries of a folder."""
         listing = self._listing if str(self) in self._listing else self._list(recursive=False)
         for name in listing[str(self)]:
             child = self / name
@@ -182,7 +182,7 @@ class Uri(PosixPath):
             yield child
 
     def glob(self, pattern: str) -> Generator[Self, None, None]:
-        """What a folder has of a name, or, with ``**/`` before it, what it has anywhere below."""
+        """The entries of a folder that match a name; with ``**/`` before it, the matching entries anywhere below."""
         name = pattern.removeprefix("**/")
         for child in self.iterdir():
             if child.match(name):
@@ -191,25 +191,25 @@ class Uri(PosixPath):
                 yield from child.glob(pattern)
 
     def is_file(self) -> bool:
-        """Whether it is there and no folder."""
+        """Whether the path is a file."""
         entry = self._look_up()
         return entry is not None and not entry.is_folder
 
     def is_dir(self) -> bool:
-        """Whether it is a folder."""
+        """Whether the path is a folder."""
         entry = self._look_up()
         return entry is not None and entry.is_folder
 
     def is_symlink(self) -> bool:
-        """Whether it is a link; there are none."""
+        """Whether the path is a link: never."""
         return False
 
     def exists(self) -> bool:
-        """Whether it is there."""
+        """Whether the path exists."""
         return self._look_up() is not None
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
-        """Its size and time; an object's time is that at which it was put there."""
+        """Size and time; the time of an object is when it was put there."""
         del follow_symlinks
         entry = self._look_up()
         if entry is None:
@@ -226,7 +226,7 @@ class Uri(PosixPath):
         errors: str | None = None,
         newline: str | None = None,
     ) -> Any:
-        """A file to read, as ``Path.open`` gives it."""
+        """Open the file to read, as ``Path.open`` does."""
         if mode not in {"r", "rb"}:
             raise Unreachable(f"{self}: nothing is written there; give a path of this machine")
         raw = RemoteFile(self)
@@ -238,12 +238,12 @@ class Uri(PosixPath):
 
 
 def listed(path: Path) -> Path:
-    """A path with all that is below it, asked for at once where asking takes a while."""
+    """A path with all that is below it; on another file system it is listed at once."""
     return path.listed() if isinstance(path, Uri) else path
 
 
 def sizes_of(segments: Sequence[Path]) -> list[int]:
-    """The sizes of segments, in bytes; those of a log directory are asked for at once where asking takes a while.
+    """The sizes of segments, in bytes; on another file system a log directory is listed at once.
 
     Raises:
         OSError: one of them is not there, or cannot be asked for.
@@ -270,7 +270,7 @@ def bytes_of(path: Path) -> bytes | None:
 
 
 def items_of(segment: Path) -> Iterator[StoredBatch | CorruptRegion]:
-    """As :func:`read_segment`; of another file system a whole segment is held at a time."""
+    """The same as :func:`read_segment`; a segment of another file system is held in memory as a whole."""
     return scan(segment.read_bytes()) if isinstance(segment, Uri) else read_segment(segment)
 
 
@@ -285,13 +285,13 @@ _read = 0
 
 
 def count_read(size: int) -> None:
-    """Some bytes more have been read by this process."""
+    """Count bytes that this process has read."""
     global _read  # noqa: PLW0603 - a counter of the process
     _read += size
 
 
 def bytes_read() -> int:
-    """Bytes of logs and of what lies beside them that this process has read since it began."""
+    """Bytes of logs, and of the files next to them, that this process has read since it began."""
     return _read
 
 
@@ -317,7 +317,7 @@ class RemoteFile(io.RawIOBase):
 
     Attributes:
         size: bytes.
-        ahead: through which it is read from its beginning; without one each read is asked for.
+        ahead: the buffered stream for reads from the beginning; without one each read is a request.
     """
 
     def __init__(self, uri: Uri) -> None:
@@ -347,38 +347,38 @@ class RemoteFile(io.RawIOBase):
         return found
 
     def readinto(self, buffer: Any) -> int:
-        """As of any raw file."""
+        """See ``io.RawIOBase``."""
         data = (self.ahead or self).pread(len(buffer), self._position)
         buffer[: len(data)] = data
         self._position += len(data)
         return len(data)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """As of any raw file."""
+        """See ``io.RawIOBase``."""
         self._position = offset + (0, self._position, self.size)[whence]
         return self._position
 
     def tell(self) -> int:
-        """As of any raw file."""
+        """See ``io.RawIOBase``."""
         return self._position
 
     def readable(self) -> bool:
-        """It is."""
+        """Yes."""
         return True
 
     def seekable(self) -> bool:
-        """It is."""
+        """Yes."""
         return True
 
     def close(self) -> None:
-        """As of any raw file."""
+        """See ``io.RawIOBase``."""
         if self._file is not None and not self.closed:
             self._file.close()
         super().close()
 
 
 class Window:
-    """A range of a remote file that is read forwards: asked for in large pieces, each byte once.
+    """A range of a remote file that is read forwards, in large pieces, each byte once.
 
     Args:
         file: the file.
@@ -408,7 +408,7 @@ class Window:
 
 @contextmanager
 def open_at(path: Path, end: int | None = None) -> Iterator[LocalFile | Window]:
-    """A file to read by position, for as long as the block lasts.
+    """Open a file to read by position, for as long as the block lasts.
 
     Args:
         path: the file.
@@ -448,7 +448,7 @@ def _file_system(scheme: str, authority: str) -> tuple[Any, str]:
 
 
 def _s3(fs: Any, bucket: str) -> Any:
-    """The bucket's S3: where the environment says, otherwise Amazon's, of the region that is set, or of the bucket's.
+    """The S3 of a bucket: at the address in the environment, otherwise Amazon's, in the set region or the bucket's.
 
     pyarrow takes keys, profiles and roles from where Amazon's own tools do, but no address.
     """
@@ -473,7 +473,7 @@ def _absent(uri: Uri) -> FileNotFoundError:
 
 @contextmanager
 def _named(uri: Uri) -> Iterator[None]:
-    """Errors of the file system as errors that name the URI and the remedy."""
+    """Turn errors of the file system into errors that name the URI and the remedy."""
     try:
         yield
     except FileNotFoundError:

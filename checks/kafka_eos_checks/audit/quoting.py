@@ -10,14 +10,14 @@ _KEY: ContextVar[bytes | None] = ContextVar("key", default=None)
 
 
 def quoted(text: object) -> str:
-    """A value, transactional id or group, as evidence says it: in quotes, or inside :func:`redacted` as ``#…``."""
+    """A value, transactional id or group as evidence shows it: in quotes, or as ``#…`` inside :func:`redacted`."""
     key = _KEY.get()
     return repr(text) if key is None else f"#{hmac.digest(key, repr(text).encode(), 'sha256').hex()[:12]}"
 
 
 @contextmanager
 def redacted(wanted: bool = True) -> Iterator[None]:
-    """As long as the block lasts evidence names nothing that a client wrote.
+    """Replace all that clients wrote in evidence, as long as the block lasts.
 
     Equal texts have equal names within one block. The key is thrown away with it, so that nobody can try texts.
     """

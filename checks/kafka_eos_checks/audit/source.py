@@ -35,16 +35,16 @@ log. It also keeps the transactional id of each producer id, if that column is w
 
 Segments are chosen by the offsets in their names. Corrupt regions are shown whatever offset, time or producer is asked
 for: it is not known which they had. Push-down needs ``spark.sql.python.filterPushdown.enabled``, and without it Spark
-fails a read that could do it; therefore it is a wish. Spark compares every row again, so it changes no result.
+fails a read that could do it, so it is off by default. Spark compares every row again, so it changes no result.
 
 ``spark.readStream.format("kafka_log")`` follows growing segments: each micro-batch has the whole batches that came
 since the one before. Bytes behind the last whole batch of a log's last segment wait for the rest. It has the same
-options, but for ``pushdown``. Granularities ``transactions`` and ``offsets`` cannot be streamed.
+options, except ``pushdown``. Granularities ``transactions`` and ``offsets`` cannot be streamed.
 
-Columns of every granularity but ``offsets``: ``broker`` (the name of the log directory, or its path where several have
-that name), ``topic``, ``partition``, ``segment`` (file name) and ``position`` (of the batch or region in it, in bytes).
-``(segment, position)`` is the order of a log; the order of rows is none. Spark does not say which columns a query
-wants: name a few with ``.schema(...)`` and only those are made.
+Columns of every granularity except ``offsets``: ``broker`` (the name of the log directory, or its path if several share
+the name), ``topic``, ``partition``, ``segment`` (file name) and ``position`` (of the batch or region in it, in bytes).
+``(segment, position)`` is the order of a log; rows have no order. Spark does not say which columns a query wants: name
+a few with ``.schema(...)`` and only those are made.
 
 batches: ``size`` bytes; ``base_offset`` … ``last_offset``; ``leader_epoch``; ``compression``; ``log_append_time``,
 ``transactional``, ``control`` (flags); ``base_timestamp``, ``max_timestamp`` in ms; ``producer_id``,
@@ -227,7 +227,7 @@ _RANGES = ("startingOffset", "endingOffset", "startingTimestamp", "endingTimesta
 
 @dataclass
 class LogTask(InputPartition):
-    """The splits that one Spark task reads, and the logs that name the transactional ids of what is in them."""
+    """The splits that one Spark task reads, and the logs that name the transactional ids of their producers."""
 
     splits: tuple[Split, ...]
     coordinators: tuple[PartitionLog, ...] = ()
@@ -251,7 +251,7 @@ def register(spark: "SparkSession") -> None:
 
 
 class KafkaLogSource(DataSource):
-    """The data source; the module says what it offers.
+    """The data source ``kafka_log``; the module documents its options and columns.
 
     Raises:
         ValueError: for an option that it does not have.
@@ -338,7 +338,7 @@ class KafkaLogReader(DataSourceReader):
                     )
 
     def found(self) -> list[PartitionLog]:
-        """All logs that are there.
+        """All logs at the given paths.
 
         Raises:
             ValueError: no path is given.
@@ -360,13 +360,13 @@ class KafkaLogReader(DataSourceReader):
         return list(self._logs().logs(self.found()))
 
     def _logs(self) -> Selection:
-        """What is wanted of the logs: of committed offsets topic and partition are no log's."""
+        """The selection of logs: for committed offsets, topic and partition select rows, not logs."""
         if self._granularity == "offsets":
             return Selection(topics=frozenset({OFFSETS_TOPIC}))
         return self._selection
 
     def partitions(self) -> Sequence[LogTask]:
-        """One task for about ``splitbytes`` bytes, or for a log that is longer if its rows need a whole one."""
+        """The tasks: each of about ``splitbytes`` bytes, or of a longer log if its rows need the whole log."""
         found = self.found()
         folded = self._granularity in FOLDED
         coordinators = (
@@ -377,7 +377,7 @@ class KafkaLogReader(DataSourceReader):
         return [LogTask(tuple(task), coordinators) for task in grouped]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a task; of an empty plan Spark makes one partition that is no task of ours."""
+        """The rows of a task. For an empty plan Spark makes one partition that is no task of ours."""
         if not isinstance(partition, LogTask):
             return
         if self._granularity in FOLDED:
@@ -403,7 +403,7 @@ class KafkaLogReader(DataSourceReader):
         return {"broker": broker, "topic": log.topic, "partition": log.partition, "log_partition": log.partition}
 
     def _columns(self, block: Block) -> tuple[int, dict[str, Any]]:
-        """How many rows a block has, and those columns that depend on it."""
+        """The number of rows of a block, and the columns that depend on the block."""
         headers = block.headers
         if self._granularity == "batches":
             which = self._selection.of_batches(headers)
@@ -438,10 +438,10 @@ def _bytes(options: Mapping[str, str], name: str, *, default: int) -> int:
 
 
 class PushdownReader(KafkaLogReader):
-    """As :class:`KafkaLogReader`, and what a query compares with constants limits what is read."""
+    """A :class:`KafkaLogReader` that reads less where a query compares columns with constants."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take what helps; all of them are given back, so Spark compares every row again."""
+        """Take the filters that limit reading. All filters are given back, so Spark compares every row again."""
         for each in filters:
             self._selection = narrowed(self._selection, each, ranges=self._granularity not in FOLDED)
         return filters
@@ -502,11 +502,11 @@ class KafkaLogStreamReader(DataSourceStreamReader):
         self._whole: dict[str, int] = {}  # by file, the end of its last whole batch as far as is known
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        """Nothing was read."""
+        """The offset before anything was read."""
         return {}
 
     def latestOffset(self) -> dict[str, int]:  # type: ignore[override]  # noqa: N802 - Spark's name, before 4.2
-        """Where the last whole batch of each segment ends now."""
+        """The end of the last whole batch of each segment now."""
         ends = {}
         for log in self._reader.logs():
             for number, name in enumerate(log.segments):
@@ -525,7 +525,7 @@ class KafkaLogStreamReader(DataSourceStreamReader):
         return end
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[LogTask]:
-        """One task for each segment that has grown."""
+        """The tasks: one for each segment that has grown."""
         grown = []
         for log in self._reader.logs():
             for number, name in enumerate(log.segments):

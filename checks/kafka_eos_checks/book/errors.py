@@ -27,7 +27,7 @@ class MalformedErrors(ValueError):  # noqa: N818 - named for the input
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What an error code means, and what to do."""
+    """The entry of an error code: its meaning, and what to do."""
 
     means: str
     do: str

@@ -39,9 +39,8 @@ def property_page(links: Links, operator: Operator, story_of: frozenset[str]) ->
     witness = next((each for each in book.operators(module) if each.name == f"{name}Witness"), None)
     if witness is not None:
         parts += [
-            "## Witness\n\nA property that holds shows something only if the search reaches the case that the "
-            "property is "
-            "about. The witness is that case. TLC must find it true somewhere and false somewhere.",
+            "## Witness\n\nA property that holds proves nothing unless the search reaches the case that the property "
+            "is about. The witness is that case. TLC must find it true somewhere and false somewhere.",
             links.pair(witness),
         ]
     if holding:

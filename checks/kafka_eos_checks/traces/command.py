@@ -199,7 +199,7 @@ def transactions(registry: Registry) -> Iterator[Verdict]:
 def _coordinators(
     registry: Registry, name: str, logs: Recorded, versions: frozenset[int], claims: tuple[str, ...]
 ) -> Iterator[Verdict]:
-    """The coordinators' logs, with siblings in which something is wrong."""
+    """The verdicts on coordinators' logs, with siblings in which something is wrong."""
     base = registry.get("CoordinatorOfTraces")
     counts = {"transactions": logs.transactions, "markers": sum(map(len, logs.markers.values()))}
     traces, wrong = coordinator_traces(logs), coordinators_spoiled(logs)
@@ -211,7 +211,7 @@ def _coordinators(
 
 
 def _leaders(registry: Registry, name: str, logs: Recorded) -> Iterator[Verdict]:
-    """The partitions' logs, with siblings in which something is wrong."""
+    """The verdicts on partitions' logs, with siblings in which something is wrong."""
     for version, entries in sorted(leader_traces(logs).items()):
         wrong = leaders_spoiled(entries)
         model = leader_model(
@@ -240,7 +240,7 @@ def opened_paths(paths: Sequence[Path]) -> Iterator[list[Path]]:
 
 
 def given(registry: Registry, paths: Sequence[Path]) -> Iterator[Verdict]:
-    """The runs of somebody else: log directories, histories of wire events, and recordings, which have both.
+    """The given runs: log directories, histories of wire events, and recordings, which have both.
 
     Raises:
         TraceUnusable, UnusableInput: there is nothing to judge in one of the paths, or it is something else.
@@ -255,7 +255,7 @@ def given(registry: Registry, paths: Sequence[Path]) -> Iterator[Verdict]:
 
 
 def _given(registry: Registry, path: Path, part: Path) -> Iterator[Verdict]:
-    """The verdicts on one part of a path: on a history, or on the log directories in a folder."""
+    """The verdicts on a part of a path: a history, or the log directories in a folder."""
     if part.suffix == HISTORY_SUFFIX:
         traces = _partitions(part)
         if traces:
@@ -290,7 +290,7 @@ def _in_order(*parts: Iterable[Event]) -> list[Event]:
 
 
 def _expired(name: str, logs: Recorded) -> Verdict:
-    """How long the transactions had been open that their coordinator aborted for their age (claim C24)."""
+    """The verdict on claim C24: the ages of the transactions that their coordinator aborted for their age."""
     ages = sorted(expired(logs))
     at_the_maximum = all(age.open_ms >= TRANSACTION_MAX_TIMEOUT_MS for age in ages)
     found = "not shown" if at_the_maximum else "after their own timeout"

@@ -64,7 +64,7 @@ _COMPLETED = {TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
 
 
 class UnreadableLog(ValueError):  # noqa: N818 - named for the input
-    """A log that is no trace: damaged, or without its beginning; says file, position and reason."""
+    """A log that is no trace: damaged, or without its beginning; the message says file, position and reason."""
 
 
 class StateRecord(NamedTuple):
@@ -76,7 +76,7 @@ class StateRecord(NamedTuple):
 
 
 class ToldRecord(NamedTuple):
-    """As :class:`StateRecord`, with what a trace needs of its value."""
+    """A :class:`StateRecord` with the fields of its value that a trace needs."""
 
     leader_epoch: int
     offset: int
@@ -122,7 +122,7 @@ class Recorded:
 
     @property
     def markers(self) -> dict[str, list[WrittenMarker]]:
-        """The control batches alone, by partition, in log order; those that may be sent again are marked."""
+        """The control batches, by partition, in log order; those that may have been sent again are marked."""
         return {name: list(_with_repeats(rows)) for name, rows in self.entries.items()}
 
     @property
@@ -156,7 +156,7 @@ def _with_repeats(rows: Iterable[WrittenBatch | WrittenMarker]) -> Iterator[Writ
 
 
 def read_recorded(folder: Path) -> Recorded:
-    """Read the log directories of one or several brokers; of each partition its longest replica.
+    """Read the log directories of one or several brokers: the longest replica of each partition.
 
     Raises:
         UnreadableLog: when a log is damaged, or does not begin at offset 0.
@@ -241,12 +241,12 @@ def expired(recorded: Recorded) -> Iterator[Age]:
 class MarkersOf:
     """The markers of a transactional id's producers that no step has used yet.
 
-    Each is found by what its transaction says of it, and is taken out once, the first in the partition's log first; but
-    those that may have been sent again come last. They explain a transaction that wrote nothing, or nothing at all.
+    A marker is found by the facts of its transaction and taken out once, in the order of the partition's log. Markers
+    that may have been sent again come last: they explain a transaction that wrote nothing, or nothing at all.
     """
 
     def __init__(self, markers: Iterable[tuple[str, WrittenMarker]]) -> None:
-        """Take markers with their partitions, those of each partition in log order."""
+        """Take markers with their partitions; the markers of each partition are in log order."""
         self._by_transaction: dict[tuple[str, int, int, ControlType], dict[int, deque[WrittenMarker]]] = {}
         for name, marker in markers:
             own = self._by_transaction.setdefault((name, *marker[:3]), {})
@@ -281,11 +281,11 @@ class _Steps:
 
     Attributes:
         markers: the markers of its producers that no step has used yet.
-        names: partition -> what its steps call it; None if they call it by its name. With names that begin anew with
+        names: partition -> its name in the steps; None if they call it by its name. With names that begin anew with
             each transaction, transactions of the same shape have the same steps.
         steps: the steps of the latest record.
         begun: whether there was any step.
-        last: what the record before says.
+        last: the previous record.
         since: the leader epoch of that record: no older coordinator writes markers for it.
         reign: the leader epoch of the log's partition.
         ids: the producer ids in the order in which they were handed out; the spec calls them 0, 1, 2 …
@@ -320,7 +320,7 @@ class _Steps:
         self.begun = True
 
     def follow(self, record: ToldRecord) -> None:
-        """The steps of one record more."""
+        """The steps of the next record."""
         told = record.told
         if told is not None and told.state in _COMPLETED and self.last is not None:
             self.mark(self.last, record.leader_epoch)
@@ -467,7 +467,7 @@ def steps_of(
 
 
 def told(record: StateRecord) -> ToldRecord:
-    """A record with what a trace needs of its value."""
+    """A record with the fields of its value that a trace needs."""
     value = record.value
     return ToldRecord(record.leader_epoch, record.offset, None if value is None else transition_of(value))
 
@@ -550,7 +550,7 @@ def _place_of(trace: Trace, offset: int, action: str) -> int:
 
 
 def spoiled(recorded: Recorded) -> dict[str, tuple[Trace, int]]:
-    """The logs with one thing wrong in the middle: what it is -> its trace, and the step at which it must be rejected.
+    """The logs with one fault in the middle: name of the fault -> its trace, and the step at which it must be rejected.
 
     The spoiled transaction is a committed one, with several partitions if there is such a one, of the transactional id
     with the fewest records. Without a committed transaction there is nothing to spoil.

@@ -1,4 +1,4 @@
-"""Recorded partitions as traces of TransactionalPartition: every batch and every marker must be what a leader takes.
+"""Recorded partitions as traces of TransactionalPartition: a leader must accept every batch and every marker.
 
 Each producer of a partition is a trace of its own, for the leader judges a batch by what it knows of its producer
 alone: data of an older epoch, a marker of an older epoch or coordinator, a batch outside the transaction that is open,
@@ -30,7 +30,7 @@ from kafka_eos_checks.traces.validation import Candidate, Trace, TraceStep
 
 
 class LeaderOfTraces(Consumer):
-    """The partition of a trace, which keeps of its log only what the checks of an entry look at: the producer.
+    """The partition of a trace. It keeps only the producer of its log, which the checks of an entry read.
 
     The log's entries, its index and the transactions that wait for replication play no part in them. Kept, they would
     make each step slower than the one before; without them the same few states come again and again.
@@ -78,7 +78,7 @@ def leader_step(entry: Entry) -> TraceStep:
 
 @lru_cache(maxsize=1 << 14)
 def wordless_step(entry: Entry) -> TraceStep:
-    """As :func:`leader_step`, without the words for it; the same step for equal entries."""
+    """An entry as a step without words; equal entries give the same step."""
     observed = {f"log.producers[{PRODUCER}].epoch": entry.epoch}
     if isinstance(entry, WrittenBatch):
         return TraceStep((Candidate("AppendBatch", (PRODUCER, entry.epoch, entry.kind)),), observed)
@@ -103,7 +103,7 @@ def leader_traces(recorded: Recorded) -> dict[int, list[Trace]]:
 
 
 def spoiled(traces: Sequence[Trace]) -> dict[str, tuple[Trace, int]]:
-    """A trace with one entry too many: what it is -> the trace, and the step at which it must be rejected.
+    """A trace with one entry too many: name of the fault -> the trace, and the step at which it must be rejected.
 
     Behind the last batch of a transaction comes one outside any transaction, or one of an older epoch.
     """

@@ -181,14 +181,14 @@ def runs(batches: Rows, keys: Sequence[str]) -> "Iterator[tuple[tuple[Any, ...],
 
 
 def _lists(slices: "Sequence[pa.RecordBatch]", *names: str) -> Iterator[tuple[Any, ...]]:
-    """Some columns of slices, row by row."""
+    """The rows of some columns of slices."""
     for each in slices:
         yield from zip(*(each[name].to_pylist() for name in names), strict=True)
 
 
 @dataclass(slots=True)
 class _Out:
-    """Rows on their way out, in batches that are not too small."""
+    """Rows to be yielded, in batches that are not too small."""
 
     slices: "list[pa.RecordBatch]"
     count: int = 0
@@ -379,7 +379,7 @@ def verdict_batch(verdicts: Sequence[Mapping[str, Any]]) -> "pa.RecordBatch":
     return pa.RecordBatch.from_pylist([dict(verdict) for verdict in verdicts], schema=schema)
 
 
-# --- what comes of it ------------------------------------------------------------------------------------------------
+# --- verdicts ------------------------------------------------------------------------------------------------
 
 _NAMES = {COORDINATOR: "coordinators", LEADER: "leaders", CLIENT: "clients"}
 

@@ -59,7 +59,7 @@ STATE, ENTRY, EVENT, JUDGED = range(4)  # kinds of rows
 PLAIN_BATCH, TRANSACTIONAL_BATCH, ABORT_MARKER, COMMIT_MARKER = range(4)  # codes of entries
 MARKERS = {ABORT_MARKER: ControlType.ABORT, COMMIT_MARKER: ControlType.COMMIT}
 
-COORDINATOR, LEADER, CLIENT, LOG = "coordinator", "leader", "client", "log"  # what a verdict is on
+COORDINATOR, LEADER, CLIENT, LOG = "coordinator", "leader", "client", "log"  # the subjects of verdicts
 # One row a trace: `accepted` is null where it was not judged, `position` the first step that nothing explains, from 1.
 VERDICTS = {
     "source": "bigint",
@@ -284,7 +284,7 @@ def _missing(path: Path, expected: int, found: int) -> str:
 
 
 def _following(piece: Piece) -> int:
-    """The offset of what follows behind a piece, -1 for nothing."""
+    """The offset that follows behind a piece, -1 for none."""
     with Path(piece.path).open("rb", buffering=0) as file:
         file.seek(piece.end)
         head = file.read(8)

@@ -38,7 +38,7 @@ def on_spark(
 
     Args:
         pieces: of files at paths that every worker can read.
-        rules: what the machines are to be.
+        rules: the rules of the machines.
         spark: the session to use; without one a local session is started, and stopped in the end.
         task_bytes: of a task that reads.
 

@@ -110,7 +110,7 @@ def _read_quickly(data: bytes, end: int) -> Transition:
 
 
 def _end_of_partitions(data: bytes) -> int:
-    """Where the list of partitions of a value ends; -1 if its version or any length in it is unusual."""
+    """The end of the list of partitions of a value; -1 if its version or any length in it is unusual."""
     size, at = len(data), _FIXED.size
     if size <= at + _TIMES.size or data[at - 1] not in _STATES:
         return -1

@@ -1,4 +1,4 @@
-"""Trace validation: is what somebody saw a behaviour of the spec? Two judges, which must agree on verdict and place.
+"""Trace validation: two judges decide whether an observed run is a behaviour of the spec, and must agree.
 
 TLC replays the trace, written as a literal, through the spec's own actions: a trace is accepted when *some* behaviour
 reaches its end. The reference replays it over the set of all states that are still possible (the belief). A rejection
@@ -43,7 +43,7 @@ _MOST_INSTANCES = 20_000  # beyond, what would have been possible instead is not
 
 
 class TraceUnusable(ValueError):  # noqa: N818 - named for the trace
-    """A trace that cannot be judged: an unknown action, a place that no state has; says what to do."""
+    """A trace that cannot be judged: an unknown action, a place that no state has; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class TraceStep:
         observed: place -> the value seen there after the event. A place is a TLA+ expression over the variables, made
             of names, fields, applications and ``Len``: ``response.error``, ``producers[0].epoch``, ``Len(log)``. It
             must exist in every state.
-        text: how to call the event in an explanation; by default its first candidate.
+        text: the name of the event in an explanation; by default its first candidate.
     """
 
     candidates: tuple[Candidate, ...]
@@ -109,7 +109,7 @@ class Judgement:
         trace: the trace's name.
         events: number of events.
         reference_index: the first event, from 1, that the reference cannot explain; None when it accepts.
-        tlc_index: the same of TLC.
+        tlc_index: the same for TLC.
         explanation: why it is rejected, or "".
         alone: why TLC did not look, or ""; ``tlc_index`` is the reference's then.
     """
@@ -270,7 +270,7 @@ class _Reference:
                     yield instance
 
     def judge(self, trace: Trace) -> tuple[int | None, list[Any]]:
-        """The first event that nothing explains, with the states before it."""
+        """The first unexplained event, with the states before it."""
         belief = [self.machine.initial(self.constants)]
         ahead = max((hidden.look_ahead for hidden in self.hidden), default=0)
         for place, step in enumerate(trace.steps):
@@ -290,7 +290,7 @@ class _Reference:
         )
 
     def explain(self, trace: Trace, index: int, before: Sequence[Any]) -> str:
-        """Why no state explains the event: guards, effects, and what was possible instead."""
+        """The reasons why no state explains the event: guards, effects, and what was possible instead."""
         step = trace.steps[index - 1]
         lines = [f"{trace.name}, event {index} of {len(trace.steps)}: {_event_text(step)}"]
         lines += [f"  observed {place} = {format_value(value)}" for place, value in step.observed.items()]
@@ -329,7 +329,7 @@ class _Reference:
 
 
 class _Possible:
-    """The states that are possible at a place of a trace, and where the steps that were tried there have led.
+    """The possible states at a place of a trace, and the results of the steps that were tried there.
 
     Steps are told apart by their identity, so each is kept with what it has led to.
     """
@@ -525,7 +525,7 @@ def _run_tlc(
     *,
     follow: bool,
 ) -> dict[int, int | None]:
-    """For each trace that TLC says something of its place -> None (accepted) or the first event not explained."""
+    """The verdicts of TLC: place of the trace -> None (accepted) or the first event not explained."""
     definitions = trace_definitions(traces, machine, hidden, max_hidden, follow=follow)
     invariants = ("Accepted__", "Followed__") if follow else ("Accepted__",)
     configuration = Configuration(specification="TraceSpec__", invariants=invariants)
@@ -571,7 +571,7 @@ def replay(
     hidden: Sequence[Hidden] = (),
     max_hidden: int = 2,
 ) -> Judgement:
-    """The reference's judgement alone, for traces by the thousand; TLC's index is the reference's.
+    """The judgement of the reference only, for traces by the thousand; TLC's index is the reference's.
 
     Raises:
         TraceUnusable: when the trace names what the machine does not have.

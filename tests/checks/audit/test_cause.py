@@ -1,4 +1,4 @@
-"""Which events of a history a finding is about."""
+"""The choice of the events that a finding is about."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -74,7 +74,7 @@ def orders(found: Cause | None) -> list[int]:
 
 
 def causes(name: str, folder: Path) -> list[tuple[Finding, Cause]]:
-    """The findings of a named failure, each with what is shown of it."""
+    """The findings of a named failure, each with the events that are shown."""
     simulated = simulate_failure(name)
     write_transactions(simulated, folder)
     shown = [(each, cause_of(each, simulated.events)) for each in audit.run([folder]).findings]

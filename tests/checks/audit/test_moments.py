@@ -236,7 +236,7 @@ def test_a_torn_transaction_is_found_in_copies_of_different_moments(tmp_path: Pa
     assert kinds(run([tmp_path]), TORN) == [Kind.VIOLATION]
 
 
-# --- what directories tell -------------------------------------------------------------------------------------------
+# --- evidence in directories ------------------------------------------------------------------------------------------
 
 
 @dataclass

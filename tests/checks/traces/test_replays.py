@@ -259,7 +259,7 @@ def copy(tmp_path: Path) -> Path:
 
 
 def of_logs(folder: Path) -> dict[str, str]:
-    """What is said of the logs that are no traces, by log."""
+    """The verdicts on the logs that are no traces, by log."""
     found: dict[str, str] = {}
     for row in rows_of(in_process(pieces_of([folder]), RULES)):
         if row["subject"] == LOG:

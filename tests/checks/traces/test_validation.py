@@ -214,7 +214,7 @@ def test_a_place_is_looked_up_through_records_functions_and_sequences(model: Mod
 
 
 def leader_events() -> list[Event]:
-    """What a leader did: two appends, a retry, a restart from a snapshot, a refusal."""
+    """The events of a leader: two appends, a retry, a restart from a snapshot, a refusal."""
 
     def event(order: int, action: str, sequence: int, offset: int | None, error: ErrorCode) -> Event:
         return Event(

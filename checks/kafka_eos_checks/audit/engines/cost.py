@@ -26,7 +26,7 @@ class Cost:
 
     Attributes:
         seconds: CPU time, in seconds.
-        read: bytes of segments, tables, the files beside them and histories that the task read.
+        read: bytes that the task read of segments, tables, the files next to them, and histories.
         memory: the most that its process has had at once since it began, in bytes.
     """
 
@@ -36,7 +36,7 @@ class Cost:
 
 
 def charged(task: Callable[[], Iterable[Made]], tell: Callable[[Cost], Made]) -> Iterator[Made]:
-    """The results of a task, then its cost, of which the time in which its results are taken is a part."""
+    """The results of a task, then its cost, with the time in which the results are taken."""
     began, read = time.process_time(), bytes_read()
     yield from task()
     yield tell(Cost(time.process_time() - began, bytes_read() - read, memory_of_process()))
@@ -49,7 +49,7 @@ def memory_of_process() -> int:
 
 @dataclass(frozen=True, slots=True)
 class StageCost:
-    """The cost of a stage: that of its tasks.
+    """The cost of a stage: the costs of its tasks.
 
     Attributes:
         label: the stage, in a word.
@@ -66,7 +66,7 @@ class StageCost:
 
     @property
     def largest(self) -> float:
-        """CPU seconds of the largest task: the stage takes no less, on however many cores."""
+        """CPU seconds of the largest task, the least time of the stage on any number of cores."""
         return max((task.seconds for task in self.tasks), default=0.0)
 
     @property
@@ -80,7 +80,7 @@ class StageCost:
         return max((task.memory for task in self.tasks), default=0)
 
     def wall_seconds(self, cores: int) -> float:
-        """How long it takes at least on so many cores."""
+        """The least time of the stage on this number of cores."""
         return max(self.largest, self.seconds / cores)
 
 
@@ -111,7 +111,7 @@ class Bill:
 
     @property
     def serial_share(self) -> float:
-        """The driver's part of all CPU seconds: what more cores make no shorter."""
+        """The driver's part of all CPU seconds, which more cores do not shorten."""
         return self.driver / self.seconds if self.seconds else 0.0
 
     @property
@@ -120,11 +120,11 @@ class Bill:
         return sum(stage.read for stage in self.stages)
 
     def wall_seconds(self, cores: int) -> float:
-        """How long it takes at least on so many cores, one stage after the other; Spark's own work is left out."""
+        """The least time on this number of cores, one stage after the other, without Spark's own work."""
         return self.driver + sum(stage.wall_seconds(cores) for stage in self.stages)
 
     def bound(self, cores: int) -> str:
-        """The longest part on so many cores, in words."""
+        """The longest part on this number of cores, in words."""
         parts = {
             f"one of the {len(stage.tasks)} tasks of {stage.label}"
             if stage.largest > stage.seconds / cores
@@ -143,7 +143,7 @@ def bill(
         stages: what ran.
         spent: CPU seconds of this process since the audit began.
         input_bytes: of what was audited.
-        in_process: whether the tasks ran in this process, so that its CPU time has theirs in it.
+        in_process: whether the tasks ran in this process, so that its CPU time includes theirs.
         wall: see :class:`Bill`.
         jvm: see :class:`Bill`.
     """

@@ -38,7 +38,7 @@ class Row(NamedTuple):
     Attributes:
         kind: what it is, see :mod:`kafka_eos_checks.audit.plan.stages`.
         key: rows of a kind and key are reduced together.
-        value: anything that can be pickled.
+        value: any value that can be pickled.
         size: bytes that it takes, about.
     """
 
@@ -52,8 +52,8 @@ class Engine(Protocol):
     """An executor of the plan.
 
     Attributes:
-        buckets: how many buckets of producer ids it takes at least.
-        stages: what has run, a label and its rows each.
+        buckets: the least number of buckets of producer ids.
+        stages: the stages that have run, each as label and rows.
         in_process: whether its tasks run in this process.
     """
 
@@ -72,10 +72,10 @@ class Engine(Protocol):
         """The rows that a function makes of each item; they stay where they were made.
 
         Args:
-            function: gives the rows of an item; what it refers to is sent along.
-            items: what is mapped, in tasks of one item each.
+            function: gives the rows of an item; all that it refers to is sent along.
+            items: the items, in tasks of one item each.
             sizes: bytes of each item, for progress.
-            label: what is done, in a word.
+            label: names the stage, in a word.
         """
         ...
 
@@ -88,7 +88,7 @@ class Engine(Protocol):
             function: takes a key and its values, of all these kinds, in any order.
             kinds: rows of others are left out.
             rows: from one or several stages.
-            label: what is done, in a word.
+            label: names the stage, in a word.
         """
         ...
 
@@ -215,7 +215,7 @@ def costs_of(engine: Engine) -> list[StageCost]:
 
 
 def asker(engine: Engine, logs: Iterable[PartitionLog]) -> Ask[Any, Any]:
-    """Who is asked about files of logs: this process about those of its machine, the engine's tasks about others."""
+    """The reader of facts about files: this process for files of its machine, the engine's tasks for others."""
     if not any(is_uri(log.folder) for log in logs):
         return ask_here
     return lambda ask, items: list(engine.ask_each(ask, items))

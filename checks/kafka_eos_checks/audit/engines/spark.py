@@ -45,9 +45,9 @@ class SparkEngine:
         spark: the session that runs its queries.
 
     Attributes:
-        buckets: how many buckets of producer ids there are at least.
-        stages: what has run, a label and its rows each.
-        in_process: no task runs in this process.
+        buckets: the least number of buckets of producer ids.
+        stages: the stages that have run, each as label and rows.
+        in_process: False, because no task runs in this process.
     """
 
     buckets = 8
@@ -149,7 +149,7 @@ def _regrouped(function: Callable[[int, Iterator[Any]], Iterable[Row]]) -> Calla
 
 
 def _batches(rows: Iterable[Row]) -> Tables:
-    """Rows, some at a time, for the JVM."""
+    """Rows in batches for the JVM."""
     for some in batched(rows, ROWS_OF_A_BATCH):
         yield _to_arrow(some)
 
@@ -199,7 +199,7 @@ def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
         try:
             with quiet_about_pandas():
                 made = sql.SparkSession.builder.appName("kafka-eos").getOrCreate()
-        except Exception as error:  # of Spark, of Java, of gRPC, or of a package that is missing
+        except Exception as error:  # an error of Spark, of Java, of gRPC, or of a missing package
             asked = ", ".join(f"{name}={os.environ[name]}" for name in sorted(_CLUSTERS & os.environ.keys()))
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise UnusableInput(f"no session of Spark with {asked}: {reason}") from error
@@ -279,7 +279,7 @@ def task_progress(spark: "SparkSession") -> Iterator[None]:
 
 
 def _poll(spark: "SparkSession", show: Callable[[int, int], None]) -> Callable[[], None]:
-    """Ask the status tracker of a classic session five times a second; the value ends it."""
+    """Ask the status tracker of a classic session five times a second; return a function that ends this."""
     ended = threading.Event()
 
     def ask() -> None:

@@ -23,7 +23,7 @@ RANGE_BYTES = 32 << 20  # of lines in a task
 
 
 def is_history(path: Path) -> bool:
-    """Whether a name is that of a history; a folder of that name has Parquet files in it, as Spark writes them."""
+    """Whether a name is that of a history; a folder of that name holds Parquet files, as Spark writes them."""
     return path.suffix in SUFFIXES
 
 
@@ -140,7 +140,7 @@ def _lines(part: Range) -> Iterator[tuple[int, bytes]]:
 
 
 def line_of(path: Path, at: int) -> int:
-    """The number of the line, or row, at a place in a file, from 1."""
+    """The number, from 1, of the line or row at a place in a file."""
     if path.suffix == ".parquet":
         return at + 1
     with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Events of histories as columns: the few fields that the rules join by, one row an event, and where the event stands.
+"""Events of histories as columns: a row for each event, with the fields that rules join by, and its place.
 
 A text becomes a hash of 64 bits: of a process, of a topic and partition, of a topic and value. Two texts with one hash
 make a key more suspicious than it is, never less: the readable rules then compare the texts themselves.
@@ -61,7 +61,7 @@ HAS_VALUE, COMMITTED, UNCOMMITTED, TELLS = 1, 2, 4, 8  # flags: a value that is 
 
 
 def what(action: str, phase: str) -> int:
-    """The number of an action and a phase in column ``what``."""
+    """The number of an action and a phase, as in column ``what``."""
     return _ACTION[action] * len(PHASES) + _PHASE[phase]
 
 
@@ -126,8 +126,8 @@ class RunFacts:
         first: where its first event stands.
         events: how many there are.
         ordered: whether all have an order.
-        last_ms: the time of the last one, in milliseconds since the epoch; ``inf`` if an event does not tell.
-        topics: that its events name.
+        last_ms: the time of the last event, in milliseconds since the epoch; ``inf`` if an event has no time.
+        topics: those that its events name.
         places: partitions of its events by hash.
         telling: by process, an event that invokes the begin or the end of a numbered transaction.
         refusals: whether a producer was refused in a way that a rule looks at.
@@ -158,7 +158,7 @@ class RunFacts:
     unclear: bool = False
 
     def add(self, other: "RunFacts") -> None:
-        """Add the facts of more events."""
+        """Add the facts of other events of the run."""
         self.first = min(self.first, other.first)
         self.events += other.events
         self.ordered = self.ordered and other.ordered
@@ -194,17 +194,17 @@ class Member(NamedTuple):
     at: int
 
     def joined(self, other: "Member") -> "Member":
-        """What is known with more events."""
+        """The member with the facts of other events, too."""
         first = min((self.order, self.order_at), (other.order, other.order_at))
         return Member(self.group if self.group == other.group else 0, *first, min(self.at, other.at))
 
     def first(self, ordered: bool) -> tuple[int, int]:
-        """When the first poll was, and where it stands."""
+        """The order and the place of the first poll."""
         return (self.order, self.order_at) if ordered else (self.at, self.at)
 
 
 class Told(NamedTuple):
-    """Some events of one run.
+    """Some events of one run as columns.
 
     Attributes:
         facts: of the run, as far as these events tell.
@@ -231,14 +231,14 @@ _Raw = tuple[int, dict[str, Any]]  # where an event stands, and its columns
 
 
 def told(numbered: Iterable[_Raw], source: str) -> Iterator[Told]:
-    """Events as columns, some at a time, each run for itself.
+    """Turn events into columns, some at a time, each run by itself.
 
     Args:
         numbered: events as their columns, each with where it stands.
         source: names the history in errors.
 
     Raises:
-        MalformedHistory: an event is none; ``line`` is where it stands.
+        MalformedHistory: a row is no event; ``line`` is its place.
     """
     made: dict[str, _Columns] = {}
     for at, row in numbered:
@@ -290,7 +290,7 @@ class _Columns:
         """Add an event.
 
         Raises:
-            MalformedHistory: it is none.
+            MalformedHistory: the row is no event.
         """
         shape = (*row, *map(type, row.values()))
         if shape not in self.shapes:
@@ -346,7 +346,7 @@ class _Columns:
         self.refusals |= row.get("phase") == "fail" and row.get("error") in REFUSALS
 
     def _sent(self, at: int, topic: str | None, process: int, row: dict[str, Any], detail: dict[str, Any]) -> None:
-        """An output of an application, or any record."""
+        """Add a send: an output of an application, or any other record."""
         self.applied.append(at)
         match detail.get("input"):
             case [str(name), int(partition), int(offset)] if topic is not None and abs(offset) < _NUMBER:
@@ -360,7 +360,7 @@ class _Columns:
                 self.facts.tacit.add(process)
 
     def _given(self, at: int, process: int, row: dict[str, Any]) -> None:
-        """An input that a member was given, if it is a member's."""
+        """Add an input that a member was given, unless the process is no member."""
         group, topic, partition, offset = (row.get(name) for name in ("group", "topic", "partition", "offset"))
         if not group or topic is None or partition is None or offset is None:
             return
@@ -377,7 +377,7 @@ class _Columns:
         self.given.append((name, hashed, place, offset, at))
 
     def _asked(self, at: int, process: int, row: dict[str, Any], detail: dict[str, Any]) -> None:
-        """A request to commit offsets."""
+        """Add a request to commit offsets."""
         self.applied.append(at)
         offsets, topic = detail.get("offsets"), row.get("topic") or ""
         group = self._text(row.get("group") or "")
@@ -399,7 +399,7 @@ class _Columns:
         return self.places.get(at) or self.places.setdefault(at, place_hash(topic, partition))
 
     def finish(self) -> Told:
-        """All of them.
+        """The columns of all events.
 
         Raises:
             MalformedHistory: a number has more bits than its column.
@@ -468,7 +468,7 @@ class _Columns:
 
 
 def _numbers(numbers: Sequence[object]) -> Ints:
-    """Numbers of transactions, as they are hashed."""
+    """Numbers of transactions in the form in which they are hashed."""
     return np.array([each & _NUMBER if isinstance(each, int) else NOWHERE for each in numbers], np.int64)
 
 

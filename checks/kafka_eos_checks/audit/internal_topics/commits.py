@@ -42,7 +42,7 @@ from kafka_eos_checks.audit.segments.strings import are_ascii, intern, strings, 
 
 Name = tuple[str, tuple[str, int]]  # group, partition
 
-NO_DECISION, NO_MARKER = -1, -2  # of a marker that does not tell, and of what is none
+NO_DECISION, NO_MARKER = -1, -2  # of a marker without a decision, and of a record that is no marker
 
 _UNREADABLE, _OTHER = -2, -1  # instead of a name: a key that cannot be read, and one of another type
 _MARKER_KEY_BYTES = 4  # version and type
@@ -176,7 +176,7 @@ def chunk_of(block: Block, split: int = 0, segment: str = "") -> CommitChunk:
 
 
 def decode_decisions(records: Records, markers: Ints) -> Narrow:
-    """The decisions of some control records, as :func:`kernels.marks.decision_of` says, shape (m,)."""
+    """The decisions of some control records, as :func:`segments.marks.decision_of` says, shape (m,)."""
     told = records.key_size[markers] >= _MARKER_KEY_BYTES
     if not len(markers):
         return np.empty(0, np.int32)
@@ -260,7 +260,7 @@ def _value(records: Records, row: int) -> OffsetCommitValue | None:
 
 
 def _keys(records: Records) -> tuple[Narrow, list[bytes]]:
-    """Each record's key as an index, or why there is none, and the keys."""
+    """The key of each record as an index, or a negative number for the reason why there is none, and the keys."""
     buffer, start, size = records.buffer, records.key_start, np.maximum(records.key_size, 0)
     codes, first = intern(buffer, start, size)
     start, size = start[first], size[first]
@@ -281,7 +281,7 @@ def _keys(records: Records) -> tuple[Narrow, list[bytes]]:
 
 
 def _plain_keys(buffer: Bytes, start: Ints, size: Ints) -> NDArray[np.bool_]:
-    """Which keys are certainly those of a group and a partition, with ASCII names, and of the newer type."""
+    """Whether each key is certainly that of a group and a partition, with ASCII names, of the newer type."""
     plain = size >= _SMALLEST_KEY
     if not plain.any():
         return plain
@@ -307,7 +307,7 @@ def name_of(key: bytes) -> Name:
 
 
 class _Layout(NamedTuple):
-    """Where the fields of some values are, every column of shape (m,).
+    """The places of the fields of some values, every column of shape (m,).
 
     Attributes:
         regular: whether the value is certainly laid out so, with metadata in ASCII.

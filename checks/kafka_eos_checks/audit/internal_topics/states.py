@@ -61,7 +61,7 @@ _KEY_HEAD = np.dtype([("version", ">i2"), ("size", ">i2")])  # before a transact
 
 
 class _Ending(NamedTuple):
-    """How a value may end: its times, and a choice of tagged fields.
+    """A form of a value's end: its times, and a choice of tagged fields.
 
     Attributes:
         layout: the fields from the times on.
@@ -150,7 +150,7 @@ class States:
         return replace(self, **{name: getattr(self, name)[which] for name in COLUMNS})
 
     def compact(self, which: NDArray[Any]) -> "States":
-        """As :meth:`take`, with no other strings than those of these records."""
+        """Some of the records as :meth:`take` has them, with no other strings than theirs."""
         some = self.take(which)
         found: dict[str, Any] = {}
         for name, interned in zip(("transactional_id", "partitions", "raw"), _STRINGS, strict=True):
@@ -324,7 +324,7 @@ def _names(records: Records) -> tuple[Narrow, list[str]]:
 
 
 def _fill(records: Records, columns: dict[str, Any], found: dict[str, Any]) -> Ints:
-    """Fill in what the vectorised decoder knows, and return the records that the readable one has to decode."""
+    """Fill in the fields that the vectorised decoder reads; return the records that the readable one has to decode."""
     buffer, start, size = records.buffer, records.value_start, records.value_size
     regular = size >= _HEAD.itemsize
     rows = np.flatnonzero(regular)
@@ -353,7 +353,7 @@ def _fill(records: Records, columns: dict[str, Any], found: dict[str, Any]) -> I
 
 
 def _kinds(buffer: Bytes, start: Ints, size: Ints, version: Narrow) -> Narrow:
-    """How each value ends: its number among the endings, :data:`_SIMPLE` being the first; -1 for none of them."""
+    """The ending of each value, as a number from :data:`_SIMPLE` on; -1 for none of them."""
     kinds = np.full(len(start), -1, np.int32)
     kinds[(version == 0) & (size >= _HEAD.itemsize + _SMALLEST_LIST[0] + _SIMPLE.layout.itemsize)] = 0
     rows = np.flatnonzero((version == NEWEST_VERSION) & (size >= _TAIL_BYTES))

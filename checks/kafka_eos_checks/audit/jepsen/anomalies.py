@@ -113,7 +113,7 @@ def subscribes(operations: Iterable[Operation]) -> bool:
 
 
 def anomalies(operations: Sequence[Operation], run: str) -> tuple[list[Finding], dict[str, int | float | str]]:
-    """All anomalies of a history, and figures of what was looked at: what nobody sent is ``unknown``.
+    """All anomalies of a history, and figures; values that nobody sent are ``unknown``.
 
     Args:
         operations: those that are over, in their order.
@@ -151,7 +151,7 @@ class _Order:
 
     @classmethod
     def of(cls, told: dict[int, Value], conflicts: dict[int, dict[Value, None]]) -> Self:
-        """An order out of the value of each offset, and of all values where there are several."""
+        """Make an order of the value of each offset, and of all values of offsets with several."""
         offsets = sorted(told)
         values = [told[offset] for offset in offsets]
         first: dict[Value, int] = {}
@@ -452,7 +452,7 @@ class Analysis:
     # --- cycles ------------------------------------------------------------------------------------------------------
 
     def cycles(self) -> Iterator[Finding]:
-        """``:G1c`` and ``:G0``, with what makes them larger."""
+        """``:G1c`` and ``:G0``, with their variants by process and by time."""
         found = cycles_of(self.operations, self.given(), self.behind())
         reasons = first_reasons(self.reasons({step for _, cycle in found for step in steps_of(cycle)}))
         return (cycle_finding(rule, cycle, reasons, self.run) for rule, cycle in found)
@@ -514,7 +514,7 @@ def steps_of(cycle: Sequence[Operation]) -> list[Step]:
 
 
 def cycle_finding(rule: str, cycle: Sequence[Operation], reasons: Mapping[tuple[Step, bool], Why], run: str) -> Finding:
-    """A cycle as a finding, at the key of its first step that has one."""
+    """The finding of a cycle, at the key of its first step that has one."""
     words: list[str] = []
     keys: list[Key] = []
     for one, other in pairwise([*cycle, cycle[0]]):

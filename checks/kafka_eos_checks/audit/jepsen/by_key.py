@@ -149,7 +149,7 @@ class Spill:
         operations: the file of all operations, without what they sent and were given.
         count: of operations.
         unknown: whether an operation of unknown outcome sends to several keys.
-        fine: anomalies that Jepsen does not take for errors in this history.
+        fine: anomalies that are no errors in this history, by Jepsen's definition.
     """
 
     run: str
@@ -283,7 +283,7 @@ def proofs_in(path: Path) -> list[Proof]:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The facts of the whole history that are needed to judge a file of keys.
+    """The facts of the whole history by which a file of keys is judged.
 
     Attributes:
         run: names the history.
@@ -296,7 +296,7 @@ class Question:
     proofs: Mapping[int, str] = field(default_factory=lambda: NO_PROOFS)
 
     def analyses(self, path: Path) -> Iterator[tuple[KeyHistory, Analysis]]:
-        """The history of each key in a file, with what the rules need of it."""
+        """The history of each key in a file, prepared for the rules."""
         for history in histories_in(path):
             yield history, Analysis.of(history.operations, self.run, self.proofs)
 
@@ -307,9 +307,9 @@ class Judged:
 
     Attributes:
         findings: those that are errors.
-        allowed: of each anomaly that is allowed, how many there are.
+        allowed: the number of each allowed anomaly.
         shown: some of these, the first ones by key and offset.
-        figures: what was looked at.
+        figures: the numbers of values that were sent and given.
         back: steps to an operation that ended before the one that they come from.
         twice: the place of the first operation that sends a value a second time, and the value in words.
     """

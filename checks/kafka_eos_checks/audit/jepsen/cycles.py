@@ -34,7 +34,7 @@ def cycles(edges: Edges, is_free: Callable[[int], bool] = lambda _: False) -> It
 
 
 def _core(edges: Edges) -> set[int]:
-    """The nodes that are left when those that nothing goes to, and those that go nowhere, are taken away."""
+    """The nodes that remain when nodes without incoming or without outgoing edges are removed, again and again."""
     back: list[list[int]] = [[] for _ in edges]
     for node, others in enumerate(edges):
         for each in others:

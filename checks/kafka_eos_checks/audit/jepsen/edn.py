@@ -63,7 +63,7 @@ _END = object()
 
 
 class MalformedEdn(ValueError):  # noqa: N818 - named for the input
-    """A text that is no EDN; says where, in characters, and why."""
+    """A text that is no EDN; the message says where, in characters, and why."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"{reason}, at character {position}")
@@ -106,7 +106,7 @@ class _Builder:
     ended: bool = False
 
     def open(self, word: str, position: int) -> None:
-        """A collection or a prefix begins."""
+        """Open a collection or a prefix."""
         if not self.begun and word in "[(":
             self.whole = _CLOSING[word]
         elif len(self.stack) == DEEPEST:
@@ -116,7 +116,7 @@ class _Builder:
         self.begun = True
 
     def close(self, word: str, position: int) -> Any:
-        """The collection that ends here, or :data:`_END` if it is the whole text."""
+        """Close the innermost collection and return it, or :data:`_END` for the whole text."""
         if not self.stack and word == self.whole:
             self.ended = True
             return _END
@@ -125,7 +125,7 @@ class _Builder:
         return _closed(self.stack.pop())
 
     def keep(self, value: Any) -> bool:
-        """A value is complete: whether it stands for itself, in nothing else and not left out."""
+        """Keep a complete value; whether it stands in no collection and is not left out."""
         self.begun = True
         while self.stack and self.stack[-1].opening not in _CLOSING:
             if self.stack.pop().opening == _DISCARD:

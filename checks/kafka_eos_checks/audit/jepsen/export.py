@@ -1,4 +1,4 @@
-"""A history as Jepsen's workload for Kafka has it, so that another judge can look at the same run.
+"""A history in the form of Jepsen's workload for Kafka, so that another judge can look at the same run.
 
 - A transaction is a ``:txn`` of its process with its sends: ``:ok`` if its commit was answered, ``:fail`` if its abort
   was or its commit failed, else ``:info``. A send outside of transactions is a ``:send``.
@@ -57,7 +57,7 @@ class _Export:
         lines: the operations so far.
         numbers: by process and whether it reads, its number.
         transactions: by process, its transaction.
-        single: by process and what it sent outside of transactions.
+        single: sends outside of transactions, by process and record.
     """
 
     once: frozenset[tuple[str | None, str]]
@@ -114,12 +114,12 @@ class _Export:
         self._write(process, False, f":{event.phase}", ":send", f"[{_micro(sent, event.offset)}]")
 
     def _moved(self, process: str) -> None:
-        """A process may read on anywhere, if it has read at all."""
+        """Let a process read on anywhere, if it has read at all."""
         if (process, True) in self.numbers:
             self._write(process, True, ":ok", ":assign", "[]")
 
     def _end(self, process: str, outcome: str) -> None:
-        """A transaction is over."""
+        """End a transaction."""
         sends = self.transactions.pop(process, {})
         if sends:
             micros = " ".join(_micro(sent, offset) for sent, offset in sends.items())

@@ -44,16 +44,16 @@ class Operation:
     """An operation that is over.
 
     Attributes:
-        index: what the history calls it, from 0: the number of its completion.
+        index: the ``:index`` of its completion, from 0.
         ended: the place of its completion in the history, of its invocation where it is never over.
         invoked: the place of its invocation, -1 where there is none.
-        process: who did it.
+        process: the process that did it.
         outcome: :data:`OK`, :data:`FAIL` or :data:`INFO`.
         kind: ``:send``, ``:poll``, ``:txn``, ``:assign`` or ``:subscribe``.
-        sends: what it sent, in order.
-        polls: what it was given, in order.
+        sends: keys, offsets and values that it sent, in order.
+        polls: keys, offsets and values that it was given, in order.
         rebalanced: keys that were given to its process or taken from it meanwhile.
-        keys: what an ``:assign`` or ``:subscribe`` is for.
+        keys: those of an ``:assign`` or ``:subscribe``.
         from_start: whether an ``:assign`` goes to the beginning of its keys.
     """
 
@@ -98,7 +98,7 @@ def read_operations(path: Path) -> list[Operation]:
 
 
 def each_operation(path: Path) -> Iterator[Operation]:
-    """As :func:`read_operations`, one after the other; nobody looks whether a value is sent to a key again.
+    """Read operations one after the other, without looking for values that are sent to a key again.
 
     Raises:
         MalformedHistory: a line that is no operation of this workload.
@@ -248,7 +248,7 @@ def _take_micro(micro: Any, sends: Pairs, polls: Pairs) -> None:
 
 
 def _pair(pair: Any) -> tuple[int | None, Value]:
-    """Offset and value; no offset where the client knew none."""
+    """The offset and value of a pair; no offset where the client knew none."""
     if not isinstance(pair, tuple) or len(pair) != 2 or isinstance(pair[0], bool):
         raise _Wrong(f"expected [offset value], found {_short(pair)}")
     offset, value = pair

@@ -1,15 +1,15 @@
-"""The readable rule as the oracle: it runs over whole logs again, batch by batch, and both have to find the same.
+"""The readable rule as the oracle: it runs over whole logs again, batch by batch, and has to find the same.
 
-What the audit does fast it does twice differently: it reads headers with numpy, many at a time, and it folds chunks
-whose past it does not know. The oracle decodes each batch with the readable decoder and folds them one by one, in
-order. Compared are the findings, row by row, and the regions without a batch. Tables of headers have no second decoder:
-of them it is the fold alone that is done differently.
+The audit is fast in two ways: it reads headers with numpy, many at a time, and it folds chunks whose past it does not
+know. The oracle decodes each batch with the readable decoder and folds the batches one by one, in order. It compares
+the findings, row by row, and the regions without a batch. Tables of headers have no second decoder, so only the fold
+differs there.
 
-A log of ``__transaction_state`` or ``__consumer_offsets`` is also folded record by record, with the readable decoders,
-and all that is known of each transactional id and each committed offset has to be the same.
+A log of ``__transaction_state`` or ``__consumer_offsets`` is also folded record by record, with the readable decoders.
+The facts of each transactional id and each committed offset have to be the same.
 
-Where all logs are looked at, their transactions are also judged by the readable rules alone, and the findings have to
-be the same. So are histories, whose events are then all in memory.
+If the share is 1, transactions and histories are also judged by the readable rules only, and the findings have to be
+the same. All events of histories are then in memory.
 """
 
 import random
@@ -145,13 +145,13 @@ def coordinator_rows(log: PartitionLog) -> tuple[Counter[Row], Counter[Row]]:
 
 
 def chosen(audits: Sequence[LogAudit], share: float, seed: int) -> list[LogAudit]:
-    """A share of the logs by chance, at least one; all for 1."""
+    """A random share of the logs, at least one log; all logs for 1."""
     count = min(len(audits), max(1, ceil(share * len(audits))))
     return random.Random(seed).sample(list(audits), count)
 
 
 def readable_transactions(logs: Sequence[PartitionLog], source: Source) -> TransactionAudit:
-    """The audit of the transactions of some logs by the readable rules alone."""
+    """The audit of the transactions of some logs by the readable rules only."""
     own = [log for log in logs if log.topic == STATE_TOPIC and log.has_records and any(map(_size, _files(log)))]
     states = [follow_coordinator_log(log) for log in own]
     partitions = [read_transactions(log) for log in logs if log.topic != STATE_TOPIC]

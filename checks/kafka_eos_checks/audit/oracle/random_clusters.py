@@ -1,4 +1,4 @@
-"""The rules over transactions by steps against the readable rules, on random clusters with faults and random cuts.
+"""Random clusters with faults and cuts, on which the rules over transactions by steps meet the readable rules.
 
 A cluster is a few partitions and logs of ``__transaction_state`` that a few producers have written with transactions
 of both versions. Markers are lost, written again, changed or late; zombies write; coordinators are fenced; logs begin
@@ -66,7 +66,7 @@ class _Producer:
 
 
 class _Cluster:
-    """Batches of all logs, as random producers and their coordinators append them."""
+    """A random cluster: the batches that producers and their coordinators append to all logs."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -82,11 +82,11 @@ class _Cluster:
         ]
 
     def happens(self, share: float) -> bool:
-        """Whether something goes wrong that does so in this share of its occasions."""
+        """Whether something goes wrong, at a fault rate; never in a clean cluster."""
         return not self.clean and self.rng.random() < share
 
     def state(self, producer: _Producer, status: TransactionState, epoch: int) -> None:
-        """The coordinator appends a state."""
+        """Append a state of the coordinator."""
         self.now += self.rng.randint(0, 50)
         busy = status is TransactionState.ONGOING or status in _PREPARE.values()
         topics = (TopicPartitions(topic="orders", partition_ids=tuple(sorted(producer.joined))),)
@@ -109,7 +109,7 @@ class _Cluster:
         self.state_ends[number] += 1
 
     def append(self, number: int, producer: _Producer, what: ControlType | None, epoch: int) -> None:
-        """A leader appends a batch with data (None), or a marker."""
+        """Append a batch with data (None), or a marker, as the leader does."""
         self.now += self.rng.randint(0, 50)
         if self.rng.random() < 0.02:
             self.ends[number] += self.rng.randint(1, 3)
@@ -168,7 +168,7 @@ class _Cluster:
         producer.epoch = epoch
 
     def run(self) -> None:
-        """Some transactions of all producers."""
+        """Run some transactions of all producers."""
         for producer in self.producers:
             self.state(producer, TransactionState.EMPTY, 0)
         for _ in range(self.rng.randint(1, 25)):
@@ -254,7 +254,7 @@ def beside_rows(transactions: Transactions, offset: int) -> tuple[object, ...]:
 
 
 def difference(seed: int, engine: Engine | None = None) -> tuple[str, Counter[str]]:
-    """How the two audits of a random cluster differ, "" if they do not; how often each rule has something to say."""
+    """The difference of the two audits of a random cluster, "" for none, and the number of findings of each rule."""
     cluster = _Cluster(seed)
     cluster.run()
     with tempfile.TemporaryDirectory(prefix="kafka-eos-cluster-") as folder:
@@ -279,5 +279,5 @@ def difference(seed: int, engine: Engine | None = None) -> tuple[str, Counter[st
 
 
 def judge(count: int, first: int = 0) -> Verdict:
-    """Compare so many clusters, with seeds from ``first`` on."""
+    """Compare ``count`` clusters, with seeds from ``first`` on."""
     return compare("transactions by steps", "cluster", "clusters", difference, count, first)

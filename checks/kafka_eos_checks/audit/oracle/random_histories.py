@@ -1,4 +1,4 @@
-"""The rules over histories by joins against the readable rules, on random histories with faults, cuts and task orders.
+"""Random histories with faults, cuts and task orders, on which the rules by joins meet the readable rules.
 
 Producers send records in transactions and without, readers are given them, an application copies some. Their events
 follow from the logs, until something goes wrong: events are lost, told twice, told elsewhere or with another value,
@@ -50,14 +50,14 @@ class ShuffledEngine(LocalEngine):
     def map(
         self, function: Callable[[Item], Iterable[Row]], items: Sequence[Item], sizes: Sequence[int], label: str
     ) -> LocalRows:
-        """As of any engine."""
+        """See :class:`Engine`; the order is random."""
         own = self._rng.sample(list(items), len(items))
         return super().map(function, own, sizes, label)
 
     def regroup(
         self, function: Callable[[int, Iterator[Any]], Iterable[Row]], kinds: Sequence[int], *rows: Any, label: str
     ) -> LocalRows:
-        """As of any engine."""
+        """See :class:`Engine`; the order is random."""
 
         def shuffled(key: int, values: Iterator[Any]) -> Iterable[Row]:
             own = list(values)
@@ -77,7 +77,7 @@ class _Partition:
 
 
 class _World:
-    """Clients, their logs and their history."""
+    """A random world: clients, their logs and their history."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -93,7 +93,7 @@ class _World:
         self.bare = self.rng.random() < 0.2  # clients that leave the partition to their library
 
     def tell(self, process: str, action: str, phase: str, **more: Any) -> None:
-        """An event, if nothing goes wrong."""
+        """Add an event, if nothing goes wrong."""
         fields = {name: more.pop(name) for name in COLUMN_TYPES if name in more}
         event = Event(run="r", process=process, action=action, phase=phase, detail=more, **fields)
         for each in self._broken(event) if self.rng.random() < self.faults else [event]:
@@ -127,7 +127,7 @@ class _World:
         return [replace(event, detail=detail)]
 
     def send(self, process: str, pid: int, place: _Partition, number: int | None, **more: Any) -> None:
-        """A record is sent and stored; its value may be an old one."""
+        """Send and store a record, whose value may be an old one."""
         self.values += 1
         value = f"v{self.rng.randrange(self.values)}" if self.rng.random() < self.faults else f"v{self.values}"
         if number is not None:
@@ -154,7 +154,7 @@ class _World:
         self.tell(process, "Send", "ok", **where, value=value, **more)
 
     def mark(self, pid: int, place: _Partition, decision: ControlType) -> None:
-        """A marker is written."""
+        """Write a marker."""
         if self.rng.random() < self.faults / 2:
             return
         marker = ControlRecord(control_type=decision, coordinator_epoch=0)
@@ -167,7 +167,7 @@ class _World:
         )
 
     def transaction(self, pid: int) -> None:
-        """One transaction of a producer."""
+        """Run a transaction of a producer."""
         process = f"p{pid}"
         self.transactions += 1
         number = self.transactions
@@ -184,7 +184,7 @@ class _World:
         self.tell(process, action, "ok", transaction=number)
 
     def copy(self) -> None:
-        """One transaction of an application: it is given inputs, sends their outputs and the offset behind them."""
+        """Run a transaction of an application: it polls inputs, sends their outputs and the offset behind them."""
         rng, process, pid = self.rng, f"app-{self.rng.randint(0, 1)}", 50
         waiting = [number for number, own in self.inputs.items() if own]
         if not waiting:
@@ -230,7 +230,7 @@ class _World:
             del self.inputs[partition][: len(inputs)]
 
     def read(self, reader: str, place: _Partition, isolation: str | None) -> None:
-        """A reader is given what is stable, and waits."""
+        """Give a reader all stable records, up to the last stable offset."""
         where = {"topic": place.topic, "partition": place.number, "isolation": isolation}
         group = {"group": "g"} if place.topic == TOPICS[0] and self.rng.random() < 0.1 else {}
         while place.waiting and place.waiting[0][2] is not None:
@@ -249,7 +249,7 @@ class _World:
         self.tell(reader, "EndOfPartition", "ok", **where, offset=end)
 
     def run(self) -> None:
-        """Some transactions, records without, and readers."""
+        """Run some transactions, sends without a transaction, and readers."""
         readings = [(f"r{number}", place) for number, place in enumerate(self.partitions)]
         isolations = {reader: self.rng.choice(("read_committed", "read_committed", None)) for reader, _ in readings}
         for _ in range(self.rng.randint(2, 40)):
@@ -301,7 +301,7 @@ class _World:
         return paths
 
     def disturb(self) -> None:
-        """Perhaps the events are of two runs, or have no order, or stand in another."""
+        """Perhaps split the events into two runs, take their order away, or shuffle them."""
         rng, kind = self.rng, self.rng.random()
         if kind < 0.1:
             self.events = [replace(event, order=None if rng.random() < 0.5 else event.order) for event in self.events]
@@ -319,7 +319,7 @@ def rows_of(result: Join) -> Counter[tuple[object, ...]]:
 
 
 def difference(seed: int) -> tuple[str, Counter[str]]:
-    """How the two judgements of a random history differ, "" if they do not; how many findings each rule has."""
+    """The difference of the two judgements of a random history, "" for none, and the findings of each rule."""
     world = _World(seed)
     world.run()
     world.disturb()
@@ -343,5 +343,5 @@ def difference(seed: int) -> tuple[str, Counter[str]]:
 
 
 def judge(count: int, first: int = 0) -> Verdict:
-    """Compare so many histories, with seeds from ``first`` on."""
+    """Compare ``count`` histories, with seeds from ``first`` on."""
     return compare("histories by joins", "history", "histories", difference, count, first)

@@ -1,4 +1,4 @@
-"""The audit by chunks against the readable rule, on random logs with planted faults and random cuts, row by row.
+"""Random logs with planted faults and random cuts, on which the audit by chunks meets the readable rule, row by row.
 
 A log, its faults and its cuts follow from a seed. Every :data:`FILES_EVERY`-th log is also written as segments and
 audited from its files in splits of a random size, against the readable decoder and rule.
@@ -73,7 +73,7 @@ def random_log(seed: int) -> tuple[list[Batch], list[int]]:
 
 
 def from_files(seed: int, batches: Sequence[Batch]) -> str:
-    """Audit the log from files; how that differs from the readable decoder and rule, "" if it does not."""
+    """Audit the log from files; return the difference from the readable decoder and rule, "" for none."""
     rng = random.Random(f"files {seed}")
     with tempfile.TemporaryDirectory(prefix="kafka-eos-logs-") as folder:
         write_log(Path(folder, "orders-0"), batches, segment_batches=rng.randint(1, 40), index=rng.random() < 0.7)
@@ -82,7 +82,7 @@ def from_files(seed: int, batches: Sequence[Batch]) -> str:
 
 
 def difference(seed: int) -> tuple[str, Counter[str]]:
-    """How the audit of a random log by chunks differs, "" if it does not; findings by rule, and what was read again."""
+    """The difference of the audit of a random log by chunks, "" for none, and figures: findings by rule, reruns."""
     batches, cuts = random_log(seed)
     expected, combine = readable(batches), by_chunks(batches, cuts)
     found: list[Row] = [(f.position, f.rule, f.evidence) for f in combine.finish()]
@@ -97,5 +97,5 @@ def difference(seed: int) -> tuple[str, Counter[str]]:
 
 
 def judge(count: int, first: int = 0) -> Verdict:
-    """Compare so many logs, with seeds from ``first`` on."""
+    """Compare ``count`` logs, with seeds from ``first`` on."""
     return compare("audit by chunks", "log", "logs", difference, count, first)

@@ -38,11 +38,11 @@ LISTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomStates:
-    """How a random log is made.
+    """The parameters of a random log.
 
     Attributes:
-        records: about how many it has.
-        ids: how many transactional ids.
+        records: about the number of records.
+        ids: number of transactional ids.
         fault_rate: the share of records with a fault.
         hole_rate: the share of records after a hole.
         damage_rate: the share of batches that cannot be read.
@@ -82,7 +82,7 @@ def write_random_log(folder: Path, rng: random.Random, kind: RandomStates) -> No
 
 
 def folder_of(directory: Path, partition: int = 0) -> Path:
-    """Where a broker keeps a partition of ``__transaction_state``."""
+    """The folder in which a broker keeps a partition of ``__transaction_state``."""
     return directory / f"{TOPIC}-{partition}"
 
 
@@ -226,7 +226,7 @@ def _prepared(value: TransactionLogValue, status: TransactionState, rng: random.
 
 
 def _ended(value: TransactionLogValue) -> TransactionLogValue:
-    """A state without what only a transaction has."""
+    """A state without the fields that only an open transaction has."""
     return replace(value, next_producer_id=NO_PRODUCER_ID)
 
 

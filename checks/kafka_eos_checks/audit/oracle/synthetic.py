@@ -1,4 +1,4 @@
-"""Made logs, written as Kafka writes them, for tests and measurements that need more, or worse, than a recording."""
+"""Synthetic logs, written as Kafka writes them, for tests and measurements beyond what recordings have."""
 
 import random
 import struct
@@ -45,7 +45,7 @@ def stored(batch: Batch) -> RecordBatch:
 
 
 def write_segment(path: Path, batches: Iterable[bytes], *, index: bool = True) -> list[int]:
-    """Write encoded batches as a segment, with its sparse offset index; returns where each begins."""
+    """Write encoded batches as a segment, with its sparse offset index; return the position of each."""
     path.parent.mkdir(parents=True, exist_ok=True)
     positions, entries, since, position = [], [], 0, 0
     base = int(path.stem)

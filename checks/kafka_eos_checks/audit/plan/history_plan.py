@@ -1,4 +1,4 @@
-"""The plan of an audit of histories, joined with logs: which stages run over which rows, here or on Spark's executors.
+"""The plan of an audit of histories, joined with logs: its stages, and the rows that each stage reads and writes.
 
 ==========================  ===========================  ===============================================================
 stage                       mapped over                  rows
@@ -393,7 +393,7 @@ class _Plan:
         return Crew(Members(process, group, first), names, whole, self.group_logs_chosen)
 
     def _collected(self, kind: int, rows: Any) -> dict[str, Hashes]:
-        """Hashes of each run, ascending."""
+        """The collected hashes of each run, ascending."""
         parts: dict[str, list[Hashes]] = {run.run: [np.zeros(0, np.uint64)] for run in self.runs}
         for _, (run, hashes) in self.engine.collect(kind, rows):
             parts[run].append(hashes)

@@ -146,7 +146,7 @@ _NAMES = {  # figures of the joins, and the rules' own
 
 
 def read_range(item: tuple[int, Range], *, buckets: int) -> Iterator[Row]:
-    """The events of a range of a history, by what they meet."""
+    """Read a range of a history: its events, by the bucket in which they meet others."""
     number, part = item
     numbered = ((number << AT_BITS | at, row) for at, row in numbered_rows(part))
     try:
@@ -203,7 +203,7 @@ def _by_bucket(kind: int, run: str, rows: Rows, bucket: Ints) -> Iterator[Row]:
 
 
 def read_log(item: tuple[int, PartitionLog], *, logs: int, buckets: int, check_crc: bool) -> Iterator[Row]:
-    """The records of a log, and facts of the whole; one whose offsets go backwards has a number from ``logs`` on."""
+    """Read a log: its records and its facts. A log whose offsets go backwards has a number from ``logs`` on."""
     number, log = item
     ends = LogEnds()
     place = place_hash(log.topic, log.partition)
@@ -229,7 +229,7 @@ def _block_buckets(place: Hashes, offset: Ints, buckets: int) -> Ints:
 
 
 def read_group_ends(item: tuple[int, PartitionLog], *, buckets: int, check_crc: bool) -> Iterator[Row]:
-    """A log of ``__consumer_offsets``: its end, the last time that was stamped in it, and the commits that count."""
+    """Read a log of ``__consumer_offsets``: its end, its last broker's time, and the commits that count."""
     log = read_group_log(item[1], check_crc)
     last: dict[int, int] = {}
     for (group, (topic, partition)), commits in log.commits.items():
@@ -248,7 +248,7 @@ def read_group_ends(item: tuple[int, PartitionLog], *, buckets: int, check_crc: 
 
 
 def _by_run(values: Iterable[tuple[str, Rows]], *dtypes: np.dtype[Any]) -> dict[str, dict[np.dtype[Any], Rows]]:
-    """Rows of each run and dtype, together."""
+    """The rows of each run and dtype, together."""
     parts: dict[str, dict[np.dtype[Any], list[Rows]]] = defaultdict(lambda: {dtype: [] for dtype in dtypes})
     for run, rows in values:
         parts[run][rows.dtype].append(rows)
@@ -270,7 +270,7 @@ def join_bucket(
     picks: _Picks | None,
     number_of: Mapping[str, int],
 ) -> Iterator[Row]:
-    """Join the events and records of some topics and values; with ``picks`` pick what the readable rules look at."""
+    """Join the events and records of some topics and values; with ``picks`` pick the rows for the readable rules."""
     by_run = _by_run(values, TOLD, STORED)
     records = by_run.pop("", {STORED: np.zeros(0, STORED)})[STORED]
     for run in settings if picks is not None else by_run:
@@ -319,7 +319,7 @@ def end_bucket(
     *,
     settings: Mapping[str, Setting],
 ) -> Iterator[Row]:
-    """Join some transactions with what values tell of them."""
+    """Join some transactions with the facts of their values."""
     for run, own in _by_run(values, TOLD, HELD).items():
         joined = join_transactions(own[TOLD], own[HELD], settings[run])
         yield Row(FIGURES, 0, _named(joined.figures))
@@ -350,7 +350,7 @@ def follow_bucket(
     buckets: int,
     number_of: Mapping[str, int],
 ) -> Iterator[Row]:
-    """Follow the readers of some processes: what they passed over, and where they went back."""
+    """Follow the readers of some processes: their gaps, and their steps back."""
     for run, own in _by_run(values, TOLD).items():
         number = number_of[run]
         followed = follow_readers(own[TOLD], changes.get(run, np.zeros(0, TOLD)), settings[run])
@@ -374,7 +374,7 @@ def look_bucket(
     settings: Mapping[str, Setting],
     number_of: Mapping[str, int],
 ) -> Iterator[Row]:
-    """Look for records in what readers passed over."""
+    """Look for records in the gaps of readers."""
     gaps: dict[str, list[tuple[Rows, Ints]]] = defaultdict(list)
     ranges = [np.zeros(0, RANGE)]
     for run, *own in values:
@@ -531,7 +531,7 @@ def fetch_records(
 
 
 class Reading(NamedTuple):
-    """What the readable rules need besides the rows: files, runs, logs with their facts, and how far the logs go."""
+    """The inputs of the readable rules besides the rows: files, runs, logs with their facts, and moments."""
 
     files: Sequence[Path]
     runs: Sequence[RunFacts]
@@ -545,11 +545,11 @@ class Reading(NamedTuple):
         return run.last_ms + SKEW_MS <= self.reach
 
     def events(self, places: Ints, run: RunFacts) -> list[Event]:
-        """Events by where they stand, in the order of their run."""
+        """The events at some places, in the order of their run."""
         return [event for _, event in self.numbered(places.tolist(), run)]
 
     def numbered(self, places: Iterable[int], run: RunFacts) -> list[tuple[int, Event]]:
-        """As :meth:`events`, each with where it stands."""
+        """The events of :meth:`events`, each with its place."""
         by_file: dict[int, list[int]] = defaultdict(list)
         for at in set(places):
             by_file[at >> AT_BITS].append(at & ((1 << AT_BITS) - 1))
@@ -653,7 +653,7 @@ _OF_INPUTS = ("outputs", "given", "asked")
 
 
 def _steps_of(parts: Sequence[Rows], reading: Reading, run: RunFacts) -> Iterator[Event]:
-    """Steps as events, each as if its process began anew, had come to where the step begins, and then took it."""
+    """Turn steps into events. Each step becomes a new process that is at the start of the step and then takes it."""
     rows = np.unique(np.concatenate([np.zeros(0, STEP), *parts]))
     begins = {at: (start, back) for at, start, _, _, _, back in rows.tolist()}
     for at, event in reading.numbered(begins, run):

@@ -1,4 +1,4 @@
-"""The plan of an audit of logs: which functions run over which rows, in this process or on Spark's executors.
+"""The plan of an audit of logs: its stages, and the rows that each stage reads and writes.
 
 ======================  ===============================  ============================================================
 stage                   mapped over                      rows
@@ -88,7 +88,7 @@ def audit_logs(
     check_crc: bool = True,
     split_bytes: int = SPLIT_BYTES,
 ) -> list[LogAudit]:
-    """Audit logs by the rules over logs alone; arguments as :func:`scan_logs`."""
+    """Audit logs by the rules over single logs only; arguments as for :func:`scan_logs`."""
     return scan_logs(logs, engine or LocalEngine(), check_crc=check_crc, split_bytes=split_bytes).audits
 
 
@@ -103,7 +103,7 @@ def scan_logs(
     """Read every split once.
 
     Args:
-        logs: what to audit.
+        logs: the logs to audit.
         engine: what runs it.
         source: what is known of their moments.
         check_crc: whether to compare each batch with its CRC.

@@ -102,11 +102,11 @@ Found = tuple[Place, int]  # where an output appears
 
 @dataclass(slots=True)
 class Processed:
-    """The facts of a history on one input.
+    """The facts of a history about one input.
 
     Attributes:
         given: whether a member of the group was given it.
-        has_outputs: whether it is known that it has some; an application may ignore others.
+        has_outputs: whether it is known to have outputs; an application may ignore other inputs.
         outputs: by number among its outputs, the values that were sent, each with the attempts that sent it; by the
             output itself where it has no number.
     """
@@ -122,7 +122,7 @@ class Processed:
 
 @dataclass(slots=True)
 class Told:
-    """The facts of a run on its applications.
+    """The facts of a run about its applications.
 
     Attributes:
         inputs: by group and partition, and by offset.
@@ -135,12 +135,12 @@ class Told:
     commits: dict[tuple[Name, int], set[Attempt]] = field(default_factory=lambda: defaultdict(set))
 
     def input(self, name: Name, offset: int) -> Processed:
-        """The facts on an input, none at first."""
+        """The facts about an input, none at first."""
         return self.inputs[name].setdefault(offset, Processed())
 
 
 def listen(run: Sequence[Event]) -> Told:
-    """Collect the facts of a run on its applications."""
+    """Collect the facts of a run about its applications."""
     told = Told()
     groups: dict[str, str] = {}
     last: dict[tuple[str, str], tuple[Place, int]] = {}  # process, content -> the input that had it last
@@ -202,7 +202,7 @@ class Declared:
     readers: dict[str, Callable[[bytes], str]] = field(default_factory=dict)
 
     def identity(self, at: Found, value: bytes | None) -> tuple[str, str] | None:
-        """The identity of a record, and which output it is; None for one that is not looked at."""
+        """The identity of a record, and the number of the output; None for a record that no rule reads."""
         if self.identities:
             return self.identities.get(at)
         return None if value is None else (self.readers.get(at[0][0], text_of)(value), "")
@@ -229,7 +229,7 @@ def _field(path: Sequence[str], value: bytes) -> str:
 
 
 def _reader(detail: Mapping[str, Any]) -> Callable[[bytes], str]:
-    """How a declared topic's identities are read from values."""
+    """The reader of identities from the values of a declared topic."""
     match detail:
         case {"after": str(beginning)}:
             return partial(_without, beginning)
@@ -239,7 +239,7 @@ def _reader(detail: Mapping[str, Any]) -> Callable[[bytes], str]:
 
 
 def declarations(run: Sequence[Event]) -> list[Declared]:
-    """The applications that a run declares; of each group the last declaration."""
+    """The applications that a run declares; the last declaration of each group counts."""
     found: dict[str, Declared] = {}
     for event in run:
         if event.action not in DECLARATIONS or event.group is None:
@@ -260,13 +260,13 @@ def declarations(run: Sequence[Event]) -> list[Declared]:
 
 @dataclass(slots=True)
 class Appearances:
-    """Where outputs appear, by what the logs of their topics say."""
+    """The places where outputs appear, by the logs of their topics."""
 
     replicas: Replicas
     _topics: dict[str, tuple[dict[str, list[Found]], set[str], bool]] = field(default_factory=dict)
 
     def of(self, output: Output) -> list[Found] | None:
-        """The places at which an output appears; None where nobody knows."""
+        """The places at which an output appears; None if they are unknown."""
         found, unsure, whole = self._topic(output[0])
         if output[1] in unsure or (not whole and output[1] not in found):
             return None
@@ -312,7 +312,7 @@ class Offsets:
         return commits[first] if first < len(commits) else None
 
     def last(self, name: Name) -> int:
-        """The offset that a group has in the end, 0 for none."""
+        """The last committed offset of a group, 0 for none."""
         commits = [commit for each in self.logs for commit in each.commits.get(name, ())]
         return (commits[-1].offset or 0) if commits else 0
 
@@ -447,7 +447,7 @@ class Input:
         return f"{topic}-{partition} offset {self.offset} of group {quoted(group)}"
 
     def _places(self, appearances: Appearances) -> dict[int | Output, dict[Output, list[Found]]] | None:
-        """By output, where each of its values appears; None where nobody knows."""
+        """The places of each value, by output; None if they are unknown."""
         places: dict[int | Output, dict[Output, list[Found]]] = {}
         for number, values in self.processed.outputs.items():
             places[number] = {}
@@ -526,7 +526,7 @@ class Input:
 
 @dataclass(slots=True)
 class Requests:
-    """In which transaction something was sent, as a broker saw it.
+    """The transactions of sends and commits, as a broker saw them.
 
     Attributes:
         batches: by partition, the first and the last offset of each batch that was acknowledged, with its attempt.
@@ -537,7 +537,7 @@ class Requests:
     commits: dict[tuple[Name, int], set[Attempt]] = field(default_factory=lambda: defaultdict(set))
 
     def attempt(self, at: Found) -> Attempt:
-        """The attempt that wrote a record; nobody's where no request tells of it."""
+        """The attempt that wrote a record; nobody's if no request carried it."""
         place, offset = at
         own = self.batches.get(place, [])
         number = bisect_right(own, offset, key=lambda batch: batch[0]) - 1
@@ -573,14 +573,14 @@ def read_requests(run: Sequence[Event]) -> Requests:
 
 
 class Joined(Appearances):
-    """Where the outputs of a declared application appear, by their identity."""
+    """The places where the outputs of a declared application appear, by their identity."""
 
     def __init__(self, replicas: Replicas, found: dict[Output, list[Found]], whole: dict[str, bool]) -> None:
         super().__init__(replicas)
         self._found, self._whole = found, whole
 
     def of(self, output: Output) -> list[Found] | None:
-        """The places at which an output appears; None where nobody knows."""
+        """The places at which an output appears; None if they are unknown."""
         return self._found.get(output, [] if self._whole.get(output[0], False) else None)
 
 
@@ -657,7 +657,7 @@ def _found(run: Sequence[Event], rule: str, at: Found, evidence: str) -> Finding
 
 
 def judge_generations(run: Sequence[Event], figures: Figures) -> Iterator[Finding]:
-    """Offsets that the coordinator took from a member of a generation that is over."""
+    """Commits that the coordinator accepted from a member of a past generation."""
     present: dict[str, int] = {}
     asked: dict[tuple[str, str, object], int] = {}  # process, group, request -> the generation when it was sent
     for event in run:

@@ -93,7 +93,7 @@ class Transactions(Protocol):
 
     @property
     def whole(self) -> bool:
-        """Whether it has every batch that was ever written to it, as far as its offsets say."""
+        """Whether the log has every batch that was ever written to it, as far as its offsets say."""
         ...
 
     def aborts_in(self, segment: str) -> Iterator[Marker]:
@@ -118,7 +118,7 @@ class Beside:
 
     Attributes:
         findings: violations, by log.
-        figures: by rule, how much there was, and what is unknown.
+        figures: by rule, the number of subjects, and of unknown ones.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -237,7 +237,7 @@ def _compare_index(
     start: int,
     result: Beside,
 ) -> None:
-    """Compare entries with the markers that they are of, in a log that begins at offset ``start``."""
+    """Compare entries with their markers, in a log that begins at offset ``start``."""
     due = {marker.offset: marker for marker in markers}
     for entry in entries:
         marker = due.pop(entry.last_offset, None)
@@ -294,10 +294,9 @@ def judge_snapshots(
 
 
 def _is_gone(expected: ProducerSnapshotEntry, found: ProducerSnapshotEntry, start: int) -> bool:
-    """Whether an entry follows from batches that a log, which begins at ``start`` or has holes, does not have any more.
+    """Whether an entry follows from batches that are gone from a log, because it begins at ``start`` or has holes.
 
-    What the log still has of the producer is older then, or less: a batch that the entry names, or the first one of its
-    open transaction, is not there.
+    The log then lacks a batch or marker that the entry names, or the first batch of the producer's open transaction.
     """
     first = found.current_txn_first_offset
     missing = found.last_offset > expected.last_offset or (first is not None and first < start)
@@ -317,7 +316,7 @@ def _difference(expected: ProducerSnapshotEntry | None, found: ProducerSnapshotE
 
 
 def _producers_at(offsets: Iterable[int], transactions: Transactions) -> Iterator[dict[int, ProducerSnapshotEntry]]:
-    """The producers as the batches below each of some offsets, in ascending order, make them; a block at a time."""
+    """The producers after the batches below each of some offsets, in ascending order; a block at a time."""
     due, producers = deque(offsets), _Producers(transactions)
     if not due:
         return
@@ -336,7 +335,7 @@ def _producers_at(offsets: Iterable[int], transactions: Transactions) -> Iterato
 
 
 class _Last(NamedTuple):
-    """The last batch of a producer; fields as in its header."""
+    """The last batch of a producer, with the fields of its header."""
 
     base_offset: int
     last_offset_delta: int
@@ -357,7 +356,7 @@ class _Producers:
         self._data: dict[int, _Last] = {}
 
     def take(self, headers: Headers, low: int, high: int) -> None:
-        """Take some more batches."""
+        """Take in the next batches."""
         rows = np.arange(low, high)[headers.raw["producer_id"][low:high] >= 0]
         self._last.update(_last_of_each(headers, rows))
         self._data.update(_last_of_each(headers, rows[~is_set(headers, CONTROL_MASK)[rows]]))

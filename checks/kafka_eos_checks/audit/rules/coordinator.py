@@ -82,7 +82,7 @@ _AT_REST = frozenset({TransactionState.EMPTY, *COMPLETED})
 
 
 class StateRecord(NamedTuple):
-    """One record of ``__transaction_state``; ``value`` is None for a tombstone.
+    """A record of ``__transaction_state``; ``value`` is None for a tombstone.
 
     ``stamped_ms`` is when the coordinator appended it, in milliseconds since the epoch.
     """
@@ -100,7 +100,7 @@ class Transaction:
     """A decision of the coordinator: a PREPARE, with what it says of the transaction.
 
     Attributes:
-        transactional_id: whose.
+        transactional_id: of the producer.
         number: of the transaction among those of its transactional id. Two decisions have the same number if the
             append of the first one failed.
         producer_id: of its data and its markers.
@@ -138,7 +138,7 @@ class TransactionalId:
         current: the values that the coordinator may have in memory: the last one, and those before it from which it
             may have gone on if an append failed.
         certain: whether ``current`` is all; false over a hole, until a known state explains the next one.
-        holes: how many holes the log had at the last record.
+        holes: the number of holes of the log at the last record.
         transactions: the decisions, in log order.
         last_ms: when the last value was appended, in milliseconds since the epoch.
         producer_ids: all producer ids that it had.
@@ -220,7 +220,7 @@ def _wrong_partitions(before: TransactionLogValue, after: TransactionLogValue) -
 
 
 def follow(known: TransactionalId, after: TransactionLogValue | None, holes: int) -> Violation | None:
-    """Take one record of a transactional id in; the rule that it violates, or None.
+    """Take in one record of a transactional id; return the rule that it violates, or None.
 
     Args:
         known: what the log says so far; changed.
@@ -348,8 +348,8 @@ class CoordinatorLog:
         holes: how many holes it has.
         damaged: whether a region of it cannot be read, so that states may be missing at its end too.
         stamped_ms: the last time that a coordinator stamped, in milliseconds since the epoch; -1 for none.
-        folded: the same of the transactional ids as columns, where they were folded so.
-        known: how many transactional ids it has, where ``ids`` are elsewhere.
+        folded: the transactional ids as columns, where they were folded so.
+        known: the number of transactional ids, where ``ids`` are elsewhere.
     """
 
     log: PartitionLog
@@ -367,12 +367,12 @@ class CoordinatorLog:
     known: int = 0
 
     def stamped_before(self, offset: int) -> float:
-        """As :class:`kafka_eos_checks.audit.moments.Dated` has it; of the whole log or of none of it."""
+        """See :class:`kafka_eos_checks.audit.moments.Dated`; for the whole log or for none of it."""
         return self.stamped_ms if 0 < self.end <= offset else -inf
 
     @property
     def whole(self) -> bool:
-        """Whether it has every record that was ever written to it."""
+        """Whether the log has every record that was ever written to it."""
         return not self.holes and not self.unreadable and not self.damaged and self.start in {None, 0}
 
     @property

@@ -84,7 +84,7 @@ class Join:
 
     Attributes:
         findings: the violations.
-        figures: for each rule, what it looked at and what remains unknown.
+        figures: for each rule, the number of subjects and of unknown ones.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -149,7 +149,7 @@ class _Read:
         return cls(values, passed_over(run), committed)
 
     def look(self, event: Event, place: Place) -> str:
-        """The fate of an acknowledged record: ``there``, ``unknown``, or what became of it in words."""
+        """The fate of an acknowledged record: ``there``, ``unknown``, or the difference in words."""
         transaction = event.detail.get("transaction")
         if str(event.detail.get("value")) in self.values[place[0]]:
             return "there"
@@ -160,7 +160,7 @@ class _Read:
 
 
 def _look(contents: Contents, offset: int | None, value: str, covered: bool) -> str:
-    """The record at an offset: ``there``, ``unknown``, or in words what is there instead.
+    """The record at an offset: ``there``, ``unknown``, or, in words, the record that is there instead.
 
     A client that retried may be told that its batch is a duplicate, and then knows no offset.
     """
@@ -276,7 +276,7 @@ class _Sequences:
     prepared: dict[_Request, bool] = field(default_factory=dict)
 
     def sent(self, request: _Request, sequence: int, count: int | None) -> None:
-        """A request goes out; of attempts that cannot be told apart the first counts."""
+        """Note a sent request; of attempts that cannot be told apart the first counts."""
         if sequence not in self.counts:
             insort(self.bases, sequence)
         self.counts.setdefault(sequence, set()).add(count)
@@ -294,7 +294,7 @@ class _Sequences:
 
 
 def refused(run: Iterable[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
-    """Fatal refusals for which the history has no cause; the module says when there is one."""
+    """Fatal refusals for which the history has no cause, as the module defines causes."""
     sequences: dict[tuple[Place, int, int], _Sequences] = defaultdict(_Sequences)
     fencing = _Fencing()
     for event in run:
@@ -358,7 +358,7 @@ class _Fencing:
     open: set[tuple[int, int]] = field(default_factory=set)
 
     def follow(self, event: Event) -> None:
-        """Take one event in."""
+        """Take in one event."""
         name, pid, epoch = event.transactional_id, event.producer_id, event.producer_epoch
         if event.action == "InitProducerId" and event.phase == "invoke":
             self.requests[name] += 1

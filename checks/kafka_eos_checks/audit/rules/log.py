@@ -1,4 +1,4 @@
-"""The rules over a partition's log, one fold in offset order: what everything faster is compared with.
+"""The rules over a partition's log, one fold in offset order; everything faster is compared with it.
 
 Rules, by name:
 
@@ -107,7 +107,7 @@ def after(known: Producer | None, batch: Batch, holes: int, whole: bool) -> tupl
     """The state of a producer after one of its batches, and the rule that the batch violates.
 
     Args:
-        known: what was known before; None for a producer that the log has not seen.
+        known: the state before; None for a producer that the log has not seen.
         batch: a batch with a producer id.
         holes: how many holes the log had before this batch.
         whole: whether the log begins at offset 0.
@@ -154,7 +154,7 @@ def is_ahead(sequence: int, expected: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """The fold's state: what a partition's log says so far.
+    """The state of the fold over a partition's log.
 
     Attributes:
         whole: whether it begins at offset 0.

@@ -78,12 +78,12 @@ class GroupLog:
 
     Attributes:
         log: the log.
-        commits: by group and partition, what counted, in the order in which it did.
+        commits: by group and partition, the commits that counted, in the order in which they did.
         end: one past the last offset.
         holes: how many holes and unreadable records it has.
         whole: whether it begins at offset 0, with no hole and no damage.
         stamped_ms: the last time that the group's coordinator stamped, in milliseconds since the epoch; -1 for none.
-        counted: what counted as columns, where it was folded so.
+        counted: the commits that counted as columns, where they were folded so.
     """
 
     log: PartitionLog
@@ -174,7 +174,7 @@ def _offset(value: OffsetCommitValue | None) -> int | None:
 
 
 def longest_logs(logs: Iterable[GroupLog]) -> list[GroupLog]:
-    """The replica of each partition of ``__consumer_offsets`` that goes furthest."""
+    """The longest replica of each partition of ``__consumer_offsets``."""
     best: dict[int, GroupLog] = {}
     for each in logs:
         if each.log.partition not in best or each.end > best[each.log.partition].end:
@@ -193,7 +193,7 @@ def _to_judge(log: GroupLog, figures: Figures) -> Iterable[Name]:
 
 
 def _circumstance(highest: Commit, lower: Commit) -> str:
-    """How an offset went back, where the two records tell."""
+    """The way in which an offset went back, in words, if the two records show it."""
     if not lower.transactional:
         return ", set back outside of a transaction"
     same = (highest.producer_id, highest.producer_epoch) == (lower.producer_id, lower.producer_epoch)

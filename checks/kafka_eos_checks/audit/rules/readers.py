@@ -1,4 +1,4 @@
-"""The rules over what applications were told of their transactions, and what readers of committed data were given.
+"""The rules over answers to applications about their transactions, and over records given to readers.
 
 ``committed record missing``
     A ``Send`` of a transaction whose ``CommitTransaction`` was answered ``ok``: an ABORT marker hid its value, or it
@@ -75,7 +75,7 @@ _Ended = tuple[str, int]  # process, number of its transaction
 
 
 def undone(run: Iterable[Event], replicas: Replicas, figures: Figures, *, covered: bool = True) -> Iterator[Finding]:
-    """Transactions whose application was told that they are committed, and of which a record is not; each once."""
+    """Transactions with a record that is not committed, although the commit was acknowledged; each once."""
     committed: set[_Ended] = set()
     answered: dict[str, set[tuple[_Ended, str]]] = defaultdict(set)
     sent: dict[_Ended, list[Event]] = defaultdict(list)
@@ -123,7 +123,7 @@ def _value(event: Event) -> str:
 
 
 def _fate(own: Sequence[tuple[PartitionLog, Contents]], value: str) -> tuple[str, PartitionLog | None, int | None]:
-    """Why a value is in no replica as a committed one, and where it is; "" if it is, or :data:`UNKNOWN`."""
+    """The reason why no replica has a value as committed, and its place; "" if one has it, or :data:`UNKNOWN`."""
     found: tuple[str, PartitionLog | None, int | None] | None = None
     uncertain = False
     for log, contents in own:
@@ -167,7 +167,7 @@ class _Reader:
     aborted: set[Place] = field(default_factory=set)
 
     def follow(self, event: Event) -> None:
-        """Take in what moves a reader other than its polls."""
+        """Take in an event that moves a reader and is no poll."""
         place = place_of(event)
         if event.action == "Seek" and event.phase == "ok" and place is not None and event.offset is not None:
             self.next[place] = event.offset
@@ -179,7 +179,7 @@ class _Reader:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A reader goes from one offset of a partition to another; back, if it may, after an abort."""
+    """A step of a reader from one offset of a partition to another; after an abort it may go back."""
 
     event: Event
     place: Place
@@ -307,7 +307,7 @@ def precommitted(run: Sequence[Event], replicas: Replicas, figures: Figures) -> 
 
 
 def _told_aborted(run: Iterable[Event]) -> set[_Ended | None]:
-    """Transactions of which the application was told that they are aborted."""
+    """Transactions whose abort was acknowledged to the application."""
     told = (_transaction(event) for event in run if (event.action, event.phase) == ("AbortTransaction", "ok"))
     return {ended for ended in told if ended is not None}
 

@@ -1,4 +1,4 @@
-"""The rule book: for each rule of the audit what a finding means, whether it ends by itself, and what to do next.
+"""The rule book: for each rule of the audit, the meaning of a finding, whether it ends by itself, and the next step.
 
 It also says what a rule looks at, so that a rule which found nothing to look at is not taken for one that holds, and
 what is missing where it could not judge.
@@ -33,7 +33,7 @@ _BEGINNING = Reason("compacted", "the log does not begin at offset 0 or has hole
 
 
 class Urgency(IntEnum):
-    """How soon somebody has to act on a finding; the smallest number first."""
+    """The urgency of a finding: how soon somebody has to act, the smallest number first."""
 
     DATA = 0  # records or effects are lost, torn, twice or wrong
     STUCK = 1  # data is right, and a reader or an application does not go on
@@ -45,15 +45,15 @@ class Rule:
     """The entry of a rule.
 
     Attributes:
-        subject: the figure that counts what it looks at.
-        noun: what that is, in the plural.
+        subject: the figure that counts the subjects of the rule.
+        noun: the word for the subjects, in the plural.
         means: what a finding means for those who write and read.
         ends: whether it ends by itself.
         then: what to do next; fields of the finding stand in braces.
         in_test: what to do next where a test of an application finds it, "" for the same.
         missing: why some of its subjects could not be judged, where that is always the same.
         unjudged: what to do next about one that could not be judged; fields as in ``then``.
-        urgency: how soon somebody has to act on a finding.
+        urgency: of a finding.
     """
 
     subject: str

@@ -139,7 +139,7 @@ class OpenTransaction:
         file: segment of the first batch.
         position: of the first batch, in bytes.
         offset: of the first batch.
-        producer_id: whose.
+        producer_id: of the transaction.
         epoch: of the first batch.
         holes: how many holes the log had before the first batch.
         timestamp: the highest one of the first batch, in milliseconds since the epoch.
@@ -187,7 +187,7 @@ class Marker:
     stamped_ms: int = -1
 
     def contradicts(self, decision: ControlType) -> bool:
-        """Whether the marker says the other thing."""
+        """Whether the marker has the opposite decision."""
         return self.decision is not None and self.decision is not decision
 
 
@@ -222,7 +222,7 @@ class PartitionTransactions:
     first_marker_ms: int = -1
 
     def stamped_before(self, offset: int) -> float:
-        """As :class:`kafka_eos_checks.audit.moments.Dated` has it, by its markers."""
+        """See :class:`kafka_eos_checks.audit.moments.Dated`; told by the log's markers."""
         below = (marker.stamped_ms for marker in reversed(self.markers) if marker.offset < offset)
         return next(below, -inf)
 
@@ -446,7 +446,7 @@ class Named(NamedTuple):
 
 @dataclass(slots=True)
 class Matching:
-    """Which markers belong to which transaction.
+    """The markers of each transaction.
 
     Attributes:
         seen: by transaction and decision, markers that certainly belong to it: at most two, of different partitions,
@@ -464,14 +464,14 @@ class Matching:
     recent: list[tuple[PartitionTransactions, Marker]] = field(default_factory=list)
 
     def leave(self, partition: PartitionTransactions, markers: Sequence[Marker], reason: Reason) -> None:
-        """Some markers cannot be judged."""
+        """Note markers that cannot be judged."""
         self.unknown += [(partition, marker) for marker in markers]
         self.reasons[reason] += len(markers)
 
     def postpone(
         self, partition: PartitionTransactions, markers: Sequence[Marker], recent_after: float, reason: Reason
     ) -> None:
-        """Some markers are too recent to judge if they are of a later moment; the others cannot be judged."""
+        """Note markers of a later moment as too recent to judge; the others cannot be judged."""
         for marker in markers:
             if marker.stamped_ms + SKEW_MS > recent_after:
                 self.recent.append((partition, marker))
@@ -479,7 +479,7 @@ class Matching:
                 self.leave(partition, [marker], reason)
 
     def saw(self, transaction: Transaction, partition: PartitionTransactions, marker: Marker) -> None:
-        """A marker certainly belongs to a transaction."""
+        """Note a marker that certainly belongs to a transaction."""
         if marker.decision is not None:
             self._keep(Named.of(transaction), marker.decision, (partition, marker))
 
@@ -491,7 +491,7 @@ class Matching:
             del kept[2:]
 
     def take(self, other: "Matching") -> None:
-        """Add what another one has."""
+        """Add the markers of another matching."""
         for name, decisions in other.seen.items():
             for decision, kept in decisions.items():
                 for placed in kept:
@@ -503,7 +503,7 @@ class Matching:
 
 
 def match(partition: PartitionTransactions, coordinators: Coordinators, moments: Moments, matching: Matching) -> None:
-    """Tell which transactions the markers of a partition belong to."""
+    """Match the markers of a partition with transactions."""
     groups: dict[tuple[int, int], list[Marker]] = defaultdict(list)
     for marker in partition.markers:
         groups[marker.producer_id, marker.epoch].append(marker)
@@ -532,8 +532,8 @@ class _Group:
     """The markers of a producer id and epoch on a partition, and the transactions with that epoch.
 
     Attributes:
-        reach: up to which moment the coordinator's log has everything, in milliseconds since the epoch.
-        recent_after: from which moment on what it lacks is too recent to judge.
+        reach: the moment up to which the coordinator's log has everything, in milliseconds since the epoch.
+        recent_after: the moment from which on anything that it lacks is too recent to judge.
     """
 
     partition: PartitionTransactions
@@ -625,7 +625,7 @@ class _Group:
 
 
 def _ways(marker: Marker, own: list[Transaction], before: int) -> Iterator[int]:
-    """How many transactions may have a marker after this one, if ``before`` of them have one before it."""
+    """The numbers of transactions that may have a marker after this one, if ``before`` of them have one before it."""
     if marker.ends is None and before:
         yield before  # written again
     for number in range(before, len(own)):
@@ -683,7 +683,7 @@ def torn_by_epoch(matching: Matching) -> Iterator[Finding]:
 
 
 def _torn(here: Placed, there: Sequence[Placed], which: str) -> Finding:
-    """A marker that contradicts others, of which one in another partition says the most."""
+    """A marker that contradicts others; the evidence names one in another partition if there is one."""
     partition, marker = here
     other, second = next((placed for placed in there if placed[0] is not partition), there[0])
     assert marker.decision is not None, "only a marker with a decision contradicts another"
@@ -791,7 +791,7 @@ def _state_of(known: TransactionalId) -> str:
 
 
 def _since(opened: OpenTransaction, now_ms: float) -> str:
-    """Since when a transaction is open, and by whose clock."""
+    """The time since which a transaction is open, and whose clock says so."""
     if opened.timestamp <= 0:
         return "since a time that it does not tell"
     clock = "the broker's" if opened.stamped else "the client's"
@@ -881,7 +881,7 @@ class Judged:
     reasons: dict[str, Counter[Reason]] = field(default_factory=lambda: defaultdict(Counter))
 
     def add(self, other: "Judged") -> None:
-        """Add what was found of other producer ids."""
+        """Add the result for other producer ids."""
         self.findings += other.findings
         self.open += other.open
         for rule, figures in other.figures.items():
@@ -962,7 +962,7 @@ def audit_transactions(
 
 
 def concluded(judged: Judged, partitions: Iterable[Dated], moments: Moments) -> TransactionAudit:
-    """The result for all producer ids, with what open transactions keep from readers."""
+    """The result for all producer ids, with the offsets that open transactions keep from readers."""
     ends = {(each.log.broker, each.log.topic, each.log.partition): each.end for each in partitions}
     findings = [*judged.findings, *held_back(judged.open, ends)]
     return TransactionAudit(findings, judged.figures, moments, judged.reasons)
@@ -972,7 +972,7 @@ _Log = TypeVar("_Log", bound=Dated)
 
 
 def longest(logs: Iterable[_Log]) -> list[_Log]:
-    """The replica of each partition that goes furthest."""
+    """The longest replica of each partition."""
     best: dict[Place, _Log] = {}
     for log in logs:
         place = log.log.topic, log.log.partition

@@ -35,7 +35,7 @@ class Contents:
         aborted: by offset of a record in a transaction, the offset of the marker that aborted it.
         open: offsets of records whose transaction is open at the log's end.
         highest_abort: by producer id, the highest epoch of its ABORT markers.
-        rewritten: producer ids of which a marker was written again.
+        rewritten: producer ids with a marker that was written again.
         offsets: the offsets of each value, in ascending order.
         whole: whether it has every offset from 0 to its end.
         damaged_end: whether bytes that cannot be read follow the last batch.
@@ -58,7 +58,7 @@ class Contents:
 
 
 def read_contents(log: PartitionLog, check_crc: bool = True) -> Contents:
-    """All records of a log, and which of them a consumer that reads committed data does not see."""
+    """Read all records of a log, and which of them are hidden from a consumer of committed data."""
     contents = Contents()
     open_transactions: dict[int, list[int]] = {}
     marked: dict[int, int] = {}  # by producer id, the epoch of its last marker
@@ -118,7 +118,7 @@ Replicas = Mapping[Place, Sequence[tuple[PartitionLog, Contents]]]
 
 
 def place_of(event: Event) -> Place | None:
-    """Topic and partition of an event that has both."""
+    """The topic and partition of an event that has both."""
     return None if event.topic is None or event.partition is None else (event.topic, event.partition)
 
 

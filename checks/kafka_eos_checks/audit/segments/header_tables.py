@@ -1,4 +1,4 @@
-"""Batch headers of segments as Parquet: what most rules need of a log, without its records.
+"""Batch headers of segments as Parquet: all that most rules read of a log, without its records.
 
 A table stands for one segment and has its name, ``00000000000000000000.headers.parquet``. A row is a batch: every
 field of its header (:data:`HEADER`), where it began in the segment, and of a control batch what its record says. Rows
@@ -67,7 +67,7 @@ def is_table(path: Path | str) -> bool:
 
 
 def schema() -> "pa.Schema":
-    """Columns: ``position``, the fields of :data:`HEADER`, and what a marker says; null for other batches."""
+    """The columns: ``position``, the fields of :data:`HEADER`, and the fields of a marker, null for other batches."""
     pyarrow = need("pyarrow", "spark")
     fields = [("position", pyarrow.int64())]
     for name in FIELDS:
@@ -82,7 +82,7 @@ def schema() -> "pa.Schema":
 
 
 def write_table(segment: Path, table: Path) -> int:
-    """Write the table of a segment, whose CRCs are compared; the number of its batches.
+    """Write the table of a segment, comparing CRCs; return the number of its batches.
 
     Raises:
         MissingExtra: without pyarrow.
@@ -92,7 +92,7 @@ def write_table(segment: Path, table: Path) -> int:
 
 
 def write_row_groups(table: Path, row_groups: Iterable[tuple[Headers, Marks]], size: int) -> int:
-    """Write a table of headers and what their markers say, each group as a row group; the number of batches.
+    """Write a table of headers and marks, each group as a row group; return the number of batches.
 
     Args:
         table: the file.
@@ -129,7 +129,7 @@ class TableWriter:
         self._writer = need("pyarrow.parquet", "spark").ParquetWriter(self._unfinished, schema(), **_settings())
 
     def write(self, headers: Headers, marks: Marks) -> None:
-        """Write a row group: the next headers of a segment, with all fields, and what their markers say."""
+        """Write a row group: the next headers of a segment, with all fields, and their marks."""
         self._damage += [(self._groups, region) for region in headers.damage]
         if len(headers):
             self._writer.write_table(_to_arrow(headers, marks), row_group_size=len(headers))
@@ -230,7 +230,7 @@ def read_table(
 def read_marked_table(
     table: Path, columns: Sequence[str], start: int = 0, end: int | None = None, *, check: bool = True
 ) -> Iterator[tuple[Headers, Marks]]:
-    """As :func:`read_table`, with the marks of control batches.
+    """Read headers as :func:`read_table` does, with the marks of control batches.
 
     A row group with no marker, no transaction and no broker's timestamp gets 0 in the columns of times, which are then
     not read. The first row group of the table is always read with its times.
@@ -285,7 +285,7 @@ def _read_columns(file: Any, group: int, names: Sequence[str]) -> Any:
 
 
 def _packed(fields: Mapping[str, Any], columns: Sequence[str] | None, count: int) -> Any:
-    """Fields as a mapping if some were asked for, else as one packed array."""
+    """Fields as a mapping if ``columns`` names some, else as one packed array."""
     if columns is not None:
         return {name: fields.get(name, np.empty(0, np.int64)) for name in columns}
     raw = np.empty(count, HEADER)
@@ -297,7 +297,7 @@ def _packed(fields: Mapping[str, Any], columns: Sequence[str] | None, count: int
 def _nothing(
     columns: Sequence[str] | None, start: int, end: int, reason: str, damage: tuple[CorruptRegion, ...] = ()
 ) -> Headers:
-    """The headers of a range that cannot be read: none, and the range as damage."""
+    """No headers, and an unreadable range as damage."""
     region = CorruptRegion(position=start, end=end, kind=RegionKind.CORRUPT, reason=reason)
     return Headers(np.empty(0, np.int64), _packed({}, columns, 0), end, (*damage, region))
 
@@ -317,7 +317,7 @@ class _Table(NamedTuple):
 
 
 def _open(table: Path, check: bool = False) -> _Table | str:
-    """The open table, or why the file is none."""
+    """The open table, or the reason why the file is no table."""
     parquet = need("pyarrow.parquet", "spark")
     try:
         stat = table.stat()

@@ -86,7 +86,7 @@ class Headers:
         return values
 
     def narrow(self, name: str) -> Narrow:
-        """As :meth:`column`, of a field of 32 bits or less, as 32-bit integers: half as much to move."""
+        """A field of 32 bits or less of all headers, shape (n,), as 32-bit integers: half as much to move."""
         values: Narrow = self.raw[name].astype(np.int32, copy=False)
         return values
 
@@ -160,7 +160,7 @@ def _read_block(file: File, start: int, limit: int, index: Ints, check_crc: bool
 
 
 def _try_block(file: File, start: int, limit: int, index: Ints, check_crc: bool) -> Block | None:
-    """As :func:`_read_block`; None if the segment changes meanwhile."""
+    """Read as :func:`_read_block` does; None if the segment changes meanwhile."""
     data = file.pread(min(BLOCK_BYTES, limit - start), start)
     if len(data) >= LOG_OVERHEAD_BYTES:
         first = LOG_OVERHEAD_BYTES + int.from_bytes(data[8:12], "big", signed=True)
@@ -178,7 +178,7 @@ def _try_block(file: File, start: int, limit: int, index: Ints, check_crc: bool)
 
 
 def sound_batches(data: bytes, lanes: Ints, check_crc: bool = True) -> tuple[Ints, NDArray[np.void], int, bool]:
-    """The batches that lie wholly in ``data``, up to the first one that is none.
+    """The batches that lie wholly in ``data``, up to the first bytes that are no batch.
 
     Args:
         data: bytes, a batch begins at 0.
@@ -224,7 +224,7 @@ def hop(data: bytes, lanes: Ints) -> tuple[Ints, int]:
 
 
 def _hop_lanes(data: bytes, lanes: Ints) -> Ints | None:
-    """All lanes but the last hop at once, each to where the next begins; None when one misses it."""
+    """Let all lanes except the last hop at once, each to where the next begins; None when one misses it."""
     lengths = np.lib.stride_tricks.sliding_window_view(np.frombuffer(data, np.uint8), 4).view(">i4")[:, 0]
     position, goal = lanes[:-1], lanes[1:]
     steps = []
@@ -298,7 +298,7 @@ def crcs(data: bytes, positions: Ints, raw: NDArray[np.void]) -> NDArray[np.uint
 
 
 def _plausible(raw: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Whether the readable decoder takes each header, besides its length and CRC, shape (n,)."""
+    """Whether the readable decoder accepts each header, apart from length and CRC, shape (n,)."""
     delta = raw["last_offset_delta"].astype(np.int64)
     no_overflow = raw["base_offset"] <= INT64_MAX - np.maximum(delta, 0) - 1
     codec = (raw["attributes"] & COMPRESSION_MASK) <= CompressionType.ZSTD
@@ -346,6 +346,6 @@ def concatenate(parts: list[Headers]) -> Headers:
 
 
 def is_set(headers: Headers, mask: int) -> NDArray[np.bool_]:
-    """Which batches have an attribute bit, shape (n,), bool."""
+    """Whether each batch has an attribute bit, shape (n,), bool."""
     bits: NDArray[np.bool_] = (headers.raw["attributes"] & mask) != 0
     return bits

@@ -1,4 +1,4 @@
-"""Stable orders of integers, and where each value is first."""
+"""Stable orders of integers, and the first place of each value."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from kafka_eos_checks.audit.segments.headers import Ints
 
 
 def stable_order(values: NDArray[Any]) -> Ints:
-    """``argsort``, stable. Numbers that are close to each other fit 16 bits, which numpy sorts by radix."""
+    """Sort stably, as ``argsort``. Numbers that are close to each other fit 16 bits, which numpy sorts by radix."""
     if not len(values):
         return np.empty(0, np.int64)
     lowest = int(values.min())
@@ -19,7 +19,7 @@ def stable_order(values: NDArray[Any]) -> Ints:
 
 
 def by_appearance(values: NDArray[Any], count: int) -> tuple[Ints, NDArray[np.int32]]:
-    """The values that are there, in order of first appearance, and the place of each value in that order, (count,).
+    """The present values in order of first appearance, and the place of each value in that order, (count,).
 
     Args:
         values: shape (n,), from 0 on.

@@ -1,4 +1,4 @@
-"""Batch headers of a file of a log, be it a segment or the table of its headers."""
+"""Batch headers of a file of a log: of a segment, or of the table of its headers."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,7 +25,7 @@ def read_headers(
         end: where the last one ends; the end of the file when not given.
         index: where some of a segment's batches begin; makes it faster, changes nothing.
         check_crc: whether to compare each batch with its CRC, and each page of a table with its checksum.
-        columns: the fields that are needed; of a table no others are read.
+        columns: the needed fields; no other fields of a table are read.
 
     Raises:
         OSError: the file cannot be read, or it changes meanwhile.

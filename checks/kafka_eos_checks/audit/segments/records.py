@@ -169,7 +169,7 @@ def _region(headers: Headers, batch: int, reason: str) -> CorruptRegion:
 
 
 def find_records(data: bytes, start: Ints, count: Ints) -> Ints:
-    """Where each record begins, in order of section and position, shape (sum of ``count``,).
+    """The start of each record, in order of section and position, shape (sum of ``count``,).
 
     Of a section that does not hold as many records the rest is anywhere behind its end; where a length is negative the
     next record begins there too. Whoever decodes them sees both.
@@ -203,7 +203,7 @@ def find_records(data: bytes, start: Ints, count: Ints) -> Ints:
 
 
 def _hops() -> NDArray[np.uint16]:
-    """How far it is to the next record, by the first two bytes of a record; 0 where these do not tell."""
+    """The distance to the next record, by the first two bytes of a record; 0 where these do not tell."""
     low, high = np.arange(1 << 16) & 0xFF, np.arange(1 << 16) >> 8
     length = np.where(low < 0x80, low, (low & 0x7F) | (high & 0x7F) << 7)
     tells = (length % 2 == 0) & (low & high < 0x80)
@@ -277,7 +277,7 @@ def _varints(buffer: Bytes, position: Ints) -> tuple[Ints, Ints]:
 
 
 def _varlongs(buffer: Bytes, position: Ints) -> tuple[Ints, Ints]:
-    """As :func:`_varints`, of up to ten bytes: one time in nanoseconds beside one in milliseconds needs nine."""
+    """Varints of up to ten bytes: a difference of a time in nanoseconds and one in milliseconds needs nine."""
     value, after = _varints(buffer, position)
     for row in np.flatnonzero(after - position == _WORD).tolist():
         at = int(position[row])
@@ -291,7 +291,7 @@ _MORE = np.uint64(0x8080808080808080)
 
 
 def _long_varints(buffer: Bytes, position: Ints) -> tuple[Ints, Ints]:
-    """As :func:`_varints`, for varints of any length: the eight bytes from a position on are one little-endian word."""
+    """Varints of any length: the eight bytes from a position on are one little-endian word."""
     words = np.lib.stride_tricks.sliding_window_view(buffer, _WORD).view("<u8")[:, 0]
     word = words[np.minimum(position, len(words) - 1)]
     last = ~word & _MORE  # the high bit of each byte that ends a varint

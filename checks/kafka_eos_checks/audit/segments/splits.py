@@ -1,4 +1,4 @@
-"""Where the logs are, and the pieces in which they are read."""
+"""The logs in directories, and the splits in which they are read."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ TABLE_WEIGHT = 16  # a byte of a table takes as long as some 5 to 20 of a segmen
 
 @dataclass(frozen=True, slots=True, order=True)
 class PartitionLog:
-    """One replica of one partition on disk.
+    """A replica of a partition on disk.
 
     Attributes:
         broker: which log directory it is of, when there are several, else "".
@@ -57,7 +57,7 @@ class PartitionLog:
 def find_logs(*paths: Path) -> list[PartitionLog]:
     """The logs in brokers' log directories, each at a path or right below it; a log that is found twice counts once.
 
-    Of a segment that is not there its table of headers counts.
+    A table of headers stands in for a missing segment.
 
     Raises:
         NotALogDirectory: there is none at one of the paths.
@@ -111,7 +111,7 @@ class Split:
 
     @property
     def weight(self) -> int:
-        """Bytes of a segment that take about as long."""
+        """Bytes of a segment that take about as long to read."""
         return self.size * (TABLE_WEIGHT if header_tables.is_table(self.segment) else 1)
 
 

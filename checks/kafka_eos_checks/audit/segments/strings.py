@@ -1,4 +1,4 @@
-"""Byte strings in a buffer, many at once: which are equal, and which are plain ASCII; none becomes an object.
+"""Byte strings in a buffer, compared, hashed and checked for ASCII many at once; none becomes an object.
 
 Strings become rows of a matrix of words of eight bytes, so that the n-th words of all of them are looked at together.
 """
@@ -71,7 +71,7 @@ def hashes(buffer: Bytes, start: Ints, size: Ints) -> Words:
 
 
 def are_ascii(buffer: Bytes, start: Ints, size: Ints) -> NDArray[np.bool_]:
-    """Which strings have no byte above 0x7F, shape (n,); arguments as of :func:`intern`."""
+    """Whether each string has no byte above 0x7F, shape (n,); arguments as of :func:`intern`."""
     plain = np.ones(len(start), np.bool_)
     long = np.flatnonzero(size > LONG)
     if len(long):
@@ -96,7 +96,7 @@ def texts(buffer: Bytes, start: Ints, size: Ints) -> list[str]:
 
 
 def _firsts(buffer: Bytes, start: Ints, size: Ints, salt: Ints) -> Ints:
-    """For each string the first one that is equal to it, shape (n,)."""
+    """The first equal string of each string, shape (n,)."""
     count = len(start)
     words = _matrix(buffer, start, size)
     tag = (size ^ salt << 32).astype(np.uint64)
@@ -147,7 +147,7 @@ def _hash(words: Words, tag: Words) -> Words:
 
 
 def _firsts_one_by_one(buffer: Bytes, start: Ints, size: Ints, salt: Ints) -> Ints:
-    """As :func:`_firsts`, of strings of any length."""
+    """The first equal string of each string, of any length, shape (n,)."""
     known: dict[tuple[int, bytes], int] = {}
     salted = zip(salt.tolist(), strings(buffer, start, size), strict=True)
     return np.array([known.setdefault(each, row) for row, each in enumerate(salted)], np.int64)

@@ -146,7 +146,7 @@ class Transactional:
 
 
 def transactional_ids(logs: Collection[PartitionLog], check_crc: bool = True) -> Mapping[int, str | None]:
-    """By producer id, the transactional id that has it in the logs of ``__transaction_state``; None if several have.
+    """The transactional id of each producer id, by the logs of ``__transaction_state``; None if several have it.
 
     A worker reads the logs again when one of their files has another size.
     """
@@ -171,7 +171,7 @@ def _transactional_ids(
 
 
 class _Commits:
-    """The committed offsets of a block: what the columns of ``offsets`` are made of; those of m records.
+    """The committed offsets of m records of a block, of which the columns of ``offsets`` are made.
 
     Args:
         records: of the block.
@@ -194,21 +194,21 @@ class _Commits:
         return len(self.rows)
 
     def header(self, name: str) -> Ints:
-        """A field of each one's batch."""
+        """A field of the batch of each record."""
         return self._headers.column(name)[self.records.batch[self.rows]]
 
     @property
     def position(self) -> Ints:
-        """Where each one's batch begins in its segment, in bytes."""
+        """The position of each record's batch in its segment, in bytes."""
         return self._headers.positions[self.records.batch[self.rows]]
 
     @property
     def transactional(self) -> Mask:
-        """Which are of a transaction."""
+        """Whether each record is of a transaction."""
         return is_set(self._headers, TRANSACTIONAL_MASK)[self.records.batch[self.rows]]
 
     def named(self, part: Callable[[Name], str | int]) -> pa.Array:
-        """A part of each one's group and partition."""
+        """A part of the group and partition of each record."""
         return pa.array([part(name) for name in self._names]).take(pa.array(self._name))
 
     def detail(self, name: str) -> pa.Array:
@@ -255,7 +255,7 @@ class CommittedOffsets:
         self._kinds, self._selection, self._check_crc = kinds, selection, check_crc
 
     def rows(self, splits: Sequence[Split], fixed: Fixed) -> Iterator[pa.RecordBatch]:
-        """The rows of a log, from all its splits in order; those of a transaction when its marker was read."""
+        """The rows of a log, from all its splits in order; rows of a transaction follow when its marker is read."""
         held: list[tuple[Ints, pa.RecordBatch]] = []  # of open transactions, with their producer ids
         for split in splits:
             own = {**fixed, "segment": split.segment}
@@ -269,7 +269,7 @@ class CommittedOffsets:
     def _block(
         self, block: Block, fixed: Fixed, held: list[tuple[Ints, pa.RecordBatch]]
     ) -> Generator[pa.RecordBatch, None, list[tuple[Ints, pa.RecordBatch]]]:
-        """The rows that are decided in a block; returns those that are held behind it."""
+        """Yield the rows that are decided in a block; return the rows that are still held."""
         records, headers = decode_block(block), block.headers
         control = is_set(headers, CONTROL_MASK)[records.batch]
         number, offset, keys = decode_commits(records, control)
@@ -324,7 +324,7 @@ def _decided(batch: pa.RecordBatch, decisions: NDArray[Any]) -> pa.RecordBatch:
 
 
 def record_batch(kinds: Mapping[str, str], count: int, columns: Mapping[str, Any], fixed: Fixed) -> pa.RecordBatch:
-    """Rows with the wanted columns, in order, of those that differ from row to row and those that are the same."""
+    """Make an Arrow batch of the wanted columns, in order, from columns that vary and columns that are constant."""
     schema = arrow_schema(kinds)
     arrays = [
         pa.array(columns[field.name]).cast(field.type)

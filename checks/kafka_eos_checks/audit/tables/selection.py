@@ -1,4 +1,4 @@
-"""The part of the logs that somebody wants to see: by topic, partition, offset, time and producer."""
+"""The selection of a part of the logs: by topic, partition, offset, time and producer."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -18,13 +18,13 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Whole numbers from ``start`` up to, but without, ``end``."""
+    """The whole numbers from ``start`` on and below ``end``."""
 
     start: int = INT64_MIN
     end: int = INT64_MAX
 
     def within(self, other: "Range") -> "Range":
-        """The numbers that are in both."""
+        """The numbers that are in both ranges."""
         return Range(max(self.start, other.start), min(self.end, other.end))
 
 
@@ -47,7 +47,7 @@ class Selection:
     times: Range = Range()
 
     def logs(self, found: Iterable[PartitionLog]) -> Iterator[PartitionLog]:
-        """The logs that may have something of it, each with the segments that may."""
+        """The logs that may have wanted batches, each with the segments that may."""
         for log in found:
             if (self.topics is None or log.topic in self.topics) and (
                 self.partitions is None or log.partition in self.partitions
@@ -55,14 +55,14 @@ class Selection:
                 yield replace(log, segments=tuple(self._segments(log)))
 
     def _segments(self, log: PartitionLog) -> Iterator[str]:
-        """A segment has the offsets from its name up to the name of the next one."""
+        """The segments that may have wanted offsets: from the segment's name up to the next one's."""
         bases = [int(name.partition(".")[0]) for name in log.segments]
         for name, base, following in zip(log.segments, bases, [*bases[1:], INT64_MAX], strict=True):
             if base < self.offsets.end and following > self.offsets.start:
                 yield name
 
     def of_batches(self, headers: Headers) -> Mask:
-        """Which batches have an offset of it and, by their header, a time of it; shape (n,)."""
+        """Whether each batch has a wanted offset and, by its header, a wanted time; shape (n,)."""
         base = headers.column("base_offset")
         mask: Mask = (base < self.offsets.end) & (base + headers.column("last_offset_delta") >= self.offsets.start)
         mask &= self._of_producers(headers)
@@ -71,13 +71,13 @@ class Selection:
         return mask
 
     def of_records(self, headers: Headers, records: Records) -> Mask:
-        """Which records are of it; shape (n,)."""
+        """Whether each record is wanted; shape (n,)."""
         mask: Mask = (records.offset >= self.offsets.start) & (records.offset < self.offsets.end)
         mask &= (records.timestamp >= self.times.start) & (records.timestamp < self.times.end)
         return mask & self._of_producers(headers)[records.batch]
 
     def to_decode(self, headers: Headers) -> Mask:
-        """Which batches may have records of it; their first timestamp need not be the lowest. Shape (n,)."""
+        """Whether each batch may have wanted records, shape (n,); its first timestamp need not be the lowest."""
         return replace(self, times=Range()).of_batches(headers)
 
     def _of_producers(self, headers: Headers) -> Mask:
@@ -87,10 +87,10 @@ class Selection:
 
 
 def from_options(options: Mapping[str, str]) -> Selection:
-    """A selection from a data source's options, by lower-case names.
+    """Read a selection from a data source's options, by lower-case names.
 
     Raises:
-        ValueError: a number is none.
+        ValueError: an option that must be a number is no number.
     """
     return Selection(
         topics=frozenset({options["topic"]}) if "topic" in options else None,

@@ -1,4 +1,4 @@
-"""The rules over logs once more, in Spark SQL: a second statement of the same rules, to compare the first one with.
+"""The rules over logs in Spark SQL: a second statement of the same rules, to which the first is compared.
 
 Not an engine: each batch crosses into the JVM and is shuffled twice. Written from the rules' wording, not from their
 code, with windows where :mod:`rules` folds. What the fold carries from batch to batch is here an aggregate over the

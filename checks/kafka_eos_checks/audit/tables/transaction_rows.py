@@ -69,7 +69,7 @@ class TransactionFold:
         self._open = _empty(0) if begun is None else begun[self._wanted(begun["producer_id"])]
 
     def add(self, segment: int, headers: Headers, marks: Marks) -> Transactions:
-        """Take in the batches behind those before.
+        """Take in the next batches of the log.
 
         Args:
             segment: number of their file.
@@ -152,7 +152,7 @@ class TransactionFold:
 
 
 def _empty(count: int) -> Transactions:
-    """Rows without data and without a marker."""
+    """Make rows without data and without a marker."""
     rows = np.zeros(count, TRANSACTION)
     for name in ("first_offset", "last_offset", "first_timestamp", "max_timestamp", "segment", "position"):
         rows[name] = NONE

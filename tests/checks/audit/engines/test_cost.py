@@ -1,4 +1,4 @@
-"""What an audit says that it cost: the arithmetic, and the tasks of both engines."""
+"""The cost that an audit reports: the arithmetic, and the tasks of both engines."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Histories of Jepsen's: each anomaly has one that shows it, and one beside it that does not."""
+"""Histories of Jepsen: each anomaly has one that shows it, and one next to it that does not."""
 
 import random
 from collections import defaultdict

@@ -54,7 +54,7 @@ RIGHT = ApplicationPlan(seed=1)
 def judged(
     simulated: SimulatedApplication, folder: Path, keep: Callable[[PartitionLog], bool] = lambda _: True
 ) -> tuple[list[Finding], dict[str, int]]:
-    """What the rules over applications find, and how much each does not know."""
+    """The findings of the rules over applications, and the number of unknown subjects of each."""
     write_application(simulated, folder)
     logs = [log for log in find_logs(folder / "brokers") if keep(log)]
     result = join(simulated.events, logs)

@@ -1,4 +1,4 @@
-"""What lies beside a log: real files are as the rules say, but for what Kafka gets wrong; spoiled ones are found."""
+"""The files next to a log: real ones obey the rules, except for Kafka's own errors; spoiled ones are found."""
 
 import shutil
 import struct

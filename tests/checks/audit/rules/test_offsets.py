@@ -82,7 +82,7 @@ def test_an_offset_counts_from_its_commit_on_unless_a_later_record_counts_alread
 
 
 def judged(folder: Path, *steps: Step) -> tuple[list[tuple[int | None, int | None]], int]:
-    """Record and position of what is found, and how much is unknown."""
+    """Record and position of each finding, and the number of unknown subjects."""
     figures: dict[str, int | float | str] = {"checked": 0, "unknown": 0}
     found = list(went_back([read_group_log(log_of(folder, *steps))], figures))
     assert {(finding.rule, finding.kind) for finding in found} <= {(WENT_BACK, Kind.VIOLATION)}

@@ -41,7 +41,7 @@ Step = str | ControlType | int  # a transactional value, a marker, or a hole of 
 
 
 def log_of(folder: Path, *steps: Step) -> PartitionLog:
-    """A partition in which each step but a hole takes one offset."""
+    """A partition in which each step except a hole takes one offset."""
     batches: list[RecordBatch] = []
     offset = 0
     for what in steps:
@@ -74,7 +74,7 @@ def end(offset: int) -> Event:
 
 
 def judged(events: Sequence[Event], *logs: PartitionLog) -> tuple[list[tuple[str, int | None]], dict[str, int]]:
-    """Rule and offset of what is found, and how much each rule over readers does not know."""
+    """Rule and offset of each finding, and the number of unknown subjects of each rule over readers."""
     result = join([replace(each, order=number) for number, each in enumerate(events)], logs)
     unknown = {rule: int(result.figures[rule]["unknown"]) for rule in READER_RULES}
     return [(finding.rule, finding.offset) for finding in result.findings], unknown

@@ -1,4 +1,4 @@
-"""The rules over a log of ``__transaction_state`` by columns: the readable rule does what is not proved.
+"""The rules over a log of ``__transaction_state`` by columns; the readable rule judges whatever is not proved.
 
 The records of a log are read chunk by chunk (:func:`states.state_rows`), and folded by transactional id: all records of
 an id have to meet, in log order, and different ids never do. :func:`fold_states` looks at each record and the one
@@ -209,7 +209,7 @@ class FoldedIds:
         )
 
     def transactional_id(self, number: int) -> TransactionalId:
-        """One transactional id after all its records, as the readable rules take it."""
+        """A transactional id after all its records, as the readable rules take it."""
         tail = self.tails.take(slice(*self.tail_start[number : number + 2].tolist()))
         values = list(tail.values())
         current = values[::-1]
@@ -320,7 +320,7 @@ class _Fold:
         self.fresh[1:] |= ~self.first[1:] & (self.holes[1:] > self.holes[:-1])
 
     def result(self) -> FoldedIds:
-        """The result."""
+        """The folded ids."""
         proved = self.fresh.copy()
         rest = np.flatnonzero(~self.fresh)
         proved[rest] = self._legal(rest)
@@ -399,7 +399,7 @@ class _Fold:
         return legal[numbers]
 
     def _within(self, was: Narrow, now: Narrow) -> Mask:
-        """Whether each first set of partitions has none that the second one has not, shape (m,)."""
+        """Whether each first set of partitions is a subset of the second one, shape (m,)."""
         within: Mask = (was == now) | (was == self.sets[_NOTHING])
         count = len(self.sets)
         open_rows = np.flatnonzero(~within & (now != self.sets[_NOTHING]) & (was >= 0) & (now >= 0))
@@ -416,7 +416,7 @@ class _Fold:
         return (before[0] if before and not self.first[row] else None), after
 
     def _decisions(self) -> tuple[Ints, Decisions]:
-        """The records of all decisions, and these. Their data epoch may be another where the readable rule decides."""
+        """The decisions and their records. The data epoch may differ where the readable rule decides."""
         decision = _DECISIONS[self.status]
         completion = _COMPLETIONS[self.status]
         rows = np.flatnonzero(decision >= 0)
@@ -502,7 +502,7 @@ class _Fold:
         return ids[distinct], pids[distinct]
 
     def _follow(self, run: "_Run", findings: list[tuple[int, Finding]]) -> tuple[TransactionalId, Ints, int]:
-        """Fold a run by the readable rule: what is known then, its current states' records, how many are unknown."""
+        """Fold a run by the readable rule; return the id's state, the rows of its current states, the unknown count."""
         part = slice(run.start, run.end)
         rows = self.order[part]
         own = self.states.take(rows)

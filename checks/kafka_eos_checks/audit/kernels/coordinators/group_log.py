@@ -72,7 +72,7 @@ class GroupFacts:
         return cls(log, end, holes, not holes and not damaged, stamped_ms, places)
 
     def places(self, commits: Commits) -> tuple[Ints, Ints]:
-        """Each record's number in the log, and how many holes the log has before it, shape (n,) each."""
+        """The number of each record in the log, and the number of holes before it, shape (n,) each."""
         chunks, sizes = chunk_runs(commits.split, commits.start)
         before = np.array([self.chunks[chunk][:2] for chunk in chunks], np.int64).reshape(-1, 2)
         records, holes = np.repeat(before, sizes, axis=0).T
@@ -123,7 +123,7 @@ def end_transactions(commits: Commits, facts: GroupFacts) -> Ended:
 
 
 def next_markers(producer_id: Ints, is_marker: Mask) -> Ints:
-    """Row of the next marker at or behind each row, of the same producer id; -1 without one, shape (n,)."""
+    """The row of the next marker of the same producer id at or behind each row; -1 without one, shape (n,)."""
     count = len(producer_id)
     order = stable_order(producer_id)
     places = np.where(is_marker[order], np.arange(count), count)

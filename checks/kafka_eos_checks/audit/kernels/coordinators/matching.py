@@ -184,7 +184,7 @@ class _Columns:
         return len(self.log)
 
     def prove(self, judged: Judged) -> Flags:
-        """Count the markers that are proved to be as they should; the others, of whose producer ids none is counted."""
+        """Count the markers that are proved right, and return the others: all markers of unproved producer ids."""
         if not len(self):
             return np.zeros(0, np.bool_)
         proved, left, reasons = self._agree()
@@ -207,7 +207,7 @@ class _Columns:
         return ~mine
 
     def _agree(self) -> tuple[Flags, Ints, list[Reason]]:
-        """Which markers agree with the coordinators' logs; the number of the reason why one cannot be judged, or -1."""
+        """Whether each marker agrees with the coordinators' logs; the reason's number if it cannot be judged, or -1."""
         owner = self.owner[self.pid]
         logs = self.coordinators.logs
         incomplete = [why_incomplete(log) for log in logs]
@@ -230,7 +230,7 @@ class _Columns:
         return in_order | by_epoch | unowned, left, reasons
 
     def _in_order(self, decided: Decisions) -> tuple[Flags, Flags]:
-        """Which markers agree with the order of the transactions with their partition, and which are of too many.
+        """Whether each marker agrees with the order of its partition's transactions, and whether it is ambiguous.
 
         Both hold for all markers of a producer id and epoch on a partition, or for none of them. The first are those
         for which ``_Group.in_order`` finds a way to the end; of the others it says that they are ambiguous.
@@ -275,7 +275,7 @@ class _Columns:
         return order, np.cumsum(begins) - 1
 
     def _with_partition(self, decided: Decisions) -> tuple[Ints, Ints]:
-        """Each transaction with each of its partitions that has a log here: number of the transaction, of the log."""
+        """The pairs of a transaction and a log of one of its partitions, as numbers."""
         numbers = {
             (self.partitions[number].log.topic, self.partitions[number].log.partition): number
             for number in np.unique(self.log).tolist()
@@ -301,7 +301,7 @@ class _Columns:
         return ((self.log * len(self.pids) + self.pid) << 16) + (self.epoch & 0xFFFF)
 
     def _by_epoch(self, decided: Decisions) -> tuple[Flags, Flags]:
-        """Which markers are of the one transaction of their epoch, and for which there is none that would tell."""
+        """Whether each marker agrees with the only transaction of its epoch, and whether no single one tells."""
         second = np.flatnonzero(decided.version >= TRANSACTION_VERSION_2)
         key = self._keys(decided, second, np.zeros(len(second), np.int64))
         order = np.argsort(key, kind="stable")
@@ -320,7 +320,7 @@ class _Columns:
         return one & inside[pair.reshape(-1)] & agrees, ~one
 
     def _no_older_coordinator(self) -> Flags:
-        """Which markers are not of a coordinator epoch below that of the marker before."""
+        """Whether each marker's coordinator epoch is not below that of the marker before."""
         told = np.flatnonzero(self.coordinator_epoch != NO_EPOCH)
         fine = np.ones(len(self), np.bool_)
         same = (self.log[told][1:] == self.log[told][:-1]) & (self.pid[told][1:] == self.pid[told][:-1])
@@ -329,7 +329,7 @@ class _Columns:
         return fine & (~np.isin(np.arange(len(self)), told) | (self.coordinator_epoch >= -1))
 
     def _not_fenced(self) -> Flags:
-        """Which markers do not commit data of an epoch below one that InitProducerId had given."""
+        """Whether each marker does not commit data of an epoch below one that InitProducerId had given."""
         pids, epochs = self.coordinators.granted_producer_id, self.coordinators.granted_epoch
         place = np.minimum(np.searchsorted(self.pids, pids), len(self.pids) - 1)
         mine = self.pids[place] == pids

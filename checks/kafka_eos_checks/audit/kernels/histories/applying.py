@@ -56,7 +56,7 @@ def of_members(sent: Rows, members: Members, setting: Setting) -> tuple[Rows, Ha
 
 
 def join_outputs(sent: Rows, stored: Rows, members: Members, setting: Setting, whole: Hashes) -> Rows:
-    """What becomes of outputs, dtype :data:`OUTPUT`.
+    """Find out whether each output appears, dtype :data:`OUTPUT`.
 
     Args:
         sent: outputs that name their inputs, dtype :data:`recorded.SENT`.
@@ -90,7 +90,7 @@ def join_outputs(sent: Rows, stored: Rows, members: Members, setting: Setting, w
 
 
 class Reach(NamedTuple):
-    """Of a group and a partition: hashes of both, the first offset that a member was given, and the last committed."""
+    """The offsets of a group in a partition: hashes of both, the first one given to a member, the last committed."""
 
     group: int
     place: int
@@ -106,7 +106,7 @@ class Inputs:
         suspects: dtype :data:`INPUT`.
         checks: dtype :data:`CHECK`.
         checked: how many are proved, as far as this join can say.
-        silent: of these, how many a commit is behind although nothing was sent for them.
+        silent: how many of these have a commit behind them and no output.
     """
 
     suspects: Rows
@@ -233,7 +233,7 @@ def join_commits(checks: Rows, asked: Rows) -> Rows:
 
 
 def covers_of(name: int, offsets: Sequence[int], marked: Sequence[bool], log: int) -> Rows:
-    """Which offsets each commit of a group and partition is the first behind, dtype :data:`COVER`; split by block.
+    """The offsets that each commit of a group and partition is the first behind, dtype :data:`COVER`; split by block.
 
     Args:
         name: hash of group and partition.

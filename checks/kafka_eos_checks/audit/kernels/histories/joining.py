@@ -1,4 +1,4 @@
-"""Proofs over histories and logs: what agrees is counted, the rest is named for the readable rules.
+"""Proofs over histories and logs: count what agrees, and name the rest for the readable rules.
 
 Events and records meet by topic and value (:func:`join_values`), transactions by process and number
 (:func:`join_transactions`), what a reader was given by process (:func:`follow_readers`), and what it passed over by
@@ -57,11 +57,11 @@ HELD = np.dtype(
         ("first_poll", "i8"),  # the first such poll behind the send
     ]
 )
-"""What a value tells of the transaction that it was sent in."""
+"""The facts of a value about the transaction in which it was sent."""
 
 
 class LogOf(NamedTuple):
-    """A log as the joins need it."""
+    """The facts of a log that the joins need."""
 
     place: int
     broker: int
@@ -85,7 +85,7 @@ class Setting:
         return rows["order" if self.ordered else "at"].astype(np.int64)
 
     def columns(self, stored: Rows) -> tuple[Hashes, Ints, Mask]:
-        """Partition, broker and whether it is the longest replica, of the log of each record."""
+        """The partition and broker of each record's log, and whether it is the longest replica."""
         count = max(self.logs, default=-1) + 1
         place, broker, longest = np.zeros(count, np.uint64), np.zeros(count, np.int64), np.zeros(count, np.bool_)
         for number, log in self.logs.items():
@@ -112,7 +112,7 @@ def _at_key(key: Hashes, of: Hashes) -> Hashes:
 
 
 def is_in(some: Hashes, ordered: Hashes) -> Mask:
-    """Which of some numbers are among others, which are in ascending order; shape of ``some``."""
+    """Whether each number of ``some`` is among others, which are in ascending order; shape of ``some``."""
     if not len(ordered):
         return np.zeros(len(some), np.bool_)
     at = np.minimum(np.searchsorted(ordered, some), len(ordered) - 1)
@@ -130,8 +130,8 @@ class Values:
         at_spot: the events at offsets that are suspects, shape (events,).
         shown: records of suspects' keys and at such offsets, dtype :data:`stored.STORED`.
         spots: offsets at which events do not all have the value of a record, ascending hashes.
-        held: what the values tell of their transactions, dtype :data:`HELD`.
-        figures: of the rules, of subjects that are proved.
+        held: facts about the transactions of the values, dtype :data:`HELD`.
+        figures: of the rules, counting proved subjects.
     """
 
     events: Rows
@@ -225,13 +225,13 @@ class _Keys:
         return np.unique(_at_key(self.stored["key"][rows], self.of_log[rows]))
 
     def any_of(self, events: Mask) -> Mask:
-        """Which keys some events have, shape (keys,)."""
+        """Whether some of these events have each key, shape (keys,)."""
         found = np.zeros(self.count, np.bool_)
         found[self.key[events]] = True
         return found
 
     def unmatched(self) -> Mask:
-        """Keys that a client was told, or a reader was given, where there is no such record that it may be given."""
+        """Keys with an acknowledgement or a poll that no record matches, or none that the reader may be given."""
         told = self._acknowledged & (self._place != 0)
         told &= np.where(self._has_offset, ~self._matched, ~self._known)
         return self.any_of(told | (self.tells & self._polled & ~self._matched) | (self.reading & ~self._readable))
@@ -247,7 +247,7 @@ class _Keys:
         return suspect
 
     def _senders(self) -> tuple[Hashes, Hashes]:
-        """Of each key the lowest and the highest hash of the transactions that it was sent in."""
+        """The lowest and the highest hash of the transactions in which each key was sent."""
         lowest, highest = np.full(self.count, np.iinfo(np.uint64).max), np.zeros(self.count, np.uint64)
         key, ended = self.key[self._invoked], self.events["ended"][self._invoked]
         np.minimum.at(lowest, key, ended)
@@ -269,16 +269,16 @@ class _Keys:
         return self.any_of(self.reading & (self._sent_at[self.key] == self._when))
 
     def spots(self) -> Hashes:
-        """Offsets at which an event has no such record that it may have, ascending hashes."""
+        """Offsets of events that no record matches, or none that the reader may be given, as ascending hashes."""
         return np.unique(self.here[self.tells & ~(self._matched & (self._readable | ~self.reading))])
 
     def _judged(self) -> Mask:
-        """Polls of committed data behind the send."""
+        """The polls of committed data behind the send."""
         judged: Mask = self.reading & (self._sent_at[self.key] < self._when)
         return judged
 
     def held(self, suspect: Mask) -> Rows:
-        """What keys tell of their transactions; of suspects one row for each transaction that sent them."""
+        """Facts about the transactions of keys; a suspect key has one row for each transaction that sent it."""
         in_partition = self._invoked & (self._place != 0)
         rows = np.zeros(self.count, HELD)
         rows["ended"] = np.where(self._sends > 0, self._senders()[0], 0)
@@ -297,7 +297,7 @@ class _Keys:
         return np.concatenate([proved, others[ended != 0]])
 
     def figures(self, suspect: Mask, at_spot: Mask) -> dict[str, int]:
-        """The subjects that are proved, by the names of figures."""
+        """The numbers of proved subjects, by the names of figures."""
         proved = ~suspect[self.key]
         acknowledged, judged = self._acknowledged & proved, self._judged() & proved
         with_value = self.tells & (self.events["flags"] & TELLS != 0) & ~at_spot
@@ -314,7 +314,7 @@ class _Keys:
 
 @dataclass(slots=True)
 class Transactions:
-    """The join of transactions with what their values tell: the suspects, ascending, and the figures of the others."""
+    """The join of transactions with their values: the suspects, ascending, and the figures of the others."""
 
     suspects: Hashes
     figures: dict[str, int]
@@ -326,11 +326,11 @@ _COMMITS = whats("CommitTransaction")
 
 
 def join_transactions(ends: Rows, held: Rows, setting: Setting) -> Transactions:
-    """Join the begins and ends of some transactions with what the values tell that were sent in them.
+    """Join the begins and ends of some transactions with the values that were sent in them.
 
     Args:
         ends: all events of one run that begin or end these, dtype :data:`recorded.TOLD`.
-        held: all that values tell of them, dtype :data:`HELD`.
+        held: all facts of values about them, dtype :data:`HELD`.
         setting: of the run.
     """
     ends = ends[ends["ended"] != 0]
@@ -501,7 +501,7 @@ def ranges_of(stored: Rows, place: int) -> Rows:
 
 
 def blocks_of(gaps: Rows) -> tuple[Rows, Ints]:
-    """Gaps, each once for every block that it reaches into, and these blocks."""
+    """The gaps, each once for every block that it reaches into, and these blocks."""
     first, last = gaps["start"] >> BLOCK_BITS, (gaps["offset"] - 1) >> BLOCK_BITS
     count = last - first + 1
     row = np.repeat(np.arange(len(gaps)), count)

@@ -1,4 +1,4 @@
-"""The records of a log as rows that meet events of histories: a hash of topic and value, offset, and what became of it.
+"""The records of a log as rows that meet events of histories: a hash of topic and value, offset, and fate.
 
 :func:`kafka_eos_checks.audit.segments.contents.read_contents` is the readable form of the same. A record is told once
 its transaction is decided, so that no more than the records of open transactions are held.
@@ -39,15 +39,15 @@ STORED = np.dtype(
 )
 NO_MARKER = -1
 PLAIN, COMMITTED, ABORTED, OPEN, IN_DOUBT, HIDDEN = range(6)
-"""Of a record: not in a transaction, or in one that is committed, aborted, or open at the end; visible or hidden where
-its own marker may be in a hole."""
+"""The states of a record: outside of transactions, or in one that is committed, aborted or open at the end; visible or
+hidden where the transaction's own marker may be in a hole."""
 VISIBLE = np.array([True, True, False, False, True, False])
 _FAR = np.iinfo(np.int64).max
 
 
 @dataclass(slots=True)
 class LogEnds:
-    """The facts of a log as a whole; attributes as of :class:`contents.Contents`, and ``first_open``: the lowest."""
+    """The facts of a whole log: those of :class:`contents.Contents`, and ``first_open``, the lowest open offset."""
 
     start: int | None = None
     end: int = 0
@@ -92,7 +92,7 @@ class _Fold:
     marked: dict[int, int] = field(default_factory=dict)
 
     def take(self, block: Block) -> Iterator[Rows]:
-        """The records of a block, and those held that it decides."""
+        """The records of a block that are decided, and the held records that the block decides."""
         headers, records = block.headers, decode_block(block)
         ends = self.ends
         ends.damaged_end = bool(headers.damage)
@@ -159,7 +159,7 @@ class _Fold:
         self.held = rows[~is_marker & (following < 0)]
 
     def finish(self) -> Iterator[Rows]:
-        """The records that are open at the end."""
+        """The records whose transaction is open at the end."""
         if not len(self.held):
             return
         _, who = np.unique(self.held["pid"], return_inverse=True)
@@ -205,7 +205,7 @@ class Backwards(Exception):  # noqa: N818 - a signal
 
 
 def stored_backwards(log: PartitionLog, number: int, ends: LogEnds, *, check_crc: bool = True) -> Rows:
-    """As :func:`stored`, of a log whose offsets go backwards: of records with one offset the last counts."""
+    """The rows of a log whose offsets go backwards: of records with one offset the last counts."""
     contents = read_contents(log, check_crc)
     for name in LogEnds.__slots__:
         if name != "first_open":
@@ -233,7 +233,7 @@ def stored_backwards(log: PartitionLog, number: int, ends: LogEnds, *, check_crc
 
 
 def _kinds(records: Records, markers: Ints) -> NDArray[np.int8]:
-    """What markers do, shape (m,): the type is the third and fourth byte of a key of at least four."""
+    """The kinds of markers, shape (m,): the type is the third and fourth byte of a key of at least four."""
     start, size = records.key_start[markers], records.key_size[markers]
     has = size >= 4
     at = np.where(has, start, 0)
@@ -244,7 +244,7 @@ def _kinds(records: Records, markers: Ints) -> NDArray[np.int8]:
 
 
 def _keys(records: Records, topic: str) -> tuple[Hashes, NDArray[np.bool_]]:
-    """Hashes of topic and value, and which values are not what these stand for."""
+    """Hashes of topic and value, and whether each value is null or no UTF-8, which its hash does not say."""
     size = np.maximum(records.value_size, 0)
     found = key_hashes(records.buffer, records.value_start, size, text_hash(topic))
     odd = records.value_size < 0
@@ -260,7 +260,7 @@ def _keys(records: Records, topic: str) -> tuple[Hashes, NDArray[np.bool_]]:
 
 
 def values_at(log: PartitionLog, offsets: Ints, *, check_crc: bool = True) -> Mapping[int, bytes | None]:
-    """The values of some records; of an offset that is there twice the last one.
+    """The values of some records; of two records with one offset the last counts.
 
     Args:
         log: the log.

@@ -27,7 +27,7 @@ class LogAudit:
         holes: jumps of the offsets, behind which a missing sequence is not judged.
         chunks: chunks that were summarised.
         reruns: chunks that the readable rule had to read again.
-        partition: what the rules over transactions need of it as a whole.
+        partition: the facts of the whole log that the rules over transactions need.
     """
 
     log: PartitionLog
@@ -45,7 +45,7 @@ class LogAudit:
 
 
 def summaries_of(split: Split, check_crc: bool = True, high_watermark: int = -1) -> Iterator[Summary]:
-    """Read a split, chunk by chunk; arguments as :func:`summarise`."""
+    """Read a split and summarise it chunk by chunk; arguments as for :func:`summarise`."""
     index = read_index(split.path)
     for start, headers, marks in chunks_of(split, index, check_crc):
         yield summarise(split, start, headers, marks, high_watermark)

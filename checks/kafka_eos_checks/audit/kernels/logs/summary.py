@@ -1,4 +1,4 @@
-"""The rules of :mod:`rules` by chunks: what can be proved of a chunk without knowing what lies before it.
+"""The rules of :mod:`rules.log` by chunks: proofs about a chunk that need nothing of the batches before it.
 
 A chunk is a run of consecutive batches of one log. :func:`local` looks at it alone, vectorised, and proves for most
 producers that their batches follow one another without a violation. What is left of such a producer is one boundary
@@ -82,7 +82,7 @@ BOUNDARY = np.dtype(
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Batches as arrays of shape (n,), in the order in which they lie in the log; fields as in :class:`rules.Batch`."""
+    """Batches as arrays of shape (n,), in the order in which they lie in the log; fields as in :class:`log.Batch`."""
 
     position: Ints
     base_offset: Ints
@@ -130,16 +130,16 @@ class Summary:
         split: number of the split in its log.
         start: first byte of the chunk in its segment.
         end: first byte after it.
-        batches: how many batches it has.
-        records: how many records its headers count.
-        markers: how many of its batches are control batches.
+        batches: number of batches.
+        records: number of records by the headers.
+        markers: number of control batches.
         first_offset: base offset of its first batch; -1 without batches.
         end_offset: one past its highest offset; -1 without batches.
         holes: jumps of the offsets inside it.
         disordered: whether its offsets go backwards somewhere.
         boundary: one row per producer, dtype :data:`BOUNDARY`; empty when ``disordered``.
         damage: its regions without a readable batch.
-        transactional: how many of its batches are of transactions, markers included.
+        transactional: number of batches of transactions, markers included.
         transactions: their steps, and its times.
     """
 
@@ -219,14 +219,14 @@ def local(columns: Columns) -> tuple[int, int, int, bool, NDArray[np.void]]:
 
 
 def holes_before(columns: Columns) -> Narrow:
-    """How many holes lie between the first batch and each batch, shape (n,); offsets must be in order."""
+    """The number of holes between the first batch and each batch, shape (n,); offsets must be in order."""
     holes = np.zeros(len(columns), np.int32)
     np.cumsum(columns.base_offset[1:] > columns.last_offset[:-1] + 1, dtype=np.int32, out=holes[1:])
     return holes
 
 
 def _boundary_rows(columns: Columns, holes: Narrow) -> NDArray[np.void]:
-    """One row per producer. An anchor is a batch after which the last sequence is known from the chunk alone."""
+    """The boundary rows, one per producer. An anchor is a batch after which the chunk shows the last sequence."""
     by_producer = stable_order(columns.producer_id)
     by_producer = by_producer[np.count_nonzero(columns.producer_id < 0) :]
     if not len(by_producer):
@@ -250,7 +250,7 @@ def _boundary_rows(columns: Columns, holes: Narrow) -> NDArray[np.void]:
     before = np.where(rest > 0, anchors[rest - 1], -1)
     head = data[rest] & (np.where(rest > 0, datas[rest - 1], -1) < first[owner])
 
-    # A batch follows its anchor without a violation, as :func:`rules.after` says.
+    # A batch follows its anchor without a violation, as :func:`rules.log.after` says.
     fresh = ~data[before] | (epoch[rest] > epoch[before])
     expected = np.where(fresh, 0, (last[before] + 1) & SEQUENCE_MASK)
     ahead = fresh | ((base[rest] - expected) & SEQUENCE_MASK < HALF)
@@ -278,7 +278,7 @@ def _boundary_rows(columns: Columns, holes: Narrow) -> NDArray[np.void]:
 
 
 def _latest(which: NDArray[np.bool_]) -> Narrow:
-    """For each place the last one so far at which something holds; -1 before there is one."""
+    """The last place, up to each place, at which something holds; -1 before there is one."""
     here = np.arange(len(which), dtype=np.int32)
     if which.all():
         return here
@@ -293,7 +293,7 @@ class Fold:
     """Folds the summaries of a log's chunks, in order, and lets the readable rule decide what they leave open.
 
     Attributes:
-        log: what the log says so far; its producers belong to the fold.
+        log: the state of the rules so far; its producers belong to the fold.
         reruns: how often the batches of a chunk were asked for.
     """
 
@@ -352,7 +352,7 @@ class Combine:
         reread: reads a chunk's batches again where the readable rule has to decide.
 
     Attributes:
-        findings: what the rules found so far.
+        findings: the violations so far.
     """
 
     def __init__(self, splits: Sequence[Split], reread: Reread) -> None:
@@ -375,7 +375,7 @@ class Combine:
 
     @property
     def reruns(self) -> int:
-        """How often a chunk was read again."""
+        """The number of times that a chunk was read again."""
         return self._fold.reruns
 
     def finish(self) -> list[Finding]:

@@ -137,7 +137,7 @@ def steps_of(
 
 
 def _changes(producer_id: Ints, epoch: Narrow, holes: Ints, is_marker: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which batches are steps, shape (n,): all but data right behind data of the producer, of its epoch, no hole."""
+    """Whether each batch is a step, shape (n,): all except data right behind the producer's data of the same epoch."""
     order = stable_order(producer_id)
     same = producer_id[order][1:] == producer_id[order][:-1]
     for column in (epoch, holes, is_marker):
@@ -180,7 +180,7 @@ class Partition:
     is_ordered: bool = True
 
     def stamped_before(self, offset: int) -> float:  # noqa: ARG002 - that of the high watermark, which the scan had
-        """As :class:`kafka_eos_checks.audit.moments.Dated` has it, by its markers."""
+        """See :class:`kafka_eos_checks.audit.moments.Dated`; told by the log's markers."""
         return self.marked_ms if self.marked_ms != NO_TIME else -np.inf
 
 
@@ -216,8 +216,8 @@ class PartitionFold:
             place: number of its split, and its first byte.
             told: its times.
             offsets: its first offset, and one past its highest offset.
-            holes: how many holes the log has up to the end of the chunk.
-            before: how many holes the chunk's steps do not count yet.
+            holes: the number of holes of the log up to the end of the chunk.
+            before: the number of holes that the chunk's steps do not count yet.
             disordered: whether offsets go backwards inside of the chunk.
         """
         known = self._partition
@@ -255,7 +255,7 @@ class Part(NamedTuple):
 
 
 def scattered(part: Part, buckets: int) -> Iterable[tuple[int, Part]]:
-    """The steps of a chunk by bucket: a producer id is in one of them."""
+    """The steps of a chunk by bucket; a producer id is in one bucket."""
     if buckets == 1:
         return [(0, part)]
     bucket = part.steps["producer_id"] % buckets
@@ -323,7 +323,7 @@ def paired(parts: Iterable[Part], partitions: Sequence[Partition]) -> Paired:
 
 
 def _in_log(part: Part, partition: Partition) -> Steps:
-    """Steps with what the log adds to what their chunk knew."""
+    """Steps with the holes and times that only the whole log knows."""
     holes, next_ms = partition.chunks.get((part.split, part.start), (0, NO_TIME))
     steps = part.steps.copy()
     steps["holes"] += holes
@@ -332,7 +332,7 @@ def _in_log(part: Part, partition: Partition) -> Steps:
 
 
 def _paired(steps: Steps, log: Ints, split: Ints, same: NDArray[np.bool_], is_data: NDArray[np.bool_]) -> Paired:
-    """As :func:`paired`, of steps in order; ``same`` tells which have the log and the producer id of the one before."""
+    """Pair steps in order; ``same`` says which have the log and the producer id of the step before."""
     begins = is_data.copy()  # a run: data with no marker in between
     begins[1:] &= ~(same & is_data[:-1])
     first = np.flatnonzero(begins)

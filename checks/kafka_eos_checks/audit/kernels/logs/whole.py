@@ -27,7 +27,7 @@ from kafka_eos_checks.audit.segments.splits import PartitionLog
 def read_in_order(
     log: PartitionLog, number: int, *, check_crc: bool, high_watermark: int
 ) -> tuple[Partition, list[Part]]:
-    """Read a log from its beginning: its facts and its steps.
+    """Read a log from its beginning; return its facts and its steps.
 
     This also holds where offsets go backwards, and summaries of single chunks do not.
     """
@@ -85,7 +85,7 @@ class WholeLog:
 
     @property
     def holes(self) -> int:
-        """How many holes the log has."""
+        """The number of holes in the log."""
         return self.partition.holes
 
     @property

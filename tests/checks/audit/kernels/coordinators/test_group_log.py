@@ -153,7 +153,7 @@ def test_producers_and_then_names_may_be_folded_in_any_groups(rng: random.Random
 
 
 def some_of(ended: list[Ended], name: int) -> Ended:
-    """What all of them have of one name."""
+    """The commits of one name in all logs."""
     rows = [np.flatnonzero(each.commits.key == name) for each in ended]
     columns = {
         column: np.concatenate([getattr(each, column)[own] for each, own in zip(ended, rows, strict=True)])
