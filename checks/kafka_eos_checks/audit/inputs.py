@@ -29,7 +29,7 @@ class Inputs:
 
     Attributes:
         logs: the replicas of partitions; each is audited by itself.
-        histories: files of events, see :mod:`history_files`.
+        histories: files of events, see :mod:`events.history_files`.
         operations: histories of Jepsen's, see :mod:`jepsen`.
         one_moment: whether all logs are of recordings, or of a test that is over: their brokers were stopped.
         directories: the log directories, each with its name by the path that was given.

@@ -8,6 +8,7 @@ from kafka_eos_checks.book.linking import Links
 from kafka_eos_checks.book.modules import bullets_of
 from kafka_eos_checks.book.pages import Page
 from kafka_eos_checks.book.sources import Operator
+from kafka_eos_checks.kit.verdict import counted
 from kafka_eos_checks.models.registry import Model
 from kafka_eos_checks.models.releases import columns
 
@@ -125,9 +126,9 @@ def _releases(links: Links, name: str, models: Sequence[Model]) -> str:
         unchecked = len(told) - len(broken) - len(holds)  # no verdict is expected of the release, or a silent one
         verdict = "violated" if broken else "holds" if holds or same else "not checked"
         parts = [f"violated in {_by_rules(links, model, causes)}" for model, causes in broken]
-        parts += [f"holds in {len(holds)} models with rules of this release"] if holds else []
-        parts += [f"holds in {same} models that no rule of this release touches"] if same else []
-        parts += [f"not checked in {unchecked} models with rules of this release"] if unchecked else []
+        parts += [f"holds in {counted(len(holds), 'model')} with rules of this release"] if holds else []
+        parts += [f"holds in {counted(same, 'model')} that no rule of this release touches"] if same else []
+        parts += [f"not checked in {counted(unchecked, 'model')} with rules of this release"] if unchecked else []
         rows.append((escape(f"Kafka {release}"), verdict, "; ".join(parts)))
     return "## Kafka as it ships\n" + pages.table(("Release", "Verdict", "Because it"), rows)
 

@@ -1,1 +1,4 @@
-"""Shared ground of all rooms: verdicts, the terminal, paths, workers, recordings as files. It imports no other room."""
+"""Shared ground of all rooms: verdicts, terminal, paths, workers, memory, table schemas, recordings as files.
+
+It imports no other room.
+"""
