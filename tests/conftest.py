@@ -1,6 +1,7 @@
 """Fixtures and settings of all tests: a small protocol, Hypothesis' profile, and a printed seed that can be given."""
 
 import json
+import os
 import random
 from pathlib import Path
 
@@ -17,6 +18,11 @@ settings.load_profile("kafka-eos")
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(random.SystemRandom().randrange(1 << 32))
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than there are cores: tests wait for brokers, TLC and Spark a third of their time."""
+    return (os.cpu_count() or 1) + 1
 
 
 def seed_line(config: pytest.Config) -> str:

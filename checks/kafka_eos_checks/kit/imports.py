@@ -28,9 +28,12 @@ def needed(modules: Iterable[str]) -> list[Path]:
 
 def _file(module: str) -> Path | None:
     package, *names = module.split(".")
-    if package not in PACKAGES:
-        return None
-    path = PACKAGES[package].joinpath(*names)
+    return _file_below(PACKAGES[package], tuple(names)) if package in PACKAGES else None
+
+
+@cache
+def _file_below(package: Path, names: tuple[str, ...]) -> Path | None:
+    path = package.joinpath(*names)
     return next((each for each in (path.with_suffix(".py"), path / "__init__.py") if each.is_file()), None)
 
 

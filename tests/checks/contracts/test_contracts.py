@@ -38,6 +38,7 @@ def test_no_contract_is_broken_and_unexplored_paths_are_reported(found: dict[str
         assert verdict["figures"]["paths"] > 1
 
 
+@pytest.mark.thorough
 def test_a_planted_bug_or_a_mutant_breaks_every_contract_and_its_arguments_are_shown(
     found: dict[str, list[dict[str, Any]]],
 ) -> None:
@@ -53,6 +54,7 @@ def test_a_planted_bug_or_a_mutant_breaks_every_contract_and_its_arguments_are_s
         assert any(f"{contract}(" in verdict["evidence"] for contract in broken)
 
 
+@pytest.mark.thorough
 def test_the_assumptions_about_arguments_are_shown(found: dict[str, list[dict[str, Any]]]) -> None:
     evidence = {verdict["name"]: verdict["evidence"].splitlines() for verdict in found["as they are"]}
     assert evidence["batch codec: any_bytes_are_records_or_refused"][1:] == [
@@ -77,6 +79,7 @@ def test_a_mutant_is_searched_only_in_the_contracts_about_its_rules() -> None:
     assert contracts_about(registry.get("MarkerKeepsEpoch")) == []
 
 
+@pytest.mark.thorough
 def test_a_mutant_that_breaks_no_contract_survives(found: dict[str, list[dict[str, Any]]]) -> None:
     [verdict] = found["with a mutant of another rule"]
     assert (verdict["name"], verdict["found"], verdict["ok"]) == ("CacheOfOne", CONFIRMED, False)

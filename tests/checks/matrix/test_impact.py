@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -65,29 +66,43 @@ def test_every_place_is_a_line_of_a_file_and_comes_once(found: list[Place]) -> N
         assert place.what in SOURCES.texts[place.file].splitlines()[place.line - 1]
 
 
-@pytest.mark.parametrize(
-    ("path", "line", "kind"),
-    [
-        ("checks/kafka_eos_checks/audit/planted.py", "# as accepts_unknown_producer does", "replay"),
-        ("checks/kafka_eos_checks/ledger/findings.toml", "# AcceptsUnknownProducer", "finding"),
-        ("checks/kafka_eos_checks/proofs/planted.py", 'RULES = ("accepts_unknown_producer",)', "proof"),
-        ("reference/kafka_eos/server/planted.py", "# Spec: ProducerState!AcceptsUnknownProducer", "server"),
-        ("spec/conjuncts.toml", 'operator = "producer_state!Log.accepts_unknown_producer"', "conjuncts"),
-        ("tests/planted.py", 'MUTANT = "VirginPartitionGap"', "test"),
-        ("docs/planted.md", "`AnySequenceOnVirginPartition` is what Kafka ships.", "document"),
-    ],
-)
-def test_a_planted_reference_is_found(path: str, line: str, kind: str) -> None:
+def planted(texts: Mapping[str, str]) -> Sources:
+    """The sources with files changed or added, of which none is a module."""
     sources = Sources()
-    sources.__dict__["texts"] = {**SOURCES.texts, path: f"{SOURCES.texts.get(path, '')}\n{line}\n"}
+    vars(sources).update(spec=SOURCES.spec, registry=SOURCES.registry, texts={**SOURCES.texts, **texts})
+    return sources
+
+
+PLANTED = [
+    ("checks/kafka_eos_checks/audit/planted.py", "# as accepts_unknown_producer does", "replay"),
+    ("checks/kafka_eos_checks/ledger/findings.toml", "# AcceptsUnknownProducer", "finding"),
+    ("checks/kafka_eos_checks/proofs/planted.py", 'RULES = ("accepts_unknown_producer",)', "proof"),
+    ("reference/kafka_eos/server/planted.py", "# Spec: ProducerState!AcceptsUnknownProducer", "server"),
+    ("spec/conjuncts.toml", 'operator = "producer_state!Log.accepts_unknown_producer"', "conjuncts"),
+    ("tests/planted.py", 'MUTANT = "VirginPartitionGap"', "test"),
+    ("docs/planted.md", "`AnySequenceOnVirginPartition` is what Kafka ships.", "document"),
+]
+
+
+@pytest.fixture(scope="module")
+def with_planted() -> tuple[Sources, list[Place]]:
+    """The sources with all of these lines, and the places found in them."""
+    sources = planted({path: f"{SOURCES.texts.get(path, '')}\n{line}\n" for path, line, _ in PLANTED})
+    return sources, impact(rule_of("AcceptsUnknownProducer", sources))
+
+
+@pytest.mark.parametrize(("path", "line", "kind"), PLANTED)
+def test_a_planted_reference_is_found(
+    with_planted: tuple[Sources, list[Place]], path: str, line: str, kind: str
+) -> None:
+    sources, found = with_planted
     last = sources.texts[path].count("\n")
-    assert Place(kind=kind, file=path, line=last, what=line) in impact(rule_of("AcceptsUnknownProducer", sources))
+    assert Place(kind=kind, file=path, line=last, what=line) in found
 
 
 def test_an_ordinary_word_is_found_only_where_it_names_the_operator() -> None:
-    sources = Sources()
-    planted = "# verify it\nverify = 1\n# Transactions!Verify\nx.verify()\n# Spec: PartitionLog!Verify\n"
-    sources.__dict__["texts"] = {**SOURCES.texts, "tests/planted.py": planted}
+    lines = "# verify it\nverify = 1\n# Transactions!Verify\nx.verify()\n# Spec: PartitionLog!Verify\n"
+    sources = planted({"tests/planted.py": lines})
     places = impact(rule_of("Transactions!Verify", sources))
     assert [place.line for place in places if place.file == "tests/planted.py"] == [3, 4]
 

@@ -160,6 +160,7 @@ def test_every_action_of_the_machine_is_proved_to_keep_every_conjunct(queries: l
     assert proved == {(act.name, conjunct.name) for act in actions(PartitionLog) for conjunct in append.PROOF.conjuncts}
 
 
+@pytest.mark.thorough
 def test_with_six_in_flight_the_leader_refuses_a_retry_and_the_story_says_so(
     proof: Proof, queries: list[Query]
 ) -> None:

@@ -62,7 +62,7 @@ def test_leaders_fence_entries_of_every_kind_and_version_unless_a_mutant_takes_t
 @pytest.mark.parametrize(
     ("mutant", "step", "goal"),
     [
-        ("AnsweredByLeader", "AppendIsReplicated", "AddedIsBehind"),
+        pytest.param("AnsweredByLeader", "AppendIsReplicated", "AddedIsBehind", marks=pytest.mark.thorough),
         ("AnsweredBeforeAbort", "AppendIsReplicated", "FencedIsBehind"),
         ("EndByAnyEpoch", "HandleEndTxn", "AskedByNewest"),
     ],

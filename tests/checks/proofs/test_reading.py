@@ -71,6 +71,7 @@ def test_each_conjunct_of_the_invariant_is_needed(proof: Proof, queries: list[Qu
     assert [verdict.name for verdict in minimal(of_steps) if not verdict.ok] == []
 
 
+@pytest.mark.thorough
 def test_a_follower_that_appends_a_fetch_at_once_breaks_the_index_and_its_log_is_shown(
     proof: Proof, queries: list[Query]
 ) -> None:

@@ -352,7 +352,7 @@ def java(main_class: str, *arguments: str) -> str:
 
 @JAVA
 @pytest.mark.broker
-@pytest.mark.parametrize("version", ["1", "2"])
+@pytest.mark.parametrize("version", [pytest.param("1", marks=pytest.mark.thorough), "2"])
 def test_kafkas_own_tools_run_and_accept_the_files(
     start: Callable[..., ServedProcess], tmp_path: Path, version: str
 ) -> None:
