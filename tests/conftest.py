@@ -25,6 +25,14 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The tests of a file run in one process, and those of all files with Spark in one that they share."""
+    with_spark = {item.path for item in items if item.get_closest_marker("spark")}
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group("spark" if item.path in with_spark else item.path.as_posix()))
+
+
 def seed_line(config: pytest.Config) -> str:
     return f"random tests: repeat with --hypothesis-seed={config.option.hypothesis_seed}"
 
