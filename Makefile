@@ -23,10 +23,10 @@ check: setup ## every check of the small models, graphs, traces, proofs, contrac
 setup: $(VENV)/.installed $(JARS)/tlc/.copied ## install the locked packages into .venv and fetch the TLA+ tools
 
 test: setup $(JARS)/kafka/.copied lint ## set up, lint, and run the tests, except those that take long or repeat what `make` checks
-	$(BIN)/pytest -q -n auto --dist loadgroup --no-loadscope-reorder -m "not thorough"
+	$(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not thorough"
 
 test-all: setup $(VENV)/.installed-bench $(VENV)/.installed-book $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied $(JARS)/kafka-2.8/.copied $(JARS)/streams/.copied $(JARS)/kafka-tests/.copied libraries lint ## every test, with every peer and client library
-	$(BIN)/pytest -q -n auto --dist loadgroup --no-loadscope-reorder
+	$(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.installed ## ruff, mypy --strict, import rules
 	$(BIN)/ruff check .

@@ -3,10 +3,13 @@
 import json
 import os
 import random
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
 
 from kafka_eos.wire.protocol import Codec
 
@@ -25,12 +28,21 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+class OneSpark(LoadFileScheduling):
     """The tests of a file run in one process, and those of all files with Spark in one that they share."""
-    with_spark = {item.path for item in items if item.get_closest_marker("spark")}
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group("spark" if item.path in with_spark else item.path.as_posix()))
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return "with Spark" if _starts_spark(Path(self.config.rootpath, file)) else file
+
+
+@cache
+def _starts_spark(file: Path) -> bool:
+    return "pytest.mark.spark" in file.read_text(encoding="utf-8")
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneSpark:
+    return OneSpark(config, log)
 
 
 def seed_line(config: pytest.Config) -> str:
