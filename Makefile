@@ -25,8 +25,9 @@ setup: $(VENV)/.installed $(JARS)/tlc/.copied ## install the locked packages int
 test: setup $(JARS)/kafka/.copied lint ## set up, lint, and run the tests, except those that take long or repeat what `make` checks
 	$(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not thorough"
 
-test-all: setup $(VENV)/.installed-bench $(VENV)/.installed-book $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied $(JARS)/kafka-2.8/.copied $(JARS)/streams/.copied $(JARS)/kafka-tests/.copied libraries lint ## every test, with every peer and client library
+test-all: setup $(VENV)/.installed-bench $(VENV)/.installed-book $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied $(JARS)/kafka-2.8/.copied $(JARS)/streams/.copied $(JARS)/kafka-tests/.copied libraries lint ## every test, with every peer and client library, and every graph of the full tier
 	$(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder
+	$(KAFKA_EOS) check graphs --tier full --json $(VERDICTS)/graphs-full.json
 
 lint: $(VENV)/.installed ## ruff, mypy --strict, import rules
 	$(BIN)/ruff check .
