@@ -19,6 +19,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield Stage(cluster, client, effort)
 
 
+@pytest.mark.thorough
 @pytest.mark.broker
 def test_the_records_that_the_client_reports_are_in_the_log_and_are_read(stage: Stage) -> None:
     topic = stage.topic("made", 1)
@@ -37,6 +38,7 @@ def test_the_records_that_the_client_reports_are_in_the_log_and_are_read(stage: 
     assert all(seconds > 0 for seconds in read["seconds_0"] + read["seconds_1"])
 
 
+@pytest.mark.thorough
 @pytest.mark.broker
 def test_two_producers_take_turns_and_write_to_their_own_topics(stage: Stage) -> None:
     topics = stage.topic("pair", 1), stage.topic("pair", 1)
@@ -52,6 +54,7 @@ def test_two_producers_take_turns_and_write_to_their_own_topics(stage: Stage) ->
         assert len(wrote[f"seconds_{number}"]) == 5
 
 
+@pytest.mark.thorough
 @pytest.mark.broker
 def test_a_copy_in_each_mode_and_a_run_for_latency_do_what_they_say(stage: Stage) -> None:
     source, target = stage.topic("source"), stage.topic("target")
@@ -78,12 +81,14 @@ def test_a_copy_in_each_mode_and_a_run_for_latency_do_what_they_say(stage: Stage
     assert 0 < late["p50_ms"] <= late["p90_ms"] <= late["p99_ms"]
 
 
+@pytest.mark.thorough
 @pytest.mark.broker
 def test_idempotence_adds_no_byte_to_a_stored_batch(stage: Stage) -> None:
     sizes = batch_sizes(stage)
     assert sizes["with idempotence"] == sizes["without idempotence"]
 
 
+@pytest.mark.thorough
 @pytest.mark.broker
 def test_a_job_that_cannot_be_done_says_why_and_the_client_goes_on(stage: Stage) -> None:
     with pytest.raises(JobFailed, match=r"IllegalArgumentException: dance; see .*client\.log"):
