@@ -17,7 +17,7 @@ MAVEN := mvn -q -B --no-transfer-progress
 all: setup ## set up, then something of each floor: models, mutants, graphs, proofs, recordings, report
 	$(KAFKA_EOS) check
 
-check: setup ## every check of the small models, graphs, traces, proofs, contracts and recordings, and the report
+check: setup ## every check of the small models, by the repaired rules and by Kafka's own, graphs, traces, proofs, contracts and recordings, and the report
 	$(KAFKA_EOS) check all
 
 setup: $(VENV)/.installed $(JARS)/tlc/.copied ## install the locked packages into .venv and fetch the TLA+ tools

@@ -1,6 +1,10 @@
-"""``kafka-eos check all``: small models, mutants, graph equality, traces, proofs, recordings; then the report."""
+"""``kafka-eos check all``: small models, mutants, graph equality, traces, proofs, recordings; then the report.
+
+The models are checked by the repaired rules, and by those of each release of Kafka as it ships.
+"""
 
 import argparse
+import os
 import sys
 import time
 import tomllib
@@ -14,7 +18,7 @@ from kafka_eos_checks.audit.audit import audit
 from kafka_eos_checks.audit.engines.local import ENGINES
 from kafka_eos_checks.contracts import command as contract_check
 from kafka_eos_checks.graphs import command as conformance
-from kafka_eos_checks.graphs import model_check
+from kafka_eos_checks.graphs import model_check, release_check
 from kafka_eos_checks.kit.missing import need_clone
 from kafka_eos_checks.kit.paths import build_folder, recordings_folder
 from kafka_eos_checks.kit.recording import kept_recordings
@@ -26,11 +30,15 @@ from kafka_eos_checks.lab.costs.verdicts import verdicts as cost_verdicts
 from kafka_eos_checks.ledger.report import latest_verdicts, write_report
 from kafka_eos_checks.models import witnesses
 from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry
+from kafka_eos_checks.models.releases import Releases
 from kafka_eos_checks.proofs import command as proof_check
 from kafka_eos_checks.simulate.transactions import scenarios
 from kafka_eos_checks.traces import command as trace_check
 
-PARTS = ("models", "mutants", "graphs", "traces", "proofs", "contracts", "simulations", "costs", "recordings")
+PARTS = (
+    *("models", "releases", "mutants", "graphs", "traces", "proofs", "contracts", "simulations", "costs"),
+    "recordings",
+)
 CONTRACT_SECONDS = 2.0  # CPU time for each contract; those that are confirmed within it take less than one second
 EPILOG = """examples:
   kafka-eos check all                  what `make check` runs
@@ -56,6 +64,18 @@ def of_models(registry: Registry, chosen: Sequence[Model]) -> Iterator[Verdict]:
     yield from checked(chosen)
 
 
+def releases(registry: Registry) -> Iterator[Verdict]:
+    """TLC on the models of the small tier by the rules of each release of Kafka as it ships."""
+    known = Releases(registry.folder.parent)
+    small = model_check.select(registry, [], "small", mutants=False)
+    columns = release_check.columns(small, list(known.releases), known)
+    for column, judged in release_check.check_columns(columns, jobs=os.cpu_count() or 1):
+        verdict = release_check.to_verdict(column, judged, known)
+        if judged is not None:
+            _say(verdict)
+        yield verdict
+
+
 def mutants(registry: Registry) -> Iterator[Verdict]:
     """TLC on the mutants of the small tier: each must violate the property it names."""
     yield from checked(model_check.select(registry, [], "small", mutants=True))
@@ -65,9 +85,13 @@ def checked(chosen: Sequence[Model]) -> Iterator[Verdict]:
     """TLC on models or mutants; each verdict goes to standard error as it comes."""
     for outcome in model_check.check_models(chosen):
         verdict = model_check.to_verdict(outcome)
-        mark = "ok  " if verdict.ok else "FAIL"
-        progress_console.print(f"{mark} {verdict.check} {verdict.name}: {verdict.found}, {verdict.seconds:.0f} s")
+        _say(verdict)
         yield verdict
+
+
+def _say(verdict: Verdict) -> None:
+    mark = "ok  " if verdict.ok else "FAIL"
+    progress_console.print(f"{mark} {verdict.check} {verdict.name}: {verdict.found}, {verdict.seconds:.0f} s")
 
 
 def graphs(registry: Registry) -> Iterator[Verdict]:
@@ -143,6 +167,7 @@ def run(arguments: argparse.Namespace) -> int:
     def parts(registry: Registry) -> Parts:
         every: Parts = {
             "models": lambda: models(registry),
+            "releases": lambda: releases(registry),
             "mutants": lambda: mutants(registry),
             "graphs": lambda: graphs(registry),
             "traces": lambda: traces(registry),

@@ -11,6 +11,7 @@ from kafka_eos_checks.kit.verdict import Standing, Verdict
 
 _COLOURS = {Standing.OK: "green", Standing.FAIL: "red", Standing.NOT_JUDGED: "yellow", Standing.NOTHING: "yellow"}
 WIDE = 150  # columns of a table that goes to a file or a pipe
+MOST_NAMED = 60  # verdicts with nothing to judge; an audit has fewer rules
 
 progress_console = Console(stderr=True, highlight=False)
 answer_console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
@@ -71,7 +72,8 @@ def print_verdicts(verdicts: Sequence[Verdict], title: str = "") -> None:
     nothing = [verdict.name for verdict in verdicts if verdict.standing is Standing.NOTHING]
     if nothing:
         answer_console.print("\n[yellow]nothing to judge[/] for:", end=" ")
-        _print_plain(", ".join(nothing))
+        more = f" and {len(nothing) - MOST_NAMED} more; the report has them" if len(nothing) > MOST_NAMED else ""
+        _print_plain(f"{', '.join(nothing[:MOST_NAMED])}{more}")
 
 
 def _print_plain(text: str) -> None:

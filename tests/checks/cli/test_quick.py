@@ -8,10 +8,12 @@ import pytest
 
 from kafka_eos_checks.cli import quick, verify
 from kafka_eos_checks.graphs import command as conformance
+from kafka_eos_checks.graphs import release_check
 from kafka_eos_checks.kit.recording import kept_recordings
 from kafka_eos_checks.kit.verdict import Verdict, read_verdicts
 from kafka_eos_checks.ledger import report
 from kafka_eos_checks.models.registry import Model, Registry
+from kafka_eos_checks.models.releases import Releases
 
 
 @pytest.fixture(scope="module")
@@ -78,3 +80,24 @@ def test_the_verdicts_of_each_part_are_kept_next_to_those_of_the_whole_check(
     assert [each[0].kind for each in checked] == ["model", "mutant"]
     assert "LateEndIsNotAtomic" in [model.name for model in checked[0]]
     assert set(audited) < set(kept_recordings())
+
+
+def test_the_whole_check_judges_every_small_model_by_the_rules_of_each_release(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged: list[str] = []
+
+    def judge(model: Model, *, timeout: float) -> release_check.Judged:
+        judged.append(model.name)
+        return release_check.Judged(problems=("not run",))
+
+    monkeypatch.setattr(release_check, "judge_model", judge)
+    verdicts = list(verify.releases(registry))
+    small = [model.name for model in registry.models.values() if model.tier == "small"]
+    releases = Releases().releases
+    assert {verdict.name for verdict in verdicts} == {
+        f"{name}, Kafka {release}" for name in small for release in releases
+    }
+    assert len(judged) > 20
+    assert not any(verdict.ok for verdict in verdicts if not verdict.unjudged), "what a run says decides"
+    assert sum(bool(verdict.unjudged) for verdict in verdicts) > 20

@@ -114,3 +114,8 @@ def test_unjudged_verdicts_are_printed_with_their_reason(
     assert "not judged U: 2 of 3: no log" in printed
     assert "nothing to judge for: E" in printed
     assert "replay  E" not in printed
+    print_verdicts([replace(EMPTY, name=f"E{number}") for number in range(100)])
+    printed = capsys.readouterr().out
+    assert "E0, E1" in printed
+    assert "E59 and 40 more; the report has them" in " ".join(printed.split())
+    assert "E60" not in printed
