@@ -30,7 +30,7 @@ from kafka_eos_checks.lab.costs.verdicts import verdicts as cost_verdicts
 from kafka_eos_checks.ledger.report import latest_verdicts, write_report
 from kafka_eos_checks.models import witnesses
 from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry
-from kafka_eos_checks.models.releases import Releases
+from kafka_eos_checks.models.releases import Releases, columns
 from kafka_eos_checks.proofs import command as proof_check
 from kafka_eos_checks.simulate.transactions import scenarios
 from kafka_eos_checks.traces import command as trace_check
@@ -68,8 +68,8 @@ def releases(registry: Registry) -> Iterator[Verdict]:
     """TLC on the models of the small tier by the rules of each release of Kafka as it ships."""
     known = Releases(registry.folder.parent)
     small = model_check.select(registry, [], "small", mutants=False)
-    columns = release_check.columns(small, list(known.releases), known)
-    for column, judged in release_check.check_columns(columns, jobs=os.cpu_count() or 1):
+    chosen = columns(small, list(known.releases), known)
+    for column, judged in release_check.check_columns(chosen, jobs=os.cpu_count() or 1):
         verdict = release_check.to_verdict(column, judged, known)
         if judged is not None:
             _say(verdict)
