@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from os import SEEK_END
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from kafka_eos_checks.audit.engines.cost import StageCost, charged
@@ -96,6 +97,10 @@ class Engine(Protocol):
         """All keys and values of a kind, in order of keys, brought to the caller."""
         ...
 
+    def stream(self, kind: int, rows: Any) -> Iterator[Any]:
+        """All values of a kind, in any order, brought to the caller some at a time."""
+        ...
+
     def ask_each(self, ask: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]:
         """The answers of a function about each item, in order, each by a task of its own.
 
@@ -106,16 +111,17 @@ class Engine(Protocol):
 
 
 class LocalRows:
-    """Rows in memory, and in a temporary file for each key once they are many."""
+    """Rows in memory, and in a temporary file once they are many."""
 
     def __init__(self) -> None:
         self._values: dict[tuple[int, int], list[Any]] = defaultdict(list)
-        self._files: dict[tuple[int, int], IO[bytes]] = {}
+        self._places: dict[tuple[int, int], list[int]] = defaultdict(list)  # in the file
+        self._file: IO[bytes] | None = None
         self._size = 0
 
     def __del__(self) -> None:
-        for file in self._files.values():
-            file.close()
+        if self._file is not None:
+            self._file.close()
 
     def add(self, row: Row) -> None:
         """Keep a row."""
@@ -125,27 +131,27 @@ class LocalRows:
             self._spill()
 
     def _spill(self) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="kafka-eos-")  # noqa: SIM115 - closed with the rows
+        self._file.seek(0, SEEK_END)
         for place, values in self._values.items():
-            if place not in self._files:
-                self._files[place] = tempfile.TemporaryFile(prefix="kafka-eos-")  # noqa: SIM115 - closed with the rows
-            pickle.dump(values, self._files[place], pickle.HIGHEST_PROTOCOL)
+            self._places[place].append(self._file.tell())
+            pickle.dump(values, self._file, pickle.HIGHEST_PROTOCOL)
         self._values.clear()
         self._size = 0
 
     def keys(self, kinds: Sequence[int]) -> set[int]:
         """All keys of some kinds."""
-        return {key for kind, key in (*self._values, *self._files) if kind in kinds}
+        return {key for kind, key in (*self._values, *self._places) if kind in kinds}
 
     def values(self, kinds: Sequence[int], key: int) -> Iterator[Any]:
-        """The values of a key."""
+        """The values of a key, in the order in which they were added."""
         for kind in kinds:
+            for at in self._places.get((kind, key), ()):
+                assert self._file is not None
+                self._file.seek(at)
+                yield from pickle.load(self._file)  # noqa: S301 - written above
             yield from self._values.get((kind, key), ())
-            file = self._files.get((kind, key))
-            if file is not None:
-                end = file.seek(0, 2)
-                file.seek(0)
-                while file.tell() < end:
-                    yield from pickle.load(file)  # noqa: S301 - written above
 
 
 class LocalEngine:
@@ -187,6 +193,11 @@ class LocalEngine:
         """As :meth:`Engine.collect`."""
         return [(key, value) for key in sorted(rows.keys([kind])) for value in rows.values([kind], key)]
 
+    def stream(self, kind: int, rows: Any) -> Iterator[Any]:
+        """As :meth:`Engine.stream`."""
+        for key in sorted(rows.keys([kind])):
+            yield from rows.values([kind], key)
+
     def ask_each(self, ask: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         """As :meth:`Engine.ask_each`."""
         costs = LocalRows()
@@ -210,8 +221,9 @@ def answered(ask: Callable[[Item], Any], numbered: tuple[int, Item]) -> Iterator
 
 
 def costs_of(engine: Engine) -> list[StageCost]:
-    """The cost of each stage that an engine has run."""
-    return [StageCost(label, [cost for _, cost in engine.collect(COST, rows)]) for label, rows in engine.stages]
+    """The cost of each stage that an engine has run; a stage without a task has none."""
+    stages = [StageCost(label, [cost for _, cost in engine.collect(COST, rows)]) for label, rows in engine.stages]
+    return [stage for stage in stages if stage.tasks]
 
 
 def asker(engine: Engine, logs: Iterable[PartitionLog]) -> Ask[Any, Any]:

@@ -346,18 +346,13 @@ class Judged:
     def finish(self) -> None:
         """Sort the findings."""
         self._keep_few()
-        self.findings.sort(key=in_order)
+        self.findings.sort(key=Finding.sort_key)
 
     def _keep_few(self) -> None:
         of_rule: dict[str, list[Finding]] = defaultdict(list)
         for finding in self.shown:
             of_rule[finding.rule].append(finding)
-        self.shown = [each for own in of_rule.values() for each in nsmallest(SHOWN_ALLOWED, own, key=in_order)]
-
-
-def in_order(finding: Finding) -> tuple[Any, ...]:
-    """The order of findings: by key and offset, then by anomaly and words."""
-    return (*finding.sort_key(), finding.evidence)
+        self.shown = [each for own in of_rule.values() for each in nsmallest(SHOWN_ALLOWED, own, key=Finding.sort_key)]
 
 
 def judged_in(path: Path, question: Question) -> Judged:

@@ -10,7 +10,7 @@ import random
 import tempfile
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 
 from kafka_eos.formats.record_batch import (
@@ -227,8 +227,8 @@ Row = tuple[object, ...]
 
 
 def rows_of(audit: TransactionAudit) -> Counter[Row]:
-    """Findings, figures and reasons, as rows that can be compared."""
-    rows: Counter[Row] = Counter(tuple(asdict(finding).values()) for finding in audit.findings)
+    """Findings without their times, figures and reasons, as rows that can be compared."""
+    rows: Counter[Row] = Counter(astuple(replace(finding, time_ms=None)) for finding in audit.findings)
     rows.update((rule, name, int(value)) for rule in TRANSACTION_RULES for name, value in audit.figures[rule].items())
     rows.update(
         (rule, reason, count) for rule, reasons in audit.reasons.items() for reason, count in reasons.items() if count

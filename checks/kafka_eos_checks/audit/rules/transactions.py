@@ -53,7 +53,7 @@ Kafka: ProducerAppendInfo.appendEndTxnMarker, TransactionMarkerChannelManager,
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isinf
 from typing import NamedTuple, TypeVar
@@ -933,7 +933,7 @@ class TransactionAudit:
         reasons: for each rule, why how many could not be judged.
     """
 
-    findings: list[Finding]
+    findings: Collection[Finding]
     figures: dict[str, Figures]
     moments: Moments
     reasons: dict[str, Counter[Reason]]

@@ -71,7 +71,7 @@ def test_rows_between_stages_spill_to_a_file_once_they_are_many(monkeypatch: pyt
     rows = LocalRows()
     for number in range(100):
         rows.add(Row(number % 2, number % 3, number, 90))
-    assert rows._files, "most are in files"
+    assert rows._places, "most are in the file"
     assert rows.keys([0, 1]) == {0, 1, 2}
     assert sorted(rows.values([0, 1], 1)) == [number for number in range(100) if number % 3 == 1]
     assert sorted(rows.values([0], 1)) == sorted(rows.values([0], 1)), "they can be read again"
