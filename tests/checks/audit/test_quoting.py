@@ -65,7 +65,7 @@ def test_the_command_redacts_what_it_prints_and_writes(tmp_path: Path, capsys: p
 def test_workers_of_spark_redact_too(spark: Any) -> None:
     [recording] = [path for path in RECORDINGS if path.name.startswith("violations")]
     with unpacked(recording) as folder:
-        hidden = run([folder / "histories"], "spark", spark=spark, redact=True)
+        hidden = run([folder], "spark", spark=spark, redact=True)
     own = [finding.evidence for finding in hidden.findings if finding.rule == DUPLICATE_VALUE]
     assert own
     assert all(evidence.startswith("#") for evidence in own)

@@ -16,7 +16,7 @@ from kafka_eos_checks.audit.engines.local import Row
 from kafka_eos_checks.audit.events.history_files import (
     Range,
     events_at,
-    numbered_rows,
+    numbered_events,
 )
 from kafka_eos_checks.audit.events.recorded import (
     ASKED,
@@ -149,7 +149,7 @@ _NAMES = {  # figures of the joins, and the rules' own
 def read_range(item: tuple[int, Range], *, buckets: int) -> Iterator[Row]:
     """Read a range of a history: its events, by the bucket in which they meet others."""
     number, part = item
-    numbered = ((number << AT_BITS | at, row) for at, row in numbered_rows(part))
+    numbered = (([number << AT_BITS | at for at in places], events) for places, events in numbered_events(part))
     try:
         with without_collections():
             for each in told(numbered, str(part.path)):
