@@ -56,6 +56,7 @@ WITHOUT_HISTORY = (
     "without a history of the clients (--history): a record that was acknowledged and is lost, or was sent once and "
     "stored twice by two producers, and what readers were given, cannot be seen"
 )
+LEAST_WEIGHT = 512 << 20  # of inputs that more processes than one audit sooner
 TRIES = 3  # to audit logs of which a running broker deletes segments meanwhile
 
 
@@ -129,6 +130,7 @@ def run(
     one_moment: bool = False,
     longest_ms: int = moments.LONGEST_MS,
     explain_cost: bool = False,
+    jobs: int = 1,
     take: Callable[[Found], None] | None = None,
 ) -> Audit:
     """Audit as :func:`audit` does, and return all findings and the figures of each log.
@@ -146,6 +148,7 @@ def run(
         one_moment: whether all logs are of one moment, see :mod:`moments`; recordings are.
         longest_ms: how long a transaction may take on the cluster, in milliseconds.
         explain_cost: whether to say what it cost.
+        jobs: the number of processes of the engine ``local``, where the input is worth it; see :class:`LocalEngine`.
         take: is given all findings where they are; the result then has only the first ones of each rule and kind,
             unless ``oracle`` needs all.
 
@@ -174,6 +177,7 @@ def run(
                 spark=spark,
                 source=source,
                 explain_cost=explain_cost,
+                jobs=jobs,
                 take=take_once,
                 keep=take is None or oracle is not None,
             )
@@ -205,6 +209,7 @@ def of_inputs(
     spark: "SparkSession | None" = None,
     source: moments.Source = moments.ONE_MOMENT,
     explain_cost: bool = False,
+    jobs: int = 1,
     take: Callable[[Found], None] | None = None,
     keep: bool = True,
 ) -> Audit:
@@ -221,7 +226,7 @@ def of_inputs(
     judged = _Judged()
     audits: list[LogAudit] = []
     known = moments.Moments(source, ())
-    with open_engine(engine, spark) as running:
+    with open_engine(engine, spark, jobs if jobs > 1 and inputs.weight > LEAST_WEIGHT else 1) as running:
         found = Found(running)
         if inputs.logs:
             audits, known = _of_logs(inputs.logs, running, check_crc, source, judged)

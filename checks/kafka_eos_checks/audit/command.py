@@ -1,6 +1,7 @@
 """``kafka-eos audit``: log directories, recordings and histories, judged by the rules of exactly-once."""
 
 import argparse
+import os
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -105,6 +106,9 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         help="write the history of one run as Jepsen has it (.edn), for its own checker",
     )
     parser.add_argument("--spark", action="store_true", help="audit on Spark (a local one, or the active session)")
+    parser.add_argument(
+        "--jobs", type=int, metavar="N", help="processes, for more than some seconds of work (default: one a processor)"
+    )
     parser.add_argument("--no-crc", action="store_true", help="do not compare batches with their CRC")
     parser.add_argument(
         "--oracle",
@@ -320,6 +324,7 @@ def _audit_and_write(arguments: argparse.Namespace) -> "Audit":
             one_moment=arguments.snapshot,
             longest_ms=round(arguments.max_transaction_timeout * 60_000),
             explain_cost=arguments.explain_cost,
+            jobs=arguments.jobs or os.cpu_count() or 1,
             take=take,
         )
         if arguments.json:

@@ -96,3 +96,23 @@ def test_the_result_depends_neither_on_the_number_of_buckets_nor_on_spilling(
         results.append((found, judged.figures, [(state.records, state.known, state.unknown) for state in states]))
     assert results[0] == results[1] == results[2]
     assert results[0][1]["torn transaction"]["markers"]
+
+
+def test_workers_find_what_one_process_finds_and_their_errors_are_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unpack(recordings_folder() / "violations.tar.xz", tmp_path / "recording")
+    expected = run([tmp_path / "recording"], redact=True, explain_cost=True)
+    monkeypatch.setattr("kafka_eos_checks.audit.audit.LEAST_WEIGHT", 0)
+    found = run([tmp_path / "recording"], jobs=2, explain_cost=True)
+    plain = run([tmp_path / "recording"])
+    assert comparable(found) == comparable(plain)
+    assert comparable(found) != comparable(expected), "in workers, too, evidence is redacted only where it is asked for"
+    assert found.bill is not None
+    assert found.bill.driver > 0
+    with LocalEngine(2) as engine:
+        assert engine.buckets > 1
+        rows = engine.map(list, [[Row(0, 0, 3)], [Row(0, 0, 4)]], [1, 1], "t")
+        assert engine.collect(0, rows) == [(0, 3), (0, 4)]
+        with pytest.raises(FileNotFoundError, match="nowhere"):
+            engine.map(Path.read_bytes, [tmp_path / "nowhere"], [1], "t")
