@@ -10,7 +10,8 @@ stage                   mapped over                      rows
 :func:`judge_bucket`    steps and ids of a bucket        the rules over transactions
 :func:`hold_back`       open transactions of a log       the offsets that they keep from readers
 :func:`read_commits`    logs of ``__consumer_offsets``   the rule over committed offsets
-:func:`look_beside`     the replicas of a partition      the rules over indexes, snapshots and replicas
+:func:`judge_beside`    steps and last batches of a log  the rules over indexes and snapshots
+:func:`look_beside`     the replicas of a partition      the rule over replicas
 ======================  ===============================  ============================================================
 
 The logs of coordinators are read after the others, since of a running broker they then have what decided every marker
@@ -43,10 +44,20 @@ from kafka_eos_checks.audit.kernels.logs.transactions import (
     Partition,
     scattered,
 )
-from kafka_eos_checks.audit.kernels.logs.whole import read_in_order, read_whole
+from kafka_eos_checks.audit.kernels.logs.whole import read_in_order, whole_log
 from kafka_eos_checks.audit.moments import ONE_MOMENT, Moments, Source
 from kafka_eos_checks.audit.plan.found import FINDING_BYTES, Found, found_rows
-from kafka_eos_checks.audit.rules.beside import Beside, audit_beside
+from kafka_eos_checks.audit.rules.beside import (
+    Beside,
+    Last,
+    Transactions,
+    audit_beside,
+    judge_files,
+    judge_replicas,
+    last_batches,
+    read_last,
+    snapshots_of,
+)
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog
 from kafka_eos_checks.audit.rules.offsets import went_back
 from kafka_eos_checks.audit.rules.transactions import (
@@ -55,10 +66,11 @@ from kafka_eos_checks.audit.rules.transactions import (
     TransactionAudit,
     held_back,
     longest,
+    read_transactions,
 )
 from kafka_eos_checks.audit.segments.splits import SPLIT_BYTES, PartitionLog, Split, plan, tasks
 
-SUMMARY, STEPS, RESULT, KNOWN, OPENED = range(5)  # kinds of rows
+SUMMARY, STEPS, RESULT, KNOWN, OPENED, BESIDE = range(6)  # kinds of rows
 BUCKET_BYTES = 256 << 20  # of logs, whose steps are brought together in a bucket of producer ids
 MOST_BUCKETS = 4096
 STATE_SPLIT_BYTES = 16 << 20  # of __transaction_state, whose records take ten times as long as headers
@@ -80,12 +92,14 @@ class Scanned:
         rows: where the steps of their transactions are kept.
         buckets: by how many buckets of producer ids.
         findings: of the rules over logs.
+        snapshots: the offsets of the snapshots of each log by number, if it has snapshots or indexes.
     """
 
     audits: list[LogAudit]
     rows: Any
     buckets: int
     findings: Found
+    snapshots: Mapping[int, Sequence[int]]
 
 
 def audit_logs(
@@ -136,14 +150,22 @@ def scan_logs(
     planned = [[(number[split.log], split) for split in task] for task in tasks(splits, split_bytes)]
     sizes = [sum(split.size for _, split in task) for task in planned]
     buckets = min(MOST_BUCKETS, max(engine.buckets, sum(split.weight for split in splits) // BUCKET_BYTES))
-    read = partial(scan, check_crc=check_crc, buckets=buckets, high_watermarks=_high_watermarks(logs, source))
+    told = asker(engine, logs)(snapshots_of, logs)
+    snapshots = {place: offsets for place, offsets in enumerate(told) if offsets is not None}
+    read = partial(
+        scan,
+        check_crc=check_crc,
+        buckets=buckets,
+        high_watermarks=_high_watermarks(logs, source),
+        snapshots=snapshots,
+    )
     rows = engine.map(read, planned, sizes, "scan")
     folded = engine.regroup(
         partial(fold_log, logs=logs, splits=by_log, check_crc=check_crc), [SUMMARY], rows, label="logs"
     )
     audits = {audit.log: audit for _, audit in engine.collect(RESULT, folded)}
     all_audits = [audits.get(log) or LogAudit(log=log, partition=Partition(log=log)) for log in logs]
-    return Scanned(all_audits, rows, buckets, Found(engine, folded))
+    return Scanned(all_audits, rows, buckets, Found(engine, folded), snapshots)
 
 
 def _identity(log: PartitionLog) -> Identity:
@@ -166,11 +188,22 @@ def _high_watermarks(logs: Sequence[PartitionLog], source: Source) -> dict[int, 
     return told
 
 
-def scan(task: Task, *, check_crc: bool, buckets: int, high_watermarks: Mapping[int, int]) -> Iterator[Row]:
-    """The rows of some splits: each chunk's summary, and the steps of its transactions."""
+def scan(
+    task: Task,
+    *,
+    check_crc: bool,
+    buckets: int,
+    high_watermarks: Mapping[int, int],
+    snapshots: Mapping[int, Sequence[int]],
+) -> Iterator[Row]:
+    """The rows of some splits: each chunk's summary, the steps of its transactions, and what its snapshots tell."""
     for log, split in task:
-        for chunk in summaries_of(split, check_crc, high_watermarks.get(log, -1)):
+        for chunk, headers in summaries_of(split, check_crc, high_watermarks.get(log, -1)):
             told = chunk.transactions
+            if log in snapshots:
+                part = Part(0, split.number, chunk.start, told.steps)
+                last = last_batches(headers, snapshots[log])
+                yield Row(BESIDE, log, (part, last), told.steps.nbytes + last.nbytes)
             summary = replace(chunk, transactions=told._replace(steps=NO_STEPS))
             yield Row(SUMMARY, log, summary, chunk.boundary.nbytes)
             if len(told.steps) and split.log.topic != COORDINATOR_TOPIC:
@@ -414,24 +447,58 @@ def audit_around(
     scanned: Scanned, engine: Engine, *, one_moment: bool, check_crc: bool = True
 ) -> tuple[Found, dict[str, Figures]]:
     """Judge the indexes, snapshots and replicas of all logs: the findings, and the figures of each rule."""
+    audits = scanned.audits
+    known = {number: (audits[number].partition, offsets) for number, offsets in scanned.snapshots.items()}
+    judge = partial(judge_beside, known=known, one_moment=one_moment, check_crc=check_crc)
     by_place: dict[tuple[str, int], list[PartitionLog]] = {}
-    for audit in scanned.audits:
+    for audit in audits:
         by_place.setdefault((audit.log.topic, audit.log.partition), []).append(audit.log)
-    items = list(enumerate(by_place.values()))
-    bytes_of = {audit.log: audit.segment_bytes for audit in scanned.audits}
-    sizes = [sum(bytes_of[log] for log in logs) for _, logs in items]
-    rows = engine.map(
-        partial(look_beside, one_moment=one_moment, check_crc=check_crc), items, sizes, "indexes, replicas"
-    )
+    unread = [audits[number].log for number in scanned.snapshots if not audits[number].chunks]
+    items = [*([log] for log in unread), *(logs for logs in by_place.values() if len(logs) > 1)]
+    bytes_of = {audit.log: audit.segment_bytes for audit in audits}
+    sizes = [sum(bytes_of[log] for log in logs) for logs in items]
+    look = partial(look_beside, one_moment=one_moment, check_crc=check_crc)
+    rows = [
+        engine.regroup(judge, [BESIDE], scanned.rows, label="indexes"),
+        engine.map(look, list(enumerate(items)), sizes, "replicas"),
+    ]
     result = Beside()
-    for _, found in engine.collect(RESULT, rows):
-        result.add(found)
-    return Found(engine, rows), result.figures
+    for each in rows:
+        for _, found in engine.collect(RESULT, each):
+            result.add(found)
+    return Found(engine, *rows), result.figures
+
+
+def judge_beside(
+    number: int,
+    values: Iterable[tuple[Part, Last]],
+    *,
+    known: Mapping[int, tuple[Partition | None, Sequence[int]]],
+    one_moment: bool,
+    check_crc: bool,
+) -> Iterator[Row]:
+    """Judge the indexes and snapshots of a log by what its scan has found."""
+    partition, offsets = known[number]
+    assert partition is not None
+    told = sorted(values, key=lambda value: value[0][:3])
+    transactions: Transactions | None = whole_log(partition, [part for part, _ in told])
+    last: Iterable[Last] = (own for _, own in told)
+    if transactions is None:
+        transactions = read_transactions(partition.log, check_crc)
+        last = last if partition.is_ordered else read_last(partition.log, offsets)
+    result = Beside()
+    judge_files(transactions, offsets, last, result, one_moment=one_moment)
+    yield from found_rows(result.findings, number, _folders([partition.log]))
+    yield Row(RESULT, number, replace(result, findings=[]))
 
 
 def look_beside(item: tuple[int, Sequence[PartitionLog]], *, one_moment: bool, check_crc: bool) -> Iterator[Row]:
-    """Judge the indexes and snapshots of the replicas of one partition, and compare these replicas."""
+    """Compare the replicas of a partition; or judge the indexes and snapshots of a log without a batch."""
     number, logs = item
-    result = audit_beside(logs, one_moment=one_moment, check_crc=check_crc, read=read_whole)
+    if len(logs) == 1:
+        result = audit_beside(logs, one_moment=one_moment, check_crc=check_crc)
+    else:
+        result = Beside()
+        judge_replicas(logs, result)
     yield from found_rows(result.findings, number, _folders(logs))
     yield Row(RESULT, number, replace(result, findings=[]))
