@@ -115,6 +115,15 @@ class Engine(Protocol):
         ...
 
 
+class Packed(bytes):
+    """A pickled value, which goes from worker to worker and is not looked at in between."""
+
+
+def opened(value: Any) -> Any:
+    """A value, which may be packed."""
+    return pickle.loads(value) if isinstance(value, Packed) else value  # noqa: S301 - of a worker
+
+
 class LocalRows:
     """Rows in memory, and in a temporary file once they are many."""
 
@@ -151,6 +160,10 @@ class LocalRows:
 
     def values(self, kinds: Sequence[int], key: int) -> Iterator[Any]:
         """The values of a key, in the order in which they were added."""
+        return map(opened, self.kept(kinds, key))
+
+    def kept(self, kinds: Sequence[int], key: int) -> Iterator[Any]:
+        """The same, those of workers as they came."""
         for kind in kinds:
             for at in self._places.get((kind, key), ()):
                 assert self._file is not None
@@ -204,7 +217,7 @@ class LocalEngine:
         whole = LocalRows()
         self.stages.append((label, whole))
         keys = sorted(set[int]().union(*(each.keys(kinds) for each in rows)))
-        for made in self._each_done(function, ((key, _values(rows, kinds, key)) for key in keys)):
+        for made in self._each_done(function, ((key, _kept(rows, kinds, key)) for key in keys)):
             for row in made:
                 whole.add(row)
         return whole
@@ -214,7 +227,7 @@ class LocalEngine:
     ) -> Iterator[Iterable[Row]]:
         """The rows of each task, in order, with its cost; in workers only a few tasks are under way at once."""
         if self.jobs == 1:
-            yield from (charged_rows(partial(function, *task)) for task in tasks)
+            yield from (charged_rows(partial(function, *_opened(task))) for task in tasks)
             return
         if self._pool is None:
             self._pool = worker_pool(self.jobs)
@@ -251,9 +264,14 @@ class LocalEngine:
                 advance(1)
 
 
-def _values(rows: Iterable[LocalRows], kinds: Sequence[int], key: int) -> Iterator[Any]:
+def _kept(rows: Iterable[LocalRows], kinds: Sequence[int], key: int) -> Iterator[Any]:
     for each in rows:
-        yield from each.values(kinds, key)
+        yield from each.kept(kinds, key)
+
+
+def _opened(task: tuple[Any, ...]) -> tuple[Any, ...]:
+    """An item; or a key and its values."""
+    return *task[:1], *(map(opened, values) for values in task[1:])
 
 
 @lru_cache(maxsize=1)
@@ -266,7 +284,8 @@ def _in_worker(path: str, key: bytes | None, given: tuple[Any, ...]) -> list[Row
     """The rows of a task, whose function is pickled in a file; or its error, if that can be sent."""
     use_key(key)
     try:
-        return list(charged_rows(partial(_function_in(path), *given[:1], *map(iter, given[1:]))))
+        rows = charged_rows(partial(_function_in(path), *_opened(given)))
+        return [row._replace(value=Packed(pickle.dumps(row.value, pickle.HIGHEST_PROTOCOL))) for row in rows]
     except Exception as error:  # noqa: BLE001 - raised in the parent
         try:
             pickle.loads(pickle.dumps(error))  # noqa: S301 - just made
