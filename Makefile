@@ -61,6 +61,7 @@ code-mutants: $(VENV)/.installed-mutants $(JARS)/kafka/.copied ## change the cod
 conformance: setup ## compare the reference's state graphs with TLC's, and validate traces
 	$(KAFKA_EOS) check graphs --json $(VERDICTS)/graphs.json
 	$(KAFKA_EOS) check graphs --kafka 4.3 --json $(VERDICTS)/graphs-4.3.json
+	$(KAFKA_EOS) check graphs --kafka 3.9 --json $(VERDICTS)/graphs-3.9.json
 	$(KAFKA_EOS) check traces --json $(VERDICTS)/traces.json
 
 findings: setup $(JARS)/kafka/.copied ## check the findings in Kafka: run their models, audit their recordings, send their requests to the broker
