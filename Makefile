@@ -48,6 +48,8 @@ proofs: setup ## prove invariants of the reference without bounds, with z3; cont
 	$(KAFKA_EOS) check proofs --minimal --json $(VERDICTS)/proofs-minimal.json
 	$(KAFKA_EOS) check proofs --kafka 4.3 --json $(VERDICTS)/proofs-4.3.json
 	$(KAFKA_EOS) check contracts --json $(VERDICTS)/contracts.json
+	$(KAFKA_EOS) check contracts --kafka 4.3 --json $(VERDICTS)/contracts-4.3.json
+	$(KAFKA_EOS) check contracts --kafka 3.9 --json $(VERDICTS)/contracts-3.9.json
 	$(KAFKA_EOS) ledger report
 
 mutants: setup ## every mutant as a matrix, then every conjunct of every guard taken away
