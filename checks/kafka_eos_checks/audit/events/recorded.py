@@ -271,6 +271,7 @@ _KINDS = {
 }
 _ISOLATIONS = {"read_committed": COMMITTED, "read_uncommitted": UNCOMMITTED}
 _NUMBER = (1 << 62) - 1  # the bits of a transaction's number that are looked at
+_NAMED = (str, int, int)  # the types of an input: topic, partition, offset
 _Argument = TypeVar("_Argument")
 
 
@@ -371,20 +372,29 @@ class _Columns:
         """Add a send: an output of an application, or any other record."""
         self.applied.append(at)
         detail = event.detail or _NOTHING
-        named = detail.get("input")
-        if named is None or event.topic is None:
+        named, topic = detail.get("input"), event.topic
+        if topic is None or named.__class__ is not list or tuple(map(type, named)) != _NAMED:
             self.facts.tacit.add(process)
             return
-        match named:
-            case [str(name), int(partition), int(offset)] if abs(offset) < _NUMBER:
-                output = detail.get("output")
-                numbered = isinstance(output, int) and abs(output) < _NUMBER
-                self.sent.append(
-                    (number, process, detail.get("transaction"), self.places[name, partition], offset,
-                     output if numbered else NOWHERE, event.order, at)
-                )  # fmt: skip
-            case _:
-                self.facts.tacit.add(process)
+        name, partition, offset = named
+        if abs(offset) >= _NUMBER:
+            self.facts.tacit.add(process)
+            return
+        output = detail.get("output")
+        numbered = isinstance(output, int) and abs(output) < _NUMBER
+        place = self.places[name, partition]
+        self.sent.append(
+            (
+                number,
+                process,
+                detail.get("transaction"),
+                place,
+                offset,
+                output if numbered else NOWHERE,
+                event.order,
+                at,
+            )
+        )
 
     def _given(self, at: int, process: int, event: Any) -> None:
         """Add an input that a member was given, unless the process is no member."""
