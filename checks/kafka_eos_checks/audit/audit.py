@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafka_eos.formats.log_directory import broker_id, cluster_id
 from kafka_eos.formats.segment import RegionKind
@@ -481,10 +481,11 @@ def jepsen_verdicts(inputs: Inputs, engine: Engine) -> Drafts:
     """
     started = time.perf_counter()
     judged = by_key.Judged()
+    kept: list[Any] = []
     for path in inputs.operations:
         size = path.stat().st_size
         with by_key.spilled(each_operation(path), str(path), size) as spill:
-            own = by_key.judge(spill, engine.ask_each)
+            own = by_key.judge(spill, engine.ask_each, stages.each_file_of_keys(engine, kept))
         if not own.figures["sent"] and not own.figures["given"]:
             raise UnusableInput(f"{path}: no :send, :poll or :txn of Jepsen's workload for Kafka with anything in it")
         judged.join(own)
@@ -496,7 +497,7 @@ def jepsen_verdicts(inputs: Inputs, engine: Engine) -> Drafts:
         figures: Figures = {**judged.figures, "allowed": judged.allowed[rule]}
         told = _shortened(noted, judged.allowed[rule])
         drafts.append(partial(_verdict, rule, figures, seconds=0.0 if drafts else seconds, noted=told))
-    return drafts, Found(engine, own=judged.findings)
+    return drafts, Found(engine, *kept, own=judged.findings)
 
 
 def _verdict(

@@ -430,12 +430,14 @@ EachFile = Callable[[Callable[[Path], Any], Sequence[Path]], Iterable[Any]]
 """Asks a function of each file, wherever it is read; the answers come in any order."""
 
 
-def judge(spill: Spill, each: EachFile = map) -> Judged:
+def judge(spill: Spill, each: EachFile = map, judging: EachFile | None = None) -> Judged:
     """All anomalies of a history; those of :func:`kafka_eos_checks.audit.jepsen.anomalies.anomalies`.
 
     Args:
         spill: the history.
         each: who asks the files.
+        judging: who asks them for their anomalies, if somebody else; it may keep these, and leave them out of its
+            answers.
 
     Raises:
         MalformedHistory: a value is sent to a key a second time.
@@ -448,7 +450,7 @@ def judge(spill: Spill, each: EachFile = map) -> Judged:
                 first[ended] = min(first.get(ended, (place, words)), (place, words))
         question = replace(question, proofs={ended: words for ended, (_, words) in first.items()})
     judged = Judged()
-    for some in each(partial(judged_in, question=question), spill.files):
+    for some in (judging or each)(partial(judged_in, question=question), spill.files):
         judged.join(some)
     if judged.twice is not None:
         ended, reason = judged.twice

@@ -68,6 +68,19 @@ def test_the_asking_process_holds_a_bounded_number_of_findings(tmp_path: Path, m
     assert 0 < brought <= still <= kinds * SHOWN_FINDINGS
 
 
+def test_of_anomalies_of_jepsen_it_holds_few_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "h.edn"
+    send = '{{:type :ok, :process 0, :f :send, :value [[:send "{0}" [0 {0}]]]}}\n'
+    poll = '{{:type :ok, :process 1, :f :poll, :value [[:poll {{"{0}" [[0 {0}] [1 {0}]]}}]]}}\n'
+    path.write_text("".join(send.format(key) + poll.format(key) for key in range(200)), encoding="utf-8")
+    expected = run([path])
+    assert Counter(each.rule for each in expected.findings)[":duplicate"] == 200
+    found, brought, kinds = collected(monkeypatch, LocalEngine, path)
+    assert found == len(expected.findings)
+    assert 0 < brought <= kinds * SHOWN_FINDINGS
+    assert list(expected.findings) == sorted(expected.findings, key=Finding.sort_key)
+
+
 def test_findings_that_a_stage_brings_itself_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def all_of_them(findings: Any, *_: Any) -> Any:
         yield from ()
