@@ -1,4 +1,4 @@
-"""The two executors of the audit's plan: this process, and Spark.
+"""The two executors of the audit's plan: this process with its workers, and Spark.
 
 A plan (:mod:`kafka_eos_checks.audit.plan`) is made of functions. The first function is mapped over items and gives
 rows; a second one reduces the rows of each kind and key. The rows between the two stay where they were made. In this
