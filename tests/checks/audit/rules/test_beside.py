@@ -121,7 +121,7 @@ def test_every_field_of_a_snapshot_is_compared(name: str, brokers: Path) -> None
     changed = (getattr(first, name) or 0) + 7
     write_snapshot(path, [replace(first, **{name: changed}), *others])
     (finding,) = [finding for finding in judged(brokers).findings if finding.rule == SNAPSHOT]
-    assert (name if name != "producer_id" else "do not have") in finding.evidence
+    assert (name if name != "producer_id" else "no batch") in finding.evidence
 
 
 def test_a_snapshot_with_a_wrong_crc_is_found(brokers: Path) -> None:
