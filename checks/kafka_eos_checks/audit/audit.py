@@ -50,13 +50,13 @@ from kafka_eos_checks.kit.verdict import Verdict, counted
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SHOWN_FINDINGS = 20  # in a verdict's evidence; all of them are in the file of findings
-OF_THE_SAME_MARKERS = (TORN, FENCED)  # what is too recent for them is counted by NO_TRANSACTION
+SHOWN_FINDINGS = 20  # in a verdict's evidence; --findings writes all
+OF_THE_SAME_MARKERS = (TORN, FENCED)  # NO_TRANSACTION counts the markers that are too recent for these rules
 WITHOUT_HISTORY = (
     "without a history of the clients (--history): a record that was acknowledged and is lost, or was sent once and "
     "stored twice by two producers, and what readers were given, cannot be seen"
 )
-TRIES = 3  # to audit logs of which a running broker deletes segments meanwhile
+TRIES = 3  # a running broker may delete segments while they are audited
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +68,10 @@ class Audit:
             rule over the coordinator's logs, over transactions, over committed offsets, over histories, and for each
             anomaly of Jepsen's.
         findings: all violations, by place.
-        notes: all findings that are no violations, see :class:`findings.Kind`, by place.
+        notes: all findings that are not violations, see :class:`findings.Kind`, by place.
         logs: the audits of the single logs.
         subject: the audited input in words: paths, brokers, clusters, sizes and moments.
-        bill: what it cost; None unless asked for.
+        bill: the cost of the audit; None unless asked for.
         known: the moments of the logs.
     """
 
@@ -135,14 +135,14 @@ def run(
         engine: ``local`` or ``spark``.
         histories: further histories.
         check_crc: whether to compare each batch with its CRC.
-        oracle: the share of the logs that the readable rule judges again, see :func:`oracle.judge`; None for none.
-        seed: decides which logs these are.
+        oracle: the share of the logs that the readable rules judge again, see :func:`oracle.judge`; None for none.
+        seed: the seed that chooses these logs.
         redact: whether evidence leaves out what clients wrote, see :func:`quoting.redacted`.
         spark: a session for the engine ``spark``.
-        as_jepsen: where to write the history as Jepsen has it, see :mod:`jepsen.export`.
+        as_jepsen: where to write the history in Jepsen's format, see :mod:`jepsen.export`.
         one_moment: whether all logs are of one moment, see :mod:`moments`; recordings are.
         longest_ms: how long a transaction may take on the cluster, in milliseconds.
-        explain_cost: whether to say what it cost.
+        explain_cost: whether to measure the cost.
 
     Raises:
         UnusableInput: also, of ``as_jepsen``, unless there is one run.
@@ -172,7 +172,7 @@ def run(
         try:
             return once()
         except FileNotFoundError as gone:  # a running broker deletes segments
-            progress_console.print(f"{gone.filename} is not there any more; beginning anew", markup=False)
+            progress_console.print(f"{gone.filename} does not exist any more; starting again", markup=False)
     return once()
 
 
@@ -320,7 +320,7 @@ def log_verdicts(audits: Sequence[LogAudit], seconds: float = 0.0) -> list[Verdi
 def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float) -> Verdict:
     """The verdict on readability: damage is a violation, except a torn or zero-filled tail, which a crash leaves.
 
-    Messages of the formats before batches are no damage: they are sound, and there is nothing in them to judge.
+    Messages of the formats before batches are no damage: they have nothing that the rules judge.
     """
     tails: list[str] = []
     regions: list[str] = []
@@ -445,10 +445,10 @@ def history_verdicts(
 
 
 def jepsen_verdicts(inputs: Inputs, engine: Engine) -> tuple[list[Verdict], list[Finding]]:
-    """A verdict for each anomaly of Jepsen's, and all that are violations; what Jepsen allows is told as evidence.
+    """A verdict for each of Jepsen's anomalies, and all violations; anomalies that Jepsen allows are in the evidence.
 
     Raises:
-        UnusableInput: a history without an operation of the workload.
+        UnusableInput: a history has no operation of the workload.
     """
     started = time.perf_counter()
     judged = by_key.Judged()
@@ -464,7 +464,7 @@ def jepsen_verdicts(inputs: Inputs, engine: Engine) -> tuple[list[Verdict], list
     verdicts: list[Verdict] = []
     for rule in ANOMALIES:
         noted = [f"allowed: {finding.in_words()}" for finding in judged.shown if finding.rule == rule]
-        noted += [""] * (judged.allowed[rule] - len(noted))  # so many more
+        noted += [""] * (judged.allowed[rule] - len(noted))  # one line for each that is not shown
         figures: Figures = {**judged.figures, "allowed": judged.allowed[rule]}
         verdict = _verdict(rule, judged.findings, figures, 0.0 if verdicts else seconds)
         evidence = "\n".join(filter(None, [verdict.evidence, *_shortened(noted)]))
@@ -486,7 +486,7 @@ def _verdict(
         findings: those of all rules.
         figures: of the rule: its subjects (:attr:`rule_book.Rule.subject`), ``unknown``, ``recent`` and more.
         seconds: wall time.
-        reasons: why how many could not be judged; None where the rule book has the only one.
+        reasons: for each reason, how many subjects could not be judged; None if the rule book has the only reason.
     """
     own = [finding for finding in findings if finding.rule == rule]
     violations = [finding for finding in own if finding.is_violation]
@@ -529,7 +529,7 @@ def _by_code(reasons: Mapping[Reason, int]) -> dict[str, int]:
 
 
 def _unjudged(rule: str, figures: Figures, reasons: Mapping[Reason, int]) -> str:
-    """The reason why a rule judged nothing, or not everything; "" if it judged all except what is too recent."""
+    """Why a rule judged nothing, or not everything; "" if it judged everything except what is too recent."""
     book = rule_of(rule)
     subjects, unknown, recent = (int(figures.get(name, 0)) for name in (book.subject, UNKNOWN, RECENT))
     if unknown:
@@ -539,7 +539,7 @@ def _unjudged(rule: str, figures: Figures, reasons: Mapping[Reason, int]) -> str
     if not subjects:
         return f"there are no {book.noun} to look at"
     if subjects == recent:
-        return f"all {recent} are too recent: the logs that would tell are copies of an earlier moment"
+        return f"all {recent} are too recent: the logs that they depend on are copies of an earlier moment"
     return ""
 
 
