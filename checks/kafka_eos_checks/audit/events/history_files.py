@@ -17,13 +17,13 @@ from kafka_eos_checks.kit.missing import need
 
 SUFFIXES = (".jsonl", ".parquet")
 BATCH_ROWS = 65_536
-READ_BYTES = 1 << 20  # of lines at once
+READ_BYTES = 1 << 20  # of lines read at once
 WHITESPACE = " \t\n\r"  # of JSON
-RANGE_BYTES = 32 << 20  # of lines in a task
+RANGE_BYTES = 32 << 20  # of lines for a task
 
 
 def is_history(path: Path) -> bool:
-    """Whether a name is that of a history; a folder of that name holds Parquet files, as Spark writes them."""
+    """Whether a path is named like a history. A folder named ``*.parquet`` has Parquet files, as Spark writes them."""
     return path.suffix in SUFFIXES
 
 
@@ -39,7 +39,7 @@ def read_events(path: Path) -> Iterator[Event]:
     text.
 
     Raises:
-        MalformedHistory: at the first line or row that is no event.
+        MalformedHistory: a line or row is no event.
         MissingExtra: Parquet without pyarrow.
         OSError: the file cannot be read.
     """
@@ -60,8 +60,8 @@ class Range(NamedTuple):
     Attributes:
         path: the file.
         start: the first byte of the range, or the first group of rows.
-        end: one past the last one. A line is of the range in which it begins.
-        size: bytes, about.
+        end: one past the last one. A line belongs to the range in which it begins.
+        size: approximate number of bytes.
     """
 
     path: Path
@@ -74,7 +74,7 @@ def ranges_of(file: Path, range_bytes: int = RANGE_BYTES) -> list[Range]:
     """The ranges of a file.
 
     Raises:
-        MalformedHistory: no Parquet.
+        MalformedHistory: the file is no Parquet.
         MissingExtra: Parquet without pyarrow.
         OSError: the file cannot be read.
     """
@@ -93,7 +93,7 @@ def numbered_rows(part: Range) -> Iterator[tuple[int, dict[str, Any]]]:
     """The events of a range as their columns, each with its place in the file: a byte, or the number of a row.
 
     Raises:
-        MalformedHistory: a line that is no JSON object; its place is the place in the file, not the number of the line.
+        MalformedHistory: a line is no JSON object; ``line`` is its place in the file, not its number.
     """
     if part.path.suffix == ".parquet":
         yield from _parquet_rows(part.path, range(part.start, part.end))
@@ -136,7 +136,7 @@ def _lines(part: Range) -> Iterator[tuple[int, bytes]]:
                 if line:
                     yield at, line
                 at += len(line) + 1
-            at -= 1  # behind the last line there is no other
+            at -= 1  # no line end after the last piece
 
 
 def line_of(path: Path, at: int) -> int:
@@ -198,7 +198,7 @@ def _parquet_rows(path: Path, groups: range | None) -> Iterator[tuple[int, dict[
 
 
 def _plain(row: dict[str, Any], source: str, number: int) -> dict[str, Any]:
-    """A row as a line of JSON would have it."""
+    """A row in the form of a line of JSON."""
     detail = row.get("detail")
     if isinstance(detail, str):
         try:
