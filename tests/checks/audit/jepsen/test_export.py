@@ -120,7 +120,7 @@ def test_both_judges_see_what_is_wrong(events: list[Event], ours: set[str], jeps
     assert both(tmp_path, events) == (ours, jepsens)
 
 
-def test_recorded_transactions_are_clean_and_an_aborted_record_that_was_delivered_is_an_aborted_read(
+def test_recorded_transactions_are_clean_and_a_delivered_aborted_record_is_an_aborted_read(
     tmp_path: Path,
 ) -> None:
     found = {}
