@@ -1,4 +1,4 @@
-"""A history of ours as Jepsen has it: both judges see the same in it."""
+"""A history written in Jepsen's format: both judges find the same in it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -146,4 +146,4 @@ def test_the_command_writes_it_and_refuses_several_runs(tmp_path: Path, capsys: 
     assert (tmp_path / "h.edn").read_text().count("\n") == 2
     write_history(tmp_path / "h.jsonl", [*events, replace(events[0], run="s")])
     assert cli.main(["audit", str(tmp_path / "h.jsonl"), "--as-jepsen", str(tmp_path / "h.edn")]) == 2
-    assert "give the history of one" in capsys.readouterr().err
+    assert "give one run" in capsys.readouterr().err

@@ -200,7 +200,7 @@ def test_a_send_of_unknown_outcome_counts_as_soon_as_one_of_its_values_was_read(
     assert anomalies(operations(tmp_path, *sent, *behind), "r")[0] == []
     [finding] = anomalies(operations(tmp_path, *sent, *polls(2, ":x [[0 :a]]"), *behind), "r")[0]
     assert (finding.rule, finding.offset) == (":lost-write", 0)
-    assert "which happened, as operation 5 (ok, process 2) was given :a" in finding.evidence
+    assert "which happened, because operation 5 (ok, process 2) was given :a" in finding.evidence
 
 
 def test_only_an_operation_that_is_ok_moves_a_process_on(tmp_path: Path) -> None:
@@ -307,7 +307,7 @@ def test_an_operation_that_never_ends_may_still_happen_and_only_those_of_clients
         ("{:type :ok, :process 0, :f :poll, :value [[:poll {1 [[:a 2]]}]]}", "offset :a is no integer"),
         (
             "{:type :ok, :process 0, :f :send, :value [[:send 1 [9 5]]]}",
-            "5 is sent to key 1 a second time; the anomalies are those of values that are sent once",
+            "5 is sent to key 1 a second time; the anomalies are defined for values that are sent once",
         ),
         ("{:type :invoke, :process 7, :f :txn, :value []}", "process 7 begins a second operation"),
     ],

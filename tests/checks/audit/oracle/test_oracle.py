@@ -1,4 +1,4 @@
-"""The readable rule judges the logs again, and a disagreement is seen."""
+"""The readable rules judge the logs again, and a disagreement is found."""
 
 from dataclasses import replace
 from pathlib import Path
