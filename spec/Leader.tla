@@ -41,7 +41,7 @@ ASSUME /\ Sequences \subseteq -1..MaxSequence
 
 VARIABLES
     leader,              \* the leader's state: its log, the log's transactions, and its questions to the coordinator
-    vouched,             \* batches that the coordinator has vouched for; each may be appended at any later time, or never
+    vouched,             \* batches that the coordinator has vouched for; each may be appended at any time, or never
     answer               \* the answer to the last request of this leader: the error, or the offset of the batch
 
 vars == <<leader, vouched, answer>>

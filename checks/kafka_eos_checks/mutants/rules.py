@@ -1352,7 +1352,7 @@ def epoch_outlives_producer(rules: leaders.Rules, before: leaders.LeaderState, p
 
 
 def nothing_is_outdated(state: TransactionalOffsets, send: int) -> bool:
-    """For ``is_outdated``: nothing tells a late retry from a new offset, as in Kafka."""
+    """For ``is_outdated``: nothing distinguishes a late retry from a new offset, as in Kafka."""
     return False
 
 
@@ -1369,7 +1369,7 @@ def offset_committed_at_once(state: TransactionalOffsets, known: Memory, entry: 
 
 
 def abort_commits_offset(state: TransactionalOffsets, known: Memory, entry: OffsetEntry) -> int:
-    """For ``committed_at_end``: any marker commits what is pending."""
+    """For ``committed_at_end``: any marker commits the pending offset."""
     return known.pending or known.committed
 
 
@@ -1394,10 +1394,10 @@ def fetch_does_not_wait(state: TransactionalOffsets) -> tuple[OffsetEntry, ...]:
 
 
 def fetch_of_unstable(state: TransactionalOffsets, known: Memory) -> bool:
-    """For ``is_unstable``: a fetch does not ask what is pending."""
+    """For ``is_unstable``: a fetch ignores pending offsets."""
     return False
 
 
 def pending_not_loaded(state: TransactionalOffsets, entries: tuple[OffsetEntry, ...]) -> Memory:
-    """For ``known_after_load``: what is pending is forgotten."""
+    """For ``known_after_load``: pending offsets are forgotten."""
     return replace(state.loaded(entries), pending=0)
