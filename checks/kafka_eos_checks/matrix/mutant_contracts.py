@@ -34,7 +34,7 @@ def _is_part(mutant: Model, owner: type) -> bool:
 
 @contextmanager
 def _in_place(contract: Contract, overrides: Mapping[str, str]) -> Iterator[None]:
-    """The contract's classes have the mutant's rules, for as long as the context lasts."""
+    """Give the contract's classes the mutant's rules, for as long as the context lasts."""
     right = {owner.__name__: owner for owner in contract.about}
     for name, owner in right.items():
         own = {rule: other for rule, other in overrides.items() if hasattr(owner, snake_case(rule))}
