@@ -50,13 +50,13 @@ from kafka_eos_checks.kit.verdict import Verdict, counted
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SHOWN_FINDINGS = 20  # in a verdict's evidence; --findings writes all
-OF_THE_SAME_MARKERS = (TORN, FENCED)  # NO_TRANSACTION counts the markers that are too recent for these rules
+SHOWN_FINDINGS = 20  # in a verdict's evidence; all of them are in the file of findings
+OF_THE_SAME_MARKERS = (TORN, FENCED)  # what is too recent for them is counted by NO_TRANSACTION
 WITHOUT_HISTORY = (
     "without a history of the clients (--history): a record that was acknowledged and is lost, or was sent once and "
     "stored twice by two producers, and what readers were given, cannot be seen"
 )
-TRIES = 3  # a running broker may delete segments while they are audited
+TRIES = 3  # to audit logs of which a running broker deletes segments meanwhile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class Audit:
             rule over the coordinator's logs, over transactions, over committed offsets, over histories, and for each
             anomaly of Jepsen's.
         findings: all violations, by place.
-        notes: all findings that are not violations, see :class:`findings.Kind`, by place.
+        notes: all findings that are no violations, see :class:`findings.Kind`, by place.
         logs: the audits of the single logs.
         subject: the audited input in words: paths, brokers, clusters, sizes and moments.
         bill: the cost of the audit; None unless asked for.
@@ -142,7 +142,7 @@ def run(
         as_jepsen: where to write the history in Jepsen's format, see :mod:`jepsen.export`.
         one_moment: whether all logs are of one moment, see :mod:`moments`; recordings are.
         longest_ms: how long a transaction may take on the cluster, in milliseconds.
-        explain_cost: whether to measure the cost.
+        explain_cost: whether to say what it cost.
 
     Raises:
         UnusableInput: also, of ``as_jepsen``, unless there is one run.
@@ -172,7 +172,7 @@ def run(
         try:
             return once()
         except FileNotFoundError as gone:  # a running broker deletes segments
-            progress_console.print(f"{gone.filename} does not exist any more; starting again", markup=False)
+            progress_console.print(f"{gone.filename} is not there any more; beginning anew", markup=False)
     return once()
 
 
@@ -445,7 +445,7 @@ def history_verdicts(
 
 
 def jepsen_verdicts(inputs: Inputs, engine: Engine) -> tuple[list[Verdict], list[Finding]]:
-    """A verdict for each of Jepsen's anomalies, and all violations; anomalies that Jepsen allows are in the evidence.
+    """A verdict for each anomaly of Jepsen's, and all that are violations; what Jepsen allows is told as evidence.
 
     Raises:
         UnusableInput: a history has no operation of the workload.
@@ -464,7 +464,7 @@ def jepsen_verdicts(inputs: Inputs, engine: Engine) -> tuple[list[Verdict], list
     verdicts: list[Verdict] = []
     for rule in ANOMALIES:
         noted = [f"allowed: {finding.in_words()}" for finding in judged.shown if finding.rule == rule]
-        noted += [""] * (judged.allowed[rule] - len(noted))  # one line for each that is not shown
+        noted += [""] * (judged.allowed[rule] - len(noted))  # so many more
         figures: Figures = {**judged.figures, "allowed": judged.allowed[rule]}
         verdict = _verdict(rule, judged.findings, figures, 0.0 if verdicts else seconds)
         evidence = "\n".join(filter(None, [verdict.evidence, *_shortened(noted)]))
@@ -486,7 +486,7 @@ def _verdict(
         findings: those of all rules.
         figures: of the rule: its subjects (:attr:`rule_book.Rule.subject`), ``unknown``, ``recent`` and more.
         seconds: wall time.
-        reasons: for each reason, how many subjects could not be judged; None if the rule book has the only reason.
+        reasons: why how many could not be judged; None where the rule book has the only one.
     """
     own = [finding for finding in findings if finding.rule == rule]
     violations = [finding for finding in own if finding.is_violation]

@@ -229,4 +229,4 @@ def test_a_segment_that_a_running_broker_deletes_meanwhile_is_left_out(
     result = run([tmp_path])
     assert first.name not in result.logs[0].log.segments
     assert result.findings == ()
-    assert "starting again" in capsys.readouterr().err
+    assert "beginning anew" in capsys.readouterr().err

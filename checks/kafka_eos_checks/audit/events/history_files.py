@@ -17,9 +17,9 @@ from kafka_eos_checks.kit.missing import need
 
 SUFFIXES = (".jsonl", ".parquet")
 BATCH_ROWS = 65_536
-READ_BYTES = 1 << 20  # of lines read at once
+READ_BYTES = 1 << 20  # of lines at once
 WHITESPACE = " \t\n\r"  # of JSON
-RANGE_BYTES = 32 << 20  # of lines for a task
+RANGE_BYTES = 32 << 20  # of lines in a task
 
 
 def is_history(path: Path) -> bool:
@@ -93,7 +93,7 @@ def numbered_rows(part: Range) -> Iterator[tuple[int, dict[str, Any]]]:
     """The events of a range as their columns, each with its place in the file: a byte, or the number of a row.
 
     Raises:
-        MalformedHistory: a line is no JSON object; ``line`` is its place in the file, not its number.
+        MalformedHistory: a line that is no JSON object; its place is the place in the file, not the number of the line.
     """
     if part.path.suffix == ".parquet":
         yield from _parquet_rows(part.path, range(part.start, part.end))
@@ -136,7 +136,7 @@ def _lines(part: Range) -> Iterator[tuple[int, bytes]]:
                 if line:
                     yield at, line
                 at += len(line) + 1
-            at -= 1  # no line end after the last piece
+            at -= 1  # behind the last line there is no other
 
 
 def line_of(path: Path, at: int) -> int:

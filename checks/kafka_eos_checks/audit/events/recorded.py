@@ -227,15 +227,15 @@ class Told(NamedTuple):
     applied: Ints
 
 
-_Raw = tuple[int, dict[str, Any]]  # the place of an event, and its columns
+_Raw = tuple[int, dict[str, Any]]  # where an event stands, and its columns
 
 
 def told(numbered: Iterable[_Raw], source: str) -> Iterator[Told]:
     """Turn events into columns, some at a time, each run by itself.
 
     Args:
-        numbered: events as columns, each with its place.
-        source: the name of the history, for errors.
+        numbered: events as their columns, each with where it stands.
+        source: names the history in errors.
 
     Raises:
         MalformedHistory: a row is no event; ``line`` is its place.
@@ -262,7 +262,7 @@ _KINDS = {
     for phase, place in _PHASE.items()
 }
 _ISOLATIONS = {"read_committed": COMMITTED, "read_uncommitted": UNCOMMITTED}
-_NUMBER = (1 << 62) - 1  # the bits of a transaction's number that are hashed
+_NUMBER = (1 << 62) - 1  # the bits of a transaction's number that are looked at
 
 
 class _Columns:
@@ -284,7 +284,7 @@ class _Columns:
         self.names: dict[tuple[int, int], int] = {}
         self.places: dict[tuple[str, int], int] = {}
         self.topics: dict[str, int] = {}
-        self.shapes: set[tuple[Any, ...]] = set()  # names and types of columns already checked
+        self.shapes: set[tuple[Any, ...]] = set()  # names and types of columns that were those of events
 
     def add(self, at: int, row: dict[str, Any]) -> None:
         """Add an event.
@@ -360,7 +360,7 @@ class _Columns:
                 self.facts.tacit.add(process)
 
     def _given(self, at: int, process: int, row: dict[str, Any]) -> None:
-        """Add an input that a member was given, if the event has group and place."""
+        """Add an input that a member was given, unless the process is no member."""
         group, topic, partition, offset = (row.get(name) for name in ("group", "topic", "partition", "offset"))
         if not group or topic is None or partition is None or offset is None:
             return

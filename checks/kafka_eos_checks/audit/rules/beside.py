@@ -169,7 +169,7 @@ def audit_beside(
         logs: the logs.
         one_moment: whether logs and indexes are of one moment.
         check_crc: whether to compare each batch with its CRC.
-        read: reads the transactions of a log. The default is the readable one; :func:`whole.read_whole` is faster.
+        read: reads the transactions of a log; the readable rules do, more slowly than :func:`whole.read_whole`.
 
     Raises:
         OSError: a file cannot be read.
@@ -316,7 +316,7 @@ def _difference(expected: ProducerSnapshotEntry | None, found: ProducerSnapshotE
 
 
 def _producers_at(offsets: Iterable[int], transactions: Transactions) -> Iterator[dict[int, ProducerSnapshotEntry]]:
-    """The producers after the batches below each of some ascending offsets. Headers are read a block at a time."""
+    """The producers after the batches below each of some offsets, in ascending order; a block at a time."""
     due, producers = deque(offsets), _Producers(transactions)
     if not due:
         return
@@ -356,7 +356,7 @@ class _Producers:
         self._data: dict[int, _Last] = {}
 
     def take(self, headers: Headers, low: int, high: int) -> None:
-        """Add the next batches."""
+        """Take in the next batches."""
         rows = np.arange(low, high)[headers.raw["producer_id"][low:high] >= 0]
         self._last.update(_last_of_each(headers, rows))
         self._data.update(_last_of_each(headers, rows[~is_set(headers, CONTROL_MASK)[rows]]))

@@ -127,7 +127,7 @@ class WholeLog:
 def read_whole(log: PartitionLog, check_crc: bool = True) -> WholeLog | PartitionTransactions:
     """The transactions of one log.
 
-    If data of two epochs are open at once, or offsets go backwards, the readable fold computes the last stable offsets.
+    Where data of two epochs are open at once, or offsets go backwards, the readable fold tells the last stable offsets.
     In a log with holes they are not exact, and indexes are not judged.
     """
     partition, parts = read_in_order(log, 0, check_crc=check_crc, high_watermark=-1)
