@@ -278,7 +278,9 @@ def _print_bill(bill: "Bill") -> None:
         for cores in CORES
     ]
     if bill.jvm is None:
-        words.append("with Spark come its start, some 10 s, and more and smaller tasks: --spark --explain-cost tells them")
+        words.append(
+            "with Spark come its start, some 10 s, and more and smaller tasks: --spark --explain-cost tells them"
+        )
     answer_console.print("\n".join(words), markup=False, highlight=False, soft_wrap=True)
 
 
