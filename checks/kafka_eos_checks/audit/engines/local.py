@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ENGINES = ("local", "spark")
-SPILL_BYTES = 256 << 20  # of rows of a kind and key that are kept in memory, all together
+SPILL_BYTES = 256 << 20  # of all rows that are kept in memory
 
 ANSWER, COST = -1, -2  # kinds of rows: of `ask_each`, and of each task
 ASKED = "tasks"  # the label of what `ask_each` runs
@@ -75,7 +75,7 @@ class Engine(Protocol):
             function: gives the rows of an item; all that it refers to is sent along.
             items: the items, in tasks of one item each.
             sizes: bytes of each item, for progress.
-            label: names the stage, in a word.
+            label: the name of the stage.
         """
         ...
 
@@ -88,7 +88,7 @@ class Engine(Protocol):
             function: takes a key and its values, of all these kinds, in any order.
             kinds: rows of others are left out.
             rows: from one or several stages.
-            label: names the stage, in a word.
+            label: the name of the stage.
         """
         ...
 
@@ -106,7 +106,7 @@ class Engine(Protocol):
 
 
 class LocalRows:
-    """Rows in memory, and in a temporary file for each key once they are many."""
+    """Rows in memory; in a temporary file for each key once there are many."""
 
     def __init__(self) -> None:
         self._values: dict[tuple[int, int], list[Any]] = defaultdict(list)
@@ -200,7 +200,7 @@ class LocalEngine:
 
 
 def charged_rows(task: Callable[[], Iterable[Row]]) -> Iterator[Row]:
-    """The rows of a task, and one of the kind :data:`COST` behind them."""
+    """The rows of a task, followed by one of the kind :data:`COST`."""
     return charged(task, partial(Row, COST, 0))
 
 

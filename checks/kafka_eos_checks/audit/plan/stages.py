@@ -12,8 +12,8 @@ stage                   mapped over                      rows
 :func:`look_beside`     the replicas of a partition      the rules over indexes, snapshots and replicas
 ======================  ===============================  ============================================================
 
-The logs of coordinators are read after the others, since of a running broker they then have what decided every marker
-that was read before. The caller, on Spark the driver, has some numbers of each log and chunk, and the findings.
+The logs of coordinators are read after the others. On a running broker they then contain the decision for every marker
+that was read before. The caller (on Spark, the driver) holds some numbers of each log and chunk, and the findings.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -55,10 +55,10 @@ from kafka_eos_checks.audit.rules.transactions import (
 from kafka_eos_checks.audit.segments.splits import SPLIT_BYTES, PartitionLog, Split, plan, tasks
 
 SUMMARY, STEPS, RESULT, KNOWN = range(4)  # kinds of rows
-BUCKET_BYTES = 256 << 20  # of logs, whose steps are brought together in a bucket of producer ids
+BUCKET_BYTES = 256 << 20  # of logs for each bucket of producer ids, whose steps are judged together
 MOST_BUCKETS = 4096
-STATE_SPLIT_BYTES = 16 << 20  # of __transaction_state, whose records take ten times as long as headers
-RECORD_BYTES = 150  # that a record of __transaction_state takes between stages, about
+STATE_SPLIT_BYTES = 16 << 20  # of __transaction_state, because records take ten times as long as headers
+RECORD_BYTES = 150  # approximate size of a record of __transaction_state between stages
 
 Task = Sequence[tuple[int, Split]]  # splits, each with the number of its log
 
@@ -104,10 +104,10 @@ def scan_logs(
 
     Args:
         logs: the logs to audit.
-        engine: what runs it.
-        source: what is known of their moments.
+        engine: the engine that runs the plan.
+        source: the known facts about their moments.
         check_crc: whether to compare each batch with its CRC.
-        split_bytes: size of the pieces, and of a task; the result does not depend on it.
+        split_bytes: size of the splits, and of a task; the result does not depend on it.
 
     Raises:
         OSError, UnusableInput: a log cannot be read.
@@ -253,8 +253,8 @@ def judge_transactions(
         scanned: the logs.
         coordinators: the logs of ``__transaction_state`` that have records.
         known: the rows with their transactional ids.
-        engine: what runs it.
-        source: what is known of the moments of the logs.
+        engine: the engine that runs the plan.
+        source: the known facts about the moments of the logs.
         check_crc: whether to compare each batch with its CRC, where a log has to be read again.
     """
     given = any(audit.log.topic == COORDINATOR_TOPIC for audit in scanned.audits)
