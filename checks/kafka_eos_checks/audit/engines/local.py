@@ -106,7 +106,7 @@ class Engine(Protocol):
 
 
 class LocalRows:
-    """Rows in memory; in a temporary file for each key once there are many."""
+    """Rows in memory, and in a temporary file for each key once they are many."""
 
     def __init__(self) -> None:
         self._values: dict[tuple[int, int], list[Any]] = defaultdict(list)

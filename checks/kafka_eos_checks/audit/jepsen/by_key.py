@@ -436,11 +436,11 @@ EachFile = Callable[[Callable[[Path], Any], Sequence[Path]], Iterable[Any]]
 
 
 def judge(spill: Spill, each: EachFile = map) -> Judged:
-    """All anomalies of a history, the same as by :func:`kafka_eos_checks.audit.jepsen.anomalies.anomalies`.
+    """All anomalies of a history; those of :func:`kafka_eos_checks.audit.jepsen.anomalies.anomalies`.
 
     Args:
         spill: the history.
-        each: applies a function to each file.
+        each: who asks the files.
 
     Raises:
         MalformedHistory: a value is sent to a key a second time.

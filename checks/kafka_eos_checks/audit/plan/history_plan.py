@@ -14,8 +14,8 @@ stage                       mapped over                  rows
 ==========================  ===========================  ===============================================================
 
 The stages are functions of :mod:`kafka_eos_checks.audit.plan.history_stages`. The readable form of all of them is
-:func:`kafka_eos_checks.audit.oracle.readable_histories.join`. The caller (on Spark, the driver) holds some facts of
-each log and run, the hashes of suspects, and the findings.
+:func:`kafka_eos_checks.audit.oracle.readable_histories.join`. The caller, on Spark the driver, holds some facts of each
+log and run, the hashes of suspects, and the findings.
 """
 
 from collections import defaultdict
@@ -400,7 +400,7 @@ class _Plan:
         return {run: np.unique(np.concatenate(own)) for run, own in parts.items()}
 
     def judge(self) -> list[tuple[int, tuple[list[Finding], dict[str, Figures]]]]:
-        """The findings and figures of the readable rules over the picked events and records."""
+        """The findings and figures of the readable rules, over what was picked."""
         engine = self.engine
         fetched = engine.regroup(
             partial(fetch_records, logs=self.logs, check_crc=self.check_crc),

@@ -12,8 +12,8 @@ stage                   mapped over                      rows
 :func:`look_beside`     the replicas of a partition      the rules over indexes, snapshots and replicas
 ======================  ===============================  ============================================================
 
-The logs of coordinators are read after the others. On a running broker they then contain the decision for every marker
-that was read before. The caller (on Spark, the driver) holds some numbers of each log and chunk, and the findings.
+The logs of coordinators are read after the others, since of a running broker they then have what decided every marker
+that was read before. The caller, on Spark the driver, has some numbers of each log and chunk, and the findings.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -55,7 +55,7 @@ from kafka_eos_checks.audit.rules.transactions import (
 from kafka_eos_checks.audit.segments.splits import SPLIT_BYTES, PartitionLog, Split, plan, tasks
 
 SUMMARY, STEPS, RESULT, KNOWN = range(4)  # kinds of rows
-BUCKET_BYTES = 256 << 20  # of logs for each bucket of producer ids, whose steps are judged together
+BUCKET_BYTES = 256 << 20  # of logs, whose steps are brought together in a bucket of producer ids
 MOST_BUCKETS = 4096
 STATE_SPLIT_BYTES = 16 << 20  # of __transaction_state, because records take ten times as long as headers
 RECORD_BYTES = 150  # approximate size of a record of __transaction_state between stages
