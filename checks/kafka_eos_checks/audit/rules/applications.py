@@ -1,4 +1,4 @@
-"""The rules over applications: inputs that a group polled, outputs that name them, and the offsets behind them.
+"""The rules over applications: inputs that a group polled, outputs that name them, and the committed offsets.
 
 An application is the set of processes whose ``Poll`` events have the same ``group``. An output names its input
 (``detail.input`` of its ``Send``: topic, partition, offset) or has the content of an input that its process has polled.
@@ -475,7 +475,7 @@ class Input:
         figures: dict[str, Figures],
         alone: set[Attempt],
     ) -> Iterator[Finding]:
-        """Outputs that appear without the offset behind their input."""
+        """Yield a finding if an output appears without the offset past its input."""
         values = [(number, output, at) for number, own in places.items() for output, f in own.items() for at in f]
         number, output, at = min(values, key=lambda value: value[2])
         attempts = set(self.processed.outputs[number][output])

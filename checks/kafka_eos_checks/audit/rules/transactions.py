@@ -540,7 +540,7 @@ class _Group:
     recent_after: float
 
     def _is_later(self, marker: Marker) -> bool:
-        """Whether the decision may be behind the end of the coordinator's log."""
+        """Whether the decision may be after the end of the coordinator's log."""
         return marker.stamped_ms + SKEW_MS > self.reach
 
     def in_order(self) -> Matching:
