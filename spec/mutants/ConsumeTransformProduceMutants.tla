@@ -14,12 +14,33 @@ GenerationNotChecked(member, generation) ==
     IF member # NoMember /\ member \notin group.members THEN "UNKNOWN_MEMBER_ID" ELSE "NONE"
 
 (* for MemberEpochError: offsets of a member that the group does not know are taken *)
-RemovedMemberIsTaken(member, epoch) ==
+RemovedMemberIsTaken(member, epoch, partitions) ==
     IF member \in Members /\ epoch # membership.members[member].epoch THEN "STALE_MEMBER_EPOCH" ELSE "NONE"
 
 (* for MemberEpochError: offsets of a member are taken in any epoch *)
-StaleEpochIsTaken(member, epoch) ==
+StaleEpochIsTaken(member, epoch, partitions) ==
     IF member # NoMember /\ member \notin Members THEN "UNKNOWN_MEMBER_ID" ELSE "NONE"
+
+(* for MemberEpochError: the latest epoch alone is taken, and nothing without a member (before KIP-1251) *)
+OnlyLatestEpoch(member, epoch, partitions) ==
+    IF member \notin Members THEN IF member = NoMember /\ Members = {} THEN "NONE" ELSE "UNKNOWN_MEMBER_ID"
+    ELSE IF epoch # membership.members[member].epoch THEN "STALE_MEMBER_EPOCH"
+    ELSE "NONE"
+
+(* for HasHadSince: an older epoch is taken for any partition that the member has, since whenever it has it *)
+AssignmentEpochNotChecked(member, partition, epoch) ==
+    partition \in membership.members[member].assigned \cup membership.members[member].revoking
+
+(* for HasHadSince: a partition that the member has yet to give up has no assignment epoch any more *)
+RevokingHasNoEpoch(member, partition, epoch) ==
+    LET current == membership.members[member]
+    IN  partition \in current.assigned /\ current.assignmentEpochs[partition] <= epoch
+
+(* for EpochOfGiven: the epoch of the group's first assignment, as if the partition had never been away *)
+AssignmentEpochStays(member, epoch) == 1
+
+(* for ErrorInTransaction: TxnOffsetCommit is answered the error of a plain commit *)
+StaleEpochIsTold(error) == error
 
 (* for PresentedGeneration: the current epoch, not the one in which the inputs were read *)
 PresentsLatestEpoch(instance) == membership.members[instance].epoch
@@ -73,6 +94,9 @@ HasZombie == \E instance \in Instances :
 HasLaggingMember == \E instance \in Members :
     processes[instance].generation > 0 /\ IsLost(instance) /\ ~HasNothingOpen(instance)
 HasPartitionToGiveUp == \E instance \in Members : membership.members[instance].revoking # {}
+CommitsWhileGivingUp == \E instance \in Members :
+    /\ CanSend(instance, instance) /\ ~IsLost(instance) /\ membership.members[instance].revoking # {}
+    /\ processes[instance].generation # membership.members[instance].epoch
 IsDone == \A partition \in Partitions : \A input \in Inputs : outputs[partition][input] = 1
 HasPendingOfZombie == \E producer \in TransactionalIds \cap Instances : pending[producer] # NothingPending /\ producer \notin Members
 OutputBeforeOffset == \E partition \in Partitions : \E input \in Inputs :
