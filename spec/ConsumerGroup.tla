@@ -25,8 +25,7 @@ EXTENDS GroupCoordinator
 ASSUME Cardinality(Instances) <= 2
 
 VARIABLE
-    membership           \* the group's epoch; of each instance: its epoch (0: no member), that of its joining, its partitions, those to
-                         \* give up, and for each partition of both the epoch in which it was assigned
+    membership           \* the group's epoch; of each instance: its epoch (0: no member), that of its joining, its partitions, those to give up, the epochs of both
 
 groupVars == <<group, membership>>
 

@@ -1,6 +1,6 @@
 ------------------ MODULE ConsumeTransformProduceMutants ------------------
 (* Rules of ConsumeTransformProduce with one thing changed. *)
-EXTENDS ConsumeTransformProduce
+EXTENDS ConsumeTransformProduce, ConsumerGroupMutants
 
 (* for TxnOffsetCommitError: neither member nor generation is checked, as before KIP-447 (KAFKA-8587) *)
 NoGenerationCheck(member, generation) == "NONE"
@@ -13,40 +13,8 @@ UnknownMemberIsTaken(member, generation) ==
 GenerationNotChecked(member, generation) ==
     IF member # NoMember /\ member \notin group.members THEN "UNKNOWN_MEMBER_ID" ELSE "NONE"
 
-(* for MemberEpochError: offsets of a member that the group does not know are taken *)
-RemovedMemberIsTaken(member, epoch, partitions) ==
-    IF member \in Members /\ epoch # membership.members[member].epoch THEN "STALE_MEMBER_EPOCH" ELSE "NONE"
-
-(* for MemberEpochError: offsets of a member are taken in any epoch *)
-StaleEpochIsTaken(member, epoch, partitions) ==
-    IF member # NoMember /\ member \notin Members THEN "UNKNOWN_MEMBER_ID" ELSE "NONE"
-
-(* for MemberEpochError: the latest epoch alone is taken, and nothing without a member (before KIP-1251) *)
-OnlyLatestEpoch(member, epoch, partitions) ==
-    IF member \notin Members THEN IF member = NoMember /\ Members = {} THEN "NONE" ELSE "UNKNOWN_MEMBER_ID"
-    ELSE IF epoch # membership.members[member].epoch THEN "STALE_MEMBER_EPOCH"
-    ELSE "NONE"
-
-(* for HasHadSince: an older epoch is taken for any partition that the member has, since whenever it has it *)
-AssignmentEpochNotChecked(member, partition, epoch) ==
-    partition \in membership.members[member].assigned \cup membership.members[member].revoking
-
-(* for HasHadSince: a partition that the member has yet to give up has no assignment epoch any more *)
-RevokingHasNoEpoch(member, partition, epoch) ==
-    LET current == membership.members[member]
-    IN  partition \in current.assigned /\ current.assignmentEpochs[partition] <= epoch
-
-(* for EpochOfGiven: the epoch of the group's first assignment, as if the partition had never been away *)
-AssignmentEpochStays(member, epoch) == 1
-
-(* for ErrorInTransaction: TxnOffsetCommit is answered the error of a plain commit *)
-StaleEpochIsTold(error) == error
-
 (* for PresentedGeneration: the current epoch, not the one in which the inputs were read *)
 PresentsLatestEpoch(instance) == membership.members[instance].epoch
-
-(* for IsFree: a partition is given to its next owner before the one that has it gives it up *)
-GivenBeforeRevoked(partition, member) == TRUE
 
 (* for KeepsPositions: an instance that was removed goes on where it was *)
 PositionOfLostIsKept(instance) == TRUE

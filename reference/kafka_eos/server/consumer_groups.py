@@ -209,7 +209,10 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
         follower = self.followers.get(member_id)
         if follower is not None and not transactional and follower.classic is None and version < FIRST_WITH_EPOCHS:
             return ErrorCode.UNSUPPORTED_VERSION
-        error = self._told(member_id, self.machine.member_epoch_error(member_id, epoch, partitions))
+        if follower is not None and follower.is_away:
+            error = self._latest_error(follower, epoch)
+        else:
+            error = self._told(member_id, self.machine.member_epoch_error(member_id, epoch, partitions))
         return self.machine.error_in_transaction(error) if transactional else error
 
     def fetch_error(self, member_id: str | None, epoch: int) -> ErrorCode:
@@ -221,8 +224,12 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
             return ErrorCode.NONE
         if member_id is None or member_id not in self.followers:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        is_latest = epoch == self.current(member_id).epoch
-        return ErrorCode.NONE if is_latest else self._told(member_id, ErrorCode.STALE_MEMBER_EPOCH)
+        return self._latest_error(self.followers[member_id], epoch)
+
+    def _latest_error(self, follower: Follower, epoch: int) -> ErrorCode:
+        """The error of an epoch that is not the latest of a member; an instance that is away has epoch -2."""
+        latest = LEAVE_FOR_A_WHILE if follower.is_away else self.current(follower.member_id).epoch
+        return ErrorCode.NONE if epoch == latest else self._told(follower.member_id, ErrorCode.STALE_MEMBER_EPOCH)
 
     def _told(self, member_id: str, error: ErrorCode) -> ErrorCode:
         """A member of the classic protocol knows its epoch as a generation."""
