@@ -44,8 +44,8 @@ Members ==
     IF GroupProtocol = "classic" THEN group.members
     ELSE {instance \in Instances : membership.members[instance].epoch > 0}
 
-(* A member has had a partition since an epoch, without interruption; a partition that it has yet to give up is still its own. *)
-(* Kafka: ConsumerGroup.createAssignmentEpochValidator                                                                         *)
+(* A member has had a partition since an epoch, without interruption; one that it has yet to give up is its own. *)
+(* Kafka: ConsumerGroup.createAssignmentEpochValidator                                                           *)
 HasHadSince(member, partition, epoch) ==
     LET current == membership.members[member]
     IN  partition \in current.assigned \cup current.revoking /\ current.assignmentEpochs[partition] <= epoch

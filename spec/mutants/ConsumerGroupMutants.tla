@@ -16,7 +16,7 @@ OnlyLatestEpoch(member, epoch, partitions) ==
     ELSE IF epoch # membership.members[member].epoch THEN "STALE_MEMBER_EPOCH"
     ELSE "NONE"
 
-(* for HasHadSince: an older epoch is taken for any partition that the member has, since whenever it has it *)
+(* for HasHadSince: an older epoch is taken for any partition of the member, since whenever it has it *)
 AssignmentEpochNotChecked(member, partition, epoch) ==
     partition \in membership.members[member].assigned \cup membership.members[member].revoking
 
