@@ -304,6 +304,31 @@ def epoch_of_old_producer(state: EpochBump, identity: Identity) -> Identity:
 # --- rules of Transactions --------------------------------------------------------------------------------------
 
 
+def keeps_epoch_while_ending(state: Transactions, client: Client, ending: bool) -> bool:
+    """For ``asks_for_epoch``: none after a batch that fails while the transaction ends, as in Kafka."""
+    return client.version == 1 and not ending
+
+
+def keeps_epoch_of_late_batch(state: Transactions, client: Client, ending: bool) -> bool:
+    """For ``asks_for_epoch``: an instance keeps its epoch although a batch that it has given up may still arrive."""
+    return False
+
+
+def failure_is_forgotten(state: Transactions, client: Client, ending: bool) -> Client:
+    """For ``failed``: an instance goes on in its transaction after a batch has failed."""
+    return replace(client, awaits="nothing")
+
+
+def next_without_abort(state: Transactions, client: Client, ending: bool) -> Client:
+    """For ``failed``: an instance goes on with its next transaction after a batch has failed, without an abort."""
+    return replace(client, awaits="nothing", state="ready")
+
+
+def everybody_gets_an_epoch(state: Transactions, epoch: int) -> bool:
+    """For ``is_fenced``: the coordinator gives any instance another epoch."""
+    return False
+
+
 def no_fencing_bump(state: Transactions) -> int:
     """For ``fencing_epoch``: the coordinator aborts by itself without a new epoch (KAFKA-5231, KAFKA-6119)."""
     return state.transaction.epoch
@@ -321,6 +346,13 @@ def add_while_prepared(state: Transactions, epoch: int) -> ErrorCode:
 
 def add_by_any_epoch(state: Transactions, epoch: int) -> ErrorCode:
     """For ``add_error``: a partition may be added by any epoch."""
+    return ErrorCode.CONCURRENT_TRANSACTIONS if state.is_prepared() else ErrorCode.NONE
+
+
+def fenced_before_pending(state: Transactions, epoch: int) -> ErrorCode:
+    """For ``add_error``: the epoch is looked at before the pending transition, as in Kafka 3.9."""
+    if epoch != state.transaction.epoch:
+        return ErrorCode.PRODUCER_FENCED
     return ErrorCode.CONCURRENT_TRANSACTIONS if state.is_prepared() else ErrorCode.NONE
 
 
