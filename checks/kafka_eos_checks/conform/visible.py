@@ -1,4 +1,4 @@
-"""A state of ``Broker`` as conformance needs it: answers with the rule that decided, and where Kafka's are known to differ.
+"""A state of ``Broker`` as conformance needs it: answers with the rule that decided, and Kafka's known differences.
 
 Every answer and every step is the machine's (``Broker.tla``). Here are the identities that a request presents relative
 to the broker's state, the questions of a leader as Kafka keeps them, and :meth:`Visible.settled`, which takes all steps
