@@ -281,19 +281,20 @@ InitIdempotentProducer(writer) ==
 AddedByClient(api, transactionalId, producerId, epoch, partition) ==
     LET known == coordinators[transactionalId]
         error == Coordinator!AddError(known, producerId, epoch)
-    IN  /\ IsSent(api)
-        /\ coordinators' = IF error # "NONE" THEN coordinators
+    IN  /\ coordinators' = IF error # "NONE" THEN coordinators
                            ELSE [coordinators EXCEPT ![transactionalId] = WithPartition(known, partition, 1)]
         /\ Says(api, error)
         /\ UNCHANGED <<toMark, allocated, partitions, writers, groupVars, historyVars>>
 
 (* A client of version 1 adds the partition to its transaction. *)
 AddPartitionsToTxn(transactionalId, producerId, epoch) ==
-    AddedByClient("AddPartitionsToTxn", transactionalId, producerId, epoch, "data")
+    /\ IsSent("AddPartitionsToTxn")
+    /\ AddedByClient("AddPartitionsToTxn", transactionalId, producerId, epoch, "data")
 
 (* A client of version 1 adds its group's offsets to its transaction. *)
 AddOffsetsToTxn(transactionalId, producerId, epoch) ==
-    AddedByClient("AddOffsetsToTxn", transactionalId, producerId, epoch, "offsets")
+    /\ IsSent("AddOffsetsToTxn")
+    /\ AddedByClient("AddOffsetsToTxn", transactionalId, producerId, epoch, "offsets")
 
 (* A client ends its transaction. *)
 EndTxn(transactionalId, producerId, epoch, commit) ==
@@ -505,7 +506,7 @@ FencedIsRefused ==
             \/ verified.error # "NONE"
             \/ BatchError(verified.leader, Batch(known.producerId, epoch, sequence, 1), ClientVersion, verified.guard) # "NONE"
 FencedIsRefusedWitness ==
-    \E transactionalId \in TransactionalIds :
+    Sequences # {} /\ \E transactionalId \in TransactionalIds :
         coordinators[transactionalId].state \in Coordinator!AtRest /\ coordinators[transactionalId].epoch > 0
 
 OwnIds(transactionalId) ==
