@@ -15,9 +15,11 @@ from pyrsistent import pvector
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.transaction_log import TransactionState
+from kafka_eos.machines import broker as brokers
 from kafka_eos.machines import leader as leaders
 from kafka_eos.machines import transaction_coordinator as coordinator
 from kafka_eos.machines.application_loop import ApplicationLoop, LoopTransaction
+from kafka_eos.machines.broker import Broker
 from kafka_eos.machines.consume_transform_produce import ConsumeTransformProduce
 from kafka_eos.machines.consumer import Consumer
 from kafka_eos.machines.epoch_bump import NOBODY, EpochBump, Identity
@@ -43,6 +45,7 @@ from kafka_eos.machines.transactional_partition import (
     PartitionProducer,
     TransactionalPartition,
     UnstableTransaction,
+    marker_entry,
 )
 from kafka_eos.machines.transactional_producer import (
     ABORT_CALL,
@@ -1470,3 +1473,60 @@ def fetch_of_unstable(state: TransactionalOffsets, known: Memory) -> bool:
 def pending_not_loaded(state: TransactionalOffsets, entries: tuple[OffsetEntry, ...]) -> Memory:
     """For ``known_after_load``: pending offsets are forgotten."""
     return replace(state.loaded(entries), pending=0)
+
+
+# --- rules of Broker --------------------------------------------------------------------------------------------
+
+
+def vouches_for_any_partition(
+    broker: Broker, known: TransactionMetadata, producer_id: int, epoch: int, partition: str
+) -> ErrorCode:
+    """For ``answer_to_leader``: the coordinator vouches for a partition that is not in the transaction."""
+    return broker.coordinating.add_error(replace(known, pending=None), producer_id, epoch)
+
+
+def vouches_for_fenced(
+    broker: Broker, known: TransactionMetadata, producer_id: int, epoch: int, partition: str
+) -> ErrorCode:
+    """For ``answer_to_leader``: the coordinator vouches for a batch of an epoch that it has fenced."""
+    if known.producer_id == producer_id and epoch < known.epoch:
+        return ErrorCode.NONE
+    return broker.coordinating.verification_error(known, producer_id, epoch, partition)
+
+
+def vouches_without_adding(broker: Broker, known: TransactionMetadata, partition: str) -> TransactionMetadata:
+    """For ``after_vouching``: the coordinator vouches for a batch of version 2 and adds nothing."""
+    return known
+
+
+def gives_while_open(broker: Broker, known: TransactionMetadata) -> bool:
+    """For ``aborts_first``: the coordinator gives an epoch while a transaction is open."""
+    return False
+
+
+def always_the_first(broker: Broker) -> int:
+    """For ``new_producer_id``: everybody is given the first producer id."""
+    return 0
+
+
+def offsets_always_commit(broker: Broker, known: TransactionMetadata, partition: str) -> LogEntry:
+    """For ``marker_of``: the marker of the group's offsets commits whatever the coordinator has decided."""
+    commit = partition == brokers.OFFSETS or coordinator.commits(known)
+    return marker_entry(known.producer_id, known.epoch, commit, brokers.COORDINATOR_EPOCH)
+
+
+def pending_replaces_later(broker: Broker, producer_id: int, commit: bool) -> Offsets:
+    """For ``committed_after_marker``: an offset replaces one that was committed behind it (KAFKA-5247)."""
+    pending = broker.pending.get(producer_id, brokers.NOTHING_PENDING)
+    return pending if commit and pending != brokers.NOTHING_PENDING else broker.committed
+
+
+def any_generation_commits(broker: Broker, member: str | None, generation: int) -> ErrorCode:
+    """For ``commit_error``: a group looks at no generation."""
+    stranger = member is not None and member not in broker.group.members
+    return ErrorCode.UNKNOWN_MEMBER_ID if stranger else ErrorCode.NONE
+
+
+def speaks_newest(broker: Broker, api: str, error: ErrorCode) -> ErrorCode:
+    """For ``wire_error``: every version is told the newest codes."""
+    return error
