@@ -517,6 +517,13 @@ def nothing_else_open(
     return offset + 1
 
 
+def everything_else_open(
+    state: TransactionalPartition, transactions: Iterable[UnstableTransaction], producer_id: int, offset: int
+) -> int:
+    """For ``stable_offset_after``: an entry of the index claims that everything was open; only searches take longer."""
+    return 0
+
+
 def own_next_counts(
     state: TransactionalPartition, transactions: Iterable[UnstableTransaction], producer_id: int, offset: int
 ) -> int:
@@ -576,6 +583,12 @@ def last_unstable_offset(state: TransactionalPartition) -> int:
 def high_watermark_only(state: TransactionalPartition) -> int:
     """For ``last_stable_offset``: whatever is replicated is stable."""
     return state.high_watermark
+
+
+def first_record_is_stable(state: TransactionalPartition) -> int:
+    """For ``last_stable_offset``: it is after the first record of an open transaction, not before it."""
+    unstable = state.unstable_offsets()
+    return min(state.high_watermark, state.first_unstable_offset() + 1) if unstable else state.high_watermark
 
 
 def expire_inside(state: TransactionalPartition, producer: PartitionProducer) -> bool:
@@ -667,6 +680,11 @@ def markers_passed_on(state: ReadCommitted, entry: LogEntry) -> bool:
 def position_of_records(state: Consumer, position: int, fetched: Sequence[LogEntry], read: Sequence[int]) -> int:
     """For ``next_position``: the position follows the last record passed on, if there was one (aiokafka 781)."""
     return read[-1] + 1 if read else position
+
+
+def last_record_again(state: Consumer, position: int, fetched: Sequence[LogEntry], read: Sequence[int]) -> int:
+    """For ``next_position``: the position stays at the last record passed on."""
+    return read[-1] if read else fetched[-1].offset + 1
 
 
 # --- rules of TransactionCoordinator ----------------------------------------------------------------------------

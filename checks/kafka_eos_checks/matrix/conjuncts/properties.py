@@ -111,6 +111,10 @@ class Family:
     versions: tuple[Version, ...]
     mutants: tuple[Mutant, ...]
 
+    def named(self) -> "Family":
+        """The family without the changes of guards, effects and fairness."""
+        return replace(self, mutants=tuple(mutant for mutant in self.mutants if not mutant.module))
+
 
 def families(registry: Registry, modules: Sequence[str] = ()) -> list[Family]:
     """The families of these modules, or of all that a holding model is about."""
