@@ -88,11 +88,13 @@ class Sighting:
     Attributes:
         violated: place in the list of versions that the run was given -> the states of a shortest counterexample.
         whole: whether the run came to an end, or to the limit of states; else nothing is known of the others.
+        failed: whether TLC could not evaluate something.
         states: distinct states.
     """
 
     violated: Mapping[int, int]
     whole: bool
+    failed: bool
     states: int
 
 
@@ -286,7 +288,7 @@ class PropertySearch:
         noticed: dict[int, tuple[Mutant, Sighting]] = {}
         others: dict[int, set[str]] = {}  # whole property -> those that are violated wherever it is
         for mutant, place in self._without_value(family):
-            noticed[place] = mutant, Sighting({}, False, 0)
+            noticed[place] = mutant, Sighting({}, False, True, 0)
         left_out = frozenset(noticed)
         for mutant in family.mutants:
             waiting = {versions[place].name for place in places - noticed.keys()}
@@ -301,13 +303,23 @@ class PropertySearch:
 
     def _without_value(self, family: Family) -> Iterator[tuple[Mutant, int]]:
         """The weaker versions that have no value in some state of the spec itself: they would end every run."""
-        every = range(len(family.versions))
+        weaker = [place for place, version in enumerate(family.versions) if version.change and version.text]
         for mutant in family.mutants:
-            if not mutant.label and not self.sighting(mutant, family.versions).whole:
-                for place in every:
-                    alone = frozenset(every) - {place}
-                    if family.versions[place].change and not self.sighting(mutant, family.versions, alone).whole:
-                        yield mutant, place
+            if not mutant.label:
+                own = [place for place in weaker if family.versions[place].name in mutant.model.invariants]
+                yield from ((mutant, place) for place in self._failing(mutant, family.versions, own))
+
+    def _failing(self, mutant: Mutant, versions: Sequence[Version], places: Sequence[int]) -> Iterator[int]:
+        """Those of some versions that end a run in which no others are looked at, found by halves."""
+        others = frozenset(range(len(versions))) - frozenset(places)
+        if not places or not self.sighting(mutant, versions, others).failed:
+            return
+        if len(places) == 1:
+            yield places[0]
+            return
+        half = len(places) // 2
+        yield from self._failing(mutant, versions, places[:half])
+        yield from self._failing(mutant, versions, places[half:])
 
     def _notices(
         self, mutant: Mutant, sighting: Sighting, versions: Sequence[Version], place: int, others: dict[int, set[str]]
@@ -354,7 +366,8 @@ class PropertySearch:
         lines.append(f'{_LIMIT} == TLCGet("distinct") <= {most}')
         found = self._run(mutant, "\n".join(lines), (*invariants, _LIMIT), properties)
         whole = found["verdict"] in ("holds", f"violates {_LIMIT}")
-        return Sighting({int(place): level for place, level in found["levels"].items()}, whole, found["states"])
+        failed = not whole and found["verdict"] != "times out"
+        return Sighting({int(place): level for place, level in found["levels"].items()}, whole, failed, found["states"])
 
     def _run(
         self, mutant: Mutant, definitions: str, invariants: Sequence[str], properties: Sequence[str]
