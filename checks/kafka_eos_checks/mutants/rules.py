@@ -761,6 +761,32 @@ def answered_by_leader(state: TransactionCoordinator, append: Appending) -> coor
     return coordinator.LogState(durable=state.durable, tail=(*state.tail, state.rules.in_log(append.record)))
 
 
+def end_answered_by_leader(state: TransactionCoordinator, append: Appending) -> coordinator.LogState:
+    """For ``log_after``: the leader does not wait for the other replicas when a transaction ends."""
+    record = state.rules.in_log(append.record)
+    if append.request == coordinator.END:
+        return coordinator.LogState(durable=state.durable, tail=(*state.tail, record))
+    return coordinator.LogState(durable=record, tail=())
+
+
+def same_epoch_again(rules: Rules, known: TransactionMetadata, epoch: int, new_producer_id: int) -> TransactionMetadata:
+    """For ``after_init``: a client that presents nothing is given the epoch of the one before it."""
+    after = Rules.after_init(rules, known, epoch, new_producer_id)
+    if epoch == coordinator.NO_EPOCH and known.epoch != coordinator.NO_EPOCH:
+        return replace(after, producer_id=known.producer_id, epoch=known.epoch)
+    return after
+
+
+def first_epoch_again(
+    rules: Rules, known: TransactionMetadata, epoch: int, new_producer_id: int
+) -> TransactionMetadata:
+    """For ``after_init``: a client that presents its epoch begins with epoch 0 again."""
+    after = Rules.after_init(rules, known, epoch, new_producer_id)
+    if epoch == known.epoch != coordinator.NO_EPOCH:
+        return replace(after, producer_id=known.producer_id, epoch=0)
+    return after
+
+
 def answered_before_abort(rules: Rules, append: Appending) -> coordinator.Answer:
     """For ``answer_to``: InitProducerId is answered before the abort is complete."""
     early = append.request == coordinator.INIT_FENCES
