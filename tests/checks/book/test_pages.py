@@ -19,8 +19,8 @@ from kafka_eos_checks.book.site import MOST_BYTES, problems
 from kafka_eos_checks.book.sources import Book
 from kafka_eos_checks.book.stories import Story, seen_by_readers, told
 from kafka_eos_checks.book.trying import SCENARIOS, graph_of, scenario_model
-from kafka_eos_checks.drawing.story import Step
 from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.tla.behaviour import Step
 
 
 @pytest.fixture(scope="module")
