@@ -552,6 +552,13 @@ def nothing_else_open(
     return offset + 1
 
 
+def everything_else_open(
+    state: TransactionalPartition, transactions: Iterable[UnstableTransaction], producer_id: int, offset: int
+) -> int:
+    """For ``stable_offset_after``: an entry of the index claims that everything was open; only searches take longer."""
+    return 0
+
+
 def own_next_counts(
     state: TransactionalPartition, transactions: Iterable[UnstableTransaction], producer_id: int, offset: int
 ) -> int:
@@ -611,6 +618,12 @@ def last_unstable_offset(state: TransactionalPartition) -> int:
 def high_watermark_only(state: TransactionalPartition) -> int:
     """For ``last_stable_offset``: whatever is replicated is stable."""
     return state.high_watermark
+
+
+def first_record_is_stable(state: TransactionalPartition) -> int:
+    """For ``last_stable_offset``: it is after the first record of an open transaction, not before it."""
+    unstable = state.unstable_offsets()
+    return min(state.high_watermark, state.first_unstable_offset() + 1) if unstable else state.high_watermark
 
 
 def expire_inside(state: TransactionalPartition, producer: PartitionProducer) -> bool:
@@ -704,6 +717,11 @@ def position_of_records(state: Consumer, position: int, fetched: Sequence[LogEnt
     return read[-1] + 1 if read else position
 
 
+def last_record_again(state: Consumer, position: int, fetched: Sequence[LogEntry], read: Sequence[int]) -> int:
+    """For ``next_position``: the position stays at the last record passed on."""
+    return read[-1] if read else fetched[-1].offset + 1
+
+
 # --- rules of TransactionCoordinator ----------------------------------------------------------------------------
 
 
@@ -776,6 +794,32 @@ def one_producer_id_in_log(rules: Rules, known: TransactionMetadata) -> Transact
 def answered_by_leader(state: TransactionCoordinator, append: Appending) -> coordinator.LogState:
     """For ``log_after``: the leader does not wait for the other replicas."""
     return coordinator.LogState(durable=state.durable, tail=(*state.tail, state.rules.in_log(append.record)))
+
+
+def end_answered_by_leader(state: TransactionCoordinator, append: Appending) -> coordinator.LogState:
+    """For ``log_after``: the leader does not wait for the other replicas when a transaction ends."""
+    record = state.rules.in_log(append.record)
+    if append.request == coordinator.END:
+        return coordinator.LogState(durable=state.durable, tail=(*state.tail, record))
+    return coordinator.LogState(durable=record, tail=())
+
+
+def same_epoch_again(rules: Rules, known: TransactionMetadata, epoch: int, new_producer_id: int) -> TransactionMetadata:
+    """For ``after_init``: a client that presents nothing is given the epoch of the one before it."""
+    after = Rules.after_init(rules, known, epoch, new_producer_id)
+    if epoch == coordinator.NO_EPOCH and known.epoch != coordinator.NO_EPOCH:
+        return replace(after, producer_id=known.producer_id, epoch=known.epoch)
+    return after
+
+
+def first_epoch_again(
+    rules: Rules, known: TransactionMetadata, epoch: int, new_producer_id: int
+) -> TransactionMetadata:
+    """For ``after_init``: a client that presents its epoch begins with epoch 0 again."""
+    after = Rules.after_init(rules, known, epoch, new_producer_id)
+    if epoch == known.epoch != coordinator.NO_EPOCH:
+        return replace(after, producer_id=known.producer_id, epoch=0)
+    return after
 
 
 def answered_before_abort(rules: Rules, append: Appending) -> coordinator.Answer:

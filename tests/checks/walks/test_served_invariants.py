@@ -81,8 +81,7 @@ NO_MARKER_WAITED_FOR = Machines(
     ],
 )
 def test_a_run_with_another_rule_breaks_an_invariant(machines: Machines, wrong: str) -> None:
-    found = next(outcome.wrong for outcome in (run_whole(seed, machines) for seed in range(40)) if outcome.wrong)
-    assert wrong in found
+    assert any(wrong in run_whole(seed, machines).wrong for seed in range(40))
 
 
 # --- planted faults --------------------------------------------------------------------------------------------------
