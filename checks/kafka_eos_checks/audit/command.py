@@ -1,6 +1,7 @@
 """``kafka-eos audit``: log directories, recordings and histories, judged by the rules of exactly-once."""
 
 import argparse
+import os
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,6 +13,7 @@ from kafka_eos_checks.kit.recording import given_path
 if TYPE_CHECKING:
     from kafka_eos_checks.audit.audit import Audit
     from kafka_eos_checks.audit.engines.cost import Bill
+    from kafka_eos_checks.audit.plan.found import Found
 
 SHOWN_NOTES = 10  # findings of each kind on the terminal
 UNJUDGED_EXIT = 3
@@ -104,6 +106,9 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         help="write the history of one run in Jepsen's format (.edn), for Jepsen's own checker",
     )
     parser.add_argument("--spark", action="store_true", help="audit on Spark (a local one, or the active session)")
+    parser.add_argument(
+        "--jobs", type=int, metavar="N", help="processes, for more than some seconds of work (default: one a processor)"
+    )
     parser.add_argument("--no-crc", action="store_true", help="do not compare batches with their CRC")
     parser.add_argument(
         "--oracle",
@@ -234,13 +239,14 @@ def _print_notes(result: "Audit") -> None:
     shown = {verdict.name for verdict in result.verdicts if not verdict.ok or verdict.unknown}  # with its evidence
     for kind, title in ((Kind.TOLD, "told, no violation"), (Kind.TOO_RECENT, "too recent to judge")):
         own = [note for note in result.notes if note.kind == kind and note.rule not in shown]
+        count = sum(number for (rule, of), number in result.counts.items() if of == kind and rule not in shown)
         counted = sum(verdict.recent for verdict in result.verdicts) if kind is Kind.TOO_RECENT else 0
         if own or counted:
-            answer_console.print(f"\n[cyan]{title}[/]: {max(len(own), counted)}", highlight=False)
+            answer_console.print(f"\n[cyan]{title}[/]: {max(count, counted)}", highlight=False)
         for note in own[:SHOWN_NOTES]:
             answer_console.print(note.in_words(), markup=False, highlight=False, soft_wrap=True)
-        if len(own) > SHOWN_NOTES:
-            answer_console.print(f"… and {len(own) - SHOWN_NOTES} more, in the file of --findings", highlight=False)
+        if count > SHOWN_NOTES:
+            answer_console.print(f"… and {count - SHOWN_NOTES} more, in the file of --findings", highlight=False)
         if kind is Kind.TOO_RECENT and (own or counted):
             words = "next: audit again in a minute; or, if the brokers stood still, with --snapshot"
             answer_console.print(words, highlight=False)
@@ -298,6 +304,14 @@ def _audit_and_write(arguments: argparse.Namespace) -> "Audit":
             from kafka_eos_checks.audit.engines.spark import session  # noqa: PLC0415 - the light install has no Spark
 
             spark = stack.enter_context(session())
+
+        def take(found: "Found") -> None:
+            """Write all findings where they are asked for, while the engine has them."""
+            if arguments.findings:
+                findings.write_findings(arguments.findings, found.in_order())
+            if arguments.sink and spark is not None:
+                findings.append_to_table(arguments.sink, arguments.sink_format, found.tables(spark))
+
         result = audit.run(
             paths,
             "spark" if arguments.spark else "local",
@@ -311,15 +325,13 @@ def _audit_and_write(arguments: argparse.Namespace) -> "Audit":
             one_moment=arguments.snapshot,
             longest_ms=round(arguments.max_transaction_timeout * 60_000),
             explain_cost=arguments.explain_cost,
+            jobs=arguments.jobs or os.cpu_count() or 1,
+            take=take,
         )
         if arguments.json:
             write_verdicts(arguments.json, result.verdicts)
-        if arguments.findings:
-            findings.write_findings(arguments.findings, [*result.findings, *result.notes])
         if arguments.html:
             from kafka_eos_checks.ledger.report import write_page  # noqa: PLC0415 - templates take their time to load
 
             write_page(most_urgent_first(result.verdicts), arguments.html, subject=result.subject)
-        if arguments.sink and spark is not None:
-            findings.append_to_table(spark, arguments.sink, arguments.sink_format, [*result.findings, *result.notes])
     return result

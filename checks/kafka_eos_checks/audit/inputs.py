@@ -11,10 +11,12 @@ from kafka_eos_checks.audit.events.history_files import SUFFIXES, files_of, is_h
 from kafka_eos_checks.audit.jepsen.operations import HISTORY, is_jepsen
 from kafka_eos_checks.audit.moments import LOCK, is_locked
 from kafka_eos_checks.audit.places import is_uri, listed, sizes_of
-from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
+from kafka_eos_checks.audit.segments.header_tables import is_table
+from kafka_eos_checks.audit.segments.splits import TABLE_WEIGHT, PartitionLog, find_logs
 from kafka_eos_checks.kit.recording import UnsafeArchive, unpacked
 
 SEGMENT_SUFFIX, ARCHIVE_SUFFIX = ".log", ".tar.xz"
+HISTORY_WEIGHT = 8  # a byte of a history takes as long as some eight of a segment
 RECORDED = "history.jsonl"
 """The history of a served cluster, next to its log directory, as the pytest fixture leaves them."""
 
@@ -47,6 +49,14 @@ class Inputs:
     def segment_bytes(self) -> int:
         """Bytes of all segments and tables of the logs."""
         return sum(sizes_of([log.file(name) for log in self.logs for name in log.segments]))
+
+    @property
+    def weight(self) -> int:
+        """Bytes of segments that take about as long to audit as all this."""
+        files = [log.file(name) for log in self.logs for name in log.segments]
+        sizes = zip(files, sizes_of(files), strict=True)
+        own = sum(size * (TABLE_WEIGHT if is_table(file) else 1) for file, size in sizes)
+        return own + HISTORY_WEIGHT * self.history_bytes
 
     @property
     def history_bytes(self) -> int:

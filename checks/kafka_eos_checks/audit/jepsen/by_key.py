@@ -346,18 +346,13 @@ class Judged:
     def finish(self) -> None:
         """Sort the findings."""
         self._keep_few()
-        self.findings.sort(key=in_order)
+        self.findings.sort(key=Finding.sort_key)
 
     def _keep_few(self) -> None:
         of_rule: dict[str, list[Finding]] = defaultdict(list)
         for finding in self.shown:
             of_rule[finding.rule].append(finding)
-        self.shown = [each for own in of_rule.values() for each in nsmallest(SHOWN_ALLOWED, own, key=in_order)]
-
-
-def in_order(finding: Finding) -> tuple[Any, ...]:
-    """The order of findings: by key and offset, then by anomaly and words."""
-    return (*finding.sort_key(), finding.evidence)
+        self.shown = [each for own in of_rule.values() for each in nsmallest(SHOWN_ALLOWED, own, key=Finding.sort_key)]
 
 
 def judged_in(path: Path, question: Question) -> Judged:
@@ -435,12 +430,14 @@ EachFile = Callable[[Callable[[Path], Any], Sequence[Path]], Iterable[Any]]
 """Applies a function to each file, in any process; the answers come in any order."""
 
 
-def judge(spill: Spill, each: EachFile = map) -> Judged:
+def judge(spill: Spill, each: EachFile = map, judging: EachFile | None = None) -> Judged:
     """All anomalies of a history; those of :func:`kafka_eos_checks.audit.jepsen.anomalies.anomalies`.
 
     Args:
         spill: the history.
         each: who asks the files.
+        judging: who asks them for their anomalies, if somebody else; it may keep these, and leave them out of its
+            answers.
 
     Raises:
         MalformedHistory: a value is sent to a key a second time.
@@ -453,7 +450,7 @@ def judge(spill: Spill, each: EachFile = map) -> Judged:
                 first[ended] = min(first.get(ended, (place, words)), (place, words))
         question = replace(question, proofs={ended: words for ended, (_, words) in first.items()})
     judged = Judged()
-    for some in each(partial(judged_in, question=question), spill.files):
+    for some in (judging or each)(partial(judged_in, question=question), spill.files):
         judged.join(some)
     if judged.twice is not None:
         ended, reason = judged.twice

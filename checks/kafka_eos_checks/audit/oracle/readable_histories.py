@@ -8,6 +8,7 @@ from typing import Any
 
 from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.histories.history import Event
+from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.kernels.coordinators.group_log import read_group_log
 from kafka_eos_checks.audit.moments import AT_ONE_MOMENT, SKEW_MS, Moments
 from kafka_eos_checks.audit.places import Ask, ask_here
@@ -74,23 +75,24 @@ def join(
     ends = [(log, contents.end, contents.stamped_ms) for own in replicas.values() for log, contents in own]
     ends += [(group.log, group.end, group.stamped_ms) for group in groups]
     reach = min((moments.reach_of(*end) for end in ends), default=inf)
-    result = Join(figures={rule: _figures() for rule in HISTORY_RULES})
+    findings: list[Finding] = []
+    result = Join(findings, {rule: _figures() for rule in HISTORY_RULES})
     for run in by_run.values():
         covered = _last_ms(run) + SKEW_MS <= reach
         if all(event.order is not None for event in run):
             run.sort(key=lambda event: event.order or 0)
-        result.findings += lost(run, replicas, result.figures[LOST], covered=covered)
-        result.findings += duplicate_values(run, replicas, result.figures[DUPLICATE_VALUE])
-        result.findings += refused(run, replicas, result.figures[REFUSED])
-        result.findings += unasked(run, replicas, result.figures[UNASKED])
-        result.findings += undone(run, replicas, result.figures[COMMITTED_MISSING], covered=covered)
-        result.findings += delivered(run, replicas, result.figures[ABORTED_DELIVERED], covered=covered)
-        result.findings += precommitted(run, replicas, result.figures[PRECOMMITTED])
-        result.findings += polled(run, replicas, result.figures[POLL_SKIP], result.figures[NON_MONOTONIC])
-        result.findings += inconsistent(run, replicas, result.figures[INCONSISTENT])
-        result.findings += went_back(run, result.figures[STABLE_WENT_BACK])
-        result.findings += judge_inputs(run, replicas, groups, result.figures, covered=covered)
-        result.findings += judge_generations(run, result.figures[FENCED_GENERATION])
+        findings += lost(run, replicas, result.figures[LOST], covered=covered)
+        findings += duplicate_values(run, replicas, result.figures[DUPLICATE_VALUE])
+        findings += refused(run, replicas, result.figures[REFUSED])
+        findings += unasked(run, replicas, result.figures[UNASKED])
+        findings += undone(run, replicas, result.figures[COMMITTED_MISSING], covered=covered)
+        findings += delivered(run, replicas, result.figures[ABORTED_DELIVERED], covered=covered)
+        findings += precommitted(run, replicas, result.figures[PRECOMMITTED])
+        findings += polled(run, replicas, result.figures[POLL_SKIP], result.figures[NON_MONOTONIC])
+        findings += inconsistent(run, replicas, result.figures[INCONSISTENT])
+        findings += went_back(run, result.figures[STABLE_WENT_BACK])
+        findings += judge_inputs(run, replicas, groups, result.figures, covered=covered)
+        findings += judge_generations(run, result.figures[FENCED_GENERATION])
     return result
 
 

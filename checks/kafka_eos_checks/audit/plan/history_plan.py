@@ -15,7 +15,7 @@ stage                       mapped over                  rows
 
 The stages are functions of :mod:`kafka_eos_checks.audit.plan.history_stages`. The readable form of all of them is
 :func:`kafka_eos_checks.audit.oracle.readable_histories.join`. The caller, on Spark the driver, holds some facts of each
-log and run, the hashes of suspects, and the findings.
+log and run, and the hashes of suspects.
 """
 
 from collections import defaultdict
@@ -44,7 +44,6 @@ from kafka_eos_checks.audit.events.recorded import (
     place_hash,
     text_hash,
 )
-from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.kernels.histories.applying import (
     Members,
     Reach,
@@ -58,6 +57,7 @@ from kafka_eos_checks.audit.kernels.histories.stored import (
 )
 from kafka_eos_checks.audit.moments import SKEW_MS, Moments
 from kafka_eos_checks.audit.places import sizes_of
+from kafka_eos_checks.audit.plan.found import Found
 from kafka_eos_checks.audit.plan.history_stages import (
     APPLIED,
     ASKED_FOR,
@@ -157,20 +157,18 @@ def judge_histories(
         _, (number, at, reason) = min(failed, key=lambda each: each[1][:2])
         raise MalformedHistory(str(files[number]), line_of(files[number], at), reason)
     runs = _runs_of(facts for _, facts in engine.collect(FACTS, read))
-    result = Join(figures={rule: {"checked": 0, "unknown": 0} for rule in HISTORY_RULES})
+    result = Join(Found(engine), {rule: {"checked": 0, "unknown": 0} for rule in HISTORY_RULES})
     if not runs:
         return 0, result
     plan = _Plan(files, runs, engine, buckets, check_crc, read)
     plan.read_logs(logs, moments)
     plan.join()
     plan.join_applications()
-    judged = plan.judge()
-    for rule, own in [*plan.figures, *(each for _, (_, figures) in judged for each in figures.items())]:
+    judged, found = plan.judge()
+    for rule, own in [*plan.figures, *(each for figures in judged for each in figures.items())]:
         for name, count in own.items():
             result.figures[rule][name] = int(result.figures[rule].get(name, 0)) + int(count)
-    order = {rule: number for number, rule in enumerate(HISTORY_RULES)}
-    findings = [finding for _, (own, _) in judged for finding in own]
-    result.findings = sorted(findings, key=lambda finding: order[finding.rule])
+    result.findings = found
     return sum(run.events for run in runs), result
 
 
@@ -399,8 +397,8 @@ class _Plan:
             parts[run].append(hashes)
         return {run: np.unique(np.concatenate(own)) for run, own in parts.items()}
 
-    def judge(self) -> list[tuple[int, tuple[list[Finding], dict[str, Figures]]]]:
-        """The findings and figures of the readable rules, over what was picked."""
+    def judge(self) -> tuple[list[dict[str, Figures]], Found]:
+        """The figures and findings of the readable rules, over what was picked."""
         engine = self.engine
         fetched = engine.regroup(
             partial(fetch_records, logs=self.logs, check_crc=self.check_crc),
@@ -430,7 +428,8 @@ class _Plan:
             kinds.append(APPLIED)
         if kinds:
             judged.append(engine.regroup(others, kinds, self.read, label="applications, refusals"))
-        return [found for rows in judged for found in engine.collect(FOUND, rows)]
+        figures = [own for rows in judged for _, own in engine.collect(FOUND, rows)]
+        return figures, Found(engine, *judged)
 
 
 def _bytes_of(logs: Sequence[PartitionLog]) -> list[int]:

@@ -16,7 +16,7 @@ from kafka_eos_checks.audit.engines.local import Row
 from kafka_eos_checks.audit.events.history_files import (
     Range,
     events_at,
-    numbered_rows,
+    numbered_events,
 )
 from kafka_eos_checks.audit.events.recorded import (
     ASKED,
@@ -84,6 +84,7 @@ from kafka_eos_checks.audit.kernels.histories.stored import (
     values_at,
 )
 from kafka_eos_checks.audit.moments import SKEW_MS
+from kafka_eos_checks.audit.plan.found import found_rows
 from kafka_eos_checks.audit.rules.applications import (
     FENCED_GENERATION,
     INPUT_RULES,
@@ -148,7 +149,7 @@ _NAMES = {  # figures of the joins -> figures of the rules
 def read_range(item: tuple[int, Range], *, buckets: int) -> Iterator[Row]:
     """Read a range of a history: its events, by the bucket in which they are joined."""
     number, part = item
-    numbered = ((number << AT_BITS | at, row) for at, row in numbered_rows(part))
+    numbered = (([number << AT_BITS | at for at in places], events) for places, events in numbered_events(part))
     try:
         with without_collections():
             for each in told(numbered, str(part.path)):
@@ -646,7 +647,8 @@ def judge_run(
         logs = longest_logs([read_group_log(log, check_crc) for log in groups])
         shown = reading.replicas(records["outputs"])
         findings += judge_told(events, shown, logs, figures, covered=covered, only=by_name)
-    yield Row(FOUND, number, (findings, figures))
+    yield from found_rows(findings, number)
+    yield Row(FOUND, number, figures)
 
 
 _OF_INPUTS = ("outputs", "given", "asked")
@@ -672,11 +674,14 @@ def judge_members(bucket: int, values: Iterable[tuple[str, Ints]], *, reading: R
     by_run: dict[str, list[Ints]] = defaultdict(list)
     for name, places in values:
         by_run[name].append(places)
+    found: list[Finding] = []
     for run in reading.runs:
         if run.run in by_run:
             figures: Figures = {"checked": 0, "unknown": 0}
             findings = list(judge_generations(reading.events(np.concatenate(by_run[run.run]), run), figures))
-            yield Row(FOUND, bucket, (findings, {FENCED_GENERATION: figures}))
+            found += findings
+            yield Row(FOUND, bucket, {FENCED_GENERATION: figures})
+    yield from found_rows(found, bucket)
 
 
 def judge_others(
@@ -692,6 +697,7 @@ def judge_others(
     places: dict[tuple[str, int], list[Ints]] = defaultdict(lambda: [np.zeros(0, np.int64)])
     for run_name, kind, own in values:
         places[run_name, kind].append(own)
+    found: list[Finding] = []
     for run in reading.runs:
         figures: dict[str, Figures] = {rule: {"checked": 0, "unknown": 0} for rule in HISTORY_RULES}
         findings: list[Finding] = []
@@ -709,4 +715,6 @@ def judge_others(
             own_kinds = (REQUESTED, APPLIED) if telling else (REQUESTED,)
             events = reading.events(np.concatenate([each for kind in own_kinds for each in places[run.run, kind]]), run)
             findings += judge_inputs(events, contents, logs, figures, covered=reading.covered(run))
-        yield Row(FOUND, bucket, (findings, figures))
+        found += findings
+        yield Row(FOUND, bucket, figures)
+    yield from found_rows(found, bucket)

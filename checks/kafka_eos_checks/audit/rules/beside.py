@@ -29,10 +29,10 @@ KIP:   KIP-98, KIP-101, KIP-360
 Kafka: TransactionIndex, ProducerStateManager (takeSnapshot, lastStableOffset), UnifiedLog.truncateTo
 """
 
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from itertools import groupby
+from itertools import chain, groupby, pairwise
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -66,6 +66,15 @@ ABORTED_INDEX, SNAPSHOT, REPLICAS = "aborted index", "producer snapshot", "repli
 BESIDE_RULES = (ABORTED_INDEX, SNAPSHOT, REPLICAS)
 
 Figures = dict[str, int | float | str]
+LAST = np.dtype(
+    [
+        ("interval", "i4"),  # how many offsets of snapshots are at or below its first offset
+        ("is_data", "?"),  # whether it is the last batch with data; each last batch of any kind stands there, too
+        *(("producer_id", "i8"), ("base_offset", "i8"), ("last_offset_delta", "i4")),
+        *(("max_timestamp", "i8"), ("producer_epoch", "i2"), ("base_sequence", "i4")),
+    ]
+)
+Last = NDArray[np.void]
 
 
 class Transactions(Protocol):
@@ -156,34 +165,54 @@ class Beside:
         )
 
 
-def audit_beside(
-    logs: Sequence[PartitionLog],
-    *,
-    one_moment: bool = True,
-    check_crc: bool = True,
-    read: Callable[[PartitionLog, bool], Transactions] = read_transactions,
-) -> Beside:
-    """Judge the indexes and snapshots of some logs, and compare replicas.
+def audit_beside(logs: Sequence[PartitionLog], *, one_moment: bool = True, check_crc: bool = True) -> Beside:
+    """Judge the indexes and snapshots of some logs by reading them anew, and compare replicas.
 
     Args:
         logs: the logs.
         one_moment: whether logs and indexes are of one moment.
         check_crc: whether to compare each batch with its CRC.
-        read: reads the transactions of a log; the readable rules do, more slowly than :func:`whole.read_whole`.
 
     Raises:
         OSError: a file cannot be read.
     """
     result = Beside()
     for log in logs:
-        indexes, snapshots = _files(log, ".txnindex"), _files(log, ".snapshot")
-        if indexes or snapshots:
-            transactions = read(log, check_crc)
-            judge_indexes(transactions, indexes, result, one_moment=one_moment)
-            judge_snapshots(transactions, snapshots, result, one_moment=one_moment)
+        offsets = snapshots_of(log)
+        if offsets is not None:
+            judge_files(
+                read_transactions(log, check_crc), offsets, read_last(log, offsets), result, one_moment=one_moment
+            )
     for _, replicas in groupby(sorted(logs, key=_place), key=_place):
         judge_replicas(list(replicas), result)
     return result
+
+
+def snapshots_of(log: PartitionLog) -> list[int] | None:
+    """The offsets of the snapshots of a log, ascending; None for a log that has neither snapshots nor indexes."""
+    snapshots = _files(log, ".snapshot")
+    return [int(path.stem) for path in snapshots] if snapshots or _files(log, ".txnindex") else None
+
+
+def judge_files(
+    transactions: Transactions, offsets: Sequence[int], last: Iterable[Last], result: Beside, *, one_moment: bool = True
+) -> None:
+    """Judge the indexes and snapshots of a log.
+
+    Args:
+        transactions: of the log.
+        offsets: of its snapshots when it was read (:func:`snapshots_of`); later ones are not judged.
+        last: its batches by these offsets (:func:`last_batches`), in log order.
+        result: takes the findings and figures.
+        one_moment: whether log and indexes are of one moment.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    log = transactions.log
+    judge_indexes(transactions, _files(log, ".txnindex"), result, one_moment=one_moment)
+    snapshots = [path for path in _files(log, ".snapshot") if int(path.stem) in set(offsets)]
+    judge_snapshots(transactions, snapshots, offsets, last, result, one_moment=one_moment)
 
 
 def _place(log: PartitionLog) -> tuple[str, int]:
@@ -268,14 +297,24 @@ def _entry_in_words(marker: Marker) -> str:
 
 
 def judge_snapshots(
-    transactions: Transactions, snapshots: Sequence[Path], result: Beside, *, one_moment: bool = True
+    transactions: Transactions,
+    snapshots: Sequence[Path],
+    offsets: Sequence[int],
+    last: Iterable[Last],
+    result: Beside,
+    *,
+    one_moment: bool = True,
 ) -> None:
     """Compare each ``.snapshot`` with the producers' state that follows from the batches below its offset."""
     log = transactions.log
     result.count(SNAPSHOT, "snapshots", len(snapshots))
     judged = [path for path in snapshots if int(path.stem) <= transactions.end]
     result.count(SNAPSHOT, "unknown" if one_moment else RECENT, len(snapshots) - len(judged))
-    for path, producers in zip(judged, _producers_at([int(path.stem) for path in judged], transactions), strict=True):
+    wanted = {int(path.stem): path for path in judged}
+    for offset, producers in producers_at(offsets, last, transactions):
+        path = wanted.get(offset)
+        if path is None:
+            continue
         try:
             entries = read_producer_snapshot(path)
         except MalformedFile as error:
@@ -315,23 +354,22 @@ def _difference(expected: ProducerSnapshotEntry | None, found: ProducerSnapshotE
     return "; ".join(wrong)
 
 
-def _producers_at(offsets: Iterable[int], transactions: Transactions) -> Iterator[dict[int, ProducerSnapshotEntry]]:
-    """The producers after the batches below each of some offsets, in ascending order; a block at a time."""
-    due, producers = deque(offsets), _Producers(transactions)
-    if not due:
-        return
-    for headers in _read(transactions.log, SNAPSHOT_COLUMNS):
-        begins, low = headers.column("base_offset"), 0
-        while due and len(begins) and begins[-1] >= due[0]:
-            high = int(np.searchsorted(begins, due[0]))
-            producers.take(headers, low, high)
-            yield producers.at(due.popleft())
-            low = high
-        if not due:
-            return
-        producers.take(headers, low, len(headers))
-    for offset in due:
-        yield producers.at(offset)
+def producers_at(
+    offsets: Sequence[int], last: Iterable[Last], transactions: Transactions
+) -> Iterator[tuple[int, dict[int, ProducerSnapshotEntry]]]:
+    """The producers after the batches below each of some ascending offsets."""
+    behind = np.zeros(1, LAST)
+    behind["interval"] = len(offsets)
+    producers, parts = _Producers(transactions), chain(last, [behind])
+    rest = np.zeros(0, LAST)
+    for number, offset in enumerate(offsets):
+        while not len(rest) or rest["interval"][-1] <= number:
+            producers.take(rest)
+            rest = next(parts)
+        cut = int(np.searchsorted(rest["interval"], number, side="right"))
+        producers.take(rest[:cut])
+        rest = rest[cut:]
+        yield offset, producers.at(offset)
 
 
 class _Last(NamedTuple):
@@ -347,6 +385,38 @@ class _Last(NamedTuple):
 SNAPSHOT_COLUMNS = ("attributes", "producer_id", *_Last._fields)
 
 
+def last_batches(headers: Headers, offsets: Sequence[int]) -> Last:
+    """The last batch, and the last with data, of each producer between the offsets of snapshots; dtype :data:`LAST`.
+
+    Args:
+        headers: consecutive batches.
+        offsets: of the snapshots, ascending; what lies behind the last one is left out.
+    """
+    begins = np.maximum.accumulate(headers.column("base_offset"))
+    cuts = [0, *np.searchsorted(begins, np.array(offsets, np.int64)).tolist()]
+    control = is_set(headers, CONTROL_MASK)
+    found = [np.zeros(0, LAST)]
+    for interval, (low, high) in enumerate(pairwise(cuts)):
+        ids = headers.raw["producer_id"][low:high].astype(np.int64)
+        order = stable_order(ids)
+        order = order[np.count_nonzero(ids < 0) :]
+        for is_data in (False, True):
+            own = order[~control[low + order]] if is_data else order
+            rows = low + own[np.append(ids[own][1:] != ids[own][:-1], True)] if len(own) else own
+            part = np.zeros(len(rows), LAST)
+            part["interval"], part["is_data"] = interval, is_data
+            for name in ("producer_id", *_Last._fields):
+                part[name] = headers.raw[name][rows]
+            found.append(part)
+    return np.concatenate(found)
+
+
+def read_last(log: PartitionLog, offsets: Sequence[int]) -> Iterator[Last]:
+    """The last batches of a log, a block at a time."""
+    for headers in _read(log, SNAPSHOT_COLUMNS) if offsets else ():
+        yield last_batches(headers, offsets)
+
+
 class _Producers:
     """The last batch and the last batch with data of each producer so far."""
 
@@ -355,11 +425,12 @@ class _Producers:
         self._last: dict[int, _Last] = {}
         self._data: dict[int, _Last] = {}
 
-    def take(self, headers: Headers, low: int, high: int) -> None:
+    def take(self, rows: Last) -> None:
         """Take in the next batches."""
-        rows = np.arange(low, high)[headers.raw["producer_id"][low:high] >= 0]
-        self._last.update(_last_of_each(headers, rows))
-        self._data.update(_last_of_each(headers, rows[~is_set(headers, CONTROL_MASK)[rows]]))
+        for known, own in ((self._last, rows[~rows["is_data"]]), (self._data, rows[rows["is_data"]])):
+            columns = (own[name].tolist() for name in _Last._fields)
+            batches = map(_Last._make, zip(*columns, strict=True))
+            known.update(zip(own["producer_id"].tolist(), batches, strict=True))
 
     def at(self, offset: int) -> dict[int, ProducerSnapshotEntry]:
         """The expected entry of each producer at an offset; all batches taken so far are below it."""
@@ -368,18 +439,6 @@ class _Producers:
             producer_id: _entry(producer_id, last, self._data.get(producer_id), epochs.get(producer_id), opened)
             for producer_id, last in self._last.items()
         }
-
-
-def _last_of_each(headers: Headers, rows: Ints) -> Iterator[tuple[int, _Last]]:
-    """The last batch of each producer among some batches in log order."""
-    ids = headers.column("producer_id")[rows]
-    if not len(ids):
-        return iter(())
-    order = stable_order(ids)
-    ends = np.append(ids[order][1:] != ids[order][:-1], True)
-    last = rows[order[ends]]
-    columns = (headers.raw[name][last].tolist() for name in _Last._fields)
-    return zip(ids[order][ends].tolist(), map(_Last._make, zip(*columns, strict=True)), strict=True)
 
 
 def _entry(

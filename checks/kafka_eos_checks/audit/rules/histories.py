@@ -53,7 +53,7 @@ The audit proves by columns that most of a history agrees with the logs
 
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -90,7 +90,7 @@ class Join:
         figures: for each rule, the number of subjects and of unknown ones.
     """
 
-    findings: list[Finding] = field(default_factory=list)
+    findings: Collection[Finding] = ()
     figures: dict[str, dict[str, int | float | str]] = field(default_factory=dict)
 
 

@@ -54,7 +54,7 @@ Kafka: ProducerAppendInfo.appendEndTxnMarker, TransactionMarkerChannelManager,
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isinf
 from typing import NamedTuple, TypeVar
@@ -930,7 +930,7 @@ class TransactionAudit:
         reasons: for each rule and reason, how many subjects could not be judged.
     """
 
-    findings: list[Finding]
+    findings: Collection[Finding]
     figures: dict[str, Figures]
     moments: Moments
     reasons: dict[str, Counter[Reason]]
