@@ -1,11 +1,11 @@
 """The stories: each known failure that a model shows, step by step, with its sequence diagram.
 
-A story is TLC's counterexample. TLC runs once for each model; the behaviour is kept under the fingerprint of all '
-              'that it
-depends on (``build/checked/book``).
+A story is TLC's counterexample. TLC runs once for each model; the behaviour is kept under the fingerprint of all that
+it depends on (``build/checked/book``).
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -58,12 +58,16 @@ class NoStory(RuntimeError):  # noqa: N818 - named for what is missing
 
 
 def told(book: Book) -> list[Model]:
-    """The models that have a story: the known failures of the small tier, and the mutants that show a finding."""
+    """The models that have a story: the known failures, and the mutants that show a finding.
+
+    The models of inductive invariants have none, for their first states are no beginnings of a run. Those of the deep
+    tier would take TLC too long.
+    """
     shown = {name for finding in book.sources.findings for name in finding.models}
-    failing = [model for model in book.registry.models.values() if model.expect.violates]
-    small = [model for model in failing if model.tier == "small" and not model.module.endswith("Induction")]
+    failing = [model for model in book.registry.models.values() if model.expect.violates and model.tier != "deep"]
+    runs = [model for model in failing if book.modules[model.module] != "proofs"]
     mutants = [mutant for mutant in book.registry.mutants.values() if mutant.name in shown]
-    return [*small, *mutants]
+    return [*runs, *mutants]
 
 
 def _key(model: Model) -> str:
@@ -127,12 +131,13 @@ def story_page(links: Links, story: Story) -> Page:
     violated = model.expect.violates
     seen = book.spec.operators(f"{model.module}Mutants" if f"{model.module}Mutants" in book.modules else model.module)
     home = seen[violated][0]
-    picture = diagram(model.module, story.steps, violated)
     parts = [_setting(links, model, home, words)]
-    if picture:
-        parts.append(pages.raw(f'<figure class="scroll">{picture}</figure>'))
-    parts.append("## Step by step\n\nEach step is an action of the spec. Below it is what the step changes.")
-    parts.append(pages.raw(_controls() + _listed(links, story, words) + _states(story)))
+    parts.append(
+        "## Step by step\n\nEach step is an action of the spec. Below it is what the step changes. The buttons and the "
+        "arrow keys go from step to step."
+    )
+    told_ = f"<div>{_controls()}{_listed(links, story, words)}{_states(story)}</div>"
+    parts.append(pages.raw(_beside(diagram(model.module, story.steps, violated), told_)))
     parts.append(
         f"## What is violated\n\n{pages.link(violated, pages.of_property(home, violated))}: "
         f"{links.sentence(words.sentences.get(violated, ''), home)}"
@@ -143,6 +148,18 @@ def story_page(links: Links, story: Story) -> Page:
     parts.append(f"Tell it again with `kafka-eos check models {model.name}`.")
     title = _title(model)
     return Page(path=f"stories/{model.name}", title=title, text="\n\n".join(parts), in_menu=False, wide=True)
+
+
+_NARROW = 760  # CSS pixels of a picture that has room next to the steps
+
+
+def _beside(picture: str, steps: str) -> str:
+    """The sequence diagram with the steps, next to them where it is narrow enough."""
+    if not picture:
+        return f'<div class="stepped">{steps}</div>'
+    width = re.search(r' width="(\d+)', picture)
+    narrow = " narrow" if width and int(width[1]) <= _NARROW else ""
+    return f'<div class="stepped{narrow}"><figure class="scroll">{picture}</figure>{steps}</div>'
 
 
 def _title(model: Model) -> str:

@@ -1,5 +1,7 @@
 """The pages name what exists, and a book with something broken in it is refused."""
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from kafka_eos_checks.book.site import MOST_BYTES, problems
 from kafka_eos_checks.book.sources import Book
 from kafka_eos_checks.book.stories import Story, seen_by_readers, told
 from kafka_eos_checks.book.trying import SCENARIOS, graph_of, scenario_model
+from kafka_eos_checks.brokers.jars import clients_jar
 from kafka_eos_checks.drawing.story import Step
 from kafka_eos_checks.kit.verdict import Verdict
 
@@ -60,12 +63,30 @@ def test_a_guide_shows_what_a_command_prints_and_refuses_another_exit_code(links
         guides.guide(links, file)
 
 
-def test_every_error_code_has_its_two_sentences_and_no_other_has(tmp_path: Path) -> None:
+def test_every_error_code_of_the_reference_has_its_two_sentences(tmp_path: Path) -> None:
     assert errors.read_advice()["PRODUCER_FENCED"].do.startswith("Close this producer")
     text = errors.FILE.read_text(encoding="utf-8")
     (tmp_path / "errors.toml").write_text(text.replace("[PRODUCER_FENCED]", "[PRODUCER_FENCE]"), encoding="utf-8")
-    with pytest.raises(errors.MalformedErrors, match="PRODUCER_FENCE"):
+    with pytest.raises(errors.MalformedErrors, match="PRODUCER_FENCED has no entry"):
         errors.read_advice(tmp_path / "errors.toml")
+    (tmp_path / "errors.toml").write_text(text.replace("code = 13\n", ""), encoding="utf-8")
+    with pytest.raises(errors.MalformedErrors, match="NETWORK_EXCEPTION has means, do; write code and do and means"):
+        errors.read_advice(tmp_path / "errors.toml")
+
+
+def test_the_error_codes_are_kafkas(tmp_path: Path) -> None:
+    if not clients_jar().is_file():
+        pytest.skip(f"needs {clients_jar().name}: make setup")
+    asking = tmp_path / "Codes.java"
+    asking.write_text(
+        "import org.apache.kafka.common.protocol.Errors; class Codes { public static void main(String[] none) {"
+        'for (Errors each : Errors.values()) System.out.println(each.name() + " " + each.code()); } }',
+        encoding="utf-8",
+    )
+    classes = f"{clients_jar()}{os.pathsep}{clients_jar().parent}/*"
+    done = subprocess.run(["java", "-cp", classes, str(asking)], capture_output=True, text=True, check=True)
+    told = dict(line.split() for line in done.stdout.splitlines())
+    assert told == {name: str(each.code) for name, each in errors.read_advice().items()}
 
 
 def test_the_java_producers_reaction_is_that_of_the_machine(links: Links) -> None:

@@ -46,7 +46,11 @@ def test_every_line_of_a_definition_is_in_its_entry(book: Book) -> None:
 def test_error_codes_are_in_the_order_of_the_checks_and_comparisons_are_no_answers(book: Book) -> None:
     assert book.errors_of("TransactionCoordinator", "InitError") == (
         "INVALID_REQUEST", "CONCURRENT_TRANSACTIONS", "PRODUCER_FENCED")  # fmt: skip
-    assert book.errors_of("TransactionCoordinator", "HandleEndTxn")[-1] == "COORDINATOR_LOAD_IN_PROGRESS"
+    assert book.errors_of("TransactionCoordinator", "HandleEndTxn")[:2] == (
+        "COORDINATOR_LOAD_IN_PROGRESS", "INVALID_PRODUCER_ID_MAPPING")  # fmt: skip
+    assert book.errors_of("Leader", "AppendBatch") == ()  # it asks that no check refuses the batch
+    assert book.errors_of("Transactions", "HandleMarker")[0] == "INVALID_PRODUCER_EPOCH"  # the condition of an IF
+    assert "STALE_MEMBER_EPOCH" in book.errors_of("ConsumeTransformProduce", "RefuseOffsets")
     assert "INVALID_TXN_STATE" in book.errors_of("Leader", "RefuseBatch")  # asked of an instantiated module
     assert book.errors_of("TransactionalProducer", "AsksForCoordinator") == ()
 
