@@ -83,8 +83,8 @@ def errors_page(links: Links) -> Page:
     parts = [
         "An error code is the broker's answer to a request. These are all of Kafka's. Find yours, or use the search. "
         "Meaning and *What to do* are for applications and operators. The rest is read from the spec: the rules that "
-        f"answer with the code, the actions in which it can happen, and what Kafka's Java producer does, by the machine "
-        f"{client}.",
+        "answer with the code, the actions in which it can happen, and what Kafka's Java producer does, by the "
+        f"machine {client}.",
         pages.raw(f'<p class="names">{names}</p>'),
     ]
     for name, said in advice.items():

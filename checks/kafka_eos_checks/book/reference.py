@@ -30,6 +30,7 @@ PACKAGES = {
     "pyspark_kafkalog": "checks/pyspark_kafkalog",
 }
 """Public package -> its folder."""
+_ROLE = re.compile(r":\w+:`~?\.?([^`]+)`|``([^`]+)``")
 _LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
 _ATTRIBUTE = re.compile(r"^ {4}(\w+): (.*(?:\n {8,}.*)*)", re.MULTILINE)
 
@@ -56,7 +57,7 @@ def api_pages(book: Book) -> Iterator[Page]:
 def _module(book: Book, path: str) -> str:
     tree = ast.parse(book.sources.texts[path])
     dotted = path.split("/", 1)[1].removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    said = (ast.get_docstring(tree) or "").split("\n\n")[0]
+    said = _plain((ast.get_docstring(tree) or "").split("\n\n")[0])
     parts = [f"## {pages.prose(dotted)}\n\n{pages.prose(said)}"]
     defined = (node for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef))
     parts += [_definition(node, dotted) for node in defined if not node.name.startswith("_")]
@@ -70,7 +71,7 @@ def _definition(node: ast.ClassDef | ast.FunctionDef, dotted: str) -> str:
         methods = [each for each in node.body if isinstance(each, ast.FunctionDef) and not each.name.startswith("_")]
         rows += [f"    {_head(each)}  # {_first(each)}" for each in methods]
     code = listing("python", "\n".join(rows), lambda _: None)
-    said = ast.get_docstring(node) or ""
+    said = _plain(ast.get_docstring(node) or "")
     return pages.raw(
         f'<div id="{escape(f"{dotted}.{node.name}")}" class="small highlight">{code}</div>'
         f'<pre class="docstring">{escape(said)}</pre>'
@@ -78,7 +79,12 @@ def _definition(node: ast.ClassDef | ast.FunctionDef, dotted: str) -> str:
 
 
 def _first(node: ast.FunctionDef) -> str:
-    return (ast.get_docstring(node) or "").split("\n\n")[0].replace("\n", " ")
+    return _plain((ast.get_docstring(node) or "").split("\n\n")[0].replace("\n", " "))
+
+
+def _plain(docstring: str) -> str:
+    """A docstring without the marks of reStructuredText."""
+    return _ROLE.sub(lambda found: found[1] or found[2], docstring)
 
 
 def _head(node: ast.ClassDef | ast.FunctionDef) -> str:

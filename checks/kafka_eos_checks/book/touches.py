@@ -12,6 +12,7 @@ from kafka_eos_checks.models.registry import Model
 
 _MOST_PLACES = 12  # of a kind, on the page of all places
 _MOST_NAMES = 6  # next to a rule, before the rest is folded away
+_SETTLED = ", settled by its models"
 _KINDS: Mapping[str, str] = {
     "action": "actions",
     "reference": "reference",
@@ -139,8 +140,9 @@ def _all_of_kind(links: Links, home: str, kind: str, found: Sequence[Place]) -> 
     if kind == "model":
         return _models(links, [place.what.partition(":")[0] for place in found])
     if kind == "claim":
-        ids = dict.fromkeys(place.what.partition(",")[0] for place in found)
-        return ", ".join(pages.link(each, pages.address("claims", each)) for each in ids)
+        ids = dict.fromkeys(place.what.partition(",")[0] for place in found if place.what.endswith(_SETTLED))
+        if ids:
+            return ", ".join(pages.link(each, pages.address("claims", each)) for each in ids)
     told = [
         f"<code>{escape(place.file)}:{place.line}</code> {links.sentence(_short(place.what), escape=escape)}"
         for place in found[:_MOST_PLACES]

@@ -19,7 +19,7 @@ from kafka_eos_checks.book.properties import property_page
 from kafka_eos_checks.book.reference import json_schema
 from kafka_eos_checks.book.site import MOST_BYTES, problems
 from kafka_eos_checks.book.sources import Book
-from kafka_eos_checks.book.stories import Story, seen_by_readers, told
+from kafka_eos_checks.book.stories import Story, readers_of, seen_by_readers, told
 from kafka_eos_checks.book.trying import SCENARIOS, graph_of, scenario_model
 from kafka_eos_checks.brokers.jars import clients_jar
 from kafka_eos_checks.drawing.story import Step
@@ -115,10 +115,11 @@ def test_a_table_names_its_heads_in_every_cell_for_narrow_screens() -> None:
     assert '<td data-head="A &amp; B">1</td>' in table(("A & B",), [("1",)])
 
 
-def test_every_small_known_failure_has_a_story(links: Links) -> None:
+def test_every_known_failure_and_every_finding_has_a_story(links: Links) -> None:
     names = {model.name for model in told(links.book)}
     assert {"LateEndIsNotAtomic", "LostAcknowledgement", "SnapshotWindow"} <= names
-    assert "PartitionLog" not in names
+    assert not {"PartitionLog", "PartitionLogInductionExpiry"} & names
+    assert [finding.id for finding in links.book.sources.findings if not names & {*finding.models}] == []
 
 
 def test_a_walk_has_the_whole_graph_with_a_reason_for_each_refusal(links: Links) -> None:
@@ -136,9 +137,18 @@ def test_a_story_tells_what_readers_find_after_a_step(links: Links, name: str, d
     model = scenario_model(links, next(each for each in SCENARIOS if each.name == name))
     machine, constants = model.machine_class(), model.machine_constants()
     states = explore(machine.initial(constants), instances(machine, constants)).states
-    seen = set(seen_by_readers(Story(model, [Step("", dump(state)) for state in states], None)))
-    assert "A reader finds the values: [1]" in seen
-    assert ("A reader finds the values: [1, 1]" in seen) is doubled
+    seen = seen_by_readers(links.book, Story(model, [Step("", dump(state)) for state in states], None))
+    found = {line for lines in seen for line in lines}
+    assert "The values that a reader finds, in order: [1]" in found
+    assert ("The values that a reader finds, in order: [1, 1]" in found) is doubled
+
+
+def test_what_readers_see_is_read_from_the_refinements(links: Links) -> None:
+    assert [said for said, _ in readers_of(links.book, "Transactions")] == [
+        "for each partition: the transactions whose batch a reader finds, in order"
+    ]
+    assert [said.partition(",")[0] for said, _ in readers_of(links.book, "Transfer")] == ["Debits", "Credits"]
+    assert list(readers_of(links.book, "TransactionalProducer")) == []
 
 
 def test_a_picture_has_every_arrow_of_its_table_and_words_for_those_who_cannot_see_it() -> None:
