@@ -91,8 +91,15 @@ def _defined(name: str) -> str:
     return f'<code id="{escape(name)}">{pages.breakable(name)}</code>'
 
 
-def operator_entry(links: Links, operator: Operator, places: Sequence[Place]) -> str:
-    """An action or rule: its sentence, what is known of it with the places that it touches, and both texts."""
+def operator_entry(links: Links, operator: Operator, places: Sequence[Place], page: str) -> str:
+    """An action or rule: its sentence, what is known of it, both texts, and the places that it touches.
+
+    Args:
+        links: the addresses.
+        operator: the action or rule.
+        places: what a change to it touches.
+        page: the page that lists all of these.
+    """
     facts = []
     if operator.kafka:
         facts.append(f"<dt>Kafka</dt><dd>{escape(operator.kafka)}</dd>")
@@ -101,7 +108,7 @@ def operator_entry(links: Links, operator: Operator, places: Sequence[Place]) ->
     if operator.errors:
         codes = ", ".join(pages.link(code, pages.of_error(code), code=True) for code in operator.errors)
         facts.append(f"<dt>May answer</dt><dd>{codes}</dd>")
-    facts += touches.facts(links, operator, places)
+    touched = "".join(touches.facts(links, operator, places, page))
     notes = "".join(f"\n\n{links.sentence(note, operator.module)}" for note in operator.notes)
     return "\n".join(
         [
@@ -109,8 +116,9 @@ def operator_entry(links: Links, operator: Operator, places: Sequence[Place]) ->
             f"### {operator.name}",
             "",
             links.sentence(operator.sentence, operator.module) + notes,
-            links.pair(operator),
             pages.raw(f'<dl class="facts">{"".join(facts)}</dl>') if facts else "",
+            links.pair(operator),
+            pages.raw(f'<dl class="facts">{touched}</dl>') if touched else "",
         ]
     )
 
@@ -140,13 +148,14 @@ def _seen(book: Book, entry: Model) -> str:
     return f"{entry.module}Mutants" if f"{entry.module}Mutants" in book.modules else entry.module
 
 
-def module_page(links: Links, module: str, places: Mapping[str, Sequence[Place]]) -> Page:
+def module_page(links: Links, module: str, places: Mapping[str, Sequence[Place]], where: Mapping[str, str]) -> Page:
     """The page of a module.
 
     Args:
         links: the addresses.
         module: its name.
         places: for each rule and action that is told, the places that it touches.
+        where: for each of these the page that lists the places.
     """
     operators = links.book.operators(module)
     parts = [_introduction(links, module), _see_also(links, module), *_declared(links, module)]
@@ -158,7 +167,7 @@ def module_page(links: Links, module: str, places: Mapping[str, Sequence[Place]]
         if chosen:
             names = " · ".join(f'<a href="#{each.name}">{each.name}</a>' for each in chosen)
             parts.append(f"## {title}\n" + pages.raw(f'<p class="names">{names}</p>'))
-        parts += [operator_entry(links, each, places[each.name]) for each in chosen]
+        parts += [operator_entry(links, each, places[each.name], where.get(each.name, "")) for each in chosen]
     small = [each for each in operators if _is_small(each)]
     if small:
         parts.append("## Names without a rule of their own\n" + _small(links, small))
@@ -262,9 +271,8 @@ def module_pages(links: Links) -> Iterator[Page]:
     for module in links.book.modules:
         told = [each for each in links.book.operators(module) if each.kind in _TOLD and not _is_small(each)]
         places = {each.name: links.book.places(module, each.name) for each in told}
-        yield module_page(links, module, places)
-        page = touches.touches_page(links, module, [(each, places[each.name]) for each in told])
-        if page is not None:
-            yield page
+        made, where = touches.touches_pages(links, module, [(each, places[each.name]) for each in told])
+        yield module_page(links, module, places, where)
+        yield from made
         if links.book.entries_of(module):
             yield models_page(links, module)

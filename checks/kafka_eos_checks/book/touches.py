@@ -11,6 +11,7 @@ from kafka_eos_checks.matrix.impact import Place
 from kafka_eos_checks.models.registry import Model
 
 _MOST_PLACES = 12  # of a kind, on the page of all places
+_MOST_CHARACTERS = 200_000  # of a page of places
 _MOST_NAMES = 6  # next to a rule, before the rest is folded away
 _SETTLED = ", settled by its models"
 _KINDS: Mapping[str, str] = {
@@ -35,11 +36,6 @@ _KINDS: Mapping[str, str] = {
 """Kind of a place -> its heading, in the order of the page."""
 
 
-def page_of(module: str) -> str:
-    """The page of the places of a module's rules."""
-    return f"touches/{module}"
-
-
 def of_kinds(book: Book, operator: Operator, places: Iterable[Place]) -> dict[str, list[Place]]:
     """The places of an operator by kind, without its own text, and without findings about other rules of its module."""
     titles = _findings(book, operator.name)
@@ -60,8 +56,15 @@ def _findings(book: Book, operator: str) -> frozenset[str]:
     )
 
 
-def facts(links: Links, operator: Operator, places: Sequence[Place]) -> Iterator[str]:
-    """The rows next to a rule: actions, properties, mutants with what notices them, findings; and all places."""
+def facts(links: Links, operator: Operator, places: Sequence[Place], page: str) -> Iterator[str]:
+    """The rows next to a rule: actions, properties, mutants with what notices them, findings; and all places.
+
+    Args:
+        links: the addresses.
+        operator: the rule.
+        places: what a change to it touches.
+        page: the page that lists all of these.
+    """
     found = of_kinds(links.book, operator, places)
     home = operator.module
     for kind, label in (("action", "Actions with it"), ("property", "Properties"), ("finding", "Findings")):
@@ -80,7 +83,7 @@ def facts(links: Links, operator: Operator, places: Sequence[Place]) -> Iterator
         yield _row("In the place of", bullets_of(_replaced(links, entry, operator.name) for entry in using))
     if found:
         counted = ", ".join(f"{len(each)} in {_KINDS[kind]}" for kind, each in found.items())
-        yield _row("All places", pages.link(counted, pages.address(page_of(home), operator.name)))
+        yield _row("All places", pages.link(counted, pages.address(page, operator.name)))
 
 
 def _row(label: str, told: str) -> str:
@@ -170,9 +173,12 @@ def _short(text: str) -> str:
     return text if len(text) <= 90 else text[:87] + "…"
 
 
-def touches_page(links: Links, module: str, told: Sequence[tuple[Operator, Sequence[Place]]]) -> Page | None:
-    """The page of every place that a change to a rule of a module touches; None if there are none."""
-    parts = []
+def touches_pages(
+    links: Links, module: str, told: Sequence[tuple[Operator, Sequence[Place]]]
+) -> tuple[list[Page], dict[str, str]]:
+    """The pages of every place that a change to a rule of a module touches, and the page of each rule."""
+    parts: list[list[str]] = []
+    where: dict[str, str] = {}
     for operator, places in told:
         found = of_kinds(links.book, operator, places)
         if not found:
@@ -182,12 +188,18 @@ def touches_page(links: Links, module: str, told: Sequence[tuple[Operator, Seque
             for kind, each in found.items()
         )
         name = pages.link(operator.name, pages.of_operator(module, operator.name))
-        parts.append(f'<h2 id="{operator.name}">{name}</h2><dl class="facts">{rows}</dl>')
-    if not parts:
-        return None
+        part = f'<h2 id="{operator.name}">{name}</h2><dl class="facts">{rows}</dl>'
+        if not parts or sum(map(len, parts[-1])) + len(part) > _MOST_CHARACTERS:
+            parts.append([])
+        parts[-1].append(part)
+        where[operator.name] = f"touches/{module}" + (f"-{len(parts)}" if len(parts) > 1 else "")
     said = (
         f"Every place that a change to a rule of {pages.link(module, pages.address(f'modules/{module}'))} touches, as "
         "`kafka-eos check impact` finds them. The command lists all places of a kind that this page cuts short."
     )
-    return Page(path=page_of(module), title=f"Places of {module}", text=said + pages.raw("\n".join(parts)),
-                in_menu=False, wide=True)  # fmt: skip
+    title = f"Places of {module}"
+    made = [
+        Page(path=path, title=title, text=said + pages.raw("\n".join(part)), in_menu=False, wide=True)
+        for path, part in zip(dict.fromkeys(where.values()), parts, strict=True)
+    ]
+    return made, where

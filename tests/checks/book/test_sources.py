@@ -81,7 +81,9 @@ def test_a_changed_rule_changes_its_entry_and_no_other(tmp_path: Path) -> None:
 
     def entries() -> dict[str, str]:
         links = Links(Book(Sources(tmp_path)))
-        return {each.name: operator_entry(links, each, ()) for each in links.book.operators("TransactionCoordinator")}
+        return {
+            each.name: operator_entry(links, each, (), "") for each in links.book.operators("TransactionCoordinator")
+        }
 
     before = entries()
     file = tmp_path / "spec" / "TransactionCoordinator.tla"
