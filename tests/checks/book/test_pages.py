@@ -1,8 +1,11 @@
 """The pages name what exists, and a book with something broken in it is refused."""
 
+import json
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +19,7 @@ from kafka_eos_checks.book.listing import listing
 from kafka_eos_checks.book.pages import Page, table, written
 from kafka_eos_checks.book.pictures import Arrow, drawn, refinements
 from kafka_eos_checks.book.properties import property_page
-from kafka_eos_checks.book.reference import json_schema
+from kafka_eos_checks.book.reference import schemas
 from kafka_eos_checks.book.site import MOST_BYTES, problems
 from kafka_eos_checks.book.sources import Book
 from kafka_eos_checks.book.stories import Story, readers_of, seen_by_readers, told
@@ -24,6 +27,7 @@ from kafka_eos_checks.book.trying import SCENARIOS, graph_of, scenario_model
 from kafka_eos_checks.brokers.jars import clients_jar
 from kafka_eos_checks.drawing.story import Step
 from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.ledger.report import report_of
 
 
 @pytest.fixture(scope="module")
@@ -167,9 +171,45 @@ def test_the_tower_is_read_from_the_formulas(links: Links) -> None:
     assert ("ConsumeTransformProduce", "RefinesExactlyOnce", "ExactlyOnce") in found
 
 
-def test_schemas_require_what_has_no_default() -> None:
-    assert json_schema(Event)["required"] == ["run", "process", "action", "phase"]
-    assert json_schema(Verdict)["properties"]["claims"] == {"type": "array", "items": {"type": "string"}}
+def fits(value: Any, schema: Mapping[str, Any]) -> bool:
+    """Whether a value fits a schema, as far as the book's schemas go."""
+    if "anyOf" in schema:
+        return any(fits(value, each) for each in schema["anyOf"])
+    if "enum" in schema:
+        return value in schema["enum"]
+    kinds = {"string": str, "integer": int, "number": int | float, "boolean": bool, "array": list, "object": dict,
+             "null": type(None)}  # fmt: skip
+    if "type" in schema and not isinstance(value, kinds[schema["type"]]):
+        return False
+    if isinstance(value, list):
+        return all(fits(each, schema.get("items", {})) for each in value)
+    if not isinstance(value, dict):
+        return True
+    if not {*schema.get("required", [])} <= value.keys():
+        return False
+    parts, rest = schema.get("properties", {}), schema.get("additionalProperties", {})
+    return all(
+        fits(each, parts[name]) if name in parts else rest is not False and fits(each, rest)
+        for name, each in value.items()
+    )
+
+
+def test_what_is_written_fits_its_schema_and_nothing_else_does() -> None:
+    history, verdicts, report = (schema for schema, _ in schemas().values())
+    event = json.loads(
+        Event(run="a", process="p", action="Send", phase="ok", offset=3, detail={"value": "v"}).to_json()
+    )
+    assert fits(event, history)
+    assert not fits({**event, "offset": "3"}, history)
+    assert not fits({**event, "ofset": 3}, history)
+    assert not fits({name: value for name, value in event.items() if name != "run"}, history)
+    verdict = Verdict(check="model", name="A", expected="holds", found="holds", ok=True, figures={"states": 3})
+    row = json.loads(json.dumps(verdict.to_json()))
+    assert fits([row], verdicts)
+    assert not fits([{**row, "standing": "well"}], verdicts)
+    written = json.loads(json.dumps(report_of([verdict]).to_json()))
+    assert fits(written, report)
+    assert not fits({**written, "verdicts": 3}, report)
 
 
 def test_a_book_with_something_broken_is_told_line_by_line(tmp_path: Path) -> None:

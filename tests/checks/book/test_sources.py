@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafka_eos.machines import machine as machines
+from kafka_eos_checks.book.errors import errors_page
 from kafka_eos_checks.book.linking import Links
 from kafka_eos_checks.book.modules import header, kafka_names, operator_entry
 from kafka_eos_checks.book.sources import Book, Kind, labelled
@@ -75,7 +76,7 @@ def test_the_head_of_a_module_and_the_table_of_its_variables_are_read(book: Book
     assert kafka_names(table)["log"] == ("lg", "Log")
 
 
-def test_a_changed_rule_changes_its_entry_and_no_other(tmp_path: Path) -> None:
+def test_a_changed_rule_changes_its_entry_and_its_codes_and_no_other(tmp_path: Path) -> None:
     shutil.copytree(CLONE / "spec", tmp_path / "spec")
     shutil.copytree(CLONE / "reference" / "kafka_eos" / "machines", tmp_path / "reference" / "kafka_eos" / "machines")
 
@@ -85,7 +86,12 @@ def test_a_changed_rule_changes_its_entry_and_no_other(tmp_path: Path) -> None:
             each.name: operator_entry(links, each, (), "") for each in links.book.operators("TransactionCoordinator")
         }
 
+    def answering(code: str) -> str:
+        text = errors_page(Links(Book(Sources(tmp_path)))).text
+        return text.partition(f'id="{code}"')[2].partition('class="anchor"')[0]
+
     before = entries()
+    assert "TransactionCoordinator.html#AddError" not in answering("INVALID_PRODUCER_EPOCH")
     file = tmp_path / "spec" / "TransactionCoordinator.tla"
     text = file.read_text(encoding="utf-8")
     rule = 'ELSE IF known.epoch # epoch THEN "PRODUCER_FENCED"\n    ELSE IF known.state \\in PreparedStates'
@@ -95,3 +101,4 @@ def test_a_changed_rule_changes_its_entry_and_no_other(tmp_path: Path) -> None:
     changed = {name for name in before if before[name] != after[name]}
     assert changed == {"AddError", "HandleAddPartition"}
     assert "errors.html#INVALID_PRODUCER_EPOCH" in after["HandleAddPartition"]
+    assert "TransactionCoordinator.html#AddError" in answering("INVALID_PRODUCER_EPOCH")
