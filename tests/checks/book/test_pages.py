@@ -13,7 +13,7 @@ from kafka_eos.formats.transaction_log import LEGAL_TRANSITIONS
 from kafka_eos.histories.history import Event
 from kafka_eos.machines.explorer import explore
 from kafka_eos.machines.machine import dump, instances
-from kafka_eos_checks.book import errors, guides
+from kafka_eos_checks.book import errors, guides, touches
 from kafka_eos_checks.book.linking import Links
 from kafka_eos_checks.book.listing import listing
 from kafka_eos_checks.book.pages import Page, table, written
@@ -23,11 +23,13 @@ from kafka_eos_checks.book.reference import schemas
 from kafka_eos_checks.book.site import MOST_BYTES, problems
 from kafka_eos_checks.book.sources import Book
 from kafka_eos_checks.book.stories import Story, readers_of, seen_by_readers, told
+from kafka_eos_checks.book.touches import touches_pages
 from kafka_eos_checks.book.trying import SCENARIOS, graph_of, scenario_model
 from kafka_eos_checks.brokers.jars import clients_jar
 from kafka_eos_checks.drawing.story import Step
 from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.ledger.report import report_of
+from kafka_eos_checks.proofs.command import proofs
 
 
 @pytest.fixture(scope="module")
@@ -242,3 +244,55 @@ def test_a_property_tells_of_which_kafka_it_holds(links: Links) -> None:
     assert "with rules of this release" in whole
     assert "not checked in 1 model with rules of this release" in whole
     assert "that no rule of this release touches" in shown("AtomicTransactions", "VisibleOnce")
+
+
+def test_a_property_tells_its_proof_and_its_walks(links: Links) -> None:
+    def shown(module: str, name: str) -> str:
+        (operator,) = (each for each in links.book.operators(module) if each.name == name)
+        return property_page(links, operator, frozenset()).text
+
+    text = shown("PartitionLog", "NoGapNoDuplicate")
+    proof = text.partition("## Proof")[2].partition("\n## ")[0]
+    assert "kafka-eos check proofs append" in proof
+    assert "follows from it" in proof
+    assert "ProducerState.html#SnapshotOf" in proof  # the repaired rule that it rests on
+    assert "#NoSequenceCheck" in proof  # a mutant that refutes it
+    assert "conjunct of the invariant" in shown("PartitionLog", "StateFollowsLog")
+    assert "PartitionLogTwoProducers" in text
+    assert "MaxEntries = 20" in text.partition("## Random walks")[2]
+    unproved = shown("EpochBump", links.book.registry.models["EpochBump"].invariants[0])
+    assert "## Proof" not in unproved
+    assert "## Random walks" in unproved
+
+
+def test_every_proof_says_which_properties_follow() -> None:
+    assert [proof.name for proof in proofs(()) if not proof.properties] == []
+
+
+def test_every_place_of_a_rule_is_listed_and_a_long_list_is_cut_into_pages(
+    links: Links, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operators = {each.name: each for each in links.book.operators("ProducerState")}
+    told_ = [(operators[name], links.book.places("ProducerState", name)) for name in ("AppendError", "IsDuplicate")]
+    (page,), where = touches_pages(links, "ProducerState", told_)
+    assert where == {"AppendError": "touches/ProducerState", "IsDuplicate": "touches/ProducerState"}
+    places = dict(zip(("AppendError", "IsDuplicate"), page.text.split("<h2 ")[1:], strict=True))
+    assert "tests/reference/machines/test_producer_state.py:" in places["AppendError"]
+    assert "models of Leader</a>" in places["AppendError"]
+    assert "WALKS of " in places["AppendError"]
+    assert ">NoDuplicateCache</a>" in places["IsDuplicate"]
+    monkeypatch.setattr(touches, "_MOST_CHARACTERS", 10)
+    made, where = touches_pages(links, "ProducerState", told_)
+    assert [each.path for each in made] == ["touches/ProducerState", "touches/ProducerState-2"]
+    assert where["IsDuplicate"] == "touches/ProducerState-2"
+    told = "".join(touches.facts(links, *told_[1], where["IsDuplicate"]))
+    assert "noticed by TLC: " in told
+    assert "touches/ProducerState-2.html#IsDuplicate" in told
+
+
+def test_a_long_line_of_a_listing_goes_on_below_its_own_beginning() -> None:
+    line = "    " + "a" * 60
+    shown = listing("python", f"a = 1\n{line}\n", lambda _: None)
+    assert f'<span style="--i:4">{line}\n</span>' in shown
+    assert "a = 1" not in shown.partition("<span")[2]
+    assert listing("python", '"""one\ntwo"""', lambda _: None).count("<i class=s>") == 2  # no mark spans two lines

@@ -278,9 +278,11 @@ def test_pages_say_the_same_without_a_script_and_on_paper(book: Path, browser: A
     plain.goto((book / "try/Transfer.html").as_uri())
     assert plain.get_by_text("needs a script").is_visible()
     without.close()
-    printed.goto((book / "properties/Transactions-AllOrNone.html").as_uri())
-    printed.evaluate("() => document.body.insertAdjacentHTML('beforeend', '<details><p>folded</p></details>')")
-    assert "folded" in printed.locator("body").inner_text()
+    printed.goto((book / "models/PartitionLog.html").as_uri())
+    folded = "() => [...document.querySelectorAll('details > code')].map((e) => e.checkVisibility())"
+    assert set(printed.evaluate(folded)) == {True}
+    scripted.goto((book / "models/PartitionLog.html").as_uri())
+    assert set(scripted.evaluate(folded)) == {False}
     scripted.close()
     printed.close()
 
