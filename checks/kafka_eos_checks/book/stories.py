@@ -15,12 +15,13 @@ from kafka_eos_checks.book import pages
 from kafka_eos_checks.book.linking import Links
 from kafka_eos_checks.book.pages import Page
 from kafka_eos_checks.book.sources import Book
-from kafka_eos_checks.drawing.story import Step, changes_in_words, in_words
+from kafka_eos_checks.drawing.story import changes_in_words, in_words
 from kafka_eos_checks.drawing.story_diagram import diagram
 from kafka_eos_checks.drawing.story_words import Words, words_of
 from kafka_eos_checks.graphs.model_check import check_models
 from kafka_eos_checks.models.formulas import Formulas
 from kafka_eos_checks.models.registry import Model, extended_modules
+from kafka_eos_checks.tla.behaviour import Step
 from kafka_eos_checks.tla.parser import Definition
 from kafka_eos_checks.tla.result_cache import (
     ResultCache,

@@ -33,9 +33,9 @@ from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.terminal import answer_console, print_verdicts
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.ledger.report import CANNOT_APPLY, SURVIVES
-from kafka_eos_checks.matrix.mutant_keys import Kept
 from kafka_eos_checks.matrix.mutant_replays import find_by_replay
 from kafka_eos_checks.matrix.mutant_requests import find_by_requests, machines_with
+from kafka_eos_checks.models.kept_verdicts import Kept
 from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry
 from kafka_eos_checks.proofs.command import proofs
 from kafka_eos_checks.tla.result_cache import ResultCache, cache_folder

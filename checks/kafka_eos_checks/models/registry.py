@@ -38,11 +38,13 @@ import importlib
 import json
 import re
 import shutil
+import sys
 import tomllib
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_type_hints
 
 from kafka_eos.machines import machine as machines
@@ -213,6 +215,13 @@ def constants_class(machine: type[machines.Machine]) -> type[Any]:
     hint = get_type_hints(machine)["constants"]
     assert isinstance(hint, type)
     return hint
+
+
+def rule_modules(machine: type[Any]) -> list[ModuleType]:
+    """The modules that have a machine's rules: those of its classes and of its parts' classes."""
+    parts = [getattr(machine, name) for name in ("LOG", "LIMITS") if hasattr(machine, name)]
+    classes = [cls for part in (machine, *parts) for cls in part.__mro__ if cls is not object]
+    return [sys.modules[name] for name in dict.fromkeys(cls.__module__ for cls in classes)]
 
 
 def import_machine(path: str, source: str) -> type[Any]:

@@ -20,7 +20,7 @@ from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.progress import count_progress
 from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
-from kafka_eos_checks.matrix.mutant_keys import Kept
+from kafka_eos_checks.models.kept_verdicts import Kept
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry
 from kafka_eos_checks.tla.result_cache import ResultCache, cache_folder
 from kafka_eos_checks.walks import campaign, executors, guards, kept, whole

@@ -26,10 +26,10 @@ from kafka_eos_checks.book.stories import Story, readers_of, seen_by_readers, to
 from kafka_eos_checks.book.touches import touches_pages
 from kafka_eos_checks.book.trying import SCENARIOS, graph_of, scenario_model
 from kafka_eos_checks.brokers.jars import clients_jar
-from kafka_eos_checks.drawing.story import Step
 from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.ledger.report import report_of
 from kafka_eos_checks.proofs.command import proofs
+from kafka_eos_checks.tla.behaviour import Step
 
 
 @pytest.fixture(scope="module")

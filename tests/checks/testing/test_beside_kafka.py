@@ -58,9 +58,15 @@ class Both:
         return name
 
     def settle(self, name: str) -> None:
-        """Wait until Kafka's broker has the present metadata from its controller."""
+        """Wait until Kafka's broker has the present metadata from its controller, and leads the topic's partition."""
         deadline = time.monotonic() + 10
-        while not ask(self.ports["Kafka"], "Metadata", 11, {"Topics": [{"Name": name}]})["Topics"][0]["Partitions"]:
+        asked = [{"Name": name, "Partitions": [{"PartitionIndex": 0, "CurrentLeaderEpoch": -1, "Timestamp": -1}]}]
+        row = {"ReplicaId": -1, "IsolationLevel": 0, "Topics": asked}
+        port = self.ports["Kafka"]
+        while (
+            not ask(port, "Metadata", 11, {"Topics": [{"Name": name}]})["Topics"][0]["Partitions"]
+            or ask(port, "ListOffsets", 7, row)["Topics"][0]["Partitions"][0]["ErrorCode"] != 0
+        ):
             assert time.monotonic() < deadline, f"no leader of {name}"
             time.sleep(0.02)
 

@@ -28,7 +28,7 @@ from typing import Any
 
 from kafka_eos_checks.graphs.command import LoadedGraph, load_graph, reference_of
 from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome
-from kafka_eos_checks.models.registry import Model, Registry, extended_modules
+from kafka_eos_checks.models.registry import Model, Registry, extended_modules, rule_modules
 from kafka_eos_checks.tla.result_cache import ResultCache, fingerprint, python_fingerprint, spec_fingerprint
 
 VERDICTS = frozenset({"ErrorCode", "str"})  # the return types of functions that name an error
@@ -62,13 +62,6 @@ class GuardPart:
     def name(self) -> str:
         """Operator and change."""
         return f"{self.operator}: {self.change}"
-
-
-def sources(machine: type[Any]) -> list[ModuleType]:
-    """The modules that a machine's rules stand in: those of its classes and of its parts' classes."""
-    parts = [getattr(machine, name) for name in ("LOG", "LIMITS") if hasattr(machine, name)]
-    classes = [cls for part in (machine, *parts) for cls in part.__mro__ if cls is not object]
-    return [sys.modules[name] for name in dict.fromkeys(cls.__module__ for cls in classes)]
 
 
 def guard_parts(module: ModuleType) -> list[GuardPart]:
@@ -236,7 +229,7 @@ def reference_subjects(registry: Registry) -> list[ReferenceSubject]:
     models: dict[ModuleType, list[Model]] = {}
     for model in registry.models.values():
         if model.graph in TIERS:
-            for module in sources(model.machine_class()):
+            for module in rule_modules(model.machine_class()):
                 models.setdefault(module, []).append(model)
     return [
         ReferenceSubject(part=part, models=tuple(sorted(own, key=lambda model: model.expect.states or 0)))
@@ -312,7 +305,7 @@ class GraphSearch:
             found = self._keys[model.name] = fingerprint(
                 spec_fingerprint(model.spec, extended_modules(model)),
                 python_fingerprint(modules),
-                *(inspect.getsource(module) for module in sources(machine)),
+                *(inspect.getsource(module) for module in rule_modules(machine)),
                 sorted({**model.constants, **model.overrides}.items()),
                 model.bounds,
             )

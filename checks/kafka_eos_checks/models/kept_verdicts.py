@@ -1,13 +1,12 @@
-"""A hash of what a means' verdict on a mutant depends on: verdicts are kept as long as it stays the same."""
+"""Kept verdicts on mutants: a verdict is kept as long as a hash of everything that it depends on stays the same."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from kafka_eos_checks.kit.terminal import progress_console
-from kafka_eos_checks.kit.verdict import Verdict, verdict_from_json
+from kafka_eos_checks.kit.verdict import NOT_FOUND, Verdict, verdict_from_json
 from kafka_eos_checks.models.registry import Model, Registry, extended_modules
 from kafka_eos_checks.tla.result_cache import ResultCache, fingerprint, python_fingerprint, spec_fingerprint
-from kafka_eos_checks.walks.broken import NOT_FOUND
 
 # The modules that find the verdicts of each means; the bounds and the mutant's machine are imported by name.
 _BOUNDS = "kafka_eos_checks.models.bounds"
