@@ -473,7 +473,13 @@ def as_shipped(models: Sequence[Model], release: str) -> list[Model]:
         MalformedRegistry: when the release is not known.
     """
     releases = Releases()
-    return [column.entry for column in columns(models, [releases.get(release).name], releases) if column.rules]
+    found = []
+    for column in columns(models, [releases.get(release).name], releases):
+        if column.rules:
+            expected = column.expected(releases)
+            never = expected.never if expected else ()
+            found.append(replace(column.entry, never=(*column.model.never, *never)))
+    return found
 
 
 def run(arguments: argparse.Namespace) -> int:

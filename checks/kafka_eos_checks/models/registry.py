@@ -91,11 +91,13 @@ class Shipped:
     Attributes:
         violates: property that rules of the release break -> these rules, separated by commas.
         silent: properties that hold and say nothing, since their witnesses are out of reach by these rules.
+        never: actions that cannot be taken by these rules, besides those of the model; graph equality checks it.
         states: distinct states.
     """
 
     violates: Mapping[str, str] = field(default_factory=dict)
     silent: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
     states: int | None = None
 
     @property
@@ -107,6 +109,8 @@ class Shipped:
             parts.append(f"violates = {{ {broken} }}")
         if self.silent:
             parts.append(f"silent = {json.dumps(list(self.silent))}")
+        if self.never:
+            parts.append(f"never = {json.dumps(list(self.never))}")
         return f"{{ {', '.join(parts)} }}"
 
 
@@ -304,11 +308,11 @@ def _shipped(given: Any, where: str) -> dict[str, Shipped]:
     for release, row in given.items():
         broken = row.get("violates", {})
         named = isinstance(broken, dict) and all(isinstance(rules, str) and rules for rules in broken.values())
-        unknown = row.keys() - {"states", "violates", "silent"}
+        unknown = row.keys() - {"states", "violates", "silent", "never"}
         if unknown or not named or type(row.get("states", 0)) is not int:
             raise MalformedRegistry(f'{where}: shipped."{release}" is {row!r}; {usage}')
-        silent = _checked("silent", row.get("silent", []), where)
-        found[release] = Shipped(**{**row, "silent": silent})
+        lists = {key: _checked(key, row.get(key, []), where) for key in ("silent", "never")}
+        found[release] = Shipped(**{**row, **lists})
     return found
 
 
