@@ -63,7 +63,7 @@ def property_page(links: Links, operator: Operator, story_of: frozenset[str]) ->
         parts.append("## Proof\n" + _proofs(links, name, proofs))
     walks = book.walked.get((module, name), [])
     if walks:
-        parts.append("## Random walks\n" + _walks(walks))
+        parts.append("## Random walks\n" + _walks(links, walks))
     if holding:
         parts.append(_releases(links, name, holding))
     text = "\n\n".join(filter(None, parts))
@@ -126,17 +126,22 @@ def _proofs(links: Links, name: str, proofs: Sequence["Proof"]) -> str:
     return pages.table(heads, rows)
 
 
-def _walks(walks: Sequence[Layer]) -> str:
-    """The layers of random walks, with the constants that are larger than TLC can search."""
+def _walks(links: Links, walks: Sequence[Layer]) -> str:
+    """The layers of random walks, also by the rules of releases, with constants larger than TLC can search."""
     said = "Random walks take long runs with many faults, with constants that TLC could not search: "
     rows = [
         (
-            pages.link(layer.name, pages.of_model(layer.model.module, layer.name)),
+            pages.link(layer.name, pages.of_model(layer.model.module, _entry(links, layer))),
             f"<code>{escape(', '.join(f'{name} = {value}' for name, value in layer.model.constants.items()))}</code>",
         )
         for layer in walks
     ]
     return f"{said}`kafka-eos check walks`.\n" + pages.table(("Layer", "Constants"), rows)
+
+
+def _entry(links: Links, layer: Layer) -> str:
+    """The model of a layer; one that stands for several models has the name of the first."""
+    return layer.name if layer.name in links.book.entries else layer.model.name
 
 
 def _releases(links: Links, name: str, models: Sequence[Model]) -> str:

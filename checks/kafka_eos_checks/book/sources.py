@@ -23,7 +23,7 @@ from kafka_eos_checks.models.witnesses import SUFFIX
 from kafka_eos_checks.proofs.command import proofs
 from kafka_eos_checks.tla.citations import citations, cited_operators
 from kafka_eos_checks.tla.parser import Definition, Module
-from kafka_eos_checks.walks.layers import Layer, layers
+from kafka_eos_checks.walks.layers import Layer, layers, layers_of_release
 
 if TYPE_CHECKING:
     from kafka_eos_checks.proofs.induction import Proof
@@ -232,9 +232,10 @@ class Book:
 
     @cached_property
     def walked(self) -> dict[tuple[str, str], list[Layer]]:
-        """(module, property) -> the layers whose random walks check it, by the module that defines it."""
+        """(module, property) -> the layers whose random walks check it, also by the rules of each release of Kafka."""
         found: dict[tuple[str, str], list[Layer]] = {}
-        for layer in layers(self.registry):
+        shipped = [layer for name in self.releases.releases for layer in layers_of_release(self.registry, name)]
+        for layer in (*layers(self.registry), *shipped):
             seen = self.spec.operators(self._seen_from(layer.model.module))
             for name in layer.properties:
                 found.setdefault((seen[name][0], name), []).append(layer)

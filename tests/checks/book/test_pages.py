@@ -260,6 +260,7 @@ def test_a_property_tells_its_proof_and_its_walks(links: Links) -> None:
     assert "conjunct of the invariant" in shown("PartitionLog", "StateFollowsLog")
     assert "PartitionLogTwoProducers" in text
     assert "MaxEntries = 20" in text.partition("## Random walks")[2]
+    assert "Kafka 4.3" in text.partition("## Random walks")[2].partition("\n## ")[0]
     unproved = shown("EpochBump", links.book.registry.models["EpochBump"].invariants[0])
     assert "## Proof" not in unproved
     assert "## Random walks" in unproved
