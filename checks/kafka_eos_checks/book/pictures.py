@@ -103,9 +103,37 @@ def _line(middle: Mapping[str, tuple[float, float]], arrow: Arrow, wide: float, 
         )
     if abs(y1 - y2) < 1 and length > wide + GAP_X + 1:
         mid = (mid[0], y1 - HIGH - 0.10 * length)
+    others = [place for name, place in middle.items() if name not in (arrow.source, arrow.target)]
+    edges = [x for x, _ in middle.values()]
+    for by in _DETOURS:
+        bent = (mid[0] + across[0] * by, mid[1] + across[1] * by)
+        inside = min(edges) - wide / 2 - SIDE < bent[0] < max(edges) + wide / 2 + SIDE
+        if inside and not _passes((x1, y1), bent, (x2, y2), others, wide):
+            mid = bent
+            break
     start, end = _rim((x1, y1), mid, wide), _rim((x2, y2), mid, wide)
     bend = f"M {start[0]:.1f} {start[1]:.1f} Q {mid[0]:.1f} {mid[1]:.1f} {end[0]:.1f} {end[1]:.1f}"
     return _path(bend, arrow) + _tip(*end, end[0] - mid[0], end[1] - mid[1])
+
+
+_DETOURS = (0, *(side * by for by in range(20, 240, 20) for side in (1, -1)))  # of the middle of an arrow
+
+
+def _passes(
+    start: tuple[float, float],
+    mid: tuple[float, float],
+    end: tuple[float, float],
+    boxes: Sequence[tuple[float, float]],
+    wide: float,
+) -> bool:
+    """Whether a bent line passes one of these boxes."""
+    for part in range(1, 40):
+        there = part / 40
+        one, two, three = (1 - there) ** 2, 2 * (1 - there) * there, there**2
+        x, y = (one * a + two * b + three * c for a, b, c in zip(start, mid, end, strict=True))
+        if any(abs(x - box[0]) < wide / 2 + 4 and abs(y - box[1]) < HIGH / 2 + 4 for box in boxes):
+            return True
+    return False
 
 
 def _rim(box: tuple[float, float], towards: tuple[float, float], wide: float) -> tuple[float, float]:
