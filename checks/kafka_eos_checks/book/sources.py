@@ -243,17 +243,23 @@ class Book:
 
     @cached_property
     def proved(self) -> dict[tuple[str, str], list["Proof"]]:
-        """(module, property) -> the proofs of which it is a conjunct or a consequence; nothing without z3."""
+        """(module, property) -> the proofs of which it is a conjunct or a consequence; nothing without z3.
+
+        Some are defined in the module of the induction, which extends the machine's.
+        """
         found: dict[tuple[str, str], list[Proof]] = {}
         try:
             every = proofs(())
         except MissingExtra:
             return found
+        inductions = [module for module, folder in self.modules.items() if folder == "proofs"]
         for proof in every:
-            seen = self.spec.operators(proof.module)
-            for name in dict.fromkeys(each.name for each in (*proof.conjuncts, *proof.properties)):
-                if name in seen:
-                    found.setdefault((seen[name][0], name), []).append(proof)
+            names = {each.name for each in (*proof.conjuncts, *proof.properties)}
+            extending = [each for each in inductions if proof.module in {one.name for one in self.spec.chain(each)}]
+            for module in (proof.module, *extending):
+                for name, (home, _) in self.spec.operators(module).items():
+                    if name in names and proof not in found.setdefault((home, name), []):
+                        found[home, name].append(proof)
         return found
 
     def _seen_from(self, module: str) -> str:

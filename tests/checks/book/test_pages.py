@@ -258,6 +258,7 @@ def test_a_property_tells_its_proof_and_its_walks(links: Links) -> None:
     assert "ProducerState.html#SnapshotOf" in proof  # the repaired rule that it rests on
     assert "#NoSequenceCheck" in proof  # a mutant that refutes it
     assert "conjunct of the invariant" in shown("PartitionLog", "StateFollowsLog")
+    assert "kafka-eos check proofs fencing" in shown("FencingInduction", "EndedByNewest")
     assert "PartitionLogTwoProducers" in text
     assert "MaxEntries = 20" in text.partition("## Random walks")[2]
     assert "Kafka 4.3" in text.partition("## Random walks")[2].partition("\n## ")[0]
