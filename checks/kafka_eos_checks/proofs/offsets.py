@@ -783,5 +783,6 @@ PROOF = Proof(
     module="ConsumeTransformProduce",
     title="a group's offsets move only with their transaction's marker, and with all its outputs",
     conjuncts=tuple(each.conjunct for each in INVARIANT),
+    properties=tuple(goal for goal, _, _ in PROPERTIES),
     queries=queries,
 )

@@ -192,7 +192,7 @@ def test_a_check_takes_each_model_once_and_keeps_the_verdicts_of_each_finding(
 # --- scenarios of conform ---------------------------------------------------------------------------------------------
 
 
-LATE_COPY = replace(BY_ID["lowest-sequence"], test="")
+LATE_COPY = replace(BY_ID["lowest-sequence"], test="", models=(), mended=())
 
 
 @contextmanager
