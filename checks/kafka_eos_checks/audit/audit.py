@@ -72,7 +72,7 @@ class Audit:
         notes: the findings that are no violations, see :class:`findings.Kind`, by place.
         logs: the audits of the single logs, without findings.
         subject: the audited input in words: paths, brokers, clusters, sizes and moments.
-        bill: what it cost; None unless asked for.
+        bill: the cost of the audit; None unless asked for.
         known: the moments of the logs.
         counts: the number of all findings by rule and kind; ``findings`` and ``notes`` may be some of them only.
     """
@@ -140,11 +140,11 @@ def run(
         engine: ``local`` or ``spark``.
         histories: further histories.
         check_crc: whether to compare each batch with its CRC.
-        oracle: the share of the logs that the readable rule judges again, see :func:`oracle.judge`; None for none.
-        seed: decides which logs these are.
+        oracle: the share of the logs that the readable rules judge again, see :func:`oracle.judge`; None for none.
+        seed: the seed that chooses these logs.
         redact: whether evidence leaves out what clients wrote, see :func:`quoting.redacted`.
         spark: a session for the engine ``spark``.
-        as_jepsen: where to write the history as Jepsen has it, see :mod:`jepsen.export`.
+        as_jepsen: where to write the history in Jepsen's format, see :mod:`jepsen.export`.
         one_moment: whether all logs are of one moment, see :mod:`moments`; recordings are.
         longest_ms: how long a transaction may take on the cluster, in milliseconds.
         explain_cost: whether to say what it cost.
@@ -360,7 +360,7 @@ def _of_log_rule(rule: str, batches: int, tally: Tally) -> Verdict:
 def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float) -> Verdict:
     """The verdict on readability: damage is a violation, except a torn or zero-filled tail, which a crash leaves.
 
-    Messages of the formats before batches are no damage: they are sound, and there is nothing in them to judge.
+    Messages of the formats before batches are no damage: they have nothing that the rules judge.
     """
     tails: list[str] = []
     regions: list[str] = []
@@ -477,7 +477,7 @@ def jepsen_verdicts(inputs: Inputs, engine: Engine) -> Drafts:
     """A verdict for each anomaly of Jepsen's, and all that are violations; what Jepsen allows is told as evidence.
 
     Raises:
-        UnusableInput: a history without an operation of the workload.
+        UnusableInput: a history has no operation of the workload.
     """
     started = time.perf_counter()
     judged = by_key.Judged()
@@ -561,7 +561,7 @@ def _by_code(reasons: Mapping[Reason, int]) -> dict[str, int]:
 
 
 def _unjudged(rule: str, figures: Figures, reasons: Mapping[Reason, int]) -> str:
-    """The reason why a rule judged nothing, or not everything; "" if it judged all except what is too recent."""
+    """Why a rule judged nothing, or not everything; "" if it judged everything except what is too recent."""
     book = rule_of(rule)
     subjects, unknown, recent = (int(figures.get(name, 0)) for name in (book.subject, UNKNOWN, RECENT))
     if unknown:
@@ -571,7 +571,7 @@ def _unjudged(rule: str, figures: Figures, reasons: Mapping[Reason, int]) -> str
     if not subjects:
         return f"there are no {book.noun} to look at"
     if subjects == recent:
-        return f"all {recent} are too recent: the logs that would tell are copies of an earlier moment"
+        return f"all {recent} are too recent: the logs that they depend on are copies of an earlier moment"
     return ""
 
 

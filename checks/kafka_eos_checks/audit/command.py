@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kafka_eos_checks.audit.engines.cost import Bill
     from kafka_eos_checks.audit.plan.found import Found
 
-SHOWN_NOTES = 10  # of a kind, on the terminal
+SHOWN_NOTES = 10  # findings of each kind on the terminal
 UNJUDGED_EXIT = 3
 UNJUDGED_REASONS = frozenset(  # the codes of all reasons that the rules give
     {
@@ -57,26 +57,26 @@ anomalies of a history of Jepsen's workload for Kafka, as Jepsen defines and nam
   :G1c-realtime, :G0, G1c by order
 
 Transactions are judged by the logs of __transaction_state that are given with them, of the same cluster. A history
-alone is judged by what clients and readers tell; what only a log could tell is counted as unknown.
-Values are looked at only where a history is given, which has them too. The files are only read, so the directory of a
-running broker can be audited in place; an unfinished tail of a log is no violation. Compacted topics have holes in
+alone is judged by its own events; what only a log could show is counted as unknown.
+Values of records are read only if a history is given, which has them too. The files are only read, so the directory of
+a running broker can be audited in place; an unfinished tail of a log is no violation. Compacted topics have holes in
 their offsets; a sequence that is missing there is not reported. What Jepsen allows (writes that interleave, skips of
-consumers that subscribe) is told in the verdict's evidence and is no finding.
+consumers that subscribe) is named in the verdict's evidence and is no finding.
 
-Logs of a running broker, and copies that were made while it wrote, are of different moments. What one log may only lack
-because it is the older copy is no violation: it is too recent to judge, and told. --snapshot says that all logs are of
-one moment: the brokers stood still, or it is a snapshot of a volume. Recordings are.
+Logs of a running broker, and copies made while it wrote, are of different moments. What one log may lack only because
+it is the older copy is no violation: it is reported as too recent to judge. --snapshot says that all logs are of one
+moment: the brokers stood still, or it is a snapshot of a volume. Recordings always are.
 
 A verdict has three values: ok, FAIL with its findings, or not judged, with the reason. What somebody did on purpose (a
-transaction aborted by hand, offsets set back) is told and is no violation. Each open transaction is listed with who
-opened it, since when, what it holds back, and what becomes of it.
+transaction aborted by hand, offsets set back) is reported as "told" and is no violation. Each open transaction is
+listed with its producer, since when it is open, what it keeps from readers, and whether somebody will end it.
 
-The terminal and the page show the most urgent rules first: data that is lost, torn, twice or wrong; then a reader or an
-application that does not go on; then the state of brokers. --json has the order of the list above, --findings that of
-places.
+The terminal and the page show the most urgent rules first: data that is lost, torn, doubled or wrong; then readers or
+applications that make no progress; then wrong state of brokers. --json has the order of the list above, --findings is
+sorted by place.
 
 exit codes: 0 nothing found, 1 violations or corrupt regions, 2 the input or the call cannot be used, 3 nothing found,
-  but something that is there could not be judged (0 with --allow-unjudged); what is too recent does not count
+  but something could not be judged (0 with --allow-unjudged); what is too recent does not count
 """
 
 
@@ -94,16 +94,16 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         nargs="+",
         type=given_path,
         metavar="PATH",
-        help="a log directory, a folder of several brokers' or of tables that `kafka-eos headers` made, a recording "
-        "(folder or .tar.xz, or example:NAME for one of this package's own), a history (.jsonl, .parquet), "
-        "or one of Jepsen's (.edn); each but a packed recording may be a URI",
+        help="a log directory, a folder of several brokers' directories or of tables that `kafka-eos headers` wrote, "
+        "a recording (folder or .tar.xz, or example:NAME for one of this package), a history (.jsonl, .parquet), "
+        "or a history of Jepsen (.edn); everything except a packed recording may be a URI",
     )
     parser.add_argument("--history", action="append", default=[], metavar="FILE", help="one more history")
     parser.add_argument(
         "--as-jepsen",
         type=Path,
         metavar="FILE",
-        help="write the history of one run as Jepsen has it (.edn), for its own checker",
+        help="write the history of one run in Jepsen's format (.edn), for Jepsen's own checker",
     )
     parser.add_argument("--spark", action="store_true", help="audit on Spark (a local one, or the active session)")
     parser.add_argument(
@@ -116,7 +116,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         type=_share,
         const=1.0,
         metavar="SHARE",
-        help="let the readable rule judge the logs again, or a share of them (0.1); both have to find the same",
+        help="let the readable rules judge all logs again, or a share of them (0.1); both have to find the same",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="which logs --oracle takes (default 0)")
     parser.add_argument(
@@ -138,26 +138,27 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         const=EVERY_REASON,
         default=frozenset(),
         metavar="REASON,…",
-        help="exit with 0 where nothing was found but not all could be judged, for any reason or only for these: "
+        help="exit with 0 if nothing was found but not all could be judged, for any reason or only for these: "
         + ", ".join(sorted(UNJUDGED_REASONS)),
     )
     parser.add_argument(
         "--explain-cost",
         action="store_true",
-        help="say what each stage cost, what the driver did alone, how often each byte was read, and what follows for "
-        "more cores",
+        help="print the cost of each stage, the driver's own cost, how often each byte was read, and the time to "
+        "expect on more cores",
     )
-    parser.add_argument("--redact", action="store_true", help="evidence names no value, transactional id or group")
+    parser.add_argument("--redact", action="store_true", help="hide values, transactional ids and groups")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as a page")
     add_json(parser)
     parser.add_argument(
         "--findings",
         type=Path,
         metavar="FILE",
-        help="write all findings, and what is told, as .jsonl, .csv or .parquet by the name; `kind` tells them apart",
+        help="write all findings as .jsonl, .csv or .parquet, by the file's name; `kind` is violation, told, too "
+        "recent or not judged",
     )
     parser.add_argument("--sink", metavar="TABLE", help="append all findings to a table of Spark's catalog")
-    parser.add_argument("--sink-format", default="parquet", metavar="NAME", help="of a new table (default parquet)")
+    parser.add_argument("--sink-format", default="parquet", metavar="NAME", help="a new table's format (parquet)")
     parser.set_defaults(run=run, parser=parser)
 
 
@@ -223,7 +224,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _is_unjudged(result: "Audit", allowed: frozenset[str]) -> bool:
-    """Whether something that is there was not judged for a reason that is not allowed; one without a reason is none."""
+    """Whether something was not judged, for a reason that is not allowed or for none."""
     unjudged = [verdict for verdict in result.verdicts if verdict.unknown]
     return allowed != EVERY_REASON and not all(
         verdict.unjudged_for and set(verdict.unjudged_for) <= allowed for verdict in unjudged

@@ -24,12 +24,12 @@ WRITTEN_AT_ONCE = 50_000  # findings in a group of rows
 
 
 class Kind(StrEnum):
-    """The kinds of statements that a rule makes on a place.
+    """The kinds of findings.
 
     VIOLATION: the rule does not hold.
-    NOT_JUDGED: what is needed to judge it is not in the input.
-    TOO_RECENT: another log, which would have to be looked at, may be a copy of an earlier moment.
-    TOLD: somebody did on purpose what looks like a violation.
+    NOT_JUDGED: the input lacks facts that are needed to judge it.
+    TOO_RECENT: another log, which is needed to judge it, may be a copy from an earlier moment.
+    TOLD: it looks like a violation, but somebody did it on purpose.
     """
 
     VIOLATION = "violation"
@@ -40,12 +40,12 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A rule's statement on a place in a log or history, with all that a person needs to look there.
+    """A finding of a rule at a place in a log or history, with everything that a person needs to look there.
 
     Attributes:
         rule: the rule's name.
         topic: topic name.
-        partition: partition number; -1 where a history of Jepsen's has a key, which stands in for the topic too.
+        partition: partition number; -1 for a history of Jepsen, whose key is then also the topic.
         broker: the log directory it was found in, "" for a single one.
         file: the segment's file name.
         position: where the batch begins in the file, in bytes; None where only an offset is known.
@@ -153,11 +153,11 @@ _LEFT_OUT = {"Cc", "Cf", "Zl", "Zp", "Zs"}  # categories of Unicode: controls, m
 
 
 def harmless(cell: Any) -> Any:
-    """A CSV cell that no spreadsheet takes for a formula: topic names and client text come from strangers.
+    """Make a CSV cell that no spreadsheet takes for a formula: topic names and client text come from strangers.
 
-    Before a formula, programs leave out blanks and what cannot be seen, so it is looked for behind these; and a cell
-    that begins with a tab or an end of line is taken for one anyway. Full-width signs count as the others do. The
-    text itself is kept as it is.
+    Spreadsheets skip blanks and invisible characters before a formula, so this function skips them too. A cell that
+    begins with a tab or an end of line always counts as a formula. Full-width signs count like the usual ones. The text
+    itself is kept.
     """
     if not isinstance(cell, str):
         return cell

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ENGINES = ("local", "spark")
-SPILL_BYTES = 256 << 20  # of rows of a kind and key that are kept in memory, all together
+SPILL_BYTES = 256 << 20  # of all rows that are kept in memory
 
 ANSWER, COST = -1, -2  # kinds of rows: of `ask_each`, and of each task
 ASKED = "tasks"  # the label of what `ask_each` runs
@@ -83,7 +83,7 @@ class Engine(Protocol):
             function: gives the rows of an item; all that it refers to is sent along.
             items: the items, in tasks of one item each.
             sizes: bytes of each item, for progress.
-            label: names the stage, in a word.
+            label: the name of the stage.
         """
         ...
 
@@ -96,7 +96,7 @@ class Engine(Protocol):
             function: takes a key and its values, of all these kinds, in any order.
             kinds: rows of others are left out.
             rows: from one or several stages.
-            label: names the stage, in a word.
+            label: the name of the stage.
         """
         ...
 
@@ -306,7 +306,7 @@ def _rows_of(task: "Future[list[Row] | Exception]") -> list[Row]:
 
 
 def charged_rows(task: Callable[[], Iterable[Row]]) -> Iterator[Row]:
-    """The rows of a task, and one of the kind :data:`COST` behind them."""
+    """The rows of a task, followed by one of the kind :data:`COST`."""
     return charged(task, partial(Row, COST, 0))
 
 

@@ -1,4 +1,4 @@
-"""The audit's plan on Spark: workers read their own splits, rows between stages travel, batches never do.
+"""The audit's plan on Spark. Workers read their own splits; only rows between stages are sent, never batches.
 
 A stage is a query. :meth:`SparkEngine.map` is a ``mapInArrow`` over the numbers of its items: a worker runs the
 stage's function and keeps its rows, pickled, in columns ``kind``, ``key`` and ``value``. :meth:`SparkEngine.regroup`
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROW_COLUMNS = {"kind": "int", "key": "bigint", "value": "binary"}
-ROWS_OF_A_BATCH = 256  # that are handed to the JVM at once
+ROWS_OF_A_BATCH = 256  # rows handed to the JVM at once
 Tables = Iterator["pa.RecordBatch"]
 Convert = Callable[[Any], "pa.RecordBatch"]
 
@@ -215,23 +215,23 @@ def _to_arrow(rows: Sequence[Row]) -> "pa.RecordBatch":
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-_CLUSTERS = {"PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"}  # spark-submit sets the one, a user of Spark Connect the other
+_CLUSTERS = {"PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"}  # set by spark-submit, and by a user of Spark Connect
 
 
 @contextmanager
 def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
     """The session to use: the given one, the active one, else a new one that ends with the block.
 
-    A new one is of the cluster that ``spark-submit`` or ``SPARK_REMOTE`` names, with that cluster's settings, and
-    otherwise local. The JVM of a local one stops at its first compiler: it only hands tasks to workers, and the second
-    compiler takes more CPU time than all of that.
+    A new session connects to the cluster that ``spark-submit`` or ``SPARK_REMOTE`` names, with that cluster's settings;
+    otherwise it is local. The JVM of a local session uses only its first compiler (C1): it only hands tasks to workers,
+    and the second compiler takes more CPU time than that work.
 
     Args:
         given: a session that is used as it is and stays open.
 
     Raises:
         MissingExtra: without pyspark or pyarrow.
-        UnusableInput: the cluster that is named gives no session.
+        UnusableInput: the named cluster gives no session.
     """
     need("pyarrow", "spark")
     sql = need("pyspark.sql", "spark")
@@ -252,7 +252,7 @@ def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
         finally:
             made.stop()
         return
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # local mode would take any python3 on the path
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise local mode takes the first python3 on the path
     log4j = Path(__file__).with_name("log4j2.properties")
     java = [f"-Dlog4j2.configurationFile={log4j}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     builder = sql.SparkSession.builder.master("local[*]").appName("kafka-eos")
@@ -300,7 +300,7 @@ def quiet_about_pandas() -> Iterator[None]:
 
 @contextmanager
 def task_progress(spark: "SparkSession") -> Iterator[None]:
-    """A bar of finished tasks while a query runs, on a terminal; Spark Connect has a progress of its own."""
+    """Show a bar of finished tasks while a query runs, on a terminal; Spark Connect shows its own progress."""
     if need("pyspark.sql.utils", "spark").is_remote() or not progress_console.is_terminal:
         yield
         return

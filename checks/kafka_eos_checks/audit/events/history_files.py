@@ -29,7 +29,7 @@ RANGE_BYTES = 32 << 20  # of lines in a task
 
 
 def is_history(path: Path) -> bool:
-    """Whether a name is that of a history; a folder of that name holds Parquet files, as Spark writes them."""
+    """Whether a path is named like a history. A folder named ``*.parquet`` has Parquet files, as Spark writes them."""
     return path.suffix in SUFFIXES
 
 
@@ -45,7 +45,7 @@ def read_events(path: Path) -> Iterator[Event]:
     text.
 
     Raises:
-        MalformedHistory: at the first line or row that is no event.
+        MalformedHistory: a line or row is no event.
         MissingExtra: Parquet without pyarrow.
         OSError: the file cannot be read.
     """
@@ -66,8 +66,8 @@ class Range(NamedTuple):
     Attributes:
         path: the file.
         start: the first byte of the range, or the first group of rows.
-        end: one past the last one. A line is of the range in which it begins.
-        size: bytes, about.
+        end: one past the last one. A line belongs to the range in which it begins.
+        size: approximate number of bytes.
     """
 
     path: Path
@@ -80,7 +80,7 @@ def ranges_of(file: Path, range_bytes: int = RANGE_BYTES) -> list[Range]:
     """The ranges of a file.
 
     Raises:
-        MalformedHistory: no Parquet.
+        MalformedHistory: the file is no Parquet.
         MissingExtra: Parquet without pyarrow.
         OSError: the file cannot be read.
     """
@@ -229,7 +229,7 @@ def _parquet_rows(path: Path, groups: range | None) -> Iterator[tuple[int, dict[
 
 
 def _plain(row: dict[str, Any], source: str, number: int) -> dict[str, Any]:
-    """A row as a line of JSON would have it."""
+    """A row in the form of a line of JSON."""
     detail = row.get("detail")
     if isinstance(detail, str):
         try:

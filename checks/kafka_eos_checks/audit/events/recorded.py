@@ -1,7 +1,7 @@
 """Events of histories as columns: a row for each event, with the fields that rules join by, and its place.
 
-A text becomes a hash of 64 bits: of a process, of a topic and partition, of a topic and value. Two texts with one hash
-make a key more suspicious than it is, never less: the readable rules then compare the texts themselves.
+Texts become hashes of 64 bits: of a process, of a topic and partition, of a topic and value. If two texts share a hash,
+their events become suspects and never the reverse: the readable rules then compare the texts themselves.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,8 +19,8 @@ from kafka_eos.histories.history import PHASES, MalformedHistory
 from kafka_eos_checks.audit.segments.headers import Bytes, Ints
 from kafka_eos_checks.audit.segments.strings import hashes
 
-NOWHERE = np.iinfo(np.int64).min  # an offset or an order that an event does not tell
-AT_BITS = 42  # of a place in a file; the number of the file is above
+NOWHERE = np.iinfo(np.int64).min  # an offset or an order that an event does not have
+AT_BITS = 42  # bits of a place in a file; the bits above have the file's number
 CHUNK_EVENTS = 65_536
 Hashes = NDArray[np.uint64]
 Rows = NDArray[np.void]
@@ -43,7 +43,7 @@ SENT = np.dtype(
     [
         *(("key", "u8"), ("topic", "u8"), ("process", "u8"), ("attempt", "u8")),
         *(("place", "u8"), ("offset", "i8")),  # of its input
-        *(("number", "i8"), ("order", "i8"), ("at", "i8")),  # which output of its input, NOWHERE without; as of TOLD
+        *(("number", "i8"), ("order", "i8"), ("at", "i8")),  # number: which output of its input, or NOWHERE
     ]
 )
 """An output that names its input."""
@@ -57,7 +57,7 @@ ACTIONS = (
 )
 _ACTION = {name: number for number, name in enumerate(ACTIONS)}
 _PHASE = {name: number for number, name in enumerate(PHASES)}
-OTHER = len(ACTIONS) * len(PHASES)  # an action that no join looks at
+OTHER = len(ACTIONS) * len(PHASES)  # an action that no join uses
 HAS_VALUE, COMMITTED, UNCOMMITTED, TELLS = 1, 2, 4, 8  # flags: a value that is not null; isolation; any value
 
 
@@ -120,24 +120,24 @@ def joined_hashes(process: Hashes, number: Ints) -> Hashes:
 
 @dataclass(slots=True)
 class RunFacts:
-    """The facts of a run as a whole, of some of its events or of all.
+    """The facts of a run as a whole, from some or all of its events.
 
     Attributes:
         run: its name.
-        first: where its first event stands.
+        first: the place of its first event.
         events: how many there are.
         ordered: whether all have an order.
         last_ms: the time of the last event, in milliseconds since the epoch; ``inf`` if an event has no time.
-        topics: those that its events name.
+        topics: the topics that its events name.
         places: partitions of its events by hash.
         telling: by process, an event that invokes the begin or the end of a numbered transaction.
-        refusals: whether a producer was refused in a way that a rule looks at.
+        refusals: whether a producer was refused with an error that a rule judges.
         generations: whether offsets were committed by members, or members joined.
         declared: whether applications are declared.
         members: by process that polled for a group, see :class:`Member`.
-        groups: of these, by hash.
+        groups: the names of these groups, by hash.
         first_given: by group and partition, hashes of both, and the first offset that a member was given.
-        tacit: processes that send records that name no input.
+        tacit: processes that send records without naming an input.
         unclear: whether a request commits offsets in a form that only the readable rules know.
     """
 
@@ -184,9 +184,9 @@ class Member(NamedTuple):
     """A process that polled for a group.
 
     Attributes:
-        group: its hash; 0 for one of several.
-        order: of the first such poll by order, and ``order_at`` where it stands.
-        at: where the first such poll by place stands.
+        group: the group's hash; 0 if the process polled for several.
+        order: the order of the first such poll; ``order_at`` is its place.
+        at: the place of the first such poll by place.
     """
 
     group: int
@@ -195,7 +195,7 @@ class Member(NamedTuple):
     at: int
 
     def joined(self, other: "Member") -> "Member":
-        """The member with the facts of other events, too."""
+        """Join with the facts from other events."""
         first = min((self.order, self.order_at), (other.order, other.order_at))
         return Member(self.group if self.group == other.group else 0, *first, min(self.at, other.at))
 
@@ -208,14 +208,14 @@ class Told(NamedTuple):
     """Some events of one run as columns.
 
     Attributes:
-        facts: of the run, as far as these events tell.
+        facts: the facts of the run from these events.
         rows: the events that rules join, dtype :data:`TOLD`.
-        requests: where requests and declarations of applications stand, shape (n,).
-        members: where events stand that the rule over generations looks at, and the hashes of their groups; (n, 2).
+        requests: the places of requests and of declarations of applications, shape (n,).
+        members: the places of events that the rule over generations judges, and their groups' hashes, shape (n, 2).
         sent: outputs that name their inputs, dtype :data:`SENT`.
         given: inputs, dtype :data:`GIVEN`.
         asked: requests for commits, dtype :data:`ASKED`.
-        applied: where events stand that the rules over applications look at, shape (n,).
+        applied: the places of events that the rules over applications judge, shape (n,).
     """
 
     facts: RunFacts
@@ -297,7 +297,7 @@ def _place_or_0(place: tuple[str | None, int | None]) -> int:
 
 
 class _Columns:
-    """Events of one run on their way into columns."""
+    """A buffer of events of one run that become columns."""
 
     def __init__(self, run: str, source: str) -> None:
         self.run = run

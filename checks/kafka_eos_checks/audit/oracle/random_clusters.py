@@ -1,9 +1,9 @@
-"""Random clusters with faults and cuts, on which the rules over transactions by steps meet the readable rules.
+"""Random clusters with faults and cuts, on which the plan's findings on transactions are compared with the oracle's.
 
-A cluster is a few partitions and logs of ``__transaction_state`` that a few producers have written with transactions
-of both versions. Markers are lost, written again, changed or late; zombies write; coordinators are fenced; logs begin
-late, have holes, go backwards; a log of a coordinator is missing, incomplete, or names a producer id of another one;
-logs are of different moments. All of it follows from a seed.
+A cluster is a few partitions and logs of ``__transaction_state``, written by a few producers with transactions of both
+versions. Markers are lost, repeated, changed or late; zombies write; coordinators are fenced. Logs start late, have
+holes or go backwards. A coordinator's log is missing, incomplete, or names a producer id of another one. Logs are of
+different moments. All of it follows from a seed.
 """
 
 import random
@@ -72,7 +72,7 @@ class _Cluster:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.clean = self.rng.random() < 0.3  # nothing goes wrong, except that logs may lack something
+        self.clean = self.rng.random() < 0.3  # no faults, but logs may lack something
         self.now = NOW
         self.partitions: list[list[RecordBatch]] = [[] for _ in range(self.rng.randint(1, 3))]
         self.ends = [self.rng.choice((0, 0, 0, 5)) for _ in self.partitions]
@@ -149,7 +149,7 @@ class _Cluster:
             for _ in range(self.rng.choice((0, 1, 1, 1, 3))):
                 self.append(number, producer, None, producer.epoch - self.happens(0.02))
         if self.happens(0.05):
-            return  # the coordinator goes on later, or never
+            return  # the coordinator continues later, or never
         decision = self.rng.choice(tuple(ControlType))
         bump = producer.version == 2 or (decision is ControlType.ABORT and self.rng.random() < 0.2)
         epoch = producer.epoch + bump

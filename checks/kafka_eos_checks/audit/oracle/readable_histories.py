@@ -1,4 +1,4 @@
-"""The readable rules over histories judge everything: the oracle of the plan, with all events in memory."""
+"""Judge histories by the readable rules only: the oracle of the plan, with all events in memory."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -56,11 +56,11 @@ def join(
     """Judge histories by the logs of the brokers they were recorded with.
 
     Args:
-        events: of one or several runs. Within a run ``order`` decides, or the order given if an event has none.
+        events: of one or several runs. A run is sorted by ``order``, unless an event has none.
         logs: replicas of partitions; those whose topic is in no event are not read.
-        moments: of the logs; where one may be older than a history, its end proves nothing.
+        moments: of the logs; if a log may be older than a history, its end proves nothing.
         check_crc: whether to compare each batch with its CRC.
-        ask: reads what is needed of each log.
+        ask: applies a function to each log, here or in tasks.
     """
     by_run: dict[str, list[Event]] = defaultdict(list)
     for event in events:
@@ -101,5 +101,5 @@ def _figures() -> Figures:
 
 
 def _last_ms(run: Iterable[Event]) -> float:
-    """The time of the last event of a run, in milliseconds since the epoch; ``inf`` if an event does not tell."""
+    """The time of the last event of a run, in milliseconds since the epoch; ``inf`` if an event has no time."""
     return max((inf if event.time_us is None else event.time_us / 1000 for event in run), default=-inf)

@@ -1,4 +1,4 @@
-"""The plans of an audit: stages over rows, with a key where rows have to meet.
+"""The plans of an audit: stages that read and write rows; rows that are judged together have the same key.
 
 ``stages`` is the plan for logs. ``history_plan`` is the plan for histories, of the functions of ``history_stages``.
 ``found`` has the findings of both, wherever they are.

@@ -5,12 +5,12 @@ stage                       mapped over                  rows
 ==========================  ===========================  ===============================================================
 :func:`read_range`          ranges of histories          events by topic and value, by transaction, by process
 :func:`read_log`            logs of topics of histories  records by topic and value, and their offsets by block
-:func:`join_bucket`         events and records           what is proved; what values tell of transactions
-:func:`end_bucket`          transactions                 what is proved, and which transactions are suspects
+:func:`join_bucket`         events and records           proved subjects; facts of values about transactions
+:func:`end_bucket`          transactions                 proved subjects, and the suspect transactions
 :func:`follow_bucket`       processes                    steps of readers
 :func:`look_bucket`         blocks of offsets            records that readers passed over
-:func:`fetch_records`       logs                         the records that the readable rules look at
-:func:`judge_run`           runs                         the readable rules, over suspects and what they depend on
+:func:`fetch_records`       logs                         the records that the readable rules need
+:func:`judge_run`           runs                         findings and figures of the readable rules over suspects
 ==========================  ===========================  ===============================================================
 
 The stages are functions of :mod:`kafka_eos_checks.audit.plan.history_stages`. The readable form of all of them is
@@ -116,7 +116,7 @@ from kafka_eos_checks.audit.rules.histories import (
 from kafka_eos_checks.audit.segments.contents import Figures, Place
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 
-BUCKET_BYTES = 96 << 20  # of histories and logs, whose rows meet in a bucket
+BUCKET_BYTES = 96 << 20  # of histories and logs for each bucket, whose rows are joined together
 MOST_BUCKETS = 4096
 
 
@@ -134,8 +134,8 @@ def judge_histories(
     Args:
         histories: files of events.
         logs: replicas of partitions, with their records.
-        moments: of the logs.
-        engine: what runs it.
+        moments: the moments of the logs.
+        engine: the engine that runs the plan.
         check_crc: whether to compare each batch with its CRC.
         range_bytes: size of the pieces of histories; the result does not depend on it.
 
@@ -173,7 +173,7 @@ def judge_histories(
 
 
 def _runs_of(facts: Iterable[RunFacts]) -> list[RunFacts]:
-    """The facts of each run, in the order in which the runs begin."""
+    """The facts of each run, in the order in which the runs start."""
     runs: dict[str, RunFacts] = {}
     for each in facts:
         if each.run in runs:
@@ -188,10 +188,10 @@ class _Plan:
     """The joins of all runs with all logs.
 
     Attributes:
-        files: of the histories, by number.
-        runs: in the order in which they begin.
-        engine: what runs it.
-        buckets: of values, transactions, processes, blocks of offsets.
+        files: the files of the histories, by number.
+        runs: the runs, in the order in which they start.
+        engine: the engine that runs the plan.
+        buckets: number of buckets of values, transactions, processes, and blocks of offsets.
         check_crc: whether to compare each batch with its CRC.
         read: the rows of the histories.
     """
@@ -267,11 +267,11 @@ class _Plan:
         self.settings = {run.run: Setting(run.ordered, of) for run in self.runs}
 
     def log_of(self, number: int) -> PartitionLog:
-        """The log of a number."""
+        """The log with a number."""
         return self.logs[number % len(self.logs)]
 
     def join(self) -> None:
-        """Prove what agrees, and pick what the readable rules have to look at."""
+        """Count the proved subjects, and pick the events and records that the readable rules need."""
         engine, settings, buckets = self.engine, self.settings, self.buckets
         number_of = {run.run: number for number, run in enumerate(self.runs)}
         values = engine.regroup(
@@ -331,7 +331,7 @@ class _Plan:
             self.figures += [each for _, figures in engine.collect(FIGURES, rows) for each in figures.items()]
 
     def join_applications(self) -> None:
-        """Prove that inputs were processed once, and pick the others; of runs whose applications tell enough."""
+        """In runs whose events suffice, count the inputs that are proved to be processed once, and pick the others."""
         engine = self.engine
         crews = {run.run: self._crew(run) for run in self.runs if self._tells_enough(run)}
         if not crews:

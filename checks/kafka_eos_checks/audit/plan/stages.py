@@ -75,8 +75,8 @@ from kafka_eos_checks.audit.segments.splits import SPLIT_BYTES, PartitionLog, Sp
 SUMMARY, STEPS, RESULT, KNOWN, OPENED, BESIDE = range(6)  # kinds of rows
 BUCKET_BYTES = 256 << 20  # of logs, whose steps are brought together in a bucket of producer ids
 MOST_BUCKETS = 4096
-STATE_SPLIT_BYTES = 16 << 20  # of __transaction_state, whose records take ten times as long as headers
-RECORD_BYTES = 150  # that a record of __transaction_state takes between stages, about
+STATE_SPLIT_BYTES = 16 << 20  # of __transaction_state, because records take ten times as long as headers
+RECORD_BYTES = 150  # approximate size of a record of __transaction_state between stages
 
 Task = Sequence[tuple[int, Split]]  # splits, each with the number of its log
 Identity = tuple[str, str, int]  # broker, topic and partition of a log
@@ -136,10 +136,10 @@ def scan_logs(
 
     Args:
         logs: the logs to audit.
-        engine: what runs it.
-        source: what is known of their moments.
+        engine: the engine that runs the plan.
+        source: the known facts about their moments.
         check_crc: whether to compare each batch with its CRC.
-        split_bytes: size of the pieces, and of a task; the result does not depend on it.
+        split_bytes: size of the splits, and of a task; the result does not depend on it.
 
     Raises:
         OSError, UnusableInput: a log cannot be read.
@@ -317,8 +317,8 @@ def judge_transactions(
         scanned: the logs.
         coordinators: the logs of ``__transaction_state`` that have records.
         known: the rows with their transactional ids.
-        engine: what runs it.
-        source: what is known of the moments of the logs.
+        engine: the engine that runs the plan.
+        source: the known facts about the moments of the logs.
         check_crc: whether to compare each batch with its CRC, where a log has to be read again.
     """
     given = any(audit.log.topic == COORDINATOR_TOPIC for audit in scanned.audits)

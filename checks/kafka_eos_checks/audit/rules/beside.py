@@ -1,29 +1,29 @@
 """The rules over the files next to a log: its indexes of aborted transactions, its producer snapshots, its replicas.
 
-A broker answers readers from the index of aborted transactions and goes on after a restart from the last snapshot, so a
-wrong one changes what is read and what is accepted although every batch is right. Both follow from the batches and are
-compared with them.
+A broker tells readers from the index which transactions are aborted. After a restart it takes the producers' state from
+the last snapshot. So an error in either changes what is read or accepted although every batch is right. Both follow
+from the batches, and the rules compare them with the batches.
 
 ``aborted index``
-    An entry of a ``.txnindex`` that is not the one of an ABORT marker in its segment that ends data: other producer,
-    first or last offset, or last stable offset; or such a marker without an entry. A last stable offset that is too
-    high ends the search for aborted transactions too early: their records are delivered.
+    An entry of a ``.txnindex`` that does not agree with an ABORT marker in its segment that ends data: producer, first
+    and last offset, and last stable offset have to be equal. Or such a marker without an entry. A last stable offset
+    that is too high ends the search for aborted transactions too early, and their records are delivered.
 
 ``producer snapshot``
-    An entry of a ``.snapshot`` that is not what the batches below its offset make of the producer: epoch, last
-    sequence, last offset, number of offsets, timestamp, coordinator epoch, first offset of the open transaction; or a
-    producer that these batches do not have.
+    An entry of a ``.snapshot`` that does not follow from the producer's batches below the snapshot's offset: epoch,
+    last sequence, last offset, number of offsets, timestamp, coordinator epoch, first offset of the open transaction.
+    Or a producer without a batch there.
 
 ``replicas differ``
-    Two replicas of a partition that have different batches at one offset in one leader epoch. Where the cleaner has
-    taken records out of one of them, or has marked when it will, only what it keeps is compared: producer, epoch,
-    sequence, last offset, and whether it is of a transaction or a marker. Replicas of different topics of one name
-    (``partition.metadata``) are not compared.
+    Two replicas of a partition that have different batches at one offset in one leader epoch. If the cleaner has
+    removed records from one of the batches, or has set its delete horizon, only the fields that the cleaner keeps are
+    compared: producer, epoch, sequence, last offset, and whether the batch is transactional or a marker. Replicas whose
+    ``partition.metadata`` names different topic ids are not compared.
 
-*Gone*, and no finding: what follows from batches that retention or the cleaner has taken. *Not judged*: an index in a
-log with holes or damage. *Too recent*, unless all is of one moment: entries behind the end of the log, and markers
-behind the last entry of the newest index. Left out: a segment without its index; producers that a snapshot does not
-have, for they may have expired; and the coordinator epoch of one that expired in between.
+*Gone*, and no finding: what follows from batches that retention or the cleaner has removed. *Not judged*: an index in a
+log with holes or damage. *Too recent*, unless all files are of one moment: entries beyond the end of the log, and
+markers after the last entry of the newest index. Left out: a segment without its index; producers that a snapshot
+lacks, because they may have expired; and the coordinator epoch of a producer that expired in between.
 
 KIP:   KIP-98, KIP-101, KIP-360
 Kafka: TransactionIndex, ProducerStateManager (takeSnapshot, lastStableOffset), UnifiedLog.truncateTo
@@ -110,7 +110,7 @@ class Transactions(Protocol):
         ...
 
     def coordinator_epochs_at(self, offset: int) -> dict[int, int | None]:
-        """The coordinator epoch of the last marker of each producer id below an offset; None where it does not tell."""
+        """By producer id, the coordinator epoch of the last marker below an offset; None if the marker has none."""
         ...
 
     def open_at(self, offset: int) -> dict[int, int]:
@@ -123,10 +123,10 @@ _COMPARED = tuple(f.name for f in fields(ProducerSnapshotEntry) if f.name != "pr
 
 @dataclass(slots=True)
 class Beside:
-    """The findings of these rules, and how much could be judged.
+    """The findings of these rules, and the figures: how much was looked at, and how much could not be judged.
 
     Attributes:
-        findings: violations, by log.
+        findings: violations, log by log.
         figures: by rule, the number of subjects, and of unknown ones.
     """
 
@@ -266,7 +266,7 @@ def _compare_index(
     start: int,
     result: Beside,
 ) -> None:
-    """Compare entries with their markers, in a log that begins at offset ``start``."""
+    """Compare entries with their markers, in a log that starts at offset ``start``."""
     due = {marker.offset: marker for marker in markers}
     for entry in entries:
         marker = due.pop(entry.last_offset, None)
@@ -305,7 +305,7 @@ def judge_snapshots(
     *,
     one_moment: bool = True,
 ) -> None:
-    """Compare each ``.snapshot`` with what the batches below its offset make of the producers."""
+    """Compare each ``.snapshot`` with the producers' state that follows from the batches below its offset."""
     log = transactions.log
     result.count(SNAPSHOT, "snapshots", len(snapshots))
     judged = [path for path in snapshots if int(path.stem) <= transactions.end]
@@ -333,7 +333,7 @@ def judge_snapshots(
 
 
 def _is_gone(expected: ProducerSnapshotEntry, found: ProducerSnapshotEntry, start: int) -> bool:
-    """Whether an entry follows from batches that are gone from a log, because it begins at ``start`` or has holes.
+    """Whether an entry follows from batches that the log no longer has, because it starts at ``start`` or has holes.
 
     The log then lacks a batch or marker that the entry names, or the first batch of the producer's open transaction.
     """
@@ -344,9 +344,9 @@ def _is_gone(expected: ProducerSnapshotEntry, found: ProducerSnapshotEntry, star
 
 
 def _difference(expected: ProducerSnapshotEntry | None, found: ProducerSnapshotEntry) -> str:
-    """The error in an entry in words; "" for none."""
+    """The error of an entry in words; "" for none."""
     if expected is None:
-        return "a producer that the batches before it do not have"
+        return "no batch below the snapshot's offset is of this producer"
     pairs = {name: (getattr(expected, name), getattr(found, name)) for name in _COMPARED}
     if found.coordinator_epoch == -1:  # the producer may have expired since its last marker
         del pairs["coordinator_epoch"]
@@ -433,7 +433,7 @@ class _Producers:
             known.update(zip(own["producer_id"].tolist(), batches, strict=True))
 
     def at(self, offset: int) -> dict[int, ProducerSnapshotEntry]:
-        """The expected entry of each producer at an offset, which is that of the next batch."""
+        """The expected entry of each producer at an offset; all batches taken so far are below it."""
         epochs, opened = self._transactions.coordinator_epochs_at(offset), self._transactions.open_at(offset)
         return {
             producer_id: _entry(producer_id, last, self._data.get(producer_id), epochs.get(producer_id), opened)
@@ -448,7 +448,7 @@ def _entry(
     coordinator_epoch: int | None,
     opened: Mapping[int, int],
 ) -> ProducerSnapshotEntry:
-    """The expected entry of a producer after its last batch or marker; a marker of a new epoch forgets its batches."""
+    """The expected entry of a producer after its last batch or marker. A marker of a new epoch removes its batches."""
     batch = None if data is None or data.producer_epoch != last.producer_epoch else data
     delta = 0 if batch is None else batch.last_offset_delta
     return ProducerSnapshotEntry(
@@ -477,12 +477,12 @@ REPLICA_COLUMNS = (
     *("base_offset", "leader_epoch", "crc", "record_count", "attributes", "last_offset_delta"),
     *("producer_id", "producer_epoch", "base_sequence"),
 )
-DELETE_HORIZON_MASK = 0x40  # the cleaner has put its horizon in the place of the base timestamp (KIP-534)
+DELETE_HORIZON_MASK = 0x40  # the base timestamp is the cleaner's delete horizon (KIP-534)
 Table = dict[str, Ints]
 
 
 def judge_replicas(replicas: Sequence[PartitionLog], result: Beside) -> None:
-    """Compare the replicas of one partition with the first of them, of which some columns are held."""
+    """Compare the replicas of one partition with the first of them, whose columns are held in memory."""
     by_topic: dict[str, list[PartitionLog]] = defaultdict(list)
     for replica in replicas:
         by_topic[topic_id(place(replica.folder)) or ""].append(replica)
@@ -507,7 +507,7 @@ def _compare_replicas(first: PartitionLog, others: Sequence[PartitionLog], resul
             same = (there["base_offset"] == own["base_offset"]) & (there["leader_epoch"] == own["leader_epoch"])
             for row in np.flatnonzero(same & _differ(there, own)).tolist():
                 epoch = int(own["leader_epoch"][row])
-                evidence = f"another batch than the one of {first.broker} in leader epoch {epoch}"
+                evidence = f"the batch differs from the one of {first.broker} in leader epoch {epoch}"
                 offset, position = int(own["base_offset"][row]), int(found.positions[row])
                 result.find(REPLICAS, log, evidence, offset=offset, position=position)
 

@@ -24,7 +24,7 @@ class LogAudit:
         records: records that their headers count.
         markers: control batches.
         transactional: batches of transactions, markers included.
-        holes: jumps of the offsets, behind which a missing sequence is not judged.
+        holes: jumps of the offsets; a sequence that is missing across one is not judged.
         chunks: chunks that were summarised.
         reruns: chunks that the readable rule had to read again.
         partition: the facts of the whole log that the rules over transactions need.

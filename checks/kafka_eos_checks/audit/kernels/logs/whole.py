@@ -29,7 +29,7 @@ def read_in_order(
 ) -> tuple[Partition, list[Part]]:
     """Read a log from its beginning; return its facts and its steps.
 
-    This also holds where offsets go backwards, and summaries of single chunks do not.
+    The steps are also right if offsets go backwards, unlike those from summaries of single chunks.
     """
     holes = 0
     whole = PartitionFold(log, log.segments)
@@ -54,13 +54,13 @@ def read_in_order(
 
 @dataclass(frozen=True, slots=True)
 class WholeLog:
-    """The transactions of one log, as the rules over the files next to it need them.
+    """The transactions of one log, for the rules over the files next to it.
 
     Attributes:
         partition: the log.
         steps: all its steps.
         in_order: the markers among ``steps.markers`` in log order, shape (m,).
-        last_stable_offset: behind each marker in this order, shape (m,).
+        last_stable_offset: after each marker in this order, shape (m,).
     """
 
     partition: Partition
