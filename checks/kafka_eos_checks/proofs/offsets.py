@@ -537,7 +537,7 @@ def initialized_is_own(view: View, t: Any, i: Any) -> Any:
 
 
 def _is_behind(view: View, offset: Any, t: Any, p: Any, n: Any) -> Any:
-    """An offset is right behind the last input with outputs: the number of that input."""
+    """The offset equals the number of the last input with outputs, so it is right after that input."""
     return z3.Implies(view.written(t, p, n) > 0, z3.And(n <= offset, view.written(t, p, offset) > 0))
 
 
@@ -783,5 +783,6 @@ PROOF = Proof(
     module="ConsumeTransformProduce",
     title="a group's offsets move only with their transaction's marker, and with all its outputs",
     conjuncts=tuple(each.conjunct for each in INVARIANT),
+    properties=tuple(goal for goal, _, _ in PROPERTIES),
     queries=queries,
 )
