@@ -477,8 +477,8 @@ def as_shipped(models: Sequence[Model], release: str) -> list[Model]:
     for column in columns(models, [releases.get(release).name], releases):
         if column.rules:
             expected = column.expected(releases)
-            never = expected.never if expected else ()
-            found.append(replace(column.entry, never=(*column.model.never, *never)))
+            never = (expected.never if expected else ()) or column.model.never
+            found.append(replace(column.entry, never=never))
     return found
 
 

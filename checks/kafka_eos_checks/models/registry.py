@@ -91,7 +91,7 @@ class Shipped:
     Attributes:
         violates: property that rules of the release break -> these rules, separated by commas.
         silent: properties that hold and say nothing, since their witnesses are out of reach by these rules.
-        never: actions that cannot be taken by these rules, besides those of the model; graph equality checks it.
+        never: actions that cannot be taken by these rules, in the place of the model's; graph equality checks it.
         states: distinct states.
     """
 
