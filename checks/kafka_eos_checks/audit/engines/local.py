@@ -11,19 +11,21 @@ import tempfile
 import traceback
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache, partial
-from multiprocessing.pool import AsyncResult, Pool
 from os import SEEK_END
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 
 from kafka_eos_checks.audit.engines.cost import StageCost, charged
+from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.places import Ask, ask_here, is_uri
 from kafka_eos_checks.audit.quoting import key_of_names, use_key
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 from kafka_eos_checks.kit.progress import byte_progress, count_progress
-from kafka_eos_checks.kit.workers import worker_pool
+from kafka_eos_checks.kit.workers import worker_executor
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -187,15 +189,14 @@ class LocalEngine:
         self.buckets = 1 if jobs == 1 else 2 * jobs
         self.in_process = jobs == 1
         self.stages: list[tuple[str, Any]] = []
-        self._pool: Pool | None = None
+        self._workers: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._pool is not None:
-            self._pool.terminate()
-            self._pool.join()
+        if self._workers is not None:
+            self._workers.shutdown(cancel_futures=True)
 
     def map(
         self, function: Callable[[Item], Iterable[Row]], items: Sequence[Item], sizes: Sequence[int], label: str
@@ -229,19 +230,19 @@ class LocalEngine:
         if self.jobs == 1:
             yield from (charged_rows(partial(function, *_opened(task))) for task in tasks)
             return
-        if self._pool is None:
-            self._pool = worker_pool(self.jobs)
+        if self._workers is None:
+            self._workers = worker_executor(self.jobs)
         with tempfile.NamedTemporaryFile(prefix="kafka-eos-") as file:
             pickle.dump(function, file, pickle.HIGHEST_PROTOCOL)
             file.flush()
-            waiting: deque[AsyncResult[list[Row] | Exception]] = deque()
+            waiting: deque[Future[list[Row] | Exception]] = deque()
             for task in tasks:
                 given = (*task[:1], *map(list, task[1:]))  # an item, or a key and its values
-                waiting.append(self._pool.apply_async(_in_worker, (file.name, key_of_names(), given)))
+                waiting.append(self._workers.submit(_in_worker, file.name, key_of_names(), given))
                 if len(waiting) > self.jobs:
-                    yield _rows_or_error(waiting.popleft().get())
+                    yield _rows_of(waiting.popleft())
             while waiting:
-                yield _rows_or_error(waiting.popleft().get())
+                yield _rows_of(waiting.popleft())
 
     def collect(self, kind: int, rows: Any) -> list[tuple[int, Any]]:
         """As :meth:`Engine.collect`."""
@@ -294,7 +295,11 @@ def _in_worker(path: str, key: bytes | None, given: tuple[Any, ...]) -> list[Row
         return error
 
 
-def _rows_or_error(answer: list[Row] | Exception) -> list[Row]:
+def _rows_of(task: "Future[list[Row] | Exception]") -> list[Row]:
+    try:
+        answer = task.result()
+    except BrokenProcessPool:
+        raise UnusableInput("a process of the audit was killed, perhaps for want of memory; try --jobs 1") from None
     if isinstance(answer, Exception):
         raise answer
     return answer

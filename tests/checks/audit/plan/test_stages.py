@@ -1,5 +1,6 @@
 """The plan of an audit: the same on both engines, and on Spark no rule over logs runs on the driver."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -116,3 +117,5 @@ def test_workers_find_what_one_process_finds_and_their_errors_are_its_own(
         assert engine.collect(0, rows) == [(0, 3), (0, 4)]
         with pytest.raises(FileNotFoundError, match="nowhere"):
             engine.map(Path.read_bytes, [tmp_path / "nowhere"], [1], "t")
+        with pytest.raises(UnusableInput, match="was killed"):
+            engine.map(os._exit, [3, 3], [1, 1], "t")
