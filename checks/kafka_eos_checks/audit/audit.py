@@ -51,13 +51,13 @@ from kafka_eos_checks.kit.verdict import Verdict, counted
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OF_THE_SAME_MARKERS = (TORN, FENCED)  # what is too recent for them is counted by NO_TRANSACTION
+OF_THE_SAME_MARKERS = (TORN, FENCED)  # NO_TRANSACTION counts the markers that are too recent for these rules
 WITHOUT_HISTORY = (
     "without a history of the clients (--history): a record that was acknowledged and is lost, or was sent once and "
     "stored twice by two producers, and what readers were given, cannot be seen"
 )
-LEAST_WEIGHT = 512 << 20  # of inputs that more processes than one audit sooner
-TRIES = 3  # to audit logs of which a running broker deletes segments meanwhile
+LEAST_WEIGHT = 512 << 20  # of inputs; larger ones are audited faster by several processes
+TRIES = 3  # a running broker may delete segments while they are audited
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class Audit:
             rule over the coordinator's logs, over transactions, over committed offsets, over histories, and for each
             anomaly of Jepsen's.
         findings: the violations, by place.
-        notes: the findings that are no violations, see :class:`findings.Kind`, by place.
+        notes: the findings that are not violations, see :class:`findings.Kind`, by place.
         logs: the audits of the single logs, without findings.
         subject: the audited input in words: paths, brokers, clusters, sizes and moments.
         bill: the cost of the audit; None unless asked for.
@@ -147,7 +147,7 @@ def run(
         as_jepsen: where to write the history in Jepsen's format, see :mod:`jepsen.export`.
         one_moment: whether all logs are of one moment, see :mod:`moments`; recordings are.
         longest_ms: how long a transaction may take on the cluster, in milliseconds.
-        explain_cost: whether to say what it cost.
+        explain_cost: whether to measure the cost.
         jobs: the number of processes of the engine ``local``, where the input is worth it; see :class:`LocalEngine`.
         take: is given all findings where they are; the result then has only the first ones of each rule and kind,
             unless ``oracle`` needs all.
@@ -474,7 +474,7 @@ def history_verdicts(inputs: Inputs, known: moments.Moments, engine: Engine, *, 
 
 
 def jepsen_verdicts(inputs: Inputs, engine: Engine) -> Drafts:
-    """A verdict for each anomaly of Jepsen's, and all that are violations; what Jepsen allows is told as evidence.
+    """A verdict for each of Jepsen's anomalies, and all violations; anomalies that Jepsen allows are in the evidence.
 
     Raises:
         UnusableInput: a history has no operation of the workload.
@@ -516,7 +516,7 @@ def _verdict(
         figures: of the rule: its subjects (:attr:`rule_book.Rule.subject`), ``unknown``, ``recent`` and more.
         tally: of the findings of all rules.
         seconds: wall time.
-        reasons: why how many could not be judged; None where the rule book has the only one.
+        reasons: for each reason, how many subjects could not be judged; None if the rule book has the only reason.
         noted: more evidence.
     """
     violations, first = tally.of(rule, violations=True)

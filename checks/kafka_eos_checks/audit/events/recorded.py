@@ -229,7 +229,7 @@ class Told(NamedTuple):
 
 
 Numbered = tuple[Sequence[int], Sequence[Any]]
-"""Where some events stand, and the events: of :class:`kafka_eos.histories.history.Event`, or with its attributes."""
+"""The places of some events, and the events: of :class:`kafka_eos.histories.history.Event`, or with its attributes."""
 
 
 def told(numbered: Iterable[Numbered], source: str) -> Iterator[Told]:
@@ -237,7 +237,7 @@ def told(numbered: Iterable[Numbered], source: str) -> Iterator[Told]:
 
     Args:
         numbered: events, some at a time.
-        source: names the history in errors.
+        source: the name of the history, for errors.
 
     Raises:
         MalformedHistory: a number has more bits than its column; ``line`` is the place of an event before it.
@@ -270,13 +270,13 @@ _KINDS = {
     for phase, place in _PHASE.items()
 }
 _ISOLATIONS = {"read_committed": COMMITTED, "read_uncommitted": UNCOMMITTED}
-_NUMBER = (1 << 62) - 1  # the bits of a transaction's number that are looked at
+_NUMBER = (1 << 62) - 1  # the bits of a transaction's number that are hashed
 _NAMED = (str, int, int)  # the types of an input: topic, partition, offset
 _Argument = TypeVar("_Argument")
 
 
 class _Hashed(dict[_Argument, int]):
-    """Hashes of what was asked for; None, and a partition without topic or number, have 0."""
+    """A cache of hashes; the hash of None, and of a partition without topic or number, is 0."""
 
     def __init__(self, function: Callable[[_Argument], int]) -> None:
         super().__init__()
@@ -327,7 +327,7 @@ class _Columns:
         self.places = _Hashed[tuple[str | None, int | None]](_place_or_0)
 
     def add(self, places: Sequence[int], events: Sequence[Any]) -> None:
-        """Add some events, each with where it stands."""
+        """Add some events with their places."""
         columns = list(zip(*map(_READ, events), strict=True))
         actions, phases, processes, topics, partitions, isolations, pids, groups, details = columns[:9]
         offsets, orders, times = columns[9:]
@@ -397,7 +397,7 @@ class _Columns:
         )
 
     def _given(self, at: int, process: int, event: Any) -> None:
-        """Add an input that a member was given, unless the process is no member."""
+        """Add an input that a member was given, if the event has topic, partition and offset."""
         group, topic, partition, offset = event.group, event.topic, event.partition, event.offset
         if topic is None or partition is None or offset is None:
             return

@@ -431,13 +431,13 @@ EachFile = Callable[[Callable[[Path], Any], Sequence[Path]], Iterable[Any]]
 
 
 def judge(spill: Spill, each: EachFile = map, judging: EachFile | None = None) -> Judged:
-    """All anomalies of a history; those of :func:`kafka_eos_checks.audit.jepsen.anomalies.anomalies`.
+    """All anomalies of a history, the same as by :func:`kafka_eos_checks.audit.jepsen.anomalies.anomalies`.
 
     Args:
         spill: the history.
-        each: who asks the files.
-        judging: who asks them for their anomalies, if somebody else; it may keep these, and leave them out of its
-            answers.
+        each: applies a function to each file.
+        judging: applies the function that finds the anomalies, if not ``each``; it may keep the anomalies, and leave
+            them out of its answers.
 
     Raises:
         MalformedHistory: a value is sent to a key a second time.

@@ -73,7 +73,7 @@ from kafka_eos_checks.audit.rules.transactions import (
 from kafka_eos_checks.audit.segments.splits import SPLIT_BYTES, PartitionLog, Split, plan, tasks
 
 SUMMARY, STEPS, RESULT, KNOWN, OPENED, BESIDE = range(6)  # kinds of rows
-BUCKET_BYTES = 256 << 20  # of logs, whose steps are brought together in a bucket of producer ids
+BUCKET_BYTES = 256 << 20  # of logs for each bucket of producer ids, whose steps are judged together
 MOST_BUCKETS = 4096
 STATE_SPLIT_BYTES = 16 << 20  # of __transaction_state, because records take ten times as long as headers
 RECORD_BYTES = 150  # approximate size of a record of __transaction_state between stages
