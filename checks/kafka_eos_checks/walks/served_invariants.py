@@ -298,7 +298,7 @@ class Invariants:
         if followed.stable > leader.high_watermark:
             yield (
                 f"the last stable offset of {leader.name} is {followed.stable}, "
-                f"behind the high watermark {leader.high_watermark}"
+                f"past the high watermark {leader.high_watermark}"
             )
 
     @staticmethod

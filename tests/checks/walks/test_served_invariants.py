@@ -70,7 +70,7 @@ NO_MARKER_WAITED_FOR = Machines(
     ("machines", "wrong"),
     [
         (partitions(FirstUnstableOffset="LastUnstableOffset"), "the last stable offset of"),
-        (Machines(leaders=LeaderRules(partition=ReadsPastTheEnd)), "behind the high watermark"),
+        (Machines(leaders=LeaderRules(partition=ReadsPastTheEnd)), "past the high watermark"),
         (partitions(LastStableOffset="HighWatermarkOnly"), "of a transaction that is open"),
         (partitions(IsIndexed="NothingIndexed"), "of a transaction that is aborted"),
         (coordinators(MarkerCommits="AbortAfterFailedMarker"), "says aborted, decided is committed"),
