@@ -11,4 +11,10 @@ SharesLastId(first) == LastOf(first)
 (* for IsNewBlock: a block that begins with the last id of the broker's own is taken for new (KAFKA-20031) *)
 LastIdUnnoticed(broker, first) == first >= brokers[broker].last
 
+(* for IsNewBlock: a broker takes the block right behind its own for one that overlaps *)
+AdjacentIsRefused(broker, first) == first > brokers[broker].last + 1
+
+(* for MayAnswer: the controller answers nobody *)
+NobodyIsAnswered(first) == FALSE
+
 =============================================================================

@@ -911,6 +911,16 @@ def shares_last_id(state: ProducerIds, first: int) -> int:
     return state.last_of(first)
 
 
+def adjacent_is_refused(state: ProducerIds, broker: str, first: int) -> bool:
+    """For ``is_new_block``: a broker takes the block right behind its own for one that overlaps."""
+    return first > state.brokers[broker].last + 1
+
+
+def nobody_is_answered(state: ProducerIds, first: int) -> bool:
+    """For ``may_answer``: the controller answers nobody."""
+    return False
+
+
 def last_id_unnoticed(state: ProducerIds, broker: str, first: int) -> bool:
     """For ``is_new_block``: a block that begins with the last id of the broker's own is taken for new (KAFKA-20031)."""
     return first >= state.brokers[broker].last
