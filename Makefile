@@ -48,6 +48,8 @@ proofs: setup ## prove invariants of the reference without bounds, with z3; cont
 	$(KAFKA_EOS) check proofs --minimal --json $(VERDICTS)/proofs-minimal.json
 	$(KAFKA_EOS) check proofs --kafka 4.3 --json $(VERDICTS)/proofs-4.3.json
 	$(KAFKA_EOS) check contracts --json $(VERDICTS)/contracts.json
+	$(KAFKA_EOS) check contracts --kafka 4.3 --json $(VERDICTS)/contracts-4.3.json
+	$(KAFKA_EOS) check contracts --kafka 3.9 --json $(VERDICTS)/contracts-3.9.json
 	$(KAFKA_EOS) ledger report
 
 mutants: setup ## every mutant as a matrix, then every conjunct of every guard taken away
@@ -61,6 +63,7 @@ code-mutants: $(VENV)/.installed-mutants $(JARS)/kafka/.copied ## change the cod
 conformance: setup ## compare the reference's state graphs with TLC's, and validate traces
 	$(KAFKA_EOS) check graphs --json $(VERDICTS)/graphs.json
 	$(KAFKA_EOS) check graphs --kafka 4.3 --json $(VERDICTS)/graphs-4.3.json
+	$(KAFKA_EOS) check graphs --kafka 3.9 --json $(VERDICTS)/graphs-3.9.json
 	$(KAFKA_EOS) check traces --json $(VERDICTS)/traces.json
 
 findings: setup $(JARS)/kafka/.copied ## check the findings in Kafka: run their models, audit their recordings, send their requests to the broker
@@ -94,8 +97,10 @@ costs: setup $(JARS)/kafka/.copied ## measure again what exactly-once costs, and
 bench: setup $(VENV)/.installed-bench $(JARS)/kafka/.copied ## measure codec, replay, graph comparison and server against their peers
 	$(KAFKA_EOS) lab bench --json $(VERDICTS)/bench.json
 
-soak: setup ## a million steps of every machine under faults, then each mutant and known failure found
+soak: setup ## a million steps of every machine under faults, by the rules of Kafka 4.3 and 3.9 too, then each mutant and known failure found
 	$(KAFKA_EOS) check walks --seeds 0..18719 --jobs 2 --json $(VERDICTS)/soak.json
+	$(KAFKA_EOS) check walks --kafka 4.3 --seeds 0..6399 --jobs 2 --json $(VERDICTS)/soak-4.3.json
+	$(KAFKA_EOS) check walks --kafka 3.9 --seeds 0..6399 --jobs 2 --json $(VERDICTS)/soak-3.9.json
 	$(KAFKA_EOS) check walks --system --seeds 0..499 --jobs 2 --json $(VERDICTS)/soak-system.json
 	$(KAFKA_EOS) check walks --mutant all --jobs 2 --json $(VERDICTS)/soak-mutants.json
 	$(KAFKA_EOS) ledger report

@@ -27,27 +27,29 @@ class MalformedErrors(ValueError):  # noqa: N818 - named for the input
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """The entry of an error code: its meaning, and what to do."""
+    """The entry of an error code: its number, its meaning, and what to do."""
 
+    code: int
     means: str
     do: str
 
 
 def read_advice(path: Path = FILE) -> dict[str, Advice]:
-    """Read the sentences of every error code.
+    """Read the sentences of every error code, in the order of their numbers.
 
     Raises:
-        MalformedErrors: a code of the protocol has none, an entry is no code, or lacks a sentence.
+        MalformedErrors: a code of the reference has none, or an entry lacks a sentence or its number.
     """
     found = tomllib.loads(path.read_text(encoding="utf-8"))
-    codes = {code.name for code in ErrorCode}
-    for name in codes ^ found.keys():
-        what = "has no entry; add means and do" if name in codes else "is no error code of kafka_eos/errors.py"
-        raise MalformedErrors(f"{path.name}: {name} {what}")
+    known = {code.name: code.value for code in ErrorCode}
+    for name in known.keys() - found.keys():
+        raise MalformedErrors(f"{path.name}: {name} has no entry; add means and do")
     for name, entry in found.items():
-        if entry.keys() != {"means", "do"}:
-            raise MalformedErrors(f"{path.name}: {name} has {', '.join(entry)}; write means and do")
-    return {name: Advice(**entry) for name, entry in found.items()}
+        wanted = {"means", "do"} if name in known else {"code", "means", "do"}
+        if entry.keys() != wanted:
+            raise MalformedErrors(f"{path.name}: {name} has {', '.join(entry)}; write {' and '.join(sorted(wanted))}")
+    advice = [(name, Advice(**{"code": known.get(name, 0), **entry})) for name, entry in found.items()]
+    return dict(sorted(advice, key=lambda each: each[1].code))
 
 
 def reactions(machine: Machine, error: str) -> Mapping[str, list[str]]:
@@ -77,31 +79,32 @@ def errors_page(links: Links) -> Page:
                 elif operator.kind is Kind.RULE and f'"{name}"' in operator.tla.text:
                     naming.setdefault(name, []).append((module, operator.name))
     client = pages.link("TransactionalProducer", pages.address("modules/TransactionalProducer"))
-    names = " · ".join(f'<a href="#{code.name}">{code.name}</a>' for code in ErrorCode)
+    names = " · ".join(f'<a href="#{name}">{name}</a>' for name in sorted(advice))
     parts = [
-        "An error code is the broker's answer to a request. Find yours, or use the search. Meaning and *What to do* "
-        "are for applications and operators. The rest is read from the spec: the rules that answer with the code, the "
-        f"actions in which it can happen, and what Kafka's Java producer does, by the machine {client}.",
+        "An error code is the broker's answer to a request. These are all of Kafka's. Find yours, or use the search. "
+        "Meaning and *What to do* are for applications and operators. The rest is read from the spec: the rules that "
+        "answer with the code, the actions in which it can happen, and what Kafka's Java producer does, by the "
+        f"machine {client}.",
         pages.raw(f'<p class="names">{names}</p>'),
     ]
-    for code in ErrorCode:
-        said = advice[code.name]
-        facts = [f"<dt>Code</dt><dd>{code.value}</dd>"]
+    for name, said in advice.items():
+        facts = [f"<dt>Code</dt><dd>{said.code}</dd>"]
         for label, places in (("Rules that answer it", naming), ("Actions that may", answering)):
             shown = ", ".join(
-                pages.link(f"{module}!{name}", pages.of_operator(module, name))
-                for module, name in places.get(code.name, ())
+                pages.link(f"{module}!{operator}", pages.of_operator(module, operator))
+                for module, operator in places.get(name, ())
             )
             facts += [f"<dt>{label}</dt><dd>{shown}</dd>"] if shown else []
-        if code.name in answering or code.name in naming:
+        if name in answering or name in naming:
             told = "; ".join(
-                f"{escape(what)} ({escape(', '.join(requests))})"
-                for what, requests in reactions(machine, code.name).items()
+                f"{escape(what)} ({escape(', '.join(requests))})" for what, requests in reactions(machine, name).items()
             )
             facts += [f"<dt>Java producer</dt><dd>{told}</dd>"] if told else []
+        elif name != ErrorCode.NONE.name:
+            facts.append("<dt>The spec</dt><dd>no rule answers it</dd>")
         parts += [
-            pages.anchor(code.name),
-            f"## {pages.prose(code.name)}",
+            pages.anchor(name),
+            f"## {pages.prose(name)}",
             f"{links.sentence(said.means, escape=str)}\n\n**What to do.** {links.sentence(said.do, escape=str)}",
             pages.raw(f'<dl class="facts">{"".join(facts)}</dl>'),
         ]

@@ -4,8 +4,8 @@ from html import escape
 
 from kafka_eos_checks.book import pages
 from kafka_eos_checks.book.linking import Links
-from kafka_eos_checks.book.modules import bullets_of
 from kafka_eos_checks.book.pages import Page
+from kafka_eos_checks.book.touches import bullets_of
 from kafka_eos_checks.ledger.claims import read_claims
 from kafka_eos_checks.ledger.findings import KafkaFinding
 

@@ -79,6 +79,7 @@ _CLASSES: Mapping[_TokenType, str] = {
     Number: "m",
     Name.Decorator: "nd",
 }
+_SHORT = 44  # characters; a shorter line fits on every screen
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _LEXERS: Mapping[str, Lexer] = {"tla": TlaLexer(stripnl=False), "python": PythonLexer(stripnl=False)}
 
@@ -94,7 +95,6 @@ def listing(language: str, text: str, target: Target) -> str:
     Returns:
         The element. Its colours need an element of the class ``highlight`` around it.
     """
-    parts: list[str] = []
     linked: set[str] = set()
 
     def once(name: str) -> str | None:
@@ -104,12 +104,25 @@ def listing(language: str, text: str, target: Target) -> str:
         linked.add(name)
         return target(name)
 
+    lines: list[list[str]] = [[]]
     for kind, word in _LEXERS[language].get_tokens(text):
-        shown = _linked(word, once) if kind in Name or kind in String or kind in Name.Decorator else escape(word)
         style = next((style for base, style in _CLASSES.items() if kind in base), "")
-        parts.append(f'<span class="{style}">{shown}</span>' if style and word.strip() else shown)
-    body = "".join(parts).rstrip("\n")
+        whole = kind in Name or (kind in String and "\n" not in word)
+        for number, part in enumerate(word.split("\n")):
+            if number:
+                lines.append([])
+            shown = _linked(part, once) if whole else escape(part)
+            lines[-1].append(f"<i class={style}>{shown}</i>" if style and part.strip() else shown)
+    texts = text.split("\n")
+    body = "".join(map(_hanging, map("".join, lines[: len(texts)]), texts)).rstrip("\n")
     return f"<pre>{body}</pre>"
+
+
+def _hanging(shown: str, line: str) -> str:
+    """A line; one that may have to be wrapped goes on below its own beginning."""
+    if len(line) <= _SHORT:
+        return f"{shown}\n"
+    return f'<span style="--i:{len(line) - len(line.lstrip())}">{shown}\n</span>'
 
 
 def _linked(word: str, target: Target) -> str:

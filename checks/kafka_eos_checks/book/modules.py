@@ -1,12 +1,12 @@
 """The pages of the modules: what a module models, its variables, and each action and rule in both languages."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from itertools import groupby
 
 from kafka_eos.machines.spec_mapping import snake_case
-from kafka_eos_checks.book import pages
+from kafka_eos_checks.book import pages, touches
 from kafka_eos_checks.book.linking import Links
 from kafka_eos_checks.book.listing import listing
 from kafka_eos_checks.book.pages import Page
@@ -17,20 +17,7 @@ from kafka_eos_checks.models.registry import Model
 _HEADER = re.compile(r"\(\*+\)\n(.*?)\n\(\*+\)\n", re.DOTALL)
 _LABELS = ("Modelled:", "Assumed, not checked:", "Out of scope:")
 _COLUMNS = re.compile(r"^=+(?: +=+)+$")
-_MOST_PLACES = 5  # of a kind, in the list under an operator
-_KINDS: Mapping[str, str] = {
-    "action": "actions that depend on it",
-    "reference": "reference",
-    "server": "server",
-    "mutant": "mutants",
-    "property": "properties",
-    "proof": "proofs",
-    "conjuncts": "conjuncts",
-    "contract": "contracts",
-    "replay": "rules of the audit",
-    "conform": "conformance",
-    "finding": "findings",
-}
+_TOLD = frozenset({Kind.ACTION, Kind.RULE})
 FOLDERS: Mapping[str, str] = {
     "": "The spec",
     "proofs": "Invariants of the proofs",
@@ -104,8 +91,15 @@ def _defined(name: str) -> str:
     return f'<code id="{escape(name)}">{pages.breakable(name)}</code>'
 
 
-def operator_entry(links: Links, operator: Operator, places: Sequence[Place]) -> str:
-    """An action or rule: its sentence, what is known of it, both texts, and the places that it touches."""
+def operator_entry(links: Links, operator: Operator, places: Sequence[Place], page: str) -> str:
+    """An action or rule: its sentence, what is known of it, both texts, and the places that it touches.
+
+    Args:
+        links: the addresses.
+        operator: the action or rule.
+        places: what a change to it touches.
+        page: the page that lists all of these.
+    """
     facts = []
     if operator.kafka:
         facts.append(f"<dt>Kafka</dt><dd>{escape(operator.kafka)}</dd>")
@@ -114,6 +108,7 @@ def operator_entry(links: Links, operator: Operator, places: Sequence[Place]) ->
     if operator.errors:
         codes = ", ".join(pages.link(code, pages.of_error(code), code=True) for code in operator.errors)
         facts.append(f"<dt>May answer</dt><dd>{codes}</dd>")
+    touched = "".join(touches.facts(links, operator, places, page))
     notes = "".join(f"\n\n{links.sentence(note, operator.module)}" for note in operator.notes)
     return "\n".join(
         [
@@ -123,91 +118,9 @@ def operator_entry(links: Links, operator: Operator, places: Sequence[Place]) ->
             links.sentence(operator.sentence, operator.module) + notes,
             pages.raw(f'<dl class="facts">{"".join(facts)}</dl>') if facts else "",
             links.pair(operator),
-            touched(links, operator, places),
+            pages.raw(f'<dl class="facts">{touched}</dl>') if touched else "",
         ]
     )
-
-
-def touched(links: Links, operator: Operator, places: Sequence[Place]) -> str:
-    """The places that a change to an operator touches, folded away; models and tests are counted."""
-    of_kind: dict[str, list[Place]] = {}
-    titles = _findings(links.book, operator.name)
-    for place in places:
-        if (place.kind == "finding" and place.what not in titles) or place.what.startswith("SERVED of "):
-            continue  # about the module, and not about the operator
-        if operator.python is not None and place.file == operator.python.file:
-            continue  # the listing links to what uses it there
-        of_kind.setdefault(place.kind, []).append(place)
-    lines = [
-        f"<dt>{said}</dt><dd>{_told(links, operator.module, kind, of_kind[kind])}</dd>"
-        for kind, said in _KINDS.items()
-        if kind in of_kind
-    ]
-    counted = ", ".join(f"{len(of_kind[kind])} {kind}s" for kind in ("model", "test") if kind in of_kind)
-    if not lines and not counted:
-        return ""
-    if counted:
-        lines.append(
-            f"<dt>also</dt><dd>{counted}: <code>kafka-eos check impact {operator.module}!{operator.name}"
-            "</code> lists them</dd>"
-        )
-    said = (
-        ", ".join(
-            f"{len(of_kind[kind])} {_KINDS[kind]}"
-            for kind in ("mutant", "property", "proof", "finding")
-            if kind in of_kind
-        )
-        or counted
-    )
-    return pages.raw(f"<details><summary>Touches {said}</summary><dl>{''.join(lines)}</dl></details>")
-
-
-def _findings(book: Book, operator: str) -> frozenset[str]:
-    """The titles of the findings that a model shows by another operator in the place of this one."""
-    return frozenset(
-        finding.title
-        for finding in book.sources.findings
-        if any(operator in book.entries[name].overrides for name in finding.models)
-    )
-
-
-def _told(links: Links, home: str, kind: str, places: Iterable[Place]) -> str:
-    """Places of a kind: of a mutant its entry and its title, of what has a page its link, of the rest file and line."""
-    if kind == "mutant":
-        names = [place.what.partition(":") for place in places if place.file.startswith("spec/models/")]
-        return bullets_of(f"{links.sentence(name, escape=escape)}: {escape(title.strip())}" for name, _, title in names)
-    if kind in {"action", "property"}:
-        return ", ".join(dict.fromkeys(_named(links, home, place.what) for place in places))
-    if kind == "finding":
-        ids = {finding.title: finding.id for finding in links.book.sources.findings}
-        return bullets_of(
-            pages.link(each, pages.address("findings", ids[each]))
-            for each in dict.fromkeys(place.what for place in places)
-        )
-    found = list(places)
-    told = [
-        f"<code>{place.file}:{place.line}</code> {links.sentence(_short(place.what), escape=escape)}"
-        for place in found[:_MOST_PLACES]
-    ]
-    return bullets_of([*told, f"and {len(found) - _MOST_PLACES} more"] if len(found) > _MOST_PLACES else told)
-
-
-def _named(links: Links, home: str, what: str) -> str:
-    """``Module!Operator``, of this page without its module, and the mutants with which a property breaks."""
-    named, _, mutants = what.removesuffix(" depends on it").partition(" breaks with ")
-    module, _, operator = named.partition("!")
-    shown = pages.link(operator if module == home else named, pages.of_operator(module, operator))
-    return shown + (f" (breaks with {links.sentence(mutants, escape=escape)})" if mutants else "")
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 90 else text[:87] + "…"
-
-
-def bullets_of(items: Iterable[str]) -> str:
-    """A list, or the one item by itself."""
-    found = list(items)
-    return found[0] if len(found) == 1 else pages.bullets(found)
 
 
 def _models(links: Links, entries: Sequence[Model]) -> str:
@@ -235,20 +148,26 @@ def _seen(book: Book, entry: Model) -> str:
     return f"{entry.module}Mutants" if f"{entry.module}Mutants" in book.modules else entry.module
 
 
-def module_page(links: Links, module: str) -> Page:
-    """The page of a module."""
-    book = links.book
-    operators = book.operators(module)
+def module_page(links: Links, module: str, places: Mapping[str, Sequence[Place]], where: Mapping[str, str]) -> Page:
+    """The page of a module.
+
+    Args:
+        links: the addresses.
+        module: its name.
+        places: for each rule and action that is told, the places that it touches.
+        where: for each of these the page that lists the places.
+    """
+    operators = links.book.operators(module)
     parts = [_introduction(links, module), _see_also(links, module), *_declared(links, module)]
     properties = [each for each in operators if each.kind is Kind.PROPERTY]
     witnesses = {each.name for each in operators if each.kind is Kind.WITNESS}
-    told = [each for each in operators if not _is_small(each)]
+    told = [each for each in operators if each.name in places]
     for kind, title in ((Kind.ACTION, "Actions"), (Kind.RULE, "Rules")):
         chosen = [each for each in told if each.kind is kind]
         if chosen:
             names = " · ".join(f'<a href="#{each.name}">{each.name}</a>' for each in chosen)
             parts.append(f"## {title}\n" + pages.raw(f'<p class="names">{names}</p>'))
-        parts += [operator_entry(links, each, book.places(module, each.name)) for each in chosen]
+        parts += [operator_entry(links, each, places[each.name], where.get(each.name, "")) for each in chosen]
     small = [each for each in operators if _is_small(each)]
     if small:
         parts.append("## Names without a rule of their own\n" + _small(links, small))
@@ -350,6 +269,10 @@ def module_pages(links: Links) -> Iterator[Page]:
     """The pages of all modules, and their list."""
     yield index_page(links)
     for module in links.book.modules:
-        yield module_page(links, module)
+        told = [each for each in links.book.operators(module) if each.kind in _TOLD and not _is_small(each)]
+        places = {each.name: links.book.places(module, each.name) for each in told}
+        made, where = touches.touches_pages(links, module, [(each, places[each.name]) for each in told])
+        yield module_page(links, module, places, where)
+        yield from made
         if links.book.entries_of(module):
             yield models_page(links, module)

@@ -47,6 +47,11 @@ def address(page: str, anchor: str = "") -> str:
     return f"{ROOT}{page}.html" + (f"#{anchor}" if anchor else "")
 
 
+def address_of_file(path: str) -> str:
+    """The address of a file that is no page, from the root of the book."""
+    return f"{ROOT}{path}"
+
+
 def of_operator(module: str, name: str) -> str:
     """The address of an operator, a variable or a constant."""
     return address(f"modules/{module}", name)

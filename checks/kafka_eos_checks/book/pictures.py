@@ -103,9 +103,37 @@ def _line(middle: Mapping[str, tuple[float, float]], arrow: Arrow, wide: float, 
         )
     if abs(y1 - y2) < 1 and length > wide + GAP_X + 1:
         mid = (mid[0], y1 - HIGH - 0.10 * length)
+    others = [place for name, place in middle.items() if name not in (arrow.source, arrow.target)]
+    edges = [x for x, _ in middle.values()]
+    for by in _DETOURS:
+        bent = (mid[0] + across[0] * by, mid[1] + across[1] * by)
+        inside = min(edges) - wide / 2 - SIDE < bent[0] < max(edges) + wide / 2 + SIDE
+        if inside and not _passes((x1, y1), bent, (x2, y2), others, wide):
+            mid = bent
+            break
     start, end = _rim((x1, y1), mid, wide), _rim((x2, y2), mid, wide)
     bend = f"M {start[0]:.1f} {start[1]:.1f} Q {mid[0]:.1f} {mid[1]:.1f} {end[0]:.1f} {end[1]:.1f}"
     return _path(bend, arrow) + _tip(*end, end[0] - mid[0], end[1] - mid[1])
+
+
+_DETOURS = (0, *(side * by for by in range(20, 240, 20) for side in (1, -1)))  # of the middle of an arrow
+
+
+def _passes(
+    start: tuple[float, float],
+    mid: tuple[float, float],
+    end: tuple[float, float],
+    boxes: Sequence[tuple[float, float]],
+    wide: float,
+) -> bool:
+    """Whether a bent line passes one of these boxes."""
+    for part in range(1, 40):
+        there = part / 40
+        one, two, three = (1 - there) ** 2, 2 * (1 - there) * there, there**2
+        x, y = (one * a + two * b + three * c for a, b, c in zip(start, mid, end, strict=True))
+        if any(abs(x - box[0]) < wide / 2 + 4 and abs(y - box[1]) < HIGH / 2 + 4 for box in boxes):
+            return True
+    return False
 
 
 def _rim(box: tuple[float, float], towards: tuple[float, float], wide: float) -> tuple[float, float]:
@@ -321,6 +349,47 @@ def _instances_in(tree: Any) -> Iterator[str]:
         yield from (part[1] for part in tree[1])
 
 
+_MOST_BOXES = 4  # in a row
+
+
+def _levels(names: Sequence[str], arrows: Sequence[Arrow]) -> list[list[str]]:
+    """The modules in rows: what is refined, what refines it, the parts of these, and last what stands by itself.
+
+    In each row a module stands below those that it has arrows from or to.
+    """
+    tied = {name for arrow in arrows for name in (arrow.source, arrow.target)}
+    solid = [arrow for arrow in arrows if not arrow.dashed]
+    above = {name: {arrow.target for arrow in solid if arrow.source == name} for name in tied}
+    level = {arrow.target: 0 for arrow in solid if not above[arrow.target]}
+    while more := {name: 1 + max(level[each] for each in found) for name, found in above.items()
+                   if name not in level and found and found <= level.keys()}:  # fmt: skip
+        level |= more
+    rest = [name for name in names if name in tied and name not in level]
+    depth = dict.fromkeys(rest, 0)
+    for _ in rest:
+        for arrow in arrows:
+            if arrow.source in depth and arrow.target in depth:
+                depth[arrow.target] = max(depth[arrow.target], depth[arrow.source] + 1)
+    base = 1 + max(level.values(), default=-1)
+    level |= {name: base + number for name, number in depth.items()}
+    rows: list[list[str]] = []
+    place: dict[str, float] = {}
+    for number in range(1 + max(level.values(), default=-1)):
+        near = {
+            name: [place[end] for arrow in arrows if name in (arrow.source, arrow.target)
+                   for end in (arrow.source, arrow.target) if end in place]
+            for name in names if level.get(name) == number
+        }  # fmt: skip
+        ordered = sorted(near, key=lambda name: sum(near[name]) / len(near[name]) if near[name] else 0.5)
+        count = -(-len(ordered) // _MOST_BOXES)  # every row as full as the others: the boxes stand between each other
+        for at in range(count):
+            row = ordered[at::count]
+            rows.append(row)
+            place |= {name: (index + 0.5) / len(row) for index, name in enumerate(row)}
+    alone = [name for name in names if name not in tied]
+    return rows + [alone[at : at + _MOST_BOXES] for at in range(0, len(alone), _MOST_BOXES)]
+
+
 def tower_page(links: Links) -> Page:
     """The page of the tower: the modules of the spec, what each refines, and what each is built on."""
     book = links.book
@@ -332,34 +401,7 @@ def tower_page(links: Links) -> Page:
         for other in (*found.extends, *found.instantiates):
             if other in names and (name, other) not in arrows and other != name:
                 arrows[name, other] = Arrow(name, other, dashed=True)
-    promises = {target for _, _, target in refines}
-    level = {
-        name: 0
-        for name in names
-        if name in promises and not any(a.source == name and not a.dashed for a in arrows.values())
-    }
-    while len(level) < len(names):
-        before = len(level)
-        for name in names:
-            above = {arrow.target for arrow in arrows.values() if arrow.source == name and not arrow.dashed}
-            if name not in level and above and above <= level.keys():
-                level[name] = 1 + max(level[each] for each in above)
-        if len(level) == before:
-            break
-    base = max(level.values()) + 1
-    rest = [name for name in names if name not in level]
-    below: dict[str, int] = {}
-    for _ in rest:
-        for name in rest:
-            users = [
-                below.get(arrow.source, -1)
-                for arrow in arrows.values()
-                if arrow.target == name and arrow.source in rest
-            ]
-            below[name] = max([-1, *users]) + 1
-    level |= {name: base + depth for name, depth in below.items()}
-    rows = [[name for name in names if level[name] == number] for number in range(max(level.values()) + 1)]
-    rows = [row[at : at + 4] for row in rows for at in range(0, len(row), 4)]
+    rows = _levels(names, list(arrows.values()))
     to = {name: pages.address(f"modules/{name}") for name in names}
     solid = sum(not arrow.dashed for arrow in arrows.values())
     label = (
@@ -379,9 +421,9 @@ def tower_page(links: Links) -> Page:
     ]
     text = "\n\n".join(
         [
-            "At the top is what an application may rely on. A solid arrow is a *refinement*: whatever the lower "
-            "module does, seen through a mapping, "
-            "the upper module allows. A dashed arrow says that a module is built of another one. Each box is a link.",
+            "At the top is what an application may rely on. A solid arrow is a *refinement*: whatever the lower module "
+            "does, seen through a mapping, the upper module allows. A dashed arrow says that a module is built of "
+            "another one. Modules without an arrow stand at the bottom. Each box is a link.",
             pages.raw(drawn(rows, arrows.values(), label, to)),
             "## Refinements",
             pages.table(("Module", "Property", "Refines"), listed),

@@ -2,15 +2,19 @@
 
 from collections.abc import Iterator, Sequence
 from html import escape
+from typing import TYPE_CHECKING
 
 from kafka_eos_checks.book import pages
 from kafka_eos_checks.book.linking import Links
-from kafka_eos_checks.book.modules import bullets_of
 from kafka_eos_checks.book.pages import Page
 from kafka_eos_checks.book.sources import Operator
 from kafka_eos_checks.kit.verdict import counted
 from kafka_eos_checks.models.registry import Model
 from kafka_eos_checks.models.releases import columns
+from kafka_eos_checks.walks.layers import Layer
+
+if TYPE_CHECKING:
+    from kafka_eos_checks.proofs.induction import Proof
 
 
 def property_page(links: Links, operator: Operator, story_of: frozenset[str]) -> Page:
@@ -54,9 +58,12 @@ def property_page(links: Links, operator: Operator, story_of: frozenset[str]) ->
         )
     if violating:
         parts.append("## What violates it\n" + _violating(links, violating, story_of))
-    proofs = _proofs(links, operator)
+    proofs = book.proved.get((module, name), [])
     if proofs:
-        parts.append("## Where the proofs name it or a mutant of it\n" + proofs)
+        parts.append("## Proof\n" + _proofs(links, name, proofs))
+    walks = book.walked.get((module, name), [])
+    if walks:
+        parts.append("## Random walks\n" + _walks(links, walks))
     if holding:
         parts.append(_releases(links, name, holding))
     text = "\n\n".join(filter(None, parts))
@@ -101,16 +108,40 @@ def _violating(links: Links, models: Sequence[Model], story_of: frozenset[str]) 
     return pages.table(("Name", "Kind", "What happens", "Rule changed"), rows)
 
 
-def _proofs(links: Links, operator: Operator) -> str:
-    """The lines of the proofs that name the property or a mutant of it; not a claim that they prove it."""
-    found = [place for place in links.book.places(operator.module, operator.name) if place.kind == "proof"]
-    if not found:
-        return ""
-    return pages.raw(
-        bullets_of(
-            f"<code>{each.file}:{each.line}</code> {links.sentence(each.what, escape=escape)}" for each in found[:8]
+def _proofs(links: Links, name: str, proofs: Sequence["Proof"]) -> str:
+    """The proofs by induction that show the property without bounds, each with the repaired rules that it rests on."""
+    rows = []
+    for proof in proofs:
+        part = "conjunct of the invariant" if name in {each.name for each in proof.conjuncts} else "follows from it"
+        rests = ", ".join(
+            links.sentence(f"{rule.module}!{rule.name}", escape=escape)
+            for cause in proof.rests_on
+            if (rule := links.book.releases.rule(cause))
         )
-    )
+        refuting = [entry for entry in links.book.entries.values() if proof.is_refuted_by(entry)]
+        mutants = ", ".join(pages.link(each.name, pages.of_model(each.module, each.name)) for each in refuting)
+        call = f"<code>kafka-eos check proofs {proof.name}</code>"
+        rows.append((f"{escape(proof.title)}<br>{call}", part, rests, mutants))
+    heads = ("Proof, without bounds", "The property here", "Rests on the repair of", "Refuted by the mutants")
+    return pages.table(heads, rows)
+
+
+def _walks(links: Links, walks: Sequence[Layer]) -> str:
+    """The layers of random walks, also by the rules of releases, with constants larger than TLC can search."""
+    said = "Random walks take long runs with many faults, with constants that TLC could not search: "
+    rows = [
+        (
+            pages.link(layer.name, pages.of_model(layer.model.module, _entry(links, layer))),
+            f"<code>{escape(', '.join(f'{name} = {value}' for name, value in layer.model.constants.items()))}</code>",
+        )
+        for layer in walks
+    ]
+    return f"{said}`kafka-eos check walks`.\n" + pages.table(("Layer", "Constants"), rows)
+
+
+def _entry(links: Links, layer: Layer) -> str:
+    """The model of a layer; one that stands for several models has the name of the first."""
+    return layer.name if layer.name in links.book.entries else layer.model.name
 
 
 def _releases(links: Links, name: str, models: Sequence[Model]) -> str:
@@ -150,9 +181,8 @@ def index_page(links: Links) -> Page:
     """The list of the properties, by module."""
     book = links.book
     parts = [
-        "A property says what must hold. TLC checks it in models with bounds; some properties are proved "
-        "without bounds. "
-        "A property that a model is expected to violate is a known failure, a mutant, or a claim that does "
+        "A property says what must hold. TLC checks it in models with bounds; some properties are proved without "
+        "bounds. A property that a model is expected to violate is a known failure, a mutant, or a claim that does "
         "not hold."
     ]
     for module in book.modules:

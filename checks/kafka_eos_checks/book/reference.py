@@ -1,6 +1,7 @@
 """The pages to look things up in: commands, Python API, columns and formats; and the documents of ``docs/``."""
 
 import ast
+import inspect
 import json
 import re
 from collections.abc import Iterator
@@ -18,7 +19,8 @@ from kafka_eos_checks.book.pages import Page
 from kafka_eos_checks.book.sources import Book
 from kafka_eos_checks.cli import doors
 from kafka_eos_checks.cli.command import parser_of
-from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.kit.verdict import Standing, Verdict
+from kafka_eos_checks.ledger.report import report_of
 
 PACKAGES = {
     "machines": "reference/kafka_eos/machines",
@@ -30,6 +32,7 @@ PACKAGES = {
     "pyspark_kafkalog": "checks/pyspark_kafkalog",
 }
 """Public package -> its folder."""
+_ROLE = re.compile(r":\w+:`~?\.?([^`]+)`|``([^`]+)``")
 _LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
 _ATTRIBUTE = re.compile(r"^ {4}(\w+): (.*(?:\n {8,}.*)*)", re.MULTILINE)
 
@@ -56,7 +59,7 @@ def api_pages(book: Book) -> Iterator[Page]:
 def _module(book: Book, path: str) -> str:
     tree = ast.parse(book.sources.texts[path])
     dotted = path.split("/", 1)[1].removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    said = (ast.get_docstring(tree) or "").split("\n\n")[0]
+    said = _plain((ast.get_docstring(tree) or "").split("\n\n")[0])
     parts = [f"## {pages.prose(dotted)}\n\n{pages.prose(said)}"]
     defined = (node for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef))
     parts += [_definition(node, dotted) for node in defined if not node.name.startswith("_")]
@@ -70,7 +73,7 @@ def _definition(node: ast.ClassDef | ast.FunctionDef, dotted: str) -> str:
         methods = [each for each in node.body if isinstance(each, ast.FunctionDef) and not each.name.startswith("_")]
         rows += [f"    {_head(each)}  # {_first(each)}" for each in methods]
     code = listing("python", "\n".join(rows), lambda _: None)
-    said = ast.get_docstring(node) or ""
+    said = _plain(ast.get_docstring(node) or "")
     return pages.raw(
         f'<div id="{escape(f"{dotted}.{node.name}")}" class="small highlight">{code}</div>'
         f'<pre class="docstring">{escape(said)}</pre>'
@@ -78,7 +81,12 @@ def _definition(node: ast.ClassDef | ast.FunctionDef, dotted: str) -> str:
 
 
 def _first(node: ast.FunctionDef) -> str:
-    return (ast.get_docstring(node) or "").split("\n\n")[0].replace("\n", " ")
+    return _plain((ast.get_docstring(node) or "").split("\n\n")[0].replace("\n", " "))
+
+
+def _plain(docstring: str) -> str:
+    """A docstring without the marks of reStructuredText."""
+    return _ROLE.sub(lambda found: found[1] or found[2], docstring)
 
 
 def _head(node: ast.ClassDef | ast.FunctionDef) -> str:
@@ -99,31 +107,79 @@ def formats_page() -> Page:
     for name, columns in SCHEMAS.items():
         rows = [(f"<code>{escape(column)}</code>", escape(kind)) for column, kind in columns.items()]
         parts.append(f"### {name}\n" + pages.table(("Column", "Type"), rows))
-    for cls, title, said in (
-        (Event, "History", "A history is a file of JSON lines, an event a line. Keys without a value are left out."),
-        (
-            Verdict,
-            "Verdicts",
-            "`--json FILE` writes a list of verdicts. `standing` is added: ok, FAIL, not judged, nothing to judge.",
-        ),
-    ):
-        meanings = {name: " ".join(text.split()) for name, text in _ATTRIBUTE.findall(cls.__doc__ or "")}
-        hints = get_type_hints(cls)
-        rows3 = [
-            (f"<code>{name}</code>", escape(_type_name(hints[name])), escape(meanings.get(name, "")))
-            for name in (each.name for each in fields(cls))
+    for title, (schema, said) in schemas().items():
+        keys = [
+            (f"<code>{escape(name)}</code>", escape(_type_of(part)), escape(part.get("description", "")))
+            for name, part in schema.get("items", schema)["properties"].items()
         ]
-        schema = json.dumps(json_schema(cls), indent=1)
-        parts.append(f"## {title}\n\n{said}" + pages.table(("Key", "Type", "Meaning"), rows3))
-        parts.append(f"### JSON Schema: {title}\n" + pages.raw(f'<pre class="output">{escape(schema)}</pre>'))
+        to = pages.link("JSON Schema", pages.address_of_file(schema_file(title)))
+        parts.append(f"## {title}\n\n{said} {to}." + pages.table(("Key", "Type", "Meaning"), keys))
+        shown = json.dumps(schema, indent=1)
+        parts.append(f"### JSON Schema: {title}\n" + pages.raw(f'<pre class="output">{escape(shown)}</pre>'))
     return Page(path="reference/formats", title="Columns and formats", text="\n\n".join(parts))
 
 
-def _type_name(hint: Any) -> str:
-    return hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint).replace("typing.", "")
+def schema_file(title: str) -> str:
+    """The file of a schema, from the root of the book."""
+    return f"_static/{title.lower()}.schema.json"
+
+
+def schemas() -> dict[str, tuple[dict[str, Any], str]]:
+    """The JSON Schemas of the formats, each with what the format is."""
+    verdict = json_schema(Verdict)
+    del verdict["$schema"]
+    verdict["properties"]["standing"] = {
+        "enum": [each.value for each in Standing],
+        "description": "whether all is as expected, something differs, was not judged, or nothing was there to judge.",
+    }
+    example = Verdict(check="model", name="PartitionLog", expected="holds", found="holds", ok=True)
+    report = {
+        "$schema": _DRAFT,
+        "title": "Report",
+        **schema_like(json.loads(json.dumps(report_of([example]).to_json()))),
+    }
+    report["properties"]["verdicts"]["items"] = verdict
+    report["properties"]["environment"] = {"type": "object", "additionalProperties": {"type": "string"}}
+    return {
+        "History": (
+            json_schema(Event),
+            "A history is a file of JSON lines, an event a line. Keys without a value are left out.",
+        ),
+        "Verdicts": (
+            {"$schema": _DRAFT, "title": "Verdicts", "type": "array", "items": verdict},
+            "`--json FILE` writes a list of verdicts.",
+        ),
+        "Report": (report, "`kafka-eos ledger report` writes report.json next to the page, with the same content."),
+    }
 
 
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean"}
+_DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def _type_of(schema: dict[str, Any]) -> str:
+    """The type that a schema asks for, in a word or two."""
+    if "anyOf" in schema:
+        return " or ".join(map(_type_of, schema["anyOf"]))
+    return f"{schema['type']} of {_type_of(schema['items'])}" if schema.get("items") else schema.get("type", "any")
+
+
+def schema_like(*values: Any) -> dict[str, Any]:
+    """The JSON Schema of values like these: the keys that some have, the types that they have."""
+    found: list[dict[str, Any]] = []
+    objects = [each for each in values if isinstance(each, dict)]
+    if objects:
+        names = list(dict.fromkeys(name for each in objects for name in each))
+        parts = {name: schema_like(*(each[name] for each in objects if name in each)) for name in names}
+        needed = [name for name in names if all(name in each for each in objects)]
+        found.append({"type": "object", "properties": parts, "required": needed})
+    lists = [each for each in values if isinstance(each, list)]
+    if lists:
+        found.append({"type": "array", "items": schema_like(*(item for each in lists for item in each))})
+    kinds = dict.fromkeys(_PLAIN[type(each)] for each in values if type(each) in _PLAIN)
+    found += [{"type": kind} for kind in kinds]
+    found += [{"type": "null"}] if None in values else []
+    return found[0] if len(found) == 1 else {"anyOf": found} if found else {}
 
 
 def json_schema(cls: type) -> dict[str, Any]:
@@ -134,13 +190,16 @@ def json_schema(cls: type) -> dict[str, Any]:
     """
     assert is_dataclass(cls)
     hints = get_type_hints(cls)
+    meanings = {name: " ".join(text.split()) for name, text in _ATTRIBUTE.findall(inspect.getdoc(cls) or "")}
     needed = [each.name for each in fields(cls) if each.default is each.default_factory]  # both are MISSING
+    parts = {each.name: {**_schema_of(hints[each.name]), "description": meanings[each.name]} for each in fields(cls)}
     return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$schema": _DRAFT,
         "title": cls.__name__,
         "type": "object",
-        "properties": {each.name: _schema_of(hints[each.name]) for each in fields(cls)},
+        "properties": parts,
         "required": needed,
+        "additionalProperties": False,
     }
 
 

@@ -17,11 +17,12 @@ from kafka_eos_checks.book.modules import module_pages
 from kafka_eos_checks.book.pages import Page, written
 from kafka_eos_checks.book.pictures import states_page, tower_page
 from kafka_eos_checks.book.properties import property_pages
-from kafka_eos_checks.book.reference import reference_pages
+from kafka_eos_checks.book.reference import reference_pages, schema_file, schemas
 from kafka_eos_checks.book.sources import Book
 from kafka_eos_checks.book.stories import read_stories, story_pages, told
 from kafka_eos_checks.book.trying import trying_pages
 from kafka_eos_checks.kit.missing import need
+from kafka_eos_checks.kit.verdict import write_document
 
 STATIC = Path(__file__).with_name("static")
 MOST_BYTES = 300_000  # of one page
@@ -128,6 +129,8 @@ def write_sources(made: Iterable[Page], folder: Path) -> list[Page]:
     folder.mkdir(parents=True)
     (folder / "conf.py").write_text(CONF, encoding="utf-8")
     shutil.copytree(STATIC, folder / "_static")
+    for title, (schema, _) in schemas().items():
+        write_document(folder / schema_file(title), schema)
     found = list(made)
     for page in found:
         file = folder / f"{page.path}.md"

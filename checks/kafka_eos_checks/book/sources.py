@@ -11,15 +11,22 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.machines.spec_mapping import snake_case
+from kafka_eos_checks.kit.missing import MissingExtra
 from kafka_eos_checks.matrix.impact import Place, Rule, Sources, impact
 from kafka_eos_checks.models.registry import Model
 from kafka_eos_checks.models.releases import Releases
 from kafka_eos_checks.models.witnesses import SUFFIX
+from kafka_eos_checks.proofs.command import proofs
 from kafka_eos_checks.tla.citations import citations, cited_operators
 from kafka_eos_checks.tla.parser import Definition, Module
+from kafka_eos_checks.walks.layers import Layer, layers, layers_of_release
+
+if TYPE_CHECKING:
+    from kafka_eos_checks.proofs.induction import Proof
 
 _COMMENT = re.compile(r"\(\*(.*?)\*\)\s*$")
 _RULE = re.compile(r"\(\*+\)\s*$")
@@ -223,6 +230,38 @@ class Book:
                 found.setdefault((seen[name][0], name), []).append(entry)
         return found
 
+    @cached_property
+    def walked(self) -> dict[tuple[str, str], list[Layer]]:
+        """(module, property) -> the layers whose random walks check it, also by the rules of each release of Kafka."""
+        found: dict[tuple[str, str], list[Layer]] = {}
+        shipped = [layer for name in self.releases.releases for layer in layers_of_release(self.registry, name)]
+        for layer in (*layers(self.registry), *shipped):
+            seen = self.spec.operators(self._seen_from(layer.model.module))
+            for name in layer.properties:
+                found.setdefault((seen[name][0], name), []).append(layer)
+        return found
+
+    @cached_property
+    def proved(self) -> dict[tuple[str, str], list["Proof"]]:
+        """(module, property) -> the proofs of which it is a conjunct or a consequence; nothing without z3.
+
+        Some are defined in the module of the induction, which extends the machine's.
+        """
+        found: dict[tuple[str, str], list[Proof]] = {}
+        try:
+            every = proofs(())
+        except MissingExtra:
+            return found
+        inductions = [module for module, folder in self.modules.items() if folder == "proofs"]
+        for proof in every:
+            names = {each.name for each in (*proof.conjuncts, *proof.properties)}
+            extending = [each for each in inductions if proof.module in {one.name for one in self.spec.chain(each)}]
+            for module in (proof.module, *extending):
+                for name, (home, _) in self.spec.operators(module).items():
+                    if name in names and proof not in found.setdefault((home, name), []):
+                        found[home, name].append(proof)
+        return found
+
     def _seen_from(self, module: str) -> str:
         return f"{module}Mutants" if f"{module}Mutants" in self.spec.paths else module
 
@@ -286,7 +325,13 @@ class Book:
         return Code(file=file, line=first, text=text)
 
     def errors_of(self, module: str, name: str) -> tuple[str, ...]:
-        """The error codes that an operator names as an answer, and so do the operators it uses, in their order.
+        """The error codes that an operator may answer, in the order of its checks.
+
+        They are the codes that it names, and those of the operators that it uses. A code that is compared is no answer,
+        and neither are the codes of what is compared with it: ``AppendError(log, batch) = "NONE"`` asks for a batch
+        that is not refused. In the condition of an ``IF`` it asks whether to refuse, so there the codes count. A local
+        definition counts where it is used. ``IF known THEN … ELSE "CODE"`` answers its code before the codes of the
+        other branch, since the condition is checked first.
 
         ``Next`` and formulas of behaviours, which depend on actions, answer nothing themselves.
         """
@@ -299,24 +344,29 @@ class Book:
             seen = self.spec.operators(home)
             if operator in seen and (home, operator) not in visited:
                 visited.add((home, operator))
-                visit(home, seen[operator][1].body)
+                visit(home, seen[operator][1].body, {})
 
-        def visit(home: str, tree: object) -> None:
-            if isinstance(tree, Definition):  # of a LET
-                visit(home, tree.body)
-            if not isinstance(tree, tuple):
+        def visit(home: str, tree: object, local: Mapping[str, Definition], condition: bool = False) -> None:
+            if not isinstance(tree, tuple) or _is_comparison(tree, condition):
                 return
             kind = tree[0] if tree else None
-            if kind == "infix" and tree[1] in _COMPARED:
-                tree = tuple(part for part in tree if not _only_codes(part))
+            if kind == "let":
+                visit(home, tree[2], {**local, **{each.name: each for each in tree[1]}}, condition)
+                return
+            if kind == "if":
+                visit(home, tree[1], local, condition=True)
+                tree = tuple(sorted(tree[2:], key=_only_codes, reverse=True))
             elif kind == "literal" and tree[1] in _CODES:
                 found[tree[1]] = None
+            elif kind == "call" and tree[1] in local:
+                others = {name: each for name, each in local.items() if name != tree[1]}
+                visit(home, local[tree[1]].body, others)
             elif kind == "call":
                 enter(home, tree[1])
             elif kind == "of":
                 enter(self.spec.operators(home)[tree[1]][1].body[1], tree[2])
             for part in tree:
-                visit(home, part)
+                visit(home, part, local, condition)
 
         enter(module, name)
         return tuple(found)
@@ -330,8 +380,26 @@ class Book:
         return impact(Rule(name, (module,), self.sources))
 
 
+def _is_comparison(tree: tuple[object, ...], condition: bool) -> bool:
+    """A comparison with literals that tells nothing of an answer.
+
+    ``answer' = "CODE"`` is none, for it says what the next state is, and neither is ``Error(request) # "NONE"``, which
+    is how the action of a refusal begins.
+
+    Args:
+        tree: a formula.
+        condition: whether it stands in the condition of an ``IF``.
+    """
+    if tree[:1] != ("infix",) or tree[1] not in _COMPARED:
+        return False
+    sides = tree[2:]
+    if ("literal", "NONE") in sides and (condition or tree[1] == "#"):
+        return False
+    return any(map(_only_codes, sides)) and not any(isinstance(side, tuple) and side[0] == "prime" for side in sides)
+
+
 def _only_codes(tree: object) -> bool:
-    """A literal, or a set of literals: something to compare with, and no answer."""
+    """A literal, or a set of literals."""
     return isinstance(tree, tuple) and (tree[:1] == ("literal",) or (tree[:1] == ("set",) and bool(tree[1])))
 
 

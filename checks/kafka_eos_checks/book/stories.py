@@ -1,26 +1,28 @@
 """The stories: each known failure that a model shows, step by step, with its sequence diagram.
 
-A story is TLC's counterexample. TLC runs once for each model; the behaviour is kept under the fingerprint of all '
-              'that it
-depends on (``build/checked/book``).
+A story is TLC's counterexample. TLC runs once for each model; the behaviour is kept under the fingerprint of all that
+it depends on (``build/checked/book``).
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 from kafka_eos_checks.book import pages
 from kafka_eos_checks.book.linking import Links
 from kafka_eos_checks.book.pages import Page
 from kafka_eos_checks.book.sources import Book
-from kafka_eos_checks.drawing.story import Step, changes_in_words, in_words
+from kafka_eos_checks.drawing.story import changes_in_words, in_words
 from kafka_eos_checks.drawing.story_diagram import diagram
 from kafka_eos_checks.drawing.story_words import Words, words_of
 from kafka_eos_checks.graphs.model_check import check_models
 from kafka_eos_checks.models.formulas import Formulas
 from kafka_eos_checks.models.registry import Model, extended_modules
-from kafka_eos_checks.tla.parser import parse_expression
+from kafka_eos_checks.tla.behaviour import Step
+from kafka_eos_checks.tla.parser import Definition
 from kafka_eos_checks.tla.result_cache import (
     ResultCache,
     cache_folder,
@@ -30,12 +32,7 @@ from kafka_eos_checks.tla.result_cache import (
 )
 from kafka_eos_checks.tla.values import canonical, format_value, parse_value
 
-READERS = {
-    "Transactions": (r"[partition \in Partitions |-> VisibleIn(partition)]",
-                     "A read_committed reader finds, in each partition, the batches of (instance, transaction)"),
-    "IdempotentProducer": ("Delivered", "A reader finds the values"),
-}  # fmt: skip
-"""Module -> what its readers see, as an expression of the module, and in words."""
+_FOUND = "reader finds"  # in the comment of a variable that says what readers see
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +55,16 @@ class NoStory(RuntimeError):  # noqa: N818 - named for what is missing
 
 
 def told(book: Book) -> list[Model]:
-    """The models that have a story: the known failures of the small tier, and the mutants that show a finding."""
+    """The models that have a story: the known failures, and the mutants that show a finding.
+
+    The models of inductive invariants have none, for their first states are no beginnings of a run. Those of the deep
+    tier would take TLC too long.
+    """
     shown = {name for finding in book.sources.findings for name in finding.models}
-    failing = [model for model in book.registry.models.values() if model.expect.violates]
-    small = [model for model in failing if model.tier == "small" and not model.module.endswith("Induction")]
+    failing = [model for model in book.registry.models.values() if model.expect.violates and model.tier != "deep"]
+    runs = [model for model in failing if book.modules[model.module] != "proofs"]
     mutants = [mutant for mutant in book.registry.mutants.values() if mutant.name in shown]
-    return [*small, *mutants]
+    return [*runs, *mutants]
 
 
 def _key(model: Model) -> str:
@@ -109,15 +110,41 @@ def _story(model: Model, kept: Mapping[str, object]) -> Story:
     return Story(model, steps, loop_to if isinstance(loop_to, int) else None)
 
 
-def seen_by_readers(story: Story) -> list[str]:
-    """What readers see in each state, in words; "" everywhere for a module that says nothing of readers."""
-    if story.model.module not in READERS:
-        return [""] * len(story.steps)
-    expression, said = READERS[story.model.module]
+def readers_of(book: Book, module: str) -> Iterator[tuple[str, Any]]:
+    """What readers see in a module that refines another one, in words and as an expression.
+
+    The upper module has a variable for it, whose comment says so. The expression is what the refinement puts in its
+    place.
+    """
+    for name, (home, definition) in book.spec.operators(module).items():
+        body = definition.body
+        if body[0] != "instance" or home != module:
+            continue
+        upper, given = book.spec.module(body[1]), dict(body[2])
+        for variable in upper.variables:
+            meaning = upper.meanings.get(variable, "")
+            if _FOUND in meaning:
+                several = f"{name}, " if sum(each.body[:2] == body[:2] for each in _defined(book, module)) > 1 else ""
+                yield f"{several}{meaning}", given.get(variable, ("call", variable, ()))
+
+
+def _defined(book: Book, module: str) -> Iterable[Definition]:
+    return book.spec.module(module).definitions.values()
+
+
+def seen_by_readers(book: Book, story: Story) -> list[list[str]]:
+    """What readers see in each state, in words; nothing for a module that says nothing of readers."""
+    told_: list[list[str]] = [[] for _ in story.steps]
+    expressions = list(readers_of(book, story.model.module))
+    if not expressions:
+        return told_
     formulas = Formulas(story.model, remember=False)
-    value = formulas.evaluate(parse_expression(expression, story.model.name))
     states = [tuple(canonical(step.state[name]) for name in formulas.root.variables) for step in story.steps]
-    return [f"{said}: {in_words(value(state, state))}" for state in states]
+    for said, expression in expressions:
+        value = formulas.evaluate(expression)
+        for lines, state in zip(told_, states, strict=True):
+            lines.append(f"{said[:1].upper()}{said[1:]}: {in_words(value(state, state))}")
+    return told_
 
 
 def story_page(links: Links, story: Story) -> Page:
@@ -127,12 +154,13 @@ def story_page(links: Links, story: Story) -> Page:
     violated = model.expect.violates
     seen = book.spec.operators(f"{model.module}Mutants" if f"{model.module}Mutants" in book.modules else model.module)
     home = seen[violated][0]
-    picture = diagram(model.module, story.steps, violated)
     parts = [_setting(links, model, home, words)]
-    if picture:
-        parts.append(pages.raw(f'<figure class="scroll">{picture}</figure>'))
-    parts.append("## Step by step\n\nEach step is an action of the spec. Below it is what the step changes.")
-    parts.append(pages.raw(_controls() + _listed(links, story, words) + _states(story)))
+    parts.append(
+        "## Step by step\n\nEach step is an action of the spec. Below it is what the step changes. The buttons and the "
+        "arrow keys go from step to step."
+    )
+    told_ = f"<div>{_controls()}{_listed(links, story, words)}{_states(story)}</div>"
+    parts.append(pages.raw(_beside(diagram(model.module, story.steps, violated), told_)))
     parts.append(
         f"## What is violated\n\n{pages.link(violated, pages.of_property(home, violated))}: "
         f"{links.sentence(words.sentences.get(violated, ''), home)}"
@@ -143,6 +171,18 @@ def story_page(links: Links, story: Story) -> Page:
     parts.append(f"Tell it again with `kafka-eos check models {model.name}`.")
     title = _title(model)
     return Page(path=f"stories/{model.name}", title=title, text="\n\n".join(parts), in_menu=False, wide=True)
+
+
+_NARROW = 760  # CSS pixels of a picture that has room next to the steps
+
+
+def _beside(picture: str, steps: str) -> str:
+    """The sequence diagram with the steps, next to them where it is narrow enough."""
+    if not picture:
+        return f'<div class="stepped">{steps}</div>'
+    width = re.search(r' width="(\d+)', picture)
+    narrow = " narrow" if width and int(width[1]) <= _NARROW else ""
+    return f'<div class="stepped{narrow}"><figure class="scroll">{picture}</figure>{steps}</div>'
 
 
 def _title(model: Model) -> str:
@@ -184,7 +224,7 @@ def _controls() -> str:
 def _listed(links: Links, story: Story, words: Words) -> str:
     """The steps as a list: sentence, call, changes."""
     items = [f'<li id="step-0"><p>At the start.</p>{_start(story)}</li>']
-    seen = seen_by_readers(story)
+    seen = seen_by_readers(links.book, story)
     for number, (before, step) in enumerate(zip(story.steps, story.steps[1:], strict=False), start=1):
         action = step.action.partition("(")[0]
         to = links.qualified(f"{story.model.module}!{action}")
@@ -193,8 +233,8 @@ def _listed(links: Links, story: Story, words: Words) -> str:
         sentence = words.sentences.get(action, "")
         changed = list(changes_in_words(before.state, step.state))
         told_ = pages.bullets(escape(change) for _, change in changed) if changed else "<p>Nothing changes.</p>"
-        if seen[number] != seen[number - 1]:
-            told_ += f'<p class="seen">{escape(seen[number])}</p>'
+        new = [line for line in seen[number] if line not in seen[number - 1]]
+        told_ += "".join(f'<p class="seen">{escape(line)}</p>' for line in new)
         items.append(f'<li id="step-{number}"><p>{escape(sentence)}</p><p><code>{shown}</code></p>{told_}</li>')
     return f'<ol class="story" start="0">{"".join(items)}</ol>'
 

@@ -165,7 +165,7 @@ def trying_page(links: Links, scenario: Scenario) -> Page:
         f'<li><a href="{targets[name]}">{escape(name)}</a>: {escape(sentences[name])}</li>' for name in actions
     )
     html = (
-        "<div data-try><noscript><p>Walking the graph needs a script. The actions are below.</p></noscript></div>"
+        "<div data-try><p>Walking the graph needs a script. The actions are below.</p></div>"
         f'<script type="application/json" data-of="graph">{data}</script>'
         f"<details><summary>all actions</summary><ul>{known}</ul></details>"
     )

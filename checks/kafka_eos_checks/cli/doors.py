@@ -156,6 +156,10 @@ DOORS = (
         "test an application against a cluster with faults on demand, and see every crash",
         {
             "serve": Command("kafka_eos_checks.testing.command", "a Kafka cluster for tests, made of the reference"),
+            "settings": Command(
+                "kafka_eos_checks.testing.settings_command",
+                "whether a client accepts its settings, and what they guarantee",
+            ),
             "simulate": Command("kafka_eos_checks.simulate.command", "run the reference under seeded faults"),
         },
         "kafka-eos simulate word-count --crash-at 12",

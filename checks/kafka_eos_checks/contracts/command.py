@@ -10,17 +10,27 @@ import inspect
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+from kafka_eos.machines.spec_mapping import snake_case
 from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.missing import need
 from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
+from kafka_eos_checks.models.registry import MalformedRegistry
+from kafka_eos_checks.models.releases import Releases
+from kafka_eos_checks.mutants.rules import mutated
+
+if TYPE_CHECKING:
+    from kafka_eos_checks.contracts.conditions import Contract
 
 EPILOG = """examples:
   kafka-eos check contracts                      every contract, with 10 s of CPU time for each
   kafka-eos check contracts varint --seconds 60
+  kafka-eos check contracts --kafka 4.3          those about a rule that Kafka 4.3 has otherwise, with its rules
   kafka-eos check contracts --json build/verdicts/contracts.json
 
 exit codes: 0 no contract was broken, 1 one was, 2 the call cannot be used
@@ -100,6 +110,67 @@ def checked(names: Sequence[str], seconds: float) -> Iterator[Verdict]:
                 yield check(module, contract.promise, seconds)
 
 
+@contextmanager
+def with_rules(contract: "Contract", overrides: Mapping[str, str]) -> Iterator[None]:
+    """The contract's classes have other rules, as long as the context lasts.
+
+    Args:
+        contract: the contract.
+        overrides: TLA+ operator -> the operator of ``spec/mutants`` that takes its place; rules of other classes are
+            left out.
+    """
+    from kafka_eos_checks.contracts import conditions  # noqa: PLC0415 - takes the time of its imports
+
+    own = {owner.__name__: owner for owner in contract.about}
+    for name, owner in own.items():
+        rules = {rule: other for rule, other in overrides.items() if hasattr(owner, snake_case(rule))}
+        setattr(conditions, name, mutated(owner, rules))
+    try:
+        yield
+    finally:
+        for name, owner in own.items():
+            setattr(conditions, name, owner)
+
+
+def rules_of_release(contract: "Contract", releases: Releases, release: str) -> dict[str, str]:
+    """The rules that a contract is about and that a release has otherwise, each with Kafka's operator."""
+    about = {(owner.__module__.rpartition(".")[2], rule) for owner, rules in contract.about.items() for rule in rules}
+    return {
+        rule.name: rule.by_release[release]
+        for rule in releases.rules
+        if release in rule.by_release and (snake_case(rule.module), snake_case(rule.name)) in about
+    }
+
+
+def of_kafka(names: Sequence[str], release: str, seconds: float) -> Iterator[Verdict]:
+    """The verdicts on the contracts about rules that a release of Kafka has otherwise, with these rules.
+
+    A contract is broken by the rules that it rests on, and by no others.
+
+    Raises:
+        MissingExtra: when CrossHair is not installed.
+        MalformedRegistry: when there is no such release.
+    """
+    need("crosshair", "prove")
+    from kafka_eos_checks.contracts.conditions import CONTRACTS  # noqa: PLC0415 - takes the time of its imports
+
+    releases = Releases()
+    releases.get(release)
+    for module in names or CONTRACTS:
+        for contract in CONTRACTS[module]:
+            rules = rules_of_release(contract, releases, release)
+            if not rules:
+                continue
+            with with_rules(contract, rules):
+                found = check(module, contract.promise, seconds)
+            causes = sorted(contract.rests_on & rules.keys())
+            told = f"{BROKEN} by {', '.join(causes or rules)}" if found.found == BROKEN else found.found
+            yield replace(
+                found, name=f"{found.name}, Kafka {release}", found=told, ok=(found.found == BROKEN) == bool(causes),
+                expected=f"{BROKEN} by {', '.join(causes)}" if causes else NOT_BROKEN,
+            )  # fmt: skip
+
+
 def add_parser(subparsers: Any, help_line: str) -> None:
     """Add ``contracts``."""
     parser = subparsers.add_parser(
@@ -111,6 +182,9 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     )
     parser.add_argument("modules", nargs="*", metavar="MODULE", help="the subjects of the contracts; default: all")
     parser.add_argument("--seconds", type=float, default=SECONDS, metavar="S", help="CPU time for each contract")
+    parser.add_argument(
+        "--kafka", default="", metavar="RELEASE", help="by the rules of this release of Kafka as it ships"
+    )
     add_json(parser)
     parser.set_defaults(run=run)
 
@@ -124,11 +198,19 @@ def run(arguments: argparse.Namespace) -> int:
         there = ", ".join(CONTRACTS)
         print(f"kafka-eos check contracts: no contracts of {unknown[0]!r}; there are {there}", file=sys.stderr)
         return 2
-    verdicts = list(checked(arguments.modules, arguments.seconds))
+    try:
+        if arguments.kafka:
+            verdicts = list(of_kafka(arguments.modules, arguments.kafka, arguments.seconds))
+        else:
+            verdicts = list(checked(arguments.modules, arguments.seconds))
+    except MalformedRegistry as error:
+        print(f"kafka-eos check contracts: {error}", file=sys.stderr)
+        return 2
     print_verdicts(verdicts, "contracts")
-    for verdict in verdicts:
-        if not verdict.ok:
-            answer_console.print(f"\n{verdict.name}\n{verdict.evidence}", markup=False, soft_wrap=True)
+    if arguments.kafka:
+        about = [contract for name in arguments.modules or CONTRACTS for contract in CONTRACTS[name]]
+        rest = len(about) - len(verdicts)
+        answer_console.print(f"\n{rest} more contracts are about no rule that Kafka {arguments.kafka} has otherwise")
     if arguments.json:
         write_verdicts(arguments.json, verdicts)
     return 0 if all(verdict.ok for verdict in verdicts) else 1

@@ -65,10 +65,12 @@ class Contract:
     Attributes:
         promise: a function of any arguments, which keep its first asserts.
         about: class of the reference -> the rules that the promise is about: replacing one of them may break it.
+        rests_on: those of these rules that Kafka as it ships has otherwise, and by which it breaks the promise.
     """
 
     promise: Callable[..., None]
     about: dict[type, tuple[str, ...]]
+    rests_on: frozenset[str] = frozenset()
 
 
 def sequence_goes_on_by_the_records(sequence: int, count: int) -> None:
@@ -437,12 +439,20 @@ CONTRACTS: dict[str, tuple[Contract, ...]] = {
     "sequences": (Contract(sequence_goes_on_by_the_records, {Limits: ("next_sequence", "last_sequence")}),),
     "append guards": (
         Contract(leader_takes_what_comes_next, {Log: ("is_in_sequence", "follows", "starts_epoch", "is_fenced")}),
-        Contract(unknown_producer_begins_with_zero, {Log: ("accepts_unknown_producer",)}),
+        Contract(
+            unknown_producer_begins_with_zero,
+            {Log: ("accepts_unknown_producer",)},
+            rests_on=frozenset({"AcceptsUnknownProducer"}),
+        ),
     ),
     "duplicates": (
         Contract(retry_has_its_offset, {Log: ("is_duplicate", "is_retry_of", "retry_candidates", "duplicate_offset")}),
         Contract(five_batches_are_remembered, {Log: ("remember",)}),
-        Contract(nothing_is_lost_by_a_restart_or_learned_from_a_failure, {Log: ("snapshot_of", "failed_to_append")}),
+        Contract(
+            nothing_is_lost_by_a_restart_or_learned_from_a_failure,
+            {Log: ("snapshot_of", "failed_to_append")},
+            rests_on=frozenset({"SnapshotOf"}),
+        ),
     ),
     "epochs": (Contract(epochs_have_an_end, {Rules: ("fencing_epoch", "is_exhausted")}),),
     "coordinator": (
@@ -453,10 +463,18 @@ CONTRACTS: dict[str, tuple[Contract, ...]] = {
         Contract(partition_is_added_to_an_open_transaction, {Rules: ("add_error",)}),
         Contract(fence_raises_the_epoch_once, {Rules: ("after_fence",)}),
         Contract(last_epoch_brings_a_new_producer_id, {Rules: ("needs_next_producer_id", "goes_on_as")}),
-        Contract(decision_survives_a_failover, {Rules: ("in_log", "loaded", "after_append")}),
+        Contract(
+            decision_survives_a_failover,
+            {Rules: ("in_log", "loaded", "after_append")},
+            rests_on=frozenset({"InLog"}),
+        ),
         Contract(append_that_timed_out_decides_nothing, {Rules: ("after_timeout",)}),
         Contract(who_is_told_what, {Rules: ("answer_to",)}),
-        Contract(init_is_repeated, {Rules: ("bump_error", "after_retry_of_init")}),
+        Contract(
+            init_is_repeated,
+            {Rules: ("bump_error", "after_retry_of_init")},
+            rests_on=frozenset({"BumpError", "AfterRetryOfInit"}),
+        ),
     ),
     "varint": (Contract(varint_comes_back, {}), Contract(any_bytes_are_a_varint_or_refused, {})),
     "batch codec": (Contract(record_comes_back, {}), Contract(any_bytes_are_records_or_refused, {})),

@@ -11,25 +11,12 @@ from textwrap import wrap
 
 from kafka_eos.machines.spec_mapping import SpecValue
 from kafka_eos_checks.drawing.story_words import NO_WORDS, Words
+from kafka_eos_checks.tla.behaviour import State, Step
 from kafka_eos_checks.tla.values import MalformedValue, format_value, order, parse_value
 
-State = Mapping[str, SpecValue]
 WIDTH = 116  # columns of a story
 _ABSENT = object()
 _CALL = re.compile(r"(\w+)\((.*)\)\Z", re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One step of a behaviour.
-
-    Attributes:
-        action: the action with its arguments where they are known; ``Init`` for the first state.
-        state: the state after the step, by variable.
-    """
-
-    action: str
-    state: State
 
 
 @dataclass(frozen=True, slots=True)

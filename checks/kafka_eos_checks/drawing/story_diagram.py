@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from kafka_eos_checks.drawing.sequence_diagram import Kind, Role, Violation, from_story
 from kafka_eos_checks.drawing.sequence_diagram import Step as Arrow
-from kafka_eos_checks.drawing.story import Step
+from kafka_eos_checks.tla.behaviour import Step
 
 CLIENT, COORDINATOR, CONTROLLER, GROUP = "producer", "coordinator", "controller", "group coordinator"
 APPLICATION, CONSUMER, TASK = "application", "consumer", "task {0}"
@@ -67,6 +67,7 @@ ACTORS: dict[str, dict[str, tuple[str, str, Kind]]] = {
         "Initialize": (INSTANCE, COORDINATOR, Kind.MESSAGE),
         "AddPartition": (INSTANCE, COORDINATOR, Kind.MESSAGE),
         "Produce": (INSTANCE, "partition {1}", Kind.MESSAGE),
+        "Expire": (INSTANCE, "", Kind.EVENT),
         "End": (INSTANCE, COORDINATOR, Kind.MESSAGE),
         "Upgrade": (INSTANCE, "", Kind.EVENT),
         "Crash": (INSTANCE, "", Kind.CRASH),

@@ -21,7 +21,7 @@ import numpy as np
 from kafka_eos.errors import NotEnabled, Rejected
 from kafka_eos.machines import machine as machines
 from kafka_eos.machines.spec_mapping import SpecValue, from_spec, snake_case, to_spec
-from kafka_eos_checks.drawing.story import Step, differences, tell
+from kafka_eos_checks.drawing.story import differences, tell
 from kafka_eos_checks.graphs.state_graph import GraphUnusable, StateGraph, export, instance_text
 from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.terminal import print_verdicts, progress_console
@@ -29,6 +29,7 @@ from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.models.registry import TIERS, MalformedRegistry, Model, Registry, bounds_predicate
 from kafka_eos_checks.models.releases import Releases, columns
 from kafka_eos_checks.mutants.rules import UnknownRule, mutated
+from kafka_eos_checks.tla.behaviour import Step
 from kafka_eos_checks.tla.values import canonical
 
 MAX_DIFFERENCES = 20  # kept with their place; the rest is counted
@@ -472,7 +473,13 @@ def as_shipped(models: Sequence[Model], release: str) -> list[Model]:
         MalformedRegistry: when the release is not known.
     """
     releases = Releases()
-    return [column.entry for column in columns(models, [releases.get(release).name], releases) if column.rules]
+    found = []
+    for column in columns(models, [releases.get(release).name], releases):
+        if column.rules:
+            expected = column.expected(releases)
+            never = expected.never if expected else ()
+            found.append(replace(column.entry, never=(*column.model.never, *never)))
+    return found
 
 
 def run(arguments: argparse.Namespace) -> int:

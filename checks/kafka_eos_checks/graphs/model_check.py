@@ -20,7 +20,7 @@ from rich.table import Table
 
 from kafka_eos.errors import NotEnabled, Rejected
 from kafka_eos.machines import machine as machines
-from kafka_eos_checks.drawing.story import Step, folded, tell
+from kafka_eos_checks.drawing.story import folded, tell
 from kafka_eos_checks.drawing.story_diagram import diagram
 from kafka_eos_checks.drawing.story_words import Words, words_of
 from kafka_eos_checks.graphs.command import reference_of
@@ -41,6 +41,7 @@ from kafka_eos_checks.models.registry import (
 )
 from kafka_eos_checks.mutants.rules import UnknownRule
 from kafka_eos_checks.tla import tlc
+from kafka_eos_checks.tla.behaviour import Step
 
 _PROBE_REGISTER = 1001
 _PROBE_REACHED = "probe reached: "

@@ -411,7 +411,8 @@ def _update(registry: Registry, column: Column, judged: Judged, releases: Releas
     known = expected.violates if expected else {}
     broken = {name: known.get(name, UNNAMED) for name in judged.violated if name != model.expect.violates}
     silent = tuple(name for name in judged.silent if name not in model.silent)
-    found = Shipped(violates=broken, silent=silent, states=judged.states or None)
+    never = expected.never if expected else ()
+    found = Shipped(violates=broken, silent=silent, never=never, states=judged.states or None)
     shared = expected is not None and column.release not in model.shipped
     if found != expected and not shared:
         registry.update_shipped(model.name, column.release, found)

@@ -21,6 +21,8 @@ class Standing(StrEnum):
     NOTHING = "nothing to judge"
 
 
+NOT_FOUND = "not found"
+"""What a verdict says of a search that ended at its limit."""
 NAMED = 3  # verdicts by their names in the headline
 
 

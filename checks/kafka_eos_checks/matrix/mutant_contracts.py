@@ -1,16 +1,13 @@
 """Mutants against contracts: CrossHair breaks a contract about a rule once a mutant has replaced the rule."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 
 from kafka_eos.machines.spec_mapping import snake_case
-from kafka_eos_checks.contracts import conditions
-from kafka_eos_checks.contracts.command import BROKEN, check
+from kafka_eos_checks.contracts.command import BROKEN, check, with_rules
 from kafka_eos_checks.contracts.conditions import CONTRACTS, Contract
 from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.models.registry import Model
-from kafka_eos_checks.mutants.rules import mutated
 
 SECONDS = 20.0  # of CPU time for a contract; most take less than one
 
@@ -32,20 +29,6 @@ def _is_part(mutant: Model, owner: type) -> bool:
     return any(issubclass(part, owner) for part in parts)
 
 
-@contextmanager
-def _in_place(contract: Contract, overrides: Mapping[str, str]) -> Iterator[None]:
-    """The contract's classes have the mutant's rules, for as long as the context lasts."""
-    right = {owner.__name__: owner for owner in contract.about}
-    for name, owner in right.items():
-        own = {rule: other for rule, other in overrides.items() if hasattr(owner, snake_case(rule))}
-        setattr(conditions, name, mutated(owner, own))
-    try:
-        yield
-    finally:
-        for name, owner in right.items():
-            setattr(conditions, name, owner)
-
-
 def find_by_contract(mutant: Model, contracts: Sequence[Contract]) -> Verdict:
     """The verdict of the first contract that the mutant breaks, or that of the last, which it does not break.
 
@@ -63,7 +46,7 @@ def find_by_contract(mutant: Model, contracts: Sequence[Contract]) -> Verdict:
 
 
 def _checked(mutant: Model, contract: Contract) -> Verdict:
-    with _in_place(contract, mutant.overrides):
+    with with_rules(contract, mutant.overrides):
         found = check("contract", contract.promise, SECONDS)
     is_broken = found.found == BROKEN
     told = f"breaks {contract.promise.__name__}" if is_broken else found.found

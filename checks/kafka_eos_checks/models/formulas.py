@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from kafka_eos.machines.spec_mapping import SpecValue
-from kafka_eos_checks.models.registry import Model
+from kafka_eos_checks.models.registry import Model, extended_modules
 from kafka_eos_checks.tla import evaluation
 from kafka_eos_checks.tla.modules import ModuleFolder
 from kafka_eos_checks.tla.parser import Definition, Tree, UnknownSyntax, parse_expression
@@ -88,9 +88,9 @@ class Formulas:
     def __init__(self, model: Model, constants: Mapping[str, SpecValue] | None = None, remember: bool = True) -> None:
         self._folder = ModuleFolder(model.spec)
         self._remember = remember
-        mutants = f"{model.module}Mutants"
-        top = mutants if mutants in self._folder.paths else model.module
-        self.root = self._namespace(top)
+        self.root = self._namespace(
+            model.module, *(name for name in extended_modules(model) if name.endswith("Mutants"))
+        )
         self.root.overrides = dict(model.overrides)
         self.variables = self.root.variables
         self._python: dict[str, Any] = {name: getattr(evaluation, name) for name in _HELPERS}
@@ -107,8 +107,9 @@ class Formulas:
                 tree = parse_expression(model.constants[name], model.source)
                 self.constants[name] = self.evaluate(tree)((), ())
 
-    def _namespace(self, name: str) -> Namespace:
-        chain = self._folder.chain(name)
+    def _namespace(self, *names: str) -> Namespace:
+        """The namespace of a module that extends others."""
+        chain = list({module.name: module for name in names for module in self._folder.chain(name)}.values())
         return Namespace(
             definitions={key: definition for module in chain for key, definition in module.definitions.items()},
             variables=tuple(dict.fromkeys(variable for module in chain for variable in module.variables)),

@@ -38,11 +38,13 @@ import importlib
 import json
 import re
 import shutil
+import sys
 import tomllib
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_type_hints
 
 from kafka_eos.machines import machine as machines
@@ -89,11 +91,13 @@ class Shipped:
     Attributes:
         violates: property that rules of the release break -> these rules, separated by commas.
         silent: properties that hold and say nothing, since their witnesses are out of reach by these rules.
+        never: actions that cannot be taken by these rules, besides those of the model; graph equality checks it.
         states: distinct states.
     """
 
     violates: Mapping[str, str] = field(default_factory=dict)
     silent: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
     states: int | None = None
 
     @property
@@ -105,6 +109,8 @@ class Shipped:
             parts.append(f"violates = {{ {broken} }}")
         if self.silent:
             parts.append(f"silent = {json.dumps(list(self.silent))}")
+        if self.never:
+            parts.append(f"never = {json.dumps(list(self.never))}")
         return f"{{ {', '.join(parts)} }}"
 
 
@@ -215,6 +221,13 @@ def constants_class(machine: type[machines.Machine]) -> type[Any]:
     return hint
 
 
+def rule_modules(machine: type[Any]) -> list[ModuleType]:
+    """The modules that have a machine's rules: those of its classes and of its parts' classes."""
+    parts = [getattr(machine, name) for name in ("LOG", "LIMITS") if hasattr(machine, name)]
+    classes = [cls for part in (machine, *parts) for cls in part.__mro__ if cls is not object]
+    return [sys.modules[name] for name in dict.fromkeys(cls.__module__ for cls in classes)]
+
+
 def import_machine(path: str, source: str) -> type[Any]:
     """The class that ``package.module:Class`` names.
 
@@ -295,11 +308,11 @@ def _shipped(given: Any, where: str) -> dict[str, Shipped]:
     for release, row in given.items():
         broken = row.get("violates", {})
         named = isinstance(broken, dict) and all(isinstance(rules, str) and rules for rules in broken.values())
-        unknown = row.keys() - {"states", "violates", "silent"}
+        unknown = row.keys() - {"states", "violates", "silent", "never"}
         if unknown or not named or type(row.get("states", 0)) is not int:
             raise MalformedRegistry(f'{where}: shipped."{release}" is {row!r}; {usage}')
-        silent = _checked("silent", row.get("silent", []), where)
-        found[release] = Shipped(**{**row, "silent": silent})
+        lists = {key: _checked(key, row.get(key, []), where) for key in ("silent", "never")}
+        found[release] = Shipped(**{**row, **lists})
     return found
 
 

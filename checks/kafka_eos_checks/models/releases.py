@@ -151,6 +151,11 @@ class Releases:
         """The rule of an operator's name, None if no release has it otherwise."""
         return next((rule for rule in self.rules if rule.name == name), None)
 
+    def has_alike(self, name: str, one: str, other: str) -> bool:
+        """Whether two releases have the same operator of Kafka's for a rule; a rule of neither counts as repaired."""
+        rule = self.rule(name)
+        return one == other or (rule is not None and rule.by_release.get(one, "") == rule.by_release.get(other, None))
+
     def findings(self, causes: str) -> list[str]:
         """The ids of the findings behind some rules.
 

@@ -747,6 +747,12 @@ def safety(runs: Mapping[Action, Sequence[Outcome]]) -> Iterator[Query]:
                 yield ASKING.query("safety", goal.name, goal.conjunct, disjunction(wrong), outcomes, act)
 
 
+def answered_in_flight(in_flight: int) -> Conjunct:
+    """The property that retries are answered, for some batches in flight."""
+    says = f"With {in_flight} batches in flight each retry is answered with its first copy's offset."
+    return Conjunct(name="RetryInFlightIsAnswered", says=says)
+
+
 def retry_in_window(machine: type[PartitionLog], in_flight: int) -> Query:
     """With some batches in flight, a retry of any of them is a duplicate with the offset of the first copy.
 
@@ -765,10 +771,7 @@ def retry_in_window(machine: type[PartitionLog], in_flight: int) -> Query:
             sent = z3.And(PRODUCER >= 0, place >= 0, EPOCH(place) == EPOCH(places[0]), is_asked(place))
             right = z3.BoolVal(False) if not answered else OFFSET(place) == term_of(outcome.value)
             wrong.append(z3.And(outcome.condition, sent, z3.Not(right)))
-    goal = Conjunct(
-        name="RetryInFlightIsAnswered",
-        says=f"With {in_flight} batches in flight each retry is answered with its first copy's offset.",
-    )
+    goal = answered_in_flight(in_flight)
     given = [*facts(None), is_rightful(), ASKED["producer_id"] == PRODUCER]
     return ASKING.query("safety", f"{in_flight} in flight", goal, disjunction(wrong), facts=given)
 
@@ -895,5 +898,6 @@ PROOF = Proof(
     rests_on=("SnapshotOf", "AcceptsUnknownProducer"),
     title="no gap, no duplicate, and retries of up to five batches in flight are answered, for a log of any length",
     conjuncts=tuple(each.conjunct for each in INVARIANT),
+    properties=(*(each.conjunct for each in (*PROPERTIES, *ANSWERS)), answered_in_flight(CACHED)),
     queries=queries,
 )

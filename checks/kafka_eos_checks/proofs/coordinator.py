@@ -827,12 +827,13 @@ def noted_is_durable(after: View, state: TransactionCoordinator) -> Any:
     return z3.And(*(is_settled(after.durable, number, commit) for number, commit in numbers))
 
 
+OF_STATES = INVARIANT[:1]
 STEPS = (only_forward, handed_out_once, given_is_below_last, given_at_rest, noted_is_durable)
 
 
 def safety(runs: Mapping[Action, Sequence[Outcome]]) -> Iterator[Query]:
     """The invariant gives the properties of a state and of each step."""
-    yield from of_properties(ASKING, INVARIANT[:1], BEFORE)
+    yield from of_properties(ASKING, OF_STATES, BEFORE)
     for goal in STEPS:
         for act, outcomes in runs.items():
             views = [(outcome, view_of(outcome.value, NOTED)) for outcome in outcomes if outcome.error is None]
@@ -930,5 +931,6 @@ PROOF = Proof(
     rests_on=("MayAct",),
     title="a decision is final, and no epoch is handed out twice, through any failover and for every largest epoch",
     conjuncts=tuple(each.conjunct for each in INVARIANT),
+    properties=tuple(each.conjunct for each in (*OF_STATES, *STEPS)),
     queries=queries,
 )

@@ -328,5 +328,6 @@ PROOF = Proof(
     rests_on=coordinator.PROOF.rests_on,
     title="after an answered InitProducerId nothing is ended that an older client takes part in",
     conjuncts=tuple(each.conjunct for each in INVARIANT),
+    properties=(ASKED_BY_NEWEST, ENDED_BY_NEWEST, LEADER),
     queries=queries,
 )

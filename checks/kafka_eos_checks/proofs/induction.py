@@ -155,6 +155,7 @@ class Proof:
         title: what is proved, in one line.
         conjuncts: the invariant.
         queries: the queries for a set of overrides (rule -> mutant), none for the rules as they are.
+        properties: what follows from the invariant: the goals of the queries of the kind "safety".
         claims: ids of the ledger's claims that it settles.
         module: the TLA+ module of the machine, "" for none.
         rests_on: the rules that Kafka has otherwise (``spec/releases.toml``) and with which the proof fails.
@@ -164,6 +165,7 @@ class Proof:
     title: str
     conjuncts: Sequence[Conjunct]
     queries: Callable[[Mapping[str, str]], Iterator[Query]]
+    properties: Sequence[Conjunct] = ()
     claims: tuple[str, ...] = ()
     module: str = ""
     rests_on: tuple[str, ...] = ()
@@ -242,6 +244,10 @@ def discharge(proof: Proof, on_query: Callable[[Query], None] | None = None) -> 
         group.answers.append(ask(query))
         now = time.perf_counter()
         group.seconds, began = group.seconds + now - began, now
+    if proof.properties:
+        safety = [group for (kind, _), group in groups.items() if kind == "safety"]
+        shown = {answer.query.goal.name for group in safety for answer in group.answers}
+        assert shown == {each.name for each in proof.properties}, f"{proof.name}: its queries show {sorted(shown)}"
     for (kind, step), group in groups.items():
         yield _verdict(proof, kind, step, group)
 

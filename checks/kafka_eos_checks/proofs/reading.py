@@ -1312,6 +1312,7 @@ PROOF = Proof(
     rests_on=("Replay",),
     title="a read_committed reader is given exactly what is committed, for any interleaving, log and response",
     conjuncts=tuple(each.conjunct for each in INVARIANT),
+    properties=(FATE_IS_FINAL, *(each.conjunct for each in (*OF_STABLE_OFFSET, *OF_DELIVERIES))),
     queries=queries,
     claims=("C25",),
 )

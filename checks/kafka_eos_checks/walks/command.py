@@ -20,7 +20,7 @@ from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.progress import count_progress
 from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
-from kafka_eos_checks.matrix.mutant_keys import Kept
+from kafka_eos_checks.models.kept_verdicts import Kept
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry
 from kafka_eos_checks.tla.result_cache import ResultCache, cache_folder
 from kafka_eos_checks.walks import campaign, executors, guards, kept, whole
@@ -30,11 +30,13 @@ from kafka_eos_checks.walks.layers import Layer, broken
 
 MOST_TOLD = 3
 CLEAN = "nothing violated, all goals reached"
+CLEAN_OF_RELEASE = "nothing violated beyond what TLC shows, all other goals reached"
 EPILOG = """examples:
   kafka-eos check walks --seeds 0..2000 --jobs 2
   kafka-eos check walks --seeds 0..20000 --spark
   kafka-eos check walks --system --seeds 0..500
   kafka-eos check walks --replay 1234
+  kafka-eos check walks --kafka 4.3          what TLC does not show violated by Kafka 4.3 has to hold
   kafka-eos check walks --mutant NoGuard
   kafka-eos check walks --mutant all --json build/verdicts/soak-mutants.json
 """
@@ -52,17 +54,23 @@ def seed_range(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def verdicts_of(tally: Tally, layers: Sequence[Layer]) -> list[Verdict]:
-    """One verdict for each machine, with the coverage of its runs."""
+def verdicts_of(tally: Tally, layers: Sequence[Layer], release: str = "") -> list[Verdict]:
+    """One verdict for each machine, with the coverage of its runs.
+
+    Args:
+        tally: of the runs.
+        layers: those that were walked.
+        release: of Kafka whose rules they have; "" for the rules of the specs.
+    """
     found = []
     for module in dict.fromkeys(layer.model.module for layer in layers):
         own = {layer.name: layer for layer in layers if layer.model.module == module and layer.name in tally.layers}
         if own:
-            found.append(_verdict(module, own, tally))
+            found.append(_verdict(module, own, tally, release))
     return found
 
 
-def _verdict(module: str, own: dict[str, Layer], tally: Tally) -> Verdict:
+def _verdict(module: str, own: dict[str, Layer], tally: Tally, release: str) -> Verdict:
     rows = [tally.layers[name] for name in own]
     machine = next(iter(own.values())).model.machine_class()
     taken = {action for row in rows for action in row.coverage.actions}
@@ -74,9 +82,8 @@ def _verdict(module: str, own: dict[str, Layer], tally: Tally) -> Verdict:
         layer = own[failure.layer]
         walker = campaign.walker_of(layer)
         run = walker.run(failure.seed)
-        head = (
-            f"{failure.layer}, seed {failure.seed}: {failure.how}; again: kafka-eos check walks --replay {failure.seed}"
-        )
+        again = f"kafka-eos check walks --replay {failure.seed}{f' --kafka {release}' if release else ''}"
+        head = f"{failure.layer}, seed {failure.seed}: {failure.how}; again: {again}"
         if run.wrong is None:
             evidence.append(head)
             continue
@@ -89,11 +96,16 @@ def _verdict(module: str, own: dict[str, Layer], tally: Tally) -> Verdict:
     pairs = guards.fault_pairs(own.values(), met)
     never = ", ".join(map(" and ".join, sorted(pairs - met))) or "none"
     missing.append(f"faults that never happened in one run, some of which no constants allow together: {never}")
-    found = f"{len(failures)} run(s) wrong: {failures[0].how}" if failures else CLEAN
+    if release:
+        named = {name for layer in own.values() for name in layer.properties}
+        missing.append(f"judged: {', '.join(sorted(named)) or 'nothing'}")
+        missing.append(f"left out, since TLC shows how Kafka {release} violates it: {_left_out(own)}")
+    clean = CLEAN_OF_RELEASE if release else CLEAN
+    found = f"{len(failures)} run(s) wrong: {failures[0].how}" if failures else clean
     return Verdict(
         check="walk",
-        name=module,
-        expected=CLEAN,
+        name=_named(module, release),
+        expected=clean,
         found=found,
         ok=not failures,
         figures={
@@ -112,13 +124,24 @@ def _verdict(module: str, own: dict[str, Layer], tally: Tally) -> Verdict:
     )
 
 
-def summary_of(tally: Tally, first: int, last: int, seconds: float) -> Verdict:
+def _left_out(own: dict[str, Layer]) -> str:
+    usual = {layer.model.name: layer for layer in campaign.all_layers()}
+    left = {name for layer in own.values() for name in set(usual[layer.model.name].properties) - set(layer.properties)}
+    return ", ".join(sorted(left)) or "none"
+
+
+def _named(name: str, release: str) -> str:
+    return f"{name}, Kafka {release}" if release else name
+
+
+def summary_of(tally: Tally, first: int, last: int, seconds: float, release: str = "") -> Verdict:
     """The whole campaign as one verdict."""
-    found = f"{len(tally.failures)} run(s) wrong" if tally.failures else CLEAN
+    clean = CLEAN_OF_RELEASE if release else CLEAN
+    found = f"{len(tally.failures)} run(s) wrong" if tally.failures else clean
     return Verdict(
         check="walk",
-        name=f"seeds {first}..{last}",
-        expected=CLEAN,
+        name=_named(f"seeds {first}..{last}", release),
+        expected=clean,
         found=found,
         ok=not tally.failures and tally.steps > 0,
         seconds=seconds,
@@ -134,28 +157,31 @@ def summary_of(tally: Tally, first: int, last: int, seconds: float) -> Verdict:
     )
 
 
-def soak(first: int, last: int, jobs: int, folder: Path, *, spark: bool = False) -> Tally:
-    """Run seeds, going on where an earlier call was ended; writes the corpus."""
+def soak(first: int, last: int, jobs: int, folder: Path, *, spark: bool = False, release: str = "") -> Tally:
+    """Run seeds, going on where an earlier call was ended; writes the corpus of the rules as the specs have them."""
     total = Tally()
     waiting = []
     for chunk in kept.chunks(first, last):
-        known = kept.read_kept(folder, chunk)
+        known = kept.read_kept(folder, chunk, release)
         if known is None:
             waiting.append(chunk)
         else:
             total.add(known)
     with count_progress("runs", sum(end - begin + 1 for begin, end in waiting)) as advance:
-        for chunk, tally in executors.run_chunks(waiting, min(jobs, max(1, len(waiting))), spark=spark):
-            kept.keep(folder, chunk, tally)
+        for chunk, tally in executors.run_chunks(
+            waiting, min(jobs, max(1, len(waiting))), spark=spark, release=release
+        ):
+            kept.keep(folder, chunk, tally, release)
             total.add(tally)
             advance(chunk[1] - chunk[0] + 1)
-    kept.write_corpus(folder, total)
+    if not release:
+        kept.write_corpus(folder, total)
     return total
 
 
-def replay(seed: int, folder: Path) -> int:
+def replay(seed: int, folder: Path, release: str = "") -> int:
     """Run one seed again and tell what it did."""
-    layer = campaign.layer_of(seed)
+    layer = campaign.layer_of(seed, campaign.all_layers(release))
     walker = campaign.walker_of(layer)
     run = walker.run(seed)
     answer_console.print(f"seed {seed}: {layer.model.module}, layer {layer.name}: {layer.model.title}", markup=False)
@@ -221,6 +247,9 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument("--corpus", action="store_true", help="run the kept seeds, each the first to meet something")
     parser.add_argument("--system", action="store_true", help="walk served clusters with applications and a mirror")
     parser.add_argument("--replay", type=int, metavar="SEED", help="run one seed again and tell what it does")
+    parser.add_argument(
+        "--kafka", default="", metavar="RELEASE", help="by the rules of this release of Kafka as it ships"
+    )
     parser.add_argument("--mutant", metavar="NAME", help="find a mutant or a model that must fail; or all")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds of CPU for a mutant (default: 60)")
     add_json(parser)
@@ -235,11 +264,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.spark and (arguments.corpus or arguments.replay is not None or arguments.mutant):
         print("kafka-eos check walks: --spark runs --seeds; leave out --corpus, --replay, --mutant", file=sys.stderr)
         return 2
+    if arguments.kafka and (arguments.corpus or arguments.system or arguments.mutant):
+        print("kafka-eos check walks: --kafka runs --seeds; leave out --corpus, --system, --mutant", file=sys.stderr)
+        return 2
     try:
         if arguments.system:
             return _system(arguments)
         if arguments.replay is not None:
-            return replay(arguments.replay, arguments.folder)
+            return replay(arguments.replay, arguments.folder, arguments.kafka)
         if arguments.mutant:
             return _mutants(arguments)
         return _seeds(arguments)
@@ -256,8 +288,12 @@ def _seeds(arguments: argparse.Namespace) -> int:
         first, last = seeds[0], seeds[-1]
         tally = campaign.run_seeds(seeds)
     else:
-        tally = soak(first, last, arguments.jobs, arguments.folder, spark=arguments.spark)
-    verdicts = [*verdicts_of(tally, campaign.all_layers()), summary_of(tally, first, last, monotonic() - began)]
+        release = arguments.kafka
+        tally = soak(first, last, arguments.jobs, arguments.folder, spark=arguments.spark, release=release)
+    verdicts = [
+        *verdicts_of(tally, campaign.all_layers(arguments.kafka), arguments.kafka),
+        summary_of(tally, first, last, monotonic() - began, arguments.kafka),
+    ]
     print_verdicts(verdicts, "walks")
     if arguments.json:
         write_verdicts(arguments.json, verdicts)

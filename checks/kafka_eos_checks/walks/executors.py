@@ -1,25 +1,27 @@
 """Walks in worker processes and on Spark. Results do not depend on this module, so kept ones outlive its changes."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TypeVar
 
 from kafka_eos_checks.audit.engines.local import open_engine
 from kafka_eos_checks.kit.workers import each_done
-from kafka_eos_checks.walks.campaign import Tally, run_seeds
+from kafka_eos_checks.walks import campaign
+from kafka_eos_checks.walks.campaign import Tally
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 def run_chunks(
-    waiting: Sequence[tuple[int, int]], jobs: int, *, spark: bool = False
+    waiting: Sequence[tuple[int, int]], jobs: int, *, spark: bool = False, release: str = ""
 ) -> Iterator[tuple[tuple[int, int], Tally]]:
     """The tally of each chunk, as it is done: in this process for one job, else in workers, or on those of Spark."""
-    return each_of(_run_chunk, waiting, jobs, spark=spark)
+    return each_of(partial(_run_chunk, release=release), waiting, jobs, spark=spark)
 
 
-def _run_chunk(chunk: tuple[int, int]) -> tuple[tuple[int, int], Tally]:
-    return chunk, run_seeds(range(chunk[0], chunk[1] + 1))
+def _run_chunk(chunk: tuple[int, int], release: str) -> tuple[tuple[int, int], Tally]:
+    return chunk, campaign.run_seeds(range(chunk[0], chunk[1] + 1), campaign.all_layers(release))
 
 
 def each_of(

@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any
 
 from kafka_eos.machines.machine import actions
-from kafka_eos_checks.matrix.conjuncts.reference import sources
+from kafka_eos_checks.models.registry import rule_modules
 from kafka_eos_checks.walks.layers import Layer
 
 
@@ -21,7 +21,9 @@ def action_names(machine: type[Any]) -> frozenset[str]:
 @cache
 def refusals(machine: type[Any]) -> frozenset[str]:
     """The reasons of a machine's guards when they are false: those of ``enabled(…, "reason")`` in its sources."""
-    return frozenset(reason for module in sources(machine) for reason in _reasons(ast.parse(inspect.getsource(module))))
+    return frozenset(
+        reason for module in rule_modules(machine) for reason in _reasons(ast.parse(inspect.getsource(module)))
+    )
 
 
 def fault_pairs(layers: Iterable[Layer], met: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:

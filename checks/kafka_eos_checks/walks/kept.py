@@ -44,9 +44,9 @@ def specs(among: Sequence[Layer]) -> Iterator[str]:
 
 
 @cache
-def runs_fingerprint() -> str:
-    """The fingerprint of everything that determines a run: if it changes, kept results are useless."""
-    layers = campaign.all_layers()
+def runs_fingerprint(release: str = "") -> str:
+    """The fingerprint of everything that determines a run of a release: if it changes, kept results are useless."""
+    layers = campaign.all_layers(release)
     return fingerprint(python_fingerprint(modules(layers)), *specs(layers))
 
 
@@ -105,22 +105,22 @@ def chunks(first: int, last: int) -> list[tuple[int, int]]:
     return found
 
 
-def read_kept(folder: Path, chunk: tuple[int, int]) -> Tally | None:
+def read_kept(folder: Path, chunk: tuple[int, int], release: str = "") -> Tally | None:
     """The kept tally of a chunk; None if there is none since something changed that determines a run."""
-    content = ResultCache(folder).get(_key(chunk))
+    content = ResultCache(folder).get(_key(chunk, release))
     try:
         return None if content is None else from_json(content)
     except (ValueError, KeyError, TypeError):  # not by this program
         return None
 
 
-def keep(folder: Path, chunk: tuple[int, int], tally: Tally) -> None:
+def keep(folder: Path, chunk: tuple[int, int], tally: Tally, release: str = "") -> None:
     """Keep the tally of a chunk."""
-    ResultCache(folder).put(_key(chunk), to_json(tally))
+    ResultCache(folder).put(_key(chunk, release), to_json(tally))
 
 
-def _key(chunk: tuple[int, int]) -> str:
-    return fingerprint(runs_fingerprint(), *chunk)
+def _key(chunk: tuple[int, int], release: str) -> str:
+    return fingerprint(runs_fingerprint(release), *chunk)
 
 
 # --- the corpus -------------------------------------------------------------------------------------------------------

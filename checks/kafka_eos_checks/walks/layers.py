@@ -15,6 +15,7 @@ from kafka_eos.histories.transaction_history import possible_arguments
 from kafka_eos.machines.idempotent_producer import IdempotentProducer
 from kafka_eos.machines.transaction_coordinator import TransactionCoordinator
 from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry
+from kafka_eos_checks.models.releases import Releases, columns
 
 Arguments: TypeAlias = Sequence[tuple[Hashable, ...]]
 Possible: TypeAlias = Mapping[str, Callable[[Any], Arguments]]
@@ -189,8 +190,8 @@ def _of_sinks(constants: Constants) -> tuple[str, ...]:
     return ("EveryInputTakesEffect",) if takes_all else ()
 
 
-# An instance may end its transaction at any time: that is left to chance.
-_REQUESTS: Possible = {name: found for name, found in possible_arguments().items() if name != "End"}
+# An instance may end its transaction, or give a batch up, at any time: that is left to chance.
+_REQUESTS: Possible = {name: found for name, found in possible_arguments().items() if name not in {"Expire", "End"}}
 
 _DELIVERY = "its steps range over all sequences of values up to twice each"
 _DELIVERIES = {f"Refines{name}": _DELIVERY for name in ("ExactlyOnce", "AtLeastOnce", "AtMostOnce")}
@@ -341,6 +342,10 @@ BEYOND: Mapping[tuple[str, str], str] = {
     ("ProducerRestarts", "NoSpuriousError"): _ANY_FIRST_SEQUENCE,
     ("TransactionsUnverified", "AllOrNone"): _LATE_BATCH_TEARS,
     ("UnverifiedTwoPartitions", "AllOrNone"): _LATE_BATCH_TEARS,
+    ("LeaderExpiry", "TransactionsAreVouchedFor"): (
+        "the leader has forgotten the producer, and with it that a marker ended its transaction, while a batch that "
+        "the coordinator had vouched for was on its way: in Kafka that takes a day (producer.id.expiration.ms)"
+    ),
     ("AbortByAdminAlone", "AllOrNone"): "an abort by hand of one partition of two tears the transaction (AbortByAdmin)",
 }
 
@@ -378,6 +383,45 @@ def layers(registry: Registry) -> list[Layer]:
         found[key] = layer
     exposed = [_exposed(registry.models[name]) for name in EXPOSED if name in registry.models]
     return [*found.values(), *exposed]
+
+
+def layers_of_release(registry: Registry, release: str) -> list[Layer]:
+    """The layers that a release of Kafka has other rules for, with these rules.
+
+    A property that TLC shows violated by the release, in any model of the module, is left out: what remains has to hold
+    with the larger constants too.
+
+    Raises:
+        MalformedRegistry: when there is no such release.
+    """
+    releases = Releases(registry.folder.parent)
+    violated = violated_by_release(registry, releases, release)
+    found = []
+    for layer in layers(registry):
+        [column] = columns([layer.model], [release], releases)
+        if column.rules:
+            left = tuple(name for name in layer.properties if name not in violated.get(layer.model.module, ()))
+            found.append(replace(layer, name=column.name, model=column.as_shipped, properties=left))
+    return found
+
+
+def violated_by_release(registry: Registry, releases: Releases, release: str) -> dict[str, frozenset[str]]:
+    """Module -> its properties that TLC shows violated by rules of a release, as the registry expects it.
+
+    A rule that another release has too counts where TLC shows the violation for that one.
+    """
+    found: dict[str, frozenset[str]] = {}
+    for column in columns(registry.models.values(), releases.releases, releases):
+        expected = column.expected(releases)
+        if expected is not None:
+            module = column.model.module
+            own = {
+                name
+                for name, causes in expected.violates.items()
+                if all(releases.has_alike(cause, column.release, release) for cause in causes.split(", "))
+            }
+            found[module] = found.get(module, frozenset()) | own
+    return found
 
 
 def _exposed(model: Model) -> Layer:

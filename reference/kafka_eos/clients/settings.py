@@ -341,7 +341,11 @@ def producer_settings(given: Given) -> ProducerSettings:
 # ---- librdkafka's producer
 
 
-def _idempotence_of_librdkafka(values: Values) -> bool:
+def idempotence_of_librdkafka(values: Values) -> bool:
+    """Whether a librdkafka producer is idempotent: if it is asked for, or transactional.
+
+    librdkafka: rdkafka_conf.c: rd_kafka_conf_finalize
+    """
     return values.flag("enable.idempotence") or values.has("transactional.id")
 
 
@@ -383,7 +387,7 @@ LIBRDKAFKA_PRODUCER = Client(
             ("max.in.flight.requests.per.connection", "enable.idempotence"),
             "a leader remembers five batches of an idempotent producer",
             _FINALIZE,
-            lambda values: _idempotence_of_librdkafka(values)
+            lambda values: idempotence_of_librdkafka(values)
             and values.has("max.in.flight.requests.per.connection")
             and values.number("max.in.flight.requests.per.connection") > MAX_IN_FLIGHT_WITH_IDEMPOTENCE,
         ),
@@ -391,13 +395,13 @@ LIBRDKAFKA_PRODUCER = Client(
             ("retries", "enable.idempotence"),
             "an idempotent producer has to retry",
             _FINALIZE,
-            lambda values: _idempotence_of_librdkafka(values) and values.number("retries") == 0,
+            lambda values: idempotence_of_librdkafka(values) and values.number("retries") == 0,
         ),
         Rule(
             ("acks", "enable.idempotence"),
             "an idempotent producer waits for all in-sync replicas",
             _FINALIZE_TOPIC,
-            lambda values: _idempotence_of_librdkafka(values) and values.acks() != -1,
+            lambda values: idempotence_of_librdkafka(values) and values.acks() != -1,
         ),
         Rule(
             ("delivery.timeout.ms", "transaction.timeout.ms"),

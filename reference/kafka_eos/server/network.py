@@ -19,10 +19,10 @@ from functools import partial
 from itertools import count
 from typing import Any, Protocol, Self
 
-from kafka_eos.clients.metrics import ErrorCounters
 from kafka_eos.errors import ErrorCode
 from kafka_eos.machines.transaction_coordinator import ONGOING
 from kafka_eos.server.cluster import CONSUMER_OFFSETS, TRANSACTION_STATE, Broker, Cluster, Limits
+from kafka_eos.server.error_counters import ErrorCounters
 from kafka_eos.server.faults import FATES, Asked, Fault, Faults, Rule, Subjects, subjects_of
 from kafka_eos.server.handlers import handle
 from kafka_eos.server.handlers.request import Request, served_versions

@@ -141,6 +141,14 @@ def backwards(folder: Path) -> None:
     last.write_bytes(last.read_bytes()[:-30])
 
 
+SCHEMES = {
+    "faulty": "s3",
+    "tables": "s3a",
+    "with_history": "s3a",
+    "backwards": "s3a",
+    "recorded": "file",
+    "healthy": "file",
+}
 MADE = {made.__name__: made for made in (healthy, faulty, tables, with_history, recorded, backwards)}
 
 
@@ -171,8 +179,11 @@ def said(audit: Audit) -> list[Any]:
 @pytest.mark.parametrize(
     ("name", "scheme"),
     [
-        *((name, "s3" if name == "faulty" else "s3a") for name in MADE),
-        *(pytest.param(name, "file", marks=() if name == "recorded" else pytest.mark.thorough) for name in MADE),
+        *(
+            pytest.param(name, scheme, marks=() if scheme == SCHEMES[name] else pytest.mark.thorough)
+            for name in MADE
+            for scheme in ("file", "s3" if name == "faulty" else "s3a")
+        ),
     ],
 )
 def test_logs_by_uri_are_judged_as_a_local_copy_is(
@@ -460,7 +471,7 @@ def test_what_is_not_there_is_named(store: Store, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("what", [f"orders-0/{0:020d}.log", "replication-offset-checkpoint", ""])
-def test_who_may_not_list_or_read_is_told_what_is_needed(
+def test_a_missing_right_to_list_or_read_is_named(
     what: str, tmp_path: Path, store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_log(tmp_path / "orders-0", faulty_log(3, 50, 0.0))

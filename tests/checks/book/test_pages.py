@@ -1,6 +1,11 @@
 """The pages name what exists, and a book with something broken in it is refused."""
 
+import json
+import os
+import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,19 +13,23 @@ from kafka_eos.formats.transaction_log import LEGAL_TRANSITIONS
 from kafka_eos.histories.history import Event
 from kafka_eos.machines.explorer import explore
 from kafka_eos.machines.machine import dump, instances
-from kafka_eos_checks.book import errors, guides
+from kafka_eos_checks.book import errors, guides, touches
 from kafka_eos_checks.book.linking import Links
 from kafka_eos_checks.book.listing import listing
 from kafka_eos_checks.book.pages import Page, table, written
 from kafka_eos_checks.book.pictures import Arrow, drawn, refinements
 from kafka_eos_checks.book.properties import property_page
-from kafka_eos_checks.book.reference import json_schema
+from kafka_eos_checks.book.reference import schemas
 from kafka_eos_checks.book.site import MOST_BYTES, problems
 from kafka_eos_checks.book.sources import Book
-from kafka_eos_checks.book.stories import Story, seen_by_readers, told
+from kafka_eos_checks.book.stories import Story, readers_of, seen_by_readers, told
+from kafka_eos_checks.book.touches import touches_pages
 from kafka_eos_checks.book.trying import SCENARIOS, graph_of, scenario_model
-from kafka_eos_checks.drawing.story import Step
+from kafka_eos_checks.brokers.jars import clients_jar
 from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.ledger.report import report_of
+from kafka_eos_checks.proofs.command import proofs
+from kafka_eos_checks.tla.behaviour import Step
 
 
 @pytest.fixture(scope="module")
@@ -60,12 +69,30 @@ def test_a_guide_shows_what_a_command_prints_and_refuses_another_exit_code(links
         guides.guide(links, file)
 
 
-def test_every_error_code_has_its_two_sentences_and_no_other_has(tmp_path: Path) -> None:
+def test_every_error_code_of_the_reference_has_its_two_sentences(tmp_path: Path) -> None:
     assert errors.read_advice()["PRODUCER_FENCED"].do.startswith("Close this producer")
     text = errors.FILE.read_text(encoding="utf-8")
     (tmp_path / "errors.toml").write_text(text.replace("[PRODUCER_FENCED]", "[PRODUCER_FENCE]"), encoding="utf-8")
-    with pytest.raises(errors.MalformedErrors, match="PRODUCER_FENCE"):
+    with pytest.raises(errors.MalformedErrors, match="PRODUCER_FENCED has no entry"):
         errors.read_advice(tmp_path / "errors.toml")
+    (tmp_path / "errors.toml").write_text(text.replace("code = 13\n", ""), encoding="utf-8")
+    with pytest.raises(errors.MalformedErrors, match="NETWORK_EXCEPTION has means, do; write code and do and means"):
+        errors.read_advice(tmp_path / "errors.toml")
+
+
+def test_the_error_codes_are_kafkas(tmp_path: Path) -> None:
+    if not clients_jar().is_file():
+        pytest.skip(f"needs {clients_jar().name}: make setup")
+    asking = tmp_path / "Codes.java"
+    asking.write_text(
+        "import org.apache.kafka.common.protocol.Errors; class Codes { public static void main(String[] none) {"
+        'for (Errors each : Errors.values()) System.out.println(each.name() + " " + each.code()); } }',
+        encoding="utf-8",
+    )
+    classes = f"{clients_jar()}{os.pathsep}{clients_jar().parent}/*"
+    done = subprocess.run(["java", "-cp", classes, str(asking)], capture_output=True, text=True, check=True)
+    told = dict(line.split() for line in done.stdout.splitlines())
+    assert told == {name: str(each.code) for name, each in errors.read_advice().items()}
 
 
 def test_the_java_producers_reaction_is_that_of_the_machine(links: Links) -> None:
@@ -94,10 +121,11 @@ def test_a_table_names_its_heads_in_every_cell_for_narrow_screens() -> None:
     assert '<td data-head="A &amp; B">1</td>' in table(("A & B",), [("1",)])
 
 
-def test_every_small_known_failure_has_a_story(links: Links) -> None:
+def test_every_known_failure_and_every_finding_has_a_story(links: Links) -> None:
     names = {model.name for model in told(links.book)}
     assert {"LateEndIsNotAtomic", "LostAcknowledgement", "SnapshotWindow"} <= names
-    assert "PartitionLog" not in names
+    assert not {"PartitionLog", "PartitionLogInductionExpiry"} & names
+    assert [finding.id for finding in links.book.sources.findings if not names & {*finding.models}] == []
 
 
 def test_a_walk_has_the_whole_graph_with_a_reason_for_each_refusal(links: Links) -> None:
@@ -115,9 +143,18 @@ def test_a_story_tells_what_readers_find_after_a_step(links: Links, name: str, d
     model = scenario_model(links, next(each for each in SCENARIOS if each.name == name))
     machine, constants = model.machine_class(), model.machine_constants()
     states = explore(machine.initial(constants), instances(machine, constants)).states
-    seen = set(seen_by_readers(Story(model, [Step("", dump(state)) for state in states], None)))
-    assert "A reader finds the values: [1]" in seen
-    assert ("A reader finds the values: [1, 1]" in seen) is doubled
+    seen = seen_by_readers(links.book, Story(model, [Step("", dump(state)) for state in states], None))
+    found = {line for lines in seen for line in lines}
+    assert "The values that a reader finds, in order: [1]" in found
+    assert ("The values that a reader finds, in order: [1, 1]" in found) is doubled
+
+
+def test_what_readers_see_is_read_from_the_refinements(links: Links) -> None:
+    assert [said for said, _ in readers_of(links.book, "Transactions")] == [
+        "for each partition: the transactions whose batch a reader finds, in order"
+    ]
+    assert [said.partition(",")[0] for said, _ in readers_of(links.book, "Transfer")] == ["Debits", "Credits"]
+    assert list(readers_of(links.book, "TransactionalProducer")) == []
 
 
 def test_a_picture_has_every_arrow_of_its_table_and_words_for_those_who_cannot_see_it() -> None:
@@ -136,9 +173,45 @@ def test_the_tower_is_read_from_the_formulas(links: Links) -> None:
     assert ("ConsumeTransformProduce", "RefinesExactlyOnce", "ExactlyOnce") in found
 
 
-def test_schemas_require_what_has_no_default() -> None:
-    assert json_schema(Event)["required"] == ["run", "process", "action", "phase"]
-    assert json_schema(Verdict)["properties"]["claims"] == {"type": "array", "items": {"type": "string"}}
+def fits(value: Any, schema: Mapping[str, Any]) -> bool:
+    """Whether a value fits a schema, as far as the book's schemas go."""
+    if "anyOf" in schema:
+        return any(fits(value, each) for each in schema["anyOf"])
+    if "enum" in schema:
+        return value in schema["enum"]
+    kinds = {"string": str, "integer": int, "number": int | float, "boolean": bool, "array": list, "object": dict,
+             "null": type(None)}  # fmt: skip
+    if "type" in schema and not isinstance(value, kinds[schema["type"]]):
+        return False
+    if isinstance(value, list):
+        return all(fits(each, schema.get("items", {})) for each in value)
+    if not isinstance(value, dict):
+        return True
+    if not {*schema.get("required", [])} <= value.keys():
+        return False
+    parts, rest = schema.get("properties", {}), schema.get("additionalProperties", {})
+    return all(
+        fits(each, parts[name]) if name in parts else rest is not False and fits(each, rest)
+        for name, each in value.items()
+    )
+
+
+def test_what_is_written_fits_its_schema_and_nothing_else_does() -> None:
+    history, verdicts, report = (schema for schema, _ in schemas().values())
+    event = json.loads(
+        Event(run="a", process="p", action="Send", phase="ok", offset=3, detail={"value": "v"}).to_json()
+    )
+    assert fits(event, history)
+    assert not fits({**event, "offset": "3"}, history)
+    assert not fits({**event, "ofset": 3}, history)
+    assert not fits({name: value for name, value in event.items() if name != "run"}, history)
+    verdict = Verdict(check="model", name="A", expected="holds", found="holds", ok=True, figures={"states": 3})
+    row = json.loads(json.dumps(verdict.to_json()))
+    assert fits([row], verdicts)
+    assert not fits([{**row, "standing": "well"}], verdicts)
+    written = json.loads(json.dumps(report_of([verdict]).to_json()))
+    assert fits(written, report)
+    assert not fits({**written, "verdicts": 3}, report)
 
 
 def test_a_book_with_something_broken_is_told_line_by_line(tmp_path: Path) -> None:
@@ -171,3 +244,57 @@ def test_a_property_tells_of_which_kafka_it_holds(links: Links) -> None:
     assert "with rules of this release" in whole
     assert "not checked in 1 model with rules of this release" in whole
     assert "that no rule of this release touches" in shown("AtomicTransactions", "VisibleOnce")
+
+
+def test_a_property_tells_its_proof_and_its_walks(links: Links) -> None:
+    def shown(module: str, name: str) -> str:
+        (operator,) = (each for each in links.book.operators(module) if each.name == name)
+        return property_page(links, operator, frozenset()).text
+
+    text = shown("PartitionLog", "NoGapNoDuplicate")
+    proof = text.partition("## Proof")[2].partition("\n## ")[0]
+    assert "kafka-eos check proofs append" in proof
+    assert "follows from it" in proof
+    assert "ProducerState.html#SnapshotOf" in proof  # the repaired rule that it rests on
+    assert "#NoSequenceCheck" in proof  # a mutant that refutes it
+    assert "conjunct of the invariant" in shown("PartitionLog", "StateFollowsLog")
+    assert "kafka-eos check proofs fencing" in shown("FencingInduction", "EndedByNewest")
+    assert "PartitionLogTwoProducers" in text
+    assert "MaxEntries = 20" in text.partition("## Random walks")[2]
+    assert "Kafka 4.3" in text.partition("## Random walks")[2].partition("\n## ")[0]
+    unproved = shown("EpochBump", links.book.registry.models["EpochBump"].invariants[0])
+    assert "## Proof" not in unproved
+    assert "## Random walks" in unproved
+
+
+def test_every_proof_says_which_properties_follow() -> None:
+    assert [proof.name for proof in proofs(()) if not proof.properties] == []
+
+
+def test_every_place_of_a_rule_is_listed_and_a_long_list_is_cut_into_pages(
+    links: Links, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operators = {each.name: each for each in links.book.operators("ProducerState")}
+    told_ = [(operators[name], links.book.places("ProducerState", name)) for name in ("AppendError", "IsDuplicate")]
+    (page,), where = touches_pages(links, "ProducerState", told_)
+    assert where == {"AppendError": "touches/ProducerState", "IsDuplicate": "touches/ProducerState"}
+    places = dict(zip(("AppendError", "IsDuplicate"), page.text.split("<h2 ")[1:], strict=True))
+    assert "tests/reference/machines/test_producer_state.py:" in places["AppendError"]
+    assert "models of Leader</a>" in places["AppendError"]
+    assert "WALKS of " in places["AppendError"]
+    assert ">NoDuplicateCache</a>" in places["IsDuplicate"]
+    monkeypatch.setattr(touches, "_MOST_CHARACTERS", 10)
+    made, where = touches_pages(links, "ProducerState", told_)
+    assert [each.path for each in made] == ["touches/ProducerState", "touches/ProducerState-2"]
+    assert where["IsDuplicate"] == "touches/ProducerState-2"
+    told = "".join(touches.facts(links, *told_[1], where["IsDuplicate"]))
+    assert "noticed by TLC: " in told
+    assert "touches/ProducerState-2.html#IsDuplicate" in told
+
+
+def test_a_long_line_of_a_listing_goes_on_below_its_own_beginning() -> None:
+    line = "    " + "a" * 60
+    shown = listing("python", f"a = 1\n{line}\n", lambda _: None)
+    assert f'<span style="--i:4">{line}\n</span>' in shown
+    assert "a = 1" not in shown.partition("<span")[2]
+    assert listing("python", '"""one\ntwo"""', lambda _: None).count("<i class=s>") == 2  # no mark spans two lines

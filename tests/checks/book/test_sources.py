@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafka_eos.machines import machine as machines
+from kafka_eos_checks.book.errors import errors_page
 from kafka_eos_checks.book.linking import Links
 from kafka_eos_checks.book.modules import header, kafka_names, operator_entry
 from kafka_eos_checks.book.sources import Book, Kind, labelled
@@ -46,7 +47,11 @@ def test_every_line_of_a_definition_is_in_its_entry(book: Book) -> None:
 def test_error_codes_are_in_the_order_of_the_checks_and_comparisons_are_no_answers(book: Book) -> None:
     assert book.errors_of("TransactionCoordinator", "InitError") == (
         "INVALID_REQUEST", "CONCURRENT_TRANSACTIONS", "PRODUCER_FENCED")  # fmt: skip
-    assert book.errors_of("TransactionCoordinator", "HandleEndTxn")[-1] == "COORDINATOR_LOAD_IN_PROGRESS"
+    assert book.errors_of("TransactionCoordinator", "HandleEndTxn")[:2] == (
+        "COORDINATOR_LOAD_IN_PROGRESS", "INVALID_PRODUCER_ID_MAPPING")  # fmt: skip
+    assert book.errors_of("Leader", "AppendBatch") == ()  # it asks that no check refuses the batch
+    assert book.errors_of("Transactions", "HandleMarker")[0] == "INVALID_PRODUCER_EPOCH"  # the condition of an IF
+    assert "STALE_MEMBER_EPOCH" in book.errors_of("ConsumeTransformProduce", "RefuseOffsets")
     assert "INVALID_TXN_STATE" in book.errors_of("Leader", "RefuseBatch")  # asked of an instantiated module
     assert book.errors_of("TransactionalProducer", "AsksForCoordinator") == ()
 
@@ -71,15 +76,22 @@ def test_the_head_of_a_module_and_the_table_of_its_variables_are_read(book: Book
     assert kafka_names(table)["log"] == ("lg", "Log")
 
 
-def test_a_changed_rule_changes_its_entry_and_no_other(tmp_path: Path) -> None:
+def test_a_changed_rule_changes_its_entry_and_its_codes_and_no_other(tmp_path: Path) -> None:
     shutil.copytree(CLONE / "spec", tmp_path / "spec")
     shutil.copytree(CLONE / "reference" / "kafka_eos" / "machines", tmp_path / "reference" / "kafka_eos" / "machines")
 
     def entries() -> dict[str, str]:
         links = Links(Book(Sources(tmp_path)))
-        return {each.name: operator_entry(links, each, ()) for each in links.book.operators("TransactionCoordinator")}
+        return {
+            each.name: operator_entry(links, each, (), "") for each in links.book.operators("TransactionCoordinator")
+        }
+
+    def answering(code: str) -> str:
+        text = errors_page(Links(Book(Sources(tmp_path)))).text
+        return text.partition(f'id="{code}"')[2].partition('class="anchor"')[0]
 
     before = entries()
+    assert "TransactionCoordinator.html#AddError" not in answering("INVALID_PRODUCER_EPOCH")
     file = tmp_path / "spec" / "TransactionCoordinator.tla"
     text = file.read_text(encoding="utf-8")
     rule = 'ELSE IF known.epoch # epoch THEN "PRODUCER_FENCED"\n    ELSE IF known.state \\in PreparedStates'
@@ -89,3 +101,4 @@ def test_a_changed_rule_changes_its_entry_and_no_other(tmp_path: Path) -> None:
     changed = {name for name in before if before[name] != after[name]}
     assert changed == {"AddError", "HandleAddPartition"}
     assert "errors.html#INVALID_PRODUCER_EPOCH" in after["HandleAddPartition"]
+    assert "TransactionCoordinator.html#AddError" in answering("INVALID_PRODUCER_EPOCH")

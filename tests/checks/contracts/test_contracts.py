@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from kafka_eos.machines.spec_mapping import snake_case
 from kafka_eos_checks import cli
-from kafka_eos_checks.contracts import command
+from kafka_eos_checks.contracts import command, conditions
 from kafka_eos_checks.contracts.command import BROKEN, CONFIRMED, NOT_BROKEN, assumed
 from kafka_eos_checks.contracts.conditions import CONTRACTS
 from kafka_eos_checks.kit.verdict import Verdict, read_verdicts
@@ -104,3 +105,54 @@ def test_the_command_writes_its_verdicts_and_fails_if_a_contract_fails(
 def test_contracts_of_an_unknown_module_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["check", "contracts", "varnit"]) == 2
     assert "no contracts of 'varnit'; there are sequences" in capsys.readouterr().err
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("release", "broken_by"),
+    [
+        ("4.3", ["AcceptsUnknownProducer", "SnapshotOf", "AfterRetryOfInit, BumpError"]),
+        ("3.9", ["AcceptsUnknownProducer", "SnapshotOf", "InLog", "AfterRetryOfInit, BumpError"]),
+    ],
+)
+def test_a_release_breaks_the_contracts_that_rest_on_a_repair(
+    release: str, broken_by: list[str], tmp_path: Path
+) -> None:
+    call = [sys.executable, "-m", "kafka_eos_checks.cli", "check", "contracts", "--kafka", release, "--json"]
+    done = subprocess.run([*call, str(tmp_path / "found.json")], capture_output=True, text=True, check=True)
+    assert [verdict.found for verdict in read_verdicts(tmp_path / "found.json")] == [
+        f"broken by {rules}" for rules in broken_by
+    ]
+    assert f"more contracts are about no rule that Kafka {release} has otherwise" in done.stdout
+
+
+@pytest.mark.parametrize(("answer", "code"), [(CONFIRMED, 1), (BROKEN, 0)])
+def test_a_contract_that_rests_on_a_repair_has_to_be_broken_by_the_release(
+    answer: str, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    replaced = []
+
+    def check(module: str, contract: Any, seconds: float) -> Verdict:
+        replaced.append(conditions.Log.__name__)
+        name = f"{module}: {contract.__name__}"
+        return Verdict(check="contract", name=name, expected="not broken", found=answer, ok=answer != BROKEN)
+
+    monkeypatch.setattr(command, "check", check)
+    call = ["check", "contracts", "append guards", "--kafka", "4.3", "--json", str(tmp_path / "contracts.json")]
+    assert cli.main(call) == code
+    [verdict] = read_verdicts(tmp_path / "contracts.json")
+    assert verdict.name == "append guards: unknown_producer_begins_with_zero, Kafka 4.3"
+    assert verdict.expected == "broken by AcceptsUnknownProducer"
+    assert replaced == ["LogWithAnySequenceOnVirginPartition"]
+    assert conditions.Log.__name__ == "Log"
+
+
+def test_rules_that_a_contract_rests_on_are_among_those_that_it_is_about() -> None:
+    for contract in (contract for contracts in CONTRACTS.values() for contract in contracts):
+        about = {rule for rules in contract.about.values() for rule in rules}
+        assert {snake_case(rule) for rule in contract.rests_on} <= about
+
+
+def test_a_release_that_is_not_known_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["check", "contracts", "--kafka", "1.0"]) == 2
+    assert "no release '1.0'; there are 4.3, 3.9" in capsys.readouterr().err

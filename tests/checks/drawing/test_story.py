@@ -1,8 +1,9 @@
 import pytest
 from immutables import Map
 
-from kafka_eos_checks.drawing.story import WIDTH, Step, differences, in_words, tell
+from kafka_eos_checks.drawing.story import WIDTH, differences, in_words, tell
 from kafka_eos_checks.drawing.story_words import Words
+from kafka_eos_checks.tla.behaviour import Step
 
 WORDS = Words(
     sentences={"Add": "A client adds to the counter."},

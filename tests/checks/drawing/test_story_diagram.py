@@ -17,8 +17,8 @@ from kafka_eos.machines.transaction_coordinator import TransactionCoordinator
 from kafka_eos.machines.transactional_producer import TransactionalProducer
 from kafka_eos.machines.transactions import Transactions
 from kafka_eos.machines.transfer import Transfer
-from kafka_eos_checks.drawing.story import Step
 from kafka_eos_checks.drawing.story_diagram import ACTORS, diagram
+from kafka_eos_checks.tla.behaviour import Step
 
 
 @pytest.mark.parametrize(

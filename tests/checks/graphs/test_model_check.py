@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from immutables import Map
 
-from kafka_eos_checks.drawing.story import Step
 from kafka_eos_checks.graphs import model_check
 from kafka_eos_checks.graphs.model_check import (
     Outcome,
@@ -19,6 +18,7 @@ from kafka_eos_checks.graphs.model_check import (
     with_arguments,
 )
 from kafka_eos_checks.models.registry import Expectation, Registry
+from kafka_eos_checks.tla.behaviour import Step
 from kafka_eos_checks.tla.tlc import Result
 
 COVERED = {"Read": 5, "Add": 4, "Refuse": 3, "Reset": 1}

@@ -34,8 +34,7 @@ from kafka_eos_checks.audit.rules.readers import (
 )
 from kafka_eos_checks.audit.rules.transactions import FENCED, HANGING, NO_TRANSACTION, TORN
 from kafka_eos_checks.kit.verdict import Verdict, read_verdicts
-from kafka_eos_checks.matrix import mutant_keys, mutant_matrix
-from kafka_eos_checks.matrix.mutant_keys import Kept
+from kafka_eos_checks.matrix import mutant_matrix
 from kafka_eos_checks.matrix.mutant_matrix import (
     NOT_VISIBLE,
     Asked,
@@ -68,6 +67,8 @@ from kafka_eos_checks.matrix.mutant_replays import (
     plan_of,
     rules_that_fire,
 )
+from kafka_eos_checks.models import kept_verdicts
+from kafka_eos_checks.models.kept_verdicts import Kept
 from kafka_eos_checks.models.registry import Model, Registry
 from kafka_eos_checks.mutants.rules import UnknownRule, mutated
 from kafka_eos_checks.simulate.applications import ApplicationPlan
@@ -276,7 +277,7 @@ def test_a_result_is_kept_until_something_changes_that_it_depends_on(
         assert {v.name: v.ok for v in found} == {first.name: True, second.name: False}
     assert looked_at == [first.name, second.name, second.name], "what survives is looked at again"
     verdicts_of("proof", registry, [replace(first, constants={**first.constants, "MaxEntries": "9"})], kept, 1)
-    monkeypatch.setattr(mutant_keys, "python_fingerprint", lambda *_: "other sources")
+    monkeypatch.setattr(kept_verdicts, "python_fingerprint", lambda *_: "other sources")
     verdicts_of("proof", registry, [first], kept, 1)
     assert looked_at[3:] == [first.name, first.name]
 

@@ -134,6 +134,7 @@ def test_a_table_of_releases_that_cannot_be_used_says_why(registry: Registry, ol
         ("shipped = 3", 'write shipped."4.3" ='),
         ('shipped."2.0" = { states = "7" }', 'write shipped."4.3" ='),
         ('shipped."2.0" = { silent = "NotAboveLimit" }', "write a list of strings"),
+        ('shipped."2.0" = { never = "Reset" }', "write a list of strings"),
     ],
 )
 def test_an_expectation_that_cannot_be_used_says_why(registry: Registry, line: str, reason: str) -> None:
@@ -150,7 +151,8 @@ def test_a_result_is_written_behind_those_of_newer_releases(registry: Registry) 
     again = Registry(registry.folder)
     again.update_shipped("Counter", "1.0", Shipped(states=8))
     again = Registry(registry.folder)
-    again.update_shipped("Counter", "2.0", Shipped(states=9, silent=("NotAboveLimit",)))
+    newer = Shipped(states=9, silent=("NotAboveLimit",), never=("Reset",))
+    again.update_shipped("Counter", "2.0", newer)
     found = Registry(registry.folder).models["Counter"].shipped
     assert list(found) == ["2.0", "1.0"]
-    assert found == {"2.0": Shipped(states=9, silent=("NotAboveLimit",)), "1.0": Shipped(states=8)}
+    assert found == {"2.0": newer, "1.0": Shipped(states=8)}

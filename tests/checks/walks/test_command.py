@@ -15,14 +15,26 @@ from kafka_eos.machines import partition_log
 from kafka_eos_checks import cli
 from kafka_eos_checks.kit.imports import needed
 from kafka_eos_checks.kit.paths import spec_folder
+from kafka_eos_checks.kit.verdict import read_verdicts
 from kafka_eos_checks.models import bounds
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry
+from kafka_eos_checks.models.releases import Releases
 from kafka_eos_checks.walks import broken as broken_module
 from kafka_eos_checks.walks import campaign, command, executors, guards, kept
 from kafka_eos_checks.walks.broken import FOUND, NOT_FOUND, Search, explained, find_broken
 from kafka_eos_checks.walks.campaign import Tally
 from kafka_eos_checks.walks.corpus import EXHAUSTED, MOST_NUMBER, Corpus
-from kafka_eos_checks.walks.layers import BEYOND, EXPOSED, WALKS, Layer, broken, broken_layer, layers
+from kafka_eos_checks.walks.layers import (
+    BEYOND,
+    EXPOSED,
+    WALKS,
+    Layer,
+    broken,
+    broken_layer,
+    layers,
+    layers_of_release,
+    violated_by_release,
+)
 from kafka_eos_checks.walks.properties import Judge
 from kafka_eos_checks.walks.shrink import shrunk
 from kafka_eos_checks.walks.walk import STEPS_FROM_KEPT, Run, Walker
@@ -406,7 +418,7 @@ def test_a_corpus_of_other_runs_is_not_run_and_is_replaced(
 ) -> None:
     tally = campaign.run_seeds([0], [layer_named("Outbox")], sample=1_000)
     with monkeypatch.context() as earlier:
-        earlier.setattr(kept, "runs_fingerprint", lambda: "another reference")
+        earlier.setattr(kept, "runs_fingerprint", lambda *_: "another reference")
         kept.write_corpus(tmp_path, tally)
     assert cli.main(["check", "walks", "--corpus", "--folder", str(tmp_path)]) == 2
     assert "its seeds are other runs by now" in " ".join(capsys.readouterr().err.split())
@@ -417,7 +429,7 @@ def test_a_corpus_of_other_runs_is_not_run_and_is_replaced(
 @pytest.fixture
 def two_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = (layer_named("MirrorOffsetsInTarget"), layer_named("Outbox"))
-    monkeypatch.setattr(campaign, "all_layers", lambda: chosen)
+    monkeypatch.setattr(campaign, "all_layers", lambda *_: chosen)
 
 
 @pytest.mark.usefixtures("two_layers")
@@ -426,16 +438,16 @@ def test_an_interrupted_campaign_is_continued(tmp_path: Path, monkeypatch: pytes
     asked: list[tuple[int, int]] = []
     run_chunks = executors.run_chunks
 
-    def noted(waiting: list[tuple[int, int]], jobs: int, *, spark: bool) -> Any:
+    def noted(waiting: list[tuple[int, int]], jobs: int, **options: Any) -> Any:
         asked.extend(waiting)
-        return run_chunks(waiting, jobs, spark=spark)
+        return run_chunks(waiting, jobs, **options)
 
     monkeypatch.setattr(executors, "run_chunks", noted)
     arguments = ["check", "walks", "--jobs", "1", "--folder", str(tmp_path), "--seeds"]
     assert cli.main([*arguments, "0..7"]) == 0
     assert cli.main([*arguments, "2..11"]) == 0
     assert asked == [(0, 3), (4, 7), (2, 3), (8, 11)]
-    monkeypatch.setattr(kept, "runs_fingerprint", lambda: "another reference")
+    monkeypatch.setattr(kept, "runs_fingerprint", lambda *_: "another reference")
     assert cli.main([*arguments, "0..3"]) == 0
     assert asked[4:] == [(0, 3)]
 
@@ -506,7 +518,7 @@ def test_a_violating_run_is_reported_and_can_be_repeated(
     tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     layer = broken_layer(registry, "OffsetOfLast")
-    monkeypatch.setattr(campaign, "all_layers", lambda: (layer,))
+    monkeypatch.setattr(campaign, "all_layers", lambda *_: (layer,))
     seed = first_wrong(Walker(layer)).seed
     assert cli.main(["check", "walks", "--jobs", "1", "--folder", str(tmp_path), "--seeds", f"{seed}..{seed}"]) == 1
     assert f"again: kafka-eos check walks --replay {seed}" in capsys.readouterr().out
@@ -554,3 +566,56 @@ def fails_at_eight(chunk: tuple[int, int]) -> tuple[tuple[int, int], Tally]:
     if chunk[0] == 8:
         tally.failures.append(campaign.Failure("layer", 8, "violates Everything"))
     return chunk, tally
+
+
+# --- releases of Kafka ------------------------------------------------------------------------------------------------
+
+
+def of_release(registry: Registry, name: str) -> Layer:
+    return next(layer for layer in layers_of_release(registry, "4.3") if layer.model.name == name)
+
+
+def test_a_layer_of_a_release_has_its_rules_and_leaves_out_what_tlc_shows_violated(registry: Registry) -> None:
+    layer = of_release(registry, "PartitionLogTwoProducers")
+    assert layer.model.overrides["SnapshotOf"] == "LastBatchOnly"
+    usual = layer_named("PartitionLogTwoProducers")
+    left = set(usual.properties) - set(layer.properties)
+    assert left == {"StateFollowsLog", "NoGapAtLogStart", "RecentRetryIsAcknowledged"}
+    assert layer.model.constants == usual.model.constants
+    assert layer_named("Outbox").name not in {other.model.name for other in layers_of_release(registry, "4.3")}
+
+
+@pytest.mark.parametrize(
+    ("name", "left_out"),
+    [("PartitionLogTwoProducers", "NoGapAtLogStart"), ("FollowerCatchesUp", "IndexFollowsLog")],
+)
+def test_walks_by_the_rules_of_a_release_violate_what_is_left_out(registry: Registry, name: str, left_out: str) -> None:
+    layer = of_release(registry, name)
+    with_it = replace(layer, name=f"{name} with {left_out}", properties=(left_out,))
+    tally = campaign.run_seeds(range(60), [with_it], sample=1_000)
+    assert {failure.how for failure in tally.failures} == {f"violates {left_out}"}
+    assert not campaign.run_seeds(range(20), [layer], sample=1_000).failures
+
+
+def test_a_violation_by_a_rule_that_another_release_has_too_counts_for_both(registry: Registry) -> None:
+    releases = Releases(registry.folder.parent)
+    assert "EpochsRiseByOne" in violated_by_release(registry, releases, "3.9")["TransactionCoordinator"]
+    assert releases.has_alike("MayAct", "4.3", "3.9")
+    assert not releases.has_alike("InLog", "3.9", "4.3")
+    assert not releases.has_alike("MayActs", "3.9", "4.3")
+
+
+def test_the_command_walks_by_the_rules_of_a_release(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    call = ["check", "walks", "--kafka", "3.9", "--seeds", "0..9", "--jobs", "1", "--folder", str(tmp_path)]
+    verdicts = tmp_path / "walks.json"
+    assert cli.main([*call, "--json", str(verdicts)]) == 0
+    found = read_verdicts(verdicts)
+    assert found[-1].name == "seeds 0..9, Kafka 3.9"
+    assert (
+        "left out, since TLC shows how Kafka 3.9 violates it: IndexFollowsLog, NoAbortedIsDelivered"
+        in found[0].evidence
+    )
+    assert not list(tmp_path.glob("corpus*"))
+    assert cli.main([*call, "--corpus"]) == 2
+    assert cli.main(["check", "walks", "--kafka", "1.0"]) == 2
+    assert "no release '1.0'; there are 4.3, 3.9" in capsys.readouterr().err

@@ -56,6 +56,23 @@ const story = () => {
   const steps = [...document.querySelectorAll("ol.story > li")];
   const list = document.querySelector("ol.story");
   const panel = document.querySelector("[data-states]");
+  const whole = document.querySelector(".stepped");
+  const figure = whole.querySelector("figure");
+  const drawn = new Map([...whole.querySelectorAll("svg .step")].map((row) => [parseInt(row.querySelector("title").textContent, 10), row]));
+  const violation = whole.querySelector("svg .violation");
+  // The picture: the step is marked and moved into view, what comes after it is faint.
+  const point = () => {
+    whole.classList.toggle("stepping", at >= 0);
+    drawn.forEach((row, number) => {
+      row.classList.toggle("current", number === at);
+      row.classList.toggle("later", number > at);
+    });
+    violation?.classList.toggle("later", at < steps.length - 1);
+    if (!figure || at < 0) return;
+    const row = drawn.get(at);
+    const below = row ? row.getBoundingClientRect().top - figure.getBoundingClientRect().top + figure.scrollTop : 0;
+    figure.scrollTop = below - figure.clientHeight / 2;
+  };
   let at = -1; // all steps
   const show = (to) => {
     at = Math.max(-1, Math.min(steps.length - 1, to));
@@ -63,10 +80,12 @@ const story = () => {
     list.start = Math.max(at, 0);
     bar.querySelector("[data-where]").textContent = at < 0 ? `all ${steps.length - 1} steps` : `step ${at} of ${steps.length - 1}`;
     panel.replaceChildren();
+    point();
     if (at >= 0) panel.append(compared(Object.keys(states[at]), states[Math.max(at - 1, 0)], states[at]));
     if (at >= 0) history.replaceState(null, "", `#step-${at}`);
   };
   bar.hidden = false;
+  drawn.forEach((row, number) => row.addEventListener("click", () => show(number)));
   bar.addEventListener("click", (event) => {
     const button = event.target.closest("button");
     if (button) show("all" in button.dataset ? -1 : Math.max(at, at < 0 && button.dataset.go > 0 ? -1 : 0) + Number(button.dataset.go));
@@ -88,24 +107,40 @@ const walk = () => {
   const values = (state) => Object.fromEntries(graph.variables.map((name, i) => [name, graph.texts[graph.states[state][i]]]));
   const action = (call) => call.split("(")[0];
   let path = [[-1, 0]]; // [instance, the state after it]
-  const go = (instance, state) => { path.push([instance, state]); draw(); };
+  const bar = text("div", "", "controls");
+  const back = text("button", "← Back");
+  const again = text("button", "Start again");
+  const said = text("span", "");
+  back.type = again.type = "button";
+  said.setAttribute("aria-live", "polite");
+  bar.append(back, again, said);
+  const rest = text("div", "", "walk");
+  place.replaceChildren(bar, rest);
+
+  const go = (instance, state) => {
+    path.push([instance, state]);
+    draw();
+    rest.querySelector("h2").focus({ preventScroll: true }); // the button that was pressed is gone
+  };
+  const undo = (to) => {
+    path = to;
+    draw();
+    if (back.disabled) again.focus();
+  };
+  back.addEventListener("click", () => undo(path.slice(0, -1)));
+  again.addEventListener("click", () => undo(path.slice(0, 1)));
+  document.addEventListener("keydown", (event) => {
+    if (!busy(event) && event.key === "ArrowLeft" && path.length > 1) undo(path.slice(0, -1));
+  });
+
   const draw = () => {
     const [last, state] = path[path.length - 1];
     const before = path.length > 1 ? path[path.length - 2][1] : state;
     const edges = new Map();
     const row = graph.edges[state];
     for (let i = 0; i < row.length; i += 2) edges.set(row[i], row[i + 1]);
-    const bar = text("div", "", "controls");
-    const back = text("button", "← Back");
-    back.type = "button";
     back.disabled = path.length < 2;
-    back.addEventListener("click", () => { path.pop(); draw(); });
-    const again = text("button", "Start again");
-    again.type = "button";
-    again.addEventListener("click", () => { path = [[-1, 0]]; draw(); });
-    const said = text("span", last < 0 ? "The first state." : `After ${graph.calls[last]}: ${graph.sentences[action(graph.calls[last])]}`);
-    said.setAttribute("aria-live", "polite");
-    bar.append(back, again, said);
+    said.textContent = last < 0 ? "The first state." : `After ${graph.calls[last]}: ${graph.sentences[action(graph.calls[last])]}`;
 
     const choices = document.createElement("ul");
     choices.className = "choices";
@@ -139,16 +174,21 @@ const walk = () => {
     }
     refused.append(list);
     refused.dataset.refused = "";
-    refused.open = place.querySelector("[data-refused]")?.open ?? window.innerWidth > 700;
+    refused.open = rest.querySelector("[data-refused]")?.open ?? window.innerWidth > 700;
     const trail = document.createElement("ol");
     trail.className = "trail";
     path.slice(1).forEach(([instance]) => trail.append(text("li", graph.calls[instance])));
     const heading = (words) => text("h2", words);
-    place.replaceChildren(
-      bar, heading("Choose a step"), edges.size ? choices : text("p", "No action is enabled: the run ends here."),
-      heading("Refused"), refused, heading("State"), compared(graph.variables, values(before), values(state)),
+    const choose = heading("Choose a step");
+    choose.tabIndex = -1;
+    const next = document.createElement("div");
+    const found = document.createElement("div");
+    next.append(choose, edges.size ? choices : text("p", "No action is enabled: the run ends here."), heading("Refused"), refused);
+    found.append(
+      heading("State"), compared(graph.variables, values(before), values(state)),
       heading("Steps so far"), path.length > 1 ? trail : text("p", "None."),
     );
+    rest.replaceChildren(next, found);
   };
   draw();
 };

@@ -1,13 +1,12 @@
-"""A hash of what a means' verdict on a mutant depends on: verdicts are kept as long as it stays the same."""
+"""Kept verdicts on mutants: a verdict is kept as long as a hash of everything that it depends on stays the same."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from kafka_eos_checks.kit.terminal import progress_console
-from kafka_eos_checks.kit.verdict import Verdict, verdict_from_json
+from kafka_eos_checks.kit.verdict import NOT_FOUND, Verdict, verdict_from_json
 from kafka_eos_checks.models.registry import Model, Registry, extended_modules
 from kafka_eos_checks.tla.result_cache import ResultCache, fingerprint, python_fingerprint, spec_fingerprint
-from kafka_eos_checks.walks.broken import NOT_FOUND
 
 # The modules that find the verdicts of each means; the bounds and the mutant's machine are imported by name.
 _BOUNDS = "kafka_eos_checks.models.bounds"
@@ -23,25 +22,25 @@ MODULES: Mapping[str, tuple[str, ...]] = {
 
 
 def modules_of(means: str, machine: str) -> tuple[str, ...]:
-    """The modules of Python that a means depends on, with all that they import.
+    """The Python modules that a means depends on; their imports count too.
 
     Args:
-        means: which one.
+        means: the name of the means.
         machine: the module of the mutant's machine.
     """
     return (*MODULES[means], machine)
 
 
 def key_of(means: str, registry: Registry, mutant: Model) -> str:
-    """The fingerprint of all that the verdict of a means on a mutant depends on.
+    """The fingerprint of everything that the verdict of a means on a mutant depends on.
 
     Args:
-        means: which one.
+        means: the name of the means.
         registry: the registry that has the mutant.
         mutant: the mutant, or a model that must fail.
 
     Raises:
-        MalformedRegistry: when the reference has no machine for it.
+        MalformedRegistry: the reference has no machine for it.
     """
     own = asdict(mutant)
     about = [own[name] for name in sorted(own) if name not in {"spec", "file", "source", "title", "claims"}]
@@ -56,9 +55,9 @@ class Kept:
     """The kept verdicts of a means.
 
     Attributes:
-        means: which one.
+        means: the name of the means.
         registry: the registry that has the mutants.
-        cache: the folder in which they are kept.
+        cache: the folder in which verdicts are kept.
         limit: seconds of CPU after which walks give up on a mutant; with another limit they may find it.
     """
 
@@ -70,7 +69,7 @@ class Kept:
     def verdicts(
         self, mutants: Sequence[Model], find: Callable[[Sequence[Model]], Iterable[Verdict]]
     ) -> Iterator[Verdict]:
-        """The verdicts that are kept, then those that are found now; one that is not as expected is not kept.
+        """The kept verdicts, then those found now. A verdict that is not as expected is not kept.
 
         Args:
             mutants: the mutants.

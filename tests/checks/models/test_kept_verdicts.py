@@ -11,7 +11,7 @@ import pytest
 from kafka_eos_checks.kit import imports
 from kafka_eos_checks.kit.paths import spec_folder
 from kafka_eos_checks.kit.verdict import Verdict
-from kafka_eos_checks.matrix.mutant_keys import MODULES, Kept, key_of, modules_of
+from kafka_eos_checks.models.kept_verdicts import MODULES, Kept, key_of, modules_of
 from kafka_eos_checks.models.registry import Model, Registry
 from kafka_eos_checks.tla.result_cache import ResultCache, python_fingerprint
 from kafka_eos_checks.walks.broken import FOUND, NOT_FOUND
@@ -57,7 +57,11 @@ def changes_key(packages: Path, means: str, file: str) -> bool:
         ("replay", [f"{REFERENCE}/server/cluster.py", f"{CHECKS}/walks/walk.py", f"{CHECKS}/matrix/mutant_matrix.py"]),
         (
             "simulation",
-            [f"{REFERENCE}/formats/log_directory.py", f"{CHECKS}/matrix/mutant_keys.py", f"{CHECKS}/walks/campaign.py"],
+            [
+                f"{REFERENCE}/formats/log_directory.py",
+                f"{CHECKS}/models/kept_verdicts.py",
+                f"{CHECKS}/walks/campaign.py",
+            ],
         ),
         ("proof", [f"{REFERENCE}/formats/log_directory.py", f"{CHECKS}/walks/walk.py", f"{CHECKS}/graphs/command.py"]),
         (
