@@ -57,8 +57,8 @@ NoGuard    == -1
 (* A leader's rules for guards. They depend on no constant except Verification. *)
 Guards == INSTANCE Transactions WITH
     Instances <- {}, Partitions <- {}, Numbers <- {}, Faults <- {}, MaxFaults <- 0,
-    transaction <- leader, coordinatorEpoch <- leader, former <- leader, toMark <- leader, logs <- leader,
-    clients <- leader, outcome <- leader, stored <- leader, initRequests <- leader, addRequests <- leader,
+    transaction <- leader, coordinatorEpoch <- leader, former <- leader, toMark <- leader, refused <- leader,
+    logs <- leader, clients <- leader, outcome <- leader, stored <- leader, initRequests <- leader, addRequests <- leader,
     produceRequests <- leader, verifying <- leader, verified <- leader, endRequests <- leader,
     markerRequests <- leader, answers <- leader, faults <- leader
 

@@ -332,7 +332,8 @@ class Visible:
     def end_txn(self, name: str, presented: Identity, commit: bool) -> tuple[Answer, "Visible"]:
         """A client ends its transaction.    Spec: Broker!EndTxn."""
         after = self.broker.end_txn(name, presented.producer_id, presented.epoch, commit)
-        return self._after(after, f"TransactionCoordinator!EndVerdictOfVersion{self.settings.client}")
+        rules = {1: "TransactionCoordinator!EndVerdictOfVersion1", 2: "TransactionCoordinator!EndVerdictOfVersion2"}
+        return self._after(after, rules[self.settings.client])
 
     # --- requests to leaders -----------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from kafka_eos_checks.graphs.command import reference_of
 from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry, bounds_predicate
 from kafka_eos_checks.tla.modules import ModuleFolder
 
-FORMAT = "kafka-eos state graph 1"
+FORMAT = "state graph of kafka-eos, 1"
 SCHEMA = Path(__file__).with_name("graph.schema.json")
 LONGEST = 60
 """Steps of a behaviour."""

@@ -1,0 +1,78 @@
+"""The broker that clients see: one story through all its parts, and the codes of older requests."""
+
+from dataclasses import replace
+
+import pytest
+from immutables import Map
+
+from kafka_eos.errors import ErrorCode, NotEnabled
+from kafka_eos.machines.broker import DATA, MEMBER, NO_ANSWER, OFFSETS, Broker, Constants
+
+VERSIONS = Map({"InitProducerId": 5, "EndTxn": 5, "Produce": 12, "TxnOffsetCommit": 5, "JoinGroup": 9})
+CONSTANTS = Constants(
+    max_sequence=2**31 - 1,
+    cached_batches=5,
+    producer_ids=frozenset({0}),
+    max_epoch=32767,
+    sequences=frozenset(),
+    batch_counts=frozenset(),
+    transactional_ids=frozenset({"A"}),
+    members=frozenset({None, MEMBER}),
+    generations=frozenset({-1, 1}),
+    writers=frozenset(),
+    cluster_version=2,
+    client_version=2,
+    outside=False,
+    verification=True,
+    api_versions=VERSIONS,
+)
+
+
+def open_transaction(constants: Constants = CONSTANTS) -> Broker:
+    """Data and offsets in a transaction of a group's member."""
+    broker = Broker.initial(constants).init_producer_id("A", -1, -1).join_group()
+    broker = broker.produce("A", 0, 0, 0, 1).txn_offset_commit("A", 0, 0, MEMBER, 1)
+    assert broker.answer.error is ErrorCode.NONE
+    return broker
+
+
+@pytest.mark.parametrize(("commit", "committed"), [(True, 0), (False, -1)])
+def test_data_and_offsets_of_a_transaction_have_one_fate(commit: bool, committed: int) -> None:
+    broker = open_transaction().end_txn("A", 0, 0, commit)
+    assert (broker.answer.producer_id, broker.answer.epoch) == (0, 1)
+    with pytest.raises(NotEnabled):
+        broker.complete_transaction("A")
+    broker = broker.write_marker("A", OFFSETS).write_marker("A", DATA).complete_transaction("A")
+    kinds = {name: leader.transactions.entries[-1].kind for name, leader in broker.partitions.items()}
+    assert set(kinds.values()) == {"commit" if commit else "abort"}
+    assert broker.committed[DATA] == committed
+    assert broker.pending[0][DATA] == -1
+    assert broker.answer == NO_ANSWER
+
+
+def test_a_client_that_asks_for_an_epoch_waits_until_the_open_transaction_is_aborted() -> None:
+    fencing = open_transaction().init_producer_id("A", -1, -1)
+    assert fencing.answer.error is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert fencing.to_mark["A"] == {DATA, OFFSETS}
+    assert fencing.produce("A", 0, 0, 1, 1).answer.error is ErrorCode.NONE  # it is aborted with the rest
+    settled = fencing.write_marker("A", DATA).write_marker("A", OFFSETS).complete_transaction("A")
+    given = settled.init_producer_id("A", -1, -1)
+    assert (given.answer.error, given.answer.epoch) == (ErrorCode.NONE, 2)
+    assert given.produce("A", 0, 0, 1, 1).answer.error is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_an_older_request_is_told_an_older_code() -> None:
+    assert open_transaction().end_txn("A", 0, 7, True).answer.error is ErrorCode.PRODUCER_FENCED
+    old = replace(CONSTANTS, api_versions=VERSIONS.set("EndTxn", 1))
+    assert open_transaction(old).end_txn("A", 0, 7, True).answer.error is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_a_member_of_another_generation_commits_nothing() -> None:
+    broker = open_transaction()
+    assert broker.txn_offset_commit("A", 0, 0, MEMBER, 2).answer.error is ErrorCode.ILLEGAL_GENERATION
+    assert broker.txn_offset_commit("A", 0, 0, "stranger", 1).answer.error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_request_that_no_client_sends_is_not_enabled() -> None:
+    with pytest.raises(NotEnabled):
+        open_transaction().offset_commit()
