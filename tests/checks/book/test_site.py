@@ -49,7 +49,7 @@ SIDEWAYS = """() => [...document.querySelectorAll(".pair pre, .small pre")]
 UNMARKED = """() => {
   const look = (e) => {
     const style = getComputedStyle(e);
-    return [style.outlineStyle, style.outlineWidth, style.boxShadow, style.borderColor, style.transform].join();
+    return [style.outlineStyle, style.outlineWidth, style.boxShadow, style.borderColor].join();
   };
   const found = [];
   for (const e of document.querySelectorAll("a[href], button, summary, input:not([type=hidden])")) {
