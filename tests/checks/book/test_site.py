@@ -51,6 +51,7 @@ UNMARKED = """() => {
     const style = getComputedStyle(e);
     return [style.outlineStyle, style.outlineWidth, style.boxShadow, style.borderColor].join();
   };
+  document.activeElement.blur(); // the Tab key has focused the first
   const found = [];
   for (const e of document.querySelectorAll("a[href], button, summary, input:not([type=hidden])")) {
     if (!e.checkVisibility({ visibilityProperty: true }) || e.disabled || e.closest("svg")) continue;
