@@ -20,8 +20,8 @@
 (* Out of scope: inputs that are themselves undecided (Consumer); the      *)
 (*   order in which outputs are found; state stores.                       *)
 (*                                                                         *)
-(* KIPs: 98, 129, 447, 848.  Kafka: KafkaProducer.sendOffsetsToTransaction, *)
-(* StreamsProducer, OffsetMetadataManager.                                 *)
+(* KIPs: 98, 129, 447, 848, 1251.  Kafka: StreamsProducer,                 *)
+(* KafkaProducer.sendOffsetsToTransaction, OffsetMetadataManager.          *)
 (***************************************************************************)
 EXTENDS ConsumerGroup
 
@@ -102,10 +102,18 @@ PositionAfterAbort(instance, partition) == NoOffset
 (* The generation or epoch that an instance sends with its offsets: the one in which it has read. *)
 PresentedGeneration(instance) == processes[instance].generation
 
-(* The reason why an instance's offsets are refused; "NONE" if they are not. *)
-OffsetsError(instance) ==
+(* The partitions for which a transaction has outputs that no reader finds yet. *)
+WrittenIn(producer) == {partition \in Partitions : transactions[producer].written[partition] # NoOutput[partition]}
+
+(* The reason why the offsets of an instance's transaction are refused; "NONE" if they are not. *)
+OffsetsError(instance, producer) ==
     IF GroupProtocol = "classic" THEN TxnOffsetCommitError(PresentedMember(instance), PresentedGeneration(instance))
-    ELSE MemberEpochError(PresentedMember(instance), PresentedGeneration(instance))
+    ELSE ErrorInTransaction(
+            MemberEpochError(PresentedMember(instance), PresentedGeneration(instance), WrittenIn(producer)))
+
+(* The errors of offsets that let an instance abort its transaction; any other is fatal to its producer. *)
+(* Kafka: TransactionManager.TxnOffsetCommitHandler                                                     *)
+AbortableErrors == {"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"}
 
 (* An instance was removed since it was given its partitions. *)
 IsLost(instance) == processes[instance].generation < membership.members[instance].since
@@ -179,21 +187,22 @@ CanSend(instance, producer) ==
 (* An instance sends the offsets after what it has read into its transaction. *)
 SendOffsets(instance, producer) ==
     LET offsets == [partition \in Partitions |->
-                       IF transactions[producer].written[partition] = NoOutput[partition] THEN NoOffset
-                       ELSE OffsetToSend(instance, partition)]
+                       IF partition \in WrittenIn(producer) THEN OffsetToSend(instance, partition) ELSE NoOffset]
     IN  /\ CanSend(instance, producer)
-        /\ OffsetsError(instance) = "NONE"
+        /\ OffsetsError(instance, producer) = "NONE"
         /\ pending' = [pending EXCEPT ![producer] = offsets]
         /\ committed' = CommittedAtWrite(offsets)
         /\ transactions' = [transactions EXCEPT ![producer].state = "offsets sent"]
         /\ UNCHANGED <<groupVars, outputs, processes, faults>>
 
-(* The group coordinator refuses the offsets: the instance aborts its transaction and is no member any more. *)
+(* The group coordinator refuses the offsets: the instance aborts its transaction and is no member, or it ends. *)
 RefuseOffsets(instance, producer) ==
     /\ CanSend(instance, producer)
-    /\ OffsetsError(instance) # "NONE"
-    /\ transactions' = [transactions EXCEPT ![producer] = Decided(producer, "abort", instance)]
-    /\ processes' = [processes EXCEPT ![instance] = [Stopped(TRUE) EXCEPT !.initialized = {producer}]]
+    /\ OffsetsError(instance, producer) # "NONE"
+    /\ IF OffsetsError(instance, producer) \in AbortableErrors
+       THEN /\ transactions' = [transactions EXCEPT ![producer] = Decided(producer, "abort", instance)]
+            /\ processes' = [processes EXCEPT ![instance] = [Stopped(TRUE) EXCEPT !.initialized = {producer}]]
+       ELSE processes' = [processes EXCEPT ![instance] = Stopped(FALSE)] /\ UNCHANGED transactions
     /\ UNCHANGED <<groupVars, pending, committed, outputs, faults>>
 
 (* An instance commits its transaction. *)
@@ -430,6 +439,24 @@ OnePendingOffsetWitness ==
     \E partition \in Partitions, one, two \in TransactionalIds :
         /\ pending[one][partition] # NoOffset
         /\ Eos = "v2" => one # two /\ transactions[two].written[partition] # NoOutput[partition]
+
+(* Offsets of a member that still has every partition that it has read are not refused, whatever its epoch is by now. *)
+OwnerIsHeard ==
+    GroupProtocol = "consumer" =>
+        \A instance \in Members : \A producer \in TransactionalIds :
+            CanSend(instance, producer) /\ ~IsLost(instance) => OffsetsError(instance, producer) = "NONE"
+OwnerIsHeardWitness ==
+    \E instance \in Members : \E producer \in TransactionalIds :
+        /\ CanSend(instance, producer) /\ ~IsLost(instance)
+        /\ GroupProtocol = "consumer" /\ processes[instance].generation # membership.members[instance].epoch
+
+(* An instance whose offsets are refused can abort its transaction and go on. *)
+RefusalIsAbortable ==
+    \A instance \in Instances : \A producer \in TransactionalIds :
+        CanSend(instance, producer) => OffsetsError(instance, producer) \in {"NONE"} \cup AbortableErrors
+RefusalIsAbortableWitness ==
+    \E instance \in Instances : \E producer \in TransactionalIds :
+        CanSend(instance, producer) /\ OffsetsError(instance, producer) # "NONE"
 
 Guarantee == INSTANCE ExactlyOnce WITH offsets <- OffsetsInTheEnd, outputs <- OutputsInTheEnd
 

@@ -252,7 +252,7 @@ DeliveredOnceWitness == \E reader \in Readers : Len(delivered[reader]) > 1
 (* Records arrive in the order of the log; with the buffering reader only those of one producer do. *)
 DeliveredInOrder ==
     \A reader \in Readers : \A k, l \in DOMAIN delivered[reader] :
-        k < l /\ delivered[reader][k] >= delivered[reader][l] =>
+        k < l /\ delivered[reader][k] > delivered[reader][l] =>
             /\ reader = "buffering"
             /\ \A i, j \in DOMAIN log.entries :
                   log.entries[i].offset = delivered[reader][k] /\ log.entries[j].offset = delivered[reader][l] =>

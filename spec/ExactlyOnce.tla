@@ -52,11 +52,9 @@ OneOutputEach ==
         outputs[partition][input] = IF input <= offsets[partition] THEN 1 ELSE 0
 OneOutputEachWitness == \E partition \in Partitions, input \in Inputs : outputs[partition][input] = 1
 
-(* What has taken effect is never taken back. *)
+(* What has taken effect is never taken back: no offset goes back, and OneOutputEach says what outputs follow from it. *)
 EffectsAreFinal ==
-    [][\A partition \in Partitions :
-          /\ offsets'[partition] >= offsets[partition]
-          /\ \A input \in Inputs : outputs'[partition][input] >= outputs[partition][input]]_exactlyOnceVars
+    [][\A partition \in Partitions : offsets'[partition] >= offsets[partition]]_exactlyOnceVars
 EffectsAreFinalWitness == offsets' # offsets /\ \E partition \in Partitions : offsets[partition] > 0
 
 =============================================================================

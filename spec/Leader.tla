@@ -1,9 +1,9 @@
 -------------------------------- MODULE Leader --------------------------------
 (***************************************************************************)
-(* One partition's leader, complete: what it knows of producers, of their  *)
-(* transactions and of the questions it has asked the coordinator, and the *)
-(* checks of all three in Kafka's order. It answers any batch and any      *)
-(* marker whatsoever.                                                      *)
+(* One partition's complete leader: its state of producers, of their       *)
+(* transactions and of its verification questions to the coordinator, and  *)
+(* the checks of all three in Kafka's order. It answers any batch and any  *)
+(* marker.                                                                 *)
 (*                                                                         *)
 (* Modelled: batches of clients, in a transaction of version 1 or 2 or     *)
 (*   outside of one; batches of a coordinator, which have no sequence;     *)
@@ -11,9 +11,9 @@
 (*   with its guard; another leader; expiry of producers.                  *)
 (* Assumed, not checked: requests are handled one at a time, as the lock   *)
 (*   of UnifiedLog makes sure; what is appended is replicated at once.     *)
-(* Out of scope: the coordinator, which vouches for whatever it is asked   *)
-(*   about (Transactions); replication (ReplicatedLog) and a high          *)
-(*   watermark that lags, the storage that fails, the cleaner              *)
+(* Out of scope: the coordinator, which vouches for every batch that it is *)
+(*   asked about (Transactions); replication (ReplicatedLog), a high       *)
+(*   watermark that lags, failures of storage, the cleaner                 *)
 (*   (TransactionalPartition); snapshots and restart (PartitionLog).       *)
 (*                                                                         *)
 (* KIPs: 98, 360, 890, 1228.  Kafka:                                       *)
@@ -31,18 +31,18 @@ CONSTANTS
     Versions,            \* of transactions: of 1 and 2; 0 for batches outside of one
     GuardNumbers,        \* -1..n: the guards of batches; -1 for none
     CoordinatorEpochs,   \* the coordinator epochs that markers carry
-    Verification,        \* TRUE: the coordinator is asked about transactions of version 1 as well (KIP-890 part 1)
+    Verification,        \* TRUE: the leader also asks the coordinator about transactions of version 1 (KIP-890 part 1)
     Expiration           \* TRUE: a producer's state may expire
 
 ASSUME /\ Sequences \subseteq -1..MaxSequence
        /\ Versions \subseteq 0..2
        /\ -1 \in GuardNumbers
-       /\ \A count \in BatchCounts : count * CachedBatches <= MaxSequence  \* else a cached batch is ambiguous
+       /\ \A count \in BatchCounts : count * CachedBatches <= MaxSequence  \* otherwise a cached batch is ambiguous
 
 VARIABLES
-    leader,              \* what the leader has: its log, the log's transactions, and what it has asked the coordinator about
-    vouched,             \* what the coordinator has vouched for: batches that may be appended at any later time, or never
-    answer               \* to the last request of this leader: why it was refused, or where its batch is
+    leader,              \* the leader's state: its log, the log's transactions, and its questions to the coordinator
+    vouched,             \* batches that the coordinator has vouched for; each may be appended at any time, or never
+    answer               \* the answer to the last request of this leader: the error, or the offset of the batch
 
 vars == <<leader, vouched, answer>>
 
@@ -51,10 +51,10 @@ NoSequence == -1
 NoGuard    == -1
 
 (***************************************************************************)
-(* The rules that are put together here                                    *)
+(* The combined rules                                                      *)
 (***************************************************************************)
 
-(* What a leader does about guards. Nothing but Verification counts there. *)
+(* A leader's rules for guards. They depend on no constant except Verification. *)
 Guards == INSTANCE Transactions WITH
     Instances <- {}, Partitions <- {}, Numbers <- {}, Faults <- {}, MaxFaults <- 0,
     transaction <- leader, coordinatorEpoch <- leader, former <- leader, toMark <- leader, logs <- leader,
@@ -62,14 +62,14 @@ Guards == INSTANCE Transactions WITH
     produceRequests <- leader, verifying <- leader, verified <- leader, endRequests <- leader,
     markerRequests <- leader, answers <- leader, faults <- leader
 
-(* What a leader does about transactions and markers, by the rules of version 1. *)
+(* A leader's rules for transactions and markers, in version 1. *)
 OfVersion1 == INSTANCE TransactionalPartition WITH
     TransactionVersion <- 1, log <- leader.transactions, highWatermark <- LogEndOffset(leader.log),
     replicated <- LogEndOffset(leader.log), leaderEpoch <- 0,
     BatchKinds <- {"transactional", "plain"}, Offsets <- {}, MaxLeaderEpoch <- 0, IndexFailures <- FALSE,
     Cleaning <- FALSE
 
-(* … and by those of version 2. *)
+(* A leader's rules for transactions and markers, in version 2. *)
 OfVersion2 == INSTANCE TransactionalPartition WITH
     TransactionVersion <- 2, log <- leader.transactions, highWatermark <- LogEndOffset(leader.log),
     replicated <- LogEndOffset(leader.log), leaderEpoch <- 0,
@@ -77,11 +77,11 @@ OfVersion2 == INSTANCE TransactionalPartition WITH
     Cleaning <- FALSE
 
 (***************************************************************************)
-(* What a leader has                                                       *)
+(* A leader's state                                                        *)
 (***************************************************************************)
 
-(* What a leader keeps of its questions about a producer: the guard that they share, the highest epoch and its version, *)
-(* and the lowest sequence in that epoch.    Kafka: VerificationStateEntry                                               *)
+(* A leader's state of its questions about a producer: the guard that they share, the highest epoch and its version, *)
+(* and the lowest sequence in that epoch.    Kafka: VerificationStateEntry                                            *)
 NothingAsked == [guard |-> 0, guardEpoch |-> NoEpoch, guardVersion |-> 0, lowestSequence |-> NoSequence]
 
 NewLeader == [log |-> EmptyLog, transactions |-> OfVersion2!EmptyLog,
@@ -94,7 +94,7 @@ Init ==
     /\ vouched = {}
     /\ answer = NoAnswer
 
-(* What the rules of guards look at. *)
+(* The facts that the rules for guards read. *)
 Guarded(before, producerId) ==
     LET producer == before.transactions.producers[producerId]
         asked    == before.asked[producerId]
@@ -102,7 +102,7 @@ Guarded(before, producerId) ==
          guard |-> asked.guard, guardEpoch |-> asked.guardEpoch, guardVersion |-> asked.guardVersion,
          coordinatorEpoch |-> producer.coordinatorEpoch]
 
-(* What is kept of the questions; a guard that was used up takes the lowest sequence with it. *)
+(* The questions about a producer after a step; when the guard is used up, the lowest sequence is forgotten. *)
 Kept(asked, guarded) ==
     [guard |-> guarded.guard, guardEpoch |-> guarded.guardEpoch, guardVersion |-> guarded.guardVersion,
      lowestSequence |-> IF guarded.guard = asked.guard THEN asked.lowestSequence ELSE NoSequence]
@@ -115,11 +115,11 @@ Kept(asked, guarded) ==
 NeedsVerification(before, producerId, epoch, version) ==
     version # 0 /\ Guards!NeedsGuard(version) /\ ~Guards!IsOngoing(Guarded(before, producerId), epoch)
 
-(* Why a leader does not ask about a batch; "NONE" if it does. *)
+(* The reason why a leader does not ask about a batch; "NONE" if it asks. *)
 VerificationError(before, producerId, epoch) ==
     IF epoch < before.transactions.producers[producerId].epoch THEN "INVALID_PRODUCER_EPOCH" ELSE "NONE"
 
-(* The lowest sequence that a leader has asked about, with one question more. *)
+(* The lowest sequence that a leader has asked about, after one more question. *)
 LowestSequence(asked, epoch, sequence) ==
     IF epoch > asked.guardEpoch THEN sequence
     ELSE IF epoch = asked.guardEpoch /\ sequence < asked.lowestSequence THEN sequence
@@ -139,7 +139,7 @@ WithQuestion(before, producerId, epoch, sequence, version) ==
 (* A coordinator writes its records without sequences. *)
 IsOfCoordinator(batch) == batch.sequence = NoSequence
 
-(* The batch is here already; a coordinator's, without sequence, never is. *)
+(* The batch is in the log already; a coordinator's batch, which has no sequence, is never a retry. *)
 IsRetry(before, batch) == IsDuplicate(before.log, batch)
 
 (* A batch as the rules of transactions see it. *)
@@ -152,31 +152,31 @@ GuardError(before, batch, version, guard) ==
     ELSE Guards!DataError(Guarded(before, batch.producerId), version, batch.epoch, guard)
 
 (* Second check: epoch and sequence. *)
-(* Departs from Kafka: there the questions that were asked about other batches count as well (AsShipped). *)
+(* Departs from Kafka: there the questions about other batches count, too (AsShipped). *)
 SequenceError(before, batch) ==
     IF IsOfCoordinator(batch) THEN "NONE" ELSE AppendError(before.log, batch)
 
-(* A leader has asked about an earlier sequence: a reason for Kafka to refuse a batch, and no rule here asks. *)
+(* The leader has asked about an earlier sequence; Kafka refuses the batch for it, no rule here does. *)
 IsAboveLowest(before, batch) ==
     LET asked == before.asked[batch.producerId] IN
     asked.guardEpoch # NoEpoch /\ batch.sequence > asked.lowestSequence
 
-(* An unknown producer begins a transaction of version 2 with another sequence than 0: the other such reason. *)
+(* An unknown producer begins a transaction of version 2 with a sequence above 0; only Kafka refuses it. *)
 BeginsBehindZero(before, batch) ==
     /\ ~KnowsProducer(before.log, batch.producerId)
     /\ before.asked[batch.producerId].guardVersion = 2
     /\ batch.sequence # 0
 
-(* Third check: the epoch once more, for coordinators, and the transaction that is open. *)
+(* Third check: the epoch again, for batches of coordinators, and the open transaction. *)
 TransactionError(before, batch, version) == OfVersion2!BatchError(before.transactions, EntryOf(batch, version))
 
-(* Why a leader refuses a batch that is no retry; "NONE" if it does not. *)
+(* The reason why a leader refuses a batch that is no retry; "NONE" if it accepts it. *)
 BatchError(before, batch, version, guard) ==
     IF GuardError(before, batch, version, guard) # "NONE" THEN GuardError(before, batch, version, guard)
     ELSE IF SequenceError(before, batch) # "NONE" THEN SequenceError(before, batch)
     ELSE TransactionError(before, batch, version)
 
-(* Why a leader refuses a marker; "NONE" if it does not. *)
+(* The reason why a leader refuses a marker; "NONE" if it accepts it. *)
 MarkerError(before, marker, version) ==
     IF version = 2 THEN OfVersion2!MarkerError(before.transactions, marker)
     ELSE OfVersion1!MarkerError(before.transactions, marker)
@@ -185,7 +185,7 @@ MarkerError(before, marker, version) ==
 (* What an append changes                                                  *)
 (***************************************************************************)
 
-(* The log after an entry without sequence, of a coordinator. An epoch that it raises has no batches yet. *)
+(* The log after a coordinator's entry, which has no sequence. A new epoch that it brings has no batches yet. *)
 WithoutSequence(log, producerId, epoch, count) ==
     LET after == Appended(log, Batch(NoProducerId, NoEpoch, NoSequence, count)) IN
     IF KnowsProducer(log, producerId) /\ log.producers[producerId].epoch = epoch THEN after
@@ -203,7 +203,7 @@ WithEntry(before, entry, log) ==
 
 (* Departs from Kafka: there every batch of a transaction uses the guard up (EveryBatchUsesGuardUp). *)
 
-(* The questions about a producer after a batch of it: one of a transaction uses the guard up. *)
+(* The questions about a producer after its batch: a batch of a transaction uses up the guard. *)
 AskedAfterBatch(before, batch, version) ==
     LET asked == before.asked[batch.producerId] IN
     IF version = 0 THEN asked
@@ -216,7 +216,7 @@ WithBatch(before, batch, version) ==
      transactions |-> WithEntry(before, EntryOf(batch, version), log),
      asked        |-> [before.asked EXCEPT ![batch.producerId] = AskedAfterBatch(before, batch, version)]]
 
-(* The questions about a producer after a marker: but for a begun transaction, the guard is used up. *)
+(* The questions about a producer after a marker: it uses up the guard, except of a transaction just begun. *)
 AskedAfterMarker(before, marker, version) ==
     Kept(before.asked[marker.producerId],
          Guards!WithMarker(Guarded(before, marker.producerId),
@@ -230,18 +230,18 @@ WithMarker(before, marker, version) ==
      transactions |-> WithEntry(before, marker, log),
      asked        |-> [before.asked EXCEPT ![marker.producerId] = AskedAfterMarker(before, marker, version)]]
 
-(* The leader after a batch without a producer id, of which nobody remembers anything. *)
+(* The leader after a batch without a producer id, which changes no producer's state. *)
 WithUnidentified(before, count) ==
     [before EXCEPT !.log = Appended(@, Batch(NoProducerId, NoEpoch, NoSequence, count))]
 
-(* The questions as another leader finds them: none that is open. *)
+(* The questions about a producer at a new leader: none is open. *)
 AskedAfterElection(asked) == [NothingAsked EXCEPT !.guard = asked.guard + 1]
 
-(* The leader with a producer forgotten. *)
+(* The leader after it has forgotten a producer. *)
 WithForgotten(before, producerId) ==
     [before EXCEPT !.log = Forgotten(@, producerId), !.transactions = OfVersion2!Forgotten(@, producerId)]
 
-(* The offset at which reading of committed data ends. *)
+(* The offset up to which committed data can be read. *)
 LastStableOffset == OfVersion2!LastStableOffset
 
 (***************************************************************************)
@@ -250,13 +250,13 @@ LastStableOffset == OfVersion2!LastStableOffset
 
 Answer(error, offset) == answer' = [error |-> error, offset |-> offset]
 
-(* A batch may come with this guard: with none, or with one for which the coordinator has vouched. *)
+(* A batch may carry this guard: none, or one that the coordinator has vouched for. *)
 MayPresent(producerId, epoch, version, guard) ==
     \/ guard = NoGuard
     \/ \E one \in vouched : /\ one.producerId = producerId /\ one.epoch = epoch
                             /\ one.version = version /\ one.guard = guard
 
-(* The leader asks the coordinator about a batch, which vouches for it. *)
+(* The leader asks the coordinator about a batch, and the coordinator vouches for it. *)
 StartVerification(producerId, epoch, sequence, version) ==
     /\ NeedsVerification(leader, producerId, epoch, version)
     /\ VerificationError(leader, producerId, epoch) = "NONE"
@@ -326,7 +326,7 @@ RefuseMarker(producerId, epoch, commit, coordinatorEpoch, version) ==
 (* What changes around it                     WHO: controller and time     *)
 (***************************************************************************)
 
-(* Another broker becomes the leader: it has the log, but no guards, and what waits at the old one comes back. *)
+(* Another broker becomes the leader: it has the log, but no guards; requests that wait at the old leader fail. *)
 ElectLeader ==
     /\ \A producerId \in ProducerIds : leader.asked[producerId].guard + 1 \in GuardNumbers
     /\ leader' = [leader EXCEPT !.asked = [producerId \in ProducerIds |-> AskedAfterElection(@[producerId])]]
@@ -384,7 +384,7 @@ OffsetsAreDense ==
     /\ \A pair \in Neighbours(leader.log.entries) : pair[2].offset = pair[1].offset + pair[1].count
 OffsetsAreDenseWitness == Len(leader.log.entries) > 1
 
-(* What is known of transactions is of the same log: each of its entries stands where the log has one. *)
+(* The log and its transactions have the same entries: each is at the same offset in both. *)
 OneLog ==
     /\ \A i \in DOMAIN Entries : \E j \in DOMAIN leader.log.entries :
           /\ leader.log.entries[j].offset = Entries[i].offset
@@ -395,7 +395,7 @@ OneLog ==
                                     /\ Entries[i].epoch = leader.log.entries[j].epoch
 OneLogWitness == Entries # <<>> /\ Len(leader.log.entries) > Len(Entries)
 
-(* The epoch of a producer is known in both places, or in none, and it is one. *)
+(* The log and its transactions know the same epoch of a producer, or both know none. *)
 OneEpoch ==
     \A producerId \in ProducerIds :
         LET known == leader.transactions.producers[producerId].epoch IN
@@ -409,13 +409,13 @@ NoGapNoDuplicate ==
         pair[2].sequence = IF pair[1].epoch = pair[2].epoch THEN Successor(pair[1]) ELSE 0
 NoGapNoDuplicateWitness == \E producerId \in ProducerIds : Len(BatchesOf(producerId)) > 1
 
-(* What has been fenced stays out: the epochs of a producer never go back. *)
+(* A fenced epoch stays fenced: the epochs of a producer's entries never go back. *)
 EpochsNeverGoBack ==
     \A i, j \in DOMAIN Entries :
         i < j /\ Entries[i].producerId = Entries[j].producerId => Entries[i].epoch <= Entries[j].epoch
 EpochsNeverGoBackWitness == \E i \in DOMAIN Entries, epoch \in Epochs : epoch < Entries[i].epoch
 
-(* Whatever is acknowledged as a retry is in the log, as it was sent, where the answer says. *)
+(* A batch that is acknowledged as a retry is in the log, unchanged, at the offset in the answer. *)
 AcknowledgedIsStored ==
     \A batch \in Requests : IsRetry(leader, batch) =>
         \E i \in DOMAIN leader.log.entries :
@@ -443,7 +443,7 @@ NextIsAccepted ==
         IN  SequenceError(leader, next) # "OUT_OF_ORDER_SEQUENCE_NUMBER"
 NextIsAcceptedWitness == \E producerId \in ProducerIds : BatchesOf(producerId) # <<>>
 
-(* No spurious error: nothing is out of order of a producer that the leader has forgotten. *)
+(* No spurious error: no batch of a producer that the leader has forgotten is out of order. *)
 ForgottenGoesOn ==
     \A batch \in Requests : BatchesOf(batch.producerId) # <<>> /\ ~KnowsProducer(leader.log, batch.producerId)
         => SequenceError(leader, batch) = "NONE"
@@ -456,20 +456,20 @@ Between(producerId, from, to) ==
 
 IsEnd(i) == Entries[i].kind \in {"commit", "abort"}
 
-(* The batch goes on with a transaction of its producer and epoch. *)
+(* The batch continues an open transaction of its producer and epoch. *)
 GoesOn(i) ==
     \E k \in Between(Entries[i].producerId, 0, Entries[i].offset) :
         /\ Entries[k].kind = "transactional" /\ Entries[k].epoch = Entries[i].epoch
         /\ \A m \in Between(Entries[i].producerId, Entries[k].offset, Entries[i].offset) : ~IsEnd(m)
 
-(* No marker has come but of the epoch with which a transaction of version 2 begins (KAFKA-18575). *)
+(* Since then only markers of the epoch with which a transaction of version 2 begins have come (KAFKA-18575). *)
 OnlyItsMarkers(one, to) ==
     \A m \in Between(one.producerId, one.offset, to) : IsEnd(m) =>
         /\ Entries[m].epoch = one.epoch
         /\ \E other \in vouched : /\ other.version = 2 /\ other.producerId = one.producerId
                                   /\ other.epoch = one.epoch /\ other.guard = one.guard
 
-(* The last entry begins no transaction, or the coordinator has vouched for it since the marker before. *)
+(* The last entry begins no transaction, or the coordinator has vouched for it since the previous marker. *)
 LastIsVouchedFor ==
     LET i == Len(Entries) IN
     Entries[i].kind = "transactional" /\ ~GoesOn(i) =>
@@ -482,8 +482,9 @@ TransactionsAreVouchedFor == [][Verification /\ Len(Entries') > Len(Entries) => 
 TransactionsAreVouchedForWitness ==
     Verification /\ Len(Entries') > Len(Entries) /\ Entries'[Len(Entries')].kind = "transactional"
 
-(* No spurious error: what the coordinator has vouched for is not refused for its guard, as long as nothing of the *)
-(* producer has come since.                                                                                        *)
+(* No spurious error: a batch that the coordinator has vouched for is not refused for its guard. No other epoch or  *)
+(* version of the producer was vouched for, and no entry of it has come since, except markers of version 2 with the *)
+(* batch's own epoch.                                                                                               *)
 VouchedIsAccepted ==
     \A one \in vouched :
         /\ \A other \in vouched : other.producerId = one.producerId =>
@@ -495,7 +496,7 @@ VouchedIsAcceptedWitness ==
     \E one \in vouched : /\ one.offset < LogEndOffset(leader.log)
                          /\ Between(one.producerId, one.offset, LogEndOffset(leader.log)) = {}
 
-(* Who has not asked is told so, whatever else is wrong with its batch. *)
+(* A batch without verification is refused for that, whatever else is wrong with it, except for an old epoch. *)
 UnverifiedIsToldSo ==
     \A batch \in Requests, version \in Versions :
         NeedsVerification(leader, batch.producerId, batch.epoch, version)
@@ -513,14 +514,14 @@ Undecided ==
         /\ Entries[i].kind = "transactional"
         /\ \A k \in DOMAIN Entries : k > i /\ Entries[k].producerId = Entries[i].producerId => ~IsEnd(k)}
 
-(* What is stable is decided, and all of it is stable. *)
+(* The last stable offset is the first undecided batch's offset, or the end of the log. *)
 StableIsDecided ==
     LastStableOffset =
         IF Undecided = {} THEN LogEndOffset(leader.log)
         ELSE Entries[CHOOSE i \in Undecided : \A k \in Undecided : i <= k].offset
 StableIsDecidedWitness == Undecided # {} /\ \E i \in DOMAIN Entries : i \notin Undecided
 
-(* No batch outside of a transaction stands inside one of its producer. *)
+(* No batch outside of a transaction lies inside an open transaction of its producer. *)
 NothingPlainInside ==
     \A i, k \in DOMAIN Entries :
         i \in Undecided /\ i < k /\ Entries[k].producerId = Entries[i].producerId => Entries[k].kind # "plain"
@@ -540,7 +541,7 @@ MarkersGoByTheirVersionWitness ==
         LET producer == leader.transactions.producers[producerId]
         IN  producer.firstOffset # -1 /\ producer.epoch < MaxEpoch
 
-(* The index of aborted transactions names places of this log. *)
+(* The index of aborted transactions names entries of this log. *)
 IndexIsOfLog ==
     \A k \in DOMAIN leader.transactions.abortedIndex :
         LET aborted == leader.transactions.abortedIndex[k] IN

@@ -40,14 +40,14 @@ CONSTANTS
 VARIABLES
     transaction,         \* the transaction coordinator's record: state, epoch, registered, number
     client,              \* its state, the number of its transaction, the offsets partition was added, unanswered sends
-    outcome,             \* of each transaction, as the application decided: none, open, committed or aborted
+    outcome,             \* for each transaction, the application's decision: none, open, committed or aborted
     sends,               \* for each send so far: its transaction and its epoch
-    copies,              \* for each send: the number of its requests that are on their way
+    copies,              \* for each send: the number of its requests in flight
     due,                 \* for each send: the position that has to be replicated before the answer; 0: no answer is due
     log,                 \* the group coordinator's partition of __consumer_offsets
     replicated,          \* the high watermark: the number of entries that a failover keeps
-    memory,              \* what the group coordinator knows: pending and committed offset, producer epoch, latest send
-    former,              \* what a former coordinator finds for a fetch
+    memory,              \* the group coordinator's state: pending and committed offset, producer epoch, latest send
+    former,              \* the offset that a former coordinator gives to a fetch
     fetched,             \* the offset that a fetch has found last
     faults               \* the number of faults so far
 
@@ -75,7 +75,7 @@ Init ==
     /\ fetched = NoOffset
     /\ faults = 0
 
-(* A fault happens, if one may happen still. *)
+(* A fault happens, if there may be one more. *)
 Fault(kind) == kind \in Faults /\ faults < MaxFaults /\ faults' = faults + 1
 
 IsPrepared == transaction.state \in {"PREPARE_COMMIT", "PREPARE_ABORT"}
@@ -84,19 +84,19 @@ IsPrepared == transaction.state \in {"PREPARE_COMMIT", "PREPARE_ABORT"}
 (* The group coordinator's rules                                           *)
 (***************************************************************************)
 
-(* The coordinator's knowledge after an offset: it is pending, in the place of an earlier one. *)
+(* The coordinator's state after an offset: it is pending, and replaces an earlier one.        *)
 (* Kafka: OffsetMetadataManager.replay                                                         *)
 AfterOffset(known, entry) ==
     [known EXCEPT !.pending = entry.offset, !.epoch = entry.epoch, !.latest = entry.offset]
 
-(* The committed offset after an offset was written in a transaction: as before. *)
+(* The committed offset after an offset was written in a transaction: unchanged. *)
 CommittedAtOffset(known, entry) == known.committed
 
-(* The committed offset after a marker: only a commit replaces it, by what is pending. *)
+(* The committed offset after a marker: only a commit replaces it, by the pending offset. *)
 CommittedAtEnd(known, entry) ==
     IF entry.kind = "commit" /\ known.pending # NoOffset THEN known.pending ELSE known.committed
 
-(* The coordinator's knowledge after one more entry of the log.                             *)
+(* The coordinator's state after one more entry of the log.                                 *)
 (* Kafka: OffsetMetadataManager.replay, replayEndTransactionMarker, ProducerStateManager    *)
 After(known, entry) ==
     IF entry.kind = "offset"
@@ -105,12 +105,12 @@ After(known, entry) ==
 
 RECURSIVE Loaded(_)
 
-(* The knowledge of a coordinator that loads a log. *)
+(* The state of a coordinator that has loaded a log. *)
 Loaded(entries) ==
     IF entries = <<>> THEN Nothing
     ELSE After(Loaded(SubSeq(entries, 1, Len(entries) - 1)), entries[Len(entries)])
 
-(* What a new coordinator knows: all that the log says, what is pending included. *)
+(* The state of a new coordinator: everything in the log counts, pending offsets included. *)
 KnownAfterLoad(entries) == Loaded(entries)
 
 (* The transaction coordinator's answer to the leader's question about a send; "NONE" if it may be stored. *)
@@ -126,7 +126,7 @@ VerificationError(send) ==
 (* Kafka: UnifiedLog.hasOngoingTransaction                                                                    *)
 IsOngoing(send) == memory.pending # NoOffset /\ sends[send].epoch = memory.epoch
 
-(* Nobody is asked about a transaction that is open in the log. *)
+(* The leader does not ask about a transaction that is open in the log. *)
 
 (* The reason why a send is refused; "NONE" if it is not. *)
 (* Kafka: UnifiedLog.maybeStartTransactionVerification    *)
@@ -138,10 +138,10 @@ TxnOffsetCommitError(send) ==
 (* Departs from Kafka: it writes offsets without a sequence (CoordinatorPartitionWriter, NO_SEQUENCE) and stores any *)
 (* send, so a delayed retry replaces a later send's offset. Here a send carries its number.                          *)
 
-(* A send is a retry of a stored one, or older than the latest that is stored. *)
+(* A send is a retry of a stored send, or older than the latest stored one. *)
 IsOutdated(send) == send <= memory.latest
 
-(* The position up to which the log must be replicated before a send that is stored there is answered. *)
+(* The position up to which the log must be replicated before a send stored at that position is answered. *)
 AnsweredAt(position) == position
 
 (* The entries that a fetch with requireStable reads: those below the high watermark.      *)
@@ -161,7 +161,7 @@ CanFetch == ~IsUnstable(Loaded(FetchedEntries))
 
 CanSend == client.state = "open" \/ client.number + 1 \in Numbers
 
-(* A client in its transaction, which begins if it has not. *)
+(* The client in its transaction; if none is open, the next one begins. *)
 Within == IF client.state = "open" THEN client ELSE [client EXCEPT !.state = "open", !.number = @ + 1, !.added = FALSE]
 
 (* The client registers the group's offsets with the transaction coordinator. *)
@@ -186,7 +186,7 @@ SendOffsets ==
     /\ outcome' = [outcome EXCEPT ![Within.number] = "open"]
     /\ UNCHANGED <<transaction, due, groupVars, fetched>>
 
-(* The client sends a request again: nothing became of the former one, or it has waited long enough. *)
+(* The client sends a request again: the former one had no effect, or the client has waited long enough. *)
 ResendOffsets(send) ==
     /\ send \in client.unanswered
     /\ IF copies[send] = 0 /\ due[send] = 0 THEN UNCHANGED faults ELSE Fault("request times out")
@@ -202,7 +202,7 @@ ReceiveAnswer(send) ==
 
 SentWithin(number) == {send \in 1..Len(sends) : sends[send].transaction = number}
 
-(* The epoch with which a transaction goes on from its end. *)
+(* The epoch of the producer after the end of a transaction. *)
 EndEpoch == IF Version = 2 THEN transaction.epoch + 1 ELSE transaction.epoch
 
 (* It commits when every send is answered; it may abort after a call has timed out. *)
@@ -227,7 +227,7 @@ FetchOffset ==
     /\ fetched' = Found
     /\ UNCHANGED <<transaction, clientVars, networkVars, groupVars, faults>>
 
-(* A consumer asks a former coordinator, which has nothing to wait for. *)
+(* A consumer asks a former coordinator, for which no offset is pending. *)
 FetchFromFormer ==
     /\ former # NoOffset
     /\ Fault("former coordinator")
@@ -273,7 +273,7 @@ RefuseOffsets(send) ==
 
 IsItsMarker(entry) == entry.kind # "offset" /\ entry.transaction = transaction.number
 
-(* The marker is written; again, if a failover has lost it. *)
+(* The marker is written, and written again if a failover has lost it. *)
 WriteMarker ==
     /\ IsPrepared
     /\ \A position \in 1..Len(log) : ~IsItsMarker(log[position])
@@ -287,7 +287,7 @@ Replicate ==
     /\ replicated' = replicated + 1
     /\ UNCHANGED <<transaction, clientVars, networkVars, log, memory, former, fetched, faults>>
 
-(* The follower leads: the new coordinator loads what was replicated; answers that were due are not given. *)
+(* The follower leads: the new coordinator loads the replicated entries; answers that were due are lost. *)
 FailOver ==
     /\ Fault("failover")
     /\ log' = SubSeq(log, 1, replicated)
@@ -337,15 +337,15 @@ FairSpec ==
 
 Latest(numbers) == IF numbers = {} THEN 0 ELSE CHOOSE number \in numbers : \A other \in numbers : other <= number
 
-(* The last offset that was asked for in a transaction that the application has committed. *)
+(* The last offset that was sent in a transaction that the application has committed. *)
 Asked == Latest({send \in 1..Len(sends) : outcome[sends[send].transaction] = "committed"})
 
-(* A fetch finds the offset that the last committed transaction has asked for last. *)
+(* A fetch finds the last offset that the last committed transaction has sent. *)
 FindsWhatWasAsked == CanFetch => Found = Asked
 FindsWhatWasAskedWitness ==
     CanFetch /\ \E send \in Sends : send < Asked /\ sends[send].transaction = sends[Asked].transaction
 
-(* The committed offset is one that a committed transaction has asked for. *)
+(* The committed offset is one that a committed transaction has sent. *)
 NothingElseIsCommitted ==
     memory.committed # NoOffset => outcome[sends[memory.committed].transaction] = "committed"
 NothingElseIsCommittedWitness == \E number \in Numbers : outcome[number] = "aborted" /\ memory.committed # NoOffset
@@ -366,7 +366,7 @@ CommitsItsOwn ==
 CommitsItsOwnWitness ==
     \E position \in 1..Len(log) : log[position].kind = "commit" /\ log[position].transaction > 1
 
-(* An offset is pending only as long as its transaction is open, or waits for its marker. *)
+(* An offset is pending only while its transaction is open or waits for its marker. *)
 NoHangingOffsets == memory.pending # NoOffset => transaction.registered
 NoHangingOffsetsWitness == memory.pending # NoOffset /\ \E number \in Numbers : outcome[number] \notin {"none", "open"}
 
@@ -379,7 +379,7 @@ AnsweredIsKeptWitness ==
     /\ client.state = "open" /\ faults > 0
     /\ \E send \in SentWithin(client.number) : send \notin client.unanswered
 
-(* A new coordinator knows what the one before it would know of the same log. *)
+(* A new coordinator has the state that the one before it would have for the same log. *)
 LoadsWhatWasKnown == memory = Loaded(log)
 LoadsWhatWasKnownWitness == memory.pending # NoOffset /\ faults > 0
 
@@ -387,7 +387,7 @@ LoadsWhatWasKnownWitness == memory.pending # NoOffset /\ faults > 0
 FetchedNeverGoesBack == [][fetched' >= fetched]_vars
 FetchedNeverGoesBackWitness == fetched' > fetched /\ fetched # NoOffset
 
-(* A transaction that is decided is settled: fetches are answered again. *)
+(* After a transaction is decided, fetches are answered again at some time. *)
 OffsetsAreSettled == IsPrepared ~> CanFetch
 OffsetsAreSettledWitness == IsPrepared /\ ~CanFetch
 

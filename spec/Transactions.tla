@@ -8,9 +8,11 @@
 (*   retries; implicit registration and the epoch bump at every end        *)
 (*   (version 2, KIP-890 part 2), which each client speaks or does not;    *)
 (*   verification with its guard (KIP-890 part 1); markers, fenced by      *)
-(*   producer and coordinator epoch; timeout; failover of the coordinator, *)
-(*   whose last requests may still be on their way; other leaders for      *)
-(*   partitions; a zombie instance; a crash; an abort by hand.             *)
+(*   producer and coordinator epoch; clients that abort after a batch was  *)
+(*   refused or given up, and go on while it may still arrive; timeout;    *)
+(*   failover of the coordinator, whose last requests may still be on      *)
+(*   their way; other leaders for partitions; a zombie instance; a crash;  *)
+(*   an abort by hand.                                                     *)
 (*   The partition of __consumer_offsets that a group's offsets belong to  *)
 (*   is a partition like the others: AddOffsetsToTxn registers it, and     *)
 (*   TxnOffsetCommit is a batch for it, though without a sequence in Kafka *)
@@ -20,8 +22,9 @@
 (* Assumed, not checked: the coordinator's log is one durable record that  *)
 (*   is replaced in one step; a partition's log is never truncated; a      *)
 (*   retry of a stored batch is acknowledged and not stored again, which   *)
-(*   IdempotentProducer shows; the network does not repeat InitProducerId, *)
-(*   because the first one is not idempotent (EpochBump).                  *)
+(*   IdempotentProducer shows; the network keeps no copy of a batch that a *)
+(*   leader has refused; it does not repeat InitProducerId, because the    *)
+(*   first one is not idempotent (EpochBump).                              *)
 (* Out of scope: what readers see before a marker, and the last stable     *)
 (*   offset (Consumer); appends of the coordinator that fail, exhaustion   *)
 (*   of epochs, expiry (TransactionCoordinator); replication of partitions *)
@@ -51,6 +54,7 @@ VARIABLES
     coordinatorEpoch,    \* counts the failovers
     former,              \* the record of a former coordinator that does not know it was replaced
     toMark,              \* the partitions whose marker the coordinator has no acknowledgement for
+    refused,             \* the partitions whose leader has refused the coordinator's marker
     logs,                \* for each partition: its entries, and what its leader knows of the producer
     clients,             \* for each instance: the state of its client
     outcome,             \* of each instance's transactions, as it sees them: none, open, committing, committed or aborted
@@ -65,16 +69,16 @@ VARIABLES
     answers,             \* the answers that are on their way, at most one for each instance
     faults               \* the number of faults so far
 
-vars == <<transaction, coordinatorEpoch, former, toMark, logs, clients, outcome, stored, initRequests, addRequests,
-          produceRequests, verifying, verified, endRequests, markerRequests, answers, faults>>
+vars == <<transaction, coordinatorEpoch, former, toMark, refused, logs, clients, outcome, stored, initRequests,
+          addRequests, produceRequests, verifying, verified, endRequests, markerRequests, answers, faults>>
 
-coordinatorVars == <<transaction, coordinatorEpoch, former, toMark>>
+coordinatorVars == <<transaction, coordinatorEpoch, former, toMark, refused>>
 clientVars      == <<clients, outcome, stored>>
 
 NoEpoch == -1
 
 NewClient == [state |-> "new", version |-> 0, epoch |-> NoEpoch, number |-> 0, awaits |-> "nothing", partition |-> "none",
-              added |-> {}, produced |-> {}, unanswered |-> FALSE, asked |-> FALSE]
+              added |-> {}, produced |-> {}, bump |-> FALSE, asked |-> FALSE]
 
 NewTransaction == [state |-> "EMPTY", version |-> 0, epoch |-> NoEpoch, partitions |-> {}]
 
@@ -83,6 +87,7 @@ Init ==
     /\ coordinatorEpoch = 0
     /\ former = NewTransaction
     /\ toMark = {}
+    /\ refused = {}
     /\ logs = [partition \in Partitions |->
                   [entries |-> <<>>, epoch |-> NoEpoch, open |-> FALSE, guard |-> 0, guardEpoch |-> NoEpoch,
                    guardVersion |-> 0, coordinatorEpoch |-> -1]]
@@ -125,6 +130,7 @@ Completed(commit) == IF commit THEN "COMPLETE_COMMIT" ELSE "COMPLETE_ABORT"
 Decide(commit, version, epoch) ==
     /\ transaction' = [transaction EXCEPT !.state = Prepared(commit), !.version = version, !.epoch = epoch]
     /\ toMark' = transaction.partitions
+    /\ refused' = {}
     /\ UNCHANGED <<coordinatorEpoch, former>>
 
 (* The epoch with which the coordinator aborts a transaction by itself, so that its producer is fenced. *)
@@ -195,26 +201,43 @@ Produce(instance, partition) ==
     /\ UNCHANGED <<coordinatorVars, logs, stored, initRequests, addRequests, verifying, verified, endRequests, markerRequests,
                    answers, faults>>
 
+(* Version 2 gives every client another epoch at the end of its transaction.                                         *)
+(* Departs from Kafka: there a client asks for none if its batch fails after the application has asked it to end the *)
+(* transaction, and a late batch then joins the next one (KeepsEpochWhileEnding).                                    *)
+
+(* A client asks for another epoch after a batch has failed, because the batch may be stored or not (KIP-360). *)
+AsksForEpoch(client, ending) == client.version = 1
+
+(* The client after a batch has failed: it can only abort, and then goes on. *)
+Failed(client, ending) ==
+    [client EXCEPT !.state = "abortable", !.awaits = "nothing", !.bump = AsksForEpoch(client, ending)]
+
+(* The batch may be stored or not. The application may have asked to end the transaction by then. *)
+
+(* A batch is not acknowledged in time, and its instance gives it up. *)
+Expire(instance, ending) ==
+    /\ clients[instance].awaits = "produce"
+    /\ clients' = [clients EXCEPT ![instance] = Failed(@, ending)]
+    /\ answers' = {answer \in answers : answer.instance # instance}
+    /\ UNCHANGED <<coordinatorVars, logs, outcome, stored, initRequests, addRequests, produceRequests, verifying, verified,
+                   endRequests, markerRequests, faults>>
+
 Ending(commit) == IF commit THEN "committing" ELSE "aborting"
 
-(* It may abort while a batch is unanswered; before version 2 it then needs a new epoch, because the batch may be *)
-(* stored or not (KIP-360).                                                                                       *)
+(* After a failure it may only abort. *)
 
 (* An instance ends its transaction, and asks again if the coordinator was busy. *)
 End(instance, commit) ==
-    /\ clients[instance].state \in {"open", Ending(commit)}
-    /\ Idle(instance) \/ (~commit /\ clients[instance].awaits = "produce")
+    /\ clients[instance].state \in {"open", Ending(commit)} \cup (IF commit THEN {} ELSE {"abortable"})
+    /\ Idle(instance)
     /\ IF clients[instance].version = 1 THEN clients[instance].added # {} ELSE commit => clients[instance].produced # {}
-    /\ clients' = [clients EXCEPT ![instance].state = Ending(commit),
-                                  ![instance].awaits = "end",
-                                  ![instance].unanswered = @ \/ clients[instance].awaits = "produce"]
+    /\ clients' = [clients EXCEPT ![instance].state = Ending(commit), ![instance].awaits = "end"]
     /\ endRequests' = endRequests \cup {[instance |-> instance, number |-> clients[instance].number,
                                          version |-> clients[instance].version, epoch |-> clients[instance].epoch,
                                          commit |-> commit]}
     /\ outcome' = [outcome EXCEPT ![instance][clients[instance].number] = IF commit THEN "committing" ELSE @]
-    /\ answers' = {answer \in answers : answer.instance # instance}
     /\ UNCHANGED <<coordinatorVars, logs, stored, initRequests, addRequests, produceRequests, verifying, verified,
-                   markerRequests, faults>>
+                   markerRequests, answers, faults>>
 
 (* It needs a new epoch, because the old one names its earlier transactions too (KAFKA-18227). *)
 
@@ -231,24 +254,32 @@ Upgrade(instance) ==
 
 (* An instance crashes, and is not seen again. *)
 Crash(instance) ==
-    /\ clients[instance].state \in {"ready", "open", "committing", "aborting"}
+    /\ clients[instance].state \in {"ready", "open", "abortable", "committing", "aborting"}
     /\ clients' = [clients EXCEPT ![instance].state = "crashed", ![instance].awaits = "nothing"]
     /\ answers' = {answer \in answers : answer.instance # instance}
     /\ Fault("crash")
     /\ UNCHANGED <<coordinatorVars, logs, outcome, stored, initRequests, addRequests, produceRequests, verifying, verified,
                    endRequests, markerRequests>>
 
+(* Errors after which a client sends its request again. *)
+Retriable == {"CONCURRENT_TRANSACTIONS", "NOT_LEADER_OR_FOLLOWER"}
+
+(* An error that an abort makes good. Every other one ends the client (the table of all is TransactionalProducer's). *)
+IsAbortable(request, error) ==
+    /\ request = "produce"
+    /\ error \in {"INVALID_PRODUCER_EPOCH", "INVALID_TXN_STATE", "OUT_OF_ORDER_SEQUENCE_NUMBER", "TRANSACTION_ABORTABLE"}
+
 (* An instance's client after an answer. *)
 AfterAnswer(client, answer) ==
     LET heard == [client EXCEPT !.awaits = "nothing"] IN
-    IF answer.error \in {"CONCURRENT_TRANSACTIONS", "NOT_LEADER_OR_FOLLOWER"} THEN
+    IF answer.error \in Retriable THEN
         [heard EXCEPT !.produced = IF client.awaits = "produce" THEN @ \ {client.partition} ELSE @]
+    ELSE IF IsAbortable(client.awaits, answer.error) THEN Failed(client, FALSE)
     ELSE IF answer.error # "NONE" THEN [heard EXCEPT !.state = "failed"]
     ELSE IF client.awaits = "init" THEN [heard EXCEPT !.state = "ready", !.epoch = answer.epoch]
     ELSE IF client.awaits = "add" THEN [heard EXCEPT !.added = @ \cup {client.partition}]
     ELSE IF client.awaits = "end" THEN
-        [heard EXCEPT !.epoch = answer.epoch, !.unanswered = FALSE,
-                      !.state = IF client.unanswered /\ client.version = 1 THEN "new" ELSE "ready"]
+        [heard EXCEPT !.epoch = answer.epoch, !.bump = FALSE, !.state = IF client.bump THEN "new" ELSE "ready"]
     ELSE heard
 
 (* An instance gets the answer that it waits for. *)
@@ -283,24 +314,32 @@ Answer(instance, number, awaited, error, epoch) ==
 (* Nothing of the instance before is left to be done. *)
 MayTakeOver == IsAtRest
 
+(* An instance that has an epoch presents it, and is fenced if another one has a later epoch (KIP-360). *)
+IsFenced(epoch) == epoch # NoEpoch /\ epoch # transaction.epoch
+
 (* An instance asks for its epoch: the transaction of the one before it is ended first. *)
 HandleInit(instance) ==
     /\ instance \in initRequests
     /\ initRequests' = initRequests \ {instance}
-    /\ IF MayTakeOver THEN
+    /\ IF MayTakeOver /\ IsFenced(clients[instance].epoch) THEN
+          /\ Answer(instance, clients[instance].number, "init", "PRODUCER_FENCED", NoEpoch)
+          /\ UNCHANGED coordinatorVars
+       ELSE IF MayTakeOver THEN
           /\ transaction' = [transaction EXCEPT !.state = "EMPTY", !.epoch = @ + 1]
           /\ Answer(instance, clients[instance].number, "init", "NONE", transaction.epoch + 1)
-          /\ UNCHANGED <<coordinatorEpoch, former, toMark>>
+          /\ UNCHANGED <<coordinatorEpoch, former, toMark, refused>>
        ELSE
           /\ Answer(instance, clients[instance].number, "init", "CONCURRENT_TRANSACTIONS", NoEpoch)
           /\ IF transaction.state = "ONGOING" THEN Decide(FALSE, transaction.version, FencingEpoch)
                                               ELSE UNCHANGED coordinatorVars
     /\ UNCHANGED <<logs, clientVars, addRequests, produceRequests, verifying, verified, endRequests, markerRequests, faults>>
 
+(* While markers are written a transition is pending, and the coordinator looks at that first. *)
+
 (* The reason why the coordinator refuses to add a partition; "NONE" if it does not. *)
 AddError(epoch) ==
-    IF epoch # transaction.epoch THEN "PRODUCER_FENCED"
-    ELSE IF IsPrepared THEN "CONCURRENT_TRANSACTIONS"
+    IF IsPrepared THEN "CONCURRENT_TRANSACTIONS"
+    ELSE IF epoch # transaction.epoch THEN "PRODUCER_FENCED"
     ELSE "NONE"
 
 WithPartition(partition, version) ==
@@ -315,7 +354,7 @@ HandleAdd(instance, number, partition) ==
         /\ transaction' = IF AddError(request.epoch) = "NONE"
                          THEN WithPartition(partition, request.version) ELSE transaction
         /\ Answer(instance, number, "add", AddError(request.epoch), NoEpoch)
-        /\ UNCHANGED <<coordinatorEpoch, former, toMark, logs, clientVars, initRequests, produceRequests, verifying, verified,
+        /\ UNCHANGED <<coordinatorEpoch, former, toMark, refused, logs, clientVars, initRequests, produceRequests, verifying, verified,
                        endRequests, markerRequests, faults>>
 
 (* The request asks for what has been decided already, with the epoch from before the decision's bump. *)
@@ -362,7 +401,7 @@ HandleEnd(instance, number, commit, stays) ==
 (* The instance whose transaction it is can still end it. *)
 OwnerIsAlive ==
     \E instance \in Instances : /\ clients[instance].epoch = transaction.epoch
-                                /\ clients[instance].state \in {"ready", "open", "committing", "aborting"}
+                                /\ clients[instance].state \in {"ready", "open", "abortable", "committing", "aborting"}
 
 (* It is a fault only if its producer was merely slow. *)
 
@@ -378,10 +417,12 @@ MarkerTo(partition) ==
     [partition |-> partition, version |-> transaction.version, epoch |-> transaction.epoch, commit |-> Commits,
      coordinatorEpoch |-> coordinatorEpoch]
 
+(* A marker that was refused is not sent again before the next failover, and the transaction stays prepared until then. *)
+
 (* The coordinator sends a marker to a partition of the transaction. *)
 SendMarker(partition) ==
     /\ IsPrepared
-    /\ partition \in toMark
+    /\ partition \in toMark \ refused
     /\ MarkerTo(partition) \notin markerRequests
     /\ markerRequests' = markerRequests \cup {MarkerTo(partition)}
     /\ UNCHANGED <<coordinatorVars, logs, clientVars, initRequests, addRequests, produceRequests, verifying, verified, endRequests,
@@ -395,7 +436,7 @@ CompleteTransaction ==
     /\ IsPrepared
     /\ MayComplete
     /\ transaction' = [transaction EXCEPT !.state = Completed(Commits), !.partitions = {}]
-    /\ UNCHANGED <<coordinatorEpoch, former, toMark, logs, clientVars, initRequests, addRequests, produceRequests,
+    /\ UNCHANGED <<coordinatorEpoch, former, toMark, refused, logs, clientVars, initRequests, addRequests, produceRequests,
                    verifying, verified, endRequests, markerRequests, answers, faults>>
 
 (* The partitions to which a new coordinator has to send markers. *)
@@ -409,6 +450,7 @@ Failover ==
     /\ coordinatorEpoch + 1 \in CoordinatorEpochs
     /\ coordinatorEpoch' = coordinatorEpoch + 1
     /\ toMark' = PartitionsToMark
+    /\ refused' = {}
     /\ transaction' = Decided
     /\ former' = IF "former coordinator" \in Faults THEN transaction ELSE former
     /\ Fault("failover")
@@ -449,13 +491,19 @@ StartVerification(instance, number, partition) ==
               /\ UNCHANGED answers
     /\ UNCHANGED <<coordinatorVars, clientVars, initRequests, addRequests, verified, endRequests, markerRequests, faults>>
 
-(* Before part 2 of KIP-890 the partition has to be registered; since then the leader's question registers it. *)
+(* Before part 2 of KIP-890 the partition has to be registered, and the epoch is looked at first; since then the *)
+(* leader's question registers it.                                                                                *)
 
 (* The reason why the coordinator does not verify a batch; "NONE" if it does. *)
 VerificationError(version, epoch, partition) ==
-    IF AddError(epoch) # "NONE" THEN AddError(epoch)
-    ELSE IF version = 1 /\ partition \notin transaction.partitions THEN "INVALID_TXN_STATE"
+    IF version = 2 THEN AddError(epoch)
+    ELSE IF epoch # transaction.epoch THEN "PRODUCER_FENCED"
+    ELSE IF IsPrepared THEN "CONCURRENT_TRANSACTIONS"
+    ELSE IF partition \notin transaction.partitions THEN "TRANSACTION_ABORTABLE"
     ELSE "NONE"
+
+(* The leader's answer to a batch that the coordinator does not verify. *)
+Unverified(error) == IF error = "PRODUCER_FENCED" THEN "INVALID_PRODUCER_EPOCH" ELSE error
 
 (* The record after the coordinator has verified a batch. *)
 AfterVerification(request) ==
@@ -472,9 +520,9 @@ Verify(instance, number, partition) ==
               /\ transaction' = AfterVerification(request)
               /\ UNCHANGED answers
            ELSE
-              /\ Answer(instance, number, "produce", error, NoEpoch)
+              /\ Answer(instance, number, "produce", Unverified(error), NoEpoch)
               /\ UNCHANGED <<verified, transaction>>
-    /\ UNCHANGED <<coordinatorEpoch, former, toMark, logs, clientVars, initRequests, addRequests, produceRequests,
+    /\ UNCHANGED <<coordinatorEpoch, former, toMark, refused, logs, clientVars, initRequests, addRequests, produceRequests,
                    endRequests, markerRequests, faults>>
 
 (* It has the partition in its memory and need not write, which would tell it that it was replaced. *)
@@ -510,8 +558,19 @@ WithData(log, instance, number, epoch) ==
                 !.guardEpoch = IF UsesGuardUp(log, epoch) THEN NoEpoch ELSE @,
                 !.guardVersion = IF UsesGuardUp(log, epoch) THEN 0 ELSE @]
 
+(* Sequences go up within an epoch: no batch is appended behind one of a later transaction. *)
+IsOutOfOrder(log, request) ==
+    \E i \in DOMAIN log.entries :
+        LET entry == log.entries[i]
+        IN  entry.instance = request.instance /\ entry.epoch = request.epoch /\ entry.number > request.number
+
+(* The reason why a leader refuses a batch; "NONE" if it does not. *)
+AppendError(log, request, guard) ==
+    LET error == DataError(log, request.version, request.epoch, guard)
+    IN  IF error = "NONE" /\ IsOutOfOrder(log, request) THEN "OUT_OF_ORDER_SEQUENCE_NUMBER" ELSE error
+
 AppendTo(partition, request, guard) ==
-    LET error == DataError(logs[partition], request.version, request.epoch, guard) IN
+    LET error == AppendError(logs[partition], request, guard) IN
     /\ logs' = IF error = "NONE"
                THEN [logs EXCEPT ![partition] = WithData(@, request.instance, request.number, request.epoch)]
                ELSE logs
@@ -561,8 +620,11 @@ WithMarker(log, marker) ==
                 !.guardVersion = IF KeepsGuard(log, marker) THEN @ ELSE 0,
                 !.coordinatorEpoch = marker.coordinatorEpoch]
 
+(* The coordinator still waits for the answer to a marker. *)
+Awaits(marker) == IsPrepared /\ MarkerTo(marker.partition) = marker
+
 (* The coordinator learns that a partition has its marker, if it still waits for that. *)
-Acknowledged(marker) == IF IsPrepared /\ MarkerTo(marker.partition) = marker THEN toMark \ {marker.partition} ELSE toMark
+Acknowledged(marker) == IF Awaits(marker) THEN toMark \ {marker.partition} ELSE toMark
 
 (* A leader writes a marker and tells the coordinator, or refuses it. *)
 HandleMarker(partition, version, epoch, commit, number) ==
@@ -573,6 +635,7 @@ HandleMarker(partition, version, epoch, commit, number) ==
     /\ LET error == MarkerError(logs[partition], marker) IN
        /\ logs' = IF error = "NONE" THEN [logs EXCEPT ![partition] = WithMarker(@, marker)] ELSE logs
        /\ toMark' = IF error = "NONE" THEN Acknowledged(marker) ELSE toMark
+       /\ refused' = IF error # "NONE" /\ Awaits(marker) THEN refused \cup {partition} ELSE refused
     /\ UNCHANGED <<transaction, coordinatorEpoch, former, clientVars, initRequests, addRequests, produceRequests,
                    verifying, verified, endRequests, answers, faults>>
 
@@ -585,7 +648,7 @@ RepeatMarker(partition, version, epoch, commit, number, acknowledged) ==
     /\ logs' = [logs EXCEPT ![partition] = WithMarker(@, marker)]
     /\ toMark' = IF acknowledged THEN Acknowledged(marker) ELSE toMark
     /\ Fault("repeat marker")
-    /\ UNCHANGED <<transaction, coordinatorEpoch, former, clientVars, initRequests, addRequests, produceRequests, verifying,
+    /\ UNCHANGED <<transaction, coordinatorEpoch, former, refused, clientVars, initRequests, addRequests, produceRequests, verifying,
                    verified, endRequests, markerRequests, answers>>
 
 (* An operator aborts what is open in a partition by hand, past the coordinator (KIP-664). *)
@@ -624,7 +687,7 @@ ElectLeader(partition) ==
                  THEN MarkersAfterElection(partition) ELSE toMark
     /\ answers' = {answer \in answers : answer.instance \notin waiting} \cup
           {[instance |-> instance, error |-> "NOT_LEADER_OR_FOLLOWER", epoch |-> NoEpoch] : instance \in waiting}
-    /\ UNCHANGED <<transaction, coordinatorEpoch, former, clientVars, initRequests, addRequests, endRequests>>
+    /\ UNCHANGED <<transaction, coordinatorEpoch, former, refused, clientVars, initRequests, addRequests, endRequests>>
 
 Next ==
     \/ \E instance \in Instances :
@@ -634,6 +697,7 @@ Next ==
         \/ HandleInit(instance)
         \/ Receive(instance)
         \/ \E partition \in Partitions : AddPartition(instance, partition) \/ Produce(instance, partition)
+        \/ \E ending \in BOOLEAN : Expire(instance, ending)
         \/ \E commit \in BOOLEAN : End(instance, commit)
         \/ \E number \in Numbers :
             \/ \E commit, stays \in BOOLEAN : HandleEnd(instance, number, commit, stays)
@@ -728,6 +792,14 @@ AbortedIsGoneWitness ==
     \E instance \in Instances, number \in Numbers :
         outcome[instance][number] = "aborted" /\ Fates(instance, number) # {}
 
+(* A transaction that its instance was told is committed has every batch that the instance sent in it. *)
+CommittedIsWhole ==
+    \A instance \in Instances :
+        LET client == clients[instance] IN
+        client.number > 0 /\ outcome[instance][client.number] = "committed" =>
+            \A partition \in client.produced : FatesIn(partition, instance, client.number) # {}
+CommittedIsWholeWitness == \E instance \in Instances : clients[instance].state = "abortable"
+
 (* Only what its instance has asked to commit is committed. *)
 CommittedAsAsked ==
     \A instance \in Instances, number \in Numbers :
@@ -775,21 +847,31 @@ FirstAnswerFences ==
         client.state = "new" /\ client.asked /\ client.awaits = "nothing" /\ client.epoch = NoEpoch
             => transaction.state # "ONGOING"
 
-(* Whatever is prepared can go on: markers are still to be sent, on their way, or all there. (A refused marker is not *)
-(* sent again before the next failover.)                                                                              *)
+(* Whatever is prepared can go on: no leader refuses a marker that is missing. *)
 NothingIsStuck ==
     IsPrepared => \A partition \in toMark : MarkerError(logs[partition], MarkerTo(partition)) = "NONE"
 NothingIsStuckWitness == IsPrepared /\ toMark # {}
+
+(* The instances of which another one has a later epoch. *)
+FencedInstances ==
+    {instance \in Instances : \E other \in Instances : clients[other].epoch > clients[instance].epoch}
+
+(* An instance of which another one has a later epoch gets none that is later still. *)
+FencedForGood ==
+    [][\A instance \in FencedInstances : clients[instance].epoch # NoEpoch =>
+           \E other \in Instances : clients'[other].epoch > clients'[instance].epoch]_vars
+FencedForGoodWitness ==
+    \E instance \in FencedInstances : clients[instance].epoch # NoEpoch /\ clients'[instance] # clients[instance]
 
 (* The coordinator's record goes only where the table lets it. *)
 OnlyLegalTransitions ==
     [][transaction'.state # transaction.state => transaction'.state \in MayFollow[transaction.state]]_vars
 OnlyLegalTransitionsWitness == IsPrepared /\ transaction'.state # transaction.state
 
-(* An instance that nobody fenced, and whose transaction did not time out, gets no fatal error. *)
+(* An instance that nobody fenced, and whose transaction did not time out, gets no error that makes it abort or ends it. *)
 NoSpuriousError ==
-    \A instance \in Instances : clients[instance].state = "failed" =>
-        faults > 0 \/ \E other \in Instances \ {instance} : clients[other].asked
+    \A answer \in answers : answer.error \notin Retriable \cup {"NONE"} =>
+        faults > 0 \/ \E other \in Instances \ {answer.instance} : clients[other].asked
 NoSpuriousErrorWitness ==
     /\ faults = 0
     /\ \E instance \in Instances, number \in Numbers :
@@ -834,9 +916,6 @@ VisibleIn(partition) ==
         committed == SelectSeq([i \in DOMAIN entries |-> [entry |-> entries[i], offset |-> i]],
                                LAMBDA one : one.entry.kind = "data" /\ Fate(partition, one.offset) = "commit")
     IN  [i \in DOMAIN committed |-> <<committed[i].entry.instance, committed[i].entry.number>>]
-
-FencedInstances ==
-    {instance \in Instances : \E other \in Instances : clients[other].epoch > clients[instance].epoch}
 
 Atomic == INSTANCE AtomicTransactions WITH
     fate    <- [one \in Instances \X Numbers |-> FateOf(one[1], one[2])],

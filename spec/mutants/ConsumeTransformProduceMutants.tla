@@ -1,6 +1,6 @@
 ------------------ MODULE ConsumeTransformProduceMutants ------------------
 (* Rules of ConsumeTransformProduce with one thing changed. *)
-EXTENDS ConsumeTransformProduce
+EXTENDS ConsumeTransformProduce, ConsumerGroupMutants
 
 (* for TxnOffsetCommitError: neither member nor generation is checked, as before KIP-447 (KAFKA-8587) *)
 NoGenerationCheck(member, generation) == "NONE"
@@ -13,19 +13,8 @@ UnknownMemberIsTaken(member, generation) ==
 GenerationNotChecked(member, generation) ==
     IF member # NoMember /\ member \notin group.members THEN "UNKNOWN_MEMBER_ID" ELSE "NONE"
 
-(* for MemberEpochError: offsets of a member that the group does not know are taken *)
-RemovedMemberIsTaken(member, epoch) ==
-    IF member \in Members /\ epoch # membership.members[member].epoch THEN "STALE_MEMBER_EPOCH" ELSE "NONE"
-
-(* for MemberEpochError: offsets of a member are taken in any epoch *)
-StaleEpochIsTaken(member, epoch) ==
-    IF member # NoMember /\ member \notin Members THEN "UNKNOWN_MEMBER_ID" ELSE "NONE"
-
 (* for PresentedGeneration: the current epoch, not the one in which the inputs were read *)
 PresentsLatestEpoch(instance) == membership.members[instance].epoch
-
-(* for IsFree: a partition is given to its next owner before the one that has it gives it up *)
-GivenBeforeRevoked(partition, member) == TRUE
 
 (* for KeepsPositions: an instance that was removed goes on where it was *)
 PositionOfLostIsKept(instance) == TRUE
@@ -73,6 +62,9 @@ HasZombie == \E instance \in Instances :
 HasLaggingMember == \E instance \in Members :
     processes[instance].generation > 0 /\ IsLost(instance) /\ ~HasNothingOpen(instance)
 HasPartitionToGiveUp == \E instance \in Members : membership.members[instance].revoking # {}
+CommitsWhileGivingUp == \E instance \in Members :
+    /\ CanSend(instance, instance) /\ ~IsLost(instance) /\ membership.members[instance].revoking # {}
+    /\ processes[instance].generation # membership.members[instance].epoch
 IsDone == \A partition \in Partitions : \A input \in Inputs : outputs[partition][input] = 1
 HasPendingOfZombie == \E producer \in TransactionalIds \cap Instances : pending[producer] # NothingPending /\ producer \notin Members
 OutputBeforeOffset == \E partition \in Partitions : \E input \in Inputs :

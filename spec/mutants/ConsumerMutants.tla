@@ -50,6 +50,10 @@ MarkersPassedOn(entry) == TRUE
 (* for NextPosition: the position follows the last record passed on, if there was one (aiokafka 781) *)
 PositionOfRecords(position, fetched, read) == IF read = <<>> THEN position ELSE read[Len(read)] + 1
 
+(* for NextPosition: the position stays at the last record passed on *)
+LastRecordAgain(position, fetched, read) ==
+    IF read = <<>> THEN fetched[Len(fetched)].offset + 1 ELSE read[Len(read)]
+
 (* The last stable offset is less than the first offset of every open transaction. *)
 StableOffsetIsLess ==
     \A i \in Batches(log.entries) : Fate(log.entries, i) = "open" => LastStableOffset < log.entries[i].offset

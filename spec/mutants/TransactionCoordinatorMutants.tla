@@ -62,6 +62,29 @@ OneProducerIdInLog(known) ==
 (* for LogAfter: the leader does not wait for the other replicas *)
 AnsweredByLeader(append) == [durable |-> durable, tail |-> Append(tail, InLog(append.record))]
 
+(* for LogAfter: the leader does not wait for the other replicas when a transaction ends *)
+EndAnsweredByLeader(append) ==
+    IF append.request = "EndTxn" THEN [durable |-> durable, tail |-> Append(tail, InLog(append.record))]
+    ELSE [durable |-> InLog(append.record), tail |-> <<>>]
+
+(* for AfterInit: a client that presents nothing is given the epoch of the one before it *)
+SameEpochAgain(known, epoch, newProducerId) ==
+    LET last == IF epoch = NoEpoch THEN NoEpoch ELSE known.epoch
+        ready == [To(known, "EMPTY") EXCEPT !.partitions = {}, !.lastEpoch = last]
+    IN  IF epoch = NoEpoch /\ known.epoch # NoEpoch THEN ready
+        ELSE IF Rotates(known, epoch) THEN [ready EXCEPT !.producerId = newProducerId, !.epoch = 0]
+        ELSE IF IsRetryOfInit(known, epoch) THEN AfterRetryOfInit(known)
+        ELSE [ready EXCEPT !.epoch = @ + 1]
+
+(* for AfterInit: a client that presents its epoch begins with epoch 0 again *)
+FirstEpochAgain(known, epoch, newProducerId) ==
+    LET last == IF epoch = NoEpoch THEN NoEpoch ELSE known.epoch
+        ready == [To(known, "EMPTY") EXCEPT !.partitions = {}, !.lastEpoch = last]
+    IN  IF epoch # NoEpoch /\ epoch = known.epoch THEN [ready EXCEPT !.epoch = 0]
+        ELSE IF Rotates(known, epoch) THEN [ready EXCEPT !.producerId = newProducerId, !.epoch = 0]
+        ELSE IF IsRetryOfInit(known, epoch) THEN AfterRetryOfInit(known)
+        ELSE [ready EXCEPT !.epoch = @ + 1]
+
 (* for AnswerTo: InitProducerId is answered before the abort is complete *)
 AnsweredBeforeAbort(append) ==
     LET identity == Identity(append.record.producerId, append.record.epoch) IN

@@ -2,7 +2,7 @@
 (* Rules of TransactionalOffsets with one thing changed. *)
 EXTENDS TransactionalOffsets
 
-(* for IsOutdated: nothing tells a late retry from a new offset, as in Kafka *)
+(* for IsOutdated: nothing distinguishes a late retry from a new offset, as in Kafka *)
 NothingIsOutdated(send) == FALSE
 
 (* for CanSend: a transaction has one send of offsets *)
@@ -12,7 +12,7 @@ CanSendOnce ==
 (* for CommittedAtOffset: an offset counts as soon as it is written *)
 OffsetCommittedAtOnce(known, entry) == entry.offset
 
-(* for CommittedAtEnd: any marker commits what is pending *)
+(* for CommittedAtEnd: any marker commits the pending offset *)
 AbortCommitsOffset(known, entry) == IF known.pending # NoOffset THEN known.pending ELSE known.committed
 
 (* for IsOngoing: the epoch of the open transaction is not compared *)
@@ -27,10 +27,10 @@ AnsweredAtOnce(position) == replicated
 (* for FetchedEntries: a fetch reads the whole log *)
 FetchDoesNotWait == log
 
-(* for IsUnstable: a fetch does not ask what is pending *)
+(* for IsUnstable: a fetch ignores pending offsets *)
 FetchOfUnstable(known) == FALSE
 
-(* for KnownAfterLoad: what is pending is forgotten *)
+(* for KnownAfterLoad: pending offsets are forgotten *)
 PendingNotLoaded(entries) == [Loaded(entries) EXCEPT !.pending = NoOffset]
 
 =============================================================================

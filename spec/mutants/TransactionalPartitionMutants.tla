@@ -33,6 +33,9 @@ CommittedIndexed(marker) == TRUE
 (* for StableOffsetAfter: an entry of the index claims that nothing else was open *)
 NothingElseOpen(transactions, producerId, offset) == offset + 1
 
+(* for StableOffsetAfter: an entry of the index claims that everything was open; only searches take longer *)
+EverythingElseOpen(transactions, producerId, offset) == 0
+
 (* for StableOffsetAfter, together with AppendedAtOnce: the producer's own next transaction counts *)
 OwnNextCounts(transactions, producerId, offset) ==
     LET open   == {transaction \in transactions : transaction.lastOffset = NoOffset}
@@ -86,6 +89,9 @@ LastUnstableOffset == CHOOSE offset \in UnstableOffsets : \A other \in UnstableO
 
 (* for LastStableOffset: whatever is replicated is stable *)
 HighWatermarkOnly == highWatermark
+
+(* for LastStableOffset: it is after the first record of an open transaction, not before it *)
+FirstRecordIsStable == IF UnstableOffsets = {} THEN highWatermark ELSE Smaller(highWatermark, FirstUnstableOffset + 1)
 
 (* for MayExpire: a producer may be forgotten in the middle of a transaction *)
 ExpireInside(producer) == TRUE

@@ -6,6 +6,21 @@
 (***************************************************************************)
 EXTENDS Transactions
 
+(* for AsksForEpoch: none after a batch that fails while the transaction ends, as in Kafka *)
+KeepsEpochWhileEnding(client, ending) == client.version = 1 /\ ~ending
+
+(* for AsksForEpoch: an instance keeps its epoch although a batch that it has given up may still arrive *)
+KeepsEpochOfLateBatch(client, ending) == FALSE
+
+(* for Failed: an instance goes on in its transaction after a batch has failed *)
+FailureIsForgotten(client, ending) == [client EXCEPT !.awaits = "nothing"]
+
+(* for Failed: an instance goes on with its next transaction after a batch has failed, without an abort *)
+NextWithoutAbort(client, ending) == [client EXCEPT !.awaits = "nothing", !.state = "ready"]
+
+(* for IsFenced: the coordinator gives any instance another epoch *)
+EverybodyGetsAnEpoch(epoch) == FALSE
+
 (* for FencingEpoch: the coordinator aborts by itself without a new epoch (KAFKA-5231, KAFKA-6119) *)
 NoFencingBump == transaction.epoch
 
@@ -17,6 +32,12 @@ AddWhilePrepared(epoch) == IF epoch # transaction.epoch THEN "PRODUCER_FENCED" E
 
 (* for AddError: a partition may be added by any epoch *)
 AddByAnyEpoch(epoch) == IF IsPrepared THEN "CONCURRENT_TRANSACTIONS" ELSE "NONE"
+
+(* for AddError: the epoch is looked at before the pending transition, as in Kafka 3.9 *)
+FencedBeforePending(epoch) ==
+    IF epoch # transaction.epoch THEN "PRODUCER_FENCED"
+    ELSE IF IsPrepared THEN "CONCURRENT_TRANSACTIONS"
+    ELSE "NONE"
 
 (* for DataError: a leader takes batches of any epoch *)
 DataOfAnyEpoch(log, version, epoch, guard) ==
@@ -110,5 +131,17 @@ CompletesEarly == TRUE
 
 (* for Decided: a failover forgets the decision and turns it into an abort *)
 DecisionForgotten == [transaction EXCEPT !.state = IF IsPrepared THEN "PREPARE_ABORT" ELSE @]
+
+(***************************************************************************)
+(* Probes: states that some state of a model must show                     *)
+(***************************************************************************)
+
+(* A leader has refused a batch, and its instance is about to learn it. *)
+HasRefusedBatch == \E answer \in answers : IsAbortable(clients[answer.instance].awaits, answer.error)
+
+(* A batch that its instance has given up is on its way, and the instance is in its next transaction. *)
+HasLateBatch ==
+    \E request \in produceRequests \cup verifying \cup verified :
+        clients[request.instance].state = "open" /\ clients[request.instance].number > request.number
 
 =============================================================================

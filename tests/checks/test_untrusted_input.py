@@ -92,6 +92,7 @@ OWN = {"checks/kafka_eos_checks/matrix/conjuncts/reference.py", "checks/kafka_eo
 BETWEEN_STAGES = {
     "checks/kafka_eos_checks/audit/engines/local.py",
     "checks/kafka_eos_checks/audit/engines/spark.py",
+    "checks/kafka_eos_checks/audit/plan/found.py",
     "checks/kafka_eos_checks/audit/jepsen/by_key.py",
 }
 UNSAFE_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "yaml"}

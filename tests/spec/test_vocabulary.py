@@ -242,8 +242,13 @@ def test_every_rule_and_mutant_that_the_registry_names_stands_in_the_spec() -> N
 
 
 def test_an_override_changes_the_machine_exactly_when_it_changes_what_an_action_depends_on() -> None:
+    modules = {machine.MODULE for machine in machines()}
     for entry, rule, mutant in overridden():
-        machine = entry.machine_class()
+        if SPEC.defines(entry.module, "Next") or entry.module in modules:
+            machine = entry.machine_class()
+        else:  # only TLC takes the steps of what the layers above are held to
+            assert not entry.graph, entry.source
+            continue
         if rule in SPEC.reached(entry.module, "Next"):
             assert issubclass(mutated(machine, {rule: mutant}), machine), entry.source
         else:  # only a property depends on it

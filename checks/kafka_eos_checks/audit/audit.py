@@ -3,11 +3,11 @@
 import shlex
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafka_eos.formats.log_directory import broker_id, cluster_id
 from kafka_eos.formats.segment import RegionKind
@@ -15,9 +15,9 @@ from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit import moments
 from kafka_eos_checks.audit.engines.cost import Bill, bill
-from kafka_eos_checks.audit.engines.local import Engine, asker, costs_of, open_engine
+from kafka_eos_checks.audit.engines.local import Engine, costs_of, open_engine
 from kafka_eos_checks.audit.events.history_files import read_events
-from kafka_eos_checks.audit.findings import Finding, Kind, dated
+from kafka_eos_checks.audit.findings import Finding, Kind
 from kafka_eos_checks.audit.inputs import Inputs, UnusableInput, open_inputs
 from kafka_eos_checks.audit.jepsen import by_key
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES
@@ -27,6 +27,7 @@ from kafka_eos_checks.audit.kernels.logs.fold import LogAudit
 from kafka_eos_checks.audit.oracle.oracle import judge
 from kafka_eos_checks.audit.oracle.readable_histories import join
 from kafka_eos_checks.audit.plan import stages
+from kafka_eos_checks.audit.plan.found import SHOWN_FINDINGS, Found, Tally
 from kafka_eos_checks.audit.plan.history_plan import judge_histories
 from kafka_eos_checks.audit.plan.stages import Scanned
 from kafka_eos_checks.audit.quoting import redacted
@@ -50,12 +51,12 @@ from kafka_eos_checks.kit.verdict import Verdict, counted
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SHOWN_FINDINGS = 20  # in a verdict's evidence; all of them are in the file of findings
 OF_THE_SAME_MARKERS = (TORN, FENCED)  # what is too recent for them is counted by NO_TRANSACTION
 WITHOUT_HISTORY = (
     "without a history of the clients (--history): a record that was acknowledged and is lost, or was sent once and "
     "stored twice by two producers, and what readers were given, cannot be seen"
 )
+LEAST_WEIGHT = 512 << 20  # of inputs that more processes than one audit sooner
 TRIES = 3  # to audit logs of which a running broker deletes segments meanwhile
 
 
@@ -67,12 +68,13 @@ class Audit:
         verdicts: one for readability and one for each rule over logs; if there are any to judge, also one for each
             rule over the coordinator's logs, over transactions, over committed offsets, over histories, and for each
             anomaly of Jepsen's.
-        findings: all violations, by place.
-        notes: all findings that are no violations, see :class:`findings.Kind`, by place.
-        logs: the audits of the single logs.
+        findings: the violations, by place.
+        notes: the findings that are no violations, see :class:`findings.Kind`, by place.
+        logs: the audits of the single logs, without findings.
         subject: the audited input in words: paths, brokers, clusters, sizes and moments.
-        bill: what it cost; None unless asked for.
+        bill: the cost of the audit; None unless asked for.
         known: the moments of the logs.
+        counts: the number of all findings by rule and kind; ``findings`` and ``notes`` may be some of them only.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -82,6 +84,7 @@ class Audit:
     subject: str = ""
     bill: Bill | None = None
     known: moments.Moments = moments.AT_ONE_MOMENT
+    counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
     @property
     def unknown(self) -> int:
@@ -127,6 +130,8 @@ def run(
     one_moment: bool = False,
     longest_ms: int = moments.LONGEST_MS,
     explain_cost: bool = False,
+    jobs: int = 1,
+    take: Callable[[Found], None] | None = None,
 ) -> Audit:
     """Audit as :func:`audit` does, and return all findings and the figures of each log.
 
@@ -135,18 +140,27 @@ def run(
         engine: ``local`` or ``spark``.
         histories: further histories.
         check_crc: whether to compare each batch with its CRC.
-        oracle: the share of the logs that the readable rule judges again, see :func:`oracle.judge`; None for none.
-        seed: decides which logs these are.
+        oracle: the share of the logs that the readable rules judge again, see :func:`oracle.judge`; None for none.
+        seed: the seed that chooses these logs.
         redact: whether evidence leaves out what clients wrote, see :func:`quoting.redacted`.
         spark: a session for the engine ``spark``.
-        as_jepsen: where to write the history as Jepsen has it, see :mod:`jepsen.export`.
+        as_jepsen: where to write the history in Jepsen's format, see :mod:`jepsen.export`.
         one_moment: whether all logs are of one moment, see :mod:`moments`; recordings are.
         longest_ms: how long a transaction may take on the cluster, in milliseconds.
         explain_cost: whether to say what it cost.
+        jobs: the number of processes of the engine ``local``, where the input is worth it; see :class:`LocalEngine`.
+        take: is given all findings where they are; the result then has only the first ones of each rule and kind,
+            unless ``oracle`` needs all.
 
     Raises:
         UnusableInput: also, of ``as_jepsen``, unless there is one run.
     """
+    taken: list[Found] = []
+
+    def take_once(found: Found) -> None:
+        taken.append(found)
+        if take is not None:
+            take(found)
 
     def once() -> Audit:
         with open_inputs(paths, histories) as inputs, redacted(redact):
@@ -157,7 +171,15 @@ def run(
                     raise UnusableInput(str(error)) from None
             source = moments.look_at(inputs.logs, one_moment=one_moment or inputs.one_moment, longest_ms=longest_ms)
             result = of_inputs(
-                inputs, engine, check_crc=check_crc, spark=spark, source=source, explain_cost=explain_cost
+                inputs,
+                engine,
+                check_crc=check_crc,
+                spark=spark,
+                source=source,
+                explain_cost=explain_cost,
+                jobs=jobs,
+                take=take_once,
+                keep=take is None or oracle is not None,
             )
             if oracle is None or not result.logs:
                 return result
@@ -165,13 +187,16 @@ def run(
             told = None
             if inputs.histories and oracle == 1:
                 told = join(_events(inputs), [log for log in inputs.logs if log.has_records], result.known)
-            agrees = judge(result.logs, oracle, seed, findings=found, source=source, histories=told)
+            audits = stages.with_findings(result.logs, [each for each in found if each.rule in LOG_RULES])
+            agrees = judge(audits, oracle, seed, findings=found, source=source, histories=told)
             return replace(result, verdicts=(*result.verdicts, agrees))
 
     for _ in range(TRIES - 1):
         try:
             return once()
         except FileNotFoundError as gone:  # a running broker deletes segments
+            if taken:
+                raise  # rather than write the findings a second time
             progress_console.print(f"{gone.filename} is not there any more; beginning anew", markup=False)
     return once()
 
@@ -184,8 +209,13 @@ def of_inputs(
     spark: "SparkSession | None" = None,
     source: moments.Source = moments.ONE_MOMENT,
     explain_cost: bool = False,
+    jobs: int = 1,
+    take: Callable[[Found], None] | None = None,
+    keep: bool = True,
 ) -> Audit:
     """Audit inputs that are open already, as :func:`run` does. Without logs, histories are judged by themselves.
+
+    ``keep`` says whether the result has all findings, or only the first ones of each rule and kind.
 
     Raises:
         UnusableInput: there is neither a log nor a history among them.
@@ -196,28 +226,34 @@ def of_inputs(
     judged = _Judged()
     audits: list[LogAudit] = []
     known = moments.Moments(source, ())
-    with open_engine(engine, spark) as running:
+    with open_engine(engine, spark, jobs if jobs > 1 and inputs.weight > LEAST_WEIGHT else 1) as running:
+        found = Found(running)
         if inputs.logs:
             audits, known = _of_logs(inputs.logs, running, check_crc, source, judged)
         if inputs.histories:
             judged.add(*history_verdicts(inputs, known, running, check_crc=check_crc))
         if inputs.operations:
             judged.add(*jepsen_verdicts(inputs, running))
+        for more in judged.found:
+            found += more
+        tally, numbers = found.tally, found.numbers()
+        if take is not None:
+            take(found)
+        said = list(found.in_order()) if keep else [each for own in tally.shown.values() for each in own]
         spent = time.process_time() - began, time.perf_counter() - started
         cost = bill_of(running, inputs, *spent) if explain_cost else None
-    said = sorted(judged.findings, key=Finding.sort_key)
+    said.sort(key=Finding.sort_key)
     findings = tuple(finding for finding in said if finding.is_violation)
     notes = tuple(finding for finding in said if not finding.is_violation)
-    first: dict[str, tuple[int, Finding]] = {}
-    for number, finding in enumerate(findings, 1):
-        first.setdefault(finding.rule, (number, finding))
-    for note in notes:
-        if note.kind == Kind.NOT_JUDGED:
-            first.setdefault(note.rule, (0, note))
+    first = {rule: (numbers[rule], finding) for rule, finding in tally.first_violations().items()}
+    for (rule, kind), shown in tally.shown.items():
+        if kind == Kind.NOT_JUDGED:
+            first.setdefault(rule, (0, shown[0]))
+    verdicts = [draft(tally) for draft in judged.drafts]
     return Audit(
         verdicts=tuple(
             _advised(verdict, *first[verdict.name], inputs) if verdict.name in first else verdict
-            for verdict in judged.verdicts
+            for verdict in verdicts
         ),
         findings=findings,
         notes=notes,
@@ -225,6 +261,7 @@ def of_inputs(
         subject=subject_of(inputs, audits, known),
         bill=cost,
         known=known,
+        counts=tally.counts,
     )
 
 
@@ -259,17 +296,21 @@ def _identity(folder: Path) -> str:
     return f" ({words})" if words else ""
 
 
+Draft = Callable[[Tally], Verdict]  # a verdict without what the findings say
+Drafts = tuple[list[Draft], Collection[Finding]]
+
+
 @dataclass(slots=True)
 class _Judged:
     """The verdicts so far, and the findings behind them."""
 
-    verdicts: list[Verdict] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    drafts: list[Draft] = field(default_factory=list)
+    found: list[Collection[Finding]] = field(default_factory=list)
 
-    def add(self, verdicts: Iterable[Verdict], findings: Iterable[Finding]) -> None:
+    def add(self, drafts: Iterable[Draft], found: Collection[Finding]) -> None:
         """Add verdicts and findings."""
-        self.verdicts += verdicts
-        self.findings += findings
+        self.drafts += drafts
+        self.found.append(found)
 
 
 def _of_logs(
@@ -278,15 +319,12 @@ def _of_logs(
     """Judge by all rules that need no history; return the audit of each log, and the moments of the logs."""
     started = time.perf_counter()
     scanned = stages.scan_logs(logs, engine, source, check_crc=check_crc)
-    findings = _dated([finding for each in scanned.audits for finding in each.findings], scanned, engine)
-    in_order = iter(findings)
-    audits = [replace(each, findings=tuple(islice(in_order, len(each.findings)))) for each in scanned.audits]
-    judged.add(log_verdicts(audits, time.perf_counter() - started), findings)
-    verdicts, findings, known = transaction_verdicts(scanned, engine, source, check_crc=check_crc)
-    judged.add(verdicts, findings)
+    judged.add(log_verdicts(scanned.audits, time.perf_counter() - started), scanned.findings)
+    drafts, found, known = transaction_verdicts(scanned, engine, source, check_crc=check_crc)
+    judged.add(drafts, found)
     judged.add(*offset_verdicts(scanned, engine, check_crc=check_crc))
     judged.add(*beside_verdicts(scanned, engine, one_moment=source.one_moment, check_crc=check_crc))
-    return audits, known
+    return scanned.audits, known
 
 
 def bill_of(engine: Engine, inputs: Inputs, spent: float, wall: float) -> Bill:
@@ -303,24 +341,26 @@ def bill_of(engine: Engine, inputs: Inputs, spent: float, wall: float) -> Bill:
     return bill(costs_of(engine), spent, size, in_process=engine.in_process, wall=wall, jvm=jvm)
 
 
-def log_verdicts(audits: Sequence[LogAudit], seconds: float = 0.0) -> list[Verdict]:
+def log_verdicts(audits: Sequence[LogAudit], seconds: float = 0.0) -> list[Draft]:
     """A verdict on readability, and one for each rule over logs."""
     figures: Figures = {"logs": len(audits)}
     for name in ("segment_bytes", "batches", "records", "markers", "holes", "reruns"):
         figures[name] = sum(getattr(audit, name) for audit in audits)
-    verdicts = [_readable(audits, figures, seconds)]
-    findings = [finding for audit in audits for finding in audit.findings]
-    unsure = sum(finding.kind == Kind.NOT_JUDGED for finding in findings)
-    for rule in LOG_RULES:
-        own: Figures = {"batches": figures["batches"]} | ({UNKNOWN: unsure} if rule == GAP else {})
-        verdicts.append(_verdict(rule, findings, own))
-    return verdicts
+    readable = _readable(audits, figures, seconds)
+    return [lambda _: readable, *(partial(_of_log_rule, rule, int(figures["batches"])) for rule in LOG_RULES)]
+
+
+def _of_log_rule(rule: str, batches: int, tally: Tally) -> Verdict:
+    figures: Figures = {"batches": batches}
+    if rule == GAP:
+        figures[UNKNOWN] = tally.counts[GAP, Kind.NOT_JUDGED]
+    return _verdict(rule, figures, tally)
 
 
 def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float) -> Verdict:
     """The verdict on readability: damage is a violation, except a torn or zero-filled tail, which a crash leaves.
 
-    Messages of the formats before batches are no damage: they are sound, and there is nothing in them to judge.
+    Messages of the formats before batches are no damage: they have nothing that the rules judge.
     """
     tails: list[str] = []
     regions: list[str] = []
@@ -355,7 +395,7 @@ def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float) -> V
 
 def transaction_verdicts(
     scanned: Scanned, engine: Engine, source: moments.Source = moments.ONE_MOMENT, *, check_crc: bool = True
-) -> tuple[list[Verdict], list[Finding], moments.Moments]:
+) -> tuple[list[Draft], Found, moments.Moments]:
     """A verdict for each rule over the coordinator's logs and over transactions, and all their findings.
 
     Without a log of ``__transaction_state`` and without markers there are none.
@@ -373,50 +413,44 @@ def transaction_verdicts(
     audits = scanned.audits
     states, known = stages.audit_coordinators(scanned, engine, check_crc=check_crc)
     if not states and not any(each.transactional for each in audits if each.log.topic != COORDINATOR_TOPIC):
-        return [], [], moments.Moments(source, ())
+        return [], Found(engine), moments.Moments(source, ())
     result = stages.judge_transactions(scanned, states, known, engine, source, check_crc=check_crc)
-    findings = _dated([*(finding for state in states for finding in state.findings), *result.findings], scanned, engine)
     figures: Figures = {
         "records": sum(state.records for state in states),
         "transactional_ids": sum(state.known for state in states),
         UNKNOWN: sum(state.unknown + state.unreadable for state in states),
     }
-    seconds = time.perf_counter() - started
-    verdicts = [_verdict(rule, findings, figures) for rule in COORDINATOR_RULES if states]
-    verdicts += [
-        _verdict(rule, findings, result.figures[rule], reasons=result.reasons.get(rule, {}))
-        for rule in TRANSACTION_RULES
+    of_rules: list[_OfRule] = [(rule, figures, None) for rule in COORDINATOR_RULES if states]
+    of_rules += [(rule, result.figures[rule], result.reasons[rule]) for rule in TRANSACTION_RULES]
+    drafts = _drafts(of_rules, time.perf_counter() - started)
+    return drafts, Found(engine, *([known] if states else [])) + result.findings, result.moments
+
+
+_OfRule = tuple[str, Figures, Mapping[Reason, int] | None]
+
+
+def _drafts(of_rules: Iterable[_OfRule], seconds: float) -> list[Draft]:
+    """The verdicts of some rules, by their figures and reasons; the first one has the time of all."""
+    return [
+        partial(_verdict, rule, figures, seconds=0.0 if number else seconds, reasons=reasons)
+        for number, (rule, figures, reasons) in enumerate(of_rules)
     ]
-    return [replace(verdicts[0], seconds=seconds), *verdicts[1:]], findings, result.moments
 
 
-def beside_verdicts(
-    scanned: Scanned, engine: Engine, *, one_moment: bool = True, check_crc: bool = True
-) -> tuple[list[Verdict], list[Finding]]:
+def beside_verdicts(scanned: Scanned, engine: Engine, *, one_moment: bool = True, check_crc: bool = True) -> Drafts:
     """Judge indexes, snapshots and replicas: a verdict for each rule that has something to judge, and all findings."""
     started = time.perf_counter()
-    result = stages.audit_around(scanned, engine, one_moment=one_moment, check_crc=check_crc)
-    findings = _dated(result.findings, scanned, engine)
+    found, figures = stages.audit_around(scanned, engine, one_moment=one_moment, check_crc=check_crc)
     seconds = time.perf_counter() - started
-    there = {rule: figures for rule, figures in result.figures.items() if any(figures.values())}
-    verdicts = [_verdict(rule, findings, figures) for rule, figures in there.items()]
-    return ([replace(verdicts[0], seconds=seconds), *verdicts[1:]] if verdicts else []), findings
+    return _drafts([(rule, own, None) for rule, own in figures.items() if any(own.values())], seconds), found
 
 
-def _dated(findings: Sequence[Finding], scanned: Scanned, engine: Engine) -> list[Finding]:
-    logs = [audit.log for audit in scanned.audits]
-    return dated(findings, {(log.broker, log.topic, log.partition): log.folder for log in logs}, asker(engine, logs))
-
-
-def offset_verdicts(scanned: Scanned, engine: Engine, *, check_crc: bool = True) -> tuple[list[Verdict], list[Finding]]:
+def offset_verdicts(scanned: Scanned, engine: Engine, *, check_crc: bool = True) -> Drafts:
     """A verdict for each rule over logs of ``__consumer_offsets``, and all their findings; none without such logs."""
     started = time.perf_counter()
     found, figures = stages.audit_offsets(scanned, engine, check_crc=check_crc)
-    if not figures:
-        return [], []
-    findings = _dated(found, scanned, engine)
     seconds = time.perf_counter() - started
-    return [_verdict(rule, findings, figures, seconds) for rule in OFFSET_RULES], findings
+    return _drafts([(rule, figures, None) for rule in OFFSET_RULES if figures], seconds), found
 
 
 def _events(inputs: Inputs) -> list[Event]:
@@ -427,9 +461,7 @@ def _events(inputs: Inputs) -> list[Event]:
     return events
 
 
-def history_verdicts(
-    inputs: Inputs, known: moments.Moments, engine: Engine, *, check_crc: bool = True
-) -> tuple[list[Verdict], list[Finding]]:
+def history_verdicts(inputs: Inputs, known: moments.Moments, engine: Engine, *, check_crc: bool = True) -> Drafts:
     """A verdict for each rule over histories, and all their findings."""
     started = time.perf_counter()
     logs = [log for log in inputs.logs if log.has_records]
@@ -437,74 +469,74 @@ def history_verdicts(
     if not events:
         raise UnusableInput(f"{', '.join(map(str, inputs.histories))}: no event in it, so nothing to judge")
     seconds = time.perf_counter() - started
-    verdicts = [
-        _verdict(rule, result.findings, {"events": events, **result.figures[rule]}, seconds if i == 0 else 0.0)
-        for i, rule in enumerate(HISTORY_RULES)
-    ]
-    return verdicts, result.findings
+    of_rules = [(rule, {"events": events, **result.figures[rule]}, None) for rule in HISTORY_RULES]
+    return _drafts(of_rules, seconds), result.findings
 
 
-def jepsen_verdicts(inputs: Inputs, engine: Engine) -> tuple[list[Verdict], list[Finding]]:
+def jepsen_verdicts(inputs: Inputs, engine: Engine) -> Drafts:
     """A verdict for each anomaly of Jepsen's, and all that are violations; what Jepsen allows is told as evidence.
 
     Raises:
-        UnusableInput: a history without an operation of the workload.
+        UnusableInput: a history has no operation of the workload.
     """
     started = time.perf_counter()
     judged = by_key.Judged()
+    kept: list[Any] = []
     for path in inputs.operations:
         size = path.stat().st_size
         with by_key.spilled(each_operation(path), str(path), size) as spill:
-            own = by_key.judge(spill, engine.ask_each)
+            own = by_key.judge(spill, engine.ask_each, stages.each_file_of_keys(engine, kept))
         if not own.figures["sent"] and not own.figures["given"]:
             raise UnusableInput(f"{path}: no :send, :poll or :txn of Jepsen's workload for Kafka with anything in it")
         judged.join(own)
     judged.finish()
     seconds = time.perf_counter() - started
-    verdicts: list[Verdict] = []
+    drafts: list[Draft] = []
     for rule in ANOMALIES:
         noted = [f"allowed: {finding.in_words()}" for finding in judged.shown if finding.rule == rule]
-        noted += [""] * (judged.allowed[rule] - len(noted))  # so many more
         figures: Figures = {**judged.figures, "allowed": judged.allowed[rule]}
-        verdict = _verdict(rule, judged.findings, figures, 0.0 if verdicts else seconds)
-        evidence = "\n".join(filter(None, [verdict.evidence, *_shortened(noted)]))
-        verdicts.append(replace(verdict, evidence=evidence))
-    return verdicts, judged.findings
+        told = _shortened(noted, judged.allowed[rule])
+        drafts.append(partial(_verdict, rule, figures, seconds=0.0 if drafts else seconds, noted=told))
+    return drafts, Found(engine, *kept, own=judged.findings)
 
 
 def _verdict(
     rule: str,
-    findings: Sequence[Finding],
-    figures: dict[str, int | float | str],
+    figures: Figures,
+    tally: Tally,
+    *,
     seconds: float = 0.0,
     reasons: Mapping[Reason, int] | None = None,
+    noted: Sequence[str] = (),
 ) -> Verdict:
     """The verdict of a rule: violations, and what could not be judged.
 
     Args:
         rule: its name.
-        findings: those of all rules.
         figures: of the rule: its subjects (:attr:`rule_book.Rule.subject`), ``unknown``, ``recent`` and more.
+        tally: of the findings of all rules.
         seconds: wall time.
         reasons: why how many could not be judged; None where the rule book has the only one.
+        noted: more evidence.
     """
-    own = [finding for finding in findings if finding.rule == rule]
-    violations = [finding for finding in own if finding.is_violation]
-    others = [finding for finding in own if not finding.is_violation]
+    violations, first = tally.of(rule, violations=True)
+    others, first_others = tally.of(rule, violations=False)
     unknown, recent = int(figures.get(UNKNOWN, 0)), int(figures.get(RECENT, 0))
     why = _reasons(rule, unknown, reasons)
+    evidence = [
+        *_shortened([finding.in_words() for finding in first], violations),
+        *_shortened([finding.in_words() for finding in first_others], others),
+        *noted,
+    ]
     return Verdict(
         check="replay",
         name=rule,
         expected="0 findings",
-        found=counted(len(violations), "finding"),
+        found=counted(violations, "finding"),
         ok=not violations,
         seconds=seconds,
         figures={name: value for name, value in figures.items() if name != RECENT or value},
-        evidence="\n".join(
-            _shortened([finding.in_words() for finding in violations])
-            + _shortened([finding.in_words() for finding in others])
-        ),
+        evidence="\n".join(evidence),
         unjudged=_unjudged(rule, figures, why),
         unknown=unknown,
         unjudged_for=_by_code(why),
@@ -529,7 +561,7 @@ def _by_code(reasons: Mapping[Reason, int]) -> dict[str, int]:
 
 
 def _unjudged(rule: str, figures: Figures, reasons: Mapping[Reason, int]) -> str:
-    """The reason why a rule judged nothing, or not everything; "" if it judged all except what is too recent."""
+    """Why a rule judged nothing, or not everything; "" if it judged everything except what is too recent."""
     book = rule_of(rule)
     subjects, unknown, recent = (int(figures.get(name, 0)) for name in (book.subject, UNKNOWN, RECENT))
     if unknown:
@@ -539,10 +571,11 @@ def _unjudged(rule: str, figures: Figures, reasons: Mapping[Reason, int]) -> str
     if not subjects:
         return f"there are no {book.noun} to look at"
     if subjects == recent:
-        return f"all {recent} are too recent: the logs that would tell are copies of an earlier moment"
+        return f"all {recent} are too recent: the logs that they depend on are copies of an earlier moment"
     return ""
 
 
-def _shortened(lines: list[str]) -> list[str]:
-    rest = len(lines) - SHOWN_FINDINGS
+def _shortened(lines: list[str], count: int | None = None) -> list[str]:
+    """The first of ``count`` lines; of those that are given, unless there are more."""
+    rest = (len(lines) if count is None else count) - SHOWN_FINDINGS
     return lines if rest <= 0 else [*lines[:SHOWN_FINDINGS], f"… and {rest} more"]

@@ -1,15 +1,16 @@
 """The events of a history that a finding is about: from its cause to its effect, with the faults in between.
 
 The *effect* is the event at which the finding is first seen: the batch or its marker, the record that a reader was
-given, the end of the transaction that made an output appear, or the commit that left an input behind. From there the
-*subjects* are collected: the partitions, who wrote there, the groups that commit offsets of them, and the transactions
-of these groups. An event belongs to the finding if it names one of them; a crash belongs to every finding.
+given, the end of the transaction that made an output appear, or the first commit past an input. From there the
+*subjects* are collected: the partitions, their writers, the groups that commit offsets of the partitions, and the
+transactions of these groups. An event belongs to the finding if it names one of the subjects; a crash belongs to every
+finding.
 
-The *window* goes from the transaction before the effect's own, because a delayed copy of a request of that one may be
-the cause, to the end of its own; of an input from the commit before the one that left it behind. A picture has room
-for some forty steps, so what is in the window is ranked: requests that decide something, errors and faults come before
-batches, and batches before what readers saw. A copy of a request always brings that request along, however long ago it
-was.
+The *window* starts with the transaction before the effect's own transaction, because a delayed duplicate of a request
+of that transaction may be the cause. It ends with the end of the effect's own transaction. For an input it starts with
+the last commit that is not past the input. A picture has room for some forty steps, so the events in the window are
+ranked: requests that decide something, errors and faults come before batches, and batches before events of readers. If
+a duplicate of a request is kept, the original request is kept too, however long ago it was.
 """
 
 import re
@@ -33,15 +34,15 @@ from kafka_eos_checks.audit.rules.histories import UNASKED
 from kafka_eos_checks.audit.rules.readers import COMMITTED_MISSING
 from kafka_eos_checks.audit.segments.contents import Place, place_of
 
-BEFORE, AFTER = 30, 12  # events that are kept up to the effect, and behind it
+BEFORE, AFTER = 30, 12  # events that are kept up to the effect, and after it
 CLUSTER_FAULTS = frozenset({"Crash", "Restart", "AdvanceClock"})
 ENDS = frozenset({"EndTxn", "CommitTransaction", "AbortTransaction", "InitProducerId"})
 WRITES = frozenset({"AddPartitionsToTxn", "AddOffsetsToTxn", "Produce", "TxnOffsetCommit", "BeginTransaction", "Send"})
-# Ranks: the lower, the sooner an event is kept.
+# Ranks: events of a lower rank are kept first.
 DECISION, BATCH, ELSEWHERE, SEEN = range(4)
 _DECIDING = ENDS | {"BeginTransaction", "CommitOffsets", "SendOffsetsToTransaction"}
 _DECIDING |= {"TimeOut", "ExpireSession", "Failover", "LeaderChange"}
-# A client asks again by itself, and nothing has gone wrong.
+# After these errors a client asks again by itself; nothing has gone wrong.
 _ASKED_AGAIN = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -51,7 +52,7 @@ _ASKED_AGAIN = frozenset(
         ErrorCode.MEMBER_ID_REQUIRED,
     }
 )
-# Evidence may quote a record of any length, so a name is looked for only where one begins.
+# Evidence may quote a record of any length, so a match starts only at the beginning of a name (linear time).
 _NAMED_PLACE = re.compile(r"(?<![A-Za-z0-9._-])([A-Za-z0-9._-]{1,249})-(\d{1,10}) offset (\d{1,19})")
 
 Found = tuple[Place, int]  # an offset of a partition
@@ -62,10 +63,10 @@ class Cause:
     """Some events of a run, in its order.
 
     Attributes:
-        events: those that are kept.
-        effect: which of them is the effect.
-        left_out: by the place of a kept event, how many events that belong to the finding were left out before it, what
-            readers saw not counted; at the place behind the last one, how many at the end.
+        events: the kept events.
+        effect: the place of the effect among them.
+        left_out: by the place of a kept event, how many events that belong to the finding were left out before it,
+            events of readers not counted. The place after the last event has the number left out at the end.
     """
 
     events: list[Event]
@@ -74,7 +75,7 @@ class Cause:
 
 
 def cause_of(finding: Finding, run: Sequence[Event]) -> Cause | None:
-    """Choose the events of a run that lead to a finding; None if it has no event of it."""
+    """Choose the events of a run that lead to a finding; None if the run has no event of the finding."""
     events = told(run)
     about = _About.of(finding, run, events)
     effect = about.effect(finding)
@@ -89,7 +90,7 @@ def cause_of(finding: Finding, run: Sequence[Event]) -> Cause | None:
 
 
 def told(run: Sequence[Event]) -> list[Event]:
-    """The events of a run that a picture may show: a record is left out where the request is told that carried it."""
+    """The events of a run that a picture may show: ``Send`` is left out if the run has the requests on the wire."""
     on_the_wire = any(event.base_sequence is not None for event in run)
     return [event for event in run if event.action not in DECLARATIONS and not (on_the_wire and event.action == "Send")]
 
@@ -101,12 +102,12 @@ class _About:
     Attributes:
         events: of the run.
         found: the offsets that the finding names.
-        places: their partitions.
-        inputs: the partitions of which the groups commit offsets.
-        groups: those that were declared for the topics, or that commit offsets of the partitions.
-        producer_ids: of those who wrote the batches.
-        transactional_ids: the same, and those of the groups' transactions.
-        since: where the cause begins, of an input: with the last commit that is not behind it; None elsewhere.
+        places: the partitions of these offsets.
+        inputs: the partitions whose offsets the groups commit.
+        groups: groups that were declared for the topics, or that commit offsets of the partitions.
+        producer_ids: the producers that wrote the batches.
+        transactional_ids: those of the same producers and of the groups' transactions.
+        since: for a finding about an input, the place of the last commit that is not past it; None for others.
     """
 
     events: Sequence[Event]
@@ -151,7 +152,7 @@ class _About:
         return seen
 
     def _marked(self, batch: int) -> Iterator[int]:
-        """The markers on the partition of a batch behind it, of its producer."""
+        """The markers of a batch's producer on its partition, after the batch."""
         written = self.events[batch]
         for number in range(batch, len(self.events)):
             event = self.events[number]
@@ -160,7 +161,7 @@ class _About:
                 yield number
 
     def _committed(self, place: Place) -> Iterator[tuple[int, int]]:
-        """The events with which an offset of a partition was committed, a commit or the end of its transaction."""
+        """The events that committed an offset of a partition: a commit, or the end of its transaction."""
         pending: dict[str, int] = {}
         for number, event in enumerate(self.events):
             name = event.transactional_id
@@ -178,7 +179,7 @@ class _About:
                     pending[name] = committed
 
     def _ends_of(self, transactional_id: str | None, after: int) -> Iterator[int]:
-        """The ends of transactions of a transactional id behind an event."""
+        """The ends of transactions of a transactional id after an event."""
         for number in range(after, len(self.events)):
             event = self.events[number]
             own = transactional_id is not None and event.transactional_id == transactional_id
@@ -188,7 +189,7 @@ class _About:
     def _first_seen(self, finding: Finding) -> int | None:
         """The place of the event that carries the batch of the finding, or its last one if only the producer is known.
 
-        Of a record that a reader should not have been given it is the reader's.
+        If a reader should not have been given the record, it is the reader's event.
         """
         here = [
             (number, event)
@@ -205,7 +206,7 @@ class _About:
         same = [number for number, event in here if all(getattr(event, c) == getattr(finding, c) for c in batch)]
         return same[-1] if same else None
 
-    # --- whom it concerns --------------------------------------------------------------------------------------------
+    # --- the subjects ------------------------------------------------------------------------------------------------
 
     def collect(self, effect: int) -> None:
         """Collect the producers that wrote the batches, and those whose transactions commit the groups' offsets."""
@@ -243,7 +244,7 @@ class _About:
     # --- the window --------------------------------------------------------------------------------------------------
 
     def window(self, effect: int) -> range:
-        """The events from the transaction before the effect's own to the end of the latter; else the whole run.
+        """The events from the transaction before the effect's own to the end of its own; otherwise the whole run.
 
         The fate of an input is decided between two commits of its group, however many transactions that takes.
         """
@@ -259,7 +260,7 @@ class _About:
         )
 
     def _written_at(self) -> Iterator[int]:
-        """The place in the run of the last write of a batch that is no input."""
+        """The place in the run of the last batch among the finding's offsets that is not an input's."""
         last = max((place for place in self.found if place[0] not in self.inputs), key=self._place_in_run, default=None)
         if last is not None and self._place_in_run(last) >= 0:
             yield self._place_in_run(last)
@@ -286,12 +287,12 @@ class _About:
 
 
 def _actor(event: Event) -> str:
-    """The name of the application behind a process, which is the same in the events of a proxy."""
+    """The name of a process's application. A proxy's events have the same name."""
     return event.process.rpartition("/")[2]
 
 
 def _holds(event: Event, offset: int) -> bool:
-    """Whether an event tells of the record or marker at an offset."""
+    """Whether an event names the record or marker at an offset."""
     if event.offset is None or event.action == "EndOfPartition":
         return False
     return event.offset <= offset < event.offset + (event.record_count or 1)
@@ -301,7 +302,7 @@ def _holds(event: Event, offset: int) -> bool:
 
 
 def _kept(events: Sequence[Event], mine: Iterable[int], window: range, effect: int, places: set[Place]) -> list[int]:
-    """The events that a picture has room for: by rank, then by closeness to the effect; answers keep their requests."""
+    """Choose events for the picture: by rank, then by closeness to the effect; requests and answers stay together."""
     units: dict[object, set[int]] = defaultdict(set)
     for number in (effect, *mine):
         units[_unit(events[number], number)].add(number)

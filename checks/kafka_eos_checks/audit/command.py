@@ -1,6 +1,7 @@
 """``kafka-eos audit``: log directories, recordings and histories, judged by the rules of exactly-once."""
 
 import argparse
+import os
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,8 +13,9 @@ from kafka_eos_checks.kit.recording import given_path
 if TYPE_CHECKING:
     from kafka_eos_checks.audit.audit import Audit
     from kafka_eos_checks.audit.engines.cost import Bill
+    from kafka_eos_checks.audit.plan.found import Found
 
-SHOWN_NOTES = 10  # of a kind, on the terminal
+SHOWN_NOTES = 10  # findings of each kind on the terminal
 UNJUDGED_EXIT = 3
 UNJUDGED_REASONS = frozenset(  # the codes of all reasons that the rules give
     {
@@ -55,26 +57,26 @@ anomalies of a history of Jepsen's workload for Kafka, as Jepsen defines and nam
   :G1c-realtime, :G0, G1c by order
 
 Transactions are judged by the logs of __transaction_state that are given with them, of the same cluster. A history
-alone is judged by what clients and readers tell; what only a log could tell is counted as unknown.
-Values are looked at only where a history is given, which has them too. The files are only read, so the directory of a
-running broker can be audited in place; an unfinished tail of a log is no violation. Compacted topics have holes in
+alone is judged by its own events; what only a log could show is counted as unknown.
+Values of records are read only if a history is given, which has them too. The files are only read, so the directory of
+a running broker can be audited in place; an unfinished tail of a log is no violation. Compacted topics have holes in
 their offsets; a sequence that is missing there is not reported. What Jepsen allows (writes that interleave, skips of
-consumers that subscribe) is told in the verdict's evidence and is no finding.
+consumers that subscribe) is named in the verdict's evidence and is no finding.
 
-Logs of a running broker, and copies that were made while it wrote, are of different moments. What one log may only lack
-because it is the older copy is no violation: it is too recent to judge, and told. --snapshot says that all logs are of
-one moment: the brokers stood still, or it is a snapshot of a volume. Recordings are.
+Logs of a running broker, and copies made while it wrote, are of different moments. What one log may lack only because
+it is the older copy is no violation: it is reported as too recent to judge. --snapshot says that all logs are of one
+moment: the brokers stood still, or it is a snapshot of a volume. Recordings always are.
 
 A verdict has three values: ok, FAIL with its findings, or not judged, with the reason. What somebody did on purpose (a
-transaction aborted by hand, offsets set back) is told and is no violation. Each open transaction is listed with who
-opened it, since when, what it holds back, and what becomes of it.
+transaction aborted by hand, offsets set back) is reported as "told" and is no violation. Each open transaction is
+listed with its producer, since when it is open, what it keeps from readers, and whether somebody will end it.
 
-The terminal and the page show the most urgent rules first: data that is lost, torn, twice or wrong; then a reader or an
-application that does not go on; then the state of brokers. --json has the order of the list above, --findings that of
-places.
+The terminal and the page show the most urgent rules first: data that is lost, torn, doubled or wrong; then readers or
+applications that make no progress; then wrong state of brokers. --json has the order of the list above, --findings is
+sorted by place.
 
 exit codes: 0 nothing found, 1 violations or corrupt regions, 2 the input or the call cannot be used, 3 nothing found,
-  but something that is there could not be judged (0 with --allow-unjudged); what is too recent does not count
+  but something could not be judged (0 with --allow-unjudged); what is too recent does not count
 """
 
 
@@ -92,18 +94,21 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         nargs="+",
         type=given_path,
         metavar="PATH",
-        help="a log directory, a folder of several brokers' or of tables that `kafka-eos headers` made, a recording "
-        "(folder or .tar.xz, or example:NAME for one of this package's own), a history (.jsonl, .parquet), "
-        "or one of Jepsen's (.edn); each but a packed recording may be a URI",
+        help="a log directory, a folder of several brokers' directories or of tables that `kafka-eos headers` wrote, "
+        "a recording (folder or .tar.xz, or example:NAME for one of this package), a history (.jsonl, .parquet), "
+        "or a history of Jepsen (.edn); everything except a packed recording may be a URI",
     )
     parser.add_argument("--history", action="append", default=[], metavar="FILE", help="one more history")
     parser.add_argument(
         "--as-jepsen",
         type=Path,
         metavar="FILE",
-        help="write the history of one run as Jepsen has it (.edn), for its own checker",
+        help="write the history of one run in Jepsen's format (.edn), for Jepsen's own checker",
     )
     parser.add_argument("--spark", action="store_true", help="audit on Spark (a local one, or the active session)")
+    parser.add_argument(
+        "--jobs", type=int, metavar="N", help="processes, for more than some seconds of work (default: one a processor)"
+    )
     parser.add_argument("--no-crc", action="store_true", help="do not compare batches with their CRC")
     parser.add_argument(
         "--oracle",
@@ -111,7 +116,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         type=_share,
         const=1.0,
         metavar="SHARE",
-        help="let the readable rule judge the logs again, or a share of them (0.1); both have to find the same",
+        help="let the readable rules judge all logs again, or a share of them (0.1); both have to find the same",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="which logs --oracle takes (default 0)")
     parser.add_argument(
@@ -133,26 +138,27 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         const=EVERY_REASON,
         default=frozenset(),
         metavar="REASON,…",
-        help="exit with 0 where nothing was found but not all could be judged, for any reason or only for these: "
+        help="exit with 0 if nothing was found but not all could be judged, for any reason or only for these: "
         + ", ".join(sorted(UNJUDGED_REASONS)),
     )
     parser.add_argument(
         "--explain-cost",
         action="store_true",
-        help="say what each stage cost, what the driver did alone, how often each byte was read, and what follows for "
-        "more cores",
+        help="print the cost of each stage, the driver's own cost, how often each byte was read, and the time to "
+        "expect on more cores",
     )
-    parser.add_argument("--redact", action="store_true", help="evidence names no value, transactional id or group")
+    parser.add_argument("--redact", action="store_true", help="hide values, transactional ids and groups")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as a page")
     add_json(parser)
     parser.add_argument(
         "--findings",
         type=Path,
         metavar="FILE",
-        help="write all findings, and what is told, as .jsonl, .csv or .parquet by the name; `kind` tells them apart",
+        help="write all findings as .jsonl, .csv or .parquet, by the file's name; `kind` is violation, told, too "
+        "recent or not judged",
     )
     parser.add_argument("--sink", metavar="TABLE", help="append all findings to a table of Spark's catalog")
-    parser.add_argument("--sink-format", default="parquet", metavar="NAME", help="of a new table (default parquet)")
+    parser.add_argument("--sink-format", default="parquet", metavar="NAME", help="a new table's format (parquet)")
     parser.set_defaults(run=run, parser=parser)
 
 
@@ -218,7 +224,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _is_unjudged(result: "Audit", allowed: frozenset[str]) -> bool:
-    """Whether something that is there was not judged for a reason that is not allowed; one without a reason is none."""
+    """Whether something was not judged, for a reason that is not allowed or for none."""
     unjudged = [verdict for verdict in result.verdicts if verdict.unknown]
     return allowed != EVERY_REASON and not all(
         verdict.unjudged_for and set(verdict.unjudged_for) <= allowed for verdict in unjudged
@@ -233,13 +239,14 @@ def _print_notes(result: "Audit") -> None:
     shown = {verdict.name for verdict in result.verdicts if not verdict.ok or verdict.unknown}  # with its evidence
     for kind, title in ((Kind.TOLD, "told, no violation"), (Kind.TOO_RECENT, "too recent to judge")):
         own = [note for note in result.notes if note.kind == kind and note.rule not in shown]
+        count = sum(number for (rule, of), number in result.counts.items() if of == kind and rule not in shown)
         counted = sum(verdict.recent for verdict in result.verdicts) if kind is Kind.TOO_RECENT else 0
         if own or counted:
-            answer_console.print(f"\n[cyan]{title}[/]: {max(len(own), counted)}", highlight=False)
+            answer_console.print(f"\n[cyan]{title}[/]: {max(count, counted)}", highlight=False)
         for note in own[:SHOWN_NOTES]:
             answer_console.print(note.in_words(), markup=False, highlight=False, soft_wrap=True)
-        if len(own) > SHOWN_NOTES:
-            answer_console.print(f"… and {len(own) - SHOWN_NOTES} more, in the file of --findings", highlight=False)
+        if count > SHOWN_NOTES:
+            answer_console.print(f"… and {count - SHOWN_NOTES} more, in the file of --findings", highlight=False)
         if kind is Kind.TOO_RECENT and (own or counted):
             words = "next: audit again in a minute; or, if the brokers stood still, with --snapshot"
             answer_console.print(words, highlight=False)
@@ -297,6 +304,14 @@ def _audit_and_write(arguments: argparse.Namespace) -> "Audit":
             from kafka_eos_checks.audit.engines.spark import session  # noqa: PLC0415 - the light install has no Spark
 
             spark = stack.enter_context(session())
+
+        def take(found: "Found") -> None:
+            """Write all findings where they are asked for, while the engine has them."""
+            if arguments.findings:
+                findings.write_findings(arguments.findings, found.in_order())
+            if arguments.sink and spark is not None:
+                findings.append_to_table(arguments.sink, arguments.sink_format, found.tables(spark))
+
         result = audit.run(
             paths,
             "spark" if arguments.spark else "local",
@@ -310,15 +325,13 @@ def _audit_and_write(arguments: argparse.Namespace) -> "Audit":
             one_moment=arguments.snapshot,
             longest_ms=round(arguments.max_transaction_timeout * 60_000),
             explain_cost=arguments.explain_cost,
+            jobs=arguments.jobs or os.cpu_count() or 1,
+            take=take,
         )
         if arguments.json:
             write_verdicts(arguments.json, result.verdicts)
-        if arguments.findings:
-            findings.write_findings(arguments.findings, [*result.findings, *result.notes])
         if arguments.html:
             from kafka_eos_checks.ledger.report import write_page  # noqa: PLC0415 - templates take their time to load
 
             write_page(most_urgent_first(result.verdicts), arguments.html, subject=result.subject)
-        if arguments.sink and spark is not None:
-            findings.append_to_table(spark, arguments.sink, arguments.sink_format, [*result.findings, *result.notes])
     return result

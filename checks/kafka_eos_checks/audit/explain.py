@@ -31,7 +31,7 @@ from kafka_eos_checks.kit.recording import given_path
 from kafka_eos_checks.kit.terminal import answer_console
 from kafka_eos_checks.kit.verdict import counted
 
-BEFORE, AFTER = 30, 10  # events drawn up to the moment, and behind it
+BEFORE, AFTER = 30, 10  # events drawn up to the moment, and after it
 SUFFIXES = (".html", ".svg")
 EPILOG = """examples:
   kafka-eos explain example:violations                      one of this package's own recordings
@@ -46,7 +46,7 @@ exit codes: 0 drawn, 2 the input or the call cannot be used
 
 
 class NothingToDraw(ValueError):  # noqa: N818 - named for the input
-    """No event is left, or the moment is not among the events; the message says which, and the remedy."""
+    """No event is left, or the named event does not exist; the message says which, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Moment:
 
     Attributes:
         events: in the order of the run.
-        violation: the marked event, and what holds after it; None for a run without a moment.
+        violation: the marked event and its text; None if no event is marked.
         left_out: by the place of an event, how many related events were left out before it.
     """
 
@@ -75,7 +75,7 @@ class Wanted:
     process: str | None = None
 
     def has(self, event: Event) -> bool:
-        """Whether an event is wanted: a fault always is, and a column that the event does not have says nothing."""
+        """Whether an event is wanted. A fault always is; columns that the event does not have are ignored."""
         if event.action in FAULTS:
             return True
         columns = ("topic", "partition", "producer_id", "transactional_id", "process")
@@ -101,7 +101,7 @@ def read_runs(paths: Sequence[Path]) -> tuple[dict[str, list[Event]], list[Findi
     if not runs:
         raise UnusableInput(
             "no history in it, so nothing to draw; give a history or a recording next to the logs. Without one, "
-            "`kafka-eos audit` tells what to look at in the logs"
+            "`kafka-eos audit` says what to look at in the logs"
         )
     return runs, list(found)
 
@@ -136,7 +136,7 @@ def of_finding(finding: Finding, runs: dict[str, list[Event]]) -> Moment:
 
 
 def cut_out(events: Iterable[Event], wanted: Wanted, around: int | None, says: str = "") -> Moment:
-    """The wanted events up to the one with this order, and a few behind it; without an order, the first ones.
+    """The wanted events up to the one with the order ``around``, and a few after it; without an order, the first ones.
 
     Raises:
         NothingToDraw: no event is wanted, or none has that order.
@@ -177,7 +177,7 @@ def drawn(moment: Moment) -> str:
 
 
 def page(title: str, moment: Moment) -> str:
-    """A page of its own with diagram and story."""
+    """A complete HTML page with diagram and story."""
     templates = Environment(
         loader=PackageLoader("kafka_eos_checks", "templates"), autoescape=True, undefined=StrictUndefined
     )

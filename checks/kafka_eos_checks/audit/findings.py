@@ -2,33 +2,34 @@
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
-from itertools import dropwhile
+from itertools import dropwhile, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unicodedata import category, normalize
 
 from kafka_eos_checks.audit.moments import in_words
-from kafka_eos_checks.audit.places import Ask, Unreachable, ask_here, open_at, place
+from kafka_eos_checks.audit.places import Unreachable, open_at, place
 from kafka_eos_checks.kit.missing import need
-from kafka_eos_checks.kit.schemas import arrow_schema, ddl
+from kafka_eos_checks.kit.schemas import arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame
 
 MAX_TIMESTAMP_AT = 35  # bytes from the beginning of a batch
+WRITTEN_AT_ONCE = 50_000  # findings in a group of rows
 
 
 class Kind(StrEnum):
-    """The kinds of statements that a rule makes on a place.
+    """The kinds of findings.
 
     VIOLATION: the rule does not hold.
-    NOT_JUDGED: what is needed to judge it is not in the input.
-    TOO_RECENT: another log, which would have to be looked at, may be a copy of an earlier moment.
-    TOLD: somebody did on purpose what looks like a violation.
+    NOT_JUDGED: the input lacks facts that are needed to judge it.
+    TOO_RECENT: another log, which is needed to judge it, may be a copy from an earlier moment.
+    TOLD: it looks like a violation, but somebody did it on purpose.
     """
 
     VIOLATION = "violation"
@@ -39,12 +40,12 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A rule's statement on a place in a log or history, with all that a person needs to look there.
+    """A finding of a rule at a place in a log or history, with everything that a person needs to look there.
 
     Attributes:
         rule: the rule's name.
         topic: topic name.
-        partition: partition number; -1 where a history of Jepsen's has a key, which stands in for the topic too.
+        partition: partition number; -1 for a history of Jepsen, whose key is then also the topic.
         broker: the log directory it was found in, "" for a single one.
         file: the segment's file name.
         position: where the batch begins in the file, in bytes; None where only an offset is known.
@@ -78,9 +79,12 @@ class Finding:
         """Whether the rule does not hold there."""
         return self.kind == Kind.VIOLATION
 
-    def sort_key(self) -> tuple[str, str, int, int, str]:
-        """The order of findings: by broker, topic, partition, offset and rule."""
-        return self.broker, self.topic, self.partition, -1 if self.offset is None else self.offset, self.rule
+    def sort_key(self) -> tuple[Any, ...]:
+        """The order of findings: by broker, topic, partition, offset and rule, then by the other fields."""
+        numbers = (self.position, self.producer_id, self.producer_epoch, self.base_sequence)
+        offset, *others = (-1 if number is None else number for number in (self.offset, *numbers))
+        place = self.broker, self.topic, self.partition, offset, self.rule
+        return *place, self.kind, self.file, self.run, *others, self.evidence
 
     def in_words(self) -> str:
         """The finding in one line: where, what, who."""
@@ -95,24 +99,19 @@ class Finding:
         return f"{self.rule}{kind}: {where}{when}{who}: {self.evidence}"
 
 
-def dated(
-    findings: Sequence[Finding],
-    folders: Mapping[tuple[str, str, int], str],
-    ask: Ask[tuple[Path, list[int]], dict[int, int]] = ask_here,
-) -> list[Finding]:
+def dated(findings: Sequence[Finding], folders: Mapping[tuple[str, str, int], str]) -> list[Finding]:
     """Findings with the times of their batches, as the segments have them.
 
     Args:
         findings: some or all of an audit.
         folders: of the logs, by broker, topic and partition.
-        ask: asks about the batches of each segment.
     """
     files = [_undated(finding, folders) for finding in findings]
     wanted: dict[Path, list[int]] = {}
     for finding, file in zip(findings, files, strict=True):
         if file is not None and finding.position is not None:
             wanted.setdefault(file, []).append(finding.position)
-    told = dict(zip(wanted, ask(_times, list(wanted.items())), strict=True))
+    told = {file: _times(file, positions) for file, positions in wanted.items()}
     return [
         finding if file is None else replace(finding, time_ms=told[file].get(finding.position or 0))
         for finding, file in zip(findings, files, strict=True)
@@ -127,9 +126,8 @@ def _undated(finding: Finding, folders: Mapping[tuple[str, str, int], str]) -> P
     return place(folder) / finding.file
 
 
-def _times(batches: tuple[Path, list[int]]) -> dict[int, int]:
+def _times(segment: Path, positions: Sequence[int]) -> dict[int, int]:
     """The highest times of some batches of a segment, in milliseconds since the epoch, by position."""
-    segment, positions = batches
     try:
         with open_at(segment, 0) as file:
             read = {position: file.pread(8, position + MAX_TIMESTAMP_AT) for position in positions}
@@ -155,11 +153,11 @@ _LEFT_OUT = {"Cc", "Cf", "Zl", "Zp", "Zs"}  # categories of Unicode: controls, m
 
 
 def harmless(cell: Any) -> Any:
-    """A CSV cell that no spreadsheet takes for a formula: topic names and client text come from strangers.
+    """Make a CSV cell that no spreadsheet takes for a formula: topic names and client text come from strangers.
 
-    Before a formula, programs leave out blanks and what cannot be seen, so it is looked for behind these; and a cell
-    that begins with a tab or an end of line is taken for one anyway. Full-width signs count as the others do. The
-    text itself is kept as it is.
+    Spreadsheets skip blanks and invisible characters before a formula, so this function skips them too. A cell that
+    begins with a tab or an end of line always counts as a formula. Full-width signs count like the usual ones. The text
+    itself is kept.
     """
     if not isinstance(cell, str):
         return cell
@@ -184,7 +182,7 @@ def check_suffix(path: Path) -> None:
         need("pyarrow", "spark")
 
 
-def write_findings(path: Path, findings: Sequence[Finding]) -> None:
+def write_findings(path: Path, findings: Iterable[Finding]) -> None:
     """Write findings as ``.jsonl``, ``.csv`` or ``.parquet``, by the file's suffix.
 
     Raises:
@@ -202,27 +200,28 @@ def write_findings(path: Path, findings: Sequence[Finding]) -> None:
             writer.writerow(COLUMNS)
             writer.writerows([harmless(cell) for cell in asdict(f).values()] for f in findings)
     else:
-        import pyarrow as pa  # noqa: PLC0415
         import pyarrow.parquet as pq  # noqa: PLC0415
 
-        pq.write_table(pa.Table.from_batches([to_arrow(findings)]), path)
+        rest = iter(findings)
+        with pq.ParquetWriter(path, arrow_schema(COLUMNS)) as written:
+            while some := list(islice(rest, WRITTEN_AT_ONCE)):
+                written.write_batch(to_arrow(some))
 
 
-def append_to_table(spark: "SparkSession", table: str, form: str, findings: Sequence[Finding]) -> None:
-    """Append findings to a table of Spark's catalog, made if it is not there, with the columns of :data:`COLUMNS`.
+def append_to_table(table: str, form: str, rows: "Iterable[DataFrame]") -> None:
+    """Append rows to a table of Spark's catalog, which is made if it is not there.
 
     Args:
-        spark: the session whose catalog has the table.
         table: its name, e.g. ``catalog.schema.table``.
         form: the format of a new table.
-        findings: what to append.
+        rows: findings, with the columns of :data:`COLUMNS`.
 
     Raises:
         OSError: Spark refuses; what it says.
     """
     failure = need("pyspark.errors", "spark").PySparkException
     try:
-        rows = spark.createDataFrame([tuple(asdict(f).values()) for f in findings], ddl(COLUMNS))
-        rows.write.format(form).mode("append").saveAsTable(table)
+        for some in rows:
+            some.write.format(form).mode("append").saveAsTable(table)
     except failure as error:
         raise OSError(f"table {table}: {str(error).splitlines()[0]}") from error

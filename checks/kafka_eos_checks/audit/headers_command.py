@@ -19,11 +19,11 @@ EPILOG = """examples:
 Each segment becomes a table 00000000000000000000.headers.parquet in a folder of the same layout, with one row for each
 batch: offsets, producer, sequences, timestamps, and of markers their decision. There are no keys, values or headers of
 records in it. Segments of __transaction_state and __consumer_offsets are copied as they are, because the rules need
-what they say: they name transactional ids, groups, members and topics. So are .txnindex and .snapshot files, which
-name producer ids. CRCs are compared; regions without a readable batch are kept as such in the table.
+their records: these name transactional ids, groups, members and topics. Files .txnindex and .snapshot are copied too;
+they name producer ids. CRCs are compared; a region without a readable batch is a row of the table.
 
-What is there already and was made of a segment of the same size is kept, so a call that was cut off goes on, and a
-later one takes what has grown.
+A table that exists and was made of a segment of the same size is kept. So an interrupted call can be repeated, and a
+later call writes only what has grown.
 
 exit codes: 0 written, 2 the input or the call cannot be used
 """
@@ -39,7 +39,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="a broker's log directory, or several; also by URI")
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="a log directory, or a folder of several; or a URI")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the tables go")
     parser.add_argument("--topic", nargs="+", metavar="NAME", help="only these topics, and the two internal ones")
     parser.set_defaults(run=run)

@@ -11,28 +11,30 @@ from kafka_eos_checks.audit.events.history_files import SUFFIXES, files_of, is_h
 from kafka_eos_checks.audit.jepsen.operations import HISTORY, is_jepsen
 from kafka_eos_checks.audit.moments import LOCK, is_locked
 from kafka_eos_checks.audit.places import is_uri, listed, sizes_of
-from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
+from kafka_eos_checks.audit.segments.header_tables import is_table
+from kafka_eos_checks.audit.segments.splits import TABLE_WEIGHT, PartitionLog, find_logs
 from kafka_eos_checks.kit.recording import UnsafeArchive, unpacked
 
 SEGMENT_SUFFIX, ARCHIVE_SUFFIX = ".log", ".tar.xz"
+HISTORY_WEIGHT = 8  # a byte of a history takes as long as some eight of a segment
 RECORDED = "history.jsonl"
-"""The history of a served cluster, next to its log directory: the artefacts of the pytest fixture."""
+"""The history of a served cluster, next to its log directory, as the pytest fixture leaves them."""
 
 
 class UnusableInput(ValueError):  # noqa: N818 - named for the input
-    """An input that is neither logs nor a history; the message says what is wrong and the remedy."""
+    """An input that is neither logs nor a history; the message says what is wrong and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The inputs that the given paths lead to.
+    """The inputs found at the given paths.
 
     Attributes:
         logs: the replicas of partitions; each is audited by itself.
         histories: files of events, see :mod:`events.history_files`.
-        operations: histories of Jepsen's, see :mod:`jepsen`.
-        one_moment: whether all logs are of recordings, or of a test that is over: their brokers were stopped.
-        directories: the log directories, each with its name by the path that was given.
+        operations: histories of Jepsen, see :mod:`jepsen`.
+        one_moment: whether all logs are of recordings or of finished tests, whose brokers were stopped.
+        directories: the log directories, each with its name relative to the path that was given.
         given: the paths as they were given.
     """
 
@@ -49,8 +51,16 @@ class Inputs:
         return sum(sizes_of([log.file(name) for log in self.logs for name in log.segments]))
 
     @property
+    def weight(self) -> int:
+        """Bytes of segments that take about as long to audit as all this."""
+        files = [log.file(name) for log in self.logs for name in log.segments]
+        sizes = zip(files, sizes_of(files), strict=True)
+        own = sum(size * (TABLE_WEIGHT if is_table(file) else 1) for file, size in sizes)
+        return own + HISTORY_WEIGHT * self.history_bytes
+
+    @property
     def history_bytes(self) -> int:
-        """Bytes of all histories, without those of Jepsen's."""
+        """Bytes of all histories, without those of Jepsen."""
         return sum(file.stat().st_size for path in self.histories for file in files_of(path))
 
 
@@ -62,13 +72,13 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
         paths: a broker's log directory, a folder of several, a partition's folder, one of its segments, a recording
             (``brokers/`` and ``histories/``, as a folder or a ``.tar.xz``), the artefacts of a test (a log directory in
             a folder with ``history.jsonl``), a history (``.jsonl``, or ``.parquet``, a file or a folder of files), or
-            one of Jepsen's (``.edn``, or a folder of its store with ``history.edn``).
+            a history of Jepsen (``.edn``, or a folder of its store with ``history.edn``).
         histories: more histories.
 
     Raises:
-        UnusableInput: a path that is none of these, or logs of one partition that are no replicas.
-        NotALogDirectory: a folder without partitions.
-        OSError: a path that cannot be read.
+        UnusableInput: a path is none of these, or logs of one partition are no replicas.
+        NotALogDirectory: a folder has no partitions.
+        OSError: a path cannot be read.
     """
     folders: dict[Path, Path] = {}
     segments: list[PartitionLog] = []
@@ -94,7 +104,7 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
             recorded.append(contents.is_recording or is_test)
             found += contents.histories
         found += (path for path in histories if not is_jepsen(path))
-        found = list({path.resolve(): path for path in found}.values())  # one may be given by its folder, too
+        found = list({path.resolve(): path for path in found}.values())  # given twice: itself, in its folder
         operations += (path for path in histories if is_jepsen(path))
         missing = [str(path) for path in found if not (is_history(path) and path.exists())]
         if missing:
@@ -126,7 +136,7 @@ class Contents(NamedTuple):
 
 
 def contents_of(folder: Path) -> Contents:
-    """Recognise a recording, the artefacts of a test, or a folder with nothing but log directories."""
+    """Recognise a recording, the artefacts of a test, or a folder with only log directories."""
     logs = folder / "brokers" if (folder / "brokers").is_dir() else folder
     is_recording = (folder / "manifest.json").is_file()
     histories: tuple[Path, ...] = ()
@@ -138,7 +148,7 @@ def contents_of(folder: Path) -> Contents:
 
 
 def _log_of(segment: Path) -> PartitionLog:
-    """The log of a single segment; in a folder that is no partition's, it is partition 0 of a topic of that name."""
+    """The log of a single segment; if its folder is no partition's, partition 0 of a topic with the folder's name."""
     folder = segment.resolve().parent
     topic, _, number = folder.name.rpartition("-")
     named = topic and number.isdecimal()
@@ -178,7 +188,7 @@ def _why_no_replicas(one: tuple[str | None, int | None], other: tuple[str | None
 
 
 def _named(directory: Path, given: Mapping[Path, Path]) -> str:
-    """A log directory by the path that was given."""
+    """The name of a log directory, relative to the path that was given."""
     inside = ((folder.resolve(), path) for folder, path in given.items())
     return next(
         (str(path / directory.relative_to(f)) for f, path in inside if directory.is_relative_to(f)), str(directory)

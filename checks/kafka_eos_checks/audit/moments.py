@@ -1,23 +1,24 @@
 """The moments of logs: up to which time a copy is known to have everything that was appended to its log.
 
-The logs of a running broker are read one after the other, and so are they copied: each is of another moment. A marker
-whose decision is not in the coordinator's log proves nothing while that log may be the older copy. A rule that says
-"there is nothing" therefore asks first up to which moment the log that it looked into goes.
+The logs of a running broker are read or copied one after the other, so each is of a different moment. A marker whose
+decision is not in the coordinator's log proves nothing if that log may be the older copy. A rule that concludes from a
+missing record therefore asks first up to which moment the log is complete.
 
-A log has everything up to the last time that a *broker* stamped in it: on markers, on the records of coordinators, on
-topics with LogAppendTime. Clients' clocks prove nothing. A log that is idle has no such time, so its directory is
-asked, which can only tell of replicas that are in sync, and they may lag behind their leader by :data:`LAG_MS`:
+A log is complete up to the last timestamp that a *broker* set in it: on markers, on the records of coordinators, on
+topics with LogAppendTime. Clients' clocks prove nothing. An idle log has no such timestamp, so files of its directory
+have to show the moment. They say something only of replicas in sync, which may lag behind their leader by
+:data:`LAG_MS`:
 
-- a broker that runs holds the lock of its directory (``.lock``): its logs are of the moment at which they are read;
-- ``replication-offset-checkpoint`` has the high watermarks of all logs at one moment, which is later than every time
-  that is stamped below them: a copy that reaches its own one is of that moment or later. A copy that keeps the times of
-  files (``cp -a``) tells the moment itself, and so an idle cluster can be judged: the file's own time;
-- ``.kafka_cleanshutdown``: nothing was appended after the last time that is stamped in the directory.
+- a running broker holds the lock of its directory (``.lock``): its logs are of the moment at which they are read;
+- ``replication-offset-checkpoint`` has the high watermarks of all logs at one moment, which is later than every
+  timestamp below them. A copied log that reaches its own high watermark is of that moment or later. If copying kept the
+  times of files (``cp -a``), the checkpoint file's own time is that moment, so even an idle cluster can be judged;
+- ``.kafka_cleanshutdown``: nothing was appended after the last timestamp in the directory.
 
 Logs of stopped brokers, of a recording or of a volume's snapshot are of one moment, and everything can be judged.
 
-What lies beyond that is *too recent* if the log was copied about then: a later audit judges it. Otherwise it is *not
-judged*: the log may be idle, or an older copy.
+What is later than that moment is *too recent* if the log was copied about then: a later audit can judge it. Otherwise
+it is *not judged*: the log may be idle, or an older copy.
 
 Kafka: LogManager.lockLogDirs, CleanShutdownFileHandler, ReplicaManager.checkpointHighWatermarks
 """
@@ -38,19 +39,19 @@ from typing import Protocol
 from kafka_eos_checks.audit.places import Unreachable, is_uri
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 
-SKEW_MS = 5_000  # by which the clocks of two brokers may differ
-LAG_MS = 45_000  # replica.lag.time.max.ms and half of it, the period of the check: who lags more is not in sync
-KEPT_MS = 2_000  # from the last time that is stamped in a log to that of its file, where copying kept it
-CLOCK_TICK_MS = 1_000  # by which a file system may cut a time off
+SKEW_MS = 5_000  # the most by which the clocks of two brokers may differ
+LAG_MS = 45_000  # replica.lag.time.max.ms, and half of it for the check's period: the most that a replica in sync lags
+KEPT_MS = 2_000  # the most from the last timestamp of a log to its file's time, if copying kept the file's time
+CLOCK_TICK_MS = 1_000  # the resolution of a file system's times
 LOCK, CLEAN_SHUTDOWN, HIGH_WATERMARKS = ".lock", ".kafka_cleanshutdown", "replication-offset-checkpoint"
 LONGEST_MS = 15 * 60_000  # Kafka's default of transaction.max.timeout.ms
-GRACE_MS = 5 * 60_000  # as TransactionsCommand find-hanging waits beyond it
+GRACE_MS = 5 * 60_000  # added to it, as by `kafka-transactions find-hanging`
 
 Place = tuple[str, int]  # topic, partition
 
 
 class Dated(Protocol):
-    """The facts of a log that date it: its place, its end, and the times that brokers stamped in it."""
+    """The facts that date a log: its place, its end, and the timestamps that brokers set in it."""
 
     @property
     def log(self) -> PartitionLog:
@@ -64,21 +65,21 @@ class Dated(Protocol):
 
     @property
     def stamped_ms(self) -> int:
-        """The last time that a broker stamped, in milliseconds since the epoch; -1 for none."""
+        """The last timestamp of a broker, in milliseconds since the epoch; -1 for none."""
         ...
 
     def stamped_before(self, offset: int) -> float:
-        """The last time that a broker stamped below an offset, in milliseconds since the epoch; ``-inf`` for none."""
+        """The last timestamp of a broker below an offset, in milliseconds since the epoch; ``-inf`` for none."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directory:
-    """The evidence in a log directory for its moment.
+    """The evidence in a log directory for the moment of its logs.
 
     Attributes:
         read_ms: when reading began, if its broker runs; None otherwise.
-        stopped: whether its broker was shut down in good order.
+        stopped: whether its broker was shut down cleanly.
         high_watermarks: by partition, at the last checkpoint.
         checkpoint_ms: when the file of the checkpoint was written; ``-inf`` for none.
     """
@@ -90,7 +91,7 @@ class Directory:
 
 
 def read_directory(folder: Path, now_ms: int) -> Directory:
-    """Read the evidence in a log directory for its moment; missing files are no error."""
+    """Read the evidence in a log directory for the moment of its logs; missing files are no error."""
     return Directory(
         read_ms=now_ms if is_locked(folder / LOCK) else None,
         stopped=(folder / CLEAN_SHUTDOWN).is_file(),
@@ -100,7 +101,7 @@ def read_directory(folder: Path, now_ms: int) -> Directory:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether another process holds the lock of a file, as a broker does; asked for on Linux alone."""
+    """Whether another process holds the lock of a file, as a broker does; False on systems other than Linux."""
     if not sys.platform.startswith("linux") or is_uri(str(path)):
         return False
     layout = "hhqqi4x"  # struct flock: type, whence, start, length, process
@@ -124,7 +125,7 @@ def _written_ms(path: Path) -> float:
 
 
 def _high_watermarks(path: Path) -> dict[Place, int]:
-    """The lines of a checkpoint, ``topic partition offset``; none where it is absent or is no checkpoint."""
+    """The lines of a checkpoint, ``topic partition offset``; none if the file is missing or is no checkpoint."""
     try:
         version, _, *lines = path.read_text(encoding="ascii").splitlines()
         rows = [line.rsplit(" ", 2) for line in lines]
@@ -141,7 +142,7 @@ class Source:
 
     Attributes:
         one_moment: whether all of them are of one moment.
-        directories: each with what it tells.
+        directories: the evidence of each log directory.
         longest_ms: how long a transaction may take on the cluster (``transaction.max.timeout.ms``).
     """
 
@@ -151,7 +152,7 @@ class Source:
 
 
 def look_at(logs: Iterable[PartitionLog], *, one_moment: bool, longest_ms: int = LONGEST_MS) -> Source:
-    """Read the evidence in the directories of logs. To be called before the logs are read."""
+    """Read the evidence in the directories of logs; call it before the logs are read."""
     now_ms = time.time_ns() // 1_000_000
     folders = {log.directory for log in logs}
     directories = {folder: read_directory(folder, now_ms) for folder in folders}
@@ -163,8 +164,8 @@ class Moments:
     """The moments of some logs.
 
     Args:
-        source: what was known before they were read.
-        logs: what was read of them.
+        source: the evidence taken before the logs were read.
+        logs: the logs that were read.
 
     Attributes:
         last_ms: the last moment known from any log or directory, in milliseconds since the epoch; ``-inf`` for none.
@@ -173,7 +174,7 @@ class Moments:
     def __init__(self, source: Source, logs: Iterable[Dated]) -> None:
         self.source = source
         dated_logs = list(logs)
-        self._written: dict[Path, float] = {}  # of files, as far as they were asked for
+        self._written: dict[Path, float] = {}  # times of files, cached
         by_folder: dict[Path, list[Dated]] = defaultdict(list)
         for dated in dated_logs:
             by_folder[dated.log.directory].append(dated)
@@ -204,11 +205,11 @@ class Moments:
         return f"of moments that may differ{until}: --snapshot, if the brokers stood still or it is a volume's snapshot"
 
     def reach(self, dated: Dated) -> float:
-        """The moment up to which a log is known to have everything, in ms since the epoch; ``inf`` for all."""
+        """The moment up to which a log is known to be complete, in ms since the epoch; ``inf`` for ever."""
         return self.reach_of(dated.log, dated.end, dated.stamped_ms)
 
     def reach_of(self, log: PartitionLog, end: int, stamped_ms: float) -> float:
-        """The same as :meth:`reach`, for a log with this end and this last broker's time."""
+        """The same as :meth:`reach`, for a log with this end and this last timestamp of a broker."""
         if self.source.one_moment:
             return inf
         folder = log.directory
@@ -222,20 +223,20 @@ class Moments:
         return max(float(stamped_ms), max(told) - LAG_MS)
 
     def covers(self, dated: Dated, moment_ms: float) -> bool:
-        """Whether a log is known to have everything up to a moment of another broker's clock."""
+        """Whether a log is known to be complete up to a moment of another broker's clock."""
         return moment_ms + SKEW_MS <= self.reach(dated)
 
     def recent_after(self, dated: Dated) -> float:
-        """The moment from which on anything that a log lacks is too recent to judge; anything older is not judged.
+        """The moment from which on whatever a log lacks is too recent to judge; what is older is not judged.
 
-        The time of a file is that of the copy, or of the last append before it. It is late where a copy was copied
-        again, so it decides no violation.
+        A file's time is that of the copy, or of the last append before it. It is too late if a copy was copied again,
+        so no violation depends on it.
         """
         reach = self.reach(dated)
         directory = self.source.directories.get(dated.log.directory, Directory())
         if directory.read_ms is not None or not dated.log.segments:
             return reach
-        if isinf(directory.checkpoint_ms):  # nothing but the folders of partitions: no copy of a directory
+        if isinf(directory.checkpoint_ms):  # only folders of partitions: not a copy of a whole directory
             return inf
         return max(reach, self._written_ms(dated.log.file(dated.log.segments[-1])) - LAG_MS)
 
@@ -246,7 +247,7 @@ class Moments:
     def written_by(self, log: PartitionLog, file: str) -> float:
         """The moment of the last append to a file, if its time can be trusted; else ``inf``.
 
-        That is so where its broker runs here, and where copying kept the times of files.
+        It can be trusted if the broker runs here, or if copying kept the times of files.
         """
         folder = log.directory
         if self.source.directories.get(folder, Directory()).read_ms is None and folder not in self._timed:
@@ -255,7 +256,7 @@ class Moments:
         return inf if isinf(written) else written
 
     def _keeps_times(self, dated: Dated) -> bool:
-        """Whether the last file of a log was written when a broker stamped its last time: copying kept its time."""
+        """Whether the time of a log's last file agrees with the log's last timestamp of a broker: copying kept it."""
         if not dated.log.segments or dated.stamped_ms <= 0:
             return False
         written = self._written_ms(dated.log.file(dated.log.segments[-1]))

@@ -26,3 +26,13 @@ def redacted(wanted: bool = True) -> Iterator[None]:
         yield
     finally:
         _KEY.reset(token)
+
+
+def key_of_names() -> bytes | None:
+    """The key inside :func:`redacted`, for the processes that work for this one; None outside."""
+    return _KEY.get()
+
+
+def use_key(key: bytes | None) -> None:
+    """Replace what clients wrote by the names that the process with this key has for it; without a key, keep it."""
+    _KEY.set(key)

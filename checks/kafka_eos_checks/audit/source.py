@@ -4,7 +4,7 @@
     spark.read.format("kafka_log").option("granularity", "records").option("topic", "orders").load([...])
     CREATE TEMPORARY VIEW batches USING kafka_log OPTIONS (path '/var/lib/kafka/data')
 
-Spark finds the source by itself where the Python that it starts has this package: in an activated environment, or with
+Spark finds the source by itself if the Python that Spark starts has this package: in an activated environment, or with
 ``PYSPARK_PYTHON``. In a program that is run as ``/path/to/venv/bin/python program.py`` call :func:`register` first.
 
 Options, besides ``path`` (a log directory, a folder of several brokers' directories, or a partition's folder; ``load``
@@ -18,12 +18,11 @@ topic             only this topic; of ``offsets`` the topic whose offset was com
 partition         only this partition, in the same way
 startingOffset    only from this offset on; a batch that reaches into the range is shown whole
 endingOffset      only before this offset
-startingTimestamp only from this time on, in ms since the epoch; of batches by their header's first and highest one
-endingTimestamp   only before this time
-producerId        only of this producer id
-crc               ``true`` (default) or ``false``: whether a batch that differs from its CRC is corrupt
-splitBytes        bytes a task reads, 134217728
-pushdown          ``true``: what a query compares with a constant limits what is read (default ``false``)
+startingTimestamp only from this time on, in ms since the epoch; batches by the first and highest timestamp of the
+header endingTimestamp   only before this time producerId        only of this producer id crc               ``true``
+(default) or ``false``: whether a batch that differs from its CRC is corrupt splitBytes        bytes that a task reads
+(default 134217728) pushdown          ``true``: a query's comparisons with constants limit what is read (default
+``false``)
 ================= ====================================================================================================
 
 Any other option is an error.
@@ -33,18 +32,19 @@ from the start of its log. One task reads a whole log there, however long the lo
 ``splitBytes`` share a task. A task keeps one window of batches and what is open, so its memory does not grow with the
 log. It also keeps the transactional id of each producer id, if that column is wanted.
 
-Segments are chosen by the offsets in their names. Corrupt regions are shown whatever offset, time or producer is asked
-for: it is not known which they had. Push-down needs ``spark.sql.python.filterPushdown.enabled``, and without it Spark
-fails a read that could do it, so it is off by default. Spark compares every row again, so it changes no result.
+Segments are chosen by the offsets in their names. Corrupt regions are always shown, because their offsets, times and
+producers are not known. Push-down needs ``spark.sql.python.filterPushdown.enabled``, and without it Spark fails a read
+that could do it, so it is off by default. Spark compares every row again, so it changes no result.
 
-``spark.readStream.format("kafka_log")`` follows growing segments: each micro-batch has the whole batches that came
-since the one before. Bytes behind the last whole batch of a log's last segment wait for the rest. It has the same
-options, except ``pushdown``. Granularities ``transactions`` and ``offsets`` cannot be streamed.
+``spark.readStream.format("kafka_log")`` follows growing segments: each micro-batch has the complete batches
+appended since the previous one. Bytes after the last complete batch of a log's last segment wait for the rest of their
+batch. The stream has the same options, except ``pushdown``. Granularities ``transactions`` and ``offsets`` cannot be
+streamed.
 
 Columns of every granularity except ``offsets``: ``broker`` (the name of the log directory, or its path if several share
 the name), ``topic``, ``partition``, ``segment`` (file name) and ``position`` (of the batch or region in it, in bytes).
-``(segment, position)`` is the order of a log; rows have no order. Spark does not say which columns a query wants: name
-a few with ``.schema(...)`` and only those are made.
+``(segment, position)`` is the order of a log; rows have no order. Spark does not tell a source which columns a query
+wants. Name columns with ``.schema(...)``, and only those are made.
 
 batches: ``size`` bytes; ``base_offset`` … ``last_offset``; ``leader_epoch``; ``compression``; ``log_append_time``,
 ``transactional``, ``control`` (flags); ``base_timestamp``, ``max_timestamp`` in ms; ``producer_id``,
@@ -55,7 +55,7 @@ records: ``offset``, ``timestamp`` in ms, ``key``, ``value``, ``header_count``, 
 
 corrupt: ``end`` (first byte after the region), ``kind`` (``corrupt``, ``torn tail``, ``zeroes``), ``reason``.
 
-transactions: a transaction of a producer id goes from its first batch behind a marker to the next marker, whatever lies
+transactions: a transaction of a producer id goes from the first batch after a marker to the next marker, whatever lies
 between. ``segment`` and ``position`` are those of its first batch in the log, or of its marker if it has no data there.
 
 - ``producer_id``; ``producer_epoch`` of its first batch; null without data
@@ -67,22 +67,22 @@ between. ``segment`` and ``position`` are those of its first batch in the log, o
 - ``batches``, ``records`` and ``bytes`` of its data in the log
 - ``first_timestamp`` of its first batch, ``max_timestamp`` of its data, ``marker_timestamp``, in ms. Clocks of clients
   give the first two, unless the topic has LogAppendTime; the leader's clock gives the third. ``first_timestamp`` is
-  null if the cleaner has put a delete horizon in its place, or if the first batch lies before the log
+  null if the cleaner has replaced it by a delete horizon, or if the first batch lies before the log
 - ``duration_ms``: ``marker_timestamp - first_timestamp``
-- ``marker_producer_epoch``: since transaction version 2 one above that of the data; ``coordinator_epoch`` of the marker
-- ``empty``: whether the marker ends no data, as of a partition that was added to a transaction and not written to, of a
-  marker that was written again, or of data that were compacted away
+- ``marker_producer_epoch``: in transaction version 2 one above that of the data; ``coordinator_epoch`` of the marker
+- ``empty``: whether the marker ends no data: the partition was added to a transaction and not written to, the marker
+  was written again, or the data were compacted away
 - ``starts_before_log``: whether the transaction was open where the log starts, as the producer snapshot of the first
-  segment says. Its data in the log are then not all. Null, as is ``empty``, if the log starts above offset 0 and that
-  file (``.snapshot``) is not there: copy it with the segments
+  segment says. Then the log lacks some of its data. Null, as is ``empty``, if the log starts above offset 0 and that
+  file (``.snapshot``) is missing: copy it with the segments
 
-offsets: records of other types than committed offsets, and those that cannot be read, have no row.
+offsets: records of other types than committed offsets, and unreadable records, have no row.
 
 - ``broker``, ``log_partition`` (of ``__consumer_offsets``), ``segment``, ``position``: where the record's batch is
 - ``log_offset``, ``timestamp`` (in ms, by the coordinator's clock) of the record itself
-- ``group``, ``topic``, ``partition``: whose offset it is
+- ``group``, ``topic``, ``partition``: the offset's group and partition
 - ``offset``, ``leader_epoch`` (-1 if not known), ``metadata``, ``commit_timestamp`` in ms; null in a tombstone
-- ``tombstone``: whether the offset was forgotten: expired, deleted, or of a topic that was deleted
+- ``tombstone``: whether the offset was removed: expired, deleted, or of a topic that was deleted
 - ``transactional``, ``producer_id``, ``producer_epoch`` (-1 outside of transactions)
 - ``decision``: as above, of the transaction of the record; null also outside of transactions
 """
@@ -158,7 +158,7 @@ OPTIONS = (
     "splitBytes",
     "pushdown",
 )
-_SPARKS_OWN = {"paths", "location", "owner", "provider"}  # of a load of several paths, and of a table of the catalog
+_SPARKS_OWN = {"paths", "location", "owner", "provider"}  # for a load of several paths, and for a table of the catalog
 _CODECS = np.array([codec.name.lower() for codec in CompressionType])
 
 
@@ -221,7 +221,7 @@ SCHEMAS = {
         **{name: kind for name, (kind, _) in OFFSETS.items()},
     },
 }
-FOLDED = {"transactions", "offsets"}  # granularities of which a task reads whole logs
+FOLDED = {"transactions", "offsets"}  # granularities for which a task reads whole logs
 _RANGES = ("startingOffset", "endingOffset", "startingTimestamp", "endingTimestamp")
 
 
@@ -236,14 +236,14 @@ class LogTask(InputPartition):
 def register(spark: "SparkSession") -> None:
     """Register ``kafka_log`` in a session; a local one then reads it with the Python that runs this program.
 
-    Without that, and without ``PYSPARK_PYTHON``, Spark starts any ``python3`` on the path, which may lack this package.
+    Otherwise, without ``PYSPARK_PYTHON``, Spark starts the first ``python3`` on the path, which may lack this package.
     """
     if is_remote() or "PYSPARK_PYTHON" in os.environ or not str(spark.sparkContext.master).startswith("local"):
         spark.dataSource.register(KafkaLogSource)
         return
     context = spark.sparkContext
     before = context.pythonExec
-    context.pythonExec = sys.executable  # a source keeps the one with which it is registered
+    context.pythonExec = sys.executable  # a source keeps the Python with which it is registered
     try:
         spark.dataSource.register(KafkaLogSource)
     finally:
@@ -319,7 +319,7 @@ class KafkaLogReader(DataSourceReader):
         options: the options, see the module.
 
     Raises:
-        ValueError: an option has no meaning, or none at this granularity.
+        ValueError: an option's value is wrong, or the granularity does not have the option.
     """
 
     def __init__(self, granularity: str, names: Sequence[str], options: Mapping[str, str]) -> None:
@@ -342,7 +342,7 @@ class KafkaLogReader(DataSourceReader):
 
         Raises:
             ValueError: no path is given.
-            NotALogDirectory: there is no log at one.
+            NotALogDirectory: there is no log at one of the paths.
             ValueError: a log has only the headers of its batches.
         """
         paths: list[str] = json.loads(self._options.get("paths", "[]"))
@@ -356,7 +356,7 @@ class KafkaLogReader(DataSourceReader):
         return found
 
     def logs(self) -> list[PartitionLog]:
-        """The logs that may have something of what is wanted, with the segments that may; errors as :meth:`found`."""
+        """The logs that may have wanted rows, with the segments that may; errors as of :meth:`found`."""
         return list(self._logs().logs(self.found()))
 
     def _logs(self) -> Selection:
@@ -377,7 +377,7 @@ class KafkaLogReader(DataSourceReader):
         return [LogTask(tuple(task), coordinators) for task in grouped]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a task. For an empty plan Spark makes one partition that is no task of ours."""
+        """The rows of a task. For an empty plan Spark makes one partition of its own, which has no rows."""
         if not isinstance(partition, LogTask):
             return
         if self._granularity in FOLDED:
@@ -448,10 +448,10 @@ class PushdownReader(KafkaLogReader):
 
 
 def narrowed(selection: Selection, condition: Filter, *, ranges: bool = True) -> Selection:
-    """A selection that has every row of the other for which a condition holds, and perhaps more.
+    """Narrow a selection by a condition; it keeps every row for which the condition holds, and perhaps more.
 
     Args:
-        selection: the other.
+        selection: the selection.
         condition: of the query.
         ranges: whether conditions on offsets and times narrow it.
     """
@@ -499,14 +499,14 @@ class KafkaLogStreamReader(DataSourceStreamReader):
 
     def __init__(self, reader: KafkaLogReader) -> None:
         self._reader = reader
-        self._whole: dict[str, int] = {}  # by file, the end of its last whole batch as far as is known
+        self._whole: dict[str, int] = {}  # by file, the end of its last known complete batch
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         """The offset before anything was read."""
         return {}
 
     def latestOffset(self) -> dict[str, int]:  # type: ignore[override]  # noqa: N802 - Spark's name, before 4.2
-        """The end of the last whole batch of each segment now."""
+        """The end of the last complete batch of each segment now."""
         ends = {}
         for log in self._reader.logs():
             for number, name in enumerate(log.segments):

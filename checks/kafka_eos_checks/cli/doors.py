@@ -58,6 +58,9 @@ _CHECK = Group(
         "graphs": Command(
             "kafka_eos_checks.graphs.command", "the reference's state graphs against TLC's, with refusals"
         ),
+        "behaviours": Command(
+            "kafka_eos_checks.graphs.behaviours", "a model's graph and behaviours as JSON, to drive an implementation"
+        ),
         "traces": Command("kafka_eos_checks.traces.command", "recorded and simulated runs against the spec"),
         "proofs": Command("kafka_eos_checks.proofs.command", "invariants of the reference without bounds, with z3"),
         "contracts": Command(

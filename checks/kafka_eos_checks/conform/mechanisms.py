@@ -113,7 +113,7 @@ def asked(state: Visible, request: Request) -> Asked | None:
         return Asked(request=request) if request.name not in state.plain else None
     if request.api == "OffsetCommit":
         member, generation = (MEMBER, state.group.group.generation) if state.group.group.members else (None, -1)
-        offset = state.partitions[OFFSETS].end
+        offset = state.offsets.end
         return Asked(request=request, offset=offset, member=member, generation=generation)
     identity = state.identity(request.name, request.whose)
     if identity is None:
@@ -123,7 +123,7 @@ def asked(state: Visible, request: Request) -> Asked | None:
         return Asked(request=request, identity=identity, sequence=found[0], count=found[1]) if found else None
     if request.api == "TxnOffsetCommit":
         member, generation = _committer(state, request.detail)
-        offset = state.partitions[OFFSETS].end
+        offset = state.offsets.end
         return Asked(request=request, identity=identity, offset=offset, member=member, generation=generation)
     return Asked(request=request, identity=identity)
 
@@ -337,7 +337,7 @@ def _commit_requests(state: Visible) -> Iterator[Request]:
 
 
 def _place_of_commits(state: Visible) -> Hashable:
-    known, offsets = state.known("A"), _relation(state.partitions[OFFSETS], _own(state, "A"))
+    known, offsets = state.known("A"), _relation(state.offsets, _own(state, "A"))
     return _state_name(state, "A"), min(known.epoch, 1), known.partitions, offsets, bool(state.group.pending)
 
 
@@ -347,7 +347,7 @@ def _seen_of_commits(state: Visible, request: Request, ends: bool) -> str:
         pending = ["pending"] if state.group.pending else []
         seen += [
             _registered(state, "A"),
-            f"partition: {_relation(state.partitions[OFFSETS], _own(state, 'A'))}",
+            f"partition: {_relation(state.offsets, _own(state, 'A'))}",
             *pending,
         ]
     return ", ".join(seen)

@@ -57,8 +57,7 @@ def expected(state: Visible, *, with_offset: bool = True) -> dict[str, str]:
     """The fields as the machines have them; the group's offset only if it is asked for."""
     leader = state.data
     fields: dict[str, str] = {}
-    for name, machine in sorted(state.coordinators.items()):
-        known = machine.metadata
+    for name, known in sorted(state.coordinators.items()):
         if known.state is DEAD:
             fields[coordinator_field(name)] = fields[listed_field(name)] = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND.name
             continue

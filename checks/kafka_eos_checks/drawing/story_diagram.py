@@ -67,6 +67,7 @@ ACTORS: dict[str, dict[str, tuple[str, str, Kind]]] = {
         "Initialize": (INSTANCE, COORDINATOR, Kind.MESSAGE),
         "AddPartition": (INSTANCE, COORDINATOR, Kind.MESSAGE),
         "Produce": (INSTANCE, "partition {1}", Kind.MESSAGE),
+        "Expire": (INSTANCE, "", Kind.EVENT),
         "End": (INSTANCE, COORDINATOR, Kind.MESSAGE),
         "Upgrade": (INSTANCE, "", Kind.EVENT),
         "Crash": (INSTANCE, "", Kind.CRASH),

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.pool import Pool
 from threading import Thread
 from typing import TypeVar
@@ -20,6 +21,12 @@ def worker_pool(jobs: int, begin: Callable[[], None] | None = None) -> Pool:
         begin: called once in each, if anything is to be set there.
     """
     return multiprocessing.get_context("spawn").Pool(jobs, initializer=_begin, initargs=(begin,))
+
+
+def worker_executor(jobs: int) -> ProcessPoolExecutor:
+    """Such workers for tasks that wait for each other; a task whose worker was killed raises ``BrokenProcessPool``."""
+    spawn = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(jobs, mp_context=spawn, initializer=_begin, initargs=(None,))
 
 
 def each_done(

@@ -312,7 +312,7 @@ def check(strategy: str, inputs: int, faults: int, promised: str = "") -> Verdic
         figures={"runs": len(contents), "contents": len(found)},
         evidence="\n".join(differences),
         claims=CLAIMS.get(strategy, ("C36",)),
-        title="what is in SQLite when the process was killed before every statement in turn",
+        title="contents of SQLite after the process was killed before every statement in turn",
     )
 
 

@@ -1,4 +1,4 @@
-"""Mutants against methods: every mutant of a rule, and the checks that notice it; conjuncts, removed one by one.
+"""Mutants against methods: the checks that notice each mutant of a rule; conjuncts, removed one by one.
 
 Read ``mutant_matrix`` first.
 """

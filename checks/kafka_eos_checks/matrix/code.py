@@ -245,10 +245,10 @@ class Bench:
         return Fate(mutant=mutant, by=NONE, seconds=monotonic() - began)
 
     def _key(self, module: Path, tests: Sequence[str]) -> str:
-        """The fingerprint of the package that a module stands in, and of the tests."""
-        files = [*sorted((self.root / module).parent.glob("*.py"))]
+        """The fingerprint of the package that a module stands in, and of the tests, as they are in the copy."""
+        files = [*sorted((self.folder / module).parent.glob("*.py"))]
         for name in tests:
-            path = self.root / name
+            path = self.folder / name
             files += sorted(path.rglob("*.py")) if path.is_dir() else [path]
         return fingerprint(*(part for file in files for part in (file.name, file.read_bytes())))
 

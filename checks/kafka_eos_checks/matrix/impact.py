@@ -5,7 +5,7 @@ that check it, and the lines that name it in either of its names (``AppendError`
 by hand, so a place is missing only where a file neither names the rule nor a mutant of it.
 
 An operator of the same name in another module counts too: often it is the same rule on another floor of the tower.
-``Module!Name`` leaves it out, where the sources tell the two apart.
+``Module!Name`` leaves it out, as far as the sources distinguish the two.
 """
 
 import argparse
@@ -41,7 +41,7 @@ SUFFIXES = (".tla", ".toml", ".py", ".java", ".md")
 NOT_READ = ("CHANGELOG.md", "CONTRIBUTING.md", "impact.py", "test_impact.py")  # the past, the how-to, this command
 _CHECKS = "checks/kafka_eos_checks/"
 _WORD = re.compile(r"\w+")
-# the beginning of a path -> the kind of a place there; the first that fits counts
+# the start of a path -> the kind of a place there; the first match counts
 KINDS: Mapping[str, str] = {
     "spec/conjuncts.toml": "conjuncts",
     "spec/mutants/": "mutant",
@@ -175,7 +175,7 @@ class Sources:
         return found
 
     def line_of(self, file: Path | str, pattern: str) -> int:
-        """The first line that a pattern fits; 1 if it fits none."""
+        """The first line that matches a pattern; 1 if none does."""
         name = Path(file)
         text = self.texts[(name.relative_to(self.root) if name.is_absolute() else name).as_posix()]
         found = re.search(pattern, text, re.MULTILINE)
@@ -203,23 +203,23 @@ class Rule:
 
     @property
     def method(self) -> str:
-        """Its name in the reference."""
+        """The rule's name in the reference."""
         return snake_case(self.name)
 
     @cached_property
     def modules(self) -> list[str]:
-        """The modules that see it."""
+        """The modules in which the operator is visible."""
         spec = self.sources.spec
         return [name for name in spec.paths if spec.operators(name).get(self.name, ("",))[0] in self.homes]
 
     @cached_property
     def mutants(self) -> list[Model]:
-        """The mutants, and the models that are to fail, that put another operator in its place."""
+        """The mutants, and the models that must fail, that replace the operator."""
         return [entry for entry in self._entries() if self.name in entry.overrides and entry.expect.violates]
 
     @cached_property
     def models(self) -> list[Model]:
-        """The models that check it: what they search or what they judge depends on it."""
+        """The models that check the rule: their steps or their properties depend on it."""
         return [entry for entry in self._entries() if entry.kind == "model" and self._matters_in(entry)]
 
     def _entries(self) -> Iterator[Model]:
@@ -240,7 +240,7 @@ def rule_of(name: str, sources: Sources) -> Rule:
     """The rule of a name: ``Operator``, ``Module!Operator``, or the method's name.
 
     Raises:
-        UnknownOperator: when no module of the spec defines it.
+        UnknownOperator: no module of the spec defines it.
     """
     module, _, operator = name.rpartition("!")
     spec = sources.spec
@@ -254,13 +254,13 @@ def rule_of(name: str, sources: Sources) -> Rule:
     if not homes:
         known = [f"{home}!{one}" for one, homes in defined.items() for home in homes] if module else list(defined)
         near = get_close_matches(name, known, n=5, cutoff=0.5)
-        known_by = f"; near are {', '.join(near)}" if near else "; the modules in spec/ have them all"
+        known_by = f"; similar names: {', '.join(near)}" if near else "; see the modules in spec/ for all operators"
         raise UnknownOperator(f"no operator of the spec is named {name}{known_by}")
     return Rule(own, tuple(homes), sources)
 
 
 def impact(rule: Rule) -> list[Place]:
-    """The places of a rule, those that define it first, each file and line once."""
+    """The places of a rule, starting with its definitions, each file and line once."""
     found: dict[tuple[str, int], Place] = {}
     for place in (*_in_spec(rule), *_in_reference(rule), *_in_registry(rule), *_by_methods(rule), *_by_name(rule)):
         found.setdefault((place.file, place.line), place)
@@ -268,7 +268,7 @@ def impact(rule: Rule) -> list[Place]:
 
 
 def _in_spec(rule: Rule) -> Iterator[Place]:
-    """Its definitions, the actions and properties that depend on it, and the operators that use it."""
+    """A rule's definitions, the actions and properties that depend on it, and the operators that use it."""
     spec, place = rule.sources.spec, rule.sources.place
     for home in rule.homes:
         yield place("spec", spec.paths[home], spec.module(home).definitions[rule.name].line, f"{home}!{rule.name}")
@@ -293,7 +293,7 @@ def _in_spec(rule: Rule) -> Iterator[Place]:
 
 
 def _in_reference(rule: Rule) -> Iterator[Place]:
-    """Its methods: those of its name in a file of the reference whose module is one that sees it."""
+    """A rule's methods: functions of its name in files of the reference that cite a module in which it is visible."""
     for path, line, name, modules in rule.sources.methods:
         if name == rule.method and modules & set(rule.modules):
             yield rule.sources.place("reference", path, line, f"def {name}")
@@ -372,7 +372,7 @@ def _by_name(rule: Rule) -> Iterator[Place]:
     others = {entry.overrides[rule.name] for entry in rule.mutants} | {mutant.name for mutant in rule.mutants}
     names = sorted({rule.name, *others})
     named = re.compile("|".join(map(_mention, names)))
-    # a line that cites an operator of this name, of a module that does not see the rule, is about another rule
+    # a line that cites an operator of this name in a module where the rule is not visible is about another rule
     elsewhere = {(path, line) for path, line, module in sources.cited[rule.name] if module not in rule.modules}
     words = {word for name in names for word in (name, snake_case(name))}
     for path, number in sorted({place for word in words for place in sources.lines_with[word]} - elsewhere):
@@ -382,7 +382,7 @@ def _by_name(rule: Rule) -> Iterator[Place]:
 
 
 def _mention(name: str) -> str:
-    """A pattern of the lines that name an operator, which may be an ordinary word, such as ``Verify``."""
+    """A pattern for lines that name an operator. Its name may be an ordinary word, such as ``Verify``."""
     method = snake_case(name)
     if "_" in method:
         return rf"\b{name}\b|\b{method}\b"

@@ -1,20 +1,20 @@
-"""``kafka-eos check mutants``: every mutant, and every model that must fail, against every means that is to kill it.
+"""``kafka-eos check mutants``: every mutant, and every model that must fail, against every means of killing it.
 
 ===========  ====================================================================================
 means        how it kills
 ===========  ====================================================================================
 TLC          the mutated spec violates the property that the registry names
 graph        the mutated reference's graph differs from TLC's graph of the spec
-replay       the audit finds what the mutated simulator left behind, by the rule that is named
+replay       the audit finds the mutant in recordings of the mutated simulator, by the rule that is named
 simulation   random walks of the mutated reference under faults violate a property or miss a goal
-proof        a query of the proof that the mutated rule is part of has a solution
+proof        a query of a proof about the mutated rule has a solution
 contract     CrossHair finds arguments that break a contract about the mutated rule
-requests     kafka-eos conform tells a served reference with the mutated rule apart, by raw requests
+requests     kafka-eos conform finds a divergence of a served reference with the mutated rule
 ===========  ====================================================================================
 
-A model that must fail has the rules as they are, and reaches a known failure. A means that
-cannot apply gives the reason, and is no miss. Two means have to kill each mutant. Verdicts are kept in
-``build/checked/mutants`` as long as nothing that they depend on changes: a call that was ended goes on where it was.
+A model that must fail has unchanged rules and reaches a known failure. A means that cannot detect a mutant gives the
+reason, and does not count as a miss. Two means have to kill each mutant. Verdicts are kept in ``build/checked/mutants``
+as long as nothing that they depend on changes, so an interrupted call continues.
 """
 
 import argparse
@@ -50,18 +50,18 @@ EPILOG = """examples:
   kafka-eos check mutants
   kafka-eos check mutants --only replay --json build/replay-mutants.json
 
-With all means, --json writes one verdict a row of the matrix; with --only, the verdicts of these means.
+With all means, --json writes one verdict for each row of the matrix; with --only, the verdicts of these means.
 """
 
 
 def blind(check: str, mutant: Model, reason: str) -> Verdict:
-    """A means that cannot see a mutant."""
+    """The verdict of a means that cannot see a mutant, with the reason."""
     return Verdict(check=check, name=mutant.name, expected=NOT_VISIBLE, found=NOT_VISIBLE, ok=True, evidence=reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The mutants that a means is asked about.
+    """The mutants that a means has to judge.
 
     Attributes:
         registry: the registry that has the mutants.
@@ -75,10 +75,10 @@ class Asked:
 
 
 def replay_mutants(asked: Asked) -> Iterator[Verdict]:
-    """Whether the audit finds what each mutated simulator left behind."""
+    """Whether the audit finds each mutant in the recordings of its simulator."""
     for mutant in asked.mutants:
         if is_known_failure(mutant):
-            yield blind("replay-mutant", mutant, "the rules are as they are: recordings and scenarios show what fails")
+            yield blind("replay-mutant", mutant, "the rules are unchanged: recordings and scenarios show the failure")
         elif mutant.replay:
             yield find_by_replay(asked.registry, mutant)
         else:
@@ -96,7 +96,7 @@ def graph_mutants(asked: Asked) -> Iterator[Verdict]:
     mutants = []
     for mutant in asked.mutants:
         if is_known_failure(mutant):
-            yield blind("graph-mutant", mutant, "the rules are as they are: its graph is to be the same")
+            yield blind("graph-mutant", mutant, "the rules are unchanged: the graphs have to be equal")
         else:
             mutants.append(mutant)
     yield from conformance.check(asked.registry, [], mutants, asked.jobs)
@@ -141,11 +141,11 @@ def requests_mutants(asked: Asked) -> Iterator[Verdict]:
     for mutant in asked.mutants:
         machines = machines_with(mutant)
         if is_known_failure(mutant):
-            yield blind("requests-mutant", mutant, "the rules are as they are: a broker with them conforms")
+            yield blind("requests-mutant", mutant, "the rules are unchanged: a broker with them conforms")
         elif "requests" in mutant.blind:
             yield blind("requests-mutant", mutant, mutant.blind["requests"])
         elif machines is None:
-            yield blind("requests-mutant", mutant, "its rules are none of a broker's")
+            yield blind("requests-mutant", mutant, "no served machine has its rules")
         else:
             yield find_by_requests(mutant, machines)
 
@@ -162,12 +162,12 @@ MEANS: dict[str, Callable[[Asked], Iterator[Verdict]]] = {
 
 
 def is_known_failure(row: Model) -> bool:
-    """A model that must fail, with the rules as they are."""
+    """Whether a row is a model that must fail, with unchanged rules."""
     return not row.model
 
 
 def rows(registry: Registry) -> list[Model]:
-    """The mutants, then the models that must fail, except those of proofs, which begin in any state."""
+    """The mutants, then the models that must fail, except those of proofs, which start in any state."""
     failing = [model for model in registry.models.values() if model.expect.violates and model.module in WALKS]
     return [*registry.mutants.values(), *failing]
 
@@ -175,7 +175,7 @@ def rows(registry: Registry) -> list[Model]:
 def verdicts_of(
     means: str, registry: Registry, mutants: Sequence[Model], cache: ResultCache, jobs: int
 ) -> list[Verdict]:
-    """The verdicts of a means, kept or found now; what ``kafka-eos check walks`` has found counts as simulation."""
+    """The verdicts of a means, kept or found now."""
     kept = Kept(means=means, registry=registry, cache=cache, limit=MOST_SECONDS)
 
     def find(waiting: Sequence[Model]) -> Iterator[Verdict]:
@@ -185,7 +185,7 @@ def verdicts_of(
 
 
 def matrix(registry: Registry, verdicts: Mapping[str, Sequence[Verdict]]) -> Table:
-    """A row a mutant, a column a means."""
+    """The matrix as a table: a row for each mutant, a column for each means."""
     table = Table(box=None, pad_edge=False)
     for column in ("mutant", *verdicts, "why not"):
         table.add_column(column, overflow="fold")
@@ -207,7 +207,7 @@ def by_mutant(verdicts: Mapping[str, Sequence[Verdict]]) -> dict[str, dict[str, 
 
 
 def killed_verdicts(registry: Registry, verdicts: Mapping[str, Sequence[Verdict]]) -> Iterator[Verdict]:
-    """The number of means that kill each mutant; two are wanted where two apply."""
+    """The verdicts on the number of means that kill each mutant: two have to, if two can detect it."""
     cells = by_mutant(verdicts)
     for mutant in rows(registry):
         own = cells.get(mutant.name, {})
@@ -257,7 +257,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     )
     parser.add_argument("--only", nargs="+", choices=tuple(MEANS), metavar="MEANS", help=f"of {', '.join(MEANS)}")
     add_json(parser)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at a time (default: all cores)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="parallel jobs (default: all cores)")
     parser.add_argument("--cache", type=Path, default=cache_folder("mutants"), help="results of earlier runs")
     parser.set_defaults(run=run)
 

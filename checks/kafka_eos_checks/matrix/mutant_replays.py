@@ -1,4 +1,4 @@
-"""Mutants against the audit: a mutant of the reference in the simulator, and the audit of its recordings."""
+"""Mutants against the audit: the simulator runs a mutant of the reference, and the audit judges its recordings."""
 
 import tempfile
 from collections.abc import Mapping
@@ -33,8 +33,8 @@ LOADING: dict[str, Any] = {
     "faults": {"Resend": 10.0, "Expire": 0.1, "Crash": 6.0, "TakeSnapshot": 10.0},
 }
 
-# The same for transactions. Some mutants need that batches and markers are slow, so that they come in the next
-# transaction. A refusal without cause must not be taken for a timeout or for a marker that was written again.
+# Settings for transactions. Some mutants need slow batches and markers, which arrive in the next transaction. A refusal
+# without cause must not be taken for a timeout or for a marker that was written again.
 TRANSACTING: dict[str, Any] = {
     "steps": 150,
     "instances": 2,
@@ -66,8 +66,8 @@ UPGRADING: dict[str, Any] = {
     "faults": {"HandleEnd": 1.5, "Upgrade": 10.0, "RepeatMarker": 0.0, "TimeOut": 0.0, "Crash": 0.0},
 }
 
-# The same for an application. Some mutants need that the marker of the offsets is late, or that an instance is thought
-# to be dead while it processes.
+# Settings for an application. Some mutants need a late marker of the offsets, or an instance that is taken for dead
+# while it processes.
 LATE: dict[str, Any] = {"faults": 6, "weights": {"PublishOffsets": 0.5, "ExpireSession": 3.0, "TimeOut": 0.1}}
 LEAVING: dict[str, Any] = {
     "faults": 8,
@@ -90,14 +90,14 @@ SETTINGS: Mapping[str, dict[str, Any]] = {
     "silent": SILENT,
 }
 USUAL: Mapping[str, dict[str, Any]] = {"ConsumeTransformProduce": {}, "Transactions": TRANSACTING}
-"""The settings where a mutant's entry names none, by module; :data:`BUSY` for the others."""
+"""By module, the settings for mutants whose entry names none; :data:`BUSY` for other modules."""
 
 
 def plan_of(mutant: Model, seed: int) -> AnyPlan:
     """The simulation in which a mutant shows, with a seed.
 
     Raises:
-        MalformedRegistry: when the mutant's entry names another simulation than :data:`SETTINGS` has.
+        MalformedRegistry: the mutant's entry names a simulation that :data:`SETTINGS` does not have.
     """
     if mutant.simulation and mutant.simulation not in SETTINGS:
         raise MalformedRegistry(f"{mutant.source}: no simulation {mutant.simulation!r}; write {', '.join(SETTINGS)}")
@@ -128,11 +128,11 @@ def rules_that_fire(plan: AnyPlan, folder: Path, registry: Registry) -> set[str]
 
 
 def find_by_replay(registry: Registry, mutant: Model) -> Verdict:
-    """Whether the audit finds what a mutated simulator left behind; the first seed that shows it counts.
+    """Whether the audit finds a mutant in the simulator's recordings; the first seed that shows it counts.
 
     Args:
         registry: the registry that has the mutant.
-        mutant: one that names the rule by which the audit finds it.
+        mutant: a mutant whose entry names the rule by which the audit finds it.
     """
     began = monotonic()
     found: set[str] = set()

@@ -48,7 +48,7 @@ def machines_with(mutant: Model) -> Machines | None:
 
 
 def _mutated(mutant: Model, name: str) -> type[Any] | None:
-    """A served machine with all the rules that a mutant replaces, if it has them all."""
+    """A served machine with a mutant's rules; None if it lacks one of the replaced rules."""
     machine: type[Any] = getattr(AS_SERVED.leaders if name in _OF_LEADERS else AS_SERVED, name)
     parts = (machine, *(getattr(machine, part) for part in ("LOG", "LIMITS") if hasattr(machine, part)))
     rules = set(map(snake_case, mutant.overrides))
@@ -59,7 +59,7 @@ def _mutated(mutant: Model, name: str) -> type[Any] | None:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """A mutant may make the server fail, which it would log with a traceback."""
+    """Silence the server's log: a mutant may make the server fail, which it would log with a traceback."""
     log = logging.getLogger("kafka_eos.server")
     before, log.disabled = log.disabled, True
     try:
@@ -69,14 +69,14 @@ def _silent() -> Iterator[None]:
 
 
 class _TooLong(Exception):  # noqa: N818 - what happened
-    """The scenarios of a mechanism come to no end."""
+    """The scenarios of a mechanism take longer than :data:`PATIENCE`."""
 
 
 def _asked(machines: Machines, version: int, mechanism: Mechanism) -> tuple[int, str]:
     """The number of diverging edges, and the first of them as a story.
 
     Raises:
-        _TooLong: when that takes longer than :data:`PATIENCE`.
+        _TooLong: that takes longer than :data:`PATIENCE`.
     """
     began = time.monotonic()
 

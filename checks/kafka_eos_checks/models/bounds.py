@@ -6,6 +6,7 @@ It takes a state and the model's constants by their TLA+ names. Graph equality c
 
 from collections.abc import Mapping
 
+from kafka_eos.machines.broker import Broker
 from kafka_eos.machines.consumer import Consumer
 from kafka_eos.machines.leader import Leader
 from kafka_eos.machines.mirror import Mirror
@@ -13,6 +14,15 @@ from kafka_eos.machines.partition_log import PartitionLog
 from kafka_eos.machines.spec_mapping import SpecValue
 from kafka_eos.machines.transaction_coordinator import TransactionCoordinator
 from kafka_eos.machines.transactions import Transactions
+
+
+def broker_bounds(state: Broker, constants: Mapping[str, SpecValue]) -> bool:
+    """Few entries and transactions, and as many producer ids as requests can carry."""
+    return (
+        all(len(each.log.entries) <= int(constants["MaxEntries"]) for each in state.partitions.values())
+        and all(known.number <= int(constants["MaxTransactions"]) for known in state.coordinators.values())
+        and state.allocated <= len(constants["ProducerIds"])
+    )
 
 
 def consumer_read_after_election(state: Consumer, constants: Mapping[str, SpecValue]) -> bool:

@@ -22,25 +22,25 @@ MODULES: Mapping[str, tuple[str, ...]] = {
 
 
 def modules_of(means: str, machine: str) -> tuple[str, ...]:
-    """The modules of Python that a means depends on, with all that they import.
+    """The Python modules that a means depends on; their imports count too.
 
     Args:
-        means: which one.
+        means: the name of the means.
         machine: the module of the mutant's machine.
     """
     return (*MODULES[means], machine)
 
 
 def key_of(means: str, registry: Registry, mutant: Model) -> str:
-    """The fingerprint of all that the verdict of a means on a mutant depends on.
+    """The fingerprint of everything that the verdict of a means on a mutant depends on.
 
     Args:
-        means: which one.
+        means: the name of the means.
         registry: the registry that has the mutant.
         mutant: the mutant, or a model that must fail.
 
     Raises:
-        MalformedRegistry: when the reference has no machine for it.
+        MalformedRegistry: the reference has no machine for it.
     """
     own = asdict(mutant)
     about = [own[name] for name in sorted(own) if name not in {"spec", "file", "source", "title", "claims"}]
@@ -55,9 +55,9 @@ class Kept:
     """The kept verdicts of a means.
 
     Attributes:
-        means: which one.
+        means: the name of the means.
         registry: the registry that has the mutants.
-        cache: the folder in which they are kept.
+        cache: the folder in which verdicts are kept.
         limit: seconds of CPU after which walks give up on a mutant; with another limit they may find it.
     """
 
@@ -69,7 +69,7 @@ class Kept:
     def verdicts(
         self, mutants: Sequence[Model], find: Callable[[Sequence[Model]], Iterable[Verdict]]
     ) -> Iterator[Verdict]:
-        """The verdicts that are kept, then those that are found now; one that is not as expected is not kept.
+        """The kept verdicts, then those found now. A verdict that is not as expected is not kept.
 
         Args:
             mutants: the mutants.

@@ -15,9 +15,11 @@ from pyrsistent import pvector
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.transaction_log import TransactionState
+from kafka_eos.machines import broker as brokers
 from kafka_eos.machines import leader as leaders
 from kafka_eos.machines import transaction_coordinator as coordinator
 from kafka_eos.machines.application_loop import ApplicationLoop, LoopTransaction
+from kafka_eos.machines.broker import Broker
 from kafka_eos.machines.consume_transform_produce import ConsumeTransformProduce
 from kafka_eos.machines.consumer import Consumer
 from kafka_eos.machines.epoch_bump import NOBODY, EpochBump, Identity
@@ -43,6 +45,7 @@ from kafka_eos.machines.transactional_partition import (
     PartitionProducer,
     TransactionalPartition,
     UnstableTransaction,
+    marker_entry,
 )
 from kafka_eos.machines.transactional_producer import (
     ABORT_CALL,
@@ -304,6 +307,31 @@ def epoch_of_old_producer(state: EpochBump, identity: Identity) -> Identity:
 # --- rules of Transactions --------------------------------------------------------------------------------------
 
 
+def keeps_epoch_while_ending(state: Transactions, client: Client, ending: bool) -> bool:
+    """For ``asks_for_epoch``: none after a batch that fails while the transaction ends, as in Kafka."""
+    return client.version == 1 and not ending
+
+
+def keeps_epoch_of_late_batch(state: Transactions, client: Client, ending: bool) -> bool:
+    """For ``asks_for_epoch``: an instance keeps its epoch although a batch that it has given up may still arrive."""
+    return False
+
+
+def failure_is_forgotten(state: Transactions, client: Client, ending: bool) -> Client:
+    """For ``failed``: an instance goes on in its transaction after a batch has failed."""
+    return replace(client, awaits="nothing")
+
+
+def next_without_abort(state: Transactions, client: Client, ending: bool) -> Client:
+    """For ``failed``: an instance goes on with its next transaction after a batch has failed, without an abort."""
+    return replace(client, awaits="nothing", state="ready")
+
+
+def everybody_gets_an_epoch(state: Transactions, epoch: int) -> bool:
+    """For ``is_fenced``: the coordinator gives any instance another epoch."""
+    return False
+
+
 def no_fencing_bump(state: Transactions) -> int:
     """For ``fencing_epoch``: the coordinator aborts by itself without a new epoch (KAFKA-5231, KAFKA-6119)."""
     return state.transaction.epoch
@@ -321,6 +349,13 @@ def add_while_prepared(state: Transactions, epoch: int) -> ErrorCode:
 
 def add_by_any_epoch(state: Transactions, epoch: int) -> ErrorCode:
     """For ``add_error``: a partition may be added by any epoch."""
+    return ErrorCode.CONCURRENT_TRANSACTIONS if state.is_prepared() else ErrorCode.NONE
+
+
+def fenced_before_pending(state: Transactions, epoch: int) -> ErrorCode:
+    """For ``add_error``: the epoch is looked at before the pending transition, as in Kafka 3.9."""
+    if epoch != state.transaction.epoch:
+        return ErrorCode.PRODUCER_FENCED
     return ErrorCode.CONCURRENT_TRANSACTIONS if state.is_prepared() else ErrorCode.NONE
 
 
@@ -517,6 +552,13 @@ def nothing_else_open(
     return offset + 1
 
 
+def everything_else_open(
+    state: TransactionalPartition, transactions: Iterable[UnstableTransaction], producer_id: int, offset: int
+) -> int:
+    """For ``stable_offset_after``: an entry of the index claims that everything was open; only searches take longer."""
+    return 0
+
+
 def own_next_counts(
     state: TransactionalPartition, transactions: Iterable[UnstableTransaction], producer_id: int, offset: int
 ) -> int:
@@ -576,6 +618,12 @@ def last_unstable_offset(state: TransactionalPartition) -> int:
 def high_watermark_only(state: TransactionalPartition) -> int:
     """For ``last_stable_offset``: whatever is replicated is stable."""
     return state.high_watermark
+
+
+def first_record_is_stable(state: TransactionalPartition) -> int:
+    """For ``last_stable_offset``: it is after the first record of an open transaction, not before it."""
+    unstable = state.unstable_offsets()
+    return min(state.high_watermark, state.first_unstable_offset() + 1) if unstable else state.high_watermark
 
 
 def expire_inside(state: TransactionalPartition, producer: PartitionProducer) -> bool:
@@ -669,6 +717,11 @@ def position_of_records(state: Consumer, position: int, fetched: Sequence[LogEnt
     return read[-1] + 1 if read else position
 
 
+def last_record_again(state: Consumer, position: int, fetched: Sequence[LogEntry], read: Sequence[int]) -> int:
+    """For ``next_position``: the position stays at the last record passed on."""
+    return read[-1] if read else fetched[-1].offset + 1
+
+
 # --- rules of TransactionCoordinator ----------------------------------------------------------------------------
 
 
@@ -741,6 +794,32 @@ def one_producer_id_in_log(rules: Rules, known: TransactionMetadata) -> Transact
 def answered_by_leader(state: TransactionCoordinator, append: Appending) -> coordinator.LogState:
     """For ``log_after``: the leader does not wait for the other replicas."""
     return coordinator.LogState(durable=state.durable, tail=(*state.tail, state.rules.in_log(append.record)))
+
+
+def end_answered_by_leader(state: TransactionCoordinator, append: Appending) -> coordinator.LogState:
+    """For ``log_after``: the leader does not wait for the other replicas when a transaction ends."""
+    record = state.rules.in_log(append.record)
+    if append.request == coordinator.END:
+        return coordinator.LogState(durable=state.durable, tail=(*state.tail, record))
+    return coordinator.LogState(durable=record, tail=())
+
+
+def same_epoch_again(rules: Rules, known: TransactionMetadata, epoch: int, new_producer_id: int) -> TransactionMetadata:
+    """For ``after_init``: a client that presents nothing is given the epoch of the one before it."""
+    after = Rules.after_init(rules, known, epoch, new_producer_id)
+    if epoch == coordinator.NO_EPOCH and known.epoch != coordinator.NO_EPOCH:
+        return replace(after, producer_id=known.producer_id, epoch=known.epoch)
+    return after
+
+
+def first_epoch_again(
+    rules: Rules, known: TransactionMetadata, epoch: int, new_producer_id: int
+) -> TransactionMetadata:
+    """For ``after_init``: a client that presents its epoch begins with epoch 0 again."""
+    after = Rules.after_init(rules, known, epoch, new_producer_id)
+    if epoch == known.epoch != coordinator.NO_EPOCH:
+        return replace(after, producer_id=known.producer_id, epoch=0)
+    return after
 
 
 def answered_before_abort(rules: Rules, append: Appending) -> coordinator.Answer:
@@ -921,16 +1000,53 @@ def generation_not_checked(state: ConsumeTransformProduce, member: str | None, g
     return ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def removed_member_is_taken(state: ConsumeTransformProduce, member: str | None, epoch: int) -> ErrorCode:
+def removed_member_is_taken(
+    state: ConsumeTransformProduce, member: str | None, epoch: int, partitions: Iterable[str]
+) -> ErrorCode:
     """For ``member_epoch_error``: offsets of a member that the group does not know are taken."""
     is_stale = member in state.members() and epoch != state.membership.members[member].epoch
     return ErrorCode.STALE_MEMBER_EPOCH if is_stale else ErrorCode.NONE
 
 
-def stale_epoch_is_taken(state: ConsumeTransformProduce, member: str | None, epoch: int) -> ErrorCode:
+def stale_epoch_is_taken(
+    state: ConsumeTransformProduce, member: str | None, epoch: int, partitions: Iterable[str]
+) -> ErrorCode:
     """For ``member_epoch_error``: offsets of a member are taken in any epoch."""
     is_known = member is None or member in state.members()
     return ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def only_latest_epoch(
+    state: ConsumeTransformProduce, member: str | None, epoch: int, partitions: Iterable[str]
+) -> ErrorCode:
+    """For ``member_epoch_error``: the latest epoch alone is taken, and nothing without a member (before KIP-1251)."""
+    if member not in state.members():
+        is_anonymous = member is None and not state.members()
+        return ErrorCode.NONE if is_anonymous else ErrorCode.UNKNOWN_MEMBER_ID
+    is_latest = epoch == state.membership.members[member].epoch
+    return ErrorCode.NONE if is_latest else ErrorCode.STALE_MEMBER_EPOCH
+
+
+def assignment_epoch_not_checked(state: ConsumeTransformProduce, member: str, partition: str, epoch: int) -> bool:
+    """For ``has_had_since``: an older epoch is taken for any partition of the member, since whenever it has it."""
+    current = state.membership.members[member]
+    return partition in current.assigned | current.revoking
+
+
+def revoking_has_no_epoch(state: ConsumeTransformProduce, member: str, partition: str, epoch: int) -> bool:
+    """For ``has_had_since``: a partition that the member has yet to give up has no assignment epoch any more."""
+    current = state.membership.members[member]
+    return partition in current.assigned and current.assignment_epochs[partition] <= epoch
+
+
+def assignment_epoch_stays(state: ConsumeTransformProduce, member: str, epoch: int) -> int:
+    """For ``epoch_of_given``: the epoch of the group's first assignment, as if the partition had never been away."""
+    return 1
+
+
+def stale_epoch_is_told(state: ConsumeTransformProduce, error: ErrorCode) -> ErrorCode:
+    """For ``error_in_transaction``: TxnOffsetCommit is answered the error of a plain commit."""
+    return error
 
 
 def presents_latest_epoch(state: ConsumeTransformProduce, instance: str) -> int:
@@ -1352,7 +1468,7 @@ def epoch_outlives_producer(rules: leaders.Rules, before: leaders.LeaderState, p
 
 
 def nothing_is_outdated(state: TransactionalOffsets, send: int) -> bool:
-    """For ``is_outdated``: nothing tells a late retry from a new offset, as in Kafka."""
+    """For ``is_outdated``: nothing distinguishes a late retry from a new offset, as in Kafka."""
     return False
 
 
@@ -1369,7 +1485,7 @@ def offset_committed_at_once(state: TransactionalOffsets, known: Memory, entry: 
 
 
 def abort_commits_offset(state: TransactionalOffsets, known: Memory, entry: OffsetEntry) -> int:
-    """For ``committed_at_end``: any marker commits what is pending."""
+    """For ``committed_at_end``: any marker commits the pending offset."""
     return known.pending or known.committed
 
 
@@ -1394,10 +1510,67 @@ def fetch_does_not_wait(state: TransactionalOffsets) -> tuple[OffsetEntry, ...]:
 
 
 def fetch_of_unstable(state: TransactionalOffsets, known: Memory) -> bool:
-    """For ``is_unstable``: a fetch does not ask what is pending."""
+    """For ``is_unstable``: a fetch ignores pending offsets."""
     return False
 
 
 def pending_not_loaded(state: TransactionalOffsets, entries: tuple[OffsetEntry, ...]) -> Memory:
-    """For ``known_after_load``: what is pending is forgotten."""
+    """For ``known_after_load``: pending offsets are forgotten."""
     return replace(state.loaded(entries), pending=0)
+
+
+# --- rules of Broker --------------------------------------------------------------------------------------------
+
+
+def vouches_for_any_partition(
+    broker: Broker, known: TransactionMetadata, producer_id: int, epoch: int, partition: str
+) -> ErrorCode:
+    """For ``answer_to_leader``: the coordinator vouches for a partition that is not in the transaction."""
+    return broker.coordinating.add_error(replace(known, pending=None), producer_id, epoch)
+
+
+def vouches_for_fenced(
+    broker: Broker, known: TransactionMetadata, producer_id: int, epoch: int, partition: str
+) -> ErrorCode:
+    """For ``answer_to_leader``: the coordinator vouches for a batch of an epoch that it has fenced."""
+    if known.producer_id == producer_id and epoch < known.epoch:
+        return ErrorCode.NONE
+    return broker.coordinating.verification_error(known, producer_id, epoch, partition)
+
+
+def vouches_without_adding(broker: Broker, known: TransactionMetadata, partition: str) -> TransactionMetadata:
+    """For ``after_vouching``: the coordinator vouches for a batch of version 2 and adds nothing."""
+    return known
+
+
+def gives_while_open(broker: Broker, known: TransactionMetadata) -> bool:
+    """For ``aborts_first``: the coordinator gives an epoch while a transaction is open."""
+    return False
+
+
+def always_the_first(broker: Broker) -> int:
+    """For ``new_producer_id``: everybody is given the first producer id."""
+    return 0
+
+
+def offsets_always_commit(broker: Broker, known: TransactionMetadata, partition: str) -> LogEntry:
+    """For ``marker_of``: the marker of the group's offsets commits whatever the coordinator has decided."""
+    commit = partition == brokers.OFFSETS or coordinator.commits(known)
+    return marker_entry(known.producer_id, known.epoch, commit, brokers.COORDINATOR_EPOCH)
+
+
+def pending_replaces_later(broker: Broker, producer_id: int, commit: bool) -> Offsets:
+    """For ``committed_after_marker``: an offset replaces one that was committed behind it (KAFKA-5247)."""
+    pending = broker.pending.get(producer_id, brokers.NOTHING_PENDING)
+    return pending if commit and pending != brokers.NOTHING_PENDING else broker.committed
+
+
+def any_generation_commits(broker: Broker, member: str | None, generation: int) -> ErrorCode:
+    """For ``commit_error``: a group looks at no generation."""
+    stranger = member is not None and member not in broker.group.members
+    return ErrorCode.UNKNOWN_MEMBER_ID if stranger else ErrorCode.NONE
+
+
+def speaks_newest(broker: Broker, api: str, error: ErrorCode) -> ErrorCode:
+    """For ``wire_error``: every version is told the newest codes."""
+    return error

@@ -3,9 +3,10 @@
 The proof runs the actions of ``ConsumeTransformProduce`` and the rules of ``GroupCoordinator`` themselves,
 symbolically; no rule is written down again. A rule that goes through all producers, partitions, inputs or instances
 runs for an arbitrary one, which the goal is about: a guard that holds for all holds for that one, so no step is left
-out. Membership and ownership of partitions may be anything (``members``, ``ids_of``, ``joined``, ``reconciled``,
-``membership_without`` and ``assigned_to`` are stand-ins), because nothing here depends on them. The emptiness of a map
-is a truth value with a law: an empty map has nothing at the goal's terms, any other has something somewhere.
+out. Membership and ownership of partitions may be anything (``members``, ``ids_of``, ``written_in``, ``has_had_since``,
+``joined``, ``reconciled``, ``membership_without`` and ``assigned_to`` are stand-ins), because nothing here depends on
+them. The emptiness of a map is a truth value with a law: an empty map has nothing at the goal's terms, any other has
+something somewhere.
 
 Unbounded: instances, partitions, transactional ids, inputs, offsets, generations and epochs, faults. EOS v1 and v2, a
 classic group and one of KIP-848.
@@ -303,12 +304,17 @@ def machine_for(overrides: Mapping[str, str]) -> type[ConsumeTransformProduce]:
         owned = Number(OWNED)
         return frozenset({state.id_of(instance, owned)} if owned in state.processes[instance].assigned else ())
 
+    def has_had_since(state: Any, *of: Any) -> Condition:  # noqa: ARG001
+        return Condition(_function("has_had_since", 3, predicate=True)(*map(term_of, of)))
+
     members: dict[str, Any] = {
         "__slots__": (),
         "nothing_pending": lambda state: NOTHING,  # noqa: ARG005
         "no_output": lambda state: NO_OUTPUT,  # noqa: ARG005
         "_none_of_partition": lambda state: NO_COUNT,  # noqa: ARG005
         "ids_of": ids_of,
+        "written_in": lambda state, producer: Every(OWNED),  # noqa: ARG005
+        "has_had_since": has_had_since,
         "members": lambda state: state.group.members,
         "joined": lambda state, member: any_membership("joined"),  # noqa: ARG005
         "reconciled": lambda state, member, owned: any_membership("reconciled"),  # noqa: ARG005
@@ -531,7 +537,7 @@ def initialized_is_own(view: View, t: Any, i: Any) -> Any:
 
 
 def _is_behind(view: View, offset: Any, t: Any, p: Any, n: Any) -> Any:
-    """An offset is right behind the last input with outputs: the number of that input."""
+    """The offset equals the number of the last input with outputs, so it is right after that input."""
     return z3.Implies(view.written(t, p, n) > 0, z3.And(n <= offset, view.written(t, p, offset) > 0))
 
 

@@ -318,7 +318,7 @@ def _run_application(arguments: argparse.Namespace, faults: Mapping[str, float],
     simulated = simulate_application(ApplicationPlan(seed=arguments.seed, weights=faults, **given))
     write_application(simulated, folder)
     committed = ", ".join(f"{offset} of {name}" for name, offset in sorted(simulated.state.committed.items()))
-    return f"seed {arguments.seed}: {len(simulated.events)} events; inputs behind the group: {committed}"
+    return f"seed {arguments.seed}: {len(simulated.events)} events; committed by the group: {committed}"
 
 
 def _run_transactions(arguments: argparse.Namespace, faults: Mapping[str, float], folder: Path) -> str:

@@ -139,6 +139,7 @@ def hanging_transaction(script: Script) -> None:
     script.initialize(A)
     script.register(A, ONE)
     script.do("Produce", A, ONE)
+    script.do("Expire", A, False)
     script.end(A, False)
     script.deliver(A, 1, ONE)
 

@@ -1,7 +1,7 @@
-"""Trace validation: recorded and simulated runs are behaviours of the spec, for TLC and for the reference.
+"""Trace validation: TLC and the reference check that recorded and simulated runs are behaviours of the spec.
 
 ``coordinators`` and ``leaders`` turn logs into traces. ``scan`` and ``replays`` do so piece by piece for logs of any
-size, in process or on Spark (``spark``), and let the reference alone judge.
+size, in process or on Spark (``spark``); only the reference judges these.
 
 Read ``validation`` first.
 """

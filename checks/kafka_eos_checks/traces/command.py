@@ -1,13 +1,13 @@
-"""Trace validation: recorded, simulated and told runs must be behaviours of the spec, for TLC and for the reference.
+"""Trace validation: TLC and the reference check that recorded, simulated and told runs are behaviours of the spec.
 
-A recorded trace is judged by the rules of Kafka as shipped; where Kafka departs from the repaired rules of the spec and
-the run shows it, the repaired rules must reject it. With paths it is these runs that are judged, by the repaired rules:
-of log directories every transition of the coordinators, every marker and every transactional batch, of histories every
-answer to an idempotent batch outside of transactions. A trace of more than 5,000 steps is judged by the reference
-alone, and its verdict says so.
+Without paths, the kept recordings are judged by the rules of Kafka as shipped. Where such a run shows a departure of
+Kafka from the repaired rules of the spec, the repaired rules must reject it. With paths, the runs at these paths are
+judged by the repaired rules: in log directories every transition of the coordinators, every marker and every
+transactional batch, in histories every answer to an idempotent batch outside of transactions. A trace of more than
+5,000 steps is judged by the reference alone, and its verdict says so.
 
-Logs and histories of any size are replayed with --spark: workers read them piece by piece and run the reference's
-machines, one trace at a time. --alone does the same in this process. Neither asks TLC.
+With --spark, logs and histories of any size are replayed: workers read them piece by piece and run the reference's
+machines, one trace at a time. --alone does the same in this process. Neither runs TLC.
 """
 
 import argparse
@@ -61,7 +61,7 @@ from kafka_eos_checks.traces.validation import (
     trace_verdicts,
 )
 
-# Kafka 4.3 as shipped: what a snapshot keeps (true of every version), and the first batch of a partition (until 4.5)
+# Kafka 4.3 as shipped: a snapshot keeps one batch (every version), and a partition starts with any sequence (until 4.5)
 KAFKA_AS_SHIPPED = {"SnapshotOf": "LastBatchOnly", "AcceptsUnknownProducer": "AnySequenceOnVirginPartition"}
 
 # Partitions of the kept recordings that no transaction touched, as (recording, scenario, topic, partition)
@@ -74,9 +74,9 @@ RECORDED = (
     ("one-broker", "crash-with-lost-acks", "crash-with-lost-acks", 0),
     ("violations", "java-crash-with-lost-acks", "java-crash-with-lost-acks", 0),
 )
-# Runs in which the broker forgets what the repaired snapshot would keep: recovery's snapshot has one batch
+# Runs in which the broker forgets batches that the repaired snapshot would keep
 SHOWS_THE_DEPARTURE = ("one-broker/crash-with-lost-acks-0", "violations/java-crash-with-lost-acks-0")
-# Recordings whose coordinators are held to the spec, with the transaction versions that their Kafka knows
+# Recordings whose coordinators are compared with the spec, with the transaction versions that their Kafka knows
 COORDINATORS = {"transactions": frozenset({1, 2}), "transactions-3.9": frozenset({1})}
 TRANSACTION_MAX_TIMEOUT_MS = 900_000  # the default of transaction.max.timeout.ms, which the recorded brokers have
 SIMULATED_SEEDS, SIMULATED_STEPS = 12, 150
@@ -91,10 +91,10 @@ EPILOG = """examples:
   kafka-eos check traces /copies/broker-1 --alone
   kafka-eos check traces example:replicated-violations --alone
 
-With each run one or two of its traces are judged a second time with something in them spoiled on purpose ("one offset
-wrong", "a commit is completed as an abort"): these have to be rejected at that event. If the trace itself is rejected
-before it, so is its spoiled sibling, and that says nothing more. A marker that its coordinator sent again, because no
-answer came, counts once.
+With each run, copies of one or two of its traces are judged too, each with one fault put in ("one offset wrong", "a
+commit is completed as an abort"). A copy has to be rejected at the fault. If the trace itself is rejected earlier, so
+is its copy, and the copy's verdict says nothing more. A marker that its coordinator sent again, because no answer came,
+counts once.
 
 `kafka-eos explain PATH --run RUN --around 88` draws what led to an event of a history.
 """
@@ -122,7 +122,7 @@ def recorded_traces() -> Iterator[Trace]:
 def _judged(
     name: str, model: Model, overrides: Mapping[str, str], traces: Sequence[Trace], claims: tuple[str, ...]
 ) -> list[Verdict]:
-    """The verdicts of both judges, with one event of the first trace spoiled as a sibling that must be rejected."""
+    """The verdicts of both judges, also on a copy of the first trace with a wrong event, which must be rejected."""
     spoiled, index = spoil(traces[0])
     judged = replace(partition_log_model(model, [*traces, spoiled]), overrides=overrides)
     machine = mutated(PartitionLog, overrides)
@@ -141,7 +141,7 @@ def spoil(trace: Trace) -> tuple[Trace, int]:
 
 
 def _rejected(name: str, model: Model, trace: Trace) -> Verdict:
-    """The verdict on a trace that the repaired rules must reject, wherever it first shows the difference."""
+    """The verdict on a trace that the repaired rules must reject, at any event."""
     (verdict,) = trace_verdicts(name, partition_log_model(model, [trace]), PartitionLog, [trace])
     rejected = "rejected at event" in verdict.found and not verdict.ok
     return replace(verdict, expected="rejected", found=verdict.found.rpartition(": ")[2], ok=rejected, claims=("C09",))
@@ -169,7 +169,7 @@ def simulated(registry: Registry) -> Iterator[Verdict]:
 
 
 def told(registry: Registry) -> Iterator[Verdict]:
-    """The slides' run M1 to M10: M4, M5 and M6 are sent again, and ten messages are stored, in order, once each."""
+    """The example run M1 to M10: M4, M5 and M6 are sent again, and ten messages are stored, in order, once each."""
     sent = [*range(6), *RESENT, *range(6, 10)]
     seen: set[int] = set()
     steps = []
@@ -199,7 +199,7 @@ def transactions(registry: Registry) -> Iterator[Verdict]:
 def _coordinators(
     registry: Registry, name: str, logs: Recorded, versions: frozenset[int], claims: tuple[str, ...]
 ) -> Iterator[Verdict]:
-    """The verdicts on coordinators' logs, with siblings in which something is wrong."""
+    """The verdicts on coordinators' logs, and on copies with a fault."""
     base = registry.get("CoordinatorOfTraces")
     counts = {"transactions": logs.transactions, "markers": sum(map(len, logs.markers.values()))}
     traces, wrong = coordinator_traces(logs), coordinators_spoiled(logs)
@@ -211,7 +211,7 @@ def _coordinators(
 
 
 def _leaders(registry: Registry, name: str, logs: Recorded) -> Iterator[Verdict]:
-    """The verdicts on partitions' logs, with siblings in which something is wrong."""
+    """The verdicts on partitions' logs, and on copies with a fault."""
     for version, entries in sorted(leader_traces(logs).items()):
         wrong = leaders_spoiled(entries)
         model = leader_model(
@@ -290,7 +290,7 @@ def _in_order(*parts: Iterable[Event]) -> list[Event]:
 
 
 def _expired(name: str, logs: Recorded) -> Verdict:
-    """The verdict on claim C24: the ages of the transactions that their coordinator aborted for their age."""
+    """The verdict on claim C24: the ages of the transactions that their coordinator aborted at their timeout."""
     ages = sorted(expired(logs))
     at_the_maximum = all(age.open_ms >= TRANSACTION_MAX_TIMEOUT_MS for age in ages)
     found = "not shown" if at_the_maximum else "after their own timeout"
@@ -319,7 +319,7 @@ def _with_spoiled(
     wrong: Mapping[str, tuple[Trace, int]],
     claims: tuple[str, ...],
 ) -> list[Verdict]:
-    """The verdicts on traces that must be accepted, and on those with something wrong that must be rejected there."""
+    """The verdicts on traces that must be accepted, and on copies that must be rejected at their fault."""
     bad = [replace(trace, name=what) for what, (trace, _) in wrong.items()]
     expected = {what: index for what, (_, index) in wrong.items()}
     return trace_verdicts(name, model, machine, [*traces, *bad], expected=expected, claims=claims)
@@ -365,7 +365,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
 
 
 def replayed(arguments: argparse.Namespace, registry: Registry) -> list[Verdict]:
-    """The verdicts of a replay of the paths, on Spark or in this process; the first one has the seconds of all.
+    """The verdicts of a replay of the paths, on Spark or in this process; the first one has the time of all.
 
     Raises:
         TraceUnusable: there is nothing to judge in one of them.

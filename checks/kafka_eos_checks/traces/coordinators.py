@@ -1,23 +1,24 @@
 """Recorded coordinator logs as traces of TransactionCoordinator: transitions and markers must be the spec's.
 
-The records of one transactional id in ``__transaction_state`` are what the coordinator made durable; the control
-batches in the partitions are the markers that it had written. Between two records the spec takes steps that no log
-shows:
+The records of one transactional id in ``__transaction_state`` are the states that the coordinator made durable. The
+control batches in the partitions are the markers that it had written. Between two records the spec takes steps that no
+log shows:
 
 ==============================  ====================================================================================
 a record                        the steps that explain it
 ==============================  ====================================================================================
-EMPTY                           HandleInitProducerId, of a client that says what it has or does not
+EMPTY                           HandleInitProducerId, with or without the client's producer id and epoch
 ONGOING                         HandleAddPartition for each new partition (one request may add several)
 PREPARE_COMMIT                  HandleEndTxn
-PREPARE_ABORT                   HandleEndTxn; or a fence (HandleInitProducerId, TimeOut when it is time) and AbortFenced
+PREPARE_ABORT                   HandleEndTxn; or a fence (HandleInitProducerId, TimeOut if it is due) and AbortFenced
 COMPLETE_COMMIT, _ABORT         WriteMarker for each marker that the partitions have, then CompleteTransaction
 none (a tombstone)              ExpireTransactionalId
 ==============================  ====================================================================================
 
-Each ends in AppendIsReplicated, after which the durable record must be the one that was read. A higher leader epoch of
-the log's batches is a Failover. A marker belongs to the transaction with its producer id, epoch and decision, and to
-the reign with its coordinator epoch; one that no transaction explains is a step that the spec refuses.
+Each ends in AppendIsReplicated, after which the durable record must equal the record read from the log. A higher leader
+epoch of the log's batches is a Failover. A marker belongs to the transaction with its producer id, epoch and decision,
+and to the coordinator with its coordinator epoch. A marker that no transaction explains is a step that the spec
+refuses.
 
 Kafka: TransactionLogValue, TransactionStateManager, EndTransactionMarker
 """
@@ -58,13 +59,13 @@ _DECISION = {
     TransactionState.PREPARE_ABORT: ControlType.ABORT,
 }
 FAULTS = frozenset({"failover", "timeout", "expiry"})
-_FAULTS = {"Failover", "TimeOut", "ExpireTransactionalId"}  # the actions of which a model bounds the number
+_FAULTS = {"Failover", "TimeOut", "ExpireTransactionalId"}  # the actions whose number a model bounds
 PREPARED = frozenset(_DECISION)
 _COMPLETED = {TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
 
 
 class UnreadableLog(ValueError):  # noqa: N818 - named for the input
-    """A log that is no trace: damaged, or without its beginning; the message says file, position and reason."""
+    """A log that gives no trace: it is damaged, or lacks its beginning; the message has file, position and reason."""
 
 
 class StateRecord(NamedTuple):
@@ -91,7 +92,7 @@ class WrittenMarker(NamedTuple):
     decision: ControlType
     coordinator_epoch: int
     offset: int
-    again: bool = False  # whether it may be the one before it, sent again: nothing of its producer lies between
+    again: bool = False  # whether it may repeat the marker before it: no entry of its producer lies between
 
 
 class WrittenBatch(NamedTuple):
@@ -122,7 +123,7 @@ class Recorded:
 
     @property
     def markers(self) -> dict[str, list[WrittenMarker]]:
-        """The control batches, by partition, in log order; those that may have been sent again are marked."""
+        """The control batches, by partition, in log order; markers that may be repetitions are flagged."""
         return {name: list(_with_repeats(rows)) for name, rows in self.entries.items()}
 
     @property
@@ -136,10 +137,10 @@ class Recorded:
 
 
 def _with_repeats(rows: Iterable[WrittenBatch | WrittenMarker]) -> Iterator[WrittenMarker]:
-    """The control batches of a partition's entries; those that may have been sent again are marked.
+    """The control batches of a partition's entries; markers that may be repetitions are flagged.
 
-    A coordinator that hears no answer sends a marker again, and a leader may write it again. Such a one has the epoch,
-    the decision and the coordinator epoch of its producer's entry before it. So has the marker of a next transaction
+    A coordinator that gets no answer sends a marker again, and a leader may write it again. A repetition has the epoch,
+    the decision and the coordinator epoch of its producer's previous entry. So may the marker of a next transaction
     that wrote nothing.
 
     Kafka: TransactionMarkerChannelManager, TransactionMarkerRequestCompletionHandler
@@ -159,7 +160,7 @@ def read_recorded(folder: Path) -> Recorded:
     """Read the log directories of one or several brokers: the longest replica of each partition.
 
     Raises:
-        UnreadableLog: when a log is damaged, or does not begin at offset 0.
+        UnreadableLog: a log is damaged, or does not start at offset 0.
     """
     replicas: dict[str, Partition] = {}
     for directory in find_log_directories(folder):
@@ -190,7 +191,7 @@ def _batches(partition: Partition) -> Iterator[StoredBatch]:
             if isinstance(region, CorruptRegion):
                 unfinished = region.kind in {RegionKind.TORN_TAIL, RegionKind.ZEROES}
                 if unfinished and segment is partition.segments[-1]:
-                    return  # the unclean end of a log that was cut off in a write
+                    return  # a crash cut off the last write of the log
                 raise UnreadableLog(f"{segment.log.name} at byte {region.position}: {region.reason}")
             yield region
 
@@ -227,7 +228,7 @@ class Age(NamedTuple):
 
 
 def expired(recorded: Recorded) -> Iterator[Age]:
-    """The transactions that were aborted when they had been open for longer than their own timeout."""
+    """The transactions that were aborted after their own timeout."""
     for transactional_id, records in recorded.records.items():
         for row in records:
             value = row.value
@@ -241,8 +242,9 @@ def expired(recorded: Recorded) -> Iterator[Age]:
 class MarkersOf:
     """The markers of a transactional id's producers that no step has used yet.
 
-    A marker is found by the facts of its transaction and taken out once, in the order of the partition's log. Markers
-    that may have been sent again come last: they explain a transaction that wrote nothing, or nothing at all.
+    A marker is found by its transaction's producer id, epoch and decision, and is used once, in the order of the
+    partition's log. Markers that may be repetitions come last: they belong to a transaction that wrote nothing, or to
+    none.
     """
 
     def __init__(self, markers: Iterable[tuple[str, WrittenMarker]]) -> None:
@@ -256,17 +258,17 @@ class MarkersOf:
                 own[reign] = deque(sorted(found, key=lambda marker: marker.again))
 
     def reigns(self, name: str, prepared: Transition, since: int, until: int | None) -> list[int]:
-        """The coordinator epochs of a partition's markers of a decision, from one to another (None: the last)."""
+        """The coordinator epochs of a partition's markers of a decision, from ``since`` up to ``until`` (None: all)."""
         own = self._of(name, prepared)
         return [reign for reign, left in own.items() if left and since <= reign and (until is None or reign <= until)]
 
     def take(self, name: str, prepared: Transition, reign: int) -> WrittenMarker | None:
-        """The first marker of a decision that a partition has of a coordinator, if there is one left."""
+        """The first unused marker of a decision on a partition by a coordinator; None if there is none."""
         left = self._of(name, prepared).get(reign)
         return left.popleft() if left else None
 
     def left(self) -> list[tuple[str, WrittenMarker]]:
-        """The markers that are left and were not sent again, by partition and in log order."""
+        """The unused markers that are no repetitions, by partition and in log order."""
         every = [(key[0], m) for key, own in self._by_transaction.items() for left in own.values() for m in left]
         return sorted((row for row in every if not row[1].again), key=lambda row: (row[0], row[1].offset))
 
@@ -281,13 +283,13 @@ class _Steps:
 
     Attributes:
         markers: the markers of its producers that no step has used yet.
-        names: partition -> its name in the steps; None if they call it by its name. With names that begin anew with
-            each transaction, transactions of the same shape have the same steps.
+        names: partition -> its name in the steps; None to use its own name. The names start again with each
+            transaction, so that transactions of the same form have the same steps.
         steps: the steps of the latest record.
         begun: whether there was any step.
         last: the previous record.
         since: the leader epoch of that record: no older coordinator writes markers for it.
-        reign: the leader epoch of the log's partition.
+        reign: the present leader epoch of the log's partition.
         ids: the producer ids in the order in which they were handed out; the spec calls them 0, 1, 2 …
     """
 
@@ -320,7 +322,7 @@ class _Steps:
         self.begun = True
 
     def follow(self, record: ToldRecord) -> None:
-        """The steps of the next record."""
+        """Add the steps of the next record."""
         told = record.told
         if told is not None and told.state in _COMPLETED and self.last is not None:
             self.mark(self.last, record.leader_epoch)
@@ -337,13 +339,13 @@ class _Steps:
         self.last, self.since = told, record.leader_epoch
 
     def move(self, leader_epoch: int) -> None:
-        """Let another coordinator take over if the log's leader epoch has risen."""
+        """Add a Failover if the log's leader epoch has risen."""
         if 0 <= self.reign < leader_epoch and self.begun:
             self.take((Candidate("Failover", (0,)),), text=f"leader epoch {leader_epoch}")
         self.reign = max(self.reign, leader_epoch)
 
     def begin(self, told: Transition, text: str) -> None:
-        """The steps that lead to an append of this record."""
+        """Add the steps that lead to the append of a record."""
         state, version, last = told.state, told.version, self.last
         producer_id, epoch = (told.producer_id, NO_EPOCH) if last is None else (last.producer_id, last.epoch)
         asked = self.number(producer_id), epoch
@@ -367,7 +369,7 @@ class _Steps:
             self.take((Candidate("CompleteTransaction"),), text=text)
 
     def observed(self, told: Transition) -> Observed:
-        """The durable record as the log has it. Before Kafka 4.3 it lacks the next producer id (KAFKA-20310)."""
+        """The durable record in the log. Before Kafka 4.3 it lacks the next producer id (KAFKA-20310)."""
         seen: Observed = (
             ("durable.state", told.state.name),
             ("durable.producerId", self.number(told.producer_id)),
@@ -379,7 +381,7 @@ class _Steps:
         return (*seen, ("durable.nextProducerId", self.number(told.next_producer_id)))
 
     def mark(self, prepared: Transition, until: int | None) -> None:
-        """The markers of a decision, up to a leader epoch (None: all), those of each reign by its coordinator."""
+        """Add the markers of a decision, up to a leader epoch (None: all), those of each coordinator in its turn."""
         if prepared.state not in _DECISION:
             return
         partitions = sorted(prepared.partitions)
@@ -393,7 +395,7 @@ class _Steps:
                     self.take(_marks(self.name(name)), text=text)
 
     def finish(self) -> None:
-        """The markers of a transaction that is still being completed, and those that nothing explains."""
+        """Add the markers of a transaction that is still being completed, and those that no transaction explains."""
         if self.last is not None:
             self.mark(self.last, None)
         for name, marker in self.markers.left():
@@ -401,7 +403,7 @@ class _Steps:
                 self.take(_marks(self.name(name)), text=f"{_marker_text(name, marker)}, of no transaction")
 
 
-# The same few steps explain nearly all records: each is made once.
+# The same few steps explain nearly all records, so each is cached.
 
 
 @lru_cache(maxsize=1 << 14)
@@ -410,7 +412,7 @@ def _step(candidates: tuple[Candidate, ...], observed: Observed) -> TraceStep:
 
 
 def named(candidates: tuple[Candidate, ...], observed: Observed, text: str) -> TraceStep:
-    """A step with the words for its event."""
+    """A step with a text for its event."""
     return TraceStep(candidates, dict(observed), text)
 
 
@@ -453,9 +455,9 @@ def steps_of(
     Args:
         records: its records, in log order.
         markers: the markers of its producers with their partitions, those of each partition in log order.
-        rename: call partitions by their number in their transaction, and leave out the words. The coordinator treats
-            all partitions alike, so the trace is accepted, or rejected at the same step; and a judge that remembers
-            steps meets the same ones again.
+        rename: name partitions by their number in their transaction, and leave out the texts. The coordinator treats
+            all partitions alike, so the verdict is the same, and a judge that remembers steps sees the same steps
+            again.
     """
     built = _Steps(MarkersOf(markers), {} if rename else None)
     for record in records:
@@ -486,7 +488,7 @@ def coordinator_traces(recorded: Recorded) -> list[Trace]:
     return traces
 
 
-UNCOUNTED = 2**63  # faults: more than any trace has
+UNCOUNTED = 2**63  # more faults than any trace has
 
 
 def coordinator_constants(versions: frozenset[int], trace: Trace | None = None) -> Constants:
@@ -494,7 +496,7 @@ def coordinator_constants(versions: frozenset[int], trace: Trace | None = None) 
 
     Args:
         versions: the transaction versions that the cluster knows.
-        trace: the trace; its faults bound what an explanation has to look through.
+        trace: the trace; its faults bound the search for an explanation.
     """
     return Constants(
         producer_ids=frozenset(),
@@ -537,7 +539,7 @@ def coordinator_model(model: Model, traces: Iterable[Trace], *, versions: frozen
     return replace(model, name=f"{model.name}Recorded", constants=constants, bounds="", probes=(), graph="")
 
 
-# --- siblings that must be rejected ------------------------------------------------------------------------------
+# --- copies that must be rejected --------------------------------------------------------------------------------
 
 
 def _place_of(trace: Trace, offset: int, action: str) -> int:
@@ -550,10 +552,10 @@ def _place_of(trace: Trace, offset: int, action: str) -> int:
 
 
 def spoiled(recorded: Recorded) -> dict[str, tuple[Trace, int]]:
-    """The logs with one fault in the middle: name of the fault -> its trace, and the step at which it must be rejected.
+    """The logs with one fault put in: name of the fault -> its trace, and the step at which it must be rejected.
 
-    The spoiled transaction is a committed one, with several partitions if there is such a one, of the transactional id
-    with the fewest records. Without a committed transaction there is nothing to spoil.
+    The fault is put into a committed transaction, with several partitions if possible, of the transactional id with the
+    fewest records. Without a committed transaction there are none.
     """
     commits = [
         (name, place)
@@ -606,7 +608,7 @@ def spoiled(recorded: Recorded) -> dict[str, tuple[Trace, int]]:
 
 
 def _is_committed(before: StateRecord, after: StateRecord) -> bool:
-    """Whether a commit with a partition is decided by the one record and completed by the next one."""
+    """Whether a record decides to commit a transaction with a partition, and the next one completes it."""
     decides = before.value is not None and before.value.transaction_status is TransactionState.PREPARE_COMMIT
     completes = after.value is not None and after.value.transaction_status is TransactionState.COMPLETE_COMMIT
     return decides and completes and before.value is not None and bool(before.value.partitions())

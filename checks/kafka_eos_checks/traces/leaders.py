@@ -1,9 +1,9 @@
 """Recorded partitions as traces of TransactionalPartition: a leader must accept every batch and every marker.
 
-Each producer of a partition is a trace of its own, for the leader judges a batch by what it knows of its producer
-alone: data of an older epoch, a marker of an older epoch or coordinator, a batch outside the transaction that is open,
-and under version 2 a marker that does not raise the epoch of an open transaction. Which rule of markers a producer is
-held to is read from the coordinator's log.
+Each producer of a partition is a trace of its own, because the leader judges a batch only by the state of its producer.
+It refuses data of an older epoch, a marker of an older epoch or coordinator, a batch outside the open transaction, and
+in version 2 a marker that does not raise the epoch of an open transaction. The transaction version of a producer is
+read from the coordinator's log.
 
 Kafka: ProducerAppendInfo (appendDataBatch, appendEndTxnMarker)
 """
@@ -30,10 +30,10 @@ from kafka_eos_checks.traces.validation import Candidate, Trace, TraceStep
 
 
 class LeaderOfTraces(Consumer):
-    """The partition of a trace. It keeps only the producer of its log, which the checks of an entry read.
+    """The partition of a trace. It keeps only the producer's state, which is all that the checks of an entry read.
 
-    The log's entries, its index and the transactions that wait for replication play no part in them. Kept, they would
-    make each step slower than the one before; without them the same few states come again and again.
+    The checks do not depend on the log's entries, its index and the transactions that wait for replication. With these
+    each step would be slower than the one before; without them the same few states occur again and again.
     """
 
     __slots__ = ()
@@ -52,13 +52,13 @@ class LeaderOfTraces(Consumer):
         return replace(before, transactions=before.transactions - {ended})
 
 
-PRODUCER = 0  # what the spec calls the one producer of a trace
+PRODUCER = 0  # the spec's name for the only producer of a trace
 
 Entry = WrittenBatch | WrittenMarker
 
 
 def versions(recorded: Recorded) -> dict[int, int]:
-    """The lowest transaction version that each producer id was ended with; a producer of no transaction is left out."""
+    """The lowest transaction version in which a transaction of each producer id ended; other producers are left out."""
     found: dict[int, int] = {}
     for records in recorded.records.values():
         for row in records:
@@ -78,7 +78,7 @@ def leader_step(entry: Entry) -> TraceStep:
 
 @lru_cache(maxsize=1 << 14)
 def wordless_step(entry: Entry) -> TraceStep:
-    """An entry as a step without words; equal entries give the same step."""
+    """An entry as a step without a text; equal entries give the same step."""
     observed = {f"log.producers[{PRODUCER}].epoch": entry.epoch}
     if isinstance(entry, WrittenBatch):
         return TraceStep((Candidate("AppendBatch", (PRODUCER, entry.epoch, entry.kind)),), observed)
@@ -92,7 +92,7 @@ def leader_trace(name: str, producer_id: int, entries: Iterable[Entry]) -> Trace
 
 
 def leader_traces(recorded: Recorded) -> dict[int, list[Trace]]:
-    """The traces of each transaction version: one for each producer of each partition that has a marker of it."""
+    """The traces by transaction version: one for each partition and each producer in it that ended transactions."""
     of_producer = versions(recorded)
     traces: dict[int, list[Trace]] = {}
     for name, entries in recorded.entries.items():
@@ -105,7 +105,7 @@ def leader_traces(recorded: Recorded) -> dict[int, list[Trace]]:
 def spoiled(traces: Sequence[Trace]) -> dict[str, tuple[Trace, int]]:
     """A trace with one entry too many: name of the fault -> the trace, and the step at which it must be rejected.
 
-    Behind the last batch of a transaction comes one outside any transaction, or one of an older epoch.
+    After a batch of a transaction comes a batch outside any transaction, or one of an older epoch.
     """
     found: dict[str, tuple[Trace, int]] = {}
     for trace in sorted(traces, key=lambda trace: len(trace.steps)):
@@ -127,7 +127,7 @@ def leader_constants(version: int) -> Constants:
     """The constants by which the reference alone judges any trace, with a machine that keeps no entries.
 
     Args:
-        version: the transaction version whose rule of markers holds.
+        version: the transaction version whose rule for markers holds.
     """
     return Constants(
         producer_ids=frozenset({PRODUCER}),
@@ -150,9 +150,9 @@ def leader_model(model: Model, traces: Iterable[Trace], version: int) -> Model:
     """A model of Consumer, without readers, with the constants of some traces.
 
     Args:
-        model: any of module Consumer.
+        model: any model of module Consumer.
         traces: the traces.
-        version: the transaction version whose rule of markers holds.
+        version: the transaction version whose rule for markers holds.
     """
     chosen = list(traces)
     candidates = [candidate for trace in chosen for step in trace.steps for candidate in step.candidates]

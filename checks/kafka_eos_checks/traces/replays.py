@@ -1,15 +1,15 @@
-"""Recorded logs and histories through the reference's machines, trace by trace, in process and on Spark.
+"""Replay recorded logs and histories through the reference's machines, trace by trace, in process and on Spark.
 
 A replay is three functions from batches of rows to batches of rows, with a shuffle before the second and the third::
 
     rows_of         a piece of a segment or history -> its rows                                  (scan)
     by_producer     rows sorted by producer id -> verdicts on its partitions and on clients;     (:data:`BY_PRODUCER`)
-                    markers, each with the transactional id whose it is
+                    markers, each with its transactional id
     by_trace        rows sorted by transactional id -> verdicts on coordinators                  (:data:`BY_TRACE`)
 
 :func:`in_process` sorts tables of this process, :mod:`kafka_eos_checks.traces.spark` lets Spark shuffle. A worker holds
-the rows of one trace at a time, and no event goes through Spark's driver. Traces that cannot be judged have a verdict,
-too.
+the rows of one trace at a time, and no event goes through Spark's driver. Traces that cannot be judged also have a
+verdict.
 """
 
 import json
@@ -86,7 +86,7 @@ class Rules:
     """The rules of the machines that judge.
 
     Attributes:
-        overrides: operators of the coordinator that others take the place of, as (operator, the other one).
+        overrides: replaced operators of the coordinator, as (operator, replacement).
         versions: the transaction versions that the cluster knows.
     """
 
@@ -96,7 +96,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class _CoordinatorJudge:
-    """The coordinator's machine of some rules, which remembers its steps from trace to trace."""
+    """The coordinator's machine by some rules, with a judge that remembers steps from trace to trace."""
 
     rules: Rules
 
@@ -137,7 +137,7 @@ def _verdict(subject: str, trace: str, steps: int, position: int | None, explana
 
 
 def _shortened(explanation: str) -> str:
-    """An explanation without the states and what was possible instead."""
+    """An explanation without the states and the actions enabled instead."""
     lines = [line.strip() for line in explanation.splitlines() if not line.lstrip().startswith(("in ", "enabled inst"))]
     words = "; ".join(dict.fromkeys(lines))
     return words if len(words) <= REASON_LENGTH else f"{words[:REASON_LENGTH]}…"
@@ -150,11 +150,11 @@ def runs(batches: Rows, keys: Sequence[str]) -> "Iterator[tuple[tuple[Any, ...],
     """The rows of each key, as slices of the batches that they come in.
 
     Args:
-        batches: rows in which equal keys stand together.
+        batches: rows sorted by key.
         keys: columns without nulls.
 
     Raises:
-        AssertionError: a key comes a second time, right after another one: the rows are not sorted.
+        AssertionError: the rows are not sorted.
     """
     import pyarrow.compute as pc  # noqa: PLC0415 - the light install has no pyarrow
 
@@ -188,7 +188,7 @@ def _lists(slices: "Sequence[pa.RecordBatch]", *names: str) -> Iterator[tuple[An
 
 @dataclass(slots=True)
 class _Out:
-    """Rows to be yielded, in batches that are not too small."""
+    """A buffer of rows to yield, in batches that are not too small."""
 
     slices: "list[pa.RecordBatch]"
     count: int = 0
@@ -213,8 +213,8 @@ class _Out:
 def by_producer(batches: Rows) -> "Iterator[pa.RecordBatch]":
     """Rows sorted by :data:`BY_PRODUCER` -> state records, markers of transactional ids, and verdicts.
 
-    The state records of a producer come first. They say which transactional ids it has, and by which rule of markers
-    its partitions are judged; a producer that has none is no producer of transactions.
+    The state records of a producer come first. They name its transactional ids and the transaction version by which its
+    partitions are judged. A producer without state records has no transactions.
     """
     import pyarrow as pa  # noqa: PLC0415 - the light install has no pyarrow
 
@@ -254,9 +254,9 @@ def _note_owners(owners: dict[str, int], producer_id: int, slices: "Sequence[pa.
 
 
 def _markers_of(slices: "Sequence[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-    """The markers among a producer's entries in a partition; ``version`` is 1 where one may have been sent again.
+    """The markers among a producer's entries in a partition; ``version`` is 1 for a marker that may be a repetition.
 
-    :class:`kafka_eos_checks.traces.coordinators.Recorded` marks the same.
+    :class:`kafka_eos_checks.traces.coordinators.Recorded` flags the same markers.
     """
     import pyarrow as pa  # noqa: PLC0415 - the light install has no pyarrow
 
@@ -292,7 +292,7 @@ def _leader_of(version: int) -> RememberingJudge:
 def _entries(
     slices: "Sequence[pa.RecordBatch]", *, with_offsets: bool = False
 ) -> Iterator[WrittenBatch | WrittenMarker]:
-    """The entries of a producer in a partition; equal ones are equal unless they have their offsets."""
+    """The entries of a producer in a partition; without offsets, entries of the same content are equal."""
     for offset, epoch, reign, code in _lists(slices, "offset", "epoch", "leader_epoch", "code"):
         at = offset if with_offsets else -1
         if code in MARKERS:
@@ -306,12 +306,12 @@ def _events_of(slices: "Sequence[pa.RecordBatch]") -> list[Event]:
 
 
 def _client_verdict(log: str, events: Sequence[Event], restarts: Sequence[Event]) -> dict[str, Any]:
-    """The verdict on a partition of a history, to which only idempotent producers wrote outside of transactions."""
+    """The verdict on a partition of a history; judged if only idempotent producers wrote, outside of transactions."""
     if any(event.transactional_id is not None or event.producer_id in {None, -1} for event in events):
-        reason = "a batch of a transaction, or of no idempotent producer: left out"
+        reason = "it has a batch of a transaction, or of a producer without idempotence: left out"
         return {"subject": CLIENT, "trace": log, "steps": 0, "accepted": None, "reason": reason}
     if any(event.order is None for event in (*events, *restarts)):
-        reason = "an event without its order; give a history that is totally ordered"
+        reason = "an event has no order; give a history in which every event has one"
         return {"subject": CLIENT, "trace": log, "steps": 0, "accepted": False, "reason": reason}
     topic, _, partition = log.rpartition("-")
     try:
@@ -389,7 +389,7 @@ def verdicts_of(table: "pa.Table", paths: Sequence[Path]) -> list[Verdict]:
 
     Args:
         table: the verdicts on all traces, see :data:`kafka_eos_checks.traces.scan.VERDICTS`.
-        paths: those that the sources are numbers of.
+        paths: the paths, which ``source`` counts from 0.
 
     Raises:
         TraceUnusable: there is nothing to judge in one of the paths.
@@ -412,7 +412,7 @@ def verdicts_of(table: "pa.Table", paths: Sequence[Path]) -> list[Verdict]:
                     check="trace",
                     name=f"logs of {path.name}",
                     expected="all whole",
-                    found=f"{len(set(unread['trace'].to_pylist()))} not whole, which traces may rest on",
+                    found=f"{len(set(unread['trace'].to_pylist()))} not whole, although traces may depend on them",
                     ok=False,
                     evidence=_evidence(unread),
                 )
@@ -421,7 +421,7 @@ def verdicts_of(table: "pa.Table", paths: Sequence[Path]) -> list[Verdict]:
 
 
 def _verdict_on(name: str, own: "pa.Table") -> Verdict:
-    """The verdict on all traces of one kind; the reference alone has judged them."""
+    """The verdict on all traces of one kind; only the reference has judged them."""
     import pyarrow.compute as pc  # noqa: PLC0415 - the light install has no pyarrow
 
     rejected = own.filter(pc.invert(own["accepted"]))
@@ -440,7 +440,7 @@ def _verdict_on(name: str, own: "pa.Table") -> Verdict:
         ok=not rejected.num_rows,
         figures={"traces": traces, "events": pc.sum(own["steps"]).as_py() or 0},
         evidence=_evidence(rejected),
-        unjudged=f"{counted(left_out, 'partition')} left out, which have other batches, too" if left_out else "",
+        unjudged=f"{counted(left_out, 'partition')} left out for other batches in them" if left_out else "",
         unknown=left_out,
     )
 
@@ -472,7 +472,7 @@ def write_table(path: Path, table: "pa.Table") -> None:
 
 
 def in_process(pieces: Sequence[Piece], rules: Rules) -> "pa.Table":
-    """The verdicts (:data:`kafka_eos_checks.traces.scan.VERDICTS`) on all traces in some pieces; all rows in memory.
+    """The verdicts (:data:`kafka_eos_checks.traces.scan.VERDICTS`) on all traces in some pieces; rows are in memory.
 
     Raises:
         MissingExtra: without pyarrow.
@@ -496,7 +496,7 @@ def in_order(verdicts: "pa.Table") -> "pa.Table":
     """Verdicts by source, subject and trace.
 
     Raises:
-        AssertionError: a trace has two verdicts: its rows were in two places.
+        AssertionError: a trace has two verdicts, because its rows were judged in two places.
     """
     keys = ("source", "subject", "trace")
     ordered = verdicts.sort_by([(key, "ascending") for key in (*keys, "reason")])

@@ -1,7 +1,7 @@
-"""The events of recorded logs and histories as rows of Arrow, read piece by piece, wherever a piece is read.
+"""The events of recorded logs and histories as rows of Arrow, read piece by piece.
 
-A piece is a byte range of a segment or of a history. A worker of Spark reads it, or this process. Bytes that cannot be
-read become a row, too: a verdict on the log.
+A piece is a byte range of a segment or of a history. A worker of Spark reads it, or this process. Unreadable bytes also
+become a row: a verdict on the log.
 
 Every row has the columns of :data:`ROWS`:
 
@@ -20,7 +20,7 @@ epochs     the log's leader epoch         a marker's coordinator epoch
 value      of the record                                                  the event's line
 =========  =============================  ==============================  ======================
 
-A row whose ``verdict`` is set has nothing else to tell, see :data:`VERDICTS`.
+A row whose ``verdict`` is set (:data:`VERDICTS`) has no other content.
 """
 
 import json
@@ -84,7 +84,7 @@ ROWS = {
     "value": "binary",
     "verdict": f"struct<{', '.join(f'{name}: {kind}' for name, kind in VERDICTS.items())}>",
 }
-PIECE_BYTES = 32 << 20  # a worker takes seconds over the steps of so many bytes
+PIECE_BYTES = 32 << 20  # a worker needs some seconds for the steps of so many bytes
 HISTORY_SUFFIX = ".jsonl"
 NOTHING_TO_REPLAY = (
     "nothing to replay; give a directory with transactions, "
@@ -98,13 +98,13 @@ class Piece:
     """A byte range of a file of events.
 
     Attributes:
-        source: which of the given paths it is of.
-        log: partition, as its folder is called; "" of a history.
+        source: the number of the given path that it belongs to.
+        log: the name of the partition's folder; "" for a history.
         path: the segment or history.
-        start: where a batch begins; in a history any byte, the line that begins there or next is the first one.
+        start: where a batch begins; in a history any byte: the first line is the one that begins there or next.
         end: where the last batch ends, or the byte before which the last line begins.
-        first: the offset at which the piece has to begin, -1 if only the piece before tells.
-        following: the offset at which the next segment begins, -1 behind the last one.
+        first: the offset at which the piece has to begin, -1 if it depends on the piece before.
+        following: the offset at which the next segment begins, -1 after the last one.
     """
 
     source: int
@@ -122,7 +122,7 @@ class Piece:
 
 
 def parts_of(path: Path) -> list[Path]:
-    """The logs and histories that a path stands for.
+    """The logs and histories at a path.
 
     Args:
         path: a ``.jsonl`` history, or a folder: log directories, a recording, or the artefacts of a test.
@@ -140,8 +140,8 @@ def pieces_of(paths: Sequence[Path], piece_bytes: int = PIECE_BYTES) -> list[Pie
     """The pieces of all logs and histories in some paths, see :func:`parts_of`; of each partition its longest replica.
 
     Raises:
-        NotALogDirectory: a folder without partitions.
-        OSError: a path that cannot be read.
+        NotALogDirectory: a folder has no partitions.
+        OSError: a path cannot be read.
     """
     found = []
     parts = [(source, part) for source, path in enumerate(paths) for part in parts_of(path)]
@@ -184,7 +184,7 @@ def _base_offset(segment: str) -> int:
 
 
 def tasks_of(pieces: Sequence[Piece], task_bytes: int = PIECE_BYTES) -> list[str]:
-    """The pieces in tasks of about as many bytes, each as JSON."""
+    """Group pieces into tasks of about ``task_bytes`` bytes, each as JSON."""
     grouped: list[list[Piece]] = []
     room = 0
     for piece in pieces:
@@ -201,7 +201,7 @@ def rows_of(task: str, buckets: int) -> "Iterator[pa.RecordBatch]":
 
     Args:
         task: the task.
-        buckets: over how many shares the partitions of histories are spread, see :func:`event_rows`.
+        buckets: the number of shares over which the partitions of histories are spread, see :func:`event_rows`.
     """
     for row in json.loads(task):
         piece = Piece(**row)
@@ -238,14 +238,14 @@ def judged(verdicts: Sequence[dict[str, Any]]) -> "pa.RecordBatch":
         "kind": [JUDGED] * len(full),
         "name": [verdict["trace"] for verdict in full],
         "log": [""] * len(full),
-        "producer_id": [crc32(str(verdict["trace"]).encode()) for verdict in full],  # so that no worker gets them all
+        "producer_id": [crc32(str(verdict["trace"]).encode()) for verdict in full],  # spreads them over workers
         "verdict": full,
     }
     return batch_of(columns, len(full))
 
 
 def unreadable(piece: Piece, reason: str) -> "pa.RecordBatch":
-    """The verdict on a log that is no trace."""
+    """The verdict on a log that gives no trace."""
     trace = piece.log or piece.path
     found = {"source": piece.source, "subject": LOG, "trace": trace, "steps": 0, "accepted": False, "reason": reason}
     return judged([found])
@@ -255,7 +255,7 @@ def unreadable(piece: Piece, reason: str) -> "pa.RecordBatch":
 
 
 def log_rows(piece: Piece) -> "Iterator[pa.RecordBatch]":
-    """The rows of a piece of a segment: its state records, or its batches and markers, and what is wrong with it."""
+    """The rows of a piece of a segment: its state records, or its batches and markers, and verdicts on damage."""
     path = Path(piece.path)
     is_state = piece.log.rpartition("-")[0] == TOPIC
     expected = piece.first
@@ -263,7 +263,7 @@ def log_rows(piece: Piece) -> "Iterator[pa.RecordBatch]":
         headers = block.headers
         for region in headers.damage:
             unfinished = region.kind in {RegionKind.TORN_TAIL, RegionKind.ZEROES} and piece.following < 0
-            if not unfinished:  # not the end of a log that was cut off in a write
+            if not unfinished:  # otherwise a crash cut off the last write of the log
                 yield unreadable(piece, f"{path.name} at byte {region.position}: {region.reason}")
         if not len(headers):
             continue
@@ -280,11 +280,11 @@ def log_rows(piece: Piece) -> "Iterator[pa.RecordBatch]":
 
 
 def _missing(path: Path, expected: int, found: int) -> str:
-    return f"{path.name}: offset {found} follows where {expected} has to; a trace needs every batch from the first on"
+    return f"{path.name}: expected offset {expected}, found {found}; a trace needs every batch from the first on"
 
 
 def _following(piece: Piece) -> int:
-    """The offset that follows behind a piece, -1 for none."""
+    """The offset that follows a piece, -1 for none."""
     with Path(piece.path).open("rb", buffering=0) as file:
         file.seek(piece.end)
         head = file.read(8)
@@ -365,7 +365,7 @@ def _entry_rows(piece: Piece, block: Block) -> "Iterator[pa.RecordBatch]":
 def event_rows(piece: Piece, buckets: int) -> "Iterator[pa.RecordBatch]":
     """The Produce events of a piece of a history, each in its partition's bucket, and the restarts, in each bucket.
 
-    The bucket stands in for the producer id by which rows of logs are spread.
+    The bucket is in the column ``producer_id``, because rows are spread by that column.
     """
     rows: list[tuple[str, int, int, int, bytes]] = []  # log, order, bucket, code, line
     try:

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 def on_spark(
     pieces: Sequence[Piece], rules: Rules, *, spark: "SparkSession | None" = None, task_bytes: int = PIECE_BYTES
 ) -> "pa.Table":
-    """The verdicts on all traces in some pieces, those of :func:`kafka_eos_checks.traces.replays.in_process`.
+    """The verdicts on all traces in some pieces, the same as by :func:`kafka_eos_checks.traces.replays.in_process`.
 
     Args:
         pieces: of files at paths that every worker can read.
         rules: the rules of the machines.
-        spark: the session to use; without one a local session is started, and stopped in the end.
-        task_bytes: of a task that reads.
+        spark: the session to use; without one a local session is started and stopped.
+        task_bytes: the bytes that a task reads.
 
     Raises:
         UnusableInput: Spark cannot start, or fails on the input.
@@ -58,7 +58,7 @@ def on_spark(
 def verdict_frame(
     spark: "SparkSession", pieces: Sequence[Piece], rules: Rules, task_bytes: int = PIECE_BYTES
 ) -> "DataFrame":
-    """The verdicts as a DataFrame with the columns of :data:`VERDICTS`, nothing run yet."""
+    """The verdicts as a DataFrame with the columns of :data:`VERDICTS`; nothing is run yet."""
     tasks = tasks_of(pieces, task_bytes)
     shares = max(int(spark.conf.get("spark.sql.shuffle.partitions") or 1), sum(p.size for p in pieces) // task_bytes)
     plan = spark.createDataFrame([(task,) for task in tasks], "task string").repartition(len(tasks))

@@ -1,8 +1,8 @@
-"""The records of ``__transaction_state`` as the traces of coordinators need them.
+"""The records of ``__transaction_state`` for the traces of coordinators.
 
 :func:`transition_of` takes a record that the readable codec has decoded, :func:`read_transition` takes its bytes. The
-second one reads the same several times faster: the fixed fields at once, and the list of partitions, which repeats from
-record to record, only where its bytes are new. Bytes that are in any way unusual go to the codec.
+second function gives the same several times faster: it reads the fixed fields at once, and decodes a list of
+partitions, which repeats from record to record, only the first time. Unusual bytes go to the codec.
 
 Kafka: TransactionLogValue.json
 """
@@ -27,15 +27,15 @@ _ONE_BYTE = 0x80  # below it a varint has one byte
 
 
 class Transition(NamedTuple):
-    """A transition of a transactional id, as its record has it.
+    """A transition of a transactional id, from its record.
 
     Attributes:
         state: the state after the transition.
-        producer_id: in use by the transactional id.
+        producer_id: the producer id in use by the transactional id.
         epoch: of that producer id; in a PREPARE of transaction version 2 already the next one.
         next_producer_id: the producer id after the transaction, -1 for none.
         version: the transaction version of the client as the spec counts them, 1 or 2.
-        partitions: of the transaction, each as its directory is called.
+        partitions: of the transaction, each by its directory's name.
         late: whether the transaction has been open for its own timeout.
     """
 
@@ -49,12 +49,12 @@ class Transition(NamedTuple):
 
 
 def version_of(value: TransactionLogValue) -> int:
-    """The transaction version of the client, as the spec counts: 0 differs from 1 in the format of the records only."""
+    """The transaction version of the client, as the spec counts: 0 differs from 1 only in the format of the records."""
     return 2 if value.client_transaction_version >= TRANSACTION_VERSION_2 else 1
 
 
 def name_of(place: tuple[str, int]) -> str:
-    """A partition as its directory is called."""
+    """The directory's name of a partition."""
     return f"{place[0]}-{place[1]}"
 
 
@@ -69,7 +69,7 @@ def is_late(value: TransactionLogValue) -> bool:
 
 
 def transition_of(value: TransactionLogValue) -> Transition:
-    """The transition that a decoded record tells of."""
+    """The transition of a decoded record."""
     return Transition(
         value.transaction_status,
         value.producer_id,
@@ -82,7 +82,7 @@ def transition_of(value: TransactionLogValue) -> Transition:
 
 
 def read_transition(data: bytes | None) -> Transition | None:
-    """The transition that the value of a record tells of; None for a tombstone.
+    """The transition of a record, from the bytes of its value; None for a tombstone.
 
     Raises:
         MalformedTransactionRecord: ``data`` are no value of a version that the codec knows.
@@ -94,7 +94,7 @@ def read_transition(data: bytes | None) -> Transition | None:
         try:
             return _read_quickly(data, end)
         except MalformedTransactionRecord:
-            pass  # the codec says where
+            pass  # the codec says at which byte
     value = decode_value(data)
     assert value is not None, "only a tombstone has no value"
     return transition_of(value)

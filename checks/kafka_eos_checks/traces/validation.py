@@ -4,11 +4,11 @@ TLC replays the trace, written as a literal, through the spec's own actions: a t
 reaches its end. The reference replays it over the set of all states that are still possible (the belief). A rejection
 says which event nothing explains, what the states were, which guard refused it, and what was possible instead.
 
-An event names one or more candidate actions; an argument that nobody saw is None. Steps that nobody sees at all are
-declared as :class:`Hidden`, and are only taken just before an event that needs them.
+An event names one or more candidate actions; an argument that nobody saw is None. Actions that leave no event at all
+are declared as :class:`Hidden`. They are only taken before an event that needs them.
 
-The reference judges a trace of any length. TLC is only asked of traces up to :data:`TLC_STEPS` steps: a step takes it
-the longer the longer the trace is. A verdict that rests on the reference alone says so, and why.
+The reference judges a trace of any length. TLC judges traces of up to :data:`TLC_STEPS` steps, because each of its
+steps takes longer in a longer trace. A verdict by the reference alone says so, and why.
 """
 
 import re
@@ -35,11 +35,11 @@ from kafka_eos_checks.tla.values import canonical, format_value, parse_value
 
 NOTHING = ""  # the action of a candidate that changes nothing: the event may have had no effect
 
-TLC_STEPS = 5_000  # the longest trace that TLC is asked of
+TLC_STEPS = 5_000  # the longest trace that TLC judges
 REMEMBERED_STEPS = 50_000  # of a judge that remembers; some 120 MB
 _BATCH_EVENTS = 50_000  # events judged by one run of TLC
 _SHOWN = 12  # instances and states listed in an explanation
-_MOST_INSTANCES = 20_000  # beyond, what would have been possible instead is not searched for
+_MOST_INSTANCES = 20_000  # with more of them, an explanation does not list the actions enabled instead
 
 
 class TraceUnusable(ValueError):  # noqa: N818 - named for the trace
@@ -86,7 +86,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """An action that nobody logs. It is taken only when one of the next events needs it.
+    """An action that no event shows. It is taken only if one of the next events needs it.
 
     Attributes:
         action: its name.
@@ -111,7 +111,7 @@ class Judgement:
         reference_index: the first event, from 1, that the reference cannot explain; None when it accepts.
         tlc_index: the same for TLC.
         explanation: why it is rejected, or "".
-        alone: why TLC did not look, or ""; ``tlc_index`` is the reference's then.
+        alone: why TLC did not judge, or ""; ``tlc_index`` then is the reference's.
     """
 
     trace: str
@@ -165,10 +165,10 @@ def _place(text: str) -> tuple[bool, str, tuple[SpecValue, ...]]:
 def evaluate(place: str, state: machines.Machine) -> SpecValue:
     """The value at a place of a state.
 
-    Only the value itself is turned into one of TLA+: the log that it stands in may be long.
+    Only the value itself is converted to TLA+, because the log around it may be long.
 
     Raises:
-        TraceUnusable: when the state has no such place.
+        TraceUnusable: the state has no such place.
     """
     length, variable, keys = _place(place)
     if variable not in state.VARIABLES:
@@ -239,7 +239,7 @@ class _Reference:
                 yield candidate, instance, attempt(state, instance)
 
     def hide(self, states: Iterable[Any], ahead: Sequence[TraceStep]) -> list[Any]:
-        """The states with those that hidden steps lead to, at most ``max_hidden`` in a row."""
+        """Some states, and the states reached from them by at most ``max_hidden`` hidden steps in a row."""
         found = _distinct(states)
         hidden = list(self._hidden_instances(ahead)) if self.max_hidden else []
         if not hidden:
@@ -331,7 +331,7 @@ class _Reference:
 class _Possible:
     """The possible states at a place of a trace, and the results of the steps that were tried there.
 
-    Steps are told apart by their identity, so each is kept with what it has led to.
+    Steps are distinguished by their identity, so each is kept alive together with its result.
     """
 
     __slots__ = ("following", "states")
@@ -344,12 +344,12 @@ class _Possible:
 class RememberingJudge:
     """The reference as a judge of many traces: from the same possible states it takes the same step only once.
 
-    Traces of many transactional ids go the same ways, as far as the machine can tell them apart. What a step leads to
-    is found by running the machine; only then it is remembered. Verdicts are those of :func:`replay`.
+    Traces of many transactional ids take the same steps in the same states. The result of a step is computed by the
+    machine once and then remembered. Verdicts are those of :func:`replay`.
     """
 
     def __init__(self, machine: type[Any], constants: Any, most: int = REMEMBERED_STEPS) -> None:
-        """Judge by a machine with these constants, and remember up to ``most`` steps: the first ones that are met."""
+        """Judge by a machine with these constants, and remember the first ``most`` distinct steps."""
         self._reference = _Reference(machine, constants, (), 0)
         self._most = most
         self._remembered = 0
@@ -357,7 +357,7 @@ class RememberingJudge:
         self._first = _Possible([machine.initial(constants)])
 
     def first_rejected(self, steps: Iterable[TraceStep]) -> tuple[int | None, int]:
-        """The first step, from 1, that nothing explains (None when all are explained), and the number of steps."""
+        """The first step, from 1, that nothing explains (None if all are explained), and the number of steps."""
         possible, taken = self._first, 0
         following = iter(steps)
         for step in following:
@@ -382,7 +382,7 @@ class RememberingJudge:
 
 
 def _distinct(states: Iterable[Any]) -> list[Any]:
-    """The states without repetitions. The hash of a state takes as long as its log, so a single one is not hashed."""
+    """The states without repetitions. Hashing a state takes time in proportion to its log, so a single one is not."""
     found = list(states)
     return found if len(found) < 2 else list(dict.fromkeys(found))
 
@@ -395,7 +395,7 @@ def _fits(hidden: Hidden, instance: Instance, consumer: Candidate) -> bool:
 
 
 def _mismatches(state: Any, step: TraceStep) -> list[tuple[str, SpecValue, SpecValue]]:
-    """The differences between a state and what was observed: (place, value of the spec, value of the trace)."""
+    """The differences between a state and the observed values: (place, value of the spec, value of the trace)."""
     found = []
     for place, wanted in step.observed.items():
         value = evaluate(place, state)
@@ -463,10 +463,10 @@ def trace_definitions(
 
     Args:
         traces: the traces.
-        machine: names the actions and variables.
-        hidden: the actions that nobody logs.
+        machine: the machine with the names of actions and variables.
+        hidden: the actions that no event shows.
         max_hidden: how many of them may happen in a row.
-        follow: print how far the trace is explained, for the index of a rejection.
+        follow: whether to print how far the trace is explained, for the index of a rejection.
     """
     actions = {action.name: action for action in machines.actions(machine)}
     every = sorted({place for trace in traces for step in trace.steps for place in step.observed})
@@ -546,7 +546,7 @@ def _run_tlc(
 
 
 def _batches(traces: Sequence[Trace]) -> Iterator[list[int]]:
-    """The places of the traces that TLC is asked of, as many at a time as one run of it judges."""
+    """The places of the traces that TLC judges, in batches of one run each."""
     batch: list[int] = []
     size = 0
     for place, trace in enumerate(traces):
@@ -571,10 +571,10 @@ def replay(
     hidden: Sequence[Hidden] = (),
     max_hidden: int = 2,
 ) -> Judgement:
-    """The judgement of the reference only, for traces by the thousand; TLC's index is the reference's.
+    """The judgement of the reference only; ``tlc_index`` is the reference's.
 
     Raises:
-        TraceUnusable: when the trace names what the machine does not have.
+        TraceUnusable: the trace names an action or place that the machine does not have.
     """
     constants = model.machine_constants(machine)
     index, explanation = replayed(machine, constants, trace, hidden=hidden, max_hidden=max_hidden)
@@ -589,7 +589,7 @@ def replayed(
     """The first event, from 1, that the reference cannot explain, with the reason; None and "" when it accepts.
 
     Raises:
-        TraceUnusable: when the trace names what the machine does not have.
+        TraceUnusable: the trace names an action or place that the machine does not have.
     """
     reference = _Reference(machine, constants, hidden, max_hidden if hidden else 0)
     index, before = reference.judge(trace)
@@ -608,15 +608,15 @@ def validate(
     """Judge traces twice, those of more than ``TLC_STEPS`` steps by the reference alone.
 
     Args:
-        model: gives the module, its constants and overrides; bounds and properties play no part.
+        model: the module, its constants and overrides; its bounds and properties are not used.
         machine: the reference's class, with the same rules as the model.
         traces: the traces, each from the initial state.
-        hidden: the actions that nobody logs.
+        hidden: the actions that no event shows.
         max_hidden: how many of them may happen in a row.
         timeout: seconds for each run of TLC.
 
     Raises:
-        TraceUnusable: when a trace names what the machine does not have, or TLC cannot evaluate it.
+        TraceUnusable: a trace names an action or place that the machine does not have, or TLC cannot evaluate it.
     """
     most = max_hidden if hidden else 0
     judged = {
@@ -630,7 +630,7 @@ def validate(
         accepted = _run_tlc(model, machine, batch, hidden, most, timeout, follow=False)
         tlc_index |= {places[number]: None for number in accepted}
         rejected = [place for place in places if place not in tlc_index]
-        if rejected:  # once more, for the event
+        if rejected:  # run them again to find the event
             batch = [traces[place] for place in rejected]
             followed = _run_tlc(model, machine, batch, hidden, most, timeout, follow=True)
             tlc_index |= {rejected[number]: index for number, index in followed.items()}
@@ -662,7 +662,7 @@ def trace_verdicts(
         name: of the set of traces.
         model: see :func:`validate`.
         machine: see :func:`validate`.
-        traces: the traces; none at all is a failure, and so is one without events.
+        traces: the traces; no trace is a failure, and so is a trace without events.
         hidden: see :func:`validate`.
         max_hidden: see :func:`validate`.
         expected: trace -> the event at which it must be rejected.
@@ -729,7 +729,7 @@ def partition_log_step(event: Event) -> TraceStep:
     """An event of a partition's leader (see ``record.trace``) as a step of PartitionLog.
 
     Raises:
-        TraceUnusable: when a column of the batch is missing.
+        TraceUnusable: a column of the batch is missing.
     """
     if event.action in {"TakeSnapshot", "Restart"}:
         return TraceStep((Candidate(event.action),))
@@ -753,7 +753,7 @@ def partition_log_model(model: Model, traces: Sequence[Trace], cached_batches: i
     """A model of PartitionLog with the constants of some traces, for :func:`validate`.
 
     Raises:
-        TraceUnusable: when a number is too large for TLC, or a trace comes near the wrap of the sequence.
+        TraceUnusable: a number is too large for TLC.
     """
     arguments = [c.arguments for t in traces for s in t.steps for c in s.candidates if c.arguments]
     columns = [sorted({value for value in column if value is not None}) for column in zip(*arguments, strict=True)]
@@ -761,7 +761,7 @@ def partition_log_model(model: Model, traces: Sequence[Trace], cached_batches: i
     max_sequence = _LARGEST // 2  # so that MaxSequence + 1 and sums of two sequences are integers of TLC
     largest = max([*ids, *epochs, *sequences, *counts], default=0)
     if largest >= max_sequence:
-        raise TraceUnusable(f"{largest} is too large for TLC; judge the trace with the reference alone (replay)")
+        raise TraceUnusable(f"{largest} is too large for TLC; judge the trace by the reference alone (--alone)")
     constants = {
         "MaxSequence": str(max_sequence),
         "CachedBatches": str(cached_batches),

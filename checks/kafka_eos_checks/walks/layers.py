@@ -190,8 +190,8 @@ def _of_sinks(constants: Constants) -> tuple[str, ...]:
     return ("EveryInputTakesEffect",) if takes_all else ()
 
 
-# An instance may end its transaction at any time: that is left to chance.
-_REQUESTS: Possible = {name: found for name, found in possible_arguments().items() if name != "End"}
+# An instance may end its transaction, or give a batch up, at any time: that is left to chance.
+_REQUESTS: Possible = {name: found for name, found in possible_arguments().items() if name not in {"Expire", "End"}}
 
 _DELIVERY = "its steps range over all sequences of values up to twice each"
 _DELIVERIES = {f"Refines{name}": _DELIVERY for name in ("ExactlyOnce", "AtLeastOnce", "AtMostOnce")}

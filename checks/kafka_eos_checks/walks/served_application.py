@@ -1,13 +1,14 @@
 """An exactly-once application as a coroutine: it yields requests, and is sent the answers.
 
-It reads an input partition, writes an output for each input and sends the offset after them into the transaction: with
-a transactional.id for each partition (version 1), or as a member of a group of KIP-848 (version 2). Without an answer
-it repeats the request, as Kafka's clients do.
+It reads an input partition, writes an output for each input, in one or several batches, and sends the offset after them
+into the transaction: with a transactional.id for each partition (version 1), or as a member of a group of KIP-848
+(version 2). Without an answer it repeats the request, as Kafka's clients do.
 """
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from random import Random
 from typing import Any
 
 from kafka_eos.errors import ErrorCode
@@ -17,7 +18,31 @@ from kafka_eos_checks.brokers.fetched import batches
 
 E = ErrorCode
 GROUP, INPUT, OUTPUT = "application", "input", "output"
-TRANSACTION_TIMEOUT_MS = 10_000
+TIMEOUTS_MS = (10_000, 4_000, 10_001)
+"""The timeouts of transactions that a process may ask for."""
+
+VERSIONS = {
+    1: {
+        "InitProducerId": range(6),
+        "AddPartitionsToTxn": range(4),
+        "AddOffsetsToTxn": range(5),
+        "EndTxn": range(5),
+        "Produce": range(3, 12),
+        "TxnOffsetCommit": range(3, 5),
+        "Fetch": range(4, 13),
+        "OffsetFetch": range(8, 10),
+    },
+    2: {
+        "InitProducerId": range(6),
+        "EndTxn": range(5, 6),
+        "Produce": range(12, 13),
+        "TxnOffsetCommit": range(5, 6),
+        "Fetch": range(4, 13),
+        "OffsetFetch": range(8, 10),
+    },
+}
+"""By transaction.version, the versions of requests that a process may use; a batch in a transaction needs Produce 3."""
+
 RETRIED = frozenset(
     {
         E.NOT_LEADER_OR_FOLLOWER,
@@ -74,7 +99,11 @@ class Application:
         eos: 1 or 2.
         transaction_version: the cluster's: 1 or 2.
         partition: the partition that it reads, in version 1.
-        batch: the number of inputs per transaction.
+        inputs: the number of inputs per transaction.
+        batch: the number of outputs per batch.
+        timeout_ms: the timeout of its transactions.
+        versions: API -> the version of its requests.
+        now: the time of the next batch, in milliseconds since the epoch.
         retires: it ends when it is refused: another process has replaced it, and two would fence each other for ever.
         assigned: the partitions that it has, in version 2.
         positions: for each partition, the next input.
@@ -84,13 +113,27 @@ class Application:
     eos: int
     transaction_version: int
     partition: int = 0
+    inputs: int = 2
     batch: int = 2
+    timeout_ms: int = TIMEOUTS_MS[0]
+    versions: dict[str, int] = field(default_factory=dict)
+    now: int = 0
     retires: bool = False
     member_epoch: int = 0
     producer: tuple[int, int] = (-1, -1)
     assigned: frozenset[int] = frozenset()
     positions: dict[int, int] = field(default_factory=dict)
     sequences: dict[int, int] = field(default_factory=dict)
+
+    def draw(self, rng: Random) -> None:
+        """Draw how large its transactions and batches are, its timeout and the versions of its requests."""
+        self.inputs, self.batch = rng.choice((1, 2, 3)), rng.choice((1, 2))
+        self.timeout_ms = rng.choice(TIMEOUTS_MS)
+        self.versions = {api: rng.choice(versions) for api, versions in VERSIONS[self.transaction_version].items()}
+
+    def _ask(self, to: To, api: str, row: Message, partition: int = 0) -> Ask:
+        version = self.versions.get(api, VERSIONS[self.transaction_version][api][-1])
+        return Ask(to, api, version, row, partition)
 
     @property
     def transactional_id(self) -> str:
@@ -137,8 +180,8 @@ class Application:
         }
 
     def _initialize(self) -> Answering:
-        row = {"TransactionalId": self.transactional_id, "TransactionTimeoutMs": TRANSACTION_TIMEOUT_MS}
-        answer = yield from self._until(Ask(To.TRANSACTIONS, "InitProducerId", 5, row), "ErrorCode")
+        row = {"TransactionalId": self.transactional_id, "TransactionTimeoutMs": self.timeout_ms}
+        answer = yield from self._until(self._ask(To.TRANSACTIONS, "InitProducerId", row), "ErrorCode")
         self.producer = answer["ProducerId"], answer["ProducerEpoch"]
         self.sequences.clear()
         self.positions.clear()
@@ -184,7 +227,7 @@ class Application:
     def _find_position(self, number: int) -> Answering:
         row = {"Groups": [{"GroupId": GROUP, "Topics": [{"Name": INPUT, "PartitionIndexes": [number]}]}]}
         path = ("Groups", 0, "Topics", 0, "Partitions", 0, "ErrorCode")
-        answer = yield from self._until(Ask(To.GROUPS, "OffsetFetch", 8, row | {"RequireStable": True}), *path)
+        answer = yield from self._until(self._ask(To.GROUPS, "OffsetFetch", row | {"RequireStable": True}), *path)
         found = answer["Groups"][0]["Topics"][0]["Partitions"][0]["CommittedOffset"]
         self.positions[number] = max(found, 0)
 
@@ -192,7 +235,7 @@ class Application:
         part = {"Partition": number, "FetchOffset": self.positions[number], "PartitionMaxBytes": 1 << 20}
         row = {"MaxWaitMs": 0, "MinBytes": 0, "Topics": [{"Topic": INPUT, "Partitions": [part]}]}
         answer = yield from self._until(
-            Ask(To.SOURCE, "Fetch", 12, row, number), "Responses", 0, "Partitions", 0, "ErrorCode"
+            self._ask(To.SOURCE, "Fetch", row, number), "Responses", 0, "Partitions", 0, "ErrorCode"
         )
         values = [
             record.value or b""
@@ -201,7 +244,7 @@ class Application:
             for record in batch.records()
             if batch.offset(record) >= self.positions[number]
         ]
-        return values[: self.batch]
+        return values[: self.inputs]
 
     # --- a transaction
 
@@ -209,10 +252,11 @@ class Application:
         version_2 = self.transaction_version == 2
         if not version_2:
             yield from self._add_partition(number)
-        yield from self._produce(number, inputs)
+        for first in range(0, len(inputs), self.batch):
+            yield from self._produce(number, inputs[first : first + self.batch])
         if not version_2:
             row = {**self._who, "GroupId": GROUP}
-            yield from self._until(Ask(To.TRANSACTIONS, "AddOffsetsToTxn", 3, row), "ErrorCode")
+            yield from self._until(self._ask(To.TRANSACTIONS, "AddOffsetsToTxn", row), "ErrorCode")
         offset = self.positions[number] + len(inputs)
         try:
             yield from self._send_offset(number, offset)
@@ -229,13 +273,13 @@ class Application:
         row = {f"V3AndBelow{key}": value for key, value in self._who.items()}
         row["V3AndBelowTopics"] = [{"Name": OUTPUT, "Partitions": [number]}]
         path = ("ResultsByTopicV3AndBelow", 0, "ResultsByPartition", 0, "PartitionErrorCode")
-        yield from self._until(Ask(To.TRANSACTIONS, "AddPartitionsToTxn", 3, row), *path)
+        yield from self._until(self._ask(To.TRANSACTIONS, "AddPartitionsToTxn", row), *path)
 
     def _produce(self, number: int, inputs: list[bytes]) -> Answering:
         sequence = self.sequences.get(number, 0)
         batch = build_batch(
-            [Record(value=value, offset_delta=place) for place, value in enumerate(inputs)],
-            base_timestamp=0,
+            [Record(value=value, offset_delta=place, timestamp_delta=place) for place, value in enumerate(inputs)],
+            base_timestamp=self.now,
             is_transactional=True,
             producer_id=self.producer[0],
             producer_epoch=self.producer[1],
@@ -243,9 +287,8 @@ class Application:
         )
         data = [{"Name": OUTPUT, "PartitionData": [{"Index": number, "Records": batch.encode()}]}]
         row = {"TransactionalId": self.transactional_id, "Acks": -1, "TimeoutMs": 1_000, "TopicData": data}
-        version = 12 if self.transaction_version == 2 else 9
         path = ("Responses", 0, "PartitionResponses", 0, "ErrorCode")
-        yield from self._until(Ask(To.LEADER, "Produce", version, row, number), *path)
+        yield from self._until(self._ask(To.LEADER, "Produce", row, number), *path)
         self.sequences[number] = sequence + len(inputs)
 
     def _send_offset(self, number: int, offset: int) -> Answering:
@@ -253,13 +296,11 @@ class Application:
         row = {**self._who, "GroupId": GROUP, "Topics": [{"Name": INPUT, "Partitions": [part]}]}
         if self.eos == 2:
             row |= {"MemberId": self.name, "GenerationId": self.member_epoch}
-        version = 5 if self.transaction_version == 2 else 3
         path = ("Topics", 0, "Partitions", 0, "ErrorCode")
-        yield from self._until(Ask(To.GROUPS, "TxnOffsetCommit", version, row), *path)
+        yield from self._until(self._ask(To.GROUPS, "TxnOffsetCommit", row), *path)
 
     def _end(self, commit: bool) -> Answering:
-        version = 5 if self.transaction_version == 2 else 3
-        ask = Ask(To.TRANSACTIONS, "EndTxn", version, {**self._who, "Committed": commit})
+        ask = self._ask(To.TRANSACTIONS, "EndTxn", {**self._who, "Committed": commit})
         answer = yield from self._until(ask, "ErrorCode")
         if self.transaction_version == 2:
             self.producer = answer["ProducerId"], answer["ProducerEpoch"]

@@ -8,6 +8,11 @@ Logs are read once, as they grow. The fate of a transaction is taken from its ma
   and none is left with it open.
 - A group's offsets move only with committed transactions, and never back.
 - The epoch that a leader knows of a producer never goes back.
+- A coordinator aborts a transaction by itself once its timeout has passed, and not in its very last millisecond. The
+  timeout is the one that InitProducerId has asked for, and begins with the transaction, whatever restarts meanwhile.
+- A producer id belongs to one transactional.id, and each InitProducerId that succeeds gives a later epoch or id.
+- ListOffsets finds the first record of a time in the part of the log that the reader may see.
+- An answer has no error code that the version of its request does not know.
 
 These hold where nobody commits offsets outside of transactions, and neither topics nor records are deleted.
 """
@@ -19,6 +24,7 @@ from enum import StrEnum
 
 from immutables import Map
 
+from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.record_batch import ControlType, RecordBatch, decode_batch
 from kafka_eos.formats.transaction_log import TransactionLogValue, TransactionState, decode_key, decode_value
 from kafka_eos.machines.transactional_partition import ReadablePartition
@@ -27,8 +33,23 @@ from kafka_eos.server.partitions import Leader
 
 PREPARED = {TransactionState.PREPARE_COMMIT: True, TransactionState.PREPARE_ABORT: False}
 COMPLETE = {TransactionState.COMPLETE_COMMIT: True, TransactionState.COMPLETE_ABORT: False}
-ENDING = PREPARED.keys() | COMPLETE.keys()
 WHOLE_LOG = 1 << 40  # bytes
+E = ErrorCode
+KNOWN_SINCE = {
+    ("InitProducerId", E.PRODUCER_FENCED): 4,
+    ("AddPartitionsToTxn", E.PRODUCER_FENCED): 2,
+    ("AddOffsetsToTxn", E.PRODUCER_FENCED): 2,
+    ("EndTxn", E.PRODUCER_FENCED): 2,
+    ("Produce", E.PRODUCER_FENCED): 1 << 15,
+    ("TxnOffsetCommit", E.PRODUCER_FENCED): 1 << 15,
+    ("Produce", E.TRANSACTION_ABORTABLE): 11,
+    ("TxnOffsetCommit", E.TRANSACTION_ABORTABLE): 4,
+    ("TxnOffsetCommit", E.COORDINATOR_LOAD_IN_PROGRESS): 2,
+}
+"""API and error -> the first version that may be answered with it; never, where that is larger than any version.
+
+Kafka: KafkaApis, ReplicaManager.handleProduceAppend
+"""
 
 
 class Fate(StrEnum):
@@ -65,6 +86,7 @@ class _Followed:
         fates: offset -> the fate of the transaction that the record belongs to.
         open: producer id -> the offsets of its open transaction.
         epochs: producer id -> the last epoch.
+        times: offset -> the timestamp of the record or marker.
     """
 
     leader: Leader
@@ -74,6 +96,7 @@ class _Followed:
     fates: dict[int, Fate] = field(default_factory=dict)
     open: dict[int, list[int]] = field(default_factory=dict)
     epochs: dict[int, int] = field(default_factory=dict)
+    times: dict[int, int] = field(default_factory=dict)
 
 
 class Invariants:
@@ -96,10 +119,32 @@ class Invariants:
         self._last_decided: dict[int, _Decision] = {}  # by producer id
         self._places: Map[str, int] = Map()
         self._offsets: dict[str, int] = {}
+        self._timeouts: dict[str, int] = {}  # by transactional.id, in milliseconds
+        self._begun: dict[str, int] = {}  # by transactional.id, while a transaction is open
+        self._given: dict[str, tuple[int, int]] = {}  # producer id and epoch, by transactional.id
+        self._owners: dict[int, str] = {}  # by producer id
+        self._loading: set[str] = set()
+        self._loaded: dict[str, int] = {}  # when a transactional.id was loaded last, at most
 
-    def judge(self) -> str:
-        """The invariant that a step breaks, or "". A transactional.id ends at most one transaction in a step."""
-        return next(self._wrongs(), "")
+    def follow(self, cluster: Cluster) -> None:
+        """Follow the cluster that the same brokers are after a restart."""
+        self._cluster = cluster
+        for leader in cluster.leaders():
+            if leader.name in self._followed:
+                self._followed[leader.name].leader = leader
+
+    @property
+    def deadlines(self) -> dict[str, int]:
+        """The last millisecond of each open transaction's timeout, by transactional.id."""
+        return {name: begun + self._timeouts[name] for name, begun in self._begun.items()}
+
+    def judge(self, by_itself: bool = False) -> str:
+        """The invariant that a step breaks, or "". A transactional.id ends at most one transaction in a step.
+
+        Args:
+            by_itself: no client has asked for anything: time has passed, or the cluster has started.
+        """
+        return next(self._wrongs(by_itself), "")
 
     def given(self, partition: str, batch: RecordBatch) -> str:
         """The error in giving a batch to a read_committed reader, or ""."""
@@ -108,7 +153,40 @@ class Invariants:
             return f"a reader of {partition} is given offset {batch.base_offset} of a transaction that is {fate}"
         return ""
 
-    def _wrongs(self) -> Iterator[str]:
+    def initialized(self, name: str, timeout_ms: int, producer_id: int, epoch: int) -> str:
+        """The error in giving a producer id and epoch to a transactional.id, or ""."""
+        self._timeouts[name] = timeout_ms
+        owner = self._owners.setdefault(producer_id, name)
+        before, self._given[name] = self._given.get(name, (-1, -1)), (producer_id, epoch)
+        if owner != name:
+            return f"producer id {producer_id} is given to {name}, and was given to {owner}"
+        if (producer_id, epoch) <= before:
+            return f"{name} is given producer id and epoch {producer_id, epoch} after {before}"
+        return ""
+
+    def found_since(self, partition: str, timestamp: int, committed: bool, found: tuple[int, int]) -> str:
+        """The error in finding a timestamp and an offset for a timestamp, or "".
+
+        Args:
+            partition: the partition.
+            timestamp: the timestamp that was asked for.
+            committed: whether for a read_committed reader.
+            found: timestamp and offset of the answer; -1 twice if nothing is found.
+        """
+        followed = self._followed[partition]
+        upper = followed.stable if committed else followed.end
+        records = ((at, offset) for offset, at in sorted(followed.times.items()) if at >= timestamp and offset < upper)
+        first = next(records, (-1, -1))
+        if found == first:
+            return ""
+        return f"timestamp {timestamp} is found at {found} below offset {upper} of {partition}, and is at {first}"
+
+    def timestamp_at(self, partition: str, further: int) -> int | None:
+        """The timestamp of the record at, before or after the last stable offset; None if there is none."""
+        followed = self._followed[partition]
+        return followed.times.get(followed.stable + further)
+
+    def _wrongs(self, by_itself: bool) -> Iterator[str]:
         if len(self._followed) != self._cluster.partition_count:
             for leader in self._cluster.leaders():
                 self._followed.setdefault(leader.name, _Followed(leader))
@@ -116,13 +194,15 @@ class Invariants:
         completed: list[tuple[str, bool]] = []
         for followed in changed:
             if followed.leader.topic == TRANSACTION_STATE:
-                yield from self._read_decisions(followed, completed)
+                yield from self._read_decisions(followed, completed, by_itself)
         for followed in changed:
             if followed.leader.topic != TRANSACTION_STATE:
                 yield from self._read(followed)
         for name, commits in completed:
             yield from self._judge_completed(name, commits)
         yield from self._judge_offsets()
+        if by_itself:
+            yield from self._judge_deadlines()
 
     @staticmethod
     def _news(followed: _Followed) -> Iterator[RecordBatch]:
@@ -137,19 +217,24 @@ class Invariants:
 
     # --- decisions ---------------------------------------------------------------------------------------------------
 
-    def _read_decisions(self, followed: _Followed, completed: list[tuple[str, bool]]) -> Iterator[str]:
+    def _read_decisions(self, followed: _Followed, completed: list[tuple[str, bool]], by_itself: bool) -> Iterator[str]:
         for batch in self._news(followed):
             for record in batch.records():
                 value = decode_value(record.value)
-                if value is None or value.transaction_status not in ENDING:
+                if value is None:
                     continue
                 name = decode_key(record.key or b"").transactional_id
-                if value.transaction_status in PREPARED:
-                    yield from self._decide(name, value)
-                else:
+                if value.transaction_status is TransactionState.ONGOING:
+                    self._begun.setdefault(name, batch.timestamp(record))
+                elif value.transaction_status in PREPARED:
+                    yield from self._decide(name, value, batch.timestamp(record) if by_itself else None)
+                elif value.transaction_status in COMPLETE:
                     completed.append((name, COMPLETE[TransactionState(value.transaction_status)]))
 
-    def _decide(self, name: str, value: TransactionLogValue) -> Iterator[str]:
+    def _decide(self, name: str, value: TransactionLogValue, timed_out: int | None) -> Iterator[str]:
+        """Note a decision, and the time at which a coordinator has made it by itself."""
+        last = self.deadlines.get(name)
+        self._begun.pop(name, None)
         before = self._decided.get(name)
         commits = PREPARED[TransactionState(value.transaction_status)]
         topics = value.transaction_partitions or ()
@@ -158,6 +243,25 @@ class Invariants:
         self._decided[name] = self._last_decided[value.producer_id] = decision
         if before is not None and before.commits != commits:
             yield f"the coordinator of {name} had decided that it is {_fate(before.commits)}, and decides otherwise"
+        if timed_out is not None and commits:
+            yield f"the coordinator of {name} commits a transaction that nobody has ended"
+        if timed_out is not None and last is not None and timed_out <= last:
+            yield f"the transaction of {name} times out {last - timed_out + 1} ms before its timeout has passed"
+
+    def _judge_deadlines(self) -> Iterator[str]:
+        """Every open transaction is within its timeout, and as many milliseconds as lie between two looks for it.
+
+        A coordinator does not look before it has loaded.
+        """
+        now, coordinators = self._cluster.now, self._cluster.transactions
+        loading = {name for name in self._begun if coordinators.is_loading(name)}
+        self._loaded |= dict.fromkeys(self._loading - loading, now)
+        self._loading = loading
+        looked = now - self._cluster.settings.timeout_check_ms + 1
+        for name, last in self.deadlines.items():
+            late = looked - max(last, self._loaded.get(name, last))
+            if late > 0 and name not in loading:
+                yield f"the transaction of {name} is open {late} ms after its timeout has passed"
 
     def _judge_completed(self, name: str, commits: bool) -> Iterator[str]:
         decision = self._decided.pop(name, None)
@@ -176,6 +280,7 @@ class Invariants:
     def _read(self, followed: _Followed) -> Iterator[str]:
         leader = followed.leader
         for batch in self._news(followed):
+            followed.times |= {batch.offset(record): batch.timestamp(record) for record in batch.records()}
             if batch.producer_id < 0:
                 continue
             yield from self._judge_epoch(followed, batch.producer_id, batch.producer_epoch)
@@ -193,7 +298,7 @@ class Invariants:
         if followed.stable > leader.high_watermark:
             yield (
                 f"the last stable offset of {leader.name} is {followed.stable}, "
-                f"behind the high watermark {leader.high_watermark}"
+                f"past the high watermark {leader.high_watermark}"
             )
 
     @staticmethod
@@ -233,3 +338,23 @@ class Invariants:
             if offset < self._offsets.get(key, 0):
                 yield f"the offset of {key} goes back from {self._offsets[key]} to {offset}"
             self._offsets[key] = offset
+
+
+def unknown_error(api: str, version: int, answer: object) -> str:
+    """The error in answering a request of a version with an error that this version does not know, or ""."""
+    for error in _errors(answer):
+        if version < KNOWN_SINCE.get((api, error), 0):
+            return f"{api} of version {version} is answered with {error.name}, which it does not know"
+    return ""
+
+
+def _errors(answer: object) -> Iterator[ErrorCode]:
+    if isinstance(answer, list):
+        for each in answer:
+            yield from _errors(each)
+    elif isinstance(answer, dict):
+        for name, value in answer.items():
+            if name.endswith("ErrorCode"):
+                yield ErrorCode(value)
+            else:
+                yield from _errors(value)

@@ -3,8 +3,10 @@
 The clusters are the reference's (:mod:`kafka_eos.server`), without sockets: brokers, coordinators, groups. A seed
 decides the version of transactions and of exactly-once (a transactional.id for each partition, or a group of KIP-848),
 whether inputs come from another cluster (a mirror: offsets and outputs in the target), and which kinds of faults may
-happen. A reader with read_committed follows every output partition: no input may be found twice or out of order. After
-every step the invariants of :mod:`kafka_eos_checks.walks.served_invariants` hold of the target cluster. When the faults
+happen. A reader with read_committed follows every output partition, with fetches that may be smaller than a
+transaction: no input may be found twice or out of order. What lies at a boundary is drawn as well: the versions of
+requests, the last millisecond of a timeout, restarts of all brokers, timestamps at the last stable offset. After every
+step the invariants of :mod:`kafka_eos_checks.walks.served_invariants` hold of the target cluster. When the faults
 have stopped, every input is found once and every offset is after it.
 """
 
@@ -12,7 +14,9 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.record_batch import Record, build_batch
@@ -21,6 +25,7 @@ from kafka_eos.server.handlers import handle
 from kafka_eos.server.handlers.request import Request
 from kafka_eos.server.partitions import Leader
 from kafka_eos.server.schemas import served_codec
+from kafka_eos.server.storage import Directory
 from kafka_eos.server.transactions import TransactionSettings
 from kafka_eos.wire.protocol import Buffer, Message
 from kafka_eos_checks.brokers.fetched import batches, committed
@@ -28,18 +33,25 @@ from kafka_eos_checks.drawing.sequence_diagram import Kind, Role
 from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.walks.executors import each_of
 from kafka_eos_checks.walks.served_application import GROUP, INPUT, OUTPUT, Application, Ask, Heard, To
-from kafka_eos_checks.walks.served_invariants import Fate, Invariants
+from kafka_eos_checks.walks.served_invariants import Fate, Invariants, unknown_error
 from kafka_eos_checks.walks.system_story import READER, TIME, Silence, Story
 
 CLEAN = "every input found once, every invariant kept"
 NOW = 1_700_000_000_000
 PARTITIONS, BROKERS = 2, 3
-KINDS = ("lose request", "lose answer", "repeat", "crash", "freeze", "move leader", "crash broker", "time")
+KINDS = ("lose request", "lose answer", "repeat", "crash", "freeze", "move leader", "crash broker", "time", "restart")
 FATES = frozenset({"lose request", "lose answer", "repeat"})
 EXCUSED = {(1, "EndTxn"): "late-end-of-transaction", (1, "TxnOffsetCommit"): "late-offsets"}
 """By transaction.version and request, the finding because of which a run does not repeat it; it counts how often.
 
 With version 2 the epoch fences both, as this application sends its offsets once a transaction.
+"""
+
+UNSTORED = "ConsumerGroupHeartbeat"
+"""The request that a run with restarts does not repeat; it counts how often.
+
+The server does not store the members of a consumer group, and epochs begin again after a restart: a late copy of a join
+can give a member the epoch that it had before the restart, with which it may commit although another has its partition.
 """
 
 SET_UPS = tuple(
@@ -49,6 +61,9 @@ SET_UPS = tuple(
 MOST_PEACEFUL = 4_000  # requests after the faults have stopped
 SESSION_MS = 6_000
 MOST_PROCESSES = 6
+FETCH_BYTES = (1, 200, 1 << 20)
+"""The bytes that the reader fetches at a time, at least a batch: fewer than many transactions have."""
+LIST_OFFSETS = range(2, 11)  # with an isolation level, and no field for remote storage
 AS_IT_IS, UNTOLD = Machines(), Silence()
 
 
@@ -73,7 +88,8 @@ class Outcome:
         milliseconds: virtual time.
         events: what happened, in order.
         faults: kind -> how often.
-        excused: request -> how often it was to be repeated, and was not because of a finding (:data:`EXCUSED`).
+        into_transactions: restarts while transactions were open.
+        excused: request -> how often it was to be repeated, and was not (:data:`EXCUSED`, :data:`UNSTORED`).
         finished: the number of complete transactions, by their fate.
         wrong: what went wrong, or "".
         diagram: the diagram of a run that was cut down, as SVG; or "".
@@ -85,6 +101,7 @@ class Outcome:
     milliseconds: int = 0
     events: list[str] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
+    into_transactions: int = 0
     excused: Counter[str] = field(default_factory=Counter)
     finished: Counter[Fate] = field(default_factory=Counter)
     wrong: str = ""
@@ -112,15 +129,23 @@ class Whole:
     ) -> None:
         self._random = Random(f"whole {seed}")
         self._fates = Random(f"whole {seed} faults")
+        self._bounds = Random(f"whole {seed} boundaries")
         self._allowed = allowed
         self.drawn = 0
         self.inputs = inputs
         version, eos = self._random.choice((1, 2)), self._random.choice((1, 2))
         mirrors = self._random.random() < 0.25 and eos == 1
         self._kinds = [kind for kind in KINDS if self._random.random() < 0.5]
-        settings = Settings(transactions=TransactionSettings(version=version), consumer_session_ms=SESSION_MS)
-        self.target = self._cluster(settings, machines, seed)
-        self.source = self._cluster(settings, AS_IT_IS, seed + 1) if mirrors else self.target
+        settings = Settings(
+            transactions=TransactionSettings(version=version),
+            consumer_session_ms=SESSION_MS,
+            timeout_check_ms=self._bounds.choice((1, 500)),
+        )
+        self._fetch_bytes = self._bounds.choice(FETCH_BYTES)
+        self._folder = TemporaryDirectory(prefix="kafka-eos-walk-") if "restart" in self._kinds else None
+        storage = Directory(Path(self._folder.name)) if self._folder else None
+        self.target = self._cluster(settings, machines, seed, storage)
+        self.source = self._cluster(settings, AS_IT_IS, seed + 1, None) if mirrors else self.target
         title = f"EOS v{eos}, transaction.version {version}{', mirror' if mirrors else ''}"
         self.outcome = Outcome(seed, title)
         self._story = story
@@ -138,9 +163,9 @@ class Whole:
         self.found: dict[int, list[int]] = {number: [] for number in range(PARTITIONS)}
 
     @staticmethod
-    def _cluster(settings: Settings, machines: Machines, seed: int) -> Cluster:
+    def _cluster(settings: Settings, machines: Machines, seed: int, storage: Directory | None) -> Cluster:
         brokers = [Broker(node, "127.0.0.1", 9091 + node) for node in range(1, BROKERS + 1)]
-        return Cluster(brokers, settings, None, machines, now=NOW, seed=seed)
+        return Cluster(brokers, settings, storage, machines, now=NOW, seed=seed)
 
     def _write_inputs(self, number: int) -> None:
         records = [Record(value=str(n).encode(), offset_delta=n) for n in range(self.inputs)]
@@ -153,9 +178,11 @@ class Whole:
     def _start(self, partition: int) -> _Process:
         self._names += 1
         application = Application(f"process-{self._names}", self._eos, self._version, partition)
+        application.draw(self._bounds)
         return _Process(application, application.life())
 
     def _resume(self, process: _Process, heard: Heard) -> None:
+        process.application.now = self.target.now
         try:
             process.asks = process.life.send(heard)
         except StopIteration:
@@ -179,6 +206,11 @@ class Whole:
             return self.target, self.target.offsets_partition(GROUP).node
         return self.target, self.target.state_partition(process.application.transactional_id).node
 
+    def _reached(self, process: _Process, ask: Ask) -> tuple[Cluster, str, int, int]:
+        """The cluster, the request and its version, and the broker."""
+        cluster, node = self._place(process, ask)
+        return cluster, ask.api, ask.version, node
+
     def _handle(self, cluster: Cluster, api: str, version: int, node: int, row: Message) -> Heard:
         """A broker's immediate answer; request and answer go through the codec."""
         codec = served_codec()
@@ -190,7 +222,13 @@ class Whole:
         answer = answer if answer is not None else next(iter(answers), None)
         if answer is None:
             return None
-        return codec.read(f"{api}Response", version, Buffer(codec.write(f"{api}Response", version, answer)))
+        heard = codec.read(f"{api}Response", version, Buffer(codec.write(f"{api}Response", version, answer)))
+        self._judge(unknown_error(api, version, heard))
+        if api == "InitProducerId" and heard["ErrorCode"] == ErrorCode.NONE:
+            name, timeout_ms = row["TransactionalId"], row["TransactionTimeoutMs"]
+            wrong = self._invariants.initialized(name, timeout_ms, heard["ProducerId"], heard["ProducerEpoch"])
+            self._judge(wrong)
+        return heard
 
     def _ids(self, row: Message) -> Message:
         """Names of topics as ids, where a heartbeat wants these."""
@@ -203,7 +241,6 @@ class Whole:
     def _ask(self, process: _Process, faulty: bool) -> Heard:
         ask = process.asks
         assert ask is not None
-        cluster, node = self._place(process, ask)
         row = self._ids(ask.row)
         fate = self._fault(FATES, ask.api) if faulty else ""
         self.outcome.requests += 1
@@ -216,12 +253,12 @@ class Whole:
         def arrive_late() -> None:
             self._note(f"the copy of {ask.api} arrives")
             self._story.late(process.application, ask)
-            self._handle(cluster, ask.api, ask.version, self._place(process, ask)[1], row)
+            self._handle(*self._reached(process, ask), row)
 
         if fate == "repeat":
             self._note(f"the network keeps a copy of {ask.api} of {name}")
             self._late.append(arrive_late)
-        answer = self._handle(cluster, ask.api, ask.version, node, row)
+        answer = self._handle(*self._reached(process, ask), row)
         self._story.answered(process.application, ask, fate, answer)
         if fate == "lose answer":
             self._note(f"the answer to {ask.api} of {name} is lost")
@@ -254,7 +291,8 @@ class Whole:
         self.drawn += 1
         if self._allowed is not None and self.drawn not in self._allowed:
             return ""
-        if kind == "repeat" and (self._version, api) in EXCUSED:
+        is_unstored = api == UNSTORED and self._folder is not None
+        if kind == "repeat" and (is_unstored or (self._version, api) in EXCUSED):
             self.outcome.excused[api] += 1
             return ""
         self.outcome.faults[kind] += 1
@@ -290,18 +328,38 @@ class Whole:
             self._story.happens(f"broker {node}", "is gone for 2 s", role=Role.BROKER)
             self.target.crash(node, self.target.now + 2_000)
         elif kind == "time":
-            milliseconds = self._fates.choice((3_000, 8_000, 15_000))
+            milliseconds = self._fates.choice((3_000, 8_000, 15_000, *self._until_timeouts()))
             self._note("time goes on")
-            self._story.happens(TIME, f"{milliseconds // 1000} s pass")
+            self._story.happens(TIME, f"{milliseconds / 1000:g} s pass")
             self._pass(milliseconds)
+        elif kind == "restart":
+            self._restart()
         if self._late and self._fates.random() < 0.1:
             self._late.pop(self._fates.randrange(len(self._late)))()
+
+    def _until_timeouts(self) -> list[int]:
+        """The milliseconds until the last one of each open transaction's timeout, and until the one after that."""
+        last = self._invariants.deadlines.values()
+        return [ms - self.target.now for each in sorted(last) for ms in (each, each + 1) if ms > self.target.now]
+
+    def _restart(self) -> None:
+        """Stop all brokers of the target cluster and start them from what they have stored."""
+        self._note("all brokers restart")
+        self._story.happens("brokers", "restart", role=Role.BROKER)
+        self.outcome.into_transactions += bool(self._invariants.deadlines)
+        again = self.target.restarted()
+        if self.source is self.target:
+            self.source = again
+        self.target = again
+        self._invariants.follow(again)
+        again.settle()
+        self._judge(self._invariants.judge(by_itself=True))
 
     def _pass(self, milliseconds: int) -> None:
         for cluster in {id(c): c for c in (self.source, self.target)}.values():
             cluster.advance(cluster.now + milliseconds)
             cluster.settle()
-        self._judge(self._invariants.judge())
+        self._judge(self._invariants.judge(by_itself=True))
         self.outcome.milliseconds += milliseconds
 
     # --- a run
@@ -321,6 +379,9 @@ class Whole:
         if not self.outcome.wrong and not self._is_done():
             self._judge(f"not everything is processed after {MOST_PEACEFUL} requests without faults")
         self.outcome.finished = self._invariants.finished
+        if self._folder:
+            self.target.close()
+            self._folder.cleanup()
         return self.outcome
 
     def _turn(self, faulty: bool) -> None:
@@ -343,6 +404,8 @@ class Whole:
         """Follow the output partitions as a read_committed reader."""
         for number in range(PARTITIONS):
             leader = self._leader(self.target, OUTPUT, number)
+            if self._bounds.random() < 0.1:
+                self._list_offsets(number, leader)
             if leader.last_stable_offset <= self._positions[number]:
                 continue
             for value in self._fetched(number, leader.node):
@@ -352,8 +415,23 @@ class Whole:
                     what = "is found again" if value in self.found[number][:-1] else "is found too early"
                     self._judge(f"input {value} of partition {number} {what}")
 
+    def _list_offsets(self, number: int, leader: Leader) -> None:
+        """Ask for the timestamp of a record next to the last stable offset."""
+        timestamp = self._invariants.timestamp_at(leader.name, self._bounds.choice((-2, -1, 0, 1)))
+        version, isolation = self._bounds.choice(LIST_OFFSETS), self._bounds.choice((0, 1))
+        if timestamp is None:
+            return
+        part = {"PartitionIndex": number, "Timestamp": timestamp}
+        row = {"ReplicaId": -1, "IsolationLevel": isolation, "Topics": [{"Name": OUTPUT, "Partitions": [part]}]}
+        answer = self._handle(self.target, "ListOffsets", version, leader.node, row)
+        assert answer is not None
+        found = answer["Topics"][0]["Partitions"][0]
+        place = found["Timestamp"], found["Offset"]
+        self._judge(self._invariants.found_since(leader.name, timestamp, isolation == 1, place))
+
     def _fetched(self, number: int, node: int) -> list[int]:
-        part = {"Partition": number, "FetchOffset": self._positions[number], "PartitionMaxBytes": 1 << 20}
+        part = {"Partition": number, "FetchOffset": self._positions[number]}
+        part["PartitionMaxBytes"] = self._fetch_bytes
         row = {"MaxWaitMs": 0, "MinBytes": 0, "IsolationLevel": 1, "Topics": [{"Topic": OUTPUT, "Partitions": [part]}]}
         answer = self._handle(self.target, "Fetch", 12, node, row)
         if answer is None:
@@ -410,7 +488,7 @@ class Coverage:
         faults: kinds.
         pairs: of kinds, in one run; each with the set-up.
         set_ups: titles.
-        excused: request -> how often it was not repeated, because of a finding.
+        excused: request -> how often it was not repeated (:data:`EXCUSED`, :data:`UNSTORED`).
     """
 
     faults: frozenset[str]
@@ -455,6 +533,8 @@ class Coverage:
             for (version, api), finding in EXCUSED.items()
             if self.excused[api]
         ]
+        if self.excused[UNSTORED]:
+            lines.append(f"{UNSTORED} not repeated {self.excused[UNSTORED]} time(s) in runs with restarts")
         return lines
 
 
@@ -481,6 +561,7 @@ def verdict_of(outcomes: Sequence[Outcome], seconds: float) -> Verdict:
             "requests": sum(outcome.requests for outcome in outcomes),
             "virtual_seconds": sum(outcome.milliseconds for outcome in outcomes) // 1000,
             "faults": sum(outcome.faults.total() for outcome in outcomes),
+            "restarts_into_transactions": sum(outcome.into_transactions for outcome in outcomes),
             "committed": finished[Fate.COMMITTED],
             "aborted": finished[Fate.ABORTED],
         }

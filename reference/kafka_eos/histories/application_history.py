@@ -32,7 +32,7 @@ from kafka_eos.formats.record_batch import (
 )
 from kafka_eos.histories.history import Event
 from kafka_eos.histories.simulator import Taken
-from kafka_eos.machines.consume_transform_produce import Constants, ConsumeTransformProduce
+from kafka_eos.machines.consume_transform_produce import ABORTABLE_ERRORS, Constants, ConsumeTransformProduce
 from kafka_eos.machines.group_coordinator import CLASSIC, COMMIT, NO_OFFSET
 
 INPUTS, OUTPUTS, GROUP = "simulated-input", "simulated-output", "simulated-group"
@@ -187,9 +187,12 @@ class ApplicationRecorder:
         self, taken: Taken[ConsumeTransformProduce], instance: str, producer: str
     ) -> Iterator[_Columns]:
         offsets = self._offsets_of(taken.before, instance, producer)
-        error = taken.before.offsets_error(instance)
+        error = taken.before.offsets_error(instance, producer)
         yield from self._send(taken.before, instance, producer, offsets, error)
-        yield from self._Abort(taken, instance, producer)
+        if error in ABORTABLE_ERRORS:
+            yield from self._Abort(taken, instance, producer)
+        else:
+            yield from self._Crash(taken, instance)
 
     def _send(
         self, state: ConsumeTransformProduce, instance: str, producer: str, offsets: dict[str, int], error: ErrorCode

@@ -110,7 +110,7 @@ def _types() -> dict[str, type]:
 
 
 COLUMN_TYPES: dict[str, type] = _types()
-_REQUIRED = ("run", "process", "action", "phase")
+REQUIRED = ("run", "process", "action", "phase")
 
 
 def event_from_json(line: str, source: str = "history", number: int = 1) -> Event:
@@ -140,7 +140,7 @@ def event_from_row(row: Mapping[str, Any], source: str = "history", number: int 
             raise MalformedHistory(source, number, f"unknown column {name!r}; put it into 'detail'")
         if value is not None and (not isinstance(value, wanted) or isinstance(value, bool)):
             raise MalformedHistory(source, number, f"column {name!r}: expected {wanted.__name__}, found {value!r}")
-    missing = [name for name in _REQUIRED if row.get(name) is None]
+    missing = [name for name in REQUIRED if row.get(name) is None]
     if missing:
         raise MalformedHistory(source, number, f"missing column(s) {', '.join(missing)}")
     if row["phase"] not in PHASES:

@@ -83,6 +83,7 @@ def possible_arguments() -> dict[str, Callable[[Transactions], Arguments]]:
     batch = ("instance", "number", "partition")
     marker = of("marker_requests", "partition", "version", "epoch", "commit", "coordinator_epoch")
     return {
+        "Expire": _expiries,
         "End": _ends,
         "HandleAdd": of("add_requests", *batch),
         "StartVerification": of("produce_requests", *batch),
@@ -96,13 +97,13 @@ def possible_arguments() -> dict[str, Callable[[Transactions], Arguments]]:
     }
 
 
+def _expiries(state: Transactions) -> Arguments:
+    clients = sorted(state.clients.items())
+    return [(name, ending) for name, client in clients if client.number % GIVEN_UP == 0 for ending in (False, True)]
+
+
 def _ends(state: Transactions) -> Arguments:
-    return [
-        (name, commit)
-        for name, client in sorted(state.clients.items())
-        if client.awaits == "nothing" or client.number % GIVEN_UP == 0
-        for commit in (True, True, False)
-    ]
+    return [(name, commit) for name in sorted(state.clients) for commit in (True, True, False)]
 
 
 class ReadCommitted:
@@ -183,6 +184,7 @@ class TransactionRecorder:
             "Initialize": self._initialize,
             "AddPartition": self._add_partition,
             "Produce": self._produce,
+            "Expire": self._expire,
             "End": self._end,
             "Receive": self._receive,
             "AppendUnverified": self._appended_late,
@@ -278,11 +280,14 @@ class TransactionRecorder:
         detail = {"request": request, "delivered": False}
         yield self._wire(str(instance), "Produce", "ok", epoch, detail=detail, **batch)
 
+    def _expire(self, taken: Taken[Transactions]) -> Iterator[dict[str, Any]]:
+        instance = str(taken.instance.arguments[0])
+        client = taken.before.clients[instance]
+        yield self._send(instance, client.number, client.partition, "info")
+
     def _end(self, taken: Taken[Transactions]) -> Iterator[dict[str, Any]]:
         instance, commit = str(taken.instance.arguments[0]), bool(taken.instance.arguments[1])
         before, number = taken.before.clients[instance], taken.after.clients[instance].number
-        if before.awaits == "produce":
-            yield self._send(instance, number, before.partition, "info")
         if (instance, number, commit) not in self._asked:
             self._asked.add((instance, number, commit))
             yield self._application(instance, _ENDS[commit], "invoke", number)

@@ -1,7 +1,7 @@
 """An application reads inputs, writes an output for each in a transaction, and sends the offset behind them into it.
 
 Spec:  ConsumeTransformProduce.tla
-KIPs:  98, 129, 447, 848
+KIPs:  98, 129, 447, 848, 1251
 Kafka: KafkaProducer.sendOffsetsToTransaction, StreamsProducer, OffsetMetadataManager
 
 =============  ================  =====================================================================================
@@ -39,6 +39,12 @@ from kafka_eos.machines.spec_mapping import Context
 
 V1, V2 = "v1", "v2"
 NO_TRANSACTION, OPEN, OFFSETS_SENT = "none", "open", "offsets sent"
+
+ABORTABLE_ERRORS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+"""The errors of offsets that let an instance abort its transaction; any other is fatal to its producer.
+
+Kafka: TransactionManager.TxnOffsetCommitHandler
+"""
 
 Counts = Map[str, Map[int, int]]  # partition -> input -> how many outputs
 
@@ -215,11 +221,17 @@ class ConsumeTransformProduce(ConsumerGroup):
         """The generation or epoch that an instance sends with its offsets: the one in which it has read."""
         return self.processes[instance].generation
 
-    def offsets_error(self, instance: str) -> ErrorCode:
-        """The reason why an instance's offsets are refused; ``NONE`` if they are not."""
-        is_classic = self.constants.group_protocol == CLASSIC
-        check = self.txn_offset_commit_error if is_classic else self.member_epoch_error
-        return check(self.presented_member(instance), self.presented_generation(instance))
+    def written_in(self, producer: str) -> frozenset[str]:
+        """The partitions for which a transaction has outputs that no reader finds yet."""
+        written, none = self.transactions[producer].written, self._none_of_partition()
+        return frozenset(partition for partition, counts in written.items() if counts != none)
+
+    def offsets_error(self, instance: str, producer: str) -> ErrorCode:
+        """The reason why the offsets of an instance's transaction are refused; ``NONE`` if they are not."""
+        member, generation = self.presented_member(instance), self.presented_generation(instance)
+        if self.constants.group_protocol == CLASSIC:
+            return self.txn_offset_commit_error(member, generation)
+        return self.error_in_transaction(self.member_epoch_error(member, generation, self.written_in(producer)))
 
     def is_lost(self, instance: str) -> bool:
         """An instance was removed since it was given its partitions."""
@@ -361,7 +373,7 @@ class ConsumeTransformProduce(ConsumerGroup):
         Kafka: KafkaProducer.sendOffsetsToTransaction, GroupCoordinatorService.commitTransactionalOffsets
         """
         enabled(self.can_send(instance, producer), "no outputs, offsets sent, or fenced")
-        require(self.offsets_error(instance))
+        require(self.offsets_error(instance, producer))
         transaction, none = self.transactions[producer], self._none_of_partition()
         offsets: Offsets = Map(
             {
@@ -378,14 +390,17 @@ class ConsumeTransformProduce(ConsumerGroup):
 
     @action("RefuseOffsets", "Instances", "TransactionalIds")
     def refuse_offsets(self, instance: str, producer: str) -> Self:
-        """The group coordinator refuses the offsets: the instance aborts its transaction and is no member any more.
+        """The group coordinator refuses the offsets: the instance aborts its transaction and is no member, or it ends.
 
         Spec:  ConsumeTransformProduce!RefuseOffsets
         KIP:   KIP-447
         Kafka: CommitFailedException
         """
         enabled(self.can_send(instance, producer), "no outputs, offsets sent, or fenced")
-        enabled(self.offsets_error(instance) is not ErrorCode.NONE, "the offsets are taken")
+        error = self.offsets_error(instance, producer)
+        enabled(error is not ErrorCode.NONE, "the offsets are taken")
+        if error not in ABORTABLE_ERRORS:
+            return replace(self, processes=self.processes.set(instance, self.stopped(is_up=False)))
         return replace(
             self,
             transactions=self.transactions.set(producer, self.decided(producer, ABORT, instance)),

@@ -1,7 +1,7 @@
 """The coordinator of a consumer group of KIP-848, unlike the classic one: every member has an epoch of its own.
 
 Spec:  ConsumerGroup.tla
-KIPs:  447, 848
+KIPs:  447, 848, 1251
 Kafka: ConsumerGroup, CurrentAssignmentBuilder
 
 =============  ===============  =======================================================================================
@@ -11,7 +11,8 @@ membership     ``membership``   ConsumerGroup: groupEpoch, and of each ConsumerG
 =============  ===============  =======================================================================================
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from immutables import Map
@@ -29,12 +30,20 @@ class Member:
         since: the epoch in which it joined.
         assigned: its partitions.
         revoking: the partitions that it has yet to give up.
+        assignment_epochs: for each partition of both, the epoch in which it was assigned.
     """
 
     epoch: int = 0
     since: int = 0
     assigned: frozenset[str] = frozenset()
     revoking: frozenset[str] = frozenset()
+    assignment_epochs: Map[str, int] = field(default=Map())
+
+    @classmethod
+    def with_partitions(cls, assigned: Iterable[str], epoch: int) -> "Member":
+        """A member that joins in an epoch and has partitions since."""
+        owned = frozenset(assigned)
+        return cls(epoch=epoch, since=epoch, assigned=owned, assignment_epochs=Map(dict.fromkeys(owned, epoch)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +58,7 @@ def first_membership(constants: GroupConstants) -> Membership:
     """Every instance is a member and has the partitions that prefer it; in a classic group, nobody is."""
     if constants.group_protocol == CLASSIC:
         return Membership(members=Map(dict.fromkeys(constants.instances, Member())))
-    members = {
-        instance: Member(epoch=1, since=1, assigned=frozenset(constants.preferred_by(instance)))
-        for instance in constants.instances
-    }
+    members = {i: Member.with_partitions(constants.preferred_by(i), epoch=1) for i in constants.instances}
     return Membership(epoch=1, members=Map(members))
 
 
@@ -70,8 +76,16 @@ class ConsumerGroup(GroupCoordinator):
             return self.group.members
         return frozenset(instance for instance, member in self.membership.members.items() if member.epoch > 0)
 
-    def member_epoch_error(self, member: str | None, epoch: int) -> ErrorCode:
-        """The reason why offsets in a transaction are refused; ``NONE`` if they are not.
+    def has_had_since(self, member: str, partition: str, epoch: int) -> bool:
+        """A member has had a partition since an epoch, without interruption; one that it has yet to give up is its own.
+
+        Kafka: ConsumerGroup.createAssignmentEpochValidator
+        """
+        current = self.membership.members[member]
+        return partition in current.assigned | current.revoking and current.assignment_epochs[partition] <= epoch
+
+    def member_epoch_error(self, member: str | None, epoch: int, partitions: Iterable[str]) -> ErrorCode:
+        """The reason why offsets of some partitions are refused; ``NONE`` if they are not.
 
         Kafka: ConsumerGroup.validateOffsetCommit
         """
@@ -79,9 +93,19 @@ class ConsumerGroup(GroupCoordinator):
             return ErrorCode.NONE
         if member not in self.members():
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if epoch != self.membership.members[member].epoch:
-            return ErrorCode.STALE_MEMBER_EPOCH
-        return ErrorCode.NONE
+        latest = self.membership.members[member].epoch
+        if epoch == latest:
+            return ErrorCode.NONE
+        if epoch < latest and all(self.has_had_since(member, partition, epoch) for partition in partitions):
+            return ErrorCode.NONE
+        return ErrorCode.STALE_MEMBER_EPOCH
+
+    def error_in_transaction(self, error: ErrorCode) -> ErrorCode:
+        """The error as the answer to TxnOffsetCommit has it: to that request an epoch is a generation.
+
+        Kafka: OffsetMetadataManager.validateTransactionalOffsetCommit
+        """
+        return ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.STALE_MEMBER_EPOCH else error
 
     def target(self, members: frozenset[str], partition: str) -> str:
         """The instance that is to have a partition: the one that it prefers, or else the other."""
@@ -100,11 +124,16 @@ class ConsumerGroup(GroupCoordinator):
     def _free(self, partitions: frozenset[str], member: str) -> frozenset[str]:
         return frozenset(partition for partition in partitions if self.is_free(partition, member))
 
+    def epoch_of_given(self, member: str, epoch: int) -> int:  # noqa: ARG002 - a mutant of this rule needs them
+        """The assignment epoch of a partition that a member is given in an epoch: that epoch."""
+        return epoch
+
     def joined(self, member: str) -> Membership:
         """A member that joins, in the group's next epoch."""
         epoch = self.membership.epoch + 1
         assigned = self._free(self.target_of(self.members() | {member}, member), member)
-        new = Member(epoch=epoch, since=epoch, assigned=assigned)
+        given = Map(dict.fromkeys(assigned, self.epoch_of_given(member, epoch)))
+        new = Member(epoch=epoch, since=epoch, assigned=assigned, assignment_epochs=given)
         return Membership(epoch=epoch, members=self.membership.members.set(member, new))
 
     def reconciled(self, member: str, owned: frozenset[str]) -> Membership:
@@ -113,10 +142,13 @@ class ConsumerGroup(GroupCoordinator):
         kept = current.assigned & target
         revoking = (current.revoking | (current.assigned - target)) & owned
         if revoking:
-            led = replace(current, assigned=kept, revoking=revoking)
+            epochs = Map({partition: current.assignment_epochs[partition] for partition in kept | revoking})
+            led = replace(current, assigned=kept, revoking=revoking, assignment_epochs=epochs)
         else:
-            assigned = kept | self._free(target, member)
-            led = Member(epoch=self.membership.epoch, since=current.since, assigned=assigned)
+            epoch, assigned = self.membership.epoch, kept | self._free(target, member)
+            given = self.epoch_of_given(member, epoch)
+            epochs = Map({p: current.assignment_epochs[p] if p in kept else given for p in assigned})
+            led = Member(epoch=epoch, since=current.since, assigned=assigned, assignment_epochs=epochs)
         return replace(self.membership, members=self.membership.members.set(member, led))
 
     def membership_without(self, member: str) -> Membership:

@@ -96,13 +96,13 @@ class Constants:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a leader keeps of its questions about a producer.    Kafka: VerificationStateEntry.
+    """A leader's state of its questions about a producer.    Kafka: VerificationStateEntry.
 
     Attributes:
-        guard: that they share; a used one is never valid again.
+        guard: the guard that they share; a used one is never valid again.
         guard_epoch: the highest epoch among them.
         guard_version: the transaction version of the question with that epoch.
-        lowest_sequence: in that epoch.
+        lowest_sequence: the lowest sequence asked about in that epoch.
     """
 
     guard: int = 0
@@ -117,18 +117,18 @@ NO_TRANSACTIONS = LeaderLog(producers=Map())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderState:
-    """What a leader has: its log, the log's transactions, and what it has asked the coordinator about."""
+    """A leader's state: its log, the log's transactions, and its questions to the coordinator."""
 
     log: Log
     transactions: LeaderLog
     asked: Map[int, Asked]
 
     def producer(self, producer_id: int) -> PartitionProducer:
-        """What is known of a producer's transactions."""
+        """The state of a producer's transactions."""
         return self.transactions.producers.get(producer_id, NO_PRODUCER)
 
     def questions(self, producer_id: int) -> Asked:
-        """What has been asked about a producer."""
+        """The questions about a producer."""
         return self.asked.get(producer_id, NOTHING_ASKED)
 
     def last_sequence(self, producer_id: int) -> int:
@@ -146,12 +146,12 @@ class LeaderState:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """A leader's decisions: pure and total functions of what it has and of a request.
+    """A leader's decisions: pure and total functions of its state and of a request.
 
     Attributes:
-        guards: the rules of guards.
-        version_1: the rules of transactions and of markers of version 1.
-        version_2: of markers of version 2, and of what may be read.
+        guards: the rules for guards.
+        version_1: the rules for markers of version 1.
+        version_2: the rules for transactions, for markers of version 2, and for readers.
     """
 
     guards: GuardRules
@@ -159,7 +159,7 @@ class Rules:
     version_2: ReadablePartition
 
     def guarded(self, before: LeaderState, producer_id: int) -> TransactionalLog:
-        """What the rules of guards look at."""
+        """The facts that the rules for guards read."""
         producer, asked = before.producer(producer_id), before.questions(producer_id)
         return TransactionalLog(
             epoch=producer.epoch,
@@ -171,7 +171,7 @@ class Rules:
         )
 
     def kept(self, asked: Asked, guarded: TransactionalLog) -> Asked:
-        """What is kept of the questions; a guard that was used up takes the lowest sequence with it."""
+        """The questions about a producer after a step; when the guard is used up, the lowest sequence is forgotten."""
         return Asked(
             guard=guarded.guard,
             guard_epoch=guarded.guard_epoch,
@@ -190,11 +190,11 @@ class Rules:
         )
 
     def verification_error(self, before: LeaderState, producer_id: int, epoch: int) -> ErrorCode:
-        """Why a leader does not ask about a batch; ``NONE`` if it does."""
+        """The reason why a leader does not ask about a batch; ``NONE`` if it asks."""
         return ErrorCode.INVALID_PRODUCER_EPOCH if epoch < before.producer(producer_id).epoch else ErrorCode.NONE
 
     def lowest_sequence(self, asked: Asked, epoch: int, sequence: int) -> int:
-        """The lowest sequence that a leader has asked about, with one question more."""
+        """The lowest sequence that a leader has asked about, after one more question."""
         if epoch > asked.guard_epoch:
             return sequence
         return min(sequence, asked.lowest_sequence) if epoch == asked.guard_epoch else asked.lowest_sequence
@@ -217,7 +217,7 @@ class Rules:
         return batch.sequence == NO_SEQUENCE
 
     def is_retry(self, before: LeaderState, batch: Batch) -> bool:
-        """The batch is here already; a coordinator's, without sequence, never is."""
+        """The batch is in the log already; a coordinator's batch, which has no sequence, is never a retry."""
         return before.log.is_duplicate(batch)
 
     def entry_of(self, batch: Batch, version: int) -> LogEntry:
@@ -238,7 +238,7 @@ class Rules:
         return ErrorCode.NONE if self.is_of_coordinator(batch) else before.log.append_error(batch)
 
     def is_above_lowest(self, before: LeaderState, batch: Batch) -> bool:
-        """A leader has asked about an earlier sequence: a reason for Kafka to refuse a batch, and no rule here asks.
+        """The leader has asked about an earlier sequence; Kafka refuses the batch for it, no rule here does.
 
         Kafka: VerificationStateEntry.lowestSequence (KAFKA-14920)
         """
@@ -246,7 +246,7 @@ class Rules:
         return asked.guard_epoch != NO_EPOCH and batch.sequence > asked.lowest_sequence
 
     def begins_behind_zero(self, before: LeaderState, batch: Batch) -> bool:
-        """An unknown producer begins a transaction of version 2 with another sequence than 0: the other such reason.
+        """An unknown producer begins a transaction of version 2 with a sequence above 0; only Kafka refuses it.
 
         Kafka: ProducerAppendInfo.checkSequence (KAFKA-18202)
         """
@@ -254,11 +254,11 @@ class Rules:
         return not before.log.knows_producer(batch.producer_id) and asked.guard_version == 2 and batch.sequence != 0
 
     def transaction_error(self, before: LeaderState, batch: Batch, version: int) -> ErrorCode:
-        """Third check: the epoch once more, for coordinators, and the transaction that is open."""
+        """Third check: the epoch again, for batches of coordinators, and the open transaction."""
         return self.version_2.batch_error(before.knowing(batch.producer_id), self.entry_of(batch, version))
 
     def batch_error(self, before: LeaderState, batch: Batch, version: int, guard: int) -> ErrorCode:
-        """Why a leader refuses a batch that is no retry; ``NONE`` if it does not.
+        """The reason why a leader refuses a batch that is no retry; ``NONE`` if it accepts it.
 
         Kafka: UnifiedLog.analyzeAndValidateProducerState
         """
@@ -269,16 +269,16 @@ class Rules:
         return self.transaction_error(before, batch, version)
 
     def marker_error(self, before: LeaderState, marker: LogEntry, version: int) -> ErrorCode:
-        """Why a leader refuses a marker; ``NONE`` if it does not."""
+        """The reason why a leader refuses a marker; ``NONE`` if it accepts it."""
         rules = self.version_2 if version == 2 else self.version_1
         return rules.marker_error(before.knowing(marker.producer_id), marker)
 
     # --- what an append changes -------------------------------------------------------------------------------------
 
     def without_sequence(self, log: Log, producer_id: int, epoch: int, count: int) -> Log:
-        """The log after an entry without sequence, of a coordinator.
+        """The log after a coordinator's entry, which has no sequence.
 
-        An epoch that it raises has no batches yet.
+        A new epoch that it brings has no batches yet.
 
         Kafka: ProducerAppendInfo.appendEndTxnMarker, ProducerStateEntry.maybeUpdateProducerEpoch
         """
@@ -301,7 +301,7 @@ class Rules:
         return self.version_2.with_replicated(written, log.log_end_offset) if written.transactions else written
 
     def asked_after_batch(self, before: LeaderState, batch: Batch, version: int) -> Asked:
-        """The questions about a producer after a batch of it: one of a transaction uses the guard up.
+        """The questions about a producer after its batch: a batch of a transaction uses up the guard.
 
         Departs from Kafka: there every batch of a transaction uses the guard up (EveryBatchUsesGuardUp).
         """
@@ -319,7 +319,7 @@ class Rules:
         return LeaderState(log=log, transactions=transactions, asked=asked)
 
     def asked_after_marker(self, before: LeaderState, marker: LogEntry, version: int) -> Asked:
-        """The questions about a producer after a marker: but for a begun transaction, the guard is used up."""
+        """The questions about a producer after a marker: it uses up the guard, except of a transaction just begun."""
         sent = Marker(
             partition="",
             version=version,
@@ -340,12 +340,12 @@ class Rules:
         )
 
     def with_unidentified(self, before: LeaderState, count: int) -> LeaderState:
-        """The leader after a batch without a producer id, of which nobody remembers anything."""
+        """The leader after a batch without a producer id, which changes no producer's state."""
         batch = Batch(producer_id=NO_PRODUCER_ID, epoch=NO_EPOCH, sequence=NO_SEQUENCE, count=count)
         return replace(before, log=before.log.appended(batch))
 
     def asked_after_election(self, asked: Asked) -> Asked:
-        """The questions as another leader finds them: none that is open."""
+        """The questions about a producer at a new leader: none is open."""
         return replace(NOTHING_ASKED, guard=asked.guard + 1)
 
     def readable(self, before: LeaderState) -> ReadablePartition:
@@ -357,7 +357,7 @@ class Rules:
         return self.version_2.may_expire(producer)
 
     def with_forgotten(self, before: LeaderState, producer_id: int) -> LeaderState:
-        """The leader with a producer forgotten."""
+        """The leader after it has forgotten a producer."""
         known = before.transactions
         return replace(
             before,
@@ -385,14 +385,14 @@ class VersionConstants:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderRules:
-    """The rules a leader goes by; a mutant of one can take its place.
+    """The rules of a leader; a mutant can replace each of them.
 
     Attributes:
-        leader: what puts the others together.
+        leader: the rules that combine the others.
         sequences: duplicates, epochs, sequences.
-        partition: markers and what readers may see.
-        guards: of batches that the coordinator is asked about.
-        verification: a leader asks the coordinator about a transaction's first batch also for clients of version 1.
+        partition: markers, and what readers may see.
+        guards: guards of batches that the coordinator is asked about.
+        verification: whether a leader also asks the coordinator about a transaction's first batch in version 1.
         max_epoch: the last producer epoch.
     """
 
@@ -412,20 +412,20 @@ class LeaderRules:
         return self.partition(constants=constants, log=NO_TRANSACTIONS)
 
     def new_state(self) -> LeaderState:
-        """A leader that has nothing."""
+        """A new leader's state: empty."""
         return LeaderState(log=self.sequences(), transactions=NO_TRANSACTIONS, asked=Map())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vouched:
-    """What the coordinator has vouched for.
+    """A batch that the coordinator has vouched for.
 
     Attributes:
         producer_id: of the batch.
         epoch: of the batch.
         version: of the transaction.
-        guard: under which the coordinator was asked.
-        offset: where the log ended then.
+        guard: the guard under which the coordinator was asked.
+        offset: the log's end offset at that time.
     """
 
     producer_id: int
@@ -437,7 +437,7 @@ class Vouched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Why a request was refused, or where its batch is; ``offset`` is -1 for an error."""
+    """The answer to a request: the error, or the offset of its batch; ``offset`` is -1 for an error."""
 
     error: ErrorCode = ErrorCode.NONE
     offset: int = -1
@@ -448,7 +448,7 @@ NO_ANSWER = Answer()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leader:
-    """A state of Leader.tla: what the leader has, what may be appended, and its last answer."""
+    """A state of Leader.tla: the leader's state, the batches that may be appended, and its last answer."""
 
     MODULE: ClassVar[str] = "Leader"
     VARIABLES: ClassVar[tuple[str, ...]] = ("leader", "vouched", "answer")
@@ -462,7 +462,7 @@ class Leader:
 
     @classmethod
     def initial(cls, constants: Constants) -> Self:
-        """``Init``: an empty log, of which nobody has asked anything."""
+        """``Init``: an empty log, no questions and no answer."""
         log = cls.LOG(limits=Limits(constants.max_sequence, constants.cached_batches))
         producers = Map(dict.fromkeys(constants.producer_ids, NO_PRODUCER))
         asked = Map(dict.fromkeys(constants.producer_ids, NOTHING_ASKED))
@@ -484,13 +484,13 @@ class Leader:
         ).of_leader()
 
     def last_stable_offset(self) -> int:
-        """The offset at which reading of committed data ends."""
+        """The offset up to which committed data can be read."""
         return self.rules.readable(self.leader).last_stable_offset()
 
     # --- what arrives                                                               WHO: the leader ---------------
 
     def may_present(self, producer_id: int, epoch: int, version: int, guard: int) -> bool:
-        """A batch may come with this guard: with none, or with one for which the coordinator has vouched."""
+        """A batch may carry this guard: none, or one that the coordinator has vouched for."""
         wanted = (producer_id, epoch, version, guard)
         return guard == NO_GUARD or any(
             (one.producer_id, one.epoch, one.version, one.guard) == wanted for one in self.vouched
@@ -502,7 +502,7 @@ class Leader:
 
     @action("StartVerification", "ProducerIds", "Epochs", "Sequences", "Versions")
     def start_verification(self, producer_id: int, epoch: int, sequence: int, version: int) -> Self:
-        """The leader asks the coordinator about a batch, which vouches for it.
+        """The leader asks the coordinator about a batch, and the coordinator vouches for it.
 
         Spec:  Leader!StartVerification
         KIP:   KIP-890
@@ -633,7 +633,7 @@ class Leader:
 
     @action("ElectLeader")
     def elect_leader(self) -> Self:
-        """Another broker becomes the leader: it has the log, but no guards, and what waits at the old one comes back.
+        """Another broker becomes the leader: it has the log, but no guards; requests that wait at the old leader fail.
 
         Spec:  Leader!ElectLeader
         KIP:   KIP-890

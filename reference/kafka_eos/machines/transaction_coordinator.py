@@ -355,6 +355,19 @@ class Rules:
             return ErrorCode.PRODUCER_FENCED
         return ErrorCode.CONCURRENT_TRANSACTIONS if known.state in PREPARED_STATES else ErrorCode.NONE
 
+    def verification_error(self, known: TransactionMetadata, producer_id: int, epoch: int, partition: str) -> ErrorCode:
+        """Why the coordinator does not vouch for a partition that has to be in the transaction; ``NONE`` if it does.
+
+        The partition is judged as one that is being added, except that a transition under way is no hindrance.
+
+        Spec:  Broker!AnswerToLeader, for version 1
+        Kafka: TransactionCoordinator.handleVerifyPartitionsInTransaction
+        """
+        error = self.add_error(replace(known, pending=None), producer_id, epoch)
+        if error is ErrorCode.NONE and partition not in known.partitions:
+            return ErrorCode.TRANSACTION_ABORTABLE
+        return error
+
     def after_add(self, known: TransactionMetadata, partition: str, version: int) -> TransactionMetadata:
         """The coordinator's metadata after a partition was added to the transaction, which begins if it has not.
 

@@ -109,7 +109,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What a group coordinator knows: pending and committed offset, the producer's epoch, the latest send."""
+    """A group coordinator's state: pending and committed offset, the producer's epoch, the latest send."""
 
     pending: int = NO_OFFSET
     committed: int = NO_OFFSET
@@ -167,7 +167,7 @@ class TransactionalOffsets:
         return {}
 
     def _fault(self, kind: str) -> int:
-        """The number of faults after one more, if one may happen still."""
+        """The number of faults after one more, if there may be one more."""
         possible = kind in self.constants.faults and self.faults < self.constants.max_faults
         enabled(possible, f"no {kind} may happen any more")
         return self.faults + 1
@@ -179,24 +179,24 @@ class TransactionalOffsets:
     # --- the group coordinator's rules
 
     def after_offset(self, known: Memory, entry: Entry) -> Memory:
-        """The coordinator's knowledge after an offset: it is pending, in the place of an earlier one.
+        """The coordinator's state after an offset: it is pending, and replaces an earlier one.
 
         Kafka: OffsetMetadataManager.replay
         """
         return replace(known, pending=entry.offset, epoch=entry.epoch, latest=entry.offset)
 
     def committed_at_offset(self, known: Memory, entry: Entry) -> int:  # noqa: ARG002 - a mutant of this rule needs it
-        """The committed offset after an offset was written in a transaction: as before."""
+        """The committed offset after an offset was written in a transaction: unchanged."""
         return known.committed
 
     def committed_at_end(self, known: Memory, entry: Entry) -> int:
-        """The committed offset after a marker: only a commit replaces it, by what is pending."""
+        """The committed offset after a marker: only a commit replaces it, by the pending offset."""
         if entry.kind == COMMIT and known.pending != NO_OFFSET:
             return known.pending
         return known.committed
 
     def after(self, known: Memory, entry: Entry) -> Memory:
-        """The coordinator's knowledge after one more entry of the log.
+        """The coordinator's state after one more entry of the log.
 
         Kafka: OffsetMetadataManager.replay, replayEndTransactionMarker, ProducerStateManager
         """
@@ -206,11 +206,11 @@ class TransactionalOffsets:
         return replace(known, pending=NO_OFFSET, committed=committed, epoch=entry.epoch)
 
     def loaded(self, entries: tuple[Entry, ...]) -> Memory:
-        """The knowledge of a coordinator that loads a log."""
+        """The state of a coordinator that has loaded a log."""
         return reduce(self.after, entries, NOTHING)
 
     def known_after_load(self, entries: tuple[Entry, ...]) -> Memory:
-        """What a new coordinator knows: all that the log says, what is pending included."""
+        """The state of a new coordinator: everything in the log counts, pending offsets included."""
         return self.loaded(entries)
 
     def verification_error(self, send: int) -> ErrorCode:
@@ -238,7 +238,7 @@ class TransactionalOffsets:
     def txn_offset_commit_error(self, send: int) -> ErrorCode:
         """The reason why a send is refused; ``NONE`` if it is not.
 
-        Nobody is asked about a transaction that is open in the log.
+        The leader does not ask about a transaction that is open in the log.
 
         Kafka: UnifiedLog.maybeStartTransactionVerification
         """
@@ -249,7 +249,7 @@ class TransactionalOffsets:
         return self.verification_error(send)
 
     def is_outdated(self, send: int) -> bool:
-        """A send is a retry of a stored one, or older than the latest that is stored.
+        """A send is a retry of a stored send, or older than the latest stored one.
 
         Departs from Kafka: it writes offsets without a sequence (CoordinatorPartitionWriter, NO_SEQUENCE) and stores
         any send, so a delayed retry replaces a later send's offset. Here a send carries its number.
@@ -257,7 +257,7 @@ class TransactionalOffsets:
         return send <= self.memory.latest
 
     def answered_at(self, position: int) -> int:
-        """The position up to which the log must be replicated before a send that is stored there is answered."""
+        """The position up to which the log must be replicated before a send stored at that position is answered."""
         return position
 
     def fetched_entries(self) -> tuple[Entry, ...]:
@@ -281,7 +281,7 @@ class TransactionalOffsets:
         return self.client.state == OPEN or self.client.number + 1 in self.constants.numbers
 
     def within(self) -> Client:
-        """A client in its transaction, which begins if it has not."""
+        """The client in its transaction; if none is open, the next one begins."""
         if self.client.state == OPEN:
             return self.client
         return replace(self.client, state=OPEN, number=self.client.number + 1, added=False)
@@ -328,7 +328,7 @@ class TransactionalOffsets:
 
     @action("ResendOffsets", "Sends")
     def resend_offsets(self, send: int) -> Self:
-        """The client sends a request again: nothing became of the former one, or it has waited long enough.
+        """The client sends a request again: the former one had no effect, or the client has waited long enough.
 
         Spec:  TransactionalOffsets!ResendOffsets
         KIP:   KIP-98
@@ -355,7 +355,7 @@ class TransactionalOffsets:
         return frozenset(send for send, sent in enumerate(self.sends, 1) if sent.transaction == number)
 
     def end_epoch(self) -> int:
-        """The epoch with which a transaction goes on from its end."""
+        """The epoch of the producer after the end of a transaction."""
         return self.transaction.epoch + 1 if self.constants.version == 2 else self.transaction.epoch
 
     @action("End", "BOOLEAN")
@@ -400,7 +400,7 @@ class TransactionalOffsets:
 
     @action("FetchFromFormer")
     def fetch_from_former(self) -> Self:
-        """A consumer asks a former coordinator, which has nothing to wait for.
+        """A consumer asks a former coordinator, for which no offset is pending.
 
         Spec:  TransactionalOffsets!FetchFromFormer
         KIP:   KIP-447
@@ -415,7 +415,7 @@ class TransactionalOffsets:
         return replace(self, log=(*self.log, entry), memory=self.after(self.memory, entry), **changes)
 
     def _arrived(self, send: int, *, refused: bool) -> Map[int, int]:
-        """The requests on their way after one of a send has arrived that is refused, or is not."""
+        """The requests in flight after one of a send has arrived, which is refused or accepted."""
         enabled(self.copies[send] > 0, "no such request is on its way")
         enabled((self.txn_offset_commit_error(send) is not ErrorCode.NONE) == refused, "the other outcome")
         return self.copies.set(send, self.copies[send] - 1)
@@ -471,7 +471,7 @@ class TransactionalOffsets:
 
     @action("WriteMarker")
     def write_marker(self) -> Self:
-        """The marker is written; again, if a failover has lost it.
+        """The marker is written, and written again if a failover has lost it.
 
         Spec:  TransactionalOffsets!WriteMarker
         KIP:   KIP-98
@@ -496,7 +496,7 @@ class TransactionalOffsets:
 
     @action("FailOver")
     def fail_over(self) -> Self:
-        """The follower leads: the new coordinator loads what was replicated; answers that were due are not given.
+        """The follower leads: the new coordinator loads the replicated entries; answers that were due are lost.
 
         Spec:  TransactionalOffsets!FailOver
         KIP:   KIP-98

@@ -12,6 +12,7 @@ transaction         ``transaction``           TransactionMetadata as the coordin
 coordinatorEpoch    ``coordinator_epoch``     leader epoch of the partition of __transaction_state
 former              ``former``                TransactionMetadata of a coordinator that does not know it was replaced
 toMark              ``to_mark``               TransactionMetadata.topicPartitions while markers are sent
+refused             ``refused``               TransactionMarkerChannelManager.removeMarkersForTxn
 logs                ``logs``                  UnifiedLog, ProducerStateEntry and VerificationStateEntry of a partition
 clients             ``clients``               TransactionManager of each instance
 outcome             ``outcome``               what commitTransaction() and abortTransaction() returned
@@ -131,7 +132,7 @@ class Client:
     """An instance.
 
     Attributes:
-        state: new, ready, open, committing, aborting, failed or crashed.
+        state: new, ready, open, abortable, committing, aborting, failed or crashed.
         version: the transaction version that it speaks, 0 before it has asked.
         epoch: its producer epoch.
         number: its last transaction.
@@ -139,7 +140,7 @@ class Client:
         partition: of the request that it waits for.
         added: the partitions that it has registered in this transaction.
         produced: the partitions that it has sent a batch to in this transaction.
-        unanswered: it ended the transaction while a batch was unanswered.
+        bump: it asks for another epoch when its transaction has ended.
         asked: it has asked for an epoch.
     """
 
@@ -151,7 +152,7 @@ class Client:
     partition: str = "none"
     added: frozenset[str] = frozenset()
     produced: frozenset[str] = frozenset()
-    unanswered: bool = False
+    bump: bool = False
     asked: bool = False
 
 
@@ -220,6 +221,17 @@ PREPARED = {True: TransactionState.PREPARE_COMMIT, False: TransactionState.PREPA
 COMPLETED = {True: TransactionState.COMPLETE_COMMIT, False: TransactionState.COMPLETE_ABORT}
 ENDING = {True: "committing", False: "aborting"}
 DECIDE = "DECIDE"
+RETRIABLE = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_LEADER_OR_FOLLOWER})
+"""Errors after which a client sends its request again."""
+_ABORTABLE = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.TRANSACTION_ABORTABLE,
+    }
+)
+_ALIVE = frozenset({"ready", "open", "abortable", "committing", "aborting"})
 
 
 class GuardConstants(Protocol):
@@ -329,6 +341,7 @@ class Transactions(GuardRules):
         "coordinatorEpoch",
         "former",
         "toMark",
+        "refused",
         "logs",
         "clients",
         "outcome",
@@ -349,6 +362,7 @@ class Transactions(GuardRules):
     coordinator_epoch: int = 0
     former: Transaction = Transaction()
     to_mark: frozenset[str] = frozenset()
+    refused: frozenset[str] = frozenset()
     logs: Map[str, TransactionalLog]
     clients: Map[str, Client]
     outcome: Map[str, Map[int, str]]
@@ -395,7 +409,7 @@ class Transactions(GuardRules):
     def decide(self, commit: bool, version: int, epoch: int) -> Self:
         """The coordinator decides: the decision and the epoch of its markers become durable in one record."""
         decided = replace(self.transaction, state=PREPARED[commit], version=version, epoch=epoch)
-        return replace(self, transaction=decided, to_mark=self.transaction.partitions)
+        return replace(self, transaction=decided, to_mark=self.transaction.partitions, refused=frozenset())
 
     def fencing_epoch(self) -> int:
         """The epoch with which the coordinator aborts a transaction by itself, so that its producer is fenced."""
@@ -486,37 +500,60 @@ class Transactions(GuardRules):
         request = self._request(instance, client, partition)
         return replace(self._sends(instance, sent), produce_requests=self.produce_requests | {request})
 
+    def asks_for_epoch(self, client: Client, ending: bool) -> bool:  # noqa: ARG002 - Kafka's client looks at it
+        """A client asks for another epoch after a batch has failed, because the batch may be stored or not (KIP-360).
+
+        Version 2 gives every client another epoch at the end of its transaction.
+
+        # Departs from Kafka: there a client asks for none if its batch fails after the application has asked it to end
+        # the transaction, and a late batch then joins the next one (KeepsEpochWhileEnding).
+        """
+        return client.version == 1
+
+    def failed(self, client: Client, ending: bool) -> Client:
+        """The client after a batch has failed: it can only abort, and then goes on."""
+        return replace(client, state="abortable", awaits="nothing", bump=self.asks_for_epoch(client, ending))
+
+    @action("Expire", "Instances", "BOOLEAN")
+    def expire(self, instance: str, ending: bool) -> Self:
+        """A batch is not acknowledged in time, and its instance gives it up.
+
+        The batch may be stored or not. The application may have asked to end the transaction by then.
+
+        Spec:  Transactions!Expire
+        KIP:   KIP-360
+        Kafka: ProducerBatch.hasReachedDeliveryTimeout, TransactionManager.handleFailedBatch
+        """
+        client = self.clients[instance]
+        enabled(client.awaits == "produce", "no batch is unanswered")
+        after = self._with_client(instance, self.failed(client, ending))
+        return replace(after, answers=frozenset(answer for answer in self.answers if answer.instance != instance))
+
     @action("End", "Instances", "BOOLEAN")
     def end(self, instance: str, commit: bool) -> Self:
         """An instance ends its transaction, and asks again if the coordinator was busy.
 
-        It may abort while a batch is unanswered; before version 2 it then needs a new epoch, because the batch may be
-        stored or not (KIP-360).
+        After a failure it may only abort.
 
         Spec:  Transactions!End
         KIP:   KIP-98, KIP-360, KIP-890
         Kafka: TransactionManager.beginCommit, TransactionManager.beginAbort
         """
         client = self.clients[instance]
-        enabled(client.state in {"open", ENDING[commit]}, "no transaction to end this way")
-        early = not commit and client.awaits == "produce"
-        enabled(client.awaits == "nothing" or early, "waiting for an answer")
+        may_end = client.state in {"open", ENDING[commit]} or (client.state == "abortable" and not commit)
+        enabled(may_end, "no transaction to end this way")
+        enabled(client.awaits == "nothing", "waiting for an answer")
         if client.version == 1:
             enabled(bool(client.added), "nothing is registered")
         else:
             enabled(not commit or bool(client.produced), "nothing is sent")
-        unanswered = client.unanswered or client.awaits == "produce"
-        after = self._with_client(instance, replace(client, state=ENDING[commit], awaits="end", unanswered=unanswered))
+        after = self._with_client(instance, replace(client, state=ENDING[commit], awaits="end"))
         request = EndRequest(
             instance=instance, number=client.number, version=client.version, epoch=client.epoch, commit=commit
         )
         results = self.outcome[instance].set(client.number, "committing") if commit else self.outcome[instance]
-        return replace(
-            after,
-            outcome=self.outcome.set(instance, results),
-            end_requests=self.end_requests | {request},
-            answers=frozenset(answer for answer in self.answers if answer.instance != instance),
-        )
+        outcome = self.outcome.set(instance, results)
+        return replace(after, outcome=outcome, end_requests=self.end_requests | {request})
 
     def upgraded(self, client: Client) -> Client:
         """A client after it has found version 2.
@@ -545,17 +582,26 @@ class Transactions(GuardRules):
         Spec:  Transactions!Crash
         """
         client = self.clients[instance]
-        enabled(client.state in {"ready", "open", "committing", "aborting"}, "it has no epoch, or has ended")
+        enabled(client.state in _ALIVE, "it has no epoch, or has ended")
         after = self.fault("crash")._with_client(instance, replace(client, state="crashed", awaits="nothing"))
         return replace(after, answers=frozenset(answer for answer in self.answers if answer.instance != instance))
+
+    def is_abortable(self, request: str, error: ErrorCode) -> bool:
+        """An error that an abort makes good.
+
+        Every other one ends the client (the table of all is TransactionalProducer's).
+        """
+        return request == "produce" and error in _ABORTABLE
 
     def after_answer(self, client: Client, answer: Reply) -> Client:
         """An instance's client after an answer."""
         heard = replace(client, awaits="nothing")
-        if answer.error in {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_LEADER_OR_FOLLOWER}:
+        if answer.error in RETRIABLE:
             return (
                 replace(heard, produced=client.produced - {client.partition}) if client.awaits == "produce" else heard
             )
+        if self.is_abortable(client.awaits, answer.error):
+            return self.failed(client, False)
         if answer.error is not ErrorCode.NONE:
             return replace(heard, state="failed")
         if client.awaits == "init":
@@ -563,8 +609,7 @@ class Transactions(GuardRules):
         if client.awaits == "add":
             return replace(heard, added=client.added | {client.partition})
         if client.awaits == "end":
-            needs_epoch = client.unanswered and client.version == 1
-            return replace(heard, epoch=answer.epoch, unanswered=False, state="new" if needs_epoch else "ready")
+            return replace(heard, epoch=answer.epoch, bump=False, state="new" if client.bump else "ready")
         return heard
 
     @action("Receive", "Instances")
@@ -606,6 +651,10 @@ class Transactions(GuardRules):
         """Nothing of the instance before is left to be done."""
         return self.is_at_rest()
 
+    def is_fenced(self, epoch: int) -> bool:
+        """An instance that has an epoch presents it, and is fenced if another one has a later epoch (KIP-360)."""
+        return epoch not in {NO_EPOCH, self.transaction.epoch}
+
     @action("HandleInit", "Instances")
     def handle_init(self, instance: str) -> Self:
         """An instance asks for its epoch: the transaction of the one before it is ended first.
@@ -617,6 +666,8 @@ class Transactions(GuardRules):
         enabled(instance in self.init_requests, "no such request is on its way")
         after = replace(self, init_requests=self.init_requests - {instance})
         number = self.clients[instance].number
+        if self.may_take_over() and self.is_fenced(self.clients[instance].epoch):
+            return after.answered(instance, number, "init", ErrorCode.PRODUCER_FENCED, NO_EPOCH)
         if self.may_take_over():
             epoch = self.transaction.epoch + 1
             record = replace(self.transaction, state=TransactionState.EMPTY, epoch=epoch)
@@ -627,10 +678,13 @@ class Transactions(GuardRules):
         return after
 
     def add_error(self, epoch: int) -> ErrorCode:
-        """The reason why the coordinator refuses to add a partition; ``NONE`` if it does not."""
-        if epoch != self.transaction.epoch:
-            return ErrorCode.PRODUCER_FENCED
-        return ErrorCode.CONCURRENT_TRANSACTIONS if self.is_prepared() else ErrorCode.NONE
+        """The reason why the coordinator refuses to add a partition; ``NONE`` if it does not.
+
+        While markers are written a transition is pending, and the coordinator looks at that first.
+        """
+        if self.is_prepared():
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        return ErrorCode.NONE if epoch == self.transaction.epoch else ErrorCode.PRODUCER_FENCED
 
     def with_partition(self, partition: str, version: int) -> Transaction:
         """The record with one more partition in its transaction, which begins if it has not."""
@@ -706,8 +760,7 @@ class Transactions(GuardRules):
     def owner_is_alive(self) -> bool:
         """The instance whose transaction it is can still end it."""
         return any(
-            client.epoch == self.transaction.epoch and client.state in {"ready", "open", "committing", "aborting"}
-            for client in self.clients.values()
+            client.epoch == self.transaction.epoch and client.state in _ALIVE for client in self.clients.values()
         )
 
     @action("TimeOut")
@@ -738,11 +791,14 @@ class Transactions(GuardRules):
     def send_marker(self, partition: str) -> Self:
         """The coordinator sends a marker to a partition of the transaction.
 
+        A marker that was refused is not sent again before the next failover, and the transaction stays prepared until
+        then.
+
         Spec:  Transactions!SendMarker
         KIP:   KIP-98
         Kafka: TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue
         """
-        enabled(self.is_prepared() and partition in self.to_mark, "no marker is due")
+        enabled(self.is_prepared() and partition in self.to_mark - self.refused, "no marker is due")
         marker = self.marker_to(partition)
         enabled(marker not in self.marker_requests, "the marker is on its way")
         return replace(self, marker_requests=self.marker_requests | {marker})
@@ -785,6 +841,7 @@ class Transactions(GuardRules):
             self.fault("failover"),
             coordinator_epoch=epoch,
             to_mark=self.partitions_to_mark(),
+            refused=frozenset(),
             transaction=self.decided(),
             former=self.transaction if "former coordinator" in self.constants.faults else self.former,
         )
@@ -819,14 +876,20 @@ class Transactions(GuardRules):
     def verification_error(self, version: int, epoch: int, partition: str) -> ErrorCode:
         """The reason why the coordinator does not verify a batch; ``NONE`` if it does.
 
-        Before part 2 of KIP-890 the partition has to be registered; since then the leader's question registers it.
+        Before part 2 of KIP-890 the partition has to be registered, and the epoch is looked at first; since then the
+        leader's question registers it.
         """
-        error = self.add_error(epoch)
-        if error is not ErrorCode.NONE:
-            return error
-        if version == 1 and partition not in self.transaction.partitions:
-            return ErrorCode.INVALID_TXN_STATE
-        return ErrorCode.NONE
+        if version == 2:
+            return self.add_error(epoch)
+        if epoch != self.transaction.epoch:
+            return ErrorCode.PRODUCER_FENCED
+        if self.is_prepared():
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        return ErrorCode.NONE if partition in self.transaction.partitions else ErrorCode.TRANSACTION_ABORTABLE
+
+    def unverified(self, error: ErrorCode) -> ErrorCode:
+        """The leader's answer to a batch that the coordinator does not verify."""
+        return ErrorCode.INVALID_PRODUCER_EPOCH if error is ErrorCode.PRODUCER_FENCED else error
 
     def after_verification(self, request: GuardedRequest) -> Transaction:
         """The record after the coordinator has verified a batch."""
@@ -844,7 +907,7 @@ class Transactions(GuardRules):
         after = replace(self, verifying=self.verifying - {request})
         error = self.verification_error(request.version, request.epoch, partition)
         if error is not ErrorCode.NONE:
-            return after.answered(instance, number, "produce", error, NO_EPOCH)
+            return after.answered(instance, number, "produce", self.unverified(error), NO_EPOCH)
         return replace(after, verified=self.verified | {request}, transaction=self.after_verification(request))
 
     @action("VerifyByFormer", "Instances", "Numbers", "Partitions")
@@ -864,10 +927,22 @@ class Transactions(GuardRules):
         after = self.fault("former coordinator")
         return replace(after, verifying=self.verifying - {request}, verified=self.verified | {request})
 
+    def is_out_of_order(self, log: TransactionalLog, request: PartitionRequest) -> bool:
+        """Sequences go up within an epoch: no batch is appended behind one of a later transaction."""
+        known = (request.instance, request.epoch)
+        return any((entry.instance, entry.epoch) == known and entry.number > request.number for entry in log.entries)
+
+    def append_error(self, log: TransactionalLog, request: PartitionRequest, guard: int) -> ErrorCode:
+        """The reason why a leader refuses a batch; ``NONE`` if it does not."""
+        error = self.data_error(log, request.version, request.epoch, guard)
+        if error is ErrorCode.NONE and self.is_out_of_order(log, request):
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        return error
+
     def append_to(self, partition: str, request: PartitionRequest, guard: int) -> Self:
         """A leader appends a batch, or refuses it, and answers."""
         log = self.logs[partition]
-        error = self.data_error(log, request.version, request.epoch, guard)
+        error = self.append_error(log, request, guard)
         after = self
         if error is ErrorCode.NONE:
             longer = self.with_data(log, request.instance, request.number, request.epoch)
@@ -915,11 +990,13 @@ class Transactions(GuardRules):
             return ErrorCode.TRANSACTION_COORDINATOR_FENCED
         return ErrorCode.NONE
 
+    def awaits(self, marker: Marker) -> bool:
+        """The coordinator still waits for the answer to a marker."""
+        return self.is_prepared() and self.marker_to(marker.partition) == marker
+
     def acknowledged(self, marker: Marker) -> frozenset[str]:
         """The coordinator learns that a partition has its marker, if it still waits for that."""
-        if self.is_prepared() and self.marker_to(marker.partition) == marker:
-            return self.to_mark - {marker.partition}
-        return self.to_mark
+        return self.to_mark - {marker.partition} if self.awaits(marker) else self.to_mark
 
     def _on_its_way(self, partition: str, version: int, epoch: int, commit: bool, number: int) -> Marker:
         marker = Marker(partition=partition, version=version, epoch=epoch, commit=commit, coordinator_epoch=number)
@@ -938,7 +1015,7 @@ class Transactions(GuardRules):
         after = replace(self, marker_requests=self.marker_requests - {marker})
         log = self.logs[partition]
         if self.marker_error(log, marker) is not ErrorCode.NONE:
-            return after
+            return replace(after, refused=self.refused | {partition}) if self.awaits(marker) else after
         logs = self.logs.set(partition, self.with_marker(log, marker))
         return replace(after, logs=logs, to_mark=self.acknowledged(marker))
 

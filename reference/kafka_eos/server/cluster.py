@@ -363,7 +363,7 @@ class Cluster:
         self.grow_topic(topic, partitions, replicas)
         return topic
 
-    def grow_topic(self, topic: Topic, partitions: int, replicas: Sequence[tuple[int, ...]] | int = 1) -> None:
+    def grow_topic(self, topic: Topic, partitions: int, replicas: Sequence[tuple[int, ...]] | int) -> None:
         """Add partitions to a topic; ``replicas`` are those of the new ones, as for :meth:`create_topic`."""
         first = len(topic.partitions)
         spread = replicas if isinstance(replicas, int) else 1

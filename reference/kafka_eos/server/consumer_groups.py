@@ -197,20 +197,39 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
         """Kafka: ConsumerGroup.validateOffsetDelete."""
         return ErrorCode.NONE
 
-    def commit_error(self, member_id: str, epoch: int, transactional: bool, version: int) -> ErrorCode:
-        """The error that refuses offsets; ``NONE`` if there is none.    Kafka: ConsumerGroup.validateOffsetCommit."""
+    def commit_error(
+        self, member_id: str, epoch: int, transactional: bool, version: int, partitions: Collection[str]
+    ) -> ErrorCode:
+        """The error that refuses the offsets of some partitions; ``NONE`` if there is none.
+
+        Kafka: ConsumerGroup.validateOffsetCommit
+        """
         if epoch < 0 and (self.is_empty or (transactional and not member_id)):
-            return self.machine.member_epoch_error(None, epoch)
+            return self.machine.member_epoch_error(None, epoch, partitions)
         follower = self.followers.get(member_id)
         if follower is not None and not transactional and follower.classic is None and version < FIRST_WITH_EPOCHS:
             return ErrorCode.UNSUPPORTED_VERSION
-        return self._told(member_id, self.machine.member_epoch_error(member_id, epoch))
+        if follower is not None and follower.is_away:
+            error = self._latest_error(follower, epoch)
+        else:
+            error = self._told(member_id, self.machine.member_epoch_error(member_id, epoch, partitions))
+        return self.machine.error_in_transaction(error) if transactional else error
 
     def fetch_error(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """The reason why a member gets no offsets; ``NONE`` if it does.    Kafka: ConsumerGroup.validateOffsetFetch."""
+        """The reason why a member gets no offsets; ``NONE`` if it does. An older epoch is refused for every partition.
+
+        Kafka: ConsumerGroup.validateOffsetFetch
+        """
         if member_id is None and epoch < 0:
             return ErrorCode.NONE
-        return self._told(member_id or "", self.machine.member_epoch_error(member_id or "", epoch))
+        if member_id is None or member_id not in self.followers:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return self._latest_error(self.followers[member_id], epoch)
+
+    def _latest_error(self, follower: Follower, epoch: int) -> ErrorCode:
+        """The error of an epoch that is not the latest of a member; an instance that is away has epoch -2."""
+        latest = LEAVE_FOR_A_WHILE if follower.is_away else self.current(follower.member_id).epoch
+        return ErrorCode.NONE if epoch == latest else self._told(follower.member_id, ErrorCode.STALE_MEMBER_EPOCH)
 
     def _told(self, member_id: str, error: ErrorCode) -> ErrorCode:
         """A member of the classic protocol knows its epoch as a generation."""

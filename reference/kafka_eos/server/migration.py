@@ -62,7 +62,7 @@ def upgraded(
             classic=ClassicSide(protocols=member.protocols, session_ms=member.session_ms),
         )
     epoch = group.generation
-    members = Map({m: Following(epoch=epoch, since=epoch, assigned=each) for m, each in assigned.items()})
+    members = Map({member: Following.with_partitions(each, epoch) for member, each in assigned.items()})
     made = following(group, machine, Membership(epoch=epoch, members=members))
     preferred = Map({partition: member for member, each in assigned.items() for partition in each})
     constants = replace(made.machine.constants, partitions=frozenset(preferred), preferred=preferred)

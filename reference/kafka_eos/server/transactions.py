@@ -59,18 +59,8 @@ class ServedCoordinator(TransactionCoordinator):
         return history
 
     def verification_error(self, producer_id: int, epoch: int, partition: str) -> ErrorCode:
-        """Why the coordinator does not vouch for a partition that has to be in the transaction; ``NONE`` if it does.
-
-        The partition is judged as one that is being added, except that a transition under way is no hindrance.
-
-        Spec:  Transactions!VerificationError
-        Kafka: TransactionCoordinator.handleVerifyPartitionsInTransaction
-        """
-        known = replace(self.metadata, pending=None)
-        error = self.rules.add_error(known, producer_id, epoch)
-        if error is ErrorCode.NONE and partition not in known.partitions:
-            return ErrorCode.TRANSACTION_ABORTABLE
-        return error
+        """Why the coordinator does not vouch for a partition that has to be in the transaction; ``NONE`` if it does."""
+        return self.rules.verification_error(self.metadata, producer_id, epoch, partition)
 
 
 class TransactionSettings(NamedTuple):

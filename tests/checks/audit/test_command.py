@@ -183,7 +183,7 @@ def test_logs_of_the_coordinator_that_are_there_and_empty_are_named_so(tmp_path:
     empty.parent.mkdir()
     empty.touch()
     judged = {verdict.name: verdict for verdict in run([tmp_path], one_moment=True).verdicts}
-    assert "that were given are empty" in judged["marker without transaction"].unjudged
+    assert "are empty" in judged["marker without transaction"].unjudged
 
 
 def test_each_finding_tells_its_time_and_the_next_command_has_the_paths_that_were_given(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_of_several_runs_one_has_to_be_named(tmp_path: Path, capsys: pytest.Capt
     assert run(str(history), "--run", "s", "--out", str(tmp_path / "h.html")) == 0
 
 
-def test_a_picture_has_a_name_that_says_its_form(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_picture_is_written_by_its_names_suffix(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(RECORDING, "--out", "picture.png") == 2
     assert "ends in .html or .svg" in capsys.readouterr().err
 

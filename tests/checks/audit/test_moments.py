@@ -163,7 +163,7 @@ def test_data_that_are_open_in_the_older_copy_of_a_partition_are_too_recent(tmp_
     assert kinds(run([tmp_path], one_moment=True), HANGING) == [Kind.VIOLATION]
 
 
-def test_data_that_a_later_marker_of_the_partition_outlives_hang(tmp_path: Path) -> None:
+def test_data_hang_if_the_copy_of_their_partition_is_later_than_the_coordinators_last_record(tmp_path: Path) -> None:
     """They were appended before the coordinator's last record, and the partition's copy is later than that."""
     partition(tmp_path, data(0, NOW + 12), *others(NOW + 15, NOW + 31 + SKEW_MS, first=1))
     coordinator(tmp_path, *FIRST)
@@ -193,7 +193,7 @@ def test_data_that_are_open_for_longer_than_any_transaction_may_take_hang_whoeve
     assert kinds(run([tmp_path], longest_ms=60 * MINUTE), HANGING) == [Kind.NOT_JUDGED]
 
 
-def test_data_of_an_unknown_producer_are_too_recent_only_behind_the_coordinators_last_record(tmp_path: Path) -> None:
+def test_data_of_an_unknown_producer_are_too_recent_only_after_the_coordinators_last_record(tmp_path: Path) -> None:
     coordinator(tmp_path, *FIRST, name="u", pid=8)
     partition(tmp_path, data(0, NOW + 30 - SKEW_MS))
     copied_at(tmp_path, NOW)
@@ -306,7 +306,7 @@ def test_a_hanging_transaction_of_an_idle_cluster_is_found_in_a_copy_that_kept_t
     assert (finding.rule, finding.offset) == (HANGING, 2)
 
 
-def test_the_logs_of_brokers_that_were_shut_down_in_good_order_go_almost_to_their_last_time(tmp_path: Path) -> None:
+def test_logs_of_cleanly_stopped_brokers_are_complete_almost_up_to_their_last_timestamp(tmp_path: Path) -> None:
     busy, idle = log_in(tmp_path / "1", "a-0", 9, LATER), log_in(tmp_path / "1", "b-0", 4, NOW)
     other = log_in(tmp_path / "2", "b-0", 4, NOW)
     for log in (busy, other):

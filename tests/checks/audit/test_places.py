@@ -471,7 +471,7 @@ def test_what_is_not_there_is_named(store: Store, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("what", [f"orders-0/{0:020d}.log", "replication-offset-checkpoint", ""])
-def test_who_may_not_list_or_read_is_told_what_is_needed(
+def test_a_missing_right_to_list_or_read_is_named(
     what: str, tmp_path: Path, store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_log(tmp_path / "orders-0", faulty_log(3, 50, 0.0))

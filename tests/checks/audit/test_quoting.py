@@ -59,3 +59,13 @@ def test_the_command_redacts_what_it_prints_and_writes(tmp_path: Path, capsys: p
     assert own[0] in capsys.readouterr().out.replace("\n", " ")
     assert own[0] in page.read_text()
     assert "Claims ledger" not in page.read_text()
+
+
+@pytest.mark.spark
+def test_workers_of_spark_redact_too(spark: Any) -> None:
+    [recording] = [path for path in RECORDINGS if path.name.startswith("violations")]
+    with unpacked(recording) as folder:
+        hidden = run([folder], "spark", spark=spark, redact=True)
+    own = [finding.evidence for finding in hidden.findings if finding.rule == DUPLICATE_VALUE]
+    assert own
+    assert all(evidence.startswith("#") for evidence in own)

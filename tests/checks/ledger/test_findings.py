@@ -107,8 +107,8 @@ def test_without_its_archive_a_recording_is_not_checked(tmp_path: Path, monkeypa
 
 def test_the_state_of_a_finding_follows_from_the_verdicts_on_its_evidence() -> None:
     client = Verdict(check="finding", name="client-keeps-epoch: client", expected="passes", found="passes", ok=True)
-    mutant = model("BumpsNotWhileEnding", check="mutant")
-    mended = model("TransactionalProducerGraph")
+    mutant, whole = (model(name, check="mutant") for name in OF_A_CLIENT.models)
+    mended, goes_on = map(model, OF_A_CLIENT.mended)
     other = replace(mended, name="client-keeps-epoch: client")  # a model of that name would not be its evidence
 
     def state(*verdicts: Verdict) -> State:
@@ -116,10 +116,11 @@ def test_the_state_of_a_finding_follows_from_the_verdicts_on_its_evidence() -> N
         return entry.state
 
     assert state() is state(other) is State.OPEN
-    assert state(mutant, mended) is State.PARTLY
-    assert state(mutant, mended, client) is State.CHECKED
-    assert state(mutant, model(mended.name, ok=False), client) is State.DIFFERS
-    assert state(model(mended.name, ok=False), mutant, mended, client) is State.CHECKED  # the last one counts
+    models = (mutant, whole, goes_on)
+    assert state(*models, mended) is State.PARTLY
+    assert state(*models, mended, client) is State.CHECKED
+    assert state(*models, model(mended.name, ok=False), client) is State.DIFFERS
+    assert state(model(mended.name, ok=False), *models, mended, client) is State.CHECKED  # the last one counts
 
 
 def test_the_run_that_is_shown_is_that_of_the_strongest_evidence() -> None:

@@ -65,7 +65,7 @@ def test_a_fresh_clone_shows_the_kept_recordings_and_says_that_the_rest_is_not_c
     assert "checked now: the audit of the kept recording; not checked here: TLC on AppendedAtOnce" in paragraph(
         shown, RECORDED.id
     )
-    assert "not checked here: Kafka's own client and TLC on BumpsNotWhileEnding" in paragraph(shown, OF_A_CLIENT.id)
+    assert "not checked here: Kafka's own client and TLC on KeepsEpochWhileEnding" in paragraph(shown, OF_A_CLIENT.id)
     assert "4 checked in part, 13 not checked here." in shown
     assert "kafka-eos ledger findings --check" in shown
     assert shown.index("Shown on a real broker (5)") < shown.index("Shown on Kafka's own client, without a broker (5)")
@@ -179,7 +179,7 @@ def test_a_check_takes_each_model_once_and_keeps_the_verdicts_of_each_finding(
     own = [replace(BY_ID[name], test="test_it.py::test_good") for name in ids]
     monkeypatch.setattr(findings_command, "chosen", lambda _: own)
     assert main(["ledger", "findings", *ids, "--check"]) == 0
-    assert asked == ["BumpsNotWhileEnding", "TransactionalProducerGraph", "AbortsUnauthorized"]
+    assert asked == [*BY_ID[ids[0]].models, *BY_ID[ids[0]].mended, "AbortsUnauthorized"]
     kept = read_verdicts(build / "verdicts" / "finding-client-ready-without-id.json")
     names = {"TransactionalProducerGraph", "AbortsUnauthorized", "client-ready-without-id: client"}
     assert {verdict.name for verdict in kept} == names

@@ -135,7 +135,7 @@ def test_a_name_that_no_operator_has_is_refused(name: str) -> None:
 
 def test_the_command_tells_the_nearest_names(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "impact", "AcceptUnknownProducer"]) == 2
-    assert "near are AcceptsUnknownProducer" in capsys.readouterr().err
+    assert "similar names: AcceptsUnknownProducer" in capsys.readouterr().err
 
 
 def test_the_command_shows_the_places_as_text_and_as_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_the_command_writes_a_recording_that_the_audit_finds_exact_or_not(
     right, wrong = str(tmp_path / "right"), str(tmp_path / "wrong")
     assert main(["simulate", "application", "--inputs", "3", "--out", right]) == 0
     assert main(["audit", right, "--allow-unjudged"]) == 0, "there is no log of __transaction_state"
-    assert "inputs behind the group: 3 of p" in capsys.readouterr().out
+    assert "committed by the group: 3 of p" in capsys.readouterr().out
     assert main(["simulate", "application", "--mutant", "OffsetWithoutPlusOne", "--out", wrong]) == 0
     assert main(["audit", wrong]) == 1
     assert "output without its offset" in capsys.readouterr().out

@@ -12,6 +12,7 @@ from uuid import UUID
 
 import pytest
 
+from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.compression import CompressionType
 from kafka_eos.formats.record_batch import Record, RecordBatch, TimestampType, build_batch, decode_batch
 from kafka_eos.server.schemas import NOT_SERVED, REFUSED, served_codec
@@ -28,6 +29,9 @@ TOPIC, BROKER = 2, 4
 SET, DELETE, APPEND, SUBTRACT = range(4)
 NOT_COMPARED = {"retention.ms", "segment.index.bytes", "min.insync.replicas", "unclean.leader.election.enable"}
 """What the recorder's brokers are started with."""
+
+AT_ONCE = {"group.consumer.assignment.interval.ms": "0"}
+"""Kafka then assigns partitions as soon as a member comes or goes, as the served reference does."""
 
 
 @dataclass
@@ -47,11 +51,11 @@ class Both:
         kafka, served = (ask(port, api, version, row) for port in self.ports.values())
         return kafka, served
 
-    def topic(self, **configs: str) -> str:
+    def topic(self, partitions: int = 1, **configs: str) -> str:
         """Create a topic on both; configuration names have underscores."""
         name = f"t{next(self.made)}"
         rows = [{"Name": key.replace("_", "."), "Value": value} for key, value in configs.items()]
-        topics = [{"Name": name, "NumPartitions": 1, "ReplicationFactor": 1, "Configs": rows}]
+        topics = [{"Name": name, "NumPartitions": partitions, "ReplicationFactor": 1, "Configs": rows}]
         for answer in self.ask("CreateTopics", 7, {"Topics": topics, "timeoutMs": 10_000}):
             assert answer["Topics"][0]["ErrorCode"] == 0, answer
         self.settle(name)
@@ -74,7 +78,7 @@ class Both:
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     folder: Path = tmp_path_factory.mktemp("kafka") / "cluster"
-    with Cluster(folder) as kafka, ServedCluster() as served:
+    with Cluster(folder, settings=AT_ONCE) as kafka, ServedCluster() as served:
         port = int(served.bootstrap_servers.rpartition(":")[2])
         made = Both({"Kafka": kafka.any_port(), "served": port})
         made.settle(made.topic())
@@ -745,4 +749,171 @@ def test_transactions_are_described_and_listed_as_by_kafka(both: Both) -> None:
         return [*states, state(port)]
 
     kafka, served = (story(port) for port in both.ports.values())
+    assert served == kafka
+
+
+# --- consumer groups -------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class GroupAt:
+    """A consumer group of a topic at one of the two, as raw requests of its members and of a transactional producer."""
+
+    port: int
+    name: str
+    topic: str
+    producer: Message = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        [row] = ask(self.port, "Metadata", 12, {"Topics": [{"Name": self.topic}]})["Topics"]
+        self.topic_id = row["TopicId"]
+        name, deadline = self.name, time.monotonic() + 20
+        for kind in (0, 1):
+            ask(self.port, "FindCoordinator", 4, {"KeyType": kind, "CoordinatorKeys": [name]})
+        self.producer = producer_at(self.port, name)
+        for number in count():  # until the coordinator knows the topic, which no other request tells
+            self.name = f"{name}-{number}"
+            if self.beat("first", 0)[1]:
+                break
+            assert time.monotonic() < deadline, f"{self.topic} is not assigned"
+            time.sleep(0.05)
+        self.name = name
+
+    def beat(self, member: str, epoch: int, owned: set[int] | None = None, **more: Any) -> tuple[int, set[int] | None]:
+        """Send a heartbeat: the member's epoch, or the negative error, and its partitions if the answer names them."""
+        row: Message = {"GroupId": self.name, "MemberId": member, "MemberEpoch": epoch, **more}
+        if epoch == 0:
+            row |= {"SubscribedTopicNames": [self.topic], "RebalanceTimeoutMs": 60_000, "TopicPartitions": []}
+        if owned is not None:
+            row["TopicPartitions"] = [{"TopicId": self.topic_id, "Partitions": sorted(owned)}] if owned else []
+        answer = once_ready(self.port, "ConsumerGroupHeartbeat", 1, row)
+        if answer["ErrorCode"]:
+            return -answer["ErrorCode"], None
+        if answer["Assignment"] is None:
+            return answer["MemberEpoch"], None
+        given = {number for row in answer["Assignment"]["TopicPartitions"] for number in row["Partitions"]}
+        return answer["MemberEpoch"], given
+
+    def plain(self, member: str, epoch: int, partitions: set[int], version: int = 9) -> list[int]:
+        """Commit offsets: the error of each partition."""
+        row = {"GroupId": self.name, "MemberId": member, "GenerationIdOrMemberEpoch": epoch}
+        return self._commit("OffsetCommit", version, row, partitions)
+
+    def in_transaction(self, member: str, epoch: int, partitions: set[int]) -> list[int]:
+        """Send offsets into the producer's transaction: the error of each partition."""
+        who = {"TransactionalId": self.name, **{key: self.producer[key] for key in ("ProducerId", "ProducerEpoch")}}
+        row = {"GroupId": self.name, "MemberId": member, "GenerationId": epoch}
+        return self._commit("TxnOffsetCommit", 5, who | row, partitions)
+
+    def _commit(self, api: str, version: int, row: Message, partitions: set[int]) -> list[int]:
+        parts = [{"PartitionIndex": n, "CommittedOffset": 1, "CommittedMetadata": ""} for n in sorted(partitions)]
+        answer = once_ready(self.port, api, version, row | {"Topics": [{"Name": self.topic, "Partitions": parts}]})
+        return [part["ErrorCode"] for part in answer["Topics"][0]["Partitions"]]
+
+    def committed(self, member: str, epoch: int) -> int:
+        """The error of a member that fetches the group's offsets."""
+        asked = {"GroupId": self.name, "MemberId": member, "MemberEpoch": epoch, "Topics": None}
+        [found] = once_ready(self.port, "OffsetFetch", 9, {"Groups": [asked]})["Groups"]
+        return int(found["ErrorCode"])
+
+
+E, ALL = ErrorCode, {0, 1, 2, 3}
+
+
+def told_by_epochs(group: GroupAt, commit: Callable[[str, int, set[int]], list[int]]) -> dict[str, list[set[int]]]:
+    """The errors of a member's commits, whose partitions are kept, given up and given back; a set for each commit."""
+    told: dict[str, list[set[int]]] = {}
+
+    def tell(what: str, member: str, partitions: set[int], *epochs: int) -> None:
+        assert partitions
+        told[what] = [set(commit(member, epoch, partitions)) for epoch in epochs]
+
+    assert group.beat("a", 0) == (2, ALL)
+    tell("had since 2, by 1 to 3", "a", ALL, 1, 2, 3)
+    tell("of nobody", "z", ALL, 2)
+    tell("without a member", "", ALL, -1)
+    assert group.beat("b", 0) == (3, set())
+    epoch, kept = group.beat("a", 2, ALL)
+    assert epoch == 2
+    assert kept is not None
+    gone = ALL - kept
+    tell("to be given up, by 1 and 2", "a", gone, 1, 2)
+    assert group.beat("a", 2, kept)[0] == 3
+    assert group.beat("b", 3)[1] == gone
+    tell("kept since 2, by 1 to 4", "a", kept, 1, 2, 3, 4)
+    tell("given up, by 2 and 3", "a", gone, 2, 3)
+    tell("one of them given up, by 2", "a", ALL, 2)
+    tell("given in 3, by 2 and 3", "b", gone, 2, 3)
+    group.beat("b", -1)
+    assert group.beat("a", 3, kept) == (4, ALL)
+    tell("kept since 2, in 4, by 1 to 3", "a", kept, 1, 2, 3)
+    tell("given back in 4, by 2 to 4", "a", gone, 2, 3, 4)
+    for member in "cde":
+        group.beat(member, 0)
+    epoch, left = group.beat("a", 4, ALL)
+    assert epoch == 4
+    assert left is not None
+    assert len(left) == 1
+    tell("to be given up, since 2, by 1 to 4", "a", kept - left, 1, 2, 3, 4)
+    tell("to be given up, since 4, by 3 and 4", "a", gone - left, 3, 4)
+    group.beat("a", -1)
+    tell("of one that has left", "a", kept, 4)
+    return told
+
+
+def by_kafka_4_3(stale: ErrorCode, anonymous: ErrorCode) -> dict[str, list[set[int]]]:
+    """The errors of Kafka 4.3."""
+    yes, no, unknown = {int(E.NONE)}, {int(stale)}, {int(E.UNKNOWN_MEMBER_ID)}
+    return {
+        "had since 2, by 1 to 3": [no, yes, no],
+        "of nobody": [unknown],
+        "without a member": [{int(anonymous)}],
+        "to be given up, by 1 and 2": [no, yes],
+        "kept since 2, by 1 to 4": [no, yes, yes, no],
+        "given up, by 2 and 3": [no, yes],  # the latest epoch is taken for any partition
+        "one of them given up, by 2": [no],
+        "given in 3, by 2 and 3": [no, yes],
+        "kept since 2, in 4, by 1 to 3": [no, yes, yes],
+        "given back in 4, by 2 to 4": [no, no, yes],
+        "to be given up, since 2, by 1 to 4": [no, yes, yes, yes],
+        "to be given up, since 4, by 3 and 4": [no, yes],
+        "of one that has left": [unknown],
+    }
+
+
+@pytest.mark.parametrize(
+    ("commit", "stale", "anonymous"),
+    [
+        ("plain", E.STALE_MEMBER_EPOCH, E.UNKNOWN_MEMBER_ID),
+        ("in_transaction", E.ILLEGAL_GENERATION, E.NONE),
+    ],
+)
+def test_offsets_of_an_older_member_epoch_are_taken_or_refused_as_by_kafka(
+    both: Both, commit: str, stale: ErrorCode, anonymous: ErrorCode
+) -> None:
+    topic = both.topic(partitions=4)
+    groups = [GroupAt(port, f"epochs-{commit}", topic) for port in both.ports.values()]
+    kafka, served = (told_by_epochs(group, getattr(group, commit)) for group in groups)
+    assert kafka == by_kafka_4_3(stale, anonymous)
+    assert served == kafka
+
+
+def test_member_epochs_have_kafkas_errors_by_api_version_and_state_of_the_member(both: Both) -> None:
+    topic = both.topic(partitions=4)
+
+    def story(group: GroupAt) -> list[Any]:
+        group.beat("a", 0, InstanceId="i")
+        told: list[Any] = [group.plain("a", 2, {0}, version) for version in (8, 9)]
+        group.beat("b", 0)
+        _, kept = group.beat("a", 2, ALL, InstanceId="i")
+        told += [group.beat("a", 2, kept, InstanceId="i")[0], group.beat("a", 4, kept, InstanceId="i")[0]]
+        told += [group.committed("a", epoch) for epoch in (2, 3, 4)]
+        told.append(group.beat("a", -2, InstanceId="i")[0])
+        return [*told, *(group.plain("a", epoch, kept or set()) for epoch in (-2, 2, 3, 4))]
+
+    kafka, served = (story(GroupAt(port, "epochs-told", topic)) for port in both.ports.values())
+    assert kafka[:2] == [[E.UNSUPPORTED_VERSION], [E.NONE]]
+    assert kafka[2:4] == [3, -E.FENCED_MEMBER_EPOCH]
+    assert kafka[4:7] == [E.STALE_MEMBER_EPOCH, E.NONE, E.STALE_MEMBER_EPOCH]
+    assert [set(errors) for errors in kafka[8:]] == [{E.NONE}, *[{E.STALE_MEMBER_EPOCH}] * 3]
     assert served == kafka

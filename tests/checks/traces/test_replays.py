@@ -215,7 +215,7 @@ def test_histories_have_the_verdicts_of_their_traces_one_by_one(histories: list[
         judged = {(row["source"], row["trace"]): (row["steps"], row["position"]) for row in rows if row["steps"]}
         assert judged == expected
         assert {row["reason"] for row in rows if row["accepted"] is None} == {
-            "a batch of a transaction, or of no idempotent producer: left out"
+            "it has a batch of a transaction, or of a producer without idempotence: left out"
         }
 
 
@@ -286,7 +286,7 @@ def test_a_batch_that_is_not_there_is_missed(copy: Path, pattern: str) -> None:
     data = segment.read_bytes()
     segment.write_bytes(data[: gone.position] + data[gone.position + len(gone.batch.encode()) :])
     (reason,) = of_logs(copy).values()
-    assert f"follows where {gone.batch.base_offset} has to" in reason
+    assert f"expected offset {gone.batch.base_offset}, found" in reason
 
 
 def test_damage_and_a_missing_beginning_are_reported_and_a_torn_tail_is_not(copy: Path) -> None:
@@ -303,7 +303,7 @@ def test_damage_and_a_missing_beginning_are_reported_and_a_torn_tail_is_not(copy
     segment.unlink()
     begun = segment.with_name(f"{second.batch.base_offset:020d}.log")
     begun.write_bytes(data[second.position :])
-    assert "follows where 0 has to" in of_logs(copy)[segment.parent.name]
+    assert "expected offset 0, found" in of_logs(copy)[segment.parent.name]
 
 
 def test_a_segment_that_is_torn_before_another_one_is_unreadable(copy: Path) -> None:
@@ -329,7 +329,7 @@ def test_a_segment_that_is_missing_in_the_middle_is_missed(copy: Path) -> None:
     later = segment.with_name(f"{second.batch.base_offset:020d}.log")
     later.write_bytes(data[second.position :])
     (reason,) = of_logs(copy).values()
-    assert f"offset {second.batch.base_offset} follows where {first.batch.base_offset} has to" in reason
+    assert f"expected offset {first.batch.base_offset}, found {second.batch.base_offset}" in reason
 
 
 def test_a_history_that_is_none_is_a_verdict(tmp_path: Path) -> None:

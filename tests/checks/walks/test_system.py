@@ -73,7 +73,7 @@ def test_a_verdict_counts_requests_transactions_and_coverage() -> None:
     assert int(verdict.figures["requests"]) >= 250
     assert int(verdict.figures["committed"]) >= 20
     assert verdict.figures["set_ups"] == "1/6"
-    assert str(verdict.figures["pairs_by_set_up"]).endswith("/168")
+    assert str(verdict.figures["pairs_by_set_up"]).endswith("/216")
     assert "set-up never met: EOS v1, transaction.version 2, mirror" in verdict.evidence
     assert not verdict_of([], 0.0).ok
 
@@ -96,7 +96,7 @@ def test_each_excuse_is_a_finding() -> None:
 
 @pytest.mark.parametrize(
     ("api", "seed", "wrong"),
-    [("EndTxn", 35, "is found again"), ("TxnOffsetCommit", 44, "the offset of input-1 goes back")],
+    [("EndTxn", 17, "is found again"), ("TxnOffsetCommit", 164, "the offset of input-0 goes back")],
 )
 def test_with_version_1_a_repeated_request_breaks_runs_unless_it_is_excused(
     monkeypatch: pytest.MonkeyPatch, api: str, seed: int, wrong: str

@@ -120,7 +120,7 @@ def answers(events: list[Event], phase: str) -> Iterator[Event]:
     return (event for event in events if event.phase == phase)
 
 
-def test_the_tried_arguments_miss_no_enabled_action_except_an_end_that_drops_a_batch() -> None:
+def test_the_tried_arguments_miss_no_enabled_action_except_a_batch_that_expires() -> None:
     small = constants(numbers=2, epochs=8, failovers=3)
     names = {action.name for action in actions(Transactions)}
     possible = possible_arguments()
@@ -131,7 +131,7 @@ def test_the_tried_arguments_miss_no_enabled_action_except_an_end_that_drops_a_b
         for instance in every:
             if instance.arguments in set(possible[instance.action.name](taken.after)):
                 continue
-            if instance.action.name == "End" and taken.after.clients[str(instance.arguments[0])].awaits == "produce":
+            if instance.action.name == "Expire":
                 continue
             with pytest.raises(NotEnabled):
                 step(taken.after, instance)

@@ -191,7 +191,7 @@ def in_consumer_group() -> ConsumeTransformProduce:
     return ConsumeTransformProduce.initial(constants(protocol=CONSUMER)).initialize("A", "A").fetch_offset("A", "p")
 
 
-def test_a_member_that_is_removed_is_unknown_and_one_that_joined_again_has_a_stale_epoch() -> None:
+def test_a_member_that_is_removed_is_unknown_and_one_that_joined_again_is_of_another_generation() -> None:
     state = in_consumer_group().process("A", "p").expire_session("A")
     with pytest.raises(Rejected) as refused:
         state.send_offsets("A", "A")
@@ -199,7 +199,7 @@ def test_a_member_that_is_removed_is_unknown_and_one_that_joined_again_has_a_sta
     state = state.heartbeat("A")
     with pytest.raises(Rejected) as refused:
         state.send_offsets("A", "A")
-    assert refused.value.code is ErrorCode.STALE_MEMBER_EPOCH
+    assert refused.value.code is ErrorCode.ILLEGAL_GENERATION
     state = state.refuse_offsets("A", "A").learn_assignment("A").fetch_offset("A", "p").process("A", "p")
     assert state.send_offsets("A", "A").pending["A"]["p"] == 1
 
@@ -220,6 +220,43 @@ def test_a_member_keeps_its_epoch_until_it_has_given_up_what_it_has_to() -> None
     assert state.membership.members["B"].epoch < state.membership.epoch
     state = state.learn_assignment("B").heartbeat("B")
     assert state.membership.members["B"].epoch == state.membership.epoch
+
+
+def later(state: ConsumeTransformProduce, member: str, **changes: object) -> ConsumeTransformProduce:
+    """The group, in which a member has come to another epoch or other partitions."""
+    members = state.membership.members
+    changed = replace(members[member], **changes)  # type: ignore[arg-type]
+    return replace(state, membership=replace(state.membership, members=members.set(member, changed)))
+
+
+def test_an_older_epoch_is_taken_for_a_partition_that_the_member_has_had_since() -> None:
+    state = later(in_consumer_group(), "A", epoch=3)
+    assert state.member_epoch_error("A", 1, {"p"}) is ErrorCode.NONE
+    assert state.member_epoch_error("A", 4, {"p"}) is ErrorCode.STALE_MEMBER_EPOCH
+    assert state.member_epoch_error("A", 2, {"p", "q"}) is ErrorCode.STALE_MEMBER_EPOCH
+    assert state.member_epoch_error("A", 3, {"p", "q"}) is ErrorCode.NONE
+    given_again = later(state, "A", assignment_epochs=Map({"p": 3}))
+    assert given_again.member_epoch_error("A", 2, {"p"}) is ErrorCode.STALE_MEMBER_EPOCH
+    giving_up = later(state, "A", assigned=frozenset(), revoking=frozenset("p"))
+    assert giving_up.member_epoch_error("A", 2, {"p"}) is ErrorCode.NONE
+
+
+def test_a_partition_keeps_its_assignment_epoch_until_it_is_given_up() -> None:
+    state = in_consumer_group().expire_session("A").heartbeat("B").learn_assignment("B").heartbeat("A").heartbeat("B")
+    given, giving_up = state.membership.members["A"], state.membership.members["B"]
+    assert (given.assignment_epochs, giving_up.assignment_epochs) == (Map(), Map({"p": 2}))
+    state = state.learn_assignment("B").heartbeat("B").heartbeat("A")
+    given, given_up = state.membership.members["A"], state.membership.members["B"]
+    assert (given.assignment_epochs, given_up.assignment_epochs) == (Map({"p": 3}), Map())
+
+
+def test_an_instance_is_ended_by_an_error_of_offsets_that_its_producer_does_not_know() -> None:
+    machine = mutated(ConsumeTransformProduce, {"ErrorInTransaction": "StaleEpochIsTold"})
+    state = machine.initial(constants(protocol=CONSUMER))
+    assert isinstance(state, ConsumeTransformProduce)
+    state = state.initialize("A", "A").fetch_offset("A", "p").process("A", "p").expire_session("A").heartbeat("A")
+    state = state.refuse_offsets("A", "A")
+    assert (state.processes["A"].is_up, state.is_open("A")) == (False, True)
 
 
 def test_a_member_learns_nothing_while_its_transaction_is_open() -> None:

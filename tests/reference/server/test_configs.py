@@ -16,7 +16,7 @@ from kafka_eos.server.storage import TOPICS_AND_CONFIGS, DamagedLog, Directory
 from .conftest import NOW, Make, Wire
 
 E = ErrorCode
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, LOGGER = 2, 4, 8
 
 
 def create(wire: Wire, name: str = "n", factor: int = 1, partitions: int = 1, **configs: str) -> int:
@@ -222,6 +222,20 @@ def test_what_a_broker_was_started_with_is_told(make: Make) -> None:
     assert value(wire, BROKER, "1", "node.id") == ("1", 4)
 
 
+def test_only_topics_and_brokers_have_configurations(wire: Wire) -> None:
+    assert alter(wire, BROKER, "1", message_max_bytes="2000") == E.NONE
+    assert alter(wire, LOGGER, "1", message_max_bytes="3000") == E.INVALID_REQUEST
+    assert value(wire, BROKER, "1", "message.max.bytes")[0] == "2000"
+
+
+def test_a_new_topic_is_told_what_it_inherits_from_all_brokers(wire: Wire) -> None:
+    assert alter(wire, BROKER, "", message_max_bytes="2000") == E.NONE
+    topic = {"Name": "n", "NumPartitions": 1, "ReplicationFactor": 1}
+    [row] = wire.ask("CreateTopics", 7, Topics=[topic])["Topics"]
+    [config] = [each for each in row["Configs"] if each["Name"] == "max.message.bytes"]
+    assert (config["Value"], config["ConfigSource"]) == ("2000", 3)
+
+
 def test_topics_and_brokers_are_listed_as_what_has_configurations(make: Make) -> None:
     wire = make(2)
     create(wire)
@@ -231,8 +245,9 @@ def test_topics_and_brokers_are_listed_as_what_has_configurations(make: Make) ->
         ([4], {"1", "2"}),
         ([16, 32], set()),
     ):
-        rows = wire.ask("ListConfigResources", 1, ResourceTypes=kinds)["ConfigResources"]
-        assert {row["ResourceName"] for row in rows} == names
+        answer = wire.ask("ListConfigResources", 1, ResourceTypes=kinds)
+        assert answer["ErrorCode"] == E.NONE
+        assert {row["ResourceName"] for row in answer["ConfigResources"]} == names
     assert len(wire.ask("ListConfigResources", 1)["ConfigResources"]) == 5
     assert wire.ask("ListConfigResources", 1, ResourceTypes=[4, 99])["ErrorCode"] == E.UNSUPPORTED_VERSION
 

@@ -128,9 +128,9 @@ def test_patterns_are_those_that_python_and_re2_agree_on(wire: Wire, pattern: st
     assert row["ErrorCode"] == (E.NONE if is_accepted else E.INVALID_REGULAR_EXPRESSION)
 
 
-def commit(wire: Wire, member: str, epoch: int, offset: int = 5) -> int:
+def commit(wire: Wire, member: str, epoch: int, offset: int = 5, partition: int = 0) -> int:
     topic = {"TopicId": wire.cluster.topics["t"].topic_id}
-    part = {"PartitionIndex": 0, "CommittedOffset": offset, "CommittedMetadata": ""}
+    part = {"PartitionIndex": partition, "CommittedOffset": offset, "CommittedMetadata": ""}
     row = wire.ask(
         "OffsetCommit",
         10,
@@ -152,6 +152,55 @@ def test_offsets_are_taken_from_members_with_their_epoch(wire: Wire) -> None:
     assert group["Topics"][0]["Partitions"][0]["CommittedOffset"] == 5
     [group] = wire.ask("OffsetFetch", 10, Groups=[asked | {"MemberEpoch": 1}])["Groups"]
     assert group["ErrorCode"] == E.STALE_MEMBER_EPOCH
+
+
+def commits(wire: Wire, partition: int, *epochs: int) -> list[int]:
+    return [commit(wire, "a", epoch, partition=partition) for epoch in epochs]
+
+
+def halved(wire: Wire) -> tuple[list[int], int]:
+    """Member "a" has four partitions since epoch 2, gives two to "b", and is in epoch 3: those kept, one given up."""
+    beat(wire, "a", 0)
+    beat(wire, "b", 0)
+    kept = parts(beat(wire, "a", 2, {0, 1, 2, 3})) or set()
+    beat(wire, "a", 2, kept)
+    return sorted(kept), min({0, 1, 2, 3} - kept)
+
+
+def test_offsets_of_an_older_epoch_are_taken_for_partitions_assigned_since(wire: Wire) -> None:
+    (kept, other), gone = halved(wire)
+    assert commits(wire, kept, 1, 2, 3, 4) == [E.STALE_MEMBER_EPOCH, E.NONE, E.NONE, E.STALE_MEMBER_EPOCH]
+    assert commits(wire, gone, 2, 3) == [E.STALE_MEMBER_EPOCH, E.NONE]
+    beat(wire, "b", -1)
+    beat(wire, "a", 3)
+    assert commits(wire, kept, 2, 3, 4) == [E.NONE] * 3
+    assert commits(wire, gone, 2, 3, 4) == [E.STALE_MEMBER_EPOCH, E.STALE_MEMBER_EPOCH, E.NONE]
+    for member in "cde":
+        beat(wire, member, 0)
+    [left] = parts(beat(wire, "a", 4, {0, 1, 2, 3})) or set()
+    giving_up = other if left == kept else kept
+    assert commits(wire, giving_up, 1, 2, 3) == [E.STALE_MEMBER_EPOCH, E.NONE, E.NONE]
+
+
+@pytest.mark.parametrize(
+    ("rules", "kept_by_2", "given_back_by_2"),
+    [
+        ({"MemberEpochError": "OnlyLatestEpoch"}, E.STALE_MEMBER_EPOCH, E.STALE_MEMBER_EPOCH),  # Kafka 3.9
+        ({"HasHadSince": "AssignmentEpochNotChecked"}, E.NONE, E.NONE),
+        ({"EpochOfGiven": "AssignmentEpochStays"}, E.NONE, E.NONE),
+    ],
+    ids=str,
+)
+def test_a_group_with_another_rule_answers_an_older_epoch_otherwise(
+    make: Make, rules: dict[str, str], kept_by_2: ErrorCode, given_back_by_2: ErrorCode
+) -> None:
+    wire = make(machines=Machines(consumer_group=mutated(ConsumerGroup, rules)))  # type: ignore[arg-type]
+    wire.topic(partitions=4)
+    (kept, _), gone = halved(wire)
+    beat(wire, "b", -1)
+    beat(wire, "a", 3)
+    assert commits(wire, kept, 2) == [kept_by_2]
+    assert commits(wire, gone, 2) == [given_back_by_2]
 
 
 def test_a_mutated_group_takes_offsets_of_any_epoch(make: Make) -> None:

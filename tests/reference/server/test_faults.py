@@ -159,6 +159,7 @@ def test_what_has_nothing_to_move_is_no_match() -> None:
             Subjects((("u", 1),), (), ("g",)),
         ),
         ({"Topics": [{"Name": "u"}]}, Subjects((("u", -1),), (), ())),
+        ({"Topics": [{"Name": "u", "Partitions": [{"Offset": 7}]}]}, Subjects((("u", -1),), (), ())),
         ({"KeyType": 1, "CoordinatorKeys": ["x", "y"]}, Subjects((), ("x", "y"), ())),
         ({"KeyType": 0, "Key": "g"}, Subjects((), (), ("g",))),
     ],

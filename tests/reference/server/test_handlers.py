@@ -70,8 +70,8 @@ def test_an_unknown_topic_is_made_when_a_client_asks_for_it(make: Make) -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "x" * 250, "ä"])
 def test_a_topic_needs_a_legal_name(wire: Wire, name: str) -> None:
-    row = wire.ask("CreateTopics", 7, Topics=[{"Name": name, "NumPartitions": 1, "ReplicationFactor": 1}])
-    assert row["Topics"][0]["ErrorCode"] == E.INVALID_TOPIC_EXCEPTION
+    [row] = wire.ask("CreateTopics", 7, Topics=[{"Name": name, "NumPartitions": 1, "ReplicationFactor": 1}])["Topics"]
+    assert (row["ErrorCode"], row["NumPartitions"], row["ReplicationFactor"]) == (E.INVALID_TOPIC_EXCEPTION, -1, -1)
     assert wire.ask("Metadata", 12, Topics=[{"Name": name}])["Topics"][0]["ErrorCode"] == E.INVALID_TOPIC_EXCEPTION
 
 
@@ -80,6 +80,19 @@ def test_a_name_and_a_number_of_partitions_may_be_as_large_as_their_limit(make: 
     wire = make(settings=Settings(limits=Limits(partitions=10)))  # 8 are those of internal topics
     row = wire.ask("CreateTopics", 7, Topics=[{"Name": "x" * 249, "NumPartitions": 2, "ReplicationFactor": 1}])
     assert row["Topics"][0]["ErrorCode"] == E.NONE
+
+
+@pytest.mark.parametrize("version", [4, 11, 12])
+def test_a_fetch_that_names_no_leader_epoch_is_given_records_of_any(make: Make, version: int) -> None:
+    wire = make(2)
+    wire.topic()
+    wire.produce()
+    wire.cluster.move_leader("t", 0, 2)
+    part = {"Partition": 0, "FetchOffset": 0, "PartitionMaxBytes": 1 << 20}
+    row = wire.ask("Fetch", version, 2, MaxWaitMs=0, MinBytes=1, Topics=[{"Topic": "t", "Partitions": [part]}])
+    found = row["Responses"][0]["Partitions"][0]
+    assert found["ErrorCode"] == E.NONE
+    assert found["Records"]
 
 
 def test_the_start_of_a_partition_never_goes_back(wire: Wire) -> None:

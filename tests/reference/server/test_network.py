@@ -239,6 +239,24 @@ def test_a_peer_that_reads_nothing_is_not_worked_for() -> None:
     serve(test)
 
 
+def test_a_peer_that_reads_again_is_given_all_its_answers() -> None:
+    async def test(running: Running) -> None:
+        client = await running.connect()
+        await client.ask("Metadata", 9, Topics=[{"Name": "t"}])
+        batch = build_batch([Record(value=b"x" * 1_000_000)]).encode()
+        data = [{"Name": "t", "PartitionData": [{"Index": 0, "Records": batch}]}]
+        await client.ask("Produce", 9, Acks=-1, TopicData=data)
+        part = {"Partition": 0, "FetchOffset": 0, "PartitionMaxBytes": 2_000_000}
+        for _ in range(20):
+            client.send("Fetch", 12, MaxWaitMs=0, MinBytes=1, Topics=[{"Topic": "t", "Partitions": [part]}])
+        await running.is_served()
+        assert [connection.is_full for connection in running.server.connections].count(True) == 1
+        for _ in range(20):
+            assert await client.receive() is not None
+
+    serve(test)
+
+
 def test_a_failure_of_the_server_closes_the_connection_that_met_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(cluster: object, request: object) -> None:
         raise ZeroDivisionError

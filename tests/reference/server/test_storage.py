@@ -12,6 +12,7 @@ from kafka_eos.formats.record_batch import Record, RecordBatch, build_batch
 from kafka_eos.server import storage
 from kafka_eos.server.cluster import Broker, Cluster, Settings
 from kafka_eos.server.storage import DamagedLog, Directory, FileStore, Memory, Store
+from kafka_eos.server.transactions import PRODUCER_ID_BLOCK, ProducerIds
 
 SIZES = st.lists(st.integers(1, 40), min_size=1, max_size=12)
 
@@ -111,6 +112,13 @@ def test_a_cluster_that_is_closed_has_no_file_open(tmp_path: Path) -> None:
     assert open_files() == 2 * Settings().internal_partitions + 1
     cluster.close()
     assert open_files() == 0
+
+
+def test_producer_ids_follow_one_another_from_block_to_block() -> None:
+    reserved: list[int] = []
+    ids = ProducerIds(7, reserved.append)
+    assert [ids.allocate() for _ in range(PRODUCER_ID_BLOCK + 1)] == list(range(7, 7 + PRODUCER_ID_BLOCK + 1))
+    assert reserved == [7 + PRODUCER_ID_BLOCK, 7 + 2 * PRODUCER_ID_BLOCK]
 
 
 def test_producer_ids_are_reserved_before_one_is_given(tmp_path: Path) -> None:

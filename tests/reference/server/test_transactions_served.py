@@ -1,14 +1,15 @@
 """Producers and transactions as clients see them: requests in, responses out."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.formats.record_batch import decode_batch
-from kafka_eos.formats.transaction_log import decode_value
+from kafka_eos.formats.record_batch import Record, build_batch, decode_batch
+from kafka_eos.formats.transaction_log import TransactionLogKey, decode_value
 from kafka_eos.machines.leader import LeaderRules
 from kafka_eos.machines.transactional_partition import ReadablePartition
 from kafka_eos.server import transactions
@@ -126,6 +127,25 @@ def test_a_transactional_id_is_forgotten_when_it_is_not_used(make: Make) -> None
     wire.wait(EXPIRY_CHECK_MS)  # Kafka: last update <= now - expiration
     [state] = wire.ask("DescribeTransactions", 0, TransactionalIds=["x"])["TransactionStates"]
     assert state["ErrorCode"] == E.TRANSACTIONAL_ID_NOT_FOUND
+
+
+def test_another_broker_gives_no_producer_id(make: Make) -> None:
+    wire = make(2)
+    other = 3 - wire.cluster.state_partition("x").node
+    row = wire.ask("InitProducerId", 4, other, TransactionalId="x", TransactionTimeoutMs=60_000)
+    assert (row["ErrorCode"], row["ProducerId"], row["ProducerEpoch"]) == (E.NOT_COORDINATOR, -1, -1)
+
+
+def test_a_forgotten_transactional_id_does_not_hide_the_others_of_its_batch(wire: Wire) -> None:
+    wire.init("y")
+    log = wire.cluster.state_partition("y")
+    batch, _ = decode_batch(log.store.read(0, log.log_end_offset, 0, at_least_one=True))
+    [kept] = batch.records()
+    forgotten = Record(key=TransactionLogKey(transactional_id="x").encode(), value=None)
+    compacted = build_batch([forgotten, replace(kept, offset_delta=1)], base_timestamp=0)
+    wire.cluster.transactions.known.clear()
+    wire.cluster.transactions.recover([compacted])
+    assert wire.cluster.transactions.known.keys() == {"y"}
 
 
 def test_the_timeout_of_a_transaction_has_bounds(wire: Wire) -> None:

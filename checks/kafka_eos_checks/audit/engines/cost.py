@@ -1,6 +1,7 @@
 """The cost of an audit, stage by stage, and its least time on more cores: ``kafka-eos audit --explain-cost``.
 
-A task tells its CPU time, what it read and the memory of its process (:func:`charged`). The rest is the driver's.
+Each task reports its CPU time, the bytes that it read and the memory of its process (:func:`charged`). The rest of the
+time is the driver's.
 """
 
 import os
@@ -27,7 +28,7 @@ class Cost:
     Attributes:
         seconds: CPU time, in seconds.
         read: bytes that the task read of segments, tables, the files next to them, and histories.
-        memory: the most that its process has had at once since it began, in bytes.
+        memory: the peak memory of its process since the process started, in bytes.
     """
 
     seconds: float
@@ -36,14 +37,14 @@ class Cost:
 
 
 def charged(task: Callable[[], Iterable[Made]], tell: Callable[[Cost], Made]) -> Iterator[Made]:
-    """The results of a task, then its cost, with the time in which the results are taken."""
+    """Yield the results of a task, then its cost. The cost includes the time in which the caller takes the results."""
     began, read = time.process_time(), bytes_read()
     yield from task()
     yield tell(Cost(time.process_time() - began, bytes_read() - read, memory_of_process()))
 
 
 def memory_of_process() -> int:
-    """The most memory that this process has had at once, in bytes."""
+    """The peak memory of this process, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * MAXRSS_UNIT
 
 
@@ -52,8 +53,8 @@ class StageCost:
     """The cost of a stage: the costs of its tasks.
 
     Attributes:
-        label: the stage, in a word.
-        tasks: of each task; between two stages a task is what has one key, which no core can share with another.
+        label: the name of the stage.
+        tasks: the cost of each task. Between two stages, a task is the rows of one key, which cores cannot share.
     """
 
     label: str
@@ -76,7 +77,7 @@ class StageCost:
 
     @property
     def memory(self) -> int:
-        """The most memory that a process of a task has had, in bytes."""
+        """The highest peak memory of the tasks' processes, in bytes."""
         return max((task.memory for task in self.tasks), default=0)
 
     def wall_seconds(self, cores: int) -> float:
@@ -89,12 +90,13 @@ class Bill:
     """The cost of an audit.
 
     Attributes:
-        stages: in the order in which they ran.
+        stages: the costs of the stages, in the order in which they ran.
         driver: CPU seconds of this process outside of tasks.
-        input_bytes: of the segments, tables and histories that were audited.
-        memory: the most memory that this process has had, in bytes.
-        wall: how long it took, in seconds.
-        jvm: CPU seconds of Spark's JVM with its local executors, their start included; None without one that is ours.
+        input_bytes: the size of the audited segments, tables and histories.
+        memory: the peak memory of this process, in bytes.
+        wall: wall time, in seconds.
+        jvm: CPU seconds of Spark's JVM with its local executors, including their start; None without a JVM that we
+            started.
     """
 
     stages: Sequence[StageCost]
@@ -111,7 +113,7 @@ class Bill:
 
     @property
     def serial_share(self) -> float:
-        """The driver's part of all CPU seconds, which more cores do not shorten."""
+        """The driver's share of all CPU seconds, which more cores do not shorten."""
         return self.driver / self.seconds if self.seconds else 0.0
 
     @property
@@ -140,9 +142,9 @@ def bill(
     """The bill of an audit.
 
     Args:
-        stages: what ran.
-        spent: CPU seconds of this process since the audit began.
-        input_bytes: of what was audited.
+        stages: the costs of the stages that ran.
+        spent: CPU seconds of this process since the audit started.
+        input_bytes: see :class:`Bill`.
         in_process: whether the tasks ran in this process, so that its CPU time includes theirs.
         wall: see :class:`Bill`.
         jvm: see :class:`Bill`.
@@ -152,7 +154,7 @@ def bill(
 
 
 def cpu_seconds_of(pid: int) -> float | None:
-    """CPU seconds of another process of this machine, without its children; None where no ``/proc`` tells."""
+    """CPU seconds of another process of this machine, without its children; None on a system without ``/proc``."""
     try:
         told = Path("/proc", str(pid), "stat").read_text(encoding="ascii", errors="replace")
     except OSError:

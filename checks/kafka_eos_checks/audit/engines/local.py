@@ -1,29 +1,37 @@
-"""The two executors of the audit's plan: this process, and Spark.
+"""The two executors of the audit's plan: this process with its workers, and Spark.
 
 A plan (:mod:`kafka_eos_checks.audit.plan`) is made of functions. The first function is mapped over items and gives
 rows; a second one reduces the rows of each kind and key. The rows between the two stay where they were made. In this
-process that is memory, and a temporary file beyond :data:`SPILL_BYTES`; on Spark it is the executors
-(:mod:`kafka_eos_checks.audit.engines.spark`).
+process, with workers or without, that is memory, and a temporary file beyond :data:`SPILL_BYTES`; on Spark it is the
+executors (:mod:`kafka_eos_checks.audit.engines.spark`).
 """
 
 import pickle
 import tempfile
-from collections import defaultdict
+import traceback
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
-from functools import partial
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from functools import lru_cache, partial
+from os import SEEK_END
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 
 from kafka_eos_checks.audit.engines.cost import StageCost, charged
+from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.places import Ask, ask_here, is_uri
+from kafka_eos_checks.audit.quoting import key_of_names, use_key
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 from kafka_eos_checks.kit.progress import byte_progress, count_progress
+from kafka_eos_checks.kit.workers import worker_executor
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ENGINES = ("local", "spark")
-SPILL_BYTES = 256 << 20  # of rows of a kind and key that are kept in memory, all together
+SPILL_BYTES = 256 << 20  # of all rows that are kept in memory
 
 ANSWER, COST = -1, -2  # kinds of rows: of `ask_each`, and of each task
 ASKED = "tasks"  # the label of what `ask_each` runs
@@ -75,7 +83,7 @@ class Engine(Protocol):
             function: gives the rows of an item; all that it refers to is sent along.
             items: the items, in tasks of one item each.
             sizes: bytes of each item, for progress.
-            label: names the stage, in a word.
+            label: the name of the stage.
         """
         ...
 
@@ -88,12 +96,16 @@ class Engine(Protocol):
             function: takes a key and its values, of all these kinds, in any order.
             kinds: rows of others are left out.
             rows: from one or several stages.
-            label: names the stage, in a word.
+            label: the name of the stage.
         """
         ...
 
     def collect(self, kind: int, rows: Any) -> list[tuple[int, Any]]:
         """All keys and values of a kind, in order of keys, brought to the caller."""
+        ...
+
+    def stream(self, kind: int, rows: Any) -> Iterator[Any]:
+        """All values of a kind, in any order, brought to the caller some at a time."""
         ...
 
     def ask_each(self, ask: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]:
@@ -105,17 +117,27 @@ class Engine(Protocol):
         ...
 
 
+class Packed(bytes):
+    """A pickled value, which goes from worker to worker and is not looked at in between."""
+
+
+def opened(value: Any) -> Any:
+    """A value, which may be packed."""
+    return pickle.loads(value) if isinstance(value, Packed) else value  # noqa: S301 - of a worker
+
+
 class LocalRows:
-    """Rows in memory, and in a temporary file for each key once they are many."""
+    """Rows in memory, and in a temporary file once they are many."""
 
     def __init__(self) -> None:
         self._values: dict[tuple[int, int], list[Any]] = defaultdict(list)
-        self._files: dict[tuple[int, int], IO[bytes]] = {}
+        self._places: dict[tuple[int, int], list[int]] = defaultdict(list)  # in the file
+        self._file: IO[bytes] | None = None
         self._size = 0
 
     def __del__(self) -> None:
-        for file in self._files.values():
-            file.close()
+        if self._file is not None:
+            self._file.close()
 
     def add(self, row: Row) -> None:
         """Keep a row."""
@@ -125,38 +147,56 @@ class LocalRows:
             self._spill()
 
     def _spill(self) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="kafka-eos-")  # noqa: SIM115 - closed with the rows
+        self._file.seek(0, SEEK_END)
         for place, values in self._values.items():
-            if place not in self._files:
-                self._files[place] = tempfile.TemporaryFile(prefix="kafka-eos-")  # noqa: SIM115 - closed with the rows
-            pickle.dump(values, self._files[place], pickle.HIGHEST_PROTOCOL)
+            self._places[place].append(self._file.tell())
+            pickle.dump(values, self._file, pickle.HIGHEST_PROTOCOL)
         self._values.clear()
         self._size = 0
 
     def keys(self, kinds: Sequence[int]) -> set[int]:
         """All keys of some kinds."""
-        return {key for kind, key in (*self._values, *self._files) if kind in kinds}
+        return {key for kind, key in (*self._values, *self._places) if kind in kinds}
 
     def values(self, kinds: Sequence[int], key: int) -> Iterator[Any]:
-        """The values of a key."""
+        """The values of a key, in the order in which they were added."""
+        return map(opened, self.kept(kinds, key))
+
+    def kept(self, kinds: Sequence[int], key: int) -> Iterator[Any]:
+        """The same, those of workers as they came."""
         for kind in kinds:
+            for at in self._places.get((kind, key), ()):
+                assert self._file is not None
+                self._file.seek(at)
+                yield from pickle.load(self._file)  # noqa: S301 - written above
             yield from self._values.get((kind, key), ())
-            file = self._files.get((kind, key))
-            if file is not None:
-                end = file.seek(0, 2)
-                file.seek(0)
-                while file.tell() < end:
-                    yield from pickle.load(file)  # noqa: S301 - written above
 
 
 class LocalEngine:
-    """The executor in this process: no Spark, no JVM, no pyarrow. Below about a million batches it is the fastest."""
+    """The executor on this machine: no Spark, no JVM, no pyarrow. Below about a million batches it is the fastest.
 
-    buckets = 1
-    in_process = True
+    Args:
+        jobs: the number of processes that run tasks; with one it is this process. Workers import the caller's main
+            module anew, so that more than one is for commands.
+    """
+
     jvm_seconds = None
 
-    def __init__(self) -> None:
+    def __init__(self, jobs: int = 1) -> None:
+        self.jobs = jobs
+        self.buckets = 1 if jobs == 1 else 2 * jobs
+        self.in_process = jobs == 1
         self.stages: list[tuple[str, Any]] = []
+        self._workers: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._workers is not None:
+            self._workers.shutdown(cancel_futures=True)
 
     def map(
         self, function: Callable[[Item], Iterable[Row]], items: Sequence[Item], sizes: Sequence[int], label: str
@@ -165,8 +205,8 @@ class LocalEngine:
         rows = LocalRows()
         self.stages.append((label, rows))
         with byte_progress(label, sum(sizes)) as advance:
-            for item, size in zip(items, sizes, strict=True):
-                for row in charged_rows(partial(function, item)):
+            for made, size in zip(self._each_done(function, ((item,) for item in items)), sizes, strict=True):
+                for row in made:
                     rows.add(row)
                 advance(size)
         return rows
@@ -175,17 +215,43 @@ class LocalEngine:
         self, function: Callable[[int, Iterator[Any]], Iterable[Row]], kinds: Sequence[int], *rows: Any, label: str
     ) -> LocalRows:
         """As :meth:`Engine.regroup`."""
-        made = LocalRows()
-        self.stages.append((label, made))
-        for key in sorted(set[int]().union(*(each.keys(kinds) for each in rows))):
-            values = (value for each in rows for value in each.values(kinds, key))
-            for row in charged_rows(partial(function, key, values)):
-                made.add(row)
-        return made
+        whole = LocalRows()
+        self.stages.append((label, whole))
+        keys = sorted(set[int]().union(*(each.keys(kinds) for each in rows)))
+        for made in self._each_done(function, ((key, _kept(rows, kinds, key)) for key in keys)):
+            for row in made:
+                whole.add(row)
+        return whole
+
+    def _each_done(
+        self, function: Callable[..., Iterable[Row]], tasks: Iterable[tuple[Any, ...]]
+    ) -> Iterator[Iterable[Row]]:
+        """The rows of each task, in order, with its cost; in workers only a few tasks are under way at once."""
+        if self.jobs == 1:
+            yield from (charged_rows(partial(function, *_opened(task))) for task in tasks)
+            return
+        if self._workers is None:
+            self._workers = worker_executor(self.jobs)
+        with tempfile.NamedTemporaryFile(prefix="kafka-eos-") as file:
+            pickle.dump(function, file, pickle.HIGHEST_PROTOCOL)
+            file.flush()
+            waiting: deque[Future[list[Row] | Exception]] = deque()
+            for task in tasks:
+                given = (*task[:1], *map(list, task[1:]))  # an item, or a key and its values
+                waiting.append(self._workers.submit(_in_worker, file.name, key_of_names(), given))
+                if len(waiting) > self.jobs:
+                    yield _rows_of(waiting.popleft())
+            while waiting:
+                yield _rows_of(waiting.popleft())
 
     def collect(self, kind: int, rows: Any) -> list[tuple[int, Any]]:
         """As :meth:`Engine.collect`."""
         return [(key, value) for key in sorted(rows.keys([kind])) for value in rows.values([kind], key)]
+
+    def stream(self, kind: int, rows: Any) -> Iterator[Any]:
+        """As :meth:`Engine.stream`."""
+        for key in sorted(rows.keys([kind])):
+            yield from rows.values([kind], key)
 
     def ask_each(self, ask: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         """As :meth:`Engine.ask_each`."""
@@ -199,8 +265,48 @@ class LocalEngine:
                 advance(1)
 
 
+def _kept(rows: Iterable[LocalRows], kinds: Sequence[int], key: int) -> Iterator[Any]:
+    for each in rows:
+        yield from each.kept(kinds, key)
+
+
+def _opened(task: tuple[Any, ...]) -> tuple[Any, ...]:
+    """An item; or a key and its values."""
+    return *task[:1], *(map(opened, values) for values in task[1:])
+
+
+@lru_cache(maxsize=1)
+def _function_in(path: str) -> Callable[..., Iterable[Row]]:
+    function: Callable[..., Iterable[Row]] = pickle.loads(Path(path).read_bytes())  # noqa: S301 - of the parent
+    return function
+
+
+def _in_worker(path: str, key: bytes | None, given: tuple[Any, ...]) -> list[Row] | Exception:
+    """The rows of a task, whose function is pickled in a file; or its error, if that can be sent."""
+    use_key(key)
+    try:
+        rows = charged_rows(partial(_function_in(path), *_opened(given)))
+        return [row._replace(value=Packed(pickle.dumps(row.value, pickle.HIGHEST_PROTOCOL))) for row in rows]
+    except Exception as error:  # noqa: BLE001 - raised in the parent
+        try:
+            pickle.loads(pickle.dumps(error))  # noqa: S301 - just made
+        except Exception:  # noqa: BLE001 - an error whose arguments are not those of its class
+            return RuntimeError("".join(traceback.format_exception(error)))
+        return error
+
+
+def _rows_of(task: "Future[list[Row] | Exception]") -> list[Row]:
+    try:
+        answer = task.result()
+    except BrokenProcessPool:
+        raise UnusableInput("a process of the audit was killed, perhaps for want of memory; try --jobs 1") from None
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
 def charged_rows(task: Callable[[], Iterable[Row]]) -> Iterator[Row]:
-    """The rows of a task, and one of the kind :data:`COST` behind them."""
+    """The rows of a task, followed by one of the kind :data:`COST`."""
     return charged(task, partial(Row, COST, 0))
 
 
@@ -210,8 +316,9 @@ def answered(ask: Callable[[Item], Any], numbered: tuple[int, Item]) -> Iterator
 
 
 def costs_of(engine: Engine) -> list[StageCost]:
-    """The cost of each stage that an engine has run."""
-    return [StageCost(label, [cost for _, cost in engine.collect(COST, rows)]) for label, rows in engine.stages]
+    """The cost of each stage that an engine has run; a stage without a task has none."""
+    stages = [StageCost(label, [cost for _, cost in engine.collect(COST, rows)]) for label, rows in engine.stages]
+    return [stage for stage in stages if stage.tasks]
 
 
 def asker(engine: Engine, logs: Iterable[PartitionLog]) -> Ask[Any, Any]:
@@ -222,12 +329,13 @@ def asker(engine: Engine, logs: Iterable[PartitionLog]) -> Ask[Any, Any]:
 
 
 @contextmanager
-def open_engine(name: str, spark: "SparkSession | None" = None) -> Iterator[Engine]:
+def open_engine(name: str, spark: "SparkSession | None" = None, jobs: int = 1) -> Iterator[Engine]:
     """An executor, for as long as the block lasts.
 
     Args:
         name: one of :data:`ENGINES`.
         spark: the session for the engine ``spark``; without one a local session is started and stopped.
+        jobs: the number of processes of the engine ``local``.
 
     Raises:
         ValueError: there is no engine of this name.
@@ -235,7 +343,8 @@ def open_engine(name: str, spark: "SparkSession | None" = None) -> Iterator[Engi
         MissingExtra: its packages are not installed.
     """
     if name == "local":
-        yield LocalEngine()
+        with LocalEngine(jobs) as local:
+            yield local
         return
     if name != "spark":
         raise ValueError(f"engine {name!r} is none of {', '.join(ENGINES)}")

@@ -1,4 +1,4 @@
-"""The audit's plan on Spark: workers read their own splits, rows between stages travel, batches never do.
+"""The audit's plan on Spark. Workers read their own splits; only rows between stages are sent, never batches.
 
 A stage is a query. :meth:`SparkEngine.map` is a ``mapInArrow`` over the numbers of its items: a worker runs the
 stage's function and keeps its rows, pickled, in columns ``kind``, ``key`` and ``value``. :meth:`SparkEngine.regroup`
@@ -12,7 +12,7 @@ import pickle
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
@@ -24,6 +24,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from kafka_eos_checks.audit.engines.cost import cpu_seconds_of
 from kafka_eos_checks.audit.engines.local import ANSWER, ASKED, Item, Result, Row, answered, charged_rows
 from kafka_eos_checks.audit.inputs import UnusableInput
+from kafka_eos_checks.audit.quoting import key_of_names, use_key
 from kafka_eos_checks.kit.memory import keep_modules
 from kafka_eos_checks.kit.missing import need
 from kafka_eos_checks.kit.schemas import arrow_schema, ddl
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROW_COLUMNS = {"kind": "int", "key": "bigint", "value": "binary"}
-ROWS_OF_A_BATCH = 256  # that are handed to the JVM at once
+ROWS_OF_A_BATCH = 256  # rows handed to the JVM at once
 Tables = Iterator["pa.RecordBatch"]
+Convert = Callable[[Any], "pa.RecordBatch"]
 
 
 class SparkEngine:
@@ -86,9 +88,7 @@ class SparkEngine:
         self, function: Callable[[int, Iterator[Any]], Iterable[Row]], kinds: Sequence[int], *rows: Any, label: str
     ) -> "DataFrame":
         """As :meth:`kafka_eos_checks.audit.engines.local.Engine.regroup`."""
-        whole = rows[0]
-        for more in rows[1:]:
-            whole = whole.union(more)
+        whole = _union(rows)
         own = whole.where(whole["kind"].isin(list(kinds)))
         with quiet_about_pandas():
             return self._kept(label, own.groupBy("key").applyInArrow(_regrouped(function), ddl(ROW_COLUMNS)))
@@ -103,6 +103,32 @@ class SparkEngine:
             found = rows.where(rows["kind"] == kind).select("key", "value").toArrow()
         results = zip(found["key"].to_pylist(), found["value"].to_pylist(), strict=True)
         return [(key, pickle.loads(value)) for key, value in sorted(results, key=lambda each: each[0])]  # noqa: S301
+
+    def stream(self, kind: int, rows: "DataFrame") -> Iterator[Any]:
+        """As :meth:`kafka_eos_checks.audit.engines.local.Engine.stream`: a partition of the rows at a time.
+
+        Raises:
+            UnusableInput: Spark fails on the input.
+        """
+        with failures_told(), quiet_about_pandas():
+            for row in rows.where(rows["kind"] == kind).select("value").toLocalIterator():
+                yield pickle.loads(row[0])  # noqa: S301 - of a worker
+
+    def table(
+        self, kind: int, rows: "Sequence[DataFrame]", columns: Mapping[str, str], convert: Convert
+    ) -> "DataFrame":
+        """The values of a kind as a table, which the workers write where it is sent.
+
+        Args:
+            kind: of the rows.
+            rows: of some stages.
+            columns: the names and types of the table.
+            convert: a value in the form of this table.
+        """
+        whole = _union(rows)
+        own = whole.where(whole["kind"] == kind).select("value")
+        with quiet_about_pandas():
+            return own.mapInArrow(partial(_converted, convert), ddl(columns))
 
     def ask_each(self, ask: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """As :meth:`kafka_eos_checks.audit.engines.local.Engine.ask_each`.
@@ -121,10 +147,26 @@ class SparkEngine:
         return kept
 
 
+def _union(rows: "Sequence[DataFrame]") -> "DataFrame":
+    whole = rows[0]
+    for more in rows[1:]:
+        whole = whole.union(more)
+    return whole
+
+
+def _converted(convert: Convert, batches: Tables) -> Tables:
+    """A function for ``mapInArrow``: pickled values in, a table out."""
+    for batch in batches:
+        for value in batch.column(0):
+            yield convert(pickle.loads(value.as_py()))  # noqa: S301 - of another worker
+
+
 def _mapped(function: Callable[[Item], Iterable[Row]], items: Sequence[Item]) -> Callable[[Tables], Tables]:
     """A function for ``mapInArrow``: numbers of items in, rows out."""
+    key = key_of_names()
 
     def run(batches: Tables) -> Tables:
+        use_key(key)
         need("pyarrow.parquet", "spark")  # what reads tables is among the modules that are kept, then
         keep_modules()
         for batch in batches:
@@ -136,10 +178,12 @@ def _mapped(function: Callable[[Item], Iterable[Row]], items: Sequence[Item]) ->
 
 def _regrouped(function: Callable[[int, Iterator[Any]], Iterable[Row]]) -> Callable[["pa.Table"], "pa.Table"]:
     """A function for ``applyInArrow``: the rows of one key in, other rows out."""
+    redacting = key_of_names()
 
     def run(table: "pa.Table") -> "pa.Table":
         import pyarrow as pa  # noqa: PLC0415
 
+        use_key(redacting)
         keep_modules()
         values = (pickle.loads(value.as_py()) for value in table["value"])  # noqa: S301 - of another worker
         made = _batches(charged_rows(partial(function, table["key"][0].as_py(), values)))
@@ -171,23 +215,23 @@ def _to_arrow(rows: Sequence[Row]) -> "pa.RecordBatch":
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-_CLUSTERS = {"PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"}  # spark-submit sets the one, a user of Spark Connect the other
+_CLUSTERS = {"PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"}  # set by spark-submit, and by a user of Spark Connect
 
 
 @contextmanager
 def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
     """The session to use: the given one, the active one, else a new one that ends with the block.
 
-    A new one is of the cluster that ``spark-submit`` or ``SPARK_REMOTE`` names, with that cluster's settings, and
-    otherwise local. The JVM of a local one stops at its first compiler: it only hands tasks to workers, and the second
-    compiler takes more CPU time than all of that.
+    A new session connects to the cluster that ``spark-submit`` or ``SPARK_REMOTE`` names, with that cluster's settings;
+    otherwise it is local. The JVM of a local session uses only its first compiler (C1): it only hands tasks to workers,
+    and the second compiler takes more CPU time than that work.
 
     Args:
         given: a session that is used as it is and stays open.
 
     Raises:
         MissingExtra: without pyspark or pyarrow.
-        UnusableInput: the cluster that is named gives no session.
+        UnusableInput: the named cluster gives no session.
     """
     need("pyarrow", "spark")
     sql = need("pyspark.sql", "spark")
@@ -208,7 +252,7 @@ def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
         finally:
             made.stop()
         return
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # local mode would take any python3 on the path
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise local mode takes the first python3 on the path
     log4j = Path(__file__).with_name("log4j2.properties")
     java = [f"-Dlog4j2.configurationFile={log4j}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     builder = sql.SparkSession.builder.master("local[*]").appName("kafka-eos")
@@ -256,7 +300,7 @@ def quiet_about_pandas() -> Iterator[None]:
 
 @contextmanager
 def task_progress(spark: "SparkSession") -> Iterator[None]:
-    """A bar of finished tasks while a query runs, on a terminal; Spark Connect has a progress of its own."""
+    """Show a bar of finished tasks while a query runs, on a terminal; Spark Connect shows its own progress."""
     if need("pyspark.sql.utils", "spark").is_remote() or not progress_console.is_terminal:
         yield
         return

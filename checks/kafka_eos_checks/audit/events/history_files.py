@@ -1,11 +1,17 @@
 """Histories as files: JSON Lines for people, Parquet for volume; whole, in ranges, or single events by their place."""
 
 from collections.abc import Iterable, Iterator
+from itertools import accumulate, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+import msgspec
 
 from kafka_eos.histories.history import (
+    COLUMN_TYPES,
     DECODER,
+    PHASES,
+    REQUIRED,
     Event,
     MalformedHistory,
     event_from_json,
@@ -18,12 +24,12 @@ from kafka_eos_checks.kit.missing import need
 SUFFIXES = (".jsonl", ".parquet")
 BATCH_ROWS = 65_536
 READ_BYTES = 1 << 20  # of lines at once
-WHITESPACE = " \t\n\r"  # of JSON
+EVENTS_AT_ONCE = 4096  # of rows
 RANGE_BYTES = 32 << 20  # of lines in a task
 
 
 def is_history(path: Path) -> bool:
-    """Whether a name is that of a history; a folder of that name holds Parquet files, as Spark writes them."""
+    """Whether a path is named like a history. A folder named ``*.parquet`` has Parquet files, as Spark writes them."""
     return path.suffix in SUFFIXES
 
 
@@ -39,7 +45,7 @@ def read_events(path: Path) -> Iterator[Event]:
     text.
 
     Raises:
-        MalformedHistory: at the first line or row that is no event.
+        MalformedHistory: a line or row is no event.
         MissingExtra: Parquet without pyarrow.
         OSError: the file cannot be read.
     """
@@ -60,8 +66,8 @@ class Range(NamedTuple):
     Attributes:
         path: the file.
         start: the first byte of the range, or the first group of rows.
-        end: one past the last one. A line is of the range in which it begins.
-        size: bytes, about.
+        end: one past the last one. A line belongs to the range in which it begins.
+        size: approximate number of bytes.
     """
 
     path: Path
@@ -74,7 +80,7 @@ def ranges_of(file: Path, range_bytes: int = RANGE_BYTES) -> list[Range]:
     """The ranges of a file.
 
     Raises:
-        MalformedHistory: no Parquet.
+        MalformedHistory: the file is no Parquet.
         MissingExtra: Parquet without pyarrow.
         OSError: the file cannot be read.
     """
@@ -89,37 +95,59 @@ def ranges_of(file: Path, range_bytes: int = RANGE_BYTES) -> list[Range]:
     return [Range(file, number, number + 1, size) for number, size in enumerate(sizes)]
 
 
-def numbered_rows(part: Range) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The events of a range as their columns, each with its place in the file: a byte, or the number of a row.
+Column = msgspec.defstruct(
+    "Column",
+    [
+        (name, kind, *(() if name in REQUIRED else (None,)))
+        for name, kind in {
+            **{name: kind if name in REQUIRED else kind | None for name, kind in COLUMN_TYPES.items()},
+            "phase": Literal[PHASES],
+        }.items()
+    ],
+    kw_only=True,
+    forbid_unknown_fields=True,
+    gc=False,
+)
+"""A line as msgspec reads it: the columns of :class:`kafka_eos.histories.history.Event`, of the same types."""
+_DECODE = msgspec.json.Decoder(Column).decode
+_REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def numbered_events(part: Range) -> Iterator[tuple[list[int], list[Any]]]:
+    """The events of a range, some at a time, and the place of each in the file: a byte, or the number of a row.
+
+    An event is an ``Event``, or has its attributes. msgspec reads lines five times as fast as json and accepts less
+    (no lone surrogates, no bytes that are no UTF-8); what it refuses is read again as any other history is.
 
     Raises:
-        MalformedHistory: a line that is no JSON object; its place is the place in the file, not the number of the line.
+        MalformedHistory: a line or a row is no event; ``line`` is its place.
     """
+    source = str(part.path)
     if part.path.suffix == ".parquet":
-        yield from _parquet_rows(part.path, range(part.start, part.end))
+        rows = _parquet_rows(part.path, range(part.start, part.end))
+        while some := list(islice(rows, EVENTS_AT_ONCE)):
+            yield [at for at, _ in some], [event_from_row(row, source, at) for at, row in some]
         return
-    scan, source = DECODER.scan_once, str(part.path)  # type: ignore[attr-defined]  # of every version of Python
-    for at, line in _lines(part):
-        text = line.decode("utf-8", "replace")
+    for places, lines in _lines(part):
         try:
-            row, end = scan(text, 0)
-        except (ValueError, RecursionError, StopIteration):
-            row, end = None, 0
-        if isinstance(row, dict) and not text[end:].strip(WHITESPACE):
-            yield at, row
-        elif text.strip():
-            yield at, _row(text, source, at)
+            yield places, list(map(_DECODE, lines))
+        except _REFUSED:
+            found = [(at, event) for at, line in zip(places, lines, strict=True) for event in _event(line, source, at)]
+            yield [at for at, _ in found], [event for _, event in found]
 
 
-def _row(text: str, source: str, at: int) -> dict[str, Any]:
-    """A line as its columns; raises :class:`MalformedHistory` unless it is an event."""
-    event_from_json(text, source, at)
-    row: dict[str, Any] = DECODER.decode(text)
-    return row
+def _event(line: bytes, source: str, at: int) -> Iterator[Any]:
+    """The event in a line, none in a blank one; raises :class:`MalformedHistory` for any other line."""
+    try:
+        yield _DECODE(line)
+    except _REFUSED:
+        text = line.decode("utf-8", "replace")
+        if text.strip():
+            yield event_from_json(text, source, at)
 
 
-def _lines(part: Range) -> Iterator[tuple[int, bytes]]:
-    """The lines that begin in a range, without empty ones, each with its first byte."""
+def _lines(part: Range) -> Iterator[tuple[list[int], list[bytes]]]:
+    """The lines that begin in a range, without empty ones, some at a time, and the first byte of each."""
     with part.path.open("rb") as file:
         at = part.start
         if at:
@@ -132,11 +160,14 @@ def _lines(part: Range) -> Iterator[tuple[int, bytes]]:
             if not data:
                 return
             count_read(len(data))
-            for line in data.split(b"\n"):
-                if line:
-                    yield at, line
-                at += len(line) + 1
-            at -= 1  # behind the last line there is no other
+            lines = data.split(b"\n")
+            places = list(accumulate((len(line) + 1 for line in lines), initial=at))
+            at += len(data)
+            if not all(lines):
+                kept = [number for number, line in enumerate(lines) if line]
+                lines, places = [lines[number] for number in kept], [places[number] for number in kept]
+            if lines:
+                yield places[: len(lines)], lines
 
 
 def line_of(path: Path, at: int) -> int:
@@ -148,7 +179,7 @@ def line_of(path: Path, at: int) -> int:
 
 
 def events_at(path: Path, places: Iterable[int]) -> Iterator[tuple[int, Event]]:
-    """Single events of a file by their places, as :func:`numbered_rows` numbers them, in ascending order."""
+    """Single events of a file by their places, as :func:`numbered_events` numbers them, in ascending order."""
     wanted = sorted(set(places))
     if path.suffix == ".parquet":
         own = set(wanted)
@@ -198,7 +229,7 @@ def _parquet_rows(path: Path, groups: range | None) -> Iterator[tuple[int, dict[
 
 
 def _plain(row: dict[str, Any], source: str, number: int) -> dict[str, Any]:
-    """A row as a line of JSON would have it."""
+    """A row in the form of a line of JSON."""
     detail = row.get("detail")
     if isinstance(detail, str):
         try:

@@ -1,25 +1,26 @@
 """Events of histories as columns: a row for each event, with the fields that rules join by, and its place.
 
-A text becomes a hash of 64 bits: of a process, of a topic and partition, of a topic and value. Two texts with one hash
-make a key more suspicious than it is, never less: the readable rules then compare the texts themselves.
+Texts become hashes of 64 bits: of a process, of a topic and partition, of a topic and value. If two texts share a hash,
+their events become suspects and never the reverse: the readable rules then compare the texts themselves.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from math import inf
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.histories.history import COLUMN_TYPES, PHASES, MalformedHistory, event_from_row
+from kafka_eos.histories.history import PHASES, MalformedHistory
 from kafka_eos_checks.audit.segments.headers import Bytes, Ints
 from kafka_eos_checks.audit.segments.strings import hashes
 
-NOWHERE = np.iinfo(np.int64).min  # an offset or an order that an event does not tell
-AT_BITS = 42  # of a place in a file; the number of the file is above
+NOWHERE = np.iinfo(np.int64).min  # an offset or an order that an event does not have
+AT_BITS = 42  # bits of a place in a file; the bits above have the file's number
 CHUNK_EVENTS = 65_536
 Hashes = NDArray[np.uint64]
 Rows = NDArray[np.void]
@@ -42,7 +43,7 @@ SENT = np.dtype(
     [
         *(("key", "u8"), ("topic", "u8"), ("process", "u8"), ("attempt", "u8")),
         *(("place", "u8"), ("offset", "i8")),  # of its input
-        *(("number", "i8"), ("order", "i8"), ("at", "i8")),  # which output of its input, NOWHERE without; as of TOLD
+        *(("number", "i8"), ("order", "i8"), ("at", "i8")),  # number: which output of its input, or NOWHERE
     ]
 )
 """An output that names its input."""
@@ -56,7 +57,7 @@ ACTIONS = (
 )
 _ACTION = {name: number for number, name in enumerate(ACTIONS)}
 _PHASE = {name: number for number, name in enumerate(PHASES)}
-OTHER = len(ACTIONS) * len(PHASES)  # an action that no join looks at
+OTHER = len(ACTIONS) * len(PHASES)  # an action that no join uses
 HAS_VALUE, COMMITTED, UNCOMMITTED, TELLS = 1, 2, 4, 8  # flags: a value that is not null; isolation; any value
 
 
@@ -119,24 +120,24 @@ def joined_hashes(process: Hashes, number: Ints) -> Hashes:
 
 @dataclass(slots=True)
 class RunFacts:
-    """The facts of a run as a whole, of some of its events or of all.
+    """The facts of a run as a whole, from some or all of its events.
 
     Attributes:
         run: its name.
-        first: where its first event stands.
+        first: the place of its first event.
         events: how many there are.
         ordered: whether all have an order.
         last_ms: the time of the last event, in milliseconds since the epoch; ``inf`` if an event has no time.
-        topics: those that its events name.
+        topics: the topics that its events name.
         places: partitions of its events by hash.
         telling: by process, an event that invokes the begin or the end of a numbered transaction.
-        refusals: whether a producer was refused in a way that a rule looks at.
+        refusals: whether a producer was refused with an error that a rule judges.
         generations: whether offsets were committed by members, or members joined.
         declared: whether applications are declared.
         members: by process that polled for a group, see :class:`Member`.
-        groups: of these, by hash.
+        groups: the names of these groups, by hash.
         first_given: by group and partition, hashes of both, and the first offset that a member was given.
-        tacit: processes that send records that name no input.
+        tacit: processes that send records without naming an input.
         unclear: whether a request commits offsets in a form that only the readable rules know.
     """
 
@@ -183,9 +184,9 @@ class Member(NamedTuple):
     """A process that polled for a group.
 
     Attributes:
-        group: its hash; 0 for one of several.
-        order: of the first such poll by order, and ``order_at`` where it stands.
-        at: where the first such poll by place stands.
+        group: the group's hash; 0 if the process polled for several.
+        order: the order of the first such poll; ``order_at`` is its place.
+        at: the place of the first such poll by place.
     """
 
     group: int
@@ -194,7 +195,7 @@ class Member(NamedTuple):
     at: int
 
     def joined(self, other: "Member") -> "Member":
-        """The member with the facts of other events, too."""
+        """Join with the facts from other events."""
         first = min((self.order, self.order_at), (other.order, other.order_at))
         return Member(self.group if self.group == other.group else 0, *first, min(self.at, other.at))
 
@@ -207,14 +208,14 @@ class Told(NamedTuple):
     """Some events of one run as columns.
 
     Attributes:
-        facts: of the run, as far as these events tell.
+        facts: the facts of the run from these events.
         rows: the events that rules join, dtype :data:`TOLD`.
-        requests: where requests and declarations of applications stand, shape (n,).
-        members: where events stand that the rule over generations looks at, and the hashes of their groups; (n, 2).
+        requests: the places of requests and of declarations of applications, shape (n,).
+        members: the places of events that the rule over generations judges, and their groups' hashes, shape (n, 2).
         sent: outputs that name their inputs, dtype :data:`SENT`.
         given: inputs, dtype :data:`GIVEN`.
         asked: requests for commits, dtype :data:`ASKED`.
-        applied: where events stand that the rules over applications look at, shape (n,).
+        applied: the places of events that the rules over applications judge, shape (n,).
     """
 
     facts: RunFacts
@@ -227,34 +228,41 @@ class Told(NamedTuple):
     applied: Ints
 
 
-_Raw = tuple[int, dict[str, Any]]  # where an event stands, and its columns
+Numbered = tuple[Sequence[int], Sequence[Any]]
+"""Where some events stand, and the events: of :class:`kafka_eos.histories.history.Event`, or with its attributes."""
 
 
-def told(numbered: Iterable[_Raw], source: str) -> Iterator[Told]:
+def told(numbered: Iterable[Numbered], source: str) -> Iterator[Told]:
     """Turn events into columns, some at a time, each run by itself.
 
     Args:
-        numbered: events as their columns, each with where it stands.
+        numbered: events, some at a time.
         source: names the history in errors.
 
     Raises:
-        MalformedHistory: a row is no event; ``line`` is its place.
+        MalformedHistory: a number has more bits than its column; ``line`` is the place of an event before it.
     """
     made: dict[str, _Columns] = {}
-    for at, row in numbered:
-        run = row.get("run")
-        columns = made.get(run) if isinstance(run, str) else None
-        if columns is None:
-            run = event_from_row(row, source, at).run
-            columns = made[run] = _Columns(run, source)
-        columns.add(at, row)
-        if len(columns.raw) >= CHUNK_EVENTS:
-            yield made.pop(columns.run).finish()
+    for places, events in numbered:
+        runs = list(map(_RUN, events))
+        for run in dict.fromkeys(runs):
+            columns = made.get(run) or made.setdefault(run, _Columns(run, source))
+            if runs.count(run) == len(runs):
+                columns.add(places, events)
+            else:
+                own = [number for number, each in enumerate(runs) if each == run]
+                columns.add([places[number] for number in own], [events[number] for number in own])
+            if len(columns.at) >= CHUNK_EVENTS:
+                yield made.pop(run).finish()
     for columns in made.values():
         yield columns.finish()
 
 
-_KNOWN = COLUMN_TYPES.keys()
+_RUN = attrgetter("run")
+_READ = attrgetter(
+    *("action", "phase", "process", "topic", "partition", "isolation", "producer_id", "group", "detail"),
+    *("offset", "order", "time_us"),
+)
 _NOTHING: dict[str, Any] = {}
 _KINDS = {
     (action, phase): number * len(PHASES) + place
@@ -263,15 +271,48 @@ _KINDS = {
 }
 _ISOLATIONS = {"read_committed": COMMITTED, "read_uncommitted": UNCOMMITTED}
 _NUMBER = (1 << 62) - 1  # the bits of a transaction's number that are looked at
+_NAMED = (str, int, int)  # the types of an input: topic, partition, offset
+_Argument = TypeVar("_Argument")
+
+
+class _Hashed(dict[_Argument, int]):
+    """Hashes of what was asked for; None, and a partition without topic or number, have 0."""
+
+    def __init__(self, function: Callable[[_Argument], int]) -> None:
+        super().__init__()
+        self._function = function
+
+    def __missing__(self, key: _Argument) -> int:
+        found = self[key] = self._function(key)
+        return found
+
+
+def _text_or_0(text: str | None) -> int:
+    return 0 if text is None else text_hash(text)
+
+
+def _place_or_0(place: tuple[str | None, int | None]) -> int:
+    topic, partition = place
+    return 0 if topic is None or partition is None else place_hash(topic, partition)
 
 
 class _Columns:
-    """Events of one run on their way into columns."""
+    """A buffer of events of one run that become columns."""
 
     def __init__(self, run: str, source: str) -> None:
         self.run = run
         self.source = source
-        self.raw: list[tuple[Any, ...]] = []
+        self.values: list[str] = []
+        self.processes: list[int] = []
+        self.numbers: list[object] = []
+        self.topic_of: list[int] = []
+        self.place_of: list[int] = []
+        self.offsets: list[int | None] = []
+        self.orders: list[int | None] = []
+        self.at: list[int] = []
+        self.kinds: list[int] = []
+        self.flags: list[int] = []
+        self.times: list[int | None] = []
         self.requests: list[int] = []
         self.members: list[tuple[int, int]] = []
         self.applied: list[int] = []
@@ -280,92 +321,88 @@ class _Columns:
         self.asked: list[tuple[Any, ...]] = []
         self.facts = RunFacts(run, 0)
         self.refusals = False
-        self.texts: dict[str, int] = {}
+        self.texts = _Hashed[str](text_hash)
         self.names: dict[tuple[int, int], int] = {}
-        self.places: dict[tuple[str, int], int] = {}
-        self.topics: dict[str, int] = {}
-        self.shapes: set[tuple[Any, ...]] = set()  # names and types of columns that were those of events
+        self.topics = _Hashed[str | None](_text_or_0)
+        self.places = _Hashed[tuple[str | None, int | None]](_place_or_0)
 
-    def add(self, at: int, row: dict[str, Any]) -> None:
-        """Add an event.
+    def add(self, places: Sequence[int], events: Sequence[Any]) -> None:
+        """Add some events, each with where it stands."""
+        columns = list(zip(*map(_READ, events), strict=True))
+        actions, phases, processes, topics, partitions, isolations, pids, groups, details = columns[:9]
+        offsets, orders, times = columns[9:]
+        hashed = list(map(self.texts.__getitem__, processes))
+        kinds = [_KINDS.get(each, OTHER) for each in zip(actions, phases, strict=True)]
+        before = len(self.at)
+        for number, (action, kind, pid) in enumerate(zip(actions, kinds, pids, strict=True)):
+            if action in TELLING or pid is not None:
+                self._request(places[number], events[number])
+            elif kind == INVOKED:
+                self._sent(before + number, places[number], hashed[number], events[number])
+            elif kind == POLLED:
+                if groups[number]:
+                    self._given(places[number], hashed[number], events[number])
+            elif action in COMMITTING and phases[number] == "invoke":
+                self._asked(places[number], hashed[number], events[number])
+        values = [None if detail is None else detail.get("value") for detail in details]
+        self.values += [value if value.__class__ is str else str(value) for value in values]
+        self.numbers += [None if detail is None else detail.get("transaction") for detail in details]
+        self.flags += [
+            _ISOLATIONS.get(isolation, 0)
+            | (HAS_VALUE | TELLS if value is not None else TELLS if detail and "value" in detail else 0)
+            for isolation, value, detail in zip(isolations, values, details, strict=True)
+        ]
+        self.processes += hashed
+        self.topic_of += map(self.topics.__getitem__, topics)
+        self.place_of += map(self.places.__getitem__, zip(topics, partitions, strict=True))
+        self.offsets += offsets
+        self.orders += orders
+        self.times += times
+        self.at += places
+        self.kinds += kinds
 
-        Raises:
-            MalformedHistory: the row is no event.
-        """
-        shape = (*row, *map(type, row.values()))
-        if shape not in self.shapes:
-            event_from_row(row, self.source, at)
-            self.shapes.add(shape)
-        get = row.get
-        action, phase, process, detail = row["action"], row["phase"], row["process"], get("detail") or _NOTHING
-        kind = _KINDS.get((action, phase), OTHER)
-        if kind == OTHER and phase not in _PHASE:
-            event_from_row(row, self.source, at)
-        topic, partition, value = get("topic"), get("partition"), detail.get("value")
-        hashed = self.texts.get(process) or self._text(process)
-        isolation = get("isolation")
-        if action in TELLING or "producer_id" in row:
-            self._request(at, action, row)
-        elif kind == INVOKED:
-            self._sent(at, topic, hashed, row, detail)
-        elif kind == POLLED:
-            if "group" in row:
-                self._given(at, hashed, row)
-        elif action in COMMITTING and phase == "invoke":
-            self._asked(at, hashed, row, detail)
-        flags = 0 if isolation is None else _ISOLATIONS.get(isolation, 0)
-        if value is not None:
-            flags |= HAS_VALUE | TELLS
-        elif "value" in detail:
-            flags |= TELLS
-        place = 0
-        if topic is not None and partition is not None:
-            place = self.places.get((topic, partition)) or self._place(topic, partition)
-        self.raw.append(
+    def _request(self, at: int, event: Any) -> None:
+        self.requests.append(at)
+        self.facts.declared |= event.action in DECLARATIONS
+        if event.action in GENERATIONS and event.group is not None:
+            self.members.append((at, text_hash(event.group) >> 1))
+        self.refusals |= event.phase == "fail" and event.error in REFUSALS
+
+    def _sent(self, number: int, at: int, process: int, event: Any) -> None:
+        """Add a send: an output of an application, or any other record."""
+        self.applied.append(at)
+        detail = event.detail or _NOTHING
+        named, topic = detail.get("input"), event.topic
+        if topic is None or named.__class__ is not list or tuple(map(type, named)) != _NAMED:
+            self.facts.tacit.add(process)
+            return
+        name, partition, offset = named
+        if abs(offset) >= _NUMBER:
+            self.facts.tacit.add(process)
+            return
+        output = detail.get("output")
+        numbered = isinstance(output, int) and abs(output) < _NUMBER
+        place = self.places[name, partition]
+        self.sent.append(
             (
-                value if value.__class__ is str else str(value),
-                hashed,
+                number,
+                process,
                 detail.get("transaction"),
-                0 if topic is None else self.topics.get(topic) or self._topic(topic),
                 place,
-                get("offset"),
-                get("order"),
+                offset,
+                output if numbered else NOWHERE,
+                event.order,
                 at,
-                kind,
-                flags,
-                get("time_us"),
             )
         )
 
-    def _request(self, at: int, action: str, row: dict[str, Any]) -> None:
-        self.requests.append(at)
-        self.facts.declared |= action in DECLARATIONS
-        group = row.get("group")
-        if action in GENERATIONS and group is not None:
-            self.members.append((at, text_hash(group) >> 1))
-        self.refusals |= row.get("phase") == "fail" and row.get("error") in REFUSALS
-
-    def _sent(self, at: int, topic: str | None, process: int, row: dict[str, Any], detail: dict[str, Any]) -> None:
-        """Add a send: an output of an application, or any other record."""
-        self.applied.append(at)
-        match detail.get("input"):
-            case [str(name), int(partition), int(offset)] if topic is not None and abs(offset) < _NUMBER:
-                output = detail.get("output")
-                numbered = isinstance(output, int) and abs(output) < _NUMBER
-                self.sent.append(
-                    (len(self.raw), process, detail.get("transaction"), self._place(name, partition), offset,
-                     output if numbered else NOWHERE, row.get("order"), at)
-                )  # fmt: skip
-            case _:
-                self.facts.tacit.add(process)
-
-    def _given(self, at: int, process: int, row: dict[str, Any]) -> None:
+    def _given(self, at: int, process: int, event: Any) -> None:
         """Add an input that a member was given, unless the process is no member."""
-        group, topic, partition, offset = (row.get(name) for name in ("group", "topic", "partition", "offset"))
-        if not group or topic is None or partition is None or offset is None:
+        group, topic, partition, offset = event.group, event.topic, event.partition, event.offset
+        if topic is None or partition is None or offset is None:
             return
         self.applied.append(at)
-        hashed, place, order = self._text(group), self._place(topic, partition), row.get("order")
+        hashed, place, order = self.texts[group], self.places[topic, partition], event.order
         self.facts.groups[hashed] = group
         member = Member(hashed, NOWHERE if order is None else order, at, at)
         before = self.facts.members.get(process)
@@ -376,27 +413,17 @@ class _Columns:
             name = self.names[hashed, place] = int(name_hashes(hashed, place)[0])
         self.given.append((name, hashed, place, offset, at))
 
-    def _asked(self, at: int, process: int, row: dict[str, Any], detail: dict[str, Any]) -> None:
+    def _asked(self, at: int, process: int, event: Any) -> None:
         """Add a request to commit offsets."""
         self.applied.append(at)
-        offsets, topic = detail.get("offsets"), row.get("topic") or ""
-        group = self._text(row.get("group") or "")
+        detail, topic = event.detail or _NOTHING, event.topic or ""
+        offsets, group = detail.get("offsets"), self.texts[event.group or ""]
         for partition, offset in offsets.items() if isinstance(offsets, dict) else ():
             if not (isinstance(partition, str) and partition.isdecimal() and type(offset) is int):
                 self.facts.unclear = True
                 continue
-            name = int(name_hashes(group, self._place(topic, int(partition)))[0])
+            name = int(name_hashes(group, self.places[topic, int(partition)])[0])
             self.asked.append((name, offset, process, detail.get("transaction"), at))
-
-    def _topic(self, topic: str) -> int:
-        return self.topics.setdefault(topic, text_hash(topic))
-
-    def _text(self, text: str) -> int:
-        return self.texts.get(text) or self.texts.setdefault(text, text_hash(text))
-
-    def _place(self, topic: str, partition: int) -> int:
-        at = topic, partition
-        return self.places.get(at) or self.places.setdefault(at, place_hash(topic, partition))
 
     def finish(self) -> Told:
         """The columns of all events.
@@ -404,31 +431,35 @@ class _Columns:
         Raises:
             MalformedHistory: a number has more bits than its column.
         """
-        values, process, number, topic, place, offset, order, at, kinds, flags, times = zip(*self.raw, strict=True)
-        rows = np.zeros(len(values), TOLD)
-        encoded = [text.encode("utf-8", "surrogatepass") for text in values]
-        sizes = np.array([len(text) for text in encoded], np.int64)
-        starts = np.cumsum(sizes) - sizes
-        rows["topic"] = topic
-        buffer = np.frombuffer(b"".join(encoded), np.uint8)
-        rows["key"] = key_hashes(buffer, starts, sizes, rows["topic"])
-        rows["process"] = process
-        numbers = _numbers(number)
+        rows = np.zeros(len(self.at), TOLD)
+        encoded = "".join(self.values).encode("utf-8", "surrogatepass")
+        sizes = np.array(list(map(len, self.values)), np.int64)
+        if len(encoded) != sizes.sum():  # not only ASCII
+            sizes = np.array([len(text.encode("utf-8", "surrogatepass")) for text in self.values], np.int64)
+        rows["topic"] = self.topic_of
+        buffer = np.frombuffer(encoded, np.uint8)
+        rows["key"] = key_hashes(buffer, np.cumsum(sizes) - sizes, sizes, rows["topic"])
+        rows["process"] = self.processes
+        numbers = _numbers(self.numbers)
         rows["ended"] = np.where(numbers == NOWHERE, 0, joined_hashes(rows["process"], numbers))
-        rows["place"] = place
-        rows["offset"], rows["order"], rows["at"] = _integers(offset, self), _integers(order, self), at
-        rows["what"], rows["flags"] = kinds, flags
+        rows["place"] = self.place_of
+        rows["offset"], rows["order"] = _integers(self.offsets, self), _integers(self.orders, self)
+        rows["at"], rows["what"], rows["flags"] = self.at, self.kinds, self.flags
         telling = np.flatnonzero(np.isin(rows["what"], [what(action, "invoke") for action in ACTIONS[8:]]))
         telling = telling[rows["ended"][telling] != 0][::-1]
-        known = [time for time in times if time is not None]
+        known = [time for time in self.times if time is not None]
         facts = replace(
             self.facts,
             first=int(rows["at"].min()),
             events=len(rows),
             ordered=bool((rows["order"] != NOWHERE).all()),
-            last_ms=inf if len(known) < len(times) else max(known) / 1000,
-            topics=set(self.topics),
-            places={hashed: each for each, hashed in self.places.items()},
+            last_ms=inf if len(known) < len(rows) else max(known) / 1000,
+            topics={topic for topic in self.topics if topic is not None},
+            places={
+                hashed: (topic, partition)
+                for (topic, partition), hashed in self.places.items()
+                if topic is not None and partition is not None
+            },
             telling=dict(zip(rows["process"][telling].tolist(), rows["at"][telling].tolist(), strict=True)),
             refusals=self.refusals,
             generations=bool(self.members),
@@ -476,4 +507,4 @@ def _integers(column: Sequence[int | None], columns: _Columns) -> Ints:
     try:
         return np.array([NOWHERE if each is None else each for each in column], np.int64)
     except OverflowError:
-        raise MalformedHistory(columns.source, columns.raw[0][7], "a number of more than 64 bits") from None
+        raise MalformedHistory(columns.source, columns.at[0], "a number of more than 64 bits") from None

@@ -1,8 +1,9 @@
 """The committed offsets of ``__consumer_offsets``, all records of a block at once, as columns.
 
-Each distinct key is decoded once. The offset has a fixed place in a value, and is gathered from there. The size of a
-value tells whether the rest can be read, unless the value has text that is not ASCII, or unusual tagged fields. Then
-the readable decoder, ``kafka_eos.formats.consumer_offsets``, decides record by record. This decoder must equal it.
+Each distinct key is decoded once. The offset has a fixed place in a value and is gathered from there. The size of a
+value decides whether the rest can be read. If the value has text that is not ASCII, or unusual tagged fields, the
+readable decoder, ``kafka_eos.formats.consumer_offsets``, decides record by record. Both decoders have to give the same
+result.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,16 +43,16 @@ from kafka_eos_checks.audit.segments.strings import are_ascii, intern, strings, 
 
 Name = tuple[str, tuple[str, int]]  # group, partition
 
-NO_DECISION, NO_MARKER = -1, -2  # of a marker without a decision, and of a record that is no marker
+NO_DECISION, NO_MARKER = -1, -2  # a marker without a decision, and a record that is no marker
 
 _UNREADABLE, _OTHER = -2, -1  # instead of a name: a key that cannot be read, and one of another type
 _MARKER_KEY_BYTES = 4  # version and type
-_KEY_TYPE = OFFSET_KEY_TYPES[-1]  # what :class:`OffsetCommitKey` writes
+_KEY_TYPE = OFFSET_KEY_TYPES[-1]  # the type that :class:`OffsetCommitKey` writes
 _SMALLEST_KEY = 10  # bytes: its type, the lengths of two names, and a partition
-_HEAD_BYTES = 16  # version, offset, and the length of the metadata wherever it is
+_HEAD_BYTES = 16  # version, offset, and the length of the metadata in every version
 _LEADER_EPOCH_AT = 10  # bytes before it, in the versions that have it
 _TEXT_AT = (12, 12, 12, 16, 15)  # bytes before the metadata, by version
-_BEHIND = (8, 16, 8, 8, 8)  # bytes behind it, before the tagged fields, by version
+_BEHIND = (8, 16, 8, 8, 8)  # bytes after it, before the tagged fields, by version
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +68,12 @@ class Commits:
         record: offset of the record in ``__consumer_offsets``.
         producer_id: of the batch, -1 outside of any transaction.
         producer_epoch: of the batch.
-        transactional: 1 in a transaction, 0 outside of any.
+        transactional: 1 for a record of a transaction, otherwise 0.
         decision: of a marker, the number of its :class:`ControlType`, or -1 if it has none; -2 for a committed offset.
         key: index into ``keys``; -1 for a marker.
-        tombstone: 1 where the offset was forgotten.
-        offset: that was committed; -1 for a tombstone and a marker.
-        keys: of groups with their partitions, all of the newer type; see :func:`name_of`.
+        tombstone: 1 if the offset was removed.
+        offset: the committed offset; -1 for a tombstone and a marker.
+        keys: keys of groups and partitions, all of the newer type; see :func:`name_of`.
     """
 
     split: Narrow
@@ -123,7 +124,7 @@ class CommitChunk(Chunk):
 
     Attributes:
         damaged: whether a region of it cannot be read.
-        stamped_ms: the last time that the group's coordinator stamped; -1 for none.
+        stamped_ms: the last timestamp of the group's coordinator; -1 for none.
         commits: the committed offsets and markers.
     """
 
@@ -176,7 +177,7 @@ def chunk_of(block: Block, split: int = 0, segment: str = "") -> CommitChunk:
 
 
 def decode_decisions(records: Records, markers: Ints) -> Narrow:
-    """The decisions of some control records, as :func:`segments.marks.decision_of` says, shape (m,)."""
+    """The decisions of some control records, shape (m,); the same as :func:`segments.marks.decision_of` gives."""
     told = records.key_size[markers] >= _MARKER_KEY_BYTES
     if not len(markers):
         return np.empty(0, np.int32)
@@ -219,7 +220,7 @@ class Details(NamedTuple):
 
     Attributes:
         leader_epoch: of the record before the offset, -1 if it is not known.
-        metadata: whatever the client added.
+        metadata: the text that the client added.
         commit_timestamp: in milliseconds since the epoch.
     """
 
@@ -229,7 +230,7 @@ class Details(NamedTuple):
 
 
 def decode_details(records: Records, rows: Ints) -> Details:
-    """The other fields of those records that :func:`decode_commits` gives an offset, shape (m,)."""
+    """The other fields of records for which :func:`decode_commits` gives an offset, shape (m,)."""
     layout = _layout(records, rows)
     start, regular = records.value_start[rows], layout.regular
     told = regular & (layout.version >= FIRST_WITH_LEADER_EPOCH)
@@ -310,9 +311,9 @@ class _Layout(NamedTuple):
     """The places of the fields of some values, every column of shape (m,).
 
     Attributes:
-        regular: whether the value is certainly laid out so, with metadata in ASCII.
-        version: of the format; 0 where it is none.
-        offset: that was committed.
+        regular: whether the value certainly has this layout, with metadata in ASCII.
+        version: of the format; 0 if it is unknown.
+        offset: the committed offset.
         text_start: where the metadata begin in the buffer.
         text_size: bytes of the metadata.
     """
@@ -351,7 +352,7 @@ def _layout(records: Records, rows: Ints) -> _Layout:
 
 
 def _tags(buffer: Bytes, at: Ints, flexible: Ints, count: int) -> Ints:
-    """Bytes of the tagged fields of each record, if there is at most one short one; else an impossible number."""
+    """Bytes of the tagged fields of each record, if it has at most one short field; otherwise an impossible number."""
     size = np.zeros(count, np.int64)
     if len(flexible):
         number, tag, length = (buffer.take(at[flexible] + i, mode="clip").astype(np.int64) for i in range(3))

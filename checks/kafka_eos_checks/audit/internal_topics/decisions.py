@@ -30,9 +30,9 @@ class Decisions:
         version: the transaction version of the client.
         decision: the number of a :class:`kafka_eos.formats.record_batch.ControlType`.
         partitions: index into ``sets``.
-        decided_ms: when, in milliseconds since the epoch, on the coordinator's clock.
+        decided_ms: when it was decided, in milliseconds since the epoch, on the coordinator's clock.
         completed: whether the coordinator says that all markers are written.
-        replaced: whether another record than its COMPLETE came next.
+        replaced: whether a record other than its COMPLETE came next.
         names: transactional ids.
         sets: sets of partitions, each once.
     """

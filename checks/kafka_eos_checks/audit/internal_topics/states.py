@@ -1,9 +1,9 @@
 """The records of ``__transaction_state``, all of a block at once, as columns.
 
 The fields with a fixed place are gathered from all records side by side. The partitions of a transaction are a byte
-string: it ends where the fields behind it begin, which are found from the end of the value by the tags that Kafka
-writes, and each distinct string is decoded once. Whatever does not look like this is decoded by the readable decoder,
-``kafka_eos.formats.transaction_log``, record by record; this decoder must equal it.
+string. It ends where the fields after it begin; these are found from the end of the value by the tags that Kafka
+writes. Each distinct string is decoded once. Values of another form are decoded by the readable decoder,
+``kafka_eos.formats.transaction_log``, record by record. Both decoders have to give the same result.
 """
 
 import struct
@@ -36,7 +36,7 @@ Places = frozenset[tuple[str, int]]
 
 TOMBSTONE = -1  # in the columns of the version and the status
 
-UNREADABLE_REGIONS = frozenset({RegionKind.CORRUPT, RegionKind.OLD_FORMAT})  # regions that may hold states
+UNREADABLE_REGIONS = frozenset({RegionKind.CORRUPT, RegionKind.OLD_FORMAT})  # regions that may have had states
 
 _HEAD = np.dtype(
     [
@@ -61,11 +61,11 @@ _KEY_HEAD = np.dtype([("version", ">i2"), ("size", ">i2")])  # before a transact
 
 
 class _Ending(NamedTuple):
-    """A form of a value's end: its times, and a choice of tagged fields.
+    """One form of a value's end: the times, and a selection of tagged fields.
 
     Attributes:
         layout: the fields from the times on.
-        masks: which bits of the value's last words are the same in all such values, shape (4,).
+        masks: the bits of the value's last words that are the same in all values of this form, shape (4,).
         expected: these bits, shape (4,).
     """
 
@@ -111,7 +111,7 @@ class States:
         transactional_id: index into ``names``.
         version: of the format; -1 for a tombstone.
         partitions: index into ``lists``.
-        raw: index into ``raws`` of a value that has more than these columns say; -1 for all others.
+        raw: index into ``raws`` of a value that has more than these columns; -1 for all others.
         names: transactional ids.
         lists: version of the format and bytes of an array of partitions.
         raws: values.
@@ -150,7 +150,7 @@ class States:
         return replace(self, **{name: getattr(self, name)[which] for name in COLUMNS})
 
     def compact(self, which: NDArray[Any]) -> "States":
-        """Some of the records as :meth:`take` has them, with no other strings than theirs."""
+        """Some of the records as :meth:`take` gives them, with only their own strings."""
         some = self.take(which)
         found: dict[str, Any] = {}
         for name, interned in zip(("transactional_id", "partitions", "raw"), _STRINGS, strict=True):
@@ -216,9 +216,9 @@ class StateChunk(Chunk):
     """A chunk of a log of ``__transaction_state``.
 
     Attributes:
-        unreadable: records that are no key or value of a known version.
-        damaged_at: where its first region begins that may hold states and cannot be read, in bytes; -1 for none.
-        stamped_ms: the last time that a coordinator stamped; -1 for none.
+        unreadable: records whose key or value is of no known version.
+        damaged_at: where the first unreadable region begins that may have had states, in bytes; -1 for none.
+        stamped_ms: the last timestamp of a coordinator; -1 for none.
         states: the records that can be read.
     """
 
@@ -353,7 +353,7 @@ def _fill(records: Records, columns: dict[str, Any], found: dict[str, Any]) -> I
 
 
 def _kinds(buffer: Bytes, start: Ints, size: Ints, version: Narrow) -> Narrow:
-    """The ending of each value, as a number from :data:`_SIMPLE` on; -1 for none of them."""
+    """The form of each value's end: 0 for :data:`_SIMPLE`, then the numbers of :data:`_FLEXIBLE`; -1 for another."""
     kinds = np.full(len(start), -1, np.int32)
     kinds[(version == 0) & (size >= _HEAD.itemsize + _SMALLEST_LIST[0] + _SIMPLE.layout.itemsize)] = 0
     rows = np.flatnonzero((version == NEWEST_VERSION) & (size >= _TAIL_BYTES))
@@ -376,7 +376,7 @@ def _kinds(buffer: Bytes, start: Ints, size: Ints, version: Narrow) -> Narrow:
 def _fill_endings(
     records: Records, rows: Ints, kinds: Narrow, columns: dict[str, Any], regular: NDArray[np.bool_]
 ) -> Ints:
-    """Fill in the times and tagged fields of ``rows``; where each one's begin. Defaults that are written are odd."""
+    """Fill in the times and tagged fields of ``rows``; return where they begin. A written default is not regular."""
     end = records.value_start[rows] + records.value_size[rows]
     begin = end.copy()
     for name, _ in _TAGGED:
@@ -403,7 +403,7 @@ _TIME_NAMES = frozenset(name for name, _ in _TIMES)
 
 
 def _put(columns: dict[str, Any], name: str, rows: Ints, values: NDArray[Any]) -> None:
-    """Fill a column in at some rows, in order, or at all."""
+    """Fill in a column at some rows, in order, or at all rows."""
     if len(rows) == len(columns[name]):
         columns[name] = values.astype(columns[name].dtype)
     else:
@@ -453,7 +453,7 @@ def decode_partitions(version: int, data: bytes) -> tuple[TopicPartitions, ...] 
     return partitions
 
 
-@lru_cache(maxsize=1 << 16)  # they come again in other chunks, and when the chunks are folded
+@lru_cache(maxsize=1 << 16)  # the same arrays occur in other chunks, and when the chunks are folded
 def places_of(version: int, data: bytes) -> Places:
     """The partitions in an array of partitions of a value.
 
@@ -476,10 +476,10 @@ def _is_array(version: int, data: bytes) -> bool:
 
 
 def _plain_places(version: int, data: bytes) -> Places | None:
-    """The partitions in a short array without tagged fields; None for all others, and for what is no array.
+    """The partitions in a short array without tagged fields; None for all others, and for bytes that are no array.
 
-    The readable decoder takes ten times as long, and clients whose transactions are each of other partitions have as
-    many arrays as transactions.
+    The readable decoder takes ten times as long. If every transaction has other partitions, there are as many arrays as
+    transactions.
     """
     places: list[tuple[str, int]] = []
     try:

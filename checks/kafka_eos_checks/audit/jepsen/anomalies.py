@@ -1,44 +1,47 @@
-"""The anomalies of Jepsen's workload for Kafka, as it defines them.
+"""The anomalies of Jepsen's workload for Kafka, as Jepsen defines them.
 
-Each key has an *order*: the values by offset, of all polls and of all sends that must have happened. These are ``ok``,
-or have an unknown outcome and a value that an ``ok`` operation was given. Offsets that no operation names do not count,
-so a value "between" two others is always one that some client knows.
+Each key has an *order*: the values by offset, of all polls and of all sends that must have happened. A send must have
+happened if it is ``ok``, or if its outcome is unknown and an ``ok`` operation was given a value of it. Offsets that no
+operation names do not count, so a value "between" two others is always one that some client knows.
 
 ``:G1a``
     An ``ok`` operation was given a value whose send ``fail``ed (an aborted read); each value once.
 ``:lost-write``
-    A value that must have been sent, which no ``ok`` operation was given, although one was given a value that is at
-    its last offset or behind it.
+    A value that must have been sent and that no ``ok`` operation was given, although one was given a value at or after
+    its last offset.
 ``:unseen``
-    Values that were acknowledged and that no ``ok`` operation was given; each key once. A history that does not end
-    with polls up to the end of every key has them rightly.
+    Values that were acknowledged and that no ``ok`` operation was given; each key once. They are to be expected in a
+    history that does not end with polls up to the end of every key.
 ``:duplicate``
     A value at several offsets of its key.
 ``:inconsistent-offsets``
     Several values at one offset of a key.
 ``:precommitted-read``
-    A transaction was given what it sent itself.
+    A transaction was given a value that it sent itself.
 ``:poll-skip``, ``:nonmonotonic-poll``
-    Between two operations of a process that read a key: the first value of the later one is more than one behind the
-    last value of the earlier one, or not behind it. Only an ``ok`` operation moves a process on; ``:assign`` and
-    ``:subscribe`` let it forget the keys that they do not name. Both are allowed in a history with ``:subscribe``, as
-    a rebalance may come between two operations.
+    Between two operations of a process that read a key: the first value of the later operation does not directly follow
+    the last value of the earlier one (a skip), or does not come after it (non-monotonic). Only an ``ok`` operation
+    changes a process's position. After ``:assign`` or ``:subscribe`` a process has no position in keys that these do
+    not name. Both anomalies are allowed in a history with ``:subscribe``, because a rebalance may come between two
+    operations.
 ``:int-poll-skip``, ``:int-nonmonotonic-poll``
     The same between two values of one operation, except for keys that were rebalanced meanwhile.
 ``:nonmonotonic-send``, ``:int-nonmonotonic-send``
-    Of two sends of a process to a key, the later one is not behind the earlier one; or of two in one operation.
+    The later of two sends of a process to a key has no higher place in the order than the earlier one; ``int``: of two
+    sends in one operation.
 ``:int-send-skip``
-    Between two sends of an operation to a key is something else. Allowed: transactions may write at the same time.
+    Other values lie between two sends of an operation to a key. Allowed: transactions may write at the same time.
 ``:G1c``, ``:G1c-process``, ``:G1c-realtime``
-    A cycle of operations each of which was given what the one before it sent; or of which some only came after the
-    other in their process; or in time.
+    A cycle of operations each of which was given a value that the one before it sent. In ``-process`` and ``-realtime``
+    some of them only came after the one before in the same process, or in time.
 ``:G0``, ``G1c by order``
-    Cycles in which some operations wrote right behind each other. Allowed: nothing isolates writes from each other.
+    Cycles in which some operations wrote the value right after one of the operation before. Allowed: nothing isolates
+    writes from each other.
 
-Where Jepsen tells of every reader or every value of the same anomaly, there is one finding with the first of them.
-A value that an operation was given and nobody sent is counted as unknown; Jepsen's checker stops there. An ``:assign``
-with ``:seek-to-beginning? true`` lets a process forget every key; Jepsen's checker has no rule for it, as its clients
-are new ones then. ``:G0-process`` and ``:G0-realtime``, which Jepsen allows, are not looked for.
+If Jepsen reports every reader or every value of the same anomaly, there is one finding here with the first of them. A
+value that an operation was given and nobody sent is counted as unknown; Jepsen's checker stops there. After an
+``:assign`` with ``:seek-to-beginning? true`` a process has no position in any key; Jepsen's checker has no rule for it,
+because its clients are new ones then. ``:G0-process`` and ``:G0-realtime``, which Jepsen allows, are not searched for.
 
 Every rule takes one pass over the operations, or over the offsets of a key in their order.
 
@@ -103,7 +106,7 @@ _SHOWN = 3  # of values that were skipped
 
 
 def allowed(subscribes: bool) -> frozenset[str]:
-    """The anomalies that Jepsen does not take for errors in a history, by whether it has a ``:subscribe``."""
+    """The anomalies that Jepsen does not report as errors; more are allowed in a history with ``:subscribe``."""
     return _ALLOWED | _ALLOWED_WITH_SUBSCRIBE if subscribes else _ALLOWED
 
 
@@ -116,8 +119,8 @@ def anomalies(operations: Sequence[Operation], run: str) -> tuple[list[Finding],
     """All anomalies of a history, and figures; values that nobody sent are ``unknown``.
 
     Args:
-        operations: those that are over, in their order.
-        run: names the history.
+        operations: the completed operations, in their order.
+        run: the name of the history.
     """
     analysis = Analysis.of(operations, run)
     findings = [*analysis.of_keys(), *analysis.cycles()]
@@ -135,8 +138,8 @@ class _Order:
 
     Attributes:
         offsets: by index.
-        values: by index, the first value that was told.
-        more: by index, all values, where there are several.
+        values: by index, the first value that an operation names.
+        more: by index, all values, if there are several.
         index: by value, the last index that has it as its first value.
         first: by value, the first index.
         last: by value, the last index.
@@ -172,7 +175,7 @@ class _Order:
         return quoted(value) if index is None else f"{quoted(value)} (offset {self.offsets[index]})"
 
     def delta(self, earlier: Value, later: Value) -> int:
-        """The distance of a value behind another one; 1, which is right, if it is not known."""
+        """The distance from a value to a later one; 1, which is no anomaly, if it is not known."""
         one, other = self.index.get(earlier), self.index.get(later)
         return 1 if one is None or other is None else other - one
 
@@ -190,8 +193,8 @@ class Why(NamedTuple):
     """The reason why an operation comes after another one: it was given its value, or wrote the next value of its key.
 
     Attributes:
-        by_order: whether it only wrote right behind it.
-        place: of the key in the operation, and of the value among those of the key, from 0.
+        by_order: whether it only wrote the next value.
+        place: the place of the key in the operation, and of the value among those of the key, from 0.
         key: the key.
         words: the reason in words.
     """
@@ -207,9 +210,9 @@ class Analysis:
     """A history, prepared for the rules.
 
     Attributes:
-        operations: those that are over.
-        run: names the history.
-        writer: by key and value, who sent it.
+        operations: the completed operations.
+        run: the name of the history.
+        writer: by key and value, the operation that sent it.
         reader: by key and value, the first ``ok`` operation that was given it.
         orders: by key.
         proofs: why an operation of unknown outcome happened, by the place of its completion; in words.
@@ -224,10 +227,10 @@ class Analysis:
 
     @classmethod
     def of(cls, operations: Sequence[Operation], run: str, known: Mapping[int, str] = NO_PROOFS) -> Self:
-        """Prepare a history in two passes: first who sent and was given each value, then the orders.
+        """Prepare a history in two passes: first the writers and readers of each value, then the orders.
 
         Args:
-            operations: those that are over, in their order.
+            operations: the completed operations, in their order.
             run: names the history.
             known: proofs that operations of unknown outcome happened, besides those that the operations give.
         """
@@ -301,7 +304,7 @@ class Analysis:
                     yield self._finding(ABORTED_READ, key, evidence, self._offset(key, value))
 
     def lost_writes(self) -> Iterator[Finding]:
-        """``:lost-write``, from each key's end to its beginning, with the next value behind that was read."""
+        """``:lost-write``, from each key's end to its beginning; evidence is the next later value that was read."""
         for key, read in self.reader.items():
             order, found = self._order(key), []
             bound = max((order.first[value] for value in read if value in order.first), default=-1)
@@ -436,7 +439,7 @@ class Analysis:
     def _step(
         self, key: Key, earlier: Value, later: Value, rules: tuple[str, str], words: tuple[str, str]
     ) -> Iterator[Finding]:
-        """A step from a value to another: over something (the first rule), or not forward (the second)."""
+        """Judge a step from a value to another: over other values (the first rule), or not forward (the second)."""
         order = self._order(key)
         delta = order.delta(earlier, later)
         if delta == 1:
@@ -444,7 +447,7 @@ class Analysis:
         rule = rules[delta < 1]
         way = f"{words[0]} {order.at(earlier)}{words[1]} {order.at(later)}"
         if delta < 1:
-            yield self._finding(rule, key, f"{way}, which is not behind it", order.offsets[order.index[later]])
+            yield self._finding(rule, key, f"{way}, which is not after it", order.offsets[order.index[later]])
         elif rule:
             skipped = order.offsets[order.index[earlier] + 1]
             yield self._finding(rule, key, f"{way}, over {order.between(earlier, later)}", skipped)
@@ -479,7 +482,7 @@ class Analysis:
         return steps
 
     def reasons(self, among: Container[Step]) -> Iterator[tuple[Step, Why]]:
-        """The reasons of some steps: why an operation comes after another one."""
+        """The reasons of some steps: why one operation comes after another."""
         for operation in self.operations:
             for place, (key, own) in enumerate(operation.polls.items()):
                 for number, (_, value) in enumerate(own):
@@ -494,7 +497,7 @@ class Analysis:
                     one = self.writer[key].get(order.values[index - 1]) if index else None
                     if one is not None and (step := (one.ended, operation.ended)) in among:
                         before = quoted(order.values[index - 1])
-                        words = f"{operation} sent {quoted(value)} to key {key} right behind {before} of {one}"
+                        words = f"{operation} sent {quoted(value)} to key {key} right after {before} of {one}"
                         yield step, Why(True, (place, number), key, words)
 
 
@@ -537,15 +540,15 @@ def cycles_of(
 
     Args:
         operations: all of the stretch, in their order.
-        given: from who sent a value to who was given it.
-        behind: from who sent a value to who sent the next one to its key.
+        given: steps from the sender of a value to each operation that was given it.
+        behind: steps from the sender of a value to the sender of the next value of its key.
     """
     return list(_Graph(operations).cycles(given, behind))
 
 
 @dataclass(frozen=True, slots=True)
 class _Graph:
-    """Operations as nodes, by their order; behind them the moments at which one that is ok was over."""
+    """Operations as nodes, in their order, and after them a node for the end of each ``ok`` operation."""
 
     operations: Sequence[Operation]
 
@@ -569,7 +572,7 @@ class _Graph:
         return node >= len(self.operations)
 
     def _edges(self, steps: Iterable[Step]) -> list[list[int]]:
-        """Steps by node, those of each in order."""
+        """The steps by node, sorted."""
         number = {operation.ended: node for node, operation in enumerate(self.operations)}
         edges: list[list[int]] = [[] for _ in self.operations]
         for one, other in sorted((number[one], number[other]) for one, other in steps):
@@ -577,7 +580,7 @@ class _Graph:
         return edges
 
     def _in_process(self) -> list[list[int]]:
-        """The steps from each operation that is ok to the next one of its process."""
+        """The steps from each ``ok`` operation to the next one of its process."""
         edges: list[list[int]] = [[] for _ in self.operations]
         before: dict[object, int] = {}
         for node, operation in enumerate(self.operations):
@@ -588,7 +591,7 @@ class _Graph:
         return edges
 
     def _in_time(self) -> list[list[int]]:
-        """The steps from each operation that is ok to all that began after its end, through a chain of moments."""
+        """The steps from each ``ok`` operation to all that began after its end, through a chain of moments."""
         edges: list[list[int]] = [[] for _ in self.operations]
         ended: list[int] = []
         for node, operation in enumerate(self.operations):
@@ -616,7 +619,7 @@ def _proof(writer: Operation, reader: dict[Key, dict[Value, Operation]]) -> str 
     if writer.outcome == INFO:
         for key, value in _each(writer.sends):
             if (found := reader.get(key, {}).get(value)) is not None:
-                return f", which happened, as {found} was given {quoted(value)}"
+                return f", which happened, because {found} was given {quoted(value)}"
     return None
 
 

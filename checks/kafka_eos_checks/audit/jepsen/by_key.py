@@ -1,19 +1,19 @@
 """The anomalies of a history of any size: keys are judged one by one, by the rules of ``anomalies``.
 
-The operations are read one after the other and written down by key, in a few files (:class:`Spill`). A key's part of an
+The operations are read one after the other and written by key to a few files (:class:`Spill`). A key's part of an
 operation is an operation itself, so each rule that looks at one key at a time judges a history of only that key
 (:class:`KeyHistory`). Three things span keys:
 
-- An ``:assign`` or ``:subscribe`` lets a process forget keys. Each part notes how often its process had forgotten its
-  key, and the key's history gets an ``:assign`` wherever that number rises.
+- After an ``:assign`` or ``:subscribe`` a process has forgotten its position in keys. Each part has the number of times
+  that its process had forgotten its key, and the key's history gets an ``:assign`` wherever that number rises.
 - An operation of unknown outcome happened if any of its values was read, on any key. So such proofs are collected from
   all keys first (:func:`proofs_in`).
-- A cycle leads from key to key. Steps by process and by time lead to operations that ended later, so every cycle has a
-  step back, from an operation to one that ended before it. All operations of a cycle ended within the intervals of
-  such steps, where these overlap. Only concurrent operations have such steps, so there are few. The graph has only the
+- A cycle goes from key to key. Steps by process and by time go to operations that ended later, so every cycle has a
+  step back, from an operation to one that ended before it. All operations of a cycle ended within the intervals of such
+  steps, where these overlap. Only concurrent operations have such steps, so there are few. The graph has only the
   operations of these stretches, and still has all cycles of the history.
 
-In memory are the keys of one file, the operations of the stretches, and for each process the keys that it is assigned.
+Only the keys of one file, the operations of the stretches, and each process's assigned keys are in memory.
 """
 
 import pickle
@@ -56,8 +56,8 @@ from kafka_eos_checks.audit.jepsen.operations import (
 
 FILE_BYTES = 16 << 20  # of a history for each file of keys
 MOST_FILES = 256
-ROWS_AT_ONCE = 500  # that a file gets in one piece
-SHOWN_ALLOWED = 20  # findings of an anomaly that is allowed
+ROWS_AT_ONCE = 500  # written to a file in one piece
+SHOWN_ALLOWED = 20  # findings shown of each allowed anomaly
 
 
 class Part(NamedTuple):
@@ -65,8 +65,8 @@ class Part(NamedTuple):
 
     Attributes:
         key: the key.
-        operation: the operation with its sends to the key and polls of it alone.
-        forgot: how often its process had forgotten the key for its polls, and for its sends.
+        operation: the operation with only its sends to the key and its polls of it.
+        forgot: how often its process had forgotten the key, for polls and for sends.
         place: the key's place among the keys that the operation sends to, and among those that it was given.
         several: whether it sends to several keys.
     """
@@ -83,7 +83,7 @@ class _Forgets:
     """Counts of how often a process has forgotten each key.
 
     Attributes:
-        times: that it was assigned keys.
+        times: how often it was assigned keys.
         since: by assigned key, the number of the last assignment without it.
     """
 
@@ -107,7 +107,7 @@ class _Process:
 
 
 def parts_of(operations: Iterable[Operation]) -> Iterator[tuple[Operation, list[Part]]]:
-    """Cut each operation into parts, one for each key that it sends to or was given a value of."""
+    """Cut each operation into parts, one for each key of its sends and polls."""
     processes: dict[Hashable, _Process] = defaultdict(_Process)
     for operation in operations:
         process = processes[operation.process]
@@ -144,12 +144,12 @@ class Spill:
     """The parts of a history's operations, each key in one of several files, and the operations themselves in another.
 
     Attributes:
-        run: names the history.
-        files: of parts.
-        operations: the file of all operations, without what they sent and were given.
-        count: of operations.
+        run: the name of the history.
+        files: the files of parts.
+        operations: the file of all operations, without sends and polls.
+        count: the number of operations.
         unknown: whether an operation of unknown outcome sends to several keys.
-        fine: anomalies that are no errors in this history, by Jepsen's definition.
+        fine: anomalies that Jepsen allows in this history.
     """
 
     run: str
@@ -162,13 +162,13 @@ class Spill:
 
 @contextmanager
 def spilled(operations: Iterable[Operation], run: str, size: int, folder: Path | None = None) -> Iterator[Spill]:
-    """Write a history down by key, for as long as the block lasts.
+    """Write a history by key to files, for as long as the block lasts.
 
     Args:
-        operations: those that are over, in their order; read once.
-        run: names the history.
+        operations: the completed operations, in their order; read once.
+        run: the name of the history.
         size: of the history, in bytes.
-        folder: where to write, that every worker can read; a temporary folder of the machine if not given.
+        folder: where to write; every worker has to be able to read it. A temporary folder of the machine if not given.
     """
     number = min(max(1, -(-size // FILE_BYTES)), MOST_FILES)
     count, unknown, subscribes = 0, False, False
@@ -191,7 +191,7 @@ def spilled(operations: Iterable[Operation], run: str, size: int, folder: Path |
 
 @dataclass(slots=True)
 class _Rows:
-    """Rows on their way into a file."""
+    """A buffer of rows for a file."""
 
     file: BinaryIO
     rows: list[Any] = field(default_factory=list)
@@ -223,7 +223,7 @@ class KeyHistory:
     Attributes:
         operations: the parts, as operations.
         places: by the place of an operation's completion, see :attr:`Part.place`.
-        several: the operations that send to other keys, too, by the place of their completion.
+        several: the operations that also send to other keys, by the place of their completion.
         forgot: by process, how often it had forgotten the key at its last operation.
     """
 
@@ -271,7 +271,7 @@ Proof = tuple[int, int, str]  # the place of an operation's completion, the plac
 
 
 def proofs_in(path: Path) -> list[Proof]:
-    """Proofs that operations happened whose outcome is unknown and which send to several keys."""
+    """Proofs that operations of unknown outcome happened, for those that send to several keys."""
     return [
         (ended, history.places[ended][0], words)
         for history in histories_in(path)
@@ -283,12 +283,12 @@ def proofs_in(path: Path) -> list[Proof]:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The facts of the whole history by which a file of keys is judged.
+    """The facts of the whole history that judging a file of keys needs.
 
     Attributes:
-        run: names the history.
+        run: the name of the history.
         fine: anomalies that are allowed.
-        proofs: why operations of unknown outcome happened that send to several keys.
+        proofs: why operations of unknown outcome that send to several keys happened.
     """
 
     run: str
@@ -308,10 +308,10 @@ class Judged:
     Attributes:
         findings: those that are errors.
         allowed: the number of each allowed anomaly.
-        shown: some of these, the first ones by key and offset.
+        shown: findings of some of these, the first ones by key and offset.
         figures: the numbers of values that were sent and given.
-        back: steps to an operation that ended before the one that they come from.
-        twice: the place of the first operation that sends a value a second time, and the value in words.
+        back: steps from an operation to one that ended before it.
+        twice: the place of the first operation that sends a value a second time, and the error message.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -346,18 +346,13 @@ class Judged:
     def finish(self) -> None:
         """Sort the findings."""
         self._keep_few()
-        self.findings.sort(key=in_order)
+        self.findings.sort(key=Finding.sort_key)
 
     def _keep_few(self) -> None:
         of_rule: dict[str, list[Finding]] = defaultdict(list)
         for finding in self.shown:
             of_rule[finding.rule].append(finding)
-        self.shown = [each for own in of_rule.values() for each in nsmallest(SHOWN_ALLOWED, own, key=in_order)]
-
-
-def in_order(finding: Finding) -> tuple[Any, ...]:
-    """The order of findings: by key and offset, then by anomaly and words."""
-    return (*finding.sort_key(), finding.evidence)
+        self.shown = [each for own in of_rule.values() for each in nsmallest(SHOWN_ALLOWED, own, key=Finding.sort_key)]
 
 
 def judged_in(path: Path, question: Question) -> Judged:
@@ -379,7 +374,7 @@ def judged_in(path: Path, question: Question) -> Judged:
 
 
 def steps_in(path: Path, question: Question, stretches: Sequence[Step]) -> tuple[set[Step], set[Step]]:
-    """The steps in some stretches: those to the reader of a value, and those to the writer of the next offset."""
+    """The steps in some stretches: those to the reader of a value, and those to the writer of the next value."""
     within = _Stretches(stretches)
     given: set[Step] = set()
     behind: set[Step] = set()
@@ -432,15 +427,17 @@ def stretches_of(back: Iterable[Step]) -> list[Step]:
 
 
 EachFile = Callable[[Callable[[Path], Any], Sequence[Path]], Iterable[Any]]
-"""Asks a function of each file, wherever it is read; the answers come in any order."""
+"""Applies a function to each file, in any process; the answers come in any order."""
 
 
-def judge(spill: Spill, each: EachFile = map) -> Judged:
+def judge(spill: Spill, each: EachFile = map, judging: EachFile | None = None) -> Judged:
     """All anomalies of a history; those of :func:`kafka_eos_checks.audit.jepsen.anomalies.anomalies`.
 
     Args:
         spill: the history.
         each: who asks the files.
+        judging: who asks them for their anomalies, if somebody else; it may keep these, and leave them out of its
+            answers.
 
     Raises:
         MalformedHistory: a value is sent to a key a second time.
@@ -453,11 +450,11 @@ def judge(spill: Spill, each: EachFile = map) -> Judged:
                 first[ended] = min(first.get(ended, (place, words)), (place, words))
         question = replace(question, proofs={ended: words for ended, (_, words) in first.items()})
     judged = Judged()
-    for some in each(partial(judged_in, question=question), spill.files):
+    for some in (judging or each)(partial(judged_in, question=question), spill.files):
         judged.join(some)
     if judged.twice is not None:
         ended, reason = judged.twice
-        raise MalformedHistory(spill.run, ended + 1, reason)  # each form has a line of its own
+        raise MalformedHistory(spill.run, ended + 1, reason)  # as each form has its own line
     judged.figures["operations"] = spill.count
     stretches = stretches_of(judged.back)
     if stretches:

@@ -1,20 +1,20 @@
-"""Cycles of a directed graph, each as short as a search over its first nodes finds it."""
+"""Cycles of a directed graph: the shortest one through the first nodes of each component."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
-STARTS = 100  # nodes of a component from which a cycle is looked for, at most
-VISITS = 200_000  # of nodes in all searches of a component, unless one search takes more: the time stays linear
+STARTS = 100  # at most so many nodes of a component are tried as the start of a cycle
+VISITS = 200_000  # of nodes in all searches of a component, unless one search needs more: the time stays linear
 
-Edges = Sequence[Sequence[int]]  # by node, the nodes that it goes to
+Edges = Sequence[Sequence[int]]  # by node, its successors
 
 
 def cycles(edges: Edges, is_free: Callable[[int], bool] = lambda _: False) -> Iterator[list[int]]:
-    """A cycle of each strongly connected component, in order of its nodes, beginning with its lowest one.
+    """A short cycle of each strongly connected component; the cycles are sorted by their nodes.
 
     Args:
-        edges: by node from 0; none goes from a node to itself.
-        is_free: nodes that do not count for the length.
+        edges: by node from 0, without edges from a node to itself.
+        is_free: whether a node does not count for the length.
     """
     left = _core(edges)
     if not left:
@@ -54,7 +54,7 @@ def _core(edges: Edges) -> set[int]:
 
 
 def _components(within: dict[int, list[int]]) -> Iterator[list[int]]:
-    """Strongly connected components, by Tarjan's algorithm with a stack of its own."""
+    """Strongly connected components, by Tarjan's algorithm with an explicit stack."""
     number: dict[int, int] = {}
     lowest: dict[int, int] = {}
     open_nodes: list[int] = []

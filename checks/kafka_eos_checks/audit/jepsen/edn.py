@@ -1,4 +1,4 @@
-r"""A strict reader of EDN, Clojure's notation for data, as Jepsen writes histories in it.
+r"""A strict reader of EDN, Clojure's notation for data, in which Jepsen writes histories.
 
 ========================  =========================================================================
 EDN                       Python
@@ -12,14 +12,14 @@ EDN                       Python
 ``[1 2]`` and ``(1 2)``   ``tuple``
 ``{1 2}``                 ``dict``
 ``#{1 2}``                ``frozenset``
-``#tag value``            the value; a history says by tags how Clojure prints, and nothing else
+``#tag value``            the value; tags in a history only say how Clojure prints
 ========================  =========================================================================
 
-A map as a key or in a set is a set of its pairs there. What Clojure prints and EDN does not have, ``0x1f`` in
-``#object[…]``, is read too.
+A map that is a key or a member of a set becomes the set of its pairs. ``0x1f`` in ``#object[…]``, which Clojure prints
+although EDN does not have it, is read too.
 
-One regular expression splits the text and a stack puts it together, so the time is linear and no depth is too deep
-for Python's own stack; more than :data:`DEEPEST` is refused.
+One regular expression splits the text and an explicit stack builds the values. So the time is linear and Python's own
+stack cannot overflow; more levels than :data:`DEEPEST` are refused.
 """
 
 import re
@@ -95,9 +95,9 @@ class _Builder:
 
     Attributes:
         stack: from the outermost to the innermost.
-        whole: what closes the vector or list that is the whole text, if it is one.
-        begun: whether there was anything yet.
-        ended: whether the whole text is over.
+        whole: the closing bracket of the vector or list that is the whole text, if it is one.
+        begun: whether anything was read yet.
+        ended: whether the whole text was closed.
     """
 
     stack: list[_Frame] = field(default_factory=list)
@@ -125,7 +125,7 @@ class _Builder:
         return _closed(self.stack.pop())
 
     def keep(self, value: Any) -> bool:
-        """Keep a complete value; whether it stands in no collection and is not left out."""
+        """Keep a complete value; return whether it is in no collection and not discarded."""
         self.begun = True
         while self.stack and self.stack[-1].opening not in _CLOSING:
             if self.stack.pop().opening == _DISCARD:
@@ -138,10 +138,10 @@ class _Builder:
 def read_forms(text: str) -> Iterator[tuple[int, Any]]:
     """The values of a text, each with the position at which it begins.
 
-    A text that is one vector or list as a whole gives its elements.
+    If the whole text is one vector or list, the values are its elements.
 
     Raises:
-        MalformedEdn: at the first thing that is no EDN.
+        MalformedEdn: the text is no EDN; with the first place where it is not.
     """
     builder = _Builder()
     stack, at = builder.stack, 0
@@ -152,13 +152,13 @@ def read_forms(text: str) -> Iterator[tuple[int, Any]]:
         position, word = token.start(), token[kind]
         if not stack:
             if builder.ended:
-                raise MalformedEdn(position, f"{word!r} follows what has to be the whole text")
+                raise MalformedEdn(position, f"{word!r} follows the vector or list that has to be the whole text")
             at = position
         if kind in _BEGINS:
             builder.open(word, position)
             continue
         value = builder.close(word, position) if kind == "closing" else _SCALARS[kind](word, position)
-        if stack and stack[-1].opening in _CLOSING:  # what most values are in
+        if stack and stack[-1].opening in _CLOSING:  # most values are in a collection
             stack[-1].items.append(value)
         elif value is not _END and builder.keep(value):
             yield at, value
@@ -228,7 +228,7 @@ def _named(word: str) -> Any:
     if not _FLOAT.fullmatch(word):
         raise ValueError(word)
     number = float(word.removesuffix("M"))
-    if isinf(number):  # which is `##Inf`: another number beyond a double would be the same
+    if isinf(number):  # a number too large for a double would equal `##Inf`
         raise OverflowError(word)
     return number
 
@@ -239,14 +239,14 @@ def _text(word: str, position: int) -> str:
         if len(name) > 1:
             return chr(int(name[1:], 16))
         if name not in _ESCAPES:
-            raise MalformedEdn(position + 1 + escape.start(), f"{escape[0]!r} stands for nothing")
+            raise MalformedEdn(position + 1 + escape.start(), f"{escape[0]!r} is no escape sequence")
         return _ESCAPES[name]
 
     return _whole(_ESCAPE.sub(plain, word[1:-1])) if "\\" in word else word[1:-1]
 
 
 def _whole(text: str) -> str:
-    """Join pairs of surrogates into one character each, and replace a surrogate that is alone."""
+    """Join pairs of surrogates into one character each, and replace a single surrogate."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 

@@ -1,16 +1,17 @@
-"""A history in the form of Jepsen's workload for Kafka, so that another judge can look at the same run.
+"""Write a history in the form of Jepsen's workload for Kafka, so that Jepsen's checker can judge the same run.
 
 - A transaction is a ``:txn`` of its process with its sends: ``:ok`` if its commit was answered, ``:fail`` if its abort
-  was or its commit failed, else ``:info``. A send outside of transactions is a ``:send``.
-- A record that a reader of committed data was given is a ``:poll``. After an ``Assign``, ``Revoke``, ``Seek`` or an
-  ``AbortTransaction`` of its own a reader may be anywhere, which is an ``:assign`` of nothing here. Readers of
-  uncommitted data have no place in the workload.
-- A key is a topic with its partition. A process is a number, another one for its reading, and new ones after its
-  ``Crash``, as Jepsen's processes are: one operation at a time.
-- Values that were sent to a topic more than once are left out, with what was given of them: the anomalies are those of
-  values that are sent once. So are sends of which nobody knows the partition.
+  was answered or its commit failed, otherwise ``:info``. A send outside of transactions is a ``:send``.
+- A record that a reader of committed data was given is a ``:poll``. After its ``Assign``, ``Revoke``, ``Seek`` or
+  ``AbortTransaction`` a reader may be anywhere, so an ``:assign`` without keys is written. The workload has no readers
+  of uncommitted data.
+- A key is a topic with its partition. A process has a number and another one for its reading, because a process of
+  Jepsen's has one operation at a time. After its ``Crash`` it gets new numbers, as in Jepsen.
+- Values that were sent to a topic more than once are left out, with their polls, because the anomalies are defined for
+  values that are sent once. Sends of unknown partition are left out too.
 
-What was only begun is written too, as an operation of unknown outcome, when its process crashes or the history ends.
+An operation that was begun and not completed is written with an unknown outcome when its process crashes or the history
+ends.
 """
 
 import json
@@ -27,15 +28,15 @@ _Sends = dict[_Sent, int | None]  # with the offset, if it is known
 
 
 def write_operations(path: Path, events: Iterable[Event]) -> int:
-    """Write the operations of one run, in its order; returns how many.
+    """Write the operations of one run, in its order; return their number.
 
     Raises:
-        ValueError: events of several runs, which nobody can put in an order.
+        ValueError: the events are of several runs, which have no common order.
         OSError: the file cannot be written.
     """
     run = list(events)
     if len({event.run for event in run}) > 1:
-        raise ValueError("a history of Jepsen's is one run; give the history of one")
+        raise ValueError("a history of Jepsen has one run, these events have several; give one run")
     if all(event.order is not None for event in run):
         run.sort(key=lambda event: event.order or 0)
     begun = Counter(_value(event) for event in run if (event.action, event.phase) == ("Send", "invoke"))
@@ -53,9 +54,9 @@ class _Export:
     """The operations under way at a place of the history.
 
     Attributes:
-        once: topics and values that were sent once.
+        once: topics and values that were sent exactly once.
         lines: the operations so far.
-        numbers: by process and whether it reads, its number.
+        numbers: Jepsen's process number, by process and whether it reads.
         transactions: by process, its transaction.
         single: sends outside of transactions, by process and record.
     """
@@ -68,7 +69,7 @@ class _Export:
     _given: int = 0
 
     def take(self, event: Event) -> None:
-        """Take in one event."""
+        """Follow one event."""
         process, phase = event.process, event.phase
         if event.action == "BeginTransaction" and phase == "ok":
             self.transactions[process] = {}
@@ -97,7 +98,7 @@ class _Export:
             self._write(process, False, ":info", ":send", f"[{_micro(sent, None)}]")
 
     def _sent(self, event: Event) -> _Sent | None:
-        """The place and value of an event on one value; None for any other event."""
+        """The place and value of an event; None if the value was not sent exactly once."""
         place = place_of(event)
         return None if place is None or _value(event) not in self.once else (*place, _value(event)[1])
 
@@ -114,7 +115,7 @@ class _Export:
         self._write(process, False, f":{event.phase}", ":send", f"[{_micro(sent, event.offset)}]")
 
     def _moved(self, process: str) -> None:
-        """Let a process read on anywhere, if it has read at all."""
+        """Note that a process may read anywhere now, if it has read at all."""
         if (process, True) in self.numbers:
             self._write(process, True, ":ok", ":assign", "[]")
 

@@ -1,18 +1,18 @@
-"""Histories of Jepsen's workload for Kafka: the operations of its clients, as its ``history.edn`` has them.
+"""Histories of Jepsen's workload for Kafka: the operations of its clients, read from ``history.edn``.
 
-An operation is a map, on a line of its own. It is there twice, when a client begins it and when it is over::
+A map on its own line stands for the start or the completion of an operation::
 
     {:index 8, :type :invoke, :process 3, :f :txn, :value [[:poll] [:send 5 17]], :time 12345}
     {:index 9, :type :ok, :process 3, :f :txn, :value [[:poll {4 [[0 11] [2 12]]}] [:send 5 [7 17]]], :time 12399}
 
-``:type`` is ``:invoke``, then ``:ok`` for what happened, ``:fail`` for what did not, ``:info`` for what nobody knows.
+``:type`` is ``:invoke``, then ``:ok`` if it happened, ``:fail`` if it did not, ``:info`` if nobody knows.
 ``:f`` is ``:send``, ``:poll`` or ``:txn``, with ``[:send key value]`` and ``[:poll]`` in its value, and with
-``[:send key [offset value]]`` and ``[:poll {key [[offset value] …]}]`` once it is over; or ``:assign`` or
-``:subscribe`` with keys. A key stands for a partition, and a value is sent to a key once. ``:rebalance-log`` says
-which keys were given or taken away meanwhile. What anything but a client does (``:process :nemesis``), and other
-``:f``, is left out.
+``[:send key [offset value]]`` and ``[:poll {key [[offset value] …]}]`` at its completion; or ``:assign`` or
+``:subscribe`` with keys. A key stands for a partition, and a value is sent to a key once. ``:rebalance-log`` names the
+keys that were given or taken away in between. Operations of others than clients (``:process :nemesis``), and other
+``:f``, are left out.
 
-An operation that is never over may yet happen: it is one of unknown outcome.
+An operation without a completion may still happen: its outcome is unknown.
 
 Source: jepsen.tests.kafka, version 0.3
 """
@@ -41,19 +41,19 @@ Pairs = dict[Key, list[tuple[int | None, Value]]]  # by key, offsets as far as t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """An operation that is over.
+    """A completed operation.
 
     Attributes:
         index: the ``:index`` of its completion, from 0.
-        ended: the place of its completion in the history, of its invocation where it is never over.
-        invoked: the place of its invocation, -1 where there is none.
-        process: the process that did it.
+        ended: the place of its completion in the history; without one, the place of its invocation.
+        invoked: the place of its invocation, -1 if there is none.
+        process: its process.
         outcome: :data:`OK`, :data:`FAIL` or :data:`INFO`.
         kind: ``:send``, ``:poll``, ``:txn``, ``:assign`` or ``:subscribe``.
         sends: keys, offsets and values that it sent, in order.
         polls: keys, offsets and values that it was given, in order.
-        rebalanced: keys that were given to its process or taken from it meanwhile.
-        keys: those of an ``:assign`` or ``:subscribe``.
+        rebalanced: keys that were given to its process or taken from it in between.
+        keys: the keys of an ``:assign`` or ``:subscribe``.
         from_start: whether an ``:assign`` goes to the beginning of its keys.
     """
 
@@ -74,15 +74,15 @@ class Operation:
 
 
 def is_jepsen(path: Path) -> bool:
-    """Whether a name is that of a history of Jepsen's."""
+    """Whether a path is named like a history of Jepsen."""
     return path.suffix == SUFFIX
 
 
 def read_operations(path: Path) -> list[Operation]:
-    """The operations of a history that are over, in the order in which they were.
+    """The completed operations of a history, in order of their completion.
 
     Raises:
-        MalformedHistory: a line that is no operation of this workload, or a value that is sent to a key again.
+        MalformedHistory: a line is no operation of this workload, or a value is sent to a key again.
         OSError: the file cannot be read.
     """
     operations = []
@@ -98,10 +98,10 @@ def read_operations(path: Path) -> list[Operation]:
 
 
 def each_operation(path: Path) -> Iterator[Operation]:
-    """Read operations one after the other, without looking for values that are sent to a key again.
+    """Read operations one after the other, without checking for values that are sent to a key again.
 
     Raises:
-        MalformedHistory: a line that is no operation of this workload.
+        MalformedHistory: a line is no operation of this workload.
         OSError: the file cannot be read.
     """
     return (operation for _, operation in _numbered(path))
@@ -110,7 +110,7 @@ def each_operation(path: Path) -> Iterator[Operation]:
 def sent_again(key: Key, value: Value) -> str:
     """The error message for a value that is sent to a key a second time."""
     again = f"{_short(value)} is sent to key {_short(key)} a second time"
-    return f"{again}; the anomalies are those of values that are sent once"
+    return f"{again}; the anomalies are defined for values that are sent once"
 
 
 def _numbered(path: Path) -> Iterator[tuple[int, Operation]]:
@@ -123,7 +123,7 @@ def _numbered(path: Path) -> Iterator[tuple[int, Operation]]:
             if made is not None:
                 yield line, made
             number += 1
-        for invoked, form in pending.values():  # what is never over may yet happen
+        for invoked, form in pending.values():  # an operation without a completion may still happen
             made = _operation({**form, ":type": INFO}, invoked, invoked)
             if made is not None:
                 yield line, made
@@ -134,11 +134,11 @@ def _numbered(path: Path) -> Iterator[tuple[int, Operation]]:
 def _forms(path: Path) -> Iterator[tuple[int, Any]]:
     """The values of a text with their lines, read piece by piece.
 
-    A piece ends where a line ends and the next one begins with a map, as every operation does in a history of Jepsen's.
-    If that map was inside of something, the piece is no EDN, and more of the text is read.
+    A piece ends where a line ends and the next one begins with a map, as every operation does in a history of Jepsen.
+    If that map was inside a value, the piece is no EDN, and more of the text is read.
 
     Raises:
-        MalformedHistory: what is no EDN.
+        MalformedHistory: the text is no EDN.
     """
     with path.open(encoding="utf-8", errors="replace") as file:
         lines, text, size = 1, "", PIECE
@@ -170,7 +170,7 @@ class _Wrong(ValueError):  # noqa: N818 - never leaves this module
 
 
 def _take(pending: dict[Hashable, tuple[int, dict[str, Any]]], number: int, form: Any) -> Operation | None:
-    """Take in one form of a history: the operation that is over, if one is.
+    """Follow one form of a history; return the operation that it completes, or None.
 
     Args:
         pending: by process, the place and the form of the operation that it has begun.
@@ -231,7 +231,7 @@ def _operation(form: dict[str, Any], number: int, invoked: int) -> Operation | N
 
 
 def _take_micro(micro: Any, sends: Pairs, polls: Pairs) -> None:
-    """Take in one part of a transaction."""
+    """Add one part of a transaction."""
     match micro:
         case (":send", key, value):
             pair = _pair(value) if isinstance(value, tuple) else (None, hashable(value))
@@ -248,7 +248,7 @@ def _take_micro(micro: Any, sends: Pairs, polls: Pairs) -> None:
 
 
 def _pair(pair: Any) -> tuple[int | None, Value]:
-    """The offset and value of a pair; no offset where the client knew none."""
+    """The offset and value of a pair; no offset if the client knew none."""
     if not isinstance(pair, tuple) or len(pair) != 2 or isinstance(pair[0], bool):
         raise _Wrong(f"expected [offset value], found {_short(pair)}")
     offset, value = pair

@@ -1,9 +1,9 @@
-"""The readable rule as the oracle: it runs over whole logs again, batch by batch, and has to find the same.
+"""The readable rules as the oracle: they run over whole logs again, batch by batch, and have to find the same.
 
-The audit is fast in two ways: it reads headers with numpy, many at a time, and it folds chunks whose past it does not
-know. The oracle decodes each batch with the readable decoder and folds the batches one by one, in order. It compares
-the findings, row by row, and the regions without a batch. Tables of headers have no second decoder, so only the fold
-differs there.
+The audit is fast for two reasons: it reads headers with numpy, many at a time, and it folds chunks without knowing what
+came before them. The oracle decodes each batch with the readable decoder and folds the batches one by one, in order. It
+compares the findings, row by row, and the regions without a batch. Tables of headers have no second decoder, so only
+the fold differs there.
 
 A log of ``__transaction_state`` or ``__consumer_offsets`` is also folded record by record, with the readable decoders.
 The facts of each transactional id and each committed offset have to be the same.
@@ -184,14 +184,14 @@ def judge(
     source: Source = ONE_MOMENT,
     histories: Join | None = None,
 ) -> Verdict:
-    """Whether the readable rule finds what the audit found.
+    """Compare the findings of the readable rules with those of the audit.
 
     Args:
-        audits: of the logs; their batches were compared with their CRCs.
-        share: of the logs to look at, above 0 and up to 1. A fold begins where its log does, so a log is looked at as
-            a whole or not at all.
-        seed: decides which.
-        findings: of the rules over transactions and histories; None where these were not judged.
+        audits: the audits of the logs, with CRCs compared.
+        share: the share of the logs to judge again, above 0 and up to 1. A fold starts where its log starts, so a log
+            is judged as a whole or not at all.
+        seed: the seed that chooses them.
+        findings: of the rules over transactions and histories; None if these were not judged.
         source: what is known of the moments of the logs.
         histories: the result of the readable rules over histories, if any is given.
     """

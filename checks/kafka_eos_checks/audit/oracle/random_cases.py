@@ -22,9 +22,9 @@ def compare(
 
     Args:
         name: of the verdict.
-        noun: a case, as in ``cluster``.
-        nouns: several cases.
-        difference: tells of a seed how the two judgements differ, "" if they do not, and figures, which are summed.
+        noun: the word for a case, such as ``cluster``.
+        nouns: its plural.
+        difference: for a seed, returns how the two judgements differ ("" if they do not) and figures to sum.
         count: number of cases.
         first: seed of the first case.
     """

@@ -1,16 +1,16 @@
-"""Random clusters with faults and cuts, on which the rules over transactions by steps meet the readable rules.
+"""Random clusters with faults and cuts, on which the plan's findings on transactions are compared with the oracle's.
 
-A cluster is a few partitions and logs of ``__transaction_state`` that a few producers have written with transactions
-of both versions. Markers are lost, written again, changed or late; zombies write; coordinators are fenced; logs begin
-late, have holes, go backwards; a log of a coordinator is missing, incomplete, or names a producer id of another one;
-logs are of different moments. All of it follows from a seed.
+A cluster is a few partitions and logs of ``__transaction_state``, written by a few producers with transactions of both
+versions. Markers are lost, repeated, changed or late; zombies write; coordinators are fenced. Logs start late, have
+holes or go backwards. A coordinator's log is missing, incomplete, or names a producer id of another one. Logs are of
+different moments. All of it follows from a seed.
 """
 
 import random
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 
 from kafka_eos.formats.record_batch import (
@@ -29,13 +29,15 @@ from kafka_eos.formats.transaction_log import (
     TransactionState,
 )
 from kafka_eos_checks.audit.engines.local import Engine, LocalEngine
-from kafka_eos_checks.audit.kernels.logs.whole import read_whole
+from kafka_eos_checks.audit.kernels.logs.transactions import Part, Partition
+from kafka_eos_checks.audit.kernels.logs.whole import whole_log
 from kafka_eos_checks.audit.moments import Directory, Source
 from kafka_eos_checks.audit.oracle.oracle import readable_transactions
 from kafka_eos_checks.audit.oracle.random_cases import compare
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
 from kafka_eos_checks.audit.plan import stages
-from kafka_eos_checks.audit.rules.beside import Transactions
+from kafka_eos_checks.audit.plan.stages import Scanned
+from kafka_eos_checks.audit.rules.beside import Last, Transactions, producers_at, read_last
 from kafka_eos_checks.audit.rules.transactions import (
     TRANSACTION_RULES,
     TransactionAudit,
@@ -70,7 +72,7 @@ class _Cluster:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.clean = self.rng.random() < 0.3  # nothing goes wrong, except that logs may lack something
+        self.clean = self.rng.random() < 0.3  # no faults, but logs may lack something
         self.now = NOW
         self.partitions: list[list[RecordBatch]] = [[] for _ in range(self.rng.randint(1, 3))]
         self.ends = [self.rng.choice((0, 0, 0, 5)) for _ in self.partitions]
@@ -147,7 +149,7 @@ class _Cluster:
             for _ in range(self.rng.choice((0, 1, 1, 1, 3))):
                 self.append(number, producer, None, producer.epoch - self.happens(0.02))
         if self.happens(0.05):
-            return  # the coordinator goes on later, or never
+            return  # the coordinator continues later, or never
         decision = self.rng.choice(tuple(ControlType))
         bump = producer.version == 2 or (decision is ControlType.ABORT and self.rng.random() < 0.2)
         epoch = producer.epoch + bump
@@ -227,8 +229,8 @@ Row = tuple[object, ...]
 
 
 def rows_of(audit: TransactionAudit) -> Counter[Row]:
-    """Findings, figures and reasons, as rows that can be compared."""
-    rows: Counter[Row] = Counter(tuple(asdict(finding).values()) for finding in audit.findings)
+    """Findings without their times, figures and reasons, as rows that can be compared."""
+    rows: Counter[Row] = Counter(astuple(replace(finding, time_ms=None)) for finding in audit.findings)
     rows.update((rule, name, int(value)) for rule in TRANSACTION_RULES for name, value in audit.figures[rule].items())
     rows.update(
         (rule, reason, count) for rule, reasons in audit.reasons.items() for reason, count in reasons.items() if count
@@ -236,21 +238,43 @@ def rows_of(audit: TransactionAudit) -> Counter[Row]:
     return rows
 
 
-def by_steps(logs: list[PartitionLog], engine: Engine, source: Source, split_bytes: int) -> TransactionAudit:
-    """The audit by the plan that users run."""
+def by_steps(
+    logs: list[PartitionLog], engine: Engine, source: Source, split_bytes: int
+) -> tuple[TransactionAudit, Scanned]:
+    """The audit by the plan that users run, and its scan."""
     scanned = stages.scan_logs(logs, engine, source, split_bytes=split_bytes)
     states, known = stages.audit_coordinators(scanned, engine)
-    return stages.judge_transactions(scanned, states, known, engine, source)
+    return stages.judge_transactions(scanned, states, known, engine, source), scanned
 
 
-def beside_rows(transactions: Transactions, offset: int) -> tuple[object, ...]:
-    """The answers that the rules over indexes and snapshots get from the transactions of a log, at an offset."""
+def beside_rows(transactions: Transactions, last: Iterable[Last], offset: int) -> tuple[object, ...]:
+    """The answers that the rules over indexes and snapshots get from a log, at an offset."""
     aborts = [
         (each.offset, each.producer_id, each.ends and each.ends.offset, transactions.holes or each.last_stable_offset)
         for segment in transactions.log.segments
         for each in transactions.aborts_in(segment.partition(".")[0])
     ]
-    return aborts, transactions.coordinator_epochs_at(offset), transactions.open_at(offset)
+    [(_, producers)] = producers_at([offset], last, transactions)
+    return aborts, transactions.coordinator_epochs_at(offset), transactions.open_at(offset), sorted(producers.items())
+
+
+def whole_rows(scanned: Scanned, engine: Engine, offset: int) -> list[tuple[object, ...]]:
+    """The same of all partitions, from their scan; of those whose order needs the readable rules, from these."""
+    values: dict[int, list[tuple[Part, Last]]] = defaultdict(list)
+    for number, value in engine.collect(stages.BESIDE, scanned.rows):
+        values[number].append(value)
+    rows = []
+    for number, audit in enumerate(scanned.audits):
+        if audit.log.topic == TOPIC:
+            continue
+        told = sorted(values[number], key=lambda value: value[0][:3])
+        found = whole_log(audit.partition or Partition(log=audit.log), [part for part, _ in told])
+        last = [own for _, own in told]
+        if found is None or not told:
+            rows.append(beside_rows(read_transactions(audit.log), read_last(audit.log, [offset]), offset))
+        else:
+            rows.append(beside_rows(found, last, offset))
+    return rows
 
 
 def difference(seed: int, engine: Engine | None = None) -> tuple[str, Counter[str]]:
@@ -264,11 +288,13 @@ def difference(seed: int, engine: Engine | None = None) -> tuple[str, Counter[st
         running = engine or LocalEngine()
         running.buckets = cluster.rng.randint(1, 3)
         expected = readable_transactions(logs, source)
-        found = by_steps(logs, running, source, cluster.rng.choice((100, 1000, 100_000)))
-        at = cluster.rng.randint(0, 40)
+        split_bytes, at = cluster.rng.choice((100, 1000, 100_000)), cluster.rng.randint(0, 40)
+        for log in logs:
+            Path(log.folder, f"{at:020d}.snapshot").write_bytes(b"its producers are asked for")
+        found, scanned = by_steps(logs, running, source, split_bytes)
         partitions = [log for log in logs if log.topic != TOPIC]
-        ordered = [beside_rows(read_transactions(log), at) for log in partitions]
-        whole = [beside_rows(read_whole(log), at) for log in partitions]
+        ordered = [beside_rows(read_transactions(log), read_last(log, [at]), at) for log in partitions]
+        whole = whole_rows(scanned, running, at)
     kinds = Counter(f"{finding.rule}, {finding.kind}" for finding in expected.findings)
     wanted, got = rows_of(expected), rows_of(found)
     if ordered != whole:

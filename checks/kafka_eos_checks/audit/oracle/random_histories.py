@@ -1,9 +1,9 @@
-"""Random histories with faults, cuts and task orders, on which the rules by joins meet the readable rules.
+"""Random histories with faults, cuts and task orders, on which the plan's findings are compared with the oracle's.
 
-Producers send records in transactions and without, readers are given them, an application copies some. Their events
-follow from the logs, until something goes wrong: events are lost, told twice, told elsewhere or with another value,
-offset, phase or transaction; logs begin late, have holes, lack records, are of two brokers, or are not given. All of it
-follows from a seed.
+Producers send records in transactions and without, readers are given them, and an application copies some. Their events
+follow from the logs, until something goes wrong. Events are lost, repeated, moved, or have another value, offset, phase
+or transaction. Logs start late, have holes, lack records, are of two brokers, or are not given. All of it follows from
+a seed.
 """
 
 import random
@@ -85,7 +85,7 @@ class _World:
         self.events: list[Event] = []
         self.partitions = [_Partition(topic, number) for topic in TOPICS for number in range(self.rng.randint(1, 2))]
         self.offsets = _Partition(OFFSETS_TOPIC, 0)
-        self.inputs: dict[int, list[tuple[int, str]]] = {}  # by partition, what the application was not given yet
+        self.inputs: dict[int, list[tuple[int, str]]] = {}  # by partition, inputs not yet given to the application
         self.numbered = self.rng.random() < 0.7
         self.names_inputs = self.rng.random() < 0.8
         self.values = 0
@@ -93,7 +93,7 @@ class _World:
         self.bare = self.rng.random() < 0.2  # clients that leave the partition to their library
 
     def tell(self, process: str, action: str, phase: str, **more: Any) -> None:
-        """Add an event, if nothing goes wrong."""
+        """Add an event, or, at the fault rate, what a fault makes of it."""
         fields = {name: more.pop(name) for name in COLUMN_TYPES if name in more}
         event = Event(run="r", process=process, action=action, phase=phase, detail=more, **fields)
         for each in self._broken(event) if self.rng.random() < self.faults else [event]:
@@ -184,7 +184,7 @@ class _World:
         self.tell(process, action, "ok", transaction=number)
 
     def copy(self) -> None:
-        """Run a transaction of an application: it polls inputs, sends their outputs and the offset behind them."""
+        """Run a transaction of an application: it polls inputs, sends their outputs and the next offset."""
         rng, process, pid = self.rng, f"app-{self.rng.randint(0, 1)}", 50
         waiting = [number for number, own in self.inputs.items() if own]
         if not waiting:

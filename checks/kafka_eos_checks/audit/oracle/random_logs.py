@@ -1,4 +1,4 @@
-"""Random logs with planted faults and random cuts, on which the audit by chunks meets the readable rule, row by row.
+"""Random logs with planted faults and random cuts: the audit by chunks is compared with the readable rule.
 
 A log, its faults and its cuts follow from a seed. Every :data:`FILES_EVERY`-th log is also written as segments and
 audited from its files in splits of a random size, against the readable decoder and rule.
@@ -66,7 +66,7 @@ def readable(batches: Sequence[Batch]) -> list[Row]:
 
 
 def random_log(seed: int) -> tuple[list[Batch], list[int]]:
-    """A log with faults or without, and where it is cut."""
+    """A log with or without faults, and the places where it is cut."""
     rng = random.Random(-seed)
     batches = faulty_log(seed, rng.randint(1, 60), rng.choice((0, 0.03, 0.15, 0.5)), rng.choice((0, 0, 5)))
     return batches, [rng.randint(0, len(batches)) for _ in range(rng.randint(0, 8))]

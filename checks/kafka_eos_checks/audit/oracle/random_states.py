@@ -1,6 +1,7 @@
 """Random logs of ``__transaction_state`` with planted faults, for the fold by columns against the readable rule.
 
-A log follows from the choices of a ``random.Random``: of a seed, or of Hypothesis, which then shrinks it.
+A log follows from the choices of a ``random.Random``, which come from a seed or from Hypothesis; Hypothesis also
+shrinks the log.
 """
 
 import random
@@ -47,7 +48,7 @@ class RandomStates:
         hole_rate: the share of records after a hole.
         damage_rate: the share of batches that cannot be read.
         first_offset: of the log.
-        exhausted: whether epochs may leap to where they are nearly used up, which is a fault.
+        exhausted: whether epochs may jump to the last ones before 32767, which is a fault.
     """
 
     records: int = 40
@@ -109,12 +110,12 @@ def _batches(rng: random.Random, kind: RandomStates) -> Iterator[tuple[int, byte
 def _record(
     rng: random.Random, kind: RandomStates, number: int, told: list[TransactionLogValue | None], now: int
 ) -> tuple[bytes | None, bytes | None]:
-    """The next record of a transactional id, whose last states are ``told``: the coordinator goes on from the last."""
+    """The next record of a transactional id with the states ``told``: the coordinator continues from the last."""
     key: bytes | None = TransactionLogKey(transactional_id=("t-é", "a", "b", "a" * 30)[number]).encode()
     before = told[-1]
     if rng.random() < kind.fault_rate:
         match rng.randrange(6):
-            case 0:  # the append failed, and the coordinator goes on from the state before
+            case 0:  # the append failed, and the coordinator continues from the state before
                 before = told[max(len(told) - 2, 0)]
             case 1:  # the same state is appended again
                 again = told[-1]

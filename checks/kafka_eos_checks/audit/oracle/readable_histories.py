@@ -1,4 +1,4 @@
-"""The readable rules over histories judge everything: the oracle of the plan, with all events in memory."""
+"""Judge histories by the readable rules only: the oracle of the plan, with all events in memory."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -8,6 +8,7 @@ from typing import Any
 
 from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.histories.history import Event
+from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.kernels.coordinators.group_log import read_group_log
 from kafka_eos_checks.audit.moments import AT_ONE_MOMENT, SKEW_MS, Moments
 from kafka_eos_checks.audit.places import Ask, ask_here
@@ -55,11 +56,11 @@ def join(
     """Judge histories by the logs of the brokers they were recorded with.
 
     Args:
-        events: of one or several runs. Within a run ``order`` decides, or the order given if an event has none.
+        events: of one or several runs. A run is sorted by ``order``, unless an event has none.
         logs: replicas of partitions; those whose topic is in no event are not read.
-        moments: of the logs; where one may be older than a history, its end proves nothing.
+        moments: of the logs; if a log may be older than a history, its end proves nothing.
         check_crc: whether to compare each batch with its CRC.
-        ask: reads what is needed of each log.
+        ask: applies a function to each log, here or in tasks.
     """
     by_run: dict[str, list[Event]] = defaultdict(list)
     for event in events:
@@ -74,23 +75,24 @@ def join(
     ends = [(log, contents.end, contents.stamped_ms) for own in replicas.values() for log, contents in own]
     ends += [(group.log, group.end, group.stamped_ms) for group in groups]
     reach = min((moments.reach_of(*end) for end in ends), default=inf)
-    result = Join(figures={rule: _figures() for rule in HISTORY_RULES})
+    findings: list[Finding] = []
+    result = Join(findings, {rule: _figures() for rule in HISTORY_RULES})
     for run in by_run.values():
         covered = _last_ms(run) + SKEW_MS <= reach
         if all(event.order is not None for event in run):
             run.sort(key=lambda event: event.order or 0)
-        result.findings += lost(run, replicas, result.figures[LOST], covered=covered)
-        result.findings += duplicate_values(run, replicas, result.figures[DUPLICATE_VALUE])
-        result.findings += refused(run, replicas, result.figures[REFUSED])
-        result.findings += unasked(run, replicas, result.figures[UNASKED])
-        result.findings += undone(run, replicas, result.figures[COMMITTED_MISSING], covered=covered)
-        result.findings += delivered(run, replicas, result.figures[ABORTED_DELIVERED], covered=covered)
-        result.findings += precommitted(run, replicas, result.figures[PRECOMMITTED])
-        result.findings += polled(run, replicas, result.figures[POLL_SKIP], result.figures[NON_MONOTONIC])
-        result.findings += inconsistent(run, replicas, result.figures[INCONSISTENT])
-        result.findings += went_back(run, result.figures[STABLE_WENT_BACK])
-        result.findings += judge_inputs(run, replicas, groups, result.figures, covered=covered)
-        result.findings += judge_generations(run, result.figures[FENCED_GENERATION])
+        findings += lost(run, replicas, result.figures[LOST], covered=covered)
+        findings += duplicate_values(run, replicas, result.figures[DUPLICATE_VALUE])
+        findings += refused(run, replicas, result.figures[REFUSED])
+        findings += unasked(run, replicas, result.figures[UNASKED])
+        findings += undone(run, replicas, result.figures[COMMITTED_MISSING], covered=covered)
+        findings += delivered(run, replicas, result.figures[ABORTED_DELIVERED], covered=covered)
+        findings += precommitted(run, replicas, result.figures[PRECOMMITTED])
+        findings += polled(run, replicas, result.figures[POLL_SKIP], result.figures[NON_MONOTONIC])
+        findings += inconsistent(run, replicas, result.figures[INCONSISTENT])
+        findings += went_back(run, result.figures[STABLE_WENT_BACK])
+        findings += judge_inputs(run, replicas, groups, result.figures, covered=covered)
+        findings += judge_generations(run, result.figures[FENCED_GENERATION])
     return result
 
 
@@ -99,5 +101,5 @@ def _figures() -> Figures:
 
 
 def _last_ms(run: Iterable[Event]) -> float:
-    """The time of the last event of a run, in milliseconds since the epoch; ``inf`` if an event does not tell."""
+    """The time of the last event of a run, in milliseconds since the epoch; ``inf`` if an event has no time."""
     return max((inf if event.time_us is None else event.time_us / 1000 for event in run), default=-inf)

@@ -1,4 +1,4 @@
-"""Synthetic logs, written as Kafka writes them, for tests and measurements beyond what recordings have."""
+"""Synthetic logs, written as Kafka writes them, for tests and measurements that recordings cannot cover."""
 
 import random
 import struct
@@ -82,8 +82,8 @@ def _write(folder: Path, batches: list[Batch], index: bool) -> None:
 def faulty_log(seed: int, batches: int = 40, fault_rate: float = 0.15, first_offset: int = 0) -> list[Batch]:
     """A log of a few producers, with and without transactions, in which some batches are wrong.
 
-    Faults: a batch again, a sequence left out, sequences that overlap, an old epoch, offsets that go back, offsets
-    that are left out (which is a hole and no fault), a sequence that wraps.
+    Faults: a repeated batch, a missing sequence, overlapping sequences, an old epoch, offsets that go back. There are
+    also holes in the offsets and sequences that wrap around, which are no faults.
     """
     return list(_faulty_log(random.Random(seed), batches, fault_rate, first_offset))
 

@@ -1,5 +1,6 @@
-"""The plans of an audit: stages over rows, with a key where rows have to meet.
+"""The plans of an audit: stages that read and write rows; rows that are judged together have the same key.
 
 ``stages`` is the plan for logs. ``history_plan`` is the plan for histories, of the functions of ``history_stages``.
+``found`` has the findings of both, wherever they are.
 May enter: engines, kernels and rules. Not: Spark or Arrow themselves. Read ``stages`` first.
 """

@@ -5,17 +5,17 @@ stage                       mapped over                  rows
 ==========================  ===========================  ===============================================================
 :func:`read_range`          ranges of histories          events by topic and value, by transaction, by process
 :func:`read_log`            logs of topics of histories  records by topic and value, and their offsets by block
-:func:`join_bucket`         events and records           what is proved; what values tell of transactions
-:func:`end_bucket`          transactions                 what is proved, and which transactions are suspects
+:func:`join_bucket`         events and records           proved subjects; facts of values about transactions
+:func:`end_bucket`          transactions                 proved subjects, and the suspect transactions
 :func:`follow_bucket`       processes                    steps of readers
 :func:`look_bucket`         blocks of offsets            records that readers passed over
-:func:`fetch_records`       logs                         the records that the readable rules look at
-:func:`judge_run`           runs                         the readable rules, over suspects and what they depend on
+:func:`fetch_records`       logs                         the records that the readable rules need
+:func:`judge_run`           runs                         findings and figures of the readable rules over suspects
 ==========================  ===========================  ===============================================================
 
 The stages are functions of :mod:`kafka_eos_checks.audit.plan.history_stages`. The readable form of all of them is
 :func:`kafka_eos_checks.audit.oracle.readable_histories.join`. The caller, on Spark the driver, holds some facts of each
-log and run, the hashes of suspects, and the findings.
+log and run, and the hashes of suspects.
 """
 
 from collections import defaultdict
@@ -44,7 +44,6 @@ from kafka_eos_checks.audit.events.recorded import (
     place_hash,
     text_hash,
 )
-from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.kernels.histories.applying import (
     Members,
     Reach,
@@ -58,6 +57,7 @@ from kafka_eos_checks.audit.kernels.histories.stored import (
 )
 from kafka_eos_checks.audit.moments import SKEW_MS, Moments
 from kafka_eos_checks.audit.places import sizes_of
+from kafka_eos_checks.audit.plan.found import Found
 from kafka_eos_checks.audit.plan.history_stages import (
     APPLIED,
     ASKED_FOR,
@@ -116,7 +116,7 @@ from kafka_eos_checks.audit.rules.histories import (
 from kafka_eos_checks.audit.segments.contents import Figures, Place
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 
-BUCKET_BYTES = 96 << 20  # of histories and logs, whose rows meet in a bucket
+BUCKET_BYTES = 96 << 20  # of histories and logs for each bucket, whose rows are joined together
 MOST_BUCKETS = 4096
 
 
@@ -134,8 +134,8 @@ def judge_histories(
     Args:
         histories: files of events.
         logs: replicas of partitions, with their records.
-        moments: of the logs.
-        engine: what runs it.
+        moments: the moments of the logs.
+        engine: the engine that runs the plan.
         check_crc: whether to compare each batch with its CRC.
         range_bytes: size of the pieces of histories; the result does not depend on it.
 
@@ -157,25 +157,23 @@ def judge_histories(
         _, (number, at, reason) = min(failed, key=lambda each: each[1][:2])
         raise MalformedHistory(str(files[number]), line_of(files[number], at), reason)
     runs = _runs_of(facts for _, facts in engine.collect(FACTS, read))
-    result = Join(figures={rule: {"checked": 0, "unknown": 0} for rule in HISTORY_RULES})
+    result = Join(Found(engine), {rule: {"checked": 0, "unknown": 0} for rule in HISTORY_RULES})
     if not runs:
         return 0, result
     plan = _Plan(files, runs, engine, buckets, check_crc, read)
     plan.read_logs(logs, moments)
     plan.join()
     plan.join_applications()
-    judged = plan.judge()
-    for rule, own in [*plan.figures, *(each for _, (_, figures) in judged for each in figures.items())]:
+    judged, found = plan.judge()
+    for rule, own in [*plan.figures, *(each for figures in judged for each in figures.items())]:
         for name, count in own.items():
             result.figures[rule][name] = int(result.figures[rule].get(name, 0)) + int(count)
-    order = {rule: number for number, rule in enumerate(HISTORY_RULES)}
-    findings = [finding for _, (own, _) in judged for finding in own]
-    result.findings = sorted(findings, key=lambda finding: order[finding.rule])
+    result.findings = found
     return sum(run.events for run in runs), result
 
 
 def _runs_of(facts: Iterable[RunFacts]) -> list[RunFacts]:
-    """The facts of each run, in the order in which the runs begin."""
+    """The facts of each run, in the order in which the runs start."""
     runs: dict[str, RunFacts] = {}
     for each in facts:
         if each.run in runs:
@@ -190,10 +188,10 @@ class _Plan:
     """The joins of all runs with all logs.
 
     Attributes:
-        files: of the histories, by number.
-        runs: in the order in which they begin.
-        engine: what runs it.
-        buckets: of values, transactions, processes, blocks of offsets.
+        files: the files of the histories, by number.
+        runs: the runs, in the order in which they start.
+        engine: the engine that runs the plan.
+        buckets: number of buckets of values, transactions, processes, and blocks of offsets.
         check_crc: whether to compare each batch with its CRC.
         read: the rows of the histories.
     """
@@ -269,11 +267,11 @@ class _Plan:
         self.settings = {run.run: Setting(run.ordered, of) for run in self.runs}
 
     def log_of(self, number: int) -> PartitionLog:
-        """The log of a number."""
+        """The log with a number."""
         return self.logs[number % len(self.logs)]
 
     def join(self) -> None:
-        """Prove what agrees, and pick what the readable rules have to look at."""
+        """Count the proved subjects, and pick the events and records that the readable rules need."""
         engine, settings, buckets = self.engine, self.settings, self.buckets
         number_of = {run.run: number for number, run in enumerate(self.runs)}
         values = engine.regroup(
@@ -333,7 +331,7 @@ class _Plan:
             self.figures += [each for _, figures in engine.collect(FIGURES, rows) for each in figures.items()]
 
     def join_applications(self) -> None:
-        """Prove that inputs were processed once, and pick the others; of runs whose applications tell enough."""
+        """In runs whose events suffice, count the inputs that are proved to be processed once, and pick the others."""
         engine = self.engine
         crews = {run.run: self._crew(run) for run in self.runs if self._tells_enough(run)}
         if not crews:
@@ -399,8 +397,8 @@ class _Plan:
             parts[run].append(hashes)
         return {run: np.unique(np.concatenate(own)) for run, own in parts.items()}
 
-    def judge(self) -> list[tuple[int, tuple[list[Finding], dict[str, Figures]]]]:
-        """The findings and figures of the readable rules, over what was picked."""
+    def judge(self) -> tuple[list[dict[str, Figures]], Found]:
+        """The figures and findings of the readable rules, over what was picked."""
         engine = self.engine
         fetched = engine.regroup(
             partial(fetch_records, logs=self.logs, check_crc=self.check_crc),
@@ -430,7 +428,8 @@ class _Plan:
             kinds.append(APPLIED)
         if kinds:
             judged.append(engine.regroup(others, kinds, self.read, label="applications, refusals"))
-        return [found for rows in judged for found in engine.collect(FOUND, rows)]
+        figures = [own for rows in judged for _, own in engine.collect(FOUND, rows)]
+        return figures, Found(engine, *judged)
 
 
 def _bytes_of(logs: Sequence[PartitionLog]) -> list[int]:

@@ -1,4 +1,4 @@
-"""The stages of an audit of histories, joined with logs: functions over rows, of which the plan is made.
+"""The stages of an audit of histories that are joined with logs: functions that read and write rows.
 
 :mod:`kafka_eos_checks.audit.plan.history_plan` runs them.
 """
@@ -16,7 +16,7 @@ from kafka_eos_checks.audit.engines.local import Row
 from kafka_eos_checks.audit.events.history_files import (
     Range,
     events_at,
-    numbered_rows,
+    numbered_events,
 )
 from kafka_eos_checks.audit.events.recorded import (
     ASKED,
@@ -84,6 +84,7 @@ from kafka_eos_checks.audit.kernels.histories.stored import (
     values_at,
 )
 from kafka_eos_checks.audit.moments import SKEW_MS
+from kafka_eos_checks.audit.plan.found import found_rows
 from kafka_eos_checks.audit.rules.applications import (
     FENCED_GENERATION,
     INPUT_RULES,
@@ -128,7 +129,7 @@ from kafka_eos_checks.kit.memory import without_collections
 FACTS, FAILED, VALUES, ENDINGS, MOVES, CHANGED, REQUESTED, MEMBERS, STORE, RANGES, LOG = range(11)  # kinds of rows
 FIGURES, HELD_BY, SPOTS, SUSPECT, GAPS, PICKED, WANTED, RECORDS, FOUND, ASKED_FOR = range(11, 21)
 SENDING, GIVING, ASKING, COVERING, OUTPUTS, CHECKS, INPUTS, REACHED, APPLIED = range(21, 30)  # of applications
-_NAMES = {  # figures of the joins, and the rules' own
+_NAMES = {  # figures of the joins -> figures of the rules
     "lost": (LOST, "checked"),
     "lost unknown": (LOST, "unknown"),
     "duplicate": (DUPLICATE_VALUE, "checked"),
@@ -146,9 +147,9 @@ _NAMES = {  # figures of the joins, and the rules' own
 
 
 def read_range(item: tuple[int, Range], *, buckets: int) -> Iterator[Row]:
-    """Read a range of a history: its events, by the bucket in which they meet others."""
+    """Read a range of a history: its events, by the bucket in which they are joined."""
     number, part = item
-    numbered = ((number << AT_BITS | at, row) for at, row in numbered_rows(part))
+    numbered = (([number << AT_BITS | at for at in places], events) for places, events in numbered_events(part))
     try:
         with without_collections():
             for each in told(numbered, str(part.path)):
@@ -223,13 +224,13 @@ def _stored_rows(rows: Rows, place: int, buckets: int) -> Iterator[Row]:
 
 
 def _block_buckets(place: Hashes, offset: Ints, buckets: int) -> Ints:
-    """The buckets of blocks of offsets, shape (n,)."""
+    """The bucket of each offset's block, shape (n,)."""
     mixed = place % np.uint64(buckets) + (offset >> BLOCK_BITS).astype(np.uint64) % np.uint64(buckets)
     return (mixed % np.uint64(buckets)).astype(np.int64)
 
 
 def read_group_ends(item: tuple[int, PartitionLog], *, buckets: int, check_crc: bool) -> Iterator[Row]:
-    """Read a log of ``__consumer_offsets``: its end, its last broker's time, and the commits that count."""
+    """Read a log of ``__consumer_offsets``: its end, the last time of its broker, and the commits that took effect."""
     log = read_group_log(item[1], check_crc)
     last: dict[int, int] = {}
     for (group, (topic, partition)), commits in log.commits.items():
@@ -248,7 +249,7 @@ def read_group_ends(item: tuple[int, PartitionLog], *, buckets: int, check_crc: 
 
 
 def _by_run(values: Iterable[tuple[str, Rows]], *dtypes: np.dtype[Any]) -> dict[str, dict[np.dtype[Any], Rows]]:
-    """The rows of each run and dtype, together."""
+    """Concatenate the rows of each run and dtype."""
     parts: dict[str, dict[np.dtype[Any], list[Rows]]] = defaultdict(lambda: {dtype: [] for dtype in dtypes})
     for run, rows in values:
         parts[run][rows.dtype].append(rows)
@@ -319,7 +320,7 @@ def end_bucket(
     *,
     settings: Mapping[str, Setting],
 ) -> Iterator[Row]:
-    """Join some transactions with the facts of their values."""
+    """Join the begins and ends of some transactions with the facts of their values."""
     for run, own in _by_run(values, TOLD, HELD).items():
         joined = join_transactions(own[TOLD], own[HELD], settings[run])
         yield Row(FIGURES, 0, _named(joined.figures))
@@ -407,7 +408,7 @@ def _blocks(ranges: Rows) -> dict[int, Rows]:
 
 
 class Crew(NamedTuple):
-    """The applications of a run: members of groups, how far each went in a partition, whole topics, offsets' logs."""
+    """The facts about a run's applications: group members, their reach in partitions, whole topics, logs of offsets."""
 
     members: Members
     names: Mapping[int, Reach]
@@ -442,7 +443,7 @@ def input_bucket(
     settings: Mapping[str, Setting],
     buckets: int,
 ) -> Iterator[Row]:
-    """Join inputs of some blocks of offsets with their outputs, and with the commits behind them."""
+    """Join inputs of some blocks of offsets with their outputs, and with the commits past them."""
     by_run = _by_run(values, GIVEN, OUTPUT, COVER, RANGE)
     shared = by_run.pop("", {COVER: np.zeros(0, COVER), RANGE: np.zeros(0, RANGE)})
     for run, crew in crews.items():
@@ -461,7 +462,7 @@ def input_bucket(
 
 
 def commit_bucket(bucket: int, values: Iterable[tuple[str, Rows]]) -> Iterator[Row]:
-    """Join inputs with the requests for the commits behind them."""
+    """Join inputs with the requests for the commits past them."""
     for run, own in _by_run(values, CHECK, ASKED).items():
         left = join_commits(own[CHECK], own[ASKED])
         yield Row(FIGURES, bucket, {rule: {"checked": len(own[CHECK]) - len(left)} for rule in INPUT_RULES})
@@ -478,7 +479,7 @@ def pick_outputs(
     inputs: Mapping[str, Rows],
     number_of: Mapping[str, int],
 ) -> Iterator[Row]:
-    """Pick the outputs of inputs that are suspects, with their records."""
+    """Pick the outputs of suspect inputs, with their records."""
     by_run = _by_run(values, SENT, STORED)
     records = by_run.pop("", {STORED: np.zeros(0, STORED)})[STORED]
     for run, own in by_run.items():
@@ -503,7 +504,7 @@ def pick_inputs(
     inputs: Mapping[str, Rows],
     number_of: Mapping[str, int],
 ) -> Iterator[Row]:
-    """Pick the events in which members were given suspects, and the requests for the commits behind them."""
+    """Pick the events in which members were given suspect inputs, and the requests for the commits past them."""
     for run, own in _by_run(values, GIVEN, ASKED).items():
         if run in inputs:
             suspects = inputs[run]
@@ -515,13 +516,13 @@ def pick_inputs(
             yield Row(PICKED, number_of[run], ("asked", asked), asked.nbytes)
 
 
-# --- what the readable rules look at ----------------------------------------------------------------------------------
+# --- input of the readable rules --------------------------------------------------------------------------------------
 
 
 def fetch_records(
     number: int, values: Iterable[tuple[int, str, Rows]], *, logs: Sequence[PartitionLog], check_crc: bool
 ) -> Iterator[Row]:
-    """Read the values of the records of a log that the readable rules look at."""
+    """Read the values of those records of a log that the readable rules need."""
     wanted = list(values)
     offsets = np.unique(np.concatenate([rows["offset"] for _, _, rows in wanted]))
     found = values_at(logs[number % len(logs)], offsets, check_crc=check_crc)
@@ -541,7 +542,7 @@ class Reading(NamedTuple):
     reach: float
 
     def covered(self, run: RunFacts) -> bool:
-        """Whether all logs go beyond a run."""
+        """Whether all logs end after a run."""
         return run.last_ms + SKEW_MS <= self.reach
 
     def events(self, places: Ints, run: RunFacts) -> list[Event]:
@@ -631,7 +632,7 @@ def judge_run(
     findings += precommitted(own, replicas, figures[PRECOMMITTED])
     findings += inconsistent(reading.events(spots["at"], run), replicas, figures[INCONSISTENT])
     findings += polled(reading.events(unlogged, run), replicas, figures[POLL_SKIP], figures[NON_MONOTONIC])
-    counted: Figures = {}  # where the steps were followed
+    counted: Figures = {}  # not used, because follow_bucket has counted the steps
     steps = _steps_of(picked["passed"] + picked["back"], reading, run)
     findings += polled(list(steps), reading.replicas(records["passed"]), counted, counted)
     findings += went_back(_steps_of(picked["fell"], reading, run), counted)
@@ -646,14 +647,15 @@ def judge_run(
         logs = longest_logs([read_group_log(log, check_crc) for log in groups])
         shown = reading.replicas(records["outputs"])
         findings += judge_told(events, shown, logs, figures, covered=covered, only=by_name)
-    yield Row(FOUND, number, (findings, figures))
+    yield from found_rows(findings, number)
+    yield Row(FOUND, number, figures)
 
 
 _OF_INPUTS = ("outputs", "given", "asked")
 
 
 def _steps_of(parts: Sequence[Rows], reading: Reading, run: RunFacts) -> Iterator[Event]:
-    """Turn steps into events. Each step becomes a new process that is at the start of the step and then takes it."""
+    """Turn steps into events. For each step a new process starts at the step's start and then takes the step."""
     rows = np.unique(np.concatenate([np.zeros(0, STEP), *parts]))
     begins = {at: (start, back) for at, start, _, _, _, back in rows.tolist()}
     for at, event in reading.numbered(begins, run):
@@ -672,11 +674,14 @@ def judge_members(bucket: int, values: Iterable[tuple[str, Ints]], *, reading: R
     by_run: dict[str, list[Ints]] = defaultdict(list)
     for name, places in values:
         by_run[name].append(places)
+    found: list[Finding] = []
     for run in reading.runs:
         if run.run in by_run:
             figures: Figures = {"checked": 0, "unknown": 0}
             findings = list(judge_generations(reading.events(np.concatenate(by_run[run.run]), run), figures))
-            yield Row(FOUND, bucket, (findings, {FENCED_GENERATION: figures}))
+            found += findings
+            yield Row(FOUND, bucket, {FENCED_GENERATION: figures})
+    yield from found_rows(found, bucket)
 
 
 def judge_others(
@@ -688,10 +693,11 @@ def judge_others(
     proving: Set[str],
     check_crc: bool,
 ) -> Iterator[Row]:
-    """Judge refusals, declared applications, and those of runs that do not tell enough for a proof."""
+    """Judge refusals, declared applications, and the applications of runs whose events do not suffice for a proof."""
     places: dict[tuple[str, int], list[Ints]] = defaultdict(lambda: [np.zeros(0, np.int64)])
     for run_name, kind, own in values:
         places[run_name, kind].append(own)
+    found: list[Finding] = []
     for run in reading.runs:
         figures: dict[str, Figures] = {rule: {"checked": 0, "unknown": 0} for rule in HISTORY_RULES}
         findings: list[Finding] = []
@@ -709,4 +715,6 @@ def judge_others(
             own_kinds = (REQUESTED, APPLIED) if telling else (REQUESTED,)
             events = reading.events(np.concatenate([each for kind in own_kinds for each in places[run.run, kind]]), run)
             findings += judge_inputs(events, contents, logs, figures, covered=reading.covered(run))
-        yield Row(FOUND, bucket, (findings, figures))
+        found += findings
+        yield Row(FOUND, bucket, figures)
+    yield from found_rows(found, bucket)

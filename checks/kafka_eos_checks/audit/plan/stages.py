@@ -8,17 +8,22 @@ stage                   mapped over                      rows
 :func:`read_states`     splits of ``__transaction_state``  records by transactional id
 :func:`fold_bucket`     records of a bucket of ids       the coordinators' rules, and what is known of each producer id
 :func:`judge_bucket`    steps and ids of a bucket        the rules over transactions
+:func:`hold_back`       open transactions of a log       the offsets that they keep from readers
 :func:`read_commits`    logs of ``__consumer_offsets``   the rule over committed offsets
-:func:`look_beside`     the replicas of a partition      the rules over indexes, snapshots and replicas
+:func:`judge_beside`    steps and last batches of a log  the rules over indexes and snapshots
+:func:`look_beside`     the replicas of a partition      the rule over replicas
 ======================  ===============================  ============================================================
 
 The logs of coordinators are read after the others, since of a running broker they then have what decided every marker
-that was read before. The caller, on Spark the driver, has some numbers of each log and chunk, and the findings.
+that was read before. The caller, on Spark the driver, has some numbers of each log and chunk. Findings stay where they
+were made (:mod:`kafka_eos_checks.audit.plan.found`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
@@ -29,6 +34,7 @@ from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos_checks.audit.engines.local import Engine, LocalEngine, Row, asker
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.internal_topics.states import StateChunk, States, concatenate_states, state_rows
+from kafka_eos_checks.audit.jepsen import by_key
 from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import FoldedIds, LogFacts, fold_states
 from kafka_eos_checks.audit.kernels.coordinators.group_log import read_group_log
 from kafka_eos_checks.audit.kernels.coordinators.matching import Knowledge, judge_steps
@@ -40,27 +46,40 @@ from kafka_eos_checks.audit.kernels.logs.transactions import (
     Partition,
     scattered,
 )
-from kafka_eos_checks.audit.kernels.logs.whole import read_in_order, read_whole
+from kafka_eos_checks.audit.kernels.logs.whole import read_in_order, whole_log
 from kafka_eos_checks.audit.moments import ONE_MOMENT, Moments, Source
-from kafka_eos_checks.audit.rules.beside import Beside, audit_beside
+from kafka_eos_checks.audit.plan.found import FINDING_BYTES, Found, found_rows
+from kafka_eos_checks.audit.rules.beside import (
+    Beside,
+    Last,
+    Transactions,
+    audit_beside,
+    judge_files,
+    judge_replicas,
+    last_batches,
+    read_last,
+    snapshots_of,
+)
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog
 from kafka_eos_checks.audit.rules.offsets import went_back
 from kafka_eos_checks.audit.rules.transactions import (
     Figures,
     Judged,
     TransactionAudit,
-    concluded,
+    held_back,
     longest,
+    read_transactions,
 )
 from kafka_eos_checks.audit.segments.splits import SPLIT_BYTES, PartitionLog, Split, plan, tasks
 
-SUMMARY, STEPS, RESULT, KNOWN = range(4)  # kinds of rows
+SUMMARY, STEPS, RESULT, KNOWN, OPENED, BESIDE = range(6)  # kinds of rows
 BUCKET_BYTES = 256 << 20  # of logs, whose steps are brought together in a bucket of producer ids
 MOST_BUCKETS = 4096
-STATE_SPLIT_BYTES = 16 << 20  # of __transaction_state, whose records take ten times as long as headers
-RECORD_BYTES = 150  # that a record of __transaction_state takes between stages, about
+STATE_SPLIT_BYTES = 16 << 20  # of __transaction_state, because records take ten times as long as headers
+RECORD_BYTES = 150  # approximate size of a record of __transaction_state between stages
 
 Task = Sequence[tuple[int, Split]]  # splits, each with the number of its log
+Identity = tuple[str, str, int]  # broker, topic and partition of a log
 
 
 # --- the rules over logs ----------------------------------------------------------------------------------------------
@@ -71,14 +90,18 @@ class Scanned:
     """Logs after their scan.
 
     Attributes:
-        audits: of each log, by the rules over logs.
+        audits: of each log, by the rules over logs, without findings.
         rows: where the steps of their transactions are kept.
         buckets: by how many buckets of producer ids.
+        findings: of the rules over logs.
+        snapshots: the offsets of the snapshots of each log by number, if it has snapshots or indexes.
     """
 
     audits: list[LogAudit]
     rows: Any
     buckets: int
+    findings: Found
+    snapshots: Mapping[int, Sequence[int]]
 
 
 def audit_logs(
@@ -89,7 +112,16 @@ def audit_logs(
     split_bytes: int = SPLIT_BYTES,
 ) -> list[LogAudit]:
     """Audit logs by the rules over single logs only; arguments as for :func:`scan_logs`."""
-    return scan_logs(logs, engine or LocalEngine(), check_crc=check_crc, split_bytes=split_bytes).audits
+    scanned = scan_logs(logs, engine or LocalEngine(), check_crc=check_crc, split_bytes=split_bytes)
+    return with_findings(scanned.audits, scanned.findings)
+
+
+def with_findings(audits: Iterable[LogAudit], findings: Iterable[Finding]) -> list[LogAudit]:
+    """The audits of logs, each with those of some findings that were made there, in the order that is given."""
+    by_log: dict[Identity, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        by_log[finding.broker, finding.topic, finding.partition].append(finding)
+    return [replace(audit, findings=tuple(by_log[_identity(audit.log)])) for audit in audits]
 
 
 def scan_logs(
@@ -104,10 +136,10 @@ def scan_logs(
 
     Args:
         logs: the logs to audit.
-        engine: what runs it.
-        source: what is known of their moments.
+        engine: the engine that runs the plan.
+        source: the known facts about their moments.
         check_crc: whether to compare each batch with its CRC.
-        split_bytes: size of the pieces, and of a task; the result does not depend on it.
+        split_bytes: size of the splits, and of a task; the result does not depend on it.
 
     Raises:
         OSError, UnusableInput: a log cannot be read.
@@ -120,14 +152,31 @@ def scan_logs(
     planned = [[(number[split.log], split) for split in task] for task in tasks(splits, split_bytes)]
     sizes = [sum(split.size for _, split in task) for task in planned]
     buckets = min(MOST_BUCKETS, max(engine.buckets, sum(split.weight for split in splits) // BUCKET_BYTES))
-    read = partial(scan, check_crc=check_crc, buckets=buckets, high_watermarks=_high_watermarks(logs, source))
+    told = asker(engine, logs)(snapshots_of, logs)
+    snapshots = {place: offsets for place, offsets in enumerate(told) if offsets is not None}
+    read = partial(
+        scan,
+        check_crc=check_crc,
+        buckets=buckets,
+        high_watermarks=_high_watermarks(logs, source),
+        snapshots=snapshots,
+    )
     rows = engine.map(read, planned, sizes, "scan")
     folded = engine.regroup(
         partial(fold_log, logs=logs, splits=by_log, check_crc=check_crc), [SUMMARY], rows, label="logs"
     )
     audits = {audit.log: audit for _, audit in engine.collect(RESULT, folded)}
     all_audits = [audits.get(log) or LogAudit(log=log, partition=Partition(log=log)) for log in logs]
-    return Scanned(all_audits, rows, buckets)
+    return Scanned(all_audits, rows, buckets, Found(engine, folded), snapshots)
+
+
+def _identity(log: PartitionLog) -> Identity:
+    return log.broker, log.topic, log.partition
+
+
+def _folders(logs: Iterable[PartitionLog]) -> dict[Identity, str]:
+    """The folder of each log."""
+    return {_identity(log): log.folder for log in logs}
 
 
 def _high_watermarks(logs: Sequence[PartitionLog], source: Source) -> dict[int, int]:
@@ -141,11 +190,22 @@ def _high_watermarks(logs: Sequence[PartitionLog], source: Source) -> dict[int, 
     return told
 
 
-def scan(task: Task, *, check_crc: bool, buckets: int, high_watermarks: Mapping[int, int]) -> Iterator[Row]:
-    """The rows of some splits: each chunk's summary, and the steps of its transactions."""
+def scan(
+    task: Task,
+    *,
+    check_crc: bool,
+    buckets: int,
+    high_watermarks: Mapping[int, int],
+    snapshots: Mapping[int, Sequence[int]],
+) -> Iterator[Row]:
+    """The rows of some splits: each chunk's summary, the steps of its transactions, and what its snapshots tell."""
     for log, split in task:
-        for chunk in summaries_of(split, check_crc, high_watermarks.get(log, -1)):
+        for chunk, headers in summaries_of(split, check_crc, high_watermarks.get(log, -1)):
             told = chunk.transactions
+            if log in snapshots:
+                part = Part(0, split.number, chunk.start, told.steps)
+                last = last_batches(headers, snapshots[log])
+                yield Row(BESIDE, log, (part, last), told.steps.nbytes + last.nbytes)
             summary = replace(chunk, transactions=told._replace(steps=NO_STEPS))
             yield Row(SUMMARY, log, summary, chunk.boundary.nbytes)
             if len(told.steps) and split.log.topic != COORDINATOR_TOPIC:
@@ -164,14 +224,16 @@ def fold_log(
 ) -> Iterator[Row]:
     """The audit of one log, from the summaries of its chunks in any order."""
     in_order = sorted(summaries, key=lambda chunk: (chunk.split, chunk.start))
-    yield Row(RESULT, number, fold(logs[number], splits[number], in_order, check_crc))
+    audit = fold(logs[number], splits[number], in_order, check_crc)
+    yield from found_rows(audit.findings, number, _folders([audit.log]))
+    yield Row(RESULT, number, replace(audit, findings=()))
 
 
 # --- the rules over transactions --------------------------------------------------------------------------------------
 
 
 def audit_coordinators(scanned: Scanned, engine: Engine, *, check_crc: bool = True) -> tuple[list[CoordinatorLog], Any]:
-    """The logs of ``__transaction_state`` that have records, without transactional ids, and the rows with these."""
+    """The logs of ``__transaction_state`` that have records, and the rows with their transactional ids and findings."""
     numbers = [
         number
         for number, audit in enumerate(scanned.audits)
@@ -191,10 +253,9 @@ def audit_coordinators(scanned: Scanned, engine: Engine, *, check_crc: bool = Tr
     fold_ids = partial(fold_bucket, facts=facts, buckets=scanned.buckets)
     known = engine.regroup(fold_ids, [STEPS], rows, label="transactional ids")
     states = {number: own.coordinator_log() for number, own in facts.items()}
-    for _, (number, ids, unknown, findings) in engine.collect(RESULT, known):
+    for _, (number, ids, unknown) in engine.collect(RESULT, known):
         states[number].known += ids
         states[number].unknown += unknown
-        states[number].findings += findings
     return [states[number] for number in numbers if number in states], known
 
 
@@ -217,7 +278,7 @@ def sum_up_states(number: int, chunks: Iterable[StateChunk], *, logs: Mapping[in
 
 
 def fold_bucket(
-    bucket: int,  # noqa: ARG001 - a result names its log
+    bucket: int,
     values: Iterable[tuple[int, int, int, States]],
     *,
     facts: Mapping[int, LogFacts],
@@ -227,15 +288,18 @@ def fold_bucket(
     by_log: dict[int, list[tuple[int, int, int, States]]] = {}
     for value in values:
         by_log.setdefault(value[0], []).append(value)
+    found: list[Finding] = []
     for log, parts in sorted(by_log.items()):
         in_order = sorted(parts, key=lambda part: part[:3])
         folded = fold_states(concatenate_states([part[3] for part in in_order]), facts[log])
-        yield Row(RESULT, log, (log, len(folded.names), folded.unknown, folded.findings))
+        yield Row(RESULT, log, (log, len(folded.names), folded.unknown))
+        found += folded.findings
         bucket_of = folded.owned_producer_id % buckets
         for number in np.unique(bucket_of).tolist():
             ids = np.unique(folded.owner[bucket_of == number])
             own = folded.take(ids)
             yield Row(KNOWN, number, (log, own), RECORD_BYTES * (len(own.decisions) + len(ids)))
+    yield from found_rows(found, bucket, _folders(own.log for own in facts.values()))
 
 
 def judge_transactions(
@@ -253,8 +317,8 @@ def judge_transactions(
         scanned: the logs.
         coordinators: the logs of ``__transaction_state`` that have records.
         known: the rows with their transactional ids.
-        engine: what runs it.
-        source: what is known of the moments of the logs.
+        engine: the engine that runs the plan.
+        source: the known facts about the moments of the logs.
         check_crc: whether to compare each batch with its CRC, where a log has to be read again.
     """
     given = any(audit.log.topic == COORDINATOR_TOPIC for audit in scanned.audits)
@@ -289,9 +353,15 @@ def judge_transactions(
     )
     judged = Judged()
     results = engine.regroup(judge, [STEPS, KNOWN], scanned.rows, known, label="transactions")
-    for _, found in engine.collect(RESULT, results):
+    opened: set[int] = set()
+    for _, (found, logs_with_open) in engine.collect(RESULT, results):
         judged.add(found)
-    return concluded(judged, chosen, moments)
+        opened |= logs_with_open
+    stages = [results]
+    if opened:
+        ends = {number: (partitions[number].log, partitions[number].end) for number in opened}
+        stages.append(engine.regroup(partial(hold_back, ends=ends), [OPENED], results, label="open transactions"))
+    return TransactionAudit(Found(engine, *stages), judged.figures, moments, judged.reasons)
 
 
 def _read_again(item: tuple[PartitionLog, int, int], *, check_crc: bool) -> tuple[Partition, list[Part]]:
@@ -326,13 +396,31 @@ def judge_bucket(
         parts += [piece for number, piece in scattered(part, buckets) if number == bucket]
     known = [(log, piece) for log in coordinators for piece in ids.get(numbers[log.log], ())]
     own = Knowledge(coordinators, known, given=given)
-    yield Row(RESULT, bucket, judge_steps(parts, partitions, chosen, own, moments))
+    judged = judge_steps(parts, partitions, chosen, own, moments)
+    logs = [*(partition.log for partition in partitions), *(each.log for each in coordinators)]
+    yield from found_rows(judged.findings, bucket, _folders(logs) if judged.findings else None)
+    number_of = {_identity(partition.log): number for number, partition in enumerate(partitions)} if judged.open else {}
+    opened: dict[int, list[Finding]] = defaultdict(list)
+    for finding in judged.open:
+        opened[number_of[finding.broker, finding.topic, finding.partition]].append(finding)
+    for number, own_open in opened.items():
+        yield Row(OPENED, number, own_open, FINDING_BYTES * len(own_open))
+    yield Row(RESULT, bucket, (replace(judged, findings=[], open=[]), set(opened)))
+
+
+def hold_back(
+    number: int, values: Iterable[Sequence[Finding]], *, ends: Mapping[int, tuple[PartitionLog, int]]
+) -> Iterator[Row]:
+    """The findings on the open transactions of a log, with the offsets that these keep from readers."""
+    log, end = ends[number]
+    opened = sorted((finding for findings in values for finding in findings), key=Finding.sort_key)
+    yield from found_rows(held_back(opened, {_identity(log): end}), number, _folders([log]))
 
 
 # --- offsets, and the files next to a log -----------------------------------------------------------------------------
 
 
-def audit_offsets(scanned: Scanned, engine: Engine, *, check_crc: bool = True) -> tuple[list[Finding], Figures]:
+def audit_offsets(scanned: Scanned, engine: Engine, *, check_crc: bool = True) -> tuple[Found, Figures]:
     """Judge the logs of ``__consumer_offsets``: the findings of the rule over committed offsets, and its figures."""
     own = [
         audit.partition
@@ -341,40 +429,102 @@ def audit_offsets(scanned: Scanned, engine: Engine, *, check_crc: bool = True) -
     ]
     items = [(number, partition.log) for number, partition in enumerate(longest(own))]
     if not items:
-        return [], {}
+        return Found(engine), {}
     rows = engine.map(partial(read_commits, check_crc=check_crc), items, [1] * len(items), "offsets")
-    findings: list[Finding] = []
     figures: Figures = {"checked": 0, "unknown": 0}
-    for _, (found, own_figures) in engine.collect(RESULT, rows):
-        findings += found
+    for _, own_figures in engine.collect(RESULT, rows):
         figures = {name: int(count) + int(own_figures[name]) for name, count in figures.items()}
-    return findings, figures
+    return Found(engine, rows), figures
 
 
 def read_commits(item: tuple[int, PartitionLog], *, check_crc: bool) -> Iterator[Row]:
     """Judge one log of ``__consumer_offsets``: the findings of the rule over committed offsets, and its figures."""
+    number, log = item
     figures: Figures = {"checked": 0, "unknown": 0}
-    findings = list(went_back([read_group_log(item[1], check_crc)], figures))
-    yield Row(RESULT, item[0], (findings, figures))
+    yield from found_rows(went_back([read_group_log(log, check_crc)], figures), number, _folders([log]))
+    yield Row(RESULT, number, figures)
 
 
-def audit_around(scanned: Scanned, engine: Engine, *, one_moment: bool, check_crc: bool = True) -> Beside:
-    """Judge the indexes, snapshots and replicas of all logs."""
+def audit_around(
+    scanned: Scanned, engine: Engine, *, one_moment: bool, check_crc: bool = True
+) -> tuple[Found, dict[str, Figures]]:
+    """Judge the indexes, snapshots and replicas of all logs: the findings, and the figures of each rule."""
+    audits = scanned.audits
+    known = {number: (audits[number].partition, offsets) for number, offsets in scanned.snapshots.items()}
+    judge = partial(judge_beside, known=known, one_moment=one_moment, check_crc=check_crc)
     by_place: dict[tuple[str, int], list[PartitionLog]] = {}
-    for audit in scanned.audits:
+    for audit in audits:
         by_place.setdefault((audit.log.topic, audit.log.partition), []).append(audit.log)
-    items = list(enumerate(by_place.values()))
-    bytes_of = {audit.log: audit.segment_bytes for audit in scanned.audits}
-    sizes = [sum(bytes_of[log] for log in logs) for _, logs in items]
-    rows = engine.map(
-        partial(look_beside, one_moment=one_moment, check_crc=check_crc), items, sizes, "indexes, replicas"
-    )
+    unread = [audits[number].log for number in scanned.snapshots if not audits[number].chunks]
+    items = [*([log] for log in unread), *(logs for logs in by_place.values() if len(logs) > 1)]
+    bytes_of = {audit.log: audit.segment_bytes for audit in audits}
+    sizes = [sum(bytes_of[log] for log in logs) for logs in items]
+    look = partial(look_beside, one_moment=one_moment, check_crc=check_crc)
+    rows = [
+        engine.regroup(judge, [BESIDE], scanned.rows, label="indexes"),
+        engine.map(look, list(enumerate(items)), sizes, "replicas"),
+    ]
     result = Beside()
-    for _, found in engine.collect(RESULT, rows):
-        result.add(found)
-    return result
+    for each in rows:
+        for _, found in engine.collect(RESULT, each):
+            result.add(found)
+    return Found(engine, *rows), result.figures
+
+
+def judge_beside(
+    number: int,
+    values: Iterable[tuple[Part, Last]],
+    *,
+    known: Mapping[int, tuple[Partition | None, Sequence[int]]],
+    one_moment: bool,
+    check_crc: bool,
+) -> Iterator[Row]:
+    """Judge the indexes and snapshots of a log by what its scan has found."""
+    partition, offsets = known[number]
+    assert partition is not None
+    told = sorted(values, key=lambda value: value[0][:3])
+    transactions: Transactions | None = whole_log(partition, [part for part, _ in told])
+    last: Iterable[Last] = (own for _, own in told)
+    if transactions is None:
+        transactions = read_transactions(partition.log, check_crc)
+        last = last if partition.is_ordered else read_last(partition.log, offsets)
+    result = Beside()
+    judge_files(transactions, offsets, last, result, one_moment=one_moment)
+    yield from found_rows(result.findings, number, _folders([partition.log]))
+    yield Row(RESULT, number, replace(result, findings=[]))
 
 
 def look_beside(item: tuple[int, Sequence[PartitionLog]], *, one_moment: bool, check_crc: bool) -> Iterator[Row]:
-    """Judge the indexes and snapshots of the replicas of one partition, and compare these replicas."""
-    yield Row(RESULT, item[0], audit_beside(item[1], one_moment=one_moment, check_crc=check_crc, read=read_whole))
+    """Compare the replicas of a partition; or judge the indexes and snapshots of a log without a batch."""
+    number, logs = item
+    if len(logs) == 1:
+        result = audit_beside(logs, one_moment=one_moment, check_crc=check_crc)
+    else:
+        result = Beside()
+        judge_replicas(logs, result)
+    yield from found_rows(result.findings, number, _folders(logs))
+    yield Row(RESULT, number, replace(result, findings=[]))
+
+
+# --- Jepsen's anomalies -----------------------------------------------------------------------------------------------
+
+
+def each_file_of_keys(
+    engine: Engine, kept: list[Any]
+) -> Callable[[Callable[[Path], by_key.Judged], Sequence[Path]], list[by_key.Judged]]:
+    """Judges files of keys in tasks: the answers without findings, which stay in rows that are added to ``kept``."""
+
+    def each(judge: Callable[[Path], by_key.Judged], files: Sequence[Path]) -> list[by_key.Judged]:
+        sizes = [file.stat().st_size for file in files]
+        kept.append(engine.map(partial(judge_keys, judge=judge), list(enumerate(files)), sizes, "keys"))
+        return [judged for _, judged in engine.collect(RESULT, kept[-1])]
+
+    return each
+
+
+def judge_keys(item: tuple[int, Path], *, judge: Callable[[Path], by_key.Judged]) -> Iterator[Row]:
+    """Judge the keys of a file: the findings, and the rest of the answer."""
+    number, file = item
+    judged = judge(file)
+    yield from found_rows(judged.findings, number)
+    yield Row(RESULT, number, replace(judged, findings=[]))

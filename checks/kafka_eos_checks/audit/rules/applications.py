@@ -1,51 +1,51 @@
-"""The rules over applications: inputs that a group polled, outputs that name them, and the offsets behind them.
+"""The rules over applications: inputs that a group polled, outputs that name them, and the committed offsets.
 
-An application is a set of processes that tell ``Poll`` with the same ``group``. An output names its input
+An application is the set of processes whose ``Poll`` events have the same ``group``. An output names its input
 (``detail.input`` of its ``Send``: topic, partition, offset) or has the content of an input that its process has polled.
-``detail.output`` numbers the outputs of one input; without numbers each content is an output of its own. It *appears*
-when it is in a log and no marker hides it. An *attempt* is a transaction of a process (``detail.transaction``), or for
-one without transactions the process.
+``detail.output`` numbers the outputs of one input; without numbers each content is an output of its own. An output
+*appears* if it is in a log and no marker hides it. An *attempt* is a transaction of a process (``detail.transaction``),
+or the process itself if it uses no transactions. An offset is *past* an input if it is greater than the input's offset.
 
-An application may be *declared* instead, by whoever tests it: it tells nothing, and the history has its requests.
+A test may *declare* an application instead. Such an application writes no events itself; the history has its requests.
 
 ======================  ===============================================================================================
 event                   what it says
 ======================  ===============================================================================================
 ``DeclareApplication``  ``group``; ``detail.everything``: it has to process every input, not only those that the
-                        group's offset is behind. The last declaration of a group counts.
+                         group's offset is past. The last declaration of a group counts.
 ``DeclareTopic``        ``group``, ``topic``, ``detail.role``: ``input`` or ``output``; each input has an output in each
                         topic of outputs. What an input and its outputs have in common, their *identity*, is their
-                        value; or what is left of it without the beginning ``detail.after``; or the value of
+                        value; or its value without the prefix ``detail.after``; or the value of
                         ``detail.field`` in a value that is JSON, ``order.id`` for a field of a field. A value without
-                        such a beginning or field is its own identity.
+                        such a prefix or field is its own identity.
 ``DeclareRecord``       ``group``, ``topic``, ``partition``, ``offset``, ``detail.identity``, and ``detail.output``:
-                        which one of several outputs. Once there is one, records without are not looked at, and what
+                        which one of several outputs. If there is any, records without one are ignored, and what
                         ``DeclareTopic`` says of identities does not count.
 ======================  ===============================================================================================
 
-Which transaction an output or an offset was sent in is then taken from ``Produce``, ``TxnOffsetCommit``,
-``OffsetCommit`` and ``EndTxn``.
+The transaction of an output or an offset is then taken from ``Produce``, ``TxnOffsetCommit``, ``OffsetCommit`` and
+``EndTxn``.
 
 ``input processed twice``
-    An output of an input appears more than once, and was sent as often. (One that was sent less often is a ``duplicate
-    value``.)
+    An output of an input appears more than once, and was sent that often. (If it was sent less often, it is a
+    ``duplicate value``.)
 
 ``input skipped``
-    The group's offset is behind an input, no output of it appears, and either no member was ever given it, or the
-    attempts that sent its outputs are none of those that committed the offset, or there are none although it is known
-    that every input has outputs. Inputs below the first that the group
-    was given are not its own.
+    The group's offset is past an input, and no output of the input appears. Besides, either no member was ever given
+    the input, or none of the attempts that sent its outputs committed the offset, or no attempt sent any although every
+    input is known to have outputs. Inputs below the first that the group was given are not its own.
 
 ``output without its offset``
-    An output appears, and at the end of the logs the group's offset is not behind its input; or it appears in a
-    transaction, and that offset was committed outside of any, or in another one; each attempt once.
+    An output appears, and at the end of the logs the group's offset is not past its input. Or it appears in a
+    transaction, and that offset was committed outside of any transaction or in another one. Each attempt is reported
+    once.
 
 ``offset without its output``
-    The group's offset is behind an input, and no output of it appears, although the attempt that committed the offset
+    The group's offset is past an input, and no output of it appears, although the attempt that committed the offset
     sent them; or the offset was committed outside of any transaction, and the outputs in one that did not commit.
 
 ``input not processed``
-    No output of an input of a declared application appears, and no committed offset is behind it.
+    No output of an input of a declared application appears, and no committed offset is past it.
 
 ``output of no input``
     An output of a declared application appears, and no input has its identity.
@@ -54,13 +54,13 @@ Which transaction an output or an offset was sent in is then taken from ``Produc
     An ``OffsetCommit`` or ``TxnOffsetCommit`` of a member of a generation was answered ``ok``, although a ``JoinGroup``
     for the same group had been answered with a later generation before the request was sent.
 
-*Unknown*, and no finding: outputs to topics whose logs are not given, or have holes or damage, or whose transaction is
-open at the log's end (of a declared application these do not appear yet); groups of whose offsets no log is given, or
-one with holes; an input that a member was given and of which it sent nothing, for an application may ignore inputs; a
-value that is an output of several inputs; members of a group whose generations the history does not tell.
+*Unknown*, and no finding: outputs to topics whose logs are missing, damaged or have holes; outputs whose transaction is
+open at the log's end (those of a declared application do not appear yet); groups whose log of offsets is missing or has
+holes; an input that a member was given without sending anything for it, because an application may ignore inputs; a
+value that is an output of several inputs; members whose generations the history does not have.
 
-These are the readable rules. Where they would find nothing :mod:`kafka_eos_checks.audit.kernels.histories.applying`
-proves most of it; they judge the rest, and every declared application.
+These are the readable rules. :mod:`kafka_eos_checks.audit.kernels.histories.applying` proves for most inputs that these
+rules would find nothing. The rules judge the rest, and every declared application.
 
 Spec:  ExactlyOnce
 KIP:   KIP-98, KIP-447
@@ -106,9 +106,9 @@ class Processed:
 
     Attributes:
         given: whether a member of the group was given it.
-        has_outputs: whether it is known to have outputs; an application may ignore other inputs.
-        outputs: by number among its outputs, the values that were sent, each with the attempts that sent it; by the
-            output itself where it has no number.
+        has_outputs: whether the input is known to have outputs; an application may ignore other inputs.
+        outputs: by the output's number, or by the output itself where it has none: the values that were sent, each with
+            the attempts that sent it.
     """
 
     given: bool = False
@@ -116,13 +116,13 @@ class Processed:
     outputs: dict[int | Output, dict[Output, list[Attempt]]] = field(default_factory=lambda: defaultdict(dict))
 
     def attempts(self) -> set[Attempt]:
-        """The attempts that sent any output of it."""
+        """The attempts that sent any output of the input."""
         return {each for values in self.outputs.values() for tried in values.values() for each in tried}
 
 
 @dataclass(slots=True)
 class Told:
-    """The facts of a run about its applications.
+    """A run's facts about its applications.
 
     Attributes:
         inputs: by group and partition, and by offset.
@@ -140,7 +140,7 @@ class Told:
 
 
 def listen(run: Sequence[Event]) -> Told:
-    """Collect the facts of a run about its applications."""
+    """Collect a run's facts about its applications."""
     told = Told()
     groups: dict[str, str] = {}
     last: dict[tuple[str, str], tuple[Place, int]] = {}  # process, content -> the input that had it last
@@ -182,16 +182,16 @@ def _input(event: Event) -> tuple[Place, int] | None:
 
 @dataclass(slots=True)
 class Declared:
-    """An application as whoever tests it describes it.
+    """An application as its test declares it.
 
     Attributes:
         group: its consumer group.
-        everything: it has to process every input.
+        everything: whether it has to process every input.
         inputs: the topics that it reads.
         outputs: the topics that it writes.
-        identities: by place and offset, what an input and its outputs have in common, and which of these it is; empty:
-            it is read from the records' values.
-        readers: by topic, how it is read from a value; the value itself where there is none.
+        identities: by place and offset, the identity of a record and, for one of several outputs, which it is. If
+            empty, identities are read from the records' values.
+        readers: by topic, the function that reads an identity from a value. Without one the value is the identity.
     """
 
     group: str
@@ -300,7 +300,7 @@ class Offsets:
     _highest: dict[Name, list[int]] = field(default_factory=dict)  # by commit, the highest offset so far
 
     def covering(self, name: Name, offset: int) -> Commit | str | None:
-        """The first commit behind an input; None if there is none, or :data:`UNKNOWN`."""
+        """The first commit past an input; None if there is none, or :data:`UNKNOWN`."""
         own = [each for each in self.logs if name in each.commits]
         if len(own) > 1 or not all(each.whole for each in own or self.logs) or not self.logs:
             return UNKNOWN
@@ -325,14 +325,14 @@ def judge_inputs(
     *,
     covered: bool = True,
 ) -> Iterator[Finding]:
-    """Inputs whose outputs and offset do not appear once and together.
+    """Find inputs whose outputs and offset do not appear once and together.
 
     Args:
         run: the events.
         replicas: of the partitions of inputs and outputs.
         logs: of ``__consumer_offsets``.
-        figures: by rule; changed.
-        covered: whether all of the logs go beyond the run. Otherwise what they do not have yet proves nothing.
+        figures: by rule; the function adds to them.
+        covered: whether all logs reach beyond the end of the run. Otherwise a record that they lack proves nothing.
     """
     for declared in declarations(run):
         yield from judge_declared(run, declared, replicas, logs, figures, covered=covered)
@@ -348,7 +348,7 @@ def judge_told(
     covered: bool = True,
     only: Mapping[Name, Sequence[int]] | None = None,
 ) -> Iterator[Finding]:
-    """The rules over applications that tell what they do; arguments as of :func:`judge_inputs`.
+    """Judge applications that write events themselves; arguments as of :func:`judge_inputs`.
 
     ``only`` names the inputs that are judged, by offset in ascending order; all when not given.
     """
@@ -397,7 +397,7 @@ class Input:
         *,
         covered: bool = True,
     ) -> Iterator[Finding]:
-        """The rules that it violates; ``alone`` are the attempts that are known for outputs without an offset."""
+        """The rules that the input violates; ``alone``: attempts already reported for an output without its offset."""
         places = self._places(appearances)
         if places is None:
             for rule in INPUT_RULES:
@@ -434,7 +434,7 @@ class Input:
             return
         there = {output[0] for values in places.values() for output, found in values.items() if found}
         if declared.everything and covering is None and not there:
-            said = f"no output of {self} appears, and no committed offset is behind it"
+            said = f"no output of {self} appears, and no committed offset is past it"
             yield self._finding(NOT_PROCESSED, (self.name[1], self.offset), said)
         missing = sorted(declared.outputs - there)
         if covering is not None and there and missing:
@@ -459,7 +459,7 @@ class Input:
         return places
 
     def _repeated(self, places: dict[int | Output, dict[Output, list[Found]]]) -> Iterator[list[Found]]:
-        """The places of the first output that appears more often than once, and was sent as often."""
+        """The places of the first output that appears more than once, and was sent that often."""
         for number, values in places.items():
             sent = Counter({output: len(tried) for output, tried in self.processed.outputs[number].items()})
             own = [at for output, found in values.items() for at in found[: sent[output]]]
@@ -475,13 +475,13 @@ class Input:
         figures: dict[str, Figures],
         alone: set[Attempt],
     ) -> Iterator[Finding]:
-        """Outputs that appear without the offset behind their input."""
+        """Yield a finding if an output appears without the offset past its input."""
         values = [(number, output, at) for number, own in places.items() for output, f in own.items() for at in f]
         number, output, at = min(values, key=lambda value: value[2])
         attempts = set(self.processed.outputs[number][output])
         why = ""
         if covering is None:
-            why = "the group's offset is not behind its input"
+            why = "the group's offset is not past its input"
         elif appearances.is_transactional(at):
             asked = self.told.commits.get((self.name, covering.offset or 0), set())
             if not covering.transactional:
@@ -496,7 +496,7 @@ class Input:
             yield self._finding(OUTPUT_ALONE, at, f"{quoted(output[1])} is the output of {self}; {why}")
 
     def _no_output(self, covering: Commit, figures: dict[str, Figures]) -> Iterator[Finding]:
-        """An input that the group has left behind, without an output."""
+        """An input without an output that the group's offset is past."""
         attempts = self.processed.attempts()
         asked = self.told.commits.get((self.name, covering.offset or 0), set())
         here = (self.name[1], self.offset)
@@ -537,7 +537,7 @@ class Requests:
     commits: dict[tuple[Name, int], set[Attempt]] = field(default_factory=lambda: defaultdict(set))
 
     def attempt(self, at: Found) -> Attempt:
-        """The attempt that wrote a record; nobody's if no request carried it."""
+        """The attempt that wrote a record; an attempt of nobody if no request of the history carried it."""
         place, offset = at
         own = self.batches.get(place, [])
         number = bisect_right(own, offset, key=lambda batch: batch[0]) - 1
@@ -593,7 +593,7 @@ def judge_declared(
     *,
     covered: bool = True,
 ) -> Iterator[Finding]:
-    """The rules over a declared application; ``covered`` as for :func:`judge_inputs`."""
+    """Judge a declared application; ``covered`` as for :func:`judge_inputs`."""
     requests = read_requests(run)
     told, inputs = _declared_inputs(declared, replicas)
     found: dict[Output, list[Found]] = defaultdict(list)
@@ -657,7 +657,7 @@ def _found(run: Sequence[Event], rule: str, at: Found, evidence: str) -> Finding
 
 
 def judge_generations(run: Sequence[Event], figures: Figures) -> Iterator[Finding]:
-    """Commits that the coordinator accepted from a member of a past generation."""
+    """Find commits that the coordinator accepted from a member of a past generation."""
     present: dict[str, int] = {}
     asked: dict[tuple[str, str, object], int] = {}  # process, group, request -> the generation when it was sent
     for event in run:

@@ -1,38 +1,38 @@
 """The rules over the files next to a log: its indexes of aborted transactions, its producer snapshots, its replicas.
 
-A broker answers readers from the index of aborted transactions and goes on after a restart from the last snapshot, so a
-wrong one changes what is read and what is accepted although every batch is right. Both follow from the batches and are
-compared with them.
+A broker tells readers from the index which transactions are aborted. After a restart it takes the producers' state from
+the last snapshot. So an error in either changes what is read or accepted although every batch is right. Both follow
+from the batches, and the rules compare them with the batches.
 
 ``aborted index``
-    An entry of a ``.txnindex`` that is not the one of an ABORT marker in its segment that ends data: other producer,
-    first or last offset, or last stable offset; or such a marker without an entry. A last stable offset that is too
-    high ends the search for aborted transactions too early: their records are delivered.
+    An entry of a ``.txnindex`` that does not agree with an ABORT marker in its segment that ends data: producer, first
+    and last offset, and last stable offset have to be equal. Or such a marker without an entry. A last stable offset
+    that is too high ends the search for aborted transactions too early, and their records are delivered.
 
 ``producer snapshot``
-    An entry of a ``.snapshot`` that is not what the batches below its offset make of the producer: epoch, last
-    sequence, last offset, number of offsets, timestamp, coordinator epoch, first offset of the open transaction; or a
-    producer that these batches do not have.
+    An entry of a ``.snapshot`` that does not follow from the producer's batches below the snapshot's offset: epoch,
+    last sequence, last offset, number of offsets, timestamp, coordinator epoch, first offset of the open transaction.
+    Or a producer without a batch there.
 
 ``replicas differ``
-    Two replicas of a partition that have different batches at one offset in one leader epoch. Where the cleaner has
-    taken records out of one of them, or has marked when it will, only what it keeps is compared: producer, epoch,
-    sequence, last offset, and whether it is of a transaction or a marker. Replicas of different topics of one name
-    (``partition.metadata``) are not compared.
+    Two replicas of a partition that have different batches at one offset in one leader epoch. If the cleaner has
+    removed records from one of the batches, or has set its delete horizon, only the fields that the cleaner keeps are
+    compared: producer, epoch, sequence, last offset, and whether the batch is transactional or a marker. Replicas whose
+    ``partition.metadata`` names different topic ids are not compared.
 
-*Gone*, and no finding: what follows from batches that retention or the cleaner has taken. *Not judged*: an index in a
-log with holes or damage. *Too recent*, unless all is of one moment: entries behind the end of the log, and markers
-behind the last entry of the newest index. Left out: a segment without its index; producers that a snapshot does not
-have, for they may have expired; and the coordinator epoch of one that expired in between.
+*Gone*, and no finding: what follows from batches that retention or the cleaner has removed. *Not judged*: an index in a
+log with holes or damage. *Too recent*, unless all files are of one moment: entries beyond the end of the log, and
+markers after the last entry of the newest index. Left out: a segment without its index; producers that a snapshot
+lacks, because they may have expired; and the coordinator epoch of a producer that expired in between.
 
 KIP:   KIP-98, KIP-101, KIP-360
 Kafka: TransactionIndex, ProducerStateManager (takeSnapshot, lastStableOffset), UnifiedLog.truncateTo
 """
 
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from itertools import groupby
+from itertools import chain, groupby, pairwise
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -66,6 +66,15 @@ ABORTED_INDEX, SNAPSHOT, REPLICAS = "aborted index", "producer snapshot", "repli
 BESIDE_RULES = (ABORTED_INDEX, SNAPSHOT, REPLICAS)
 
 Figures = dict[str, int | float | str]
+LAST = np.dtype(
+    [
+        ("interval", "i4"),  # how many offsets of snapshots are at or below its first offset
+        ("is_data", "?"),  # whether it is the last batch with data; each last batch of any kind stands there, too
+        *(("producer_id", "i8"), ("base_offset", "i8"), ("last_offset_delta", "i4")),
+        *(("max_timestamp", "i8"), ("producer_epoch", "i2"), ("base_sequence", "i4")),
+    ]
+)
+Last = NDArray[np.void]
 
 
 class Transactions(Protocol):
@@ -101,7 +110,7 @@ class Transactions(Protocol):
         ...
 
     def coordinator_epochs_at(self, offset: int) -> dict[int, int | None]:
-        """The coordinator epoch of the last marker of each producer id below an offset; None where it does not tell."""
+        """By producer id, the coordinator epoch of the last marker below an offset; None if the marker has none."""
         ...
 
     def open_at(self, offset: int) -> dict[int, int]:
@@ -114,10 +123,10 @@ _COMPARED = tuple(f.name for f in fields(ProducerSnapshotEntry) if f.name != "pr
 
 @dataclass(slots=True)
 class Beside:
-    """The findings of these rules, and how much could be judged.
+    """The findings of these rules, and the figures: how much was looked at, and how much could not be judged.
 
     Attributes:
-        findings: violations, by log.
+        findings: violations, log by log.
         figures: by rule, the number of subjects, and of unknown ones.
     """
 
@@ -156,34 +165,54 @@ class Beside:
         )
 
 
-def audit_beside(
-    logs: Sequence[PartitionLog],
-    *,
-    one_moment: bool = True,
-    check_crc: bool = True,
-    read: Callable[[PartitionLog, bool], Transactions] = read_transactions,
-) -> Beside:
-    """Judge the indexes and snapshots of some logs, and compare replicas.
+def audit_beside(logs: Sequence[PartitionLog], *, one_moment: bool = True, check_crc: bool = True) -> Beside:
+    """Judge the indexes and snapshots of some logs by reading them anew, and compare replicas.
 
     Args:
         logs: the logs.
         one_moment: whether logs and indexes are of one moment.
         check_crc: whether to compare each batch with its CRC.
-        read: reads the transactions of a log; the readable rules do, more slowly than :func:`whole.read_whole`.
 
     Raises:
         OSError: a file cannot be read.
     """
     result = Beside()
     for log in logs:
-        indexes, snapshots = _files(log, ".txnindex"), _files(log, ".snapshot")
-        if indexes or snapshots:
-            transactions = read(log, check_crc)
-            judge_indexes(transactions, indexes, result, one_moment=one_moment)
-            judge_snapshots(transactions, snapshots, result, one_moment=one_moment)
+        offsets = snapshots_of(log)
+        if offsets is not None:
+            judge_files(
+                read_transactions(log, check_crc), offsets, read_last(log, offsets), result, one_moment=one_moment
+            )
     for _, replicas in groupby(sorted(logs, key=_place), key=_place):
         judge_replicas(list(replicas), result)
     return result
+
+
+def snapshots_of(log: PartitionLog) -> list[int] | None:
+    """The offsets of the snapshots of a log, ascending; None for a log that has neither snapshots nor indexes."""
+    snapshots = _files(log, ".snapshot")
+    return [int(path.stem) for path in snapshots] if snapshots or _files(log, ".txnindex") else None
+
+
+def judge_files(
+    transactions: Transactions, offsets: Sequence[int], last: Iterable[Last], result: Beside, *, one_moment: bool = True
+) -> None:
+    """Judge the indexes and snapshots of a log.
+
+    Args:
+        transactions: of the log.
+        offsets: of its snapshots when it was read (:func:`snapshots_of`); later ones are not judged.
+        last: its batches by these offsets (:func:`last_batches`), in log order.
+        result: takes the findings and figures.
+        one_moment: whether log and indexes are of one moment.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    log = transactions.log
+    judge_indexes(transactions, _files(log, ".txnindex"), result, one_moment=one_moment)
+    snapshots = [path for path in _files(log, ".snapshot") if int(path.stem) in set(offsets)]
+    judge_snapshots(transactions, snapshots, offsets, last, result, one_moment=one_moment)
 
 
 def _place(log: PartitionLog) -> tuple[str, int]:
@@ -237,7 +266,7 @@ def _compare_index(
     start: int,
     result: Beside,
 ) -> None:
-    """Compare entries with their markers, in a log that begins at offset ``start``."""
+    """Compare entries with their markers, in a log that starts at offset ``start``."""
     due = {marker.offset: marker for marker in markers}
     for entry in entries:
         marker = due.pop(entry.last_offset, None)
@@ -268,14 +297,24 @@ def _entry_in_words(marker: Marker) -> str:
 
 
 def judge_snapshots(
-    transactions: Transactions, snapshots: Sequence[Path], result: Beside, *, one_moment: bool = True
+    transactions: Transactions,
+    snapshots: Sequence[Path],
+    offsets: Sequence[int],
+    last: Iterable[Last],
+    result: Beside,
+    *,
+    one_moment: bool = True,
 ) -> None:
-    """Compare each ``.snapshot`` with what the batches below its offset make of the producers."""
+    """Compare each ``.snapshot`` with the producers' state that follows from the batches below its offset."""
     log = transactions.log
     result.count(SNAPSHOT, "snapshots", len(snapshots))
     judged = [path for path in snapshots if int(path.stem) <= transactions.end]
     result.count(SNAPSHOT, "unknown" if one_moment else RECENT, len(snapshots) - len(judged))
-    for path, producers in zip(judged, _producers_at([int(path.stem) for path in judged], transactions), strict=True):
+    wanted = {int(path.stem): path for path in judged}
+    for offset, producers in producers_at(offsets, last, transactions):
+        path = wanted.get(offset)
+        if path is None:
+            continue
         try:
             entries = read_producer_snapshot(path)
         except MalformedFile as error:
@@ -294,7 +333,7 @@ def judge_snapshots(
 
 
 def _is_gone(expected: ProducerSnapshotEntry, found: ProducerSnapshotEntry, start: int) -> bool:
-    """Whether an entry follows from batches that are gone from a log, because it begins at ``start`` or has holes.
+    """Whether an entry follows from batches that the log no longer has, because it starts at ``start`` or has holes.
 
     The log then lacks a batch or marker that the entry names, or the first batch of the producer's open transaction.
     """
@@ -305,9 +344,9 @@ def _is_gone(expected: ProducerSnapshotEntry, found: ProducerSnapshotEntry, star
 
 
 def _difference(expected: ProducerSnapshotEntry | None, found: ProducerSnapshotEntry) -> str:
-    """The error in an entry in words; "" for none."""
+    """The error of an entry in words; "" for none."""
     if expected is None:
-        return "a producer that the batches before it do not have"
+        return "no batch below the snapshot's offset is of this producer"
     pairs = {name: (getattr(expected, name), getattr(found, name)) for name in _COMPARED}
     if found.coordinator_epoch == -1:  # the producer may have expired since its last marker
         del pairs["coordinator_epoch"]
@@ -315,23 +354,22 @@ def _difference(expected: ProducerSnapshotEntry | None, found: ProducerSnapshotE
     return "; ".join(wrong)
 
 
-def _producers_at(offsets: Iterable[int], transactions: Transactions) -> Iterator[dict[int, ProducerSnapshotEntry]]:
-    """The producers after the batches below each of some offsets, in ascending order; a block at a time."""
-    due, producers = deque(offsets), _Producers(transactions)
-    if not due:
-        return
-    for headers in _read(transactions.log, SNAPSHOT_COLUMNS):
-        begins, low = headers.column("base_offset"), 0
-        while due and len(begins) and begins[-1] >= due[0]:
-            high = int(np.searchsorted(begins, due[0]))
-            producers.take(headers, low, high)
-            yield producers.at(due.popleft())
-            low = high
-        if not due:
-            return
-        producers.take(headers, low, len(headers))
-    for offset in due:
-        yield producers.at(offset)
+def producers_at(
+    offsets: Sequence[int], last: Iterable[Last], transactions: Transactions
+) -> Iterator[tuple[int, dict[int, ProducerSnapshotEntry]]]:
+    """The producers after the batches below each of some ascending offsets."""
+    behind = np.zeros(1, LAST)
+    behind["interval"] = len(offsets)
+    producers, parts = _Producers(transactions), chain(last, [behind])
+    rest = np.zeros(0, LAST)
+    for number, offset in enumerate(offsets):
+        while not len(rest) or rest["interval"][-1] <= number:
+            producers.take(rest)
+            rest = next(parts)
+        cut = int(np.searchsorted(rest["interval"], number, side="right"))
+        producers.take(rest[:cut])
+        rest = rest[cut:]
+        yield offset, producers.at(offset)
 
 
 class _Last(NamedTuple):
@@ -347,6 +385,38 @@ class _Last(NamedTuple):
 SNAPSHOT_COLUMNS = ("attributes", "producer_id", *_Last._fields)
 
 
+def last_batches(headers: Headers, offsets: Sequence[int]) -> Last:
+    """The last batch, and the last with data, of each producer between the offsets of snapshots; dtype :data:`LAST`.
+
+    Args:
+        headers: consecutive batches.
+        offsets: of the snapshots, ascending; what lies behind the last one is left out.
+    """
+    begins = np.maximum.accumulate(headers.column("base_offset"))
+    cuts = [0, *np.searchsorted(begins, np.array(offsets, np.int64)).tolist()]
+    control = is_set(headers, CONTROL_MASK)
+    found = [np.zeros(0, LAST)]
+    for interval, (low, high) in enumerate(pairwise(cuts)):
+        ids = headers.raw["producer_id"][low:high].astype(np.int64)
+        order = stable_order(ids)
+        order = order[np.count_nonzero(ids < 0) :]
+        for is_data in (False, True):
+            own = order[~control[low + order]] if is_data else order
+            rows = low + own[np.append(ids[own][1:] != ids[own][:-1], True)] if len(own) else own
+            part = np.zeros(len(rows), LAST)
+            part["interval"], part["is_data"] = interval, is_data
+            for name in ("producer_id", *_Last._fields):
+                part[name] = headers.raw[name][rows]
+            found.append(part)
+    return np.concatenate(found)
+
+
+def read_last(log: PartitionLog, offsets: Sequence[int]) -> Iterator[Last]:
+    """The last batches of a log, a block at a time."""
+    for headers in _read(log, SNAPSHOT_COLUMNS) if offsets else ():
+        yield last_batches(headers, offsets)
+
+
 class _Producers:
     """The last batch and the last batch with data of each producer so far."""
 
@@ -355,31 +425,20 @@ class _Producers:
         self._last: dict[int, _Last] = {}
         self._data: dict[int, _Last] = {}
 
-    def take(self, headers: Headers, low: int, high: int) -> None:
+    def take(self, rows: Last) -> None:
         """Take in the next batches."""
-        rows = np.arange(low, high)[headers.raw["producer_id"][low:high] >= 0]
-        self._last.update(_last_of_each(headers, rows))
-        self._data.update(_last_of_each(headers, rows[~is_set(headers, CONTROL_MASK)[rows]]))
+        for known, own in ((self._last, rows[~rows["is_data"]]), (self._data, rows[rows["is_data"]])):
+            columns = (own[name].tolist() for name in _Last._fields)
+            batches = map(_Last._make, zip(*columns, strict=True))
+            known.update(zip(own["producer_id"].tolist(), batches, strict=True))
 
     def at(self, offset: int) -> dict[int, ProducerSnapshotEntry]:
-        """The expected entry of each producer at an offset, which is that of the next batch."""
+        """The expected entry of each producer at an offset; all batches taken so far are below it."""
         epochs, opened = self._transactions.coordinator_epochs_at(offset), self._transactions.open_at(offset)
         return {
             producer_id: _entry(producer_id, last, self._data.get(producer_id), epochs.get(producer_id), opened)
             for producer_id, last in self._last.items()
         }
-
-
-def _last_of_each(headers: Headers, rows: Ints) -> Iterator[tuple[int, _Last]]:
-    """The last batch of each producer among some batches in log order."""
-    ids = headers.column("producer_id")[rows]
-    if not len(ids):
-        return iter(())
-    order = stable_order(ids)
-    ends = np.append(ids[order][1:] != ids[order][:-1], True)
-    last = rows[order[ends]]
-    columns = (headers.raw[name][last].tolist() for name in _Last._fields)
-    return zip(ids[order][ends].tolist(), map(_Last._make, zip(*columns, strict=True)), strict=True)
 
 
 def _entry(
@@ -389,7 +448,7 @@ def _entry(
     coordinator_epoch: int | None,
     opened: Mapping[int, int],
 ) -> ProducerSnapshotEntry:
-    """The expected entry of a producer after its last batch or marker; a marker of a new epoch forgets its batches."""
+    """The expected entry of a producer after its last batch or marker. A marker of a new epoch removes its batches."""
     batch = None if data is None or data.producer_epoch != last.producer_epoch else data
     delta = 0 if batch is None else batch.last_offset_delta
     return ProducerSnapshotEntry(
@@ -418,12 +477,12 @@ REPLICA_COLUMNS = (
     *("base_offset", "leader_epoch", "crc", "record_count", "attributes", "last_offset_delta"),
     *("producer_id", "producer_epoch", "base_sequence"),
 )
-DELETE_HORIZON_MASK = 0x40  # the cleaner has put its horizon in the place of the base timestamp (KIP-534)
+DELETE_HORIZON_MASK = 0x40  # the base timestamp is the cleaner's delete horizon (KIP-534)
 Table = dict[str, Ints]
 
 
 def judge_replicas(replicas: Sequence[PartitionLog], result: Beside) -> None:
-    """Compare the replicas of one partition with the first of them, of which some columns are held."""
+    """Compare the replicas of one partition with the first of them, whose columns are held in memory."""
     by_topic: dict[str, list[PartitionLog]] = defaultdict(list)
     for replica in replicas:
         by_topic[topic_id(place(replica.folder)) or ""].append(replica)
@@ -448,7 +507,7 @@ def _compare_replicas(first: PartitionLog, others: Sequence[PartitionLog], resul
             same = (there["base_offset"] == own["base_offset"]) & (there["leader_epoch"] == own["leader_epoch"])
             for row in np.flatnonzero(same & _differ(there, own)).tolist():
                 epoch = int(own["leader_epoch"][row])
-                evidence = f"another batch than the one of {first.broker} in leader epoch {epoch}"
+                evidence = f"the batch differs from the one of {first.broker} in leader epoch {epoch}"
                 offset, position = int(own["base_offset"][row]), int(found.positions[row])
                 result.find(REPLICAS, log, evidence, offset=offset, position=position)
 

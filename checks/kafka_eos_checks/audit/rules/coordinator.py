@@ -1,33 +1,32 @@
 """The rules over a log of ``__transaction_state``: one fold per transactional id, in log order.
 
 ``illegal coordinator transition``
-    A state that may not follow (:data:`kafka_eos.formats.transaction_log.LEGAL_TRANSITIONS`), or that may, with the
-    wrong
-    producer id, epoch or partitions:
+    A state that may not follow the one before it (:data:`kafka_eos.formats.transaction_log.LEGAL_TRANSITIONS`), or a
+    state with the wrong producer id, epoch or partitions:
 
-    - the first state of a transactional id is EMPTY at epoch 0; so is the first after a tombstone, which in turn
-      follows EMPTY and COMPLETE alone;
-    - EMPTY (InitProducerId) has the epoch before or the next one; a new producer id starts at epoch 0 and only when
-      the epochs of the one before are used up (from 32766 on);
-    - ONGOING keeps the epoch, and of ONGOING before it all partitions;
-    - PREPARE keeps the partitions. Of a client of transaction version 2 it has the next epoch. Before that version a
-      commit keeps the epoch, and an abort has the next one if it fences the client (a timeout, another instance);
-    - COMPLETE keeps the epoch and has no partitions; in transaction version 2, at epoch 32767, it goes over to the
-      next producer id at epoch 0.
+    - the first state of a transactional id is EMPTY at epoch 0; so is the first after a tombstone. A tombstone follows
+      only EMPTY or COMPLETE;
+    - EMPTY (InitProducerId) has the epoch of the state before or the next one. A new producer id starts at epoch 0, and
+      only when the epochs of the one before are used up (from 32766 on);
+    - ONGOING keeps the epoch; after another ONGOING it keeps all partitions;
+    - PREPARE keeps the partitions. In transaction version 2 it has the next epoch. Before that version a commit keeps
+      the epoch, and an abort has the next one if it fences the client (a timeout, another instance);
+    - COMPLETE keeps the epoch and has no partitions. In transaction version 2, at epoch 32767, it has the next producer
+      id at epoch 0.
 
 ``decision changed``
     COMPLETE of one decision after PREPARE of the other.
 
-An append of the coordinator may fail although its record is in the log: the coordinator then goes on from the state
-before it. So a state is legal if it may follow the last one, or one that the last one may follow. COMPLETE needs its
-PREPARE right before it, since the coordinator answers nothing else meanwhile.
+An append of the coordinator may fail although its record is in the log. The coordinator then continues from the state
+before that record. So a state is legal if it may follow the last state, or a state that the last one may follow.
+COMPLETE needs its PREPARE right before it, because the coordinator answers no other request in between.
 
-*Unknown*, and no finding: what follows over a hole (compaction keeps the last record of a transactional id only), and
-the first state in a log that does not begin at offset 0.
+*Unknown*, and no finding: the first state after a hole (compaction keeps only the last record of a transactional id),
+and the first state in a log that does not start at offset 0.
 
 :func:`follow_coordinator_log` runs these rules record by record. The audit reads logs by columns, with
-:mod:`kafka_eos_checks.audit.kernels.coordinators.coordinator_log`, which finds the same. It calls these rules where it
-cannot prove that a step is legal.
+:mod:`kafka_eos_checks.audit.kernels.coordinators.coordinator_log`, which finds the same. That module calls these rules
+where it cannot prove that a step is legal.
 
 KIP:   KIP-98, KIP-360, KIP-890
 Kafka: TransactionMetadata (prepareTransitionTo, completeTransitionTo), TransactionStateManager.appendTransactionToLog
@@ -97,7 +96,7 @@ class StateRecord(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Transaction:
-    """A decision of the coordinator: a PREPARE, with what it says of the transaction.
+    """A decision of the coordinator: a PREPARE and its transaction.
 
     Attributes:
         transactional_id: of the producer.
@@ -108,11 +107,11 @@ class Transaction:
         marker_epoch: of its markers.
         version: the transaction version of the client.
         decision: COMMIT or ABORT.
-        partitions: that get a marker.
-        decided_ms: when, in milliseconds since the epoch, on the coordinator's clock.
+        partitions: the partitions that get a marker.
+        decided_ms: when it was decided, in milliseconds since the epoch, on the coordinator's clock.
         completed: whether the coordinator says that all markers are written.
-        replaced: whether another record than its COMPLETE came next: its append was given up, and none of its markers
-            need have been written.
+        replaced: whether a record other than its COMPLETE came next. Then the coordinator gave up the append, and may
+            have written none of the markers.
     """
 
     transactional_id: str
@@ -135,9 +134,9 @@ class TransactionalId:
     Attributes:
         name: the transactional id.
         last: the last value, None after a tombstone.
-        current: the values that the coordinator may have in memory: the last one, and those before it from which it
-            may have gone on if an append failed.
-        certain: whether ``current`` is all; false over a hole, until a known state explains the next one.
+        current: the values that the coordinator may have in memory: the last one, and earlier ones from which it may
+            have continued if an append failed.
+        certain: whether ``current`` has all of them; false after a hole, until a known state explains the next one.
         holes: the number of holes of the log at the last record.
         transactions: the decisions, in log order.
         last_ms: when the last value was appended, in milliseconds since the epoch.
@@ -157,7 +156,7 @@ class TransactionalId:
 
     @classmethod
     def begin(cls, name: str, holes: int, whole: bool) -> "TransactionalId":
-        """A transactional id before its first record, in a log with so many holes, or a whole one."""
+        """A transactional id before its first record; ``holes`` and ``whole`` are of the log so far."""
         return cls(name, holes=holes) if whole else cls(name, holes=holes, current=[], certain=False)
 
 
@@ -220,10 +219,10 @@ def _wrong_partitions(before: TransactionLogValue, after: TransactionLogValue) -
 
 
 def follow(known: TransactionalId, after: TransactionLogValue | None, holes: int) -> Violation | None:
-    """Take in one record of a transactional id; return the rule that it violates, or None.
+    """Add one record of a transactional id; return the rule that it violates, or None.
 
     Args:
-        known: what the log says so far; changed.
+        known: the state of the transactional id so far; it is changed.
         after: the record's value.
         holes: how many holes the log has before this record.
     """
@@ -256,8 +255,8 @@ def precede(current: Values, after: TransactionLogValue | None) -> tuple[Values,
 def _explaining(current: Values, after: TransactionLogValue | None) -> Values:
     """The current states that may precede a state.
 
-    All of them may precede the first. If that is ONGOING, and ONGOING may come after it, then after all of them: none
-    has more partitions, or another producer id or epoch.
+    The last state may follow each of the others. So if it is ONGOING and another ONGOING may follow it, that one may
+    follow all of them: none has more partitions, or another producer id or epoch.
     """
     last = current[0] if current else None
     both_ongoing = (
@@ -280,7 +279,7 @@ def _is_repeated(before: TransactionLogValue, after: TransactionLogValue) -> boo
 
 
 def _completes_another(known: TransactionalId, after: TransactionLogValue | None) -> bool:
-    """Whether a COMPLETE comes, without a hole, right after a state from which it does not follow."""
+    """Whether a COMPLETE comes, without a hole, right after a state that it may not follow."""
     last = known.current[0] if known.current else None
     if after is None or last is None or after.transaction_status not in COMPLETED:
         return False
@@ -311,7 +310,7 @@ def _follow_transaction(known: TransactionalId, predecessors: Values, after: Tra
     last = known.transactions[-1] if known.transactions else None
     if last is not None and not last.completed:
         last.completed = COMPLETED.get(after.transaction_status) is last.decision
-        last.replaced = last.replaced or not last.completed  # only a decision whose append was given up is left so
+        last.replaced = last.replaced or not last.completed  # not completed: its append was given up
     if after.transaction_status not in PREPARED:
         return
     before = next((value for value in predecessors if value is not None), None)
@@ -338,18 +337,18 @@ class CoordinatorLog:
 
     Attributes:
         log: the log.
-        ids: by transactional id.
+        ids: the state of each transactional id.
         findings: violations, in log order.
         records: how many there are, tombstones included.
         unknown: records whose state could not be judged.
-        unreadable: records that are no key or value of a known version.
+        unreadable: records whose key or value is of no known version.
         start: the first offset; None for a log without records.
         end: one past the last offset.
         holes: how many holes it has.
         damaged: whether a region of it cannot be read, so that states may be missing at its end too.
         stamped_ms: the last time that a coordinator stamped, in milliseconds since the epoch; -1 for none.
-        folded: the transactional ids as columns, where they were folded so.
-        known: the number of transactional ids, where ``ids`` are elsewhere.
+        folded: the transactional ids as columns, if they were folded by columns.
+        known: the number of transactional ids, if ``ids`` are kept elsewhere.
     """
 
     log: PartitionLog
@@ -367,7 +366,7 @@ class CoordinatorLog:
     known: int = 0
 
     def stamped_before(self, offset: int) -> float:
-        """See :class:`kafka_eos_checks.audit.moments.Dated`; for the whole log or for none of it."""
+        """See :class:`kafka_eos_checks.audit.moments.Dated`; known only for the whole log, not for a part of it."""
         return self.stamped_ms if 0 < self.end <= offset else -inf
 
     @property
@@ -383,7 +382,7 @@ class CoordinatorLog:
         return Decisions.of(transaction for known in self.ids.values() for transaction in known.transactions)
 
     def take(self, record: StateRecord) -> None:
-        """The log after one more record."""
+        """Add one more record."""
         assert isinstance(self.ids, dict), "a log that was folded takes no more records"
         known = self.ids.get(record.transactional_id)
         if known is None:

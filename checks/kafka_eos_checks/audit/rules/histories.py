@@ -1,21 +1,23 @@
 """The rules over client histories, joined with the logs, in their readable form.
 
-The audit proves most of a history by columns, by :mod:`kafka_eos_checks.audit.plan.history_plan`; these rules judge
-the rest. The oracle, :mod:`kafka_eos_checks.audit.oracle.readable_histories`, lets them judge everything.
+The audit proves by columns that most of a history agrees with the logs
+(:mod:`kafka_eos_checks.audit.plan.history_plan`); these rules judge the rest. The oracle,
+:mod:`kafka_eos_checks.audit.oracle.readable_histories`, lets them judge everything.
 
 ``acknowledged but lost``
     A ``Send`` that was answered ``ok`` for an offset at which no replica of the partition has its value. *Unknown*,
-    and no finding: an offset below the beginning of a log, in a hole or in a damaged region of it; no offset, and the
-    value nowhere in the logs. Of a replicated partition give all replicas: one alone may lag behind.
-
-    Where no log of the partition is given readers decide: one has passed over the offset, and none was ever given the
-    value. *Unknown*: no reader passed it; a ``Send`` of a transaction that its application does not know as committed.
+    and no finding: an offset below the start of a log, in a hole or in a damaged region of it; a ``Send`` without an
+    offset whose value is nowhere in the logs. Of a replicated partition give all replicas, because one of them may lag.
+    Where no log of the partition is given, readers decide: it is a finding if a reader has passed over the offset and
+    no reader was given the value. *Unknown*: no reader passed it; a ``Send`` of a transaction that its application does
+    not know as committed.
 
 ``duplicate value``
-    A value that clients sent n times to a topic and that one broker's logs of the topic have at more than n offsets. A
-    client that leaves the partition to its library does not know it when it sends. Values of aborted transactions, or
-    of ones that are still open at the log's end, do not count, for a client sends them again. Where no log of the topic
-    is given, the offsets count at which readers were given the value, except readers of uncommitted data.
+    A value that clients sent n times to a topic and that one broker's logs of the topic have at more than n offsets.
+    The rule counts by topic because a client that leaves the partition to its library does not know it when it sends.
+    Values of aborted transactions, or of transactions still open at the log's end, do not count, because a client sends
+    them again. Where no log of the topic is given, the rule counts the offsets at which readers were given the value,
+    except readers of uncommitted data.
 
 ``refused without cause``
     A fatal refusal of a producer that nobody fenced and that did nothing wrong:
@@ -23,34 +25,35 @@ the rest. The oracle, :mod:`kafka_eos_checks.audit.oracle.readable_histories`, l
     - INVALID_PRODUCER_EPOCH or PRODUCER_FENCED in the answer to a request of (producer id, epoch), although no event
       up to the answer, in the history's order, has a higher epoch for that producer id, and no ``InitProducerId`` for
       the same transactional id was invoked since the one that gave (producer id, epoch). An answer to ``EndTxn`` may
-      give the next epoch too (KIP-890; ``next_producer_id`` and ``next_producer_epoch`` in the event's detail).
-      *Unknown*: the history does not show who gave the epoch; an ``EndTxn`` of the producer is not answered yet; or
-      the log has an ABORT marker of a higher epoch, or no log is given and a transaction has begun, for the coordinator
-      may have fenced the producer when its transaction timed out, and a log has no common order with a history.
-    - INVALID_TXN_STATE in the answer to a ``Produce`` of a transaction that nobody ended: with the same conditions, and
-      since the last ``EndTxn`` of (producer id, epoch) was invoked the partition was registered by an
-      ``AddPartitionsToTxn``; a producer that sends none of these (KIP-890 part 2) has not ended this epoch at all.
-      *Unknown* also: the partition has a marker of the producer that was written again, and may have come between the
-      batch's verification and its append.
-    - OUT_OF_ORDER_SEQUENCE_NUMBER in the answer to a ``Produce`` whose batch is either the next expected one or a
-      retry that the leader has to remember. When that very request was sent, an acknowledged batch of the same
-      (partition, producer id, epoch) ended right before it, or it begins with 0; and fewer than five batches with
-      later sequences were sent before the refusal. A batch that is not stored is then the next one, and one that is
-      stored is among the last five. Attempts that the history does not tell apart (``request`` or ``attempt`` in the
-      event's detail) are judged by the first of them.
+      also give the next epoch (KIP-890; ``next_producer_id`` and ``next_producer_epoch`` in the event's detail).
+      *Unknown*: the history does not show who gave the epoch; an ``EndTxn`` of the producer is not answered yet; or the
+      log has an ABORT marker of a higher epoch, or no log is given and a transaction has begun. In the last two cases
+      the coordinator may have fenced the producer when its transaction timed out; the history cannot tell when, since a
+      log and a history have no common order.
+    - INVALID_TXN_STATE in the answer to a ``Produce`` of a transaction that nobody ended. The same conditions hold, and
+      an ``AddPartitionsToTxn`` has registered the partition since the last ``EndTxn`` of (producer id, epoch) was
+      invoked. For a producer that sends no ``AddPartitionsToTxn`` (KIP-890 part 2): no ``EndTxn`` of (producer id,
+      epoch) was invoked at all. Also *unknown*: the partition has a marker of the producer that was written again,
+      because it may have come between the batch's verification and its append.
+    - OUT_OF_ORDER_SEQUENCE_NUMBER in the answer to a ``Produce`` whose batch is either the next expected one or a retry
+      that the leader has to remember. This is certain under two conditions. When the request was sent, an acknowledged
+      batch of the same (partition, producer id, epoch) ended right before it, or it begins with 0. And fewer than five
+      batches with later sequences were sent before the refusal. If the batch is not stored, it is then the next one; if
+      it is stored, it is among the last five. Attempts that the history does not distinguish (``request`` or
+      ``attempt`` in the event's detail) are judged by the first of them.
 
 ``transaction committed without its application``
     A ``Send`` of a transaction (``detail.transaction``) whose value a COMMIT marker made visible, although the client
-    never invoked ``CommitTransaction`` for that transaction. *Unknown*: a client that tells nothing of its
-    transactions; a marker beyond a hole, where the transaction's own marker may have been.
+    never invoked ``CommitTransaction`` for that transaction. *Unknown*: a client without events for its transactions; a
+    marker after a hole, because the hole may have had the transaction's own marker.
 
-The rules of :mod:`readers` over what applications were told and readers were given, and of :mod:`applications` over
-their inputs, outputs and offsets, are among the rules here.
+:data:`HISTORY_RULES` also has the rules of :mod:`readers` (answers to applications, records given to readers) and of
+:mod:`applications` (inputs, outputs and offsets).
 """
 
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -87,12 +90,12 @@ class Join:
         figures: for each rule, the number of subjects and of unknown ones.
     """
 
-    findings: list[Finding] = field(default_factory=list)
+    findings: Collection[Finding] = ()
     figures: dict[str, dict[str, int | float | str]] = field(default_factory=dict)
 
 
 def lost(run: Sequence[Event], replicas: Replicas, figures: Figures, *, covered: bool = True) -> Iterator[Finding]:
-    """Acknowledged sends whose value no replica has at the acknowledged offset, or no reader was given."""
+    """Find acknowledged sends whose value no replica has at the acknowledged offset, or no reader was given."""
     read = _Read.of(run)
     for event in run:
         if (event.action, event.phase) != ("Send", "ok"):
@@ -156,13 +159,13 @@ class _Read:
         if transaction is not None and (event.process, transaction) not in self.committed:
             return "unknown"
         is_passed = event.offset is not None and any(event.offset in passed for passed in self.passed.get(place, ()))
-        return "nothing: readers went on behind it, and none was given it" if is_passed else "unknown"
+        return "nothing: readers went past it, and none was given it" if is_passed else "unknown"
 
 
 def _look(contents: Contents, offset: int | None, value: str, covered: bool) -> str:
     """The record at an offset: ``there``, ``unknown``, or, in words, the record that is there instead.
 
-    A client that retried may be told that its batch is a duplicate, and then knows no offset.
+    The offset is None if the leader answered a retry as a duplicate without an offset.
     """
     if offset is None:
         return "there" if value.encode() in contents.offsets else "unknown"
@@ -176,7 +179,7 @@ def _look(contents: Contents, offset: int | None, value: str, covered: bool) -> 
 
 
 def duplicate_values(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
-    """Values that a broker's logs of a topic have, or readers were given, more often than clients sent them."""
+    """Find values that a broker's logs of a topic have, or readers were given, more often than clients sent them."""
     sends: Counter[tuple[str, str]] = Counter()  # topic, value
     for event in run:
         value = event.detail.get("value")
@@ -213,7 +216,7 @@ _Ended = tuple[str, int]  # process, number of its transaction
 
 
 def unasked(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
-    """Transactions that were committed although their application never asked for it; each once."""
+    """Find transactions that were committed although their application never asked for it; each once."""
     asked: set[_Ended] = set()
     telling: set[str] = set()
     sources: dict[tuple[str, bytes], set[_Ended]] = defaultdict(set)
@@ -256,7 +259,7 @@ def unasked(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Itera
         )
 
 
-_Request = tuple[str, int, str]  # process, base sequence, its number or the attempt's
+_Request = tuple[str, int, str]  # process, base sequence, number of the request or attempt
 
 
 @dataclass(slots=True)
@@ -267,7 +270,7 @@ class _Sequences:
         ends: the sequences that come right after an acknowledged batch.
         counts: by base sequence, the numbers of records with which a batch was sent.
         bases: the same base sequences, in ascending order.
-        prepared: by request, whether what comes right before its batch was acknowledged when it was sent.
+        prepared: by request, whether the batch right before its batch was acknowledged when the request was sent.
     """
 
     ends: set[int] = field(default_factory=set)
@@ -276,7 +279,7 @@ class _Sequences:
     prepared: dict[_Request, bool] = field(default_factory=dict)
 
     def sent(self, request: _Request, sequence: int, count: int | None) -> None:
-        """Note a sent request; of attempts that cannot be told apart the first counts."""
+        """Note a sent request; of attempts that cannot be distinguished the first counts."""
         if sequence not in self.counts:
             insort(self.bases, sequence)
         self.counts.setdefault(sequence, set()).add(count)
@@ -294,7 +297,7 @@ class _Sequences:
 
 
 def refused(run: Iterable[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
-    """Fatal refusals for which the history has no cause, as the module defines causes."""
+    """Find fatal refusals for which the history shows no cause (see the module's docstring)."""
     sequences: dict[tuple[Place, int, int], _Sequences] = defaultdict(_Sequences)
     fencing = _Fencing()
     for event in run:
@@ -333,7 +336,7 @@ _BEGIN = frozenset({"AddPartitionsToTxn", "AddOffsetsToTxn", "Produce", "TxnOffs
 
 @dataclass(slots=True)
 class _Fencing:
-    """The epochs given so far, and the producers that may have fenced them.
+    """The epochs given so far, and the requests that may have fenced them.
 
     Attributes:
         highest: by producer id, the highest epoch in any event.
@@ -342,7 +345,7 @@ class _Fencing:
         grants: by producer id and epoch, the transactional id and the number of the request that gave them.
         ending: producer ids and epochs with an ``EndTxn`` that is not answered: it may raise the epoch (KIP-890).
         ended: producer ids and epochs with any ``EndTxn``.
-        registering: producer ids with any ``AddPartitionsToTxn``.
+        registering: producer ids that have sent ``AddPartitionsToTxn``.
         registered: by producer id and epoch, the partitions that are registered since the last ``EndTxn``.
         open: producer ids and epochs with a request that begins a transaction since the last ``EndTxn`` that succeeded.
     """
@@ -358,7 +361,7 @@ class _Fencing:
     open: set[tuple[int, int]] = field(default_factory=set)
 
     def follow(self, event: Event) -> None:
-        """Take in one event."""
+        """Follow one event."""
         name, pid, epoch = event.transactional_id, event.producer_id, event.producer_epoch
         if event.action == "InitProducerId" and event.phase == "invoke":
             self.requests[name] += 1
@@ -387,7 +390,7 @@ class _Fencing:
         self.highest[pid] = max(epoch, self.highest.get(pid, epoch))
 
     def _ended(self, event: Event, pid: int, epoch: int) -> None:
-        """An answer to ``EndTxn`` that gives the producer its next epoch, or its next id when epochs run out."""
+        """Follow an answer to ``EndTxn`` that gives the producer its next epoch, or its next id when epochs run out."""
         next_pid, next_epoch = event.detail.get("next_producer_id"), event.detail.get("next_producer_epoch")
         if not isinstance(next_pid, int) or not isinstance(next_epoch, int) or next_pid < 0:
             return
@@ -406,7 +409,7 @@ class _Fencing:
         return (pid, epoch) not in self.ended
 
     def judge(self, event: Event, pid: int, epoch: int, highest_abort: int | None) -> str:
-        """Evidence that nobody fenced a refused producer, "" when somebody did, or :data:`UNKNOWN`.
+        """Evidence that nobody fenced a refused producer, "" if somebody did, or :data:`UNKNOWN`.
 
         Args:
             event: the refusal.
@@ -430,7 +433,7 @@ class _Fencing:
 
 
 def _out_of_order(event: Event, sequence: int, known: _Sequences, figures: Figures) -> str:
-    """Follow one ``Produce`` event; evidence that a batch was refused that the leader has to take, or ""."""
+    """Follow one ``Produce`` event; return evidence that the leader refused a batch that it has to accept, or ""."""
     request = (event.process, sequence, str(event.detail.get("request", event.detail.get("attempt"))))
     if event.phase == "invoke":
         known.sent(request, sequence, event.record_count)

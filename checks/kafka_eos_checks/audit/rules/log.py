@@ -3,25 +3,25 @@
 Rules, by name:
 
 ``order``
-    A batch's base offset is not above the last offset before it. Such a batch is out of the fold otherwise.
+    A batch's base offset is not above the last offset before it. The other rules ignore such a batch.
 ``stale epoch``
     A batch or marker with an epoch below the highest that the log has seen for its producer id.
 ``duplicate``
     A data batch of the producer's current epoch whose first sequence is at or below the last one, modulo 2^31.
 ``gap``
     A data batch whose first sequence is beyond the next one; the next one is 0 at a new epoch. *Not judged*: the first
-    batch of a producer in a log that begins at offset 0. Its first batches are lost, or were written to an earlier
-    topic of the same name, for a leader takes any first sequence (finding gap-after-expiry).
+    batch of a producer in a log that starts at offset 0. The batches before it are lost, or were written to an earlier
+    topic of the same name: a leader accepts any first sequence (finding gap-after-expiry).
 
 A hole is a jump of the offsets between two batches: a region that compaction emptied, a segment that is gone, or
-damage. What lay there is unknown, so a sequence that jumps forward over a hole is no gap. An empty batch that
-compaction left behind still carries its sequences.
+damage. The content of a hole is unknown, so a sequence that jumps forward across a hole is no gap. An empty batch that
+compaction left still has its sequences.
 
-Sequences are not judged in the topics that coordinators write: they stamp every batch with sequence 0, and Kafka
-checks only what clients append.
+Sequences are not judged in the topics that coordinators write. A coordinator gives every batch the sequence 0, and
+Kafka checks only the sequences of clients.
 
-One fault gives one finding: after a gap the fold goes on from the batch that was found, after a duplicate from the
-highest sequence so far, after a stale epoch as if the batch were not there.
+One fault gives one finding. After a gap the fold continues from the batch that was found, after a duplicate from the
+highest sequence so far, and after a stale epoch as if the batch were not there.
 
 Spec:   PartitionLog!AppendError, as far as a log shows it
 KIP:    KIP-98, KIP-360, KIP-890
@@ -38,17 +38,17 @@ ORDER, STALE_EPOCH, DUPLICATE, GAP = "order", "stale epoch", "duplicate", "gap"
 LOG_RULES = (DUPLICATE, GAP, STALE_EPOCH, ORDER)
 
 SEQUENCE_MASK = 0x7FFFFFFF  # sequences count modulo 2^31
-HALF = 1 << 30  # further ahead than this is behind
+HALF = 1 << 30  # a sequence further ahead than this counts as lower
 COORDINATOR_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 NONE = -1  # no sequence yet at this epoch
-UNKNOWN = -1  # in place of a number of holes: none of the producer's sequences is known yet
+UNKNOWN = -1  # instead of a number of holes: none of the producer's sequences is known yet
 
 
 class Batch(NamedTuple):
     """The fields of a batch that the rules read.
 
-    ``last_sequence`` is ``base_sequence`` plus the last offset delta, modulo 2^31. An ``unsequenced`` batch takes part
-    with its epoch only: a marker, or a batch that a coordinator wrote, whose sequences Kafka does not check.
+    ``last_sequence`` is ``base_sequence`` plus the last offset delta, modulo 2^31. Of an ``unsequenced`` batch only the
+    epoch counts: a marker, or a batch that a coordinator wrote, whose sequences Kafka does not check.
     """
 
     position: int
@@ -68,7 +68,7 @@ class Producer:
     Attributes:
         epoch: the highest epoch.
         last_sequence: the last sequence at that epoch, :data:`NONE` when there is none.
-        holes: how many holes the log had when ``last_sequence`` was certain, or :data:`UNKNOWN`.
+        holes: how many holes the log had when ``last_sequence`` was last certain, or :data:`UNKNOWN`.
     """
 
     epoch: int
@@ -81,7 +81,7 @@ class Reason(NamedTuple):
 
     Attributes:
         code: a short name that scripts may rely on.
-        words: what is missing, and what it would take.
+        words: what is missing, and what the user could give.
     """
 
     code: str
@@ -91,12 +91,12 @@ class Reason(NamedTuple):
 FIRST_SEQUENCE = Reason(
     "first-sequence",
     "the first ones of a producer, with a sequence above 0: those before are lost, or went to a topic of this name "
-    "that was deleted; the history of the clients would tell",
+    "that was deleted; a history of the clients would show which",
 )
 
 
 class Violation(NamedTuple):
-    """A rule, why it does not hold, in words, and whether that is certain."""
+    """A rule, the evidence against it in words, and whether the violation is certain."""
 
     rule: str
     evidence: str
@@ -187,7 +187,7 @@ class Log:
 
 
 def audit_log(batches: Iterable[Batch]) -> Iterator[tuple[Batch, Violation]]:
-    """Every violation of a partition's log, the batches given in the order in which they lie in its files."""
+    """Every violation of a partition's log. The batches are given in the order of its files."""
     log = Log()
     for batch in batches:
         log, violation = log.append(batch)

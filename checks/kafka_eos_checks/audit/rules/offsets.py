@@ -1,14 +1,15 @@
 """The offsets that groups committed, from the logs of ``__consumer_offsets``.
 
-An offset that is committed in a transaction counts from its COMMIT marker on, unless one of a later record counts
-already; one outside of any transaction counts at once. *Unknown*, and left out: offsets whose marker may be in a hole.
+An offset that is committed in a transaction counts from its COMMIT marker on, unless an offset of a later record
+already counts. An offset committed outside of any transaction counts at once. *Unknown*, and left out: offsets whose
+marker may be in a hole.
 
 ``committed offset went back``
-    A group's offset of a partition that a transaction committed, and that is below the one that counted before it, or
-    below an earlier one of the transaction: a delayed TxnOffsetCommit replaces a later one (finding late-offsets). A
-    tombstone (the group or the offset was deleted, or has expired) begins anew. *Told*: an offset that was set back
-    outside of any transaction, as an operator does it (``kafka-consumer-groups --reset-offsets``), and an application
-    that promises no more than at least once. *Not judged*: over a hole, where a tombstone may have been.
+    A transaction committed an offset of a group and partition that is below the offset that counted before it, or below
+    an earlier one of the same transaction: a delayed TxnOffsetCommit replaces a later one (finding late-offsets). After
+    a tombstone (the group or the offset was deleted, or has expired) any offset is right. *Told*: an offset that was
+    set back outside of any transaction, by an operator (``kafka-consumer-groups --reset-offsets``) or by an application
+    that promises only at least once. *Not judged*: an offset after a hole, because the hole may have had a tombstone.
 
 Of a replicated partition the longest of the given replicas is read.
 
@@ -59,7 +60,7 @@ class Commit:
         producer_epoch: of the transaction, -1 outside of any.
         transactional: whether it was committed in a transaction.
         offset: of the next record to read; None for a tombstone.
-        holes: how many holes the log had before it counted.
+        holes: how many holes the log had before the record.
     """
 
     file: str
@@ -83,7 +84,7 @@ class GroupLog:
         holes: how many holes and unreadable records it has.
         whole: whether it begins at offset 0, with no hole and no damage.
         stamped_ms: the last time that the group's coordinator stamped, in milliseconds since the epoch; -1 for none.
-        counted: the commits that counted as columns, where they were folded so.
+        counted: the commits that counted, as columns, if the log was folded by columns.
     """
 
     log: PartitionLog
@@ -96,7 +97,7 @@ class GroupLog:
     _pending: dict[int, list[tuple[Name, Commit]]] = field(default_factory=lambda: defaultdict(list))
 
     def take(self, name: Name, commit: Commit) -> None:
-        """The log after one more record of an offset."""
+        """Add one more record of an offset."""
         assert self.counted is None, "a log that was folded takes no more records"
         if commit.transactional:
             self._pending[commit.producer_id].append((name, commit))
@@ -104,14 +105,14 @@ class GroupLog:
             self.commits[name].append(commit)
 
     def end_transaction(self, producer_id: int, decision: ControlType | None) -> None:
-        """The log after a marker."""
+        """Add a marker."""
         for name, commit in self._pending.pop(producer_id, []):
             before = self.commits[name][-1].record if self.commits[name] else -1
             if decision is ControlType.COMMIT and before < commit.record:
                 self.commits[name].append(commit)
 
     def skip(self) -> None:
-        """The log after a hole: a marker may have been in it."""
+        """Add a hole, which may have had a marker."""
         self.holes += 1
         self.whole = False
         self._pending.clear()
@@ -140,7 +141,7 @@ def follow_group_log(log: PartitionLog) -> GroupLog:
 
 
 def _follow_record(log: GroupLog, file: str, stored: StoredBatch, record: Record) -> None:
-    """The log after one more record of any type."""
+    """Add one more record of any type."""
     batch, offset = stored.batch, stored.batch.offset(record)
     if offset != log.end:
         log.skip()
@@ -183,7 +184,7 @@ def longest_logs(logs: Iterable[GroupLog]) -> list[GroupLog]:
 
 
 def _to_judge(log: GroupLog, figures: Figures) -> Iterable[Name]:
-    """The groups and partitions of a log, except those of which the columns show that no offset went back."""
+    """The groups and partitions of a log, except those whose columns show that no offset went back."""
     if log.counted is None:
         return log.commits
     numbers = log.counted.falling()
@@ -201,7 +202,7 @@ def _circumstance(highest: Commit, lower: Commit) -> str:
 
 
 def went_back(logs: Sequence[GroupLog], figures: Figures) -> Iterator[Finding]:
-    """Committed offsets below an earlier one of the same group and partition."""
+    """Find committed offsets below an earlier one of the same group and partition."""
     for each in logs:
         for group, (topic, partition) in _to_judge(each, figures):
             commits, highest = each.commits[group, (topic, partition)], None

@@ -1,44 +1,43 @@
 """The rules over answers to applications about their transactions, and over records given to readers.
 
 ``committed record missing``
-    A ``Send`` of a transaction whose ``CommitTransaction`` was answered ``ok``: an ABORT marker hid its value, or it
-    was not acknowledged either and is in no log; each transaction once. An acknowledged one that is in no log is
-    ``acknowledged but lost``. *Unknown*: a transaction that is open at the log's end; a marker beyond a hole; a log
-    with holes or damage, or that does not begin at offset 0.
+    A ``Send`` of a transaction whose ``CommitTransaction`` was answered ``ok``, although an ABORT marker hides its
+    value, or the value is in no log and the ``Send`` was not acknowledged. Each transaction is reported once. (An
+    acknowledged ``Send`` whose value is in no log is ``acknowledged but lost``.) *Unknown*: a transaction that is open
+    at the log's end; a marker after a hole; a log with holes or damage, or that does not start at offset 0.
 
 ``poll skip``
-    A reader passed over a record that the log has, and that was not in an aborted transaction unless the reader reads
-    uncommitted data. A ``Poll`` has a record's offset, an ``EndOfPartition`` the offset at which the reader waits;
-    what lies between two of these was passed over. A ``Seek`` moves the reader; across its ``Assign``, ``Revoke`` and
-    ``Crash`` it is not judged. Where no log of the partition is given, what other readers were given there counts.
-    *Unknown*: no log, and nobody was given what was passed over.
+    A reader passed over a record that the log has. Records of aborted transactions count only for a reader of
+    uncommitted data. A ``Poll`` has a record's offset, an ``EndOfPartition`` the offset at which the reader waits; the
+    reader passed over what lies between two of these. A ``Seek`` moves the reader. Across ``Assign``, ``Revoke`` and
+    ``Crash`` of the reader nothing is judged. Where no log of the partition is given, the records that other readers
+    were given stand for it. *Unknown*: no log is given, and no reader was given what this one passed over.
 
 ``non-monotonic poll``
     A reader was given a record at or below the last one that it was given of the partition, with no ``Seek``,
-    ``Assign``, ``Revoke`` or ``Crash`` of its own in between, and no ``AbortTransaction`` either, after which an
-    application goes back.
+    ``Assign``, ``Revoke`` or ``Crash`` of its own in between. After an ``AbortTransaction`` the reader may go back.
 
 ``inconsistent offsets``
-    Two events (a ``Poll``, a ``Send`` that was answered ``ok``) tell different values for one offset, or a ``Poll``
-    tells one that no replica has there; each offset once. A ``Send`` that is at odds with the logs is ``acknowledged
-    but lost``.
+    Two events (a ``Poll``, a ``Send`` that was answered ``ok``) have different values for one offset, or a ``Poll`` has
+    a value that no replica has there. Each offset is reported once. (A ``Send`` that contradicts the logs is
+    ``acknowledged but lost``.)
 
 ``aborted record delivered``
     A ``Poll`` of a reader of committed data gave a record of a transaction that an ABORT marker ended, that is open at
-    the log's end, or whose ``AbortTransaction`` was answered ``ok``, or one whose ``Send`` ``fail``ed; each transaction
-    once. *Unknown*: a record that is not in the log; a marker beyond a hole.
+    the log's end, or whose ``AbortTransaction`` was answered ``ok``; or a record whose ``Send`` ``fail``ed. Each
+    transaction is reported once. *Unknown*: a record that is not in the log; a marker after a hole.
 
 ``precommitted read``
-    A ``Poll`` of a reader of committed data gave a record before ``CommitTransaction`` was invoked for its transaction,
-    be it the reader's own or another's. One whose transaction did not commit is an ``aborted record delivered``.
-    *Unknown*: events without an order.
+    A ``Poll`` of a reader of committed data gave a record before ``CommitTransaction`` was invoked for the record's
+    transaction, whether that is the reader's own or not. (A record whose transaction did not commit is an ``aborted
+    record delivered``.) *Unknown*: events without an order.
 
 ``last stable offset went back``
     A reader of committed data was at the end of a partition (``EndOfPartition``) at a lower offset than before.
     Not judged across a ``LeaderChange`` of the partition or a ``Crash``: a new leader may know a lower high watermark.
 
-These are the readable rules. Where they would find nothing :mod:`kafka_eos_checks.audit.kernels.histories.joining`
-proves most of it; they judge the rest.
+These are the readable rules. :mod:`kafka_eos_checks.audit.kernels.histories.joining` proves for most events that these
+rules would find nothing. The rules judge the rest.
 
 KIP:   KIP-98
 Kafka: UnifiedLog.lastStableOffset, CompletedFetch.nextFetchedRecord
@@ -75,7 +74,7 @@ _Ended = tuple[str, int]  # process, number of its transaction
 
 
 def undone(run: Iterable[Event], replicas: Replicas, figures: Figures, *, covered: bool = True) -> Iterator[Finding]:
-    """Transactions with a record that is not committed, although the commit was acknowledged; each once."""
+    """Find transactions with a record that is not committed, although the commit was acknowledged; each once."""
     committed: set[_Ended] = set()
     answered: dict[str, set[tuple[_Ended, str]]] = defaultdict(set)
     sent: dict[_Ended, list[Event]] = defaultdict(list)
@@ -123,7 +122,7 @@ def _value(event: Event) -> str:
 
 
 def _fate(own: Sequence[tuple[PartitionLog, Contents]], value: str) -> tuple[str, PartitionLog | None, int | None]:
-    """The reason why no replica has a value as committed, and its place; "" if one has it, or :data:`UNKNOWN`."""
+    """Why no replica has a value as committed ("" if one has it, or :data:`UNKNOWN`), and the place of the value."""
     found: tuple[str, PartitionLog | None, int | None] | None = None
     uncertain = False
     for log, contents in own:
@@ -159,15 +158,15 @@ class _Reader:
     """The positions of a reader.
 
     Attributes:
-        next: by partition, the offset behind the last one that it was given or waited at.
-        aborted: partitions that it has not polled since it aborted a transaction.
+        next: by partition, the offset after the last record that the reader was given, or the offset at which it waits.
+        aborted: partitions that the reader has not polled since it aborted a transaction.
     """
 
     next: dict[Place, int] = field(default_factory=dict)
     aborted: set[Place] = field(default_factory=set)
 
     def follow(self, event: Event) -> None:
-        """Take in an event that moves a reader and is no poll."""
+        """Follow an event that moves a reader and is no poll."""
         place = place_of(event)
         if event.action == "Seek" and event.phase == "ok" and place is not None and event.offset is not None:
             self.next[place] = event.offset
@@ -220,7 +219,7 @@ def given(run: Iterable[Event]) -> dict[Place, dict[int, str]]:
 
 
 def polled(run: Sequence[Event], replicas: Replicas, skips: Figures, backward: Figures) -> Iterator[Finding]:
-    """Records that a reader passed over, and those that it was given again."""
+    """Find records that a reader passed over, and records that it was given again."""
     others = given(run)
     visible: dict[tuple[Place, bool], tuple[list[int], Mapping[int, bytes | str | None]]] = {}
     for step in _steps(run):
@@ -252,7 +251,7 @@ def polled(run: Sequence[Event], replicas: Replicas, skips: Figures, backward: F
 
 
 def inconsistent(run: Iterable[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
-    """Offsets for which different values are told."""
+    """Find offsets for which events or logs have different values."""
     known: dict[tuple[Place, int], tuple[str, str]] = {}
     found: set[tuple[Place, int]] = set()
     for event in run:
@@ -278,7 +277,7 @@ def inconsistent(run: Iterable[Event], replicas: Replicas, figures: Figures) -> 
 
 
 def precommitted(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
-    """Records that a reader of committed data was given before their transaction was to be committed."""
+    """Find records that a reader of committed data was given before their application asked for the commit."""
     senders: dict[tuple[str | None, str], set[_Ended | None]] = defaultdict(set)
     asked: set[_Ended | None] = {None}
     aborted = _told_aborted(run)
@@ -302,7 +301,7 @@ def precommitted(run: Sequence[Event], replicas: Replicas, figures: Figures) -> 
             if (event.process, ended) not in told:
                 told.add((event.process, ended))
                 evidence = f"event {event.order}: {event.process} was given {quoted(_value(event))}, and "
-                evidence += f"transaction {ended[1]} of {ended[0]} was not to be committed yet"
+                evidence += f"{ended[0]} had not asked to commit its transaction {ended[1]} yet"
                 yield _finding(PRECOMMITTED, event, place, log, offset, evidence)
 
 
@@ -313,7 +312,7 @@ def _told_aborted(run: Iterable[Event]) -> set[_Ended | None]:
 
 
 def delivered(run: Sequence[Event], replicas: Replicas, figures: Figures, *, covered: bool = True) -> Iterator[Finding]:
-    """Records of aborted and open transactions that a reader of committed data was given."""
+    """Find records of aborted and open transactions that a reader of committed data was given."""
     aborted = _told_aborted(run)
     senders: dict[tuple[str | None, str], set[_Ended | None]] = defaultdict(set)
     failed: Counter[tuple[str | None, str]] = Counter()
@@ -339,7 +338,7 @@ def delivered(run: Sequence[Event], replicas: Replicas, figures: Figures, *, cov
         elif own and own <= aborted:
             cause, why = min(filter(None, own)), "was aborted, as its application was told"
         elif 0 < sent[event.topic, _value(event)] <= failed[event.topic, _value(event)]:
-            cause, why = offset, "is none: it was never sent, as its application was told"
+            cause, why = offset, "does not have it: the application was told that the send failed"
         elif offset not in contents.values or offset in contents.open:
             count(figures, UNKNOWN)
         if why and (event.process, place, cause) not in told:
@@ -349,7 +348,7 @@ def delivered(run: Sequence[Event], replicas: Replicas, figures: Figures, *, cov
 
 
 def went_back(run: Iterable[Event], figures: Figures) -> Iterator[Finding]:
-    """Ends of a partition, for a reader of committed data, that are below an earlier one."""
+    """Find ends of a partition, for a reader of committed data, that are below an earlier one."""
     ends: dict[tuple[str, Place], int] = {}
     for told in run:
         if told.action in {"LeaderChange", "Crash"}:

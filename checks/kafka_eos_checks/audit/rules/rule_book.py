@@ -1,7 +1,7 @@
 """The rule book: for each rule of the audit, the meaning of a finding, whether it ends by itself, and the next step.
 
-It also says what a rule looks at, so that a rule which found nothing to look at is not taken for one that holds, and
-what is missing where it could not judge.
+An entry also names what its rule looks at, so that a rule with nothing to look at does not count as one that holds, and
+what is missing where the rule could not judge.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,12 +22,12 @@ _DUMP = "kafka-dump-log --deep-iteration --files {directory}{topic}-{partition}/
 _EXPLAIN = "kafka-eos explain {paths} --finding {number} draws the history around it"
 _LOGS = Reason(
     "logs-missing",
-    "the logs, offsets or markers that would tell are not given, have holes or damage, or are of a moment before the "
-    "history ends (--snapshot says that the brokers stood still)",
+    "the logs, offsets or markers that this depends on are not given, have holes or damage, or are of a moment before "
+    "the history ends (--snapshot says that the brokers stood still)",
 )
 _STATES = Reason(
     "compacted",
-    "the states before them are not in the log: it was compacted or is damaged; a copy from before that would tell",
+    "the states before them are not in the log: it was compacted or is damaged; give a copy from before that",
 )
 _BEGINNING = Reason("compacted", "the log does not begin at offset 0 or has holes: what they follow from is not in it")
 
@@ -36,8 +36,8 @@ class Urgency(IntEnum):
     """The urgency of a finding: how soon somebody has to act, the smallest number first."""
 
     DATA = 0  # records or effects are lost, torn, twice or wrong
-    STUCK = 1  # data is right, and a reader or an application does not go on
-    BOOKKEEPING = 2  # the state of a broker is wrong, and no record of a client
+    STUCK = 1  # data is right, and a reader or an application makes no progress
+    BOOKKEEPING = 2  # a broker's state is wrong, and no client's record is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,12 +47,12 @@ class Rule:
     Attributes:
         subject: the figure that counts the subjects of the rule.
         noun: the word for the subjects, in the plural.
-        means: what a finding means for those who write and read.
+        means: what a finding means for those who write and read data.
         ends: whether it ends by itself.
         then: what to do next; fields of the finding stand in braces.
-        in_test: what to do next where a test of an application finds it, "" for the same.
-        missing: why some of its subjects could not be judged, where that is always the same.
-        unjudged: what to do next about one that could not be judged; fields as in ``then``.
+        in_test: what to do next if a test of an application found it; "" if that is the same.
+        missing: why some of its subjects could not be judged, if the reason is always the same.
+        unjudged: what to do next about a subject that could not be judged; fields as in ``then``.
         urgency: of a finding.
     """
 
@@ -79,7 +79,7 @@ class Rule:
 
 
 class Place(NamedTuple):
-    """The place of a finding, as the next command has to name it.
+    """The place of a finding, as the command of the next step names it.
 
     Attributes:
         paths: what was audited.
@@ -104,7 +104,7 @@ _RULES: Mapping[str, Rule] = {
     READABLE: Rule(
         subject="batches",
         noun="batches",
-        means="Bytes of a segment are no batch, or their CRC is wrong. Whoever reads there gets an error.",
+        means="Bytes of a segment are no batch, or their CRC is wrong. A consumer that reads there gets an error.",
         ends="no; another replica may have the bytes",
         then="compare with another replica; " + _DUMP,
     ),
@@ -159,10 +159,11 @@ _RULES: Mapping[str, Rule] = {
         noun="markers",
         means="A transaction is committed in one partition and aborted in another: readers get a part of it.",
         ends=_NEVER,
-        then="repair what the application made of it; who wrote the other marker: "
+        then="repair what the application did with that part; to find out who wrote the other marker, see "
         "kafka-dump-log --transaction-log-decoder of __transaction_state, and the operators' shell history for "
         "kafka-transactions abort",
-        in_test="look in the diagram for a copy of EndTxn or of a marker; transaction version 2 refuses these",
+        in_test="look in the diagram for a delayed duplicate of EndTxn or of a marker; transaction version 2 refuses "
+        "these",
     ),
     t.HANGING: Rule(
         subject="transactions",
@@ -174,8 +175,8 @@ _RULES: Mapping[str, Rule] = {
         "--start-offset {offset}",
         in_test="look in the diagram for a batch that came after the end of its transaction; verification and "
         "transaction version 2 refuse these",
-        unjudged="give all logs of __transaction_state of the same moment, or ask the cluster who knows of it: "
-        "kafka-eos watch --bootstrap HOST:PORT --once --from-start. If nobody does: "
+        unjudged="give all logs of __transaction_state of the same moment, or ask the cluster's coordinators: "
+        "kafka-eos watch --bootstrap HOST:PORT --once --from-start. If none has it: "
         "kafka-transactions --bootstrap-server HOST:PORT abort --topic {topic} --partition {partition} "
         "--start-offset {offset}",
         urgency=Urgency.STUCK,
@@ -183,7 +184,7 @@ _RULES: Mapping[str, Rule] = {
     t.NO_TRANSACTION: Rule(
         subject="markers",
         noun="markers",
-        means="A partition has the end of a transaction that its coordinator never decided.",
+        means="A partition has a marker (COMMIT or ABORT) of a transaction that no coordinator decided so.",
         ends=_NEVER,
         then=_DUMP,
     ),
@@ -197,7 +198,7 @@ _RULES: Mapping[str, Rule] = {
     t.OLD_COORDINATOR: Rule(
         subject="markers",
         noun="markers",
-        means="A coordinator that had been replaced still wrote a marker, which no leader should have taken.",
+        means="A coordinator that had been replaced still wrote a marker. The leader should have refused it.",
         ends=_NEVER,
         then=_DUMP,
         urgency=Urgency.BOOKKEEPING,
@@ -206,28 +207,28 @@ _RULES: Mapping[str, Rule] = {
         subject="checked",
         noun="committed offsets",
         means="A transaction committed an offset below the group's offset, or below one that it had sent before: "
-        "inputs are processed again. Of the same producer and epoch it may be a delayed retry of Kafka's client, see "
+        "inputs are processed again. With the same producer and epoch it may be a delayed retry of Kafka's client, see "
         "kafka-eos ledger findings late-offsets.",
         ends="no; the group goes on from the lower offset",
         then="kafka-dump-log --offsets-decoder --files {directory}{topic}-{partition}/{file}",
         in_test="commit the offsets of a partition in order, by one member at a time",
-        missing=Reason("compacted", "a tombstone may have been in a hole of the log: it was compacted or is damaged"),
+        missing=Reason("compacted", "the log was compacted or is damaged, and a hole in it may have had a tombstone"),
     ),
     beside.ABORTED_INDEX: Rule(
         subject="entries",
         noun="entries",
-        means="Who reads committed data of this segment is given aborted records, or misses committed ones.",
+        means="Readers of committed data are given aborted records of this segment, or miss committed ones.",
         ends="when the segment is deleted by retention",
         then="let another replica lead, stop this one's broker, remove the partition's .index and .txnindex files, and "
-        "start it: they are made anew; kafka-eos ledger findings aborted-records-delivered",
+        "start it, which rebuilds them; kafka-eos ledger findings aborted-records-delivered",
         missing=_BEGINNING,
     ),
     beside.SNAPSHOT: Rule(
         subject="snapshots",
         noun="snapshots",
-        means="After a restart the leader takes another state of the producer for the last one: it may refuse what is "
-        "right, or take what is wrong.",
-        ends="when a later snapshot takes its place",
+        means="After a restart the leader starts with a wrong state of the producer: it may refuse right batches, or "
+        "accept wrong ones.",
+        ends="when a later snapshot replaces it",
         then="kafka-dump-log --files {directory}{topic}-{partition}/{file}",
         missing=_BEGINNING,
         urgency=Urgency.BOOKKEEPING,
@@ -235,7 +236,7 @@ _RULES: Mapping[str, Rule] = {
     beside.REPLICAS: Rule(
         subject="batches",
         noun="batches",
-        means="Two replicas have different records at one offset. Who reads depends on who leads.",
+        means="Two replicas have different records at one offset. What is read there depends on which replica leads.",
         ends="no",
         then=_DUMP + " on both brokers",
     ),
@@ -320,7 +321,7 @@ _RULES: Mapping[str, Rule] = {
     readers.STABLE_WENT_BACK: Rule(
         subject="checked",
         noun="ends of partitions told",
-        means="What readers of committed data could see became less.",
+        means="The offset up to which readers of committed data can read went back.",
         ends="no",
         then=_EXPLAIN,
         urgency=Urgency.BOOKKEEPING,
@@ -328,7 +329,7 @@ _RULES: Mapping[str, Rule] = {
     applications.TWICE: Rule(
         subject="checked",
         noun="inputs",
-        means="The output is there twice for those who read committed data.",
+        means="Readers of committed data get the output twice.",
         ends=_NEVER,
         then=_EXPLAIN + "; was the input's offset sent in the transaction of its output, and committed before the "
         "restart or the rebalance?",
@@ -337,7 +338,7 @@ _RULES: Mapping[str, Rule] = {
     applications.SKIPPED: Rule(
         subject="checked",
         noun="inputs",
-        means="The input is lost: the group will not be given it again, and nothing of it was written.",
+        means="The input is lost: the group will not be given it again, and no output of it was written.",
         ends="no; set the group's offset back to process it",
         then=_EXPLAIN + "; after an abort an application has to seek back to the first offset of the transaction",
         in_test="after an abort, seek back to the first offset of the aborted transaction before the next poll; send "
@@ -350,14 +351,14 @@ _RULES: Mapping[str, Rule] = {
         means="The output is visible, and nothing keeps a restarted application from reading its input again and "
         "writing it once more.",
         ends=_NEVER,
-        then="send the offset behind the input with send_offsets_to_transaction, before commit_transaction; leave out "
+        then="send the input's offset plus one with send_offsets_to_transaction, before commit_transaction; leave out "
         "consumer.commit() and enable.auto.commit",
         missing=_LOGS,
     ),
     applications.OFFSET_ALONE: Rule(
         subject="checked",
         noun="inputs",
-        means="The input counts as processed, and an output of it is missing: it will not be written any more.",
+        means="The input counts as processed, and an output of it is missing and will not be written any more.",
         ends="no; set the group's offset back to process it",
         then="commit offsets in the transaction of the outputs, not by consumer.commit() or enable.auto.commit; write "
         "every output before the offset is sent",
@@ -366,8 +367,8 @@ _RULES: Mapping[str, Rule] = {
     applications.NOT_PROCESSED: Rule(
         subject="checked",
         noun="inputs",
-        means="The application has not come to this input, or has aborted it and not tried again.",
-        ends="when the application goes on",
+        means="The application has not reached this input yet, or has aborted it and not tried again.",
+        ends="when the application continues",
         then=_EXPLAIN,
         in_test="let the test wait until the application is done; everything=False, if it ends earlier on purpose",
         missing=_LOGS,
@@ -376,8 +377,8 @@ _RULES: Mapping[str, Rule] = {
     applications.OUTPUT_OF_NOTHING: Rule(
         subject="checked",
         noun="outputs",
-        means="The application wrote something that no input accounts for, or the declared identities do not join the "
-        "two.",
+        means="The application wrote an output that belongs to no input, or the declared identities do not join it "
+        "with its input.",
         ends=_NEVER,
         then=_EXPLAIN,
         in_test="compare the record with the inputs; let identity= return the same for both, or None for a record that "
@@ -387,10 +388,10 @@ _RULES: Mapping[str, Rule] = {
     applications.FENCED_GENERATION: Rule(
         subject="checked",
         noun="commits of offsets",
-        means="A member that the group had replaced could still commit offsets.",
+        means="A member of a past generation of the group could still commit offsets.",
         ends=_NEVER,
-        then="pass consumer.consumer_group_metadata() to send_offsets_to_transaction, as it is at that moment",
-        missing=Reason("history", "the history does not tell the members' generations"),
+        then="call consumer.consumer_group_metadata() right before each send_offsets_to_transaction",
+        missing=Reason("history", "the history does not have the members' generations"),
     ),
 }
 
@@ -399,7 +400,7 @@ _ANOMALY = Rule(
     noun="values that readers were given",
     means="An anomaly of Jepsen's workload for Kafka, as Jepsen defines it.",
     ends=_NEVER,
-    then="the operations that show it stand in the finding",
+    then="read the operations that the finding names",
 )
 
 

@@ -1,50 +1,51 @@
 """The rules over transactions: the partitions' data and markers, joined with the logs of ``__transaction_state``.
 
 On a partition, a transaction of a producer id begins with its first transactional batch and ends with the next marker
-of that producer id. The marker has the data's epoch, or, since transaction version 2 and of a coordinator that fences,
-the next one. A marker that ends nothing is legal: a partition may have joined a transaction without data, and a
-coordinator that was restarted writes its markers again.
+of that producer id. The marker has the data's epoch or the next one: the next one in transaction version 2, and in any
+version if the coordinator fences the producer. A marker without data is legal: a partition may have joined a
+transaction and got no data, and a restarted coordinator writes its markers again.
 
-Which transaction a marker belongs to is not in the marker. In transaction version 2 (producer id, marker epoch) names
-one. Before, all transactions of a producer share them, and only the order says which is which: the markers of a
-partition have to be those of the coordinator's transactions with that partition, in order; each at least once, and
-again only without data in between. So one that was written again with the other decision passes for the marker of the
-next transaction, if that has this decision and no data on the partition.
+A marker does not name its transaction. In transaction version 2 (producer id, marker epoch) identifies the transaction.
+Before, all transactions of a producer instance share these, and only the order of the markers distinguishes them. The
+markers of a partition have to be those of the coordinator's transactions with that partition, in order: each at least
+once, and repeated only without data in between. So a marker that was repeated with the other decision is mistaken for
+the marker of the next transaction, if that transaction has this decision and no data on the partition.
 
 ``torn transaction``
     A transaction whose markers say COMMIT on one partition and ABORT on another, or both on one. Without the
-    coordinator's log it is seen only in transaction version 2: a COMMIT and an ABORT of the same epoch that each end
+    coordinator's log it is found only in transaction version 2: a COMMIT and an ABORT of the same epoch that each end
     data of the epoch before.
 
 ``marker without transaction``
     A marker for which the coordinator's log has no PREPARE of that decision with that partition.
 
-    An ABORT that ends data of no transaction of the coordinator's is *told*: somebody ended a hanging transaction by
-    hand (``kafka-transactions abort``).
+    An ABORT that ends data which belongs to none of the coordinator's transactions is *told*: somebody ended a hanging
+    transaction by hand (``kafka-transactions abort``).
 
 ``hanging transaction``
-    Data of a transaction that is open at the end of the log, although the coordinator's log says that the transaction
-    is complete, or that there is none; to which data of a later epoch were added while it was open; or that is open
-    for longer than any transaction may take. Each transaction that is open is told of, with what becomes of it.
+    A transaction that is open at the end of the log, although the coordinator's log says that the transaction is
+    complete, or has no such transaction. Or a transaction that was still open when data of a later epoch came. Or a
+    transaction that is open for longer than any transaction may take. Every open transaction is reported with its fate.
 
 ``fenced producer committed``
-    A COMMIT marker that ends data of an epoch below one that InitProducerId has given by then: the coordinator's log
-    has EMPTY of an epoch above the data's, and not above the marker's.
+    A COMMIT marker that ends data of an epoch below one that InitProducerId had already given: the coordinator's log
+    has EMPTY at an epoch above the data's, and not above the marker's.
 
 ``marker of an old coordinator``
     A marker with a coordinator epoch below that of an earlier marker of the same producer id on the partition.
 
 *Not judged*: producer ids that none of the given logs of ``__transaction_state`` names; before transaction version 2,
-what such a log or the partition's own does not have (compaction, damage); markers without data that may belong to more
-than :data:`MOST_WAYS` transactions. A partition that was made later than a transaction (a topic of the same name was
-deleted) needs none of its markers.
+markers whose coordinator's log or partition is compacted or damaged; markers without data that may belong to more than
+:data:`MOST_WAYS` transactions. A partition that was created later than a transaction (its topic was deleted and created
+again) needs none of the transaction's markers.
 
-*Too recent*: what a log may be missing because it was read or copied earlier than the other one (:mod:`moments`).
+*Too recent*: what a log may lack because it was read or copied earlier than the other one (:mod:`moments`).
 
 Of a replicated partition the longest of the given replicas is read. All logs have to be of one cluster.
 
-Every rule is about single producer ids, so these are judged apart, on Spark by different workers; and markers that
-:mod:`kafka_eos_checks.audit.kernels.coordinators.matching` proves to agree with the coordinator's log do not come here.
+Every rule is about single producer ids, so each producer id is judged for itself, on Spark by different workers.
+Markers that :mod:`kafka_eos_checks.audit.kernels.coordinators.matching` proves to agree with the coordinator's log are
+not given to these rules.
 
 KIP:   KIP-98, KIP-890, KIP-1228
 Kafka: ProducerAppendInfo.appendEndTxnMarker, TransactionMarkerChannelManager,
@@ -53,7 +54,7 @@ Kafka: ProducerAppendInfo.appendEndTxnMarker, TransactionMarkerChannelManager,
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isinf
 from typing import NamedTuple, TypeVar
@@ -83,7 +84,7 @@ FENCED, OLD_COORDINATOR = "fenced producer committed", "marker of an old coordin
 TRANSACTION_RULES = (TORN, HANGING, NO_TRANSACTION, FENCED, OLD_COORDINATOR)
 OF_MARKERS = (TORN, NO_TRANSACTION, OLD_COORDINATOR)  # the rules that look at every marker
 
-# The fields of a header that they need.
+# The fields of a batch header that the rules need.
 READ = (
     "base_offset",
     "last_offset_delta",
@@ -94,38 +95,34 @@ READ = (
     "producer_epoch",
 )
 UNKNOWN, RECENT = "unknown", "recent"  # names of figures
-MOST_WAYS = 64  # in which the markers of a partition may belong to transactions; with more of them it is unknown
-# Why something cannot be judged, and what it would take.
+MOST_WAYS = 64  # of assigning the markers of a partition to transactions; with more of them it is unknown
+# Why something cannot be judged, and what the user could give.
 NO_STATE_LOG = Reason("no-coordinator-log", "no log of __transaction_state was given")
 EMPTY_STATE_LOG = Reason(
-    "no-coordinator-log", "the logs of __transaction_state that were given are empty: lost, or of a time before"
+    "no-coordinator-log", "the given logs of __transaction_state are empty: lost, or from before the first transaction"
 )
 OWNER_UNKNOWN = Reason(
     "unknown-producer",
-    "no given log of __transaction_state names their producer; give those of all brokers, or of a time before its "
+    "no given log of __transaction_state names their producer; give the logs of all brokers, or from before its "
     "transactional id expired or the log was lost",
 )
-STATE_COMPACTED = Reason("compacted", "their log of __transaction_state was compacted; a copy from before would tell")
-STATE_DAMAGED = Reason("damaged", "their log of __transaction_state is damaged; another replica of it would tell")
+STATE_COMPACTED = Reason("compacted", "their log of __transaction_state was compacted; give a copy from before that")
+STATE_DAMAGED = Reason("damaged", "their log of __transaction_state is damaged; give another replica of it")
 HOLES = Reason(
     "compacted",
-    "their partition was compacted or has holes, and before transaction version 2 an epoch names no transaction",
+    "their partition was compacted or has holes, and before transaction version 2 an epoch identifies no transaction",
 )
 MADE_AGAIN = Reason(
-    "made-again", "their partition may have been made again after the transactions that the coordinator has with it"
+    "made-again", "their topic may have been deleted and created again after the transactions in the coordinator's log"
 )
-AMBIGUOUS = Reason(
-    "ambiguous", f"they have no data there, and may be of more than {MOST_WAYS} transactions of their coordinator"
-)
-OPEN_BEHIND_HOLE = Reason(
-    "compacted", "a hole in their partition may have had their markers; another replica would tell"
-)
-OPEN_WITHOUT_LOG = Reason("no-coordinator-log", "open, and no log of __transaction_state tells who will end them")
+AMBIGUOUS = Reason("ambiguous", f"they end no data, and each may belong to any of more than {MOST_WAYS} transactions")
+OPEN_BEHIND_HOLE = Reason("compacted", "a hole in their partition may have had their markers; give another replica")
+OPEN_WITHOUT_LOG = Reason("no-coordinator-log", "open, and no log of __transaction_state shows who will end them")
 OPEN_OF_NOBODY = Reason("unknown-producer", "open, and no given log of __transaction_state names their producer")
 OTHER_MOMENT = Reason(
     "other-moment",
-    "the log that would tell may be an older copy; audit the directory in place, or copy it with `cp -a`, which "
-    " keeps the times of files, or say --snapshot if the brokers stood still",
+    "the other log may be an older copy; audit the directory in place, or copy it with `cp -a`, which keeps the times "
+    "of files, or say --snapshot if the brokers stood still",
 )
 
 Figures = dict[str, int | float | str]
@@ -142,9 +139,9 @@ class OpenTransaction:
         producer_id: of the transaction.
         epoch: of the first batch.
         holes: how many holes the log had before the first batch.
-        timestamp: the highest one of the first batch, in milliseconds since the epoch.
-        stamped: whether a broker stamped it, and no client.
-        followed_ms: when the next marker of the log was appended; -1 for none, None where the log's markers tell.
+        timestamp: the highest timestamp of the first batch, in milliseconds since the epoch.
+        stamped: whether the timestamp is a broker's and not a client's.
+        followed_ms: when the next marker of the log was appended; -1 for none; None: see the log's markers.
     """
 
     file: str
@@ -168,8 +165,8 @@ class Marker:
         offset: its own.
         producer_id: whose transaction it ends.
         epoch: the marker's.
-        decision: COMMIT or ABORT; None for one that the cleaner has emptied.
-        coordinator_epoch: of the coordinator that sent it; None as above.
+        decision: COMMIT or ABORT; None for a marker that the cleaner has emptied.
+        coordinator_epoch: of the coordinator that sent the marker; None as above.
         ends: the data that it ends; None without any.
         last_stable_offset: of the partition, once it is appended.
         stamped_ms: when its leader appended it, in milliseconds since the epoch.
@@ -199,13 +196,13 @@ class PartitionTransactions:
         log: the log.
         markers: in log order.
         open: data that no marker has ended, by producer id.
-        merged: data that was still open when data of a later epoch came, with that epoch.
+        merged: open data that was still open when data of a later epoch came, with that epoch.
         start: the first offset; None for a log without batches.
         begins_ms: timestamp of the first batch, in milliseconds since the epoch.
         end: one past the last offset.
         holes: how many holes the log has.
         batches: transactional batches, markers included.
-        stamped_ms: the last time that a broker stamped, in milliseconds since the epoch; -1 for none.
+        stamped_ms: the last timestamp of a broker, in milliseconds since the epoch; -1 for none.
         first_marker_ms: when the first marker was appended, in milliseconds since the epoch; -1 for none.
     """
 
@@ -222,12 +219,12 @@ class PartitionTransactions:
     first_marker_ms: int = -1
 
     def stamped_before(self, offset: int) -> float:
-        """See :class:`kafka_eos_checks.audit.moments.Dated`; told by the log's markers."""
+        """See :class:`kafka_eos_checks.audit.moments.Dated`; taken from the log's markers."""
         below = (marker.stamped_ms for marker in reversed(self.markers) if marker.offset < offset)
         return next(below, -inf)
 
     def appended_by(self, batch: OpenTransaction) -> float:
-        """A moment by which a batch was appended, told by a broker's clock, in ms since the epoch; ``inf`` for none."""
+        """A moment by which a batch was appended, by a broker's clock, in ms since the epoch; ``inf`` for none."""
         if batch.stamped:
             return batch.timestamp
         if batch.followed_ms is not None:
@@ -238,7 +235,7 @@ class PartitionTransactions:
 
     @property
     def whole(self) -> bool:
-        """Whether it has every batch that was ever written to it, as far as its offsets say."""
+        """Whether the log has every batch that was ever written to it, as far as its offsets show."""
         return self.start == 0 and not self.holes
 
     def aborts_in(self, segment: str) -> Iterator[Marker]:
@@ -249,7 +246,7 @@ class PartitionTransactions:
                 yield marker
 
     def coordinator_epochs_at(self, offset: int) -> dict[int, int | None]:
-        """The coordinator epoch of the last marker of each producer id below an offset; None where it does not tell."""
+        """By producer id, the coordinator epoch of the last marker below an offset; None if the marker has none."""
         return {each.producer_id: each.coordinator_epoch for each in self.markers if each.offset < offset}
 
     def open_at(self, offset: int) -> dict[int, int]:
@@ -263,9 +260,9 @@ class PartitionTransactions:
         return self.log.topic, self.log.partition
 
     def data(self, batch: OpenTransaction) -> None:
-        """The log after one more transactional batch with data."""
+        """Add one more transactional batch with data."""
         opened = self.open.get(batch.producer_id)
-        if opened is None or opened.holes < batch.holes:  # over a hole its marker may be gone
+        if opened is None or opened.holes < batch.holes:  # a hole in between may have had its marker
             self.open[batch.producer_id] = batch
         elif opened.epoch < batch.epoch:
             self.merged.append((opened, batch.epoch))
@@ -365,8 +362,8 @@ class Coordinators:
     """The given logs of ``__transaction_state``, by producer id.
 
     Args:
-        logs: those with records.
-        given: whether there are any, if only empty ones.
+        logs: the logs that have records.
+        given: whether any log was given, even an empty one.
     """
 
     def __init__(self, logs: Iterable[CoordinatorLog], *, given: bool = False) -> None:
@@ -383,7 +380,7 @@ class Coordinators:
                     if pid in self._owners:
                         claimed.add(pid)
                     self._owners[pid] = log, known
-        for pid in claimed:  # logs of several clusters: nothing is certain about it
+        for pid in claimed:  # logs of several clusters: nothing is certain about this producer id
             del self._owners[pid]
 
     def owner(self, producer_id: int) -> tuple[CoordinatorLog, TransactionalId] | None:
@@ -392,19 +389,19 @@ class Coordinators:
 
     @property
     def unknown_owner(self) -> Reason:
-        """The reason why a producer id has no transactional id here."""
+        """The reason why the transactional id of a producer id is not known."""
         if not self.logs:
             return EMPTY_STATE_LOG if self.given else NO_STATE_LOG
         return OWNER_UNKNOWN
 
     def transactions(self, producer_id: int, marker_epoch: int) -> list[Transaction]:
-        """The transactions with these markers, in order."""
+        """The transactions whose markers have this producer id and epoch, in order."""
         return self._transactions.get((producer_id, marker_epoch), [])
 
 
 @dataclass(frozen=True, slots=True)
 class Unmatched:
-    """A marker that contradicts the coordinator's log, and the transactions that it may be meant for."""
+    """A marker that contradicts the coordinator's log, and the transactions that it may belong to."""
 
     partition: PartitionTransactions
     marker: Marker
@@ -412,7 +409,7 @@ class Unmatched:
 
     @property
     def is_decided(self) -> bool:
-        """Whether the data that the marker ends are of a transaction that had been decided by then."""
+        """Whether the data that the marker ends belongs to a transaction that had been decided by then."""
         ends = self.marker.ends
         return ends is not None and any(
             each.data_epoch == ends.epoch
@@ -426,9 +423,9 @@ Placed = tuple[PartitionTransactions, Marker]
 
 
 class Named(NamedTuple):
-    """The name of a transaction: its transactional id, its number among that one's, and its producer id.
+    """The name of a transaction: its transactional id, its number among those of that id, and its producer id.
 
-    The producer id tells nothing more, unless the log is broken; with it every rule is about single producer ids.
+    The producer id is redundant, unless the log is broken. With it every rule is about single producer ids.
     """
 
     transactional_id: str
@@ -450,11 +447,11 @@ class Matching:
 
     Attributes:
         seen: by transaction and decision, markers that certainly belong to it: at most two, of different partitions,
-            and one that ends data first.
+            those that end data first.
         unmatched: markers that contradict the coordinator's log.
         unknown: markers that cannot be judged.
-        reasons: why, each with how many.
-        recent: markers whose transaction the copy of the coordinator's log may be too old for.
+        reasons: for each reason, how many markers cannot be judged.
+        recent: markers whose transaction may be newer than the copy of the coordinator's log.
     """
 
     seen: dict[Named, dict[ControlType, list[Placed]]] = field(default_factory=lambda: defaultdict(dict))
@@ -471,7 +468,7 @@ class Matching:
     def postpone(
         self, partition: PartitionTransactions, markers: Sequence[Marker], recent_after: float, reason: Reason
     ) -> None:
-        """Note markers of a later moment as too recent to judge; the others cannot be judged."""
+        """Note the markers after ``recent_after`` as too recent to judge, and the others as not judged."""
         for marker in markers:
             if marker.stamped_ms + SKEW_MS > recent_after:
                 self.recent.append((partition, marker))
@@ -521,7 +518,7 @@ def match(partition: PartitionTransactions, coordinators: Coordinators, moments:
 
 
 def why_incomplete(log: CoordinatorLog) -> Reason | None:
-    """The reason why a coordinator's log lacks transactions; None if it has all."""
+    """The reason why a coordinator's log may lack transactions; None if it has all."""
     if log.whole:
         return None
     return STATE_DAMAGED if log.damaged or log.unreadable else STATE_COMPACTED
@@ -533,7 +530,7 @@ class _Group:
 
     Attributes:
         reach: the moment up to which the coordinator's log has everything, in milliseconds since the epoch.
-        recent_after: the moment from which on anything that it lacks is too recent to judge.
+        recent_after: the moment from which on whatever it lacks is too recent to judge.
     """
 
     partition: PartitionTransactions
@@ -543,14 +540,14 @@ class _Group:
     recent_after: float
 
     def _is_later(self, marker: Marker) -> bool:
-        """Whether the decision may be behind the end of the coordinator's log."""
+        """Whether the decision may be after the end of the coordinator's log."""
         return marker.stamped_ms + SKEW_MS > self.reach
 
     def in_order(self) -> Matching:
         """Match by the order of the transactions with this partition.
 
-        A partition that begins later, or in whose place there was another one, has no markers of the transactions
-        before. If it begins at offset 0 that is considered only where the markers do not match otherwise.
+        A partition whose log starts later, or whose topic was deleted and created again, has no markers of earlier
+        transactions. If the log starts at offset 0, this is considered only if the markers do not match otherwise.
         """
         own = [each for each in self.transactions if self.partition.place in each.partitions]
         earlier = sum(each.decided_ms < self.partition.begins_ms for each in own)
@@ -565,7 +562,7 @@ class _Group:
         return found
 
     def _follow(self, own: list[Transaction], earlier: int) -> Matching:
-        """Follow all ways in which markers may belong to transactions; a state counts those that have one.
+        """Follow all ways in which markers may belong to transactions. A state is how many of them have a marker.
 
         Args:
             own: transactions with this partition, in order.
@@ -597,18 +594,18 @@ class _Group:
             matching.unmatched.append(
                 Unmatched(self.partition, marker, tuple(meant or (() if own else self.transactions[:1])))
             )
-            # The marker is wrong, or it is right and those before it are missing: either way one finding is enough.
+            # Either the marker is wrong, or markers before it are missing. One finding is enough for both.
             first = min(possible)
             alike = (n + 1 for n in range(first, len(own)) if not marker.contradicts(own[n].decision))
             possible = {min(first + 1, len(own)), next(alike, len(own))}
         return matching
 
     def by_epoch(self, why: Reason, first: int = 0) -> Matching:
-        """Match by epoch: without all of the coordinator's log only one that has a single transaction tells which.
+        """Match by epoch: if the order cannot be used, only the epoch of a single transaction identifies it.
 
         Args:
-            why: the order does not tell it.
-            first: how many of the markers are left out.
+            why: the reason why the order cannot be used.
+            first: the number of markers to skip.
         """
         matching = Matching()
         own = [transaction for transaction in self.transactions if transaction.version >= TRANSACTION_VERSION_2]
@@ -625,7 +622,7 @@ class _Group:
 
 
 def _ways(marker: Marker, own: list[Transaction], before: int) -> Iterator[int]:
-    """The numbers of transactions that may have a marker after this one, if ``before`` of them have one before it."""
+    """The possible numbers of transactions with a marker after ``marker``, if ``before`` of them have one before it."""
     if marker.ends is None and before:
         yield before  # written again
     for number in range(before, len(own)):
@@ -635,7 +632,7 @@ def _ways(marker: Marker, own: list[Transaction], before: int) -> Iterator[int]:
 
 
 def contradictions(matching: Matching) -> Iterator[Finding]:
-    """Torn transactions, each once, markers without one, and those that are too recent to judge."""
+    """Find torn transactions (each once), markers without a transaction, and markers that are too recent to judge."""
     torn: set[Named] = set()
     for unmatched in matching.unmatched:
         partition, marker = unmatched.partition, unmatched.marker
@@ -653,7 +650,7 @@ def contradictions(matching: Matching) -> Iterator[Finding]:
         yield _torn((partition, marker), matching.seen[name][other], str(name))
     for partition, marker in matching.recent:
         decision = "a marker" if marker.decision is None else marker.decision.name
-        evidence = f"{decision} of a later moment than the copy of the log of __transaction_state that would tell"
+        evidence = f"{decision} of a later moment than the copy of its log of __transaction_state"
         yield partition.finding(NO_TRANSACTION, marker, evidence, Kind.TOO_RECENT)
     for name, seen in matching.seen.items():
         if len(seen) > 1 and name not in torn:
@@ -672,7 +669,7 @@ def _without_transaction(unmatched: Unmatched) -> Finding:
 
 
 def torn_by_epoch(matching: Matching) -> Iterator[Finding]:
-    """Torn transactions of producer ids that no given coordinator's log names."""
+    """Find torn transactions among the markers that could not be matched, by epoch alone."""
     by_epoch: dict[tuple[int, int], dict[ControlType, Placed]] = defaultdict(dict)
     for partition, marker in (*matching.unknown, *matching.recent):
         if marker.ends is not None and marker.ends.epoch == marker.epoch - 1 and marker.decision is not None:
@@ -683,7 +680,7 @@ def torn_by_epoch(matching: Matching) -> Iterator[Finding]:
 
 
 def _torn(here: Placed, there: Sequence[Placed], which: str) -> Finding:
-    """A marker that contradicts others; the evidence names one in another partition if there is one."""
+    """A marker that contradicts others; the evidence names one of them, in another partition if possible."""
     partition, marker = here
     other, second = next((placed for placed in there if placed[0] is not partition), there[0])
     assert marker.decision is not None, "only a marker with a decision contradicts another"
@@ -701,7 +698,7 @@ class Fate(NamedTuple):
 
 
 def hanging(partition: PartitionTransactions, coordinators: Coordinators, moments: Moments, judged: "Judged") -> None:
-    """The open transactions of a partition, each with its fate: nobody ends it, somebody will, or that is not known."""
+    """Judge the open transactions of a partition: nobody will end it, somebody will, or it is not known."""
     figures = judged.figures[HANGING]
     for opened, epoch in partition.merged:
         judged.findings.append(partition.finding(HANGING, opened, f"still open when data of epoch {epoch} came"))
@@ -734,7 +731,7 @@ def fate_of(
         longest = f"no transaction may take more than {span(moments.source.longest_ms)} (transaction.max.timeout.ms)"
         return Fate(Kind.VIOLATION, f"open for at least {span(age_ms)}, and {longest}; {who}")
     if opened.holes < partition.holes:
-        return Fate(Kind.NOT_JUDGED, "a hole in the log behind it may have had its marker", OPEN_BEHIND_HOLE)
+        return Fate(Kind.NOT_JUDGED, "a later hole in the log may have had its marker", OPEN_BEHIND_HOLE)
     if owner is None:
         recent_after = moments.common_recent_after(coordinators.logs)
         if opened.timestamp + SKEW_MS > recent_after:
@@ -791,16 +788,16 @@ def _state_of(known: TransactionalId) -> str:
 
 
 def _since(opened: OpenTransaction, now_ms: float) -> str:
-    """The time since which a transaction is open, and whose clock says so."""
+    """The time since which a transaction is open, and whose clock gave it."""
     if opened.timestamp <= 0:
-        return "since a time that it does not tell"
+        return "since an unknown time"
     clock = "the broker's" if opened.stamped else "the client's"
     age = now_ms - opened.timestamp
     return f"since {in_words(opened.timestamp)} by {clock} clock" + (f", for {span(age)}" if 0 < age < inf else "")
 
 
 def held_back(opened: Iterable[Finding], ends: Mapping[tuple[str, str, int], int]) -> Iterator[Finding]:
-    """Open transactions with what they keep from readers of committed data.
+    """Add to open transactions the offsets that they keep from readers of committed data.
 
     Args:
         opened: the findings on all open transactions.
@@ -822,7 +819,7 @@ def held_back(opened: Iterable[Finding], ends: Mapping[tuple[str, str, int], int
 
 
 def fenced(partition: PartitionTransactions, coordinators: Coordinators, moments: Moments, judged: "Judged") -> None:
-    """Transactions that were committed although another instance had its epoch by then."""
+    """Find transactions that were committed although InitProducerId had already given a later epoch."""
     recent_after = moments.common_recent_after(coordinators.logs)
     figures = judged.figures[FENCED]
     for marker in partition.markers:
@@ -844,7 +841,7 @@ def fenced(partition: PartitionTransactions, coordinators: Coordinators, moments
 
 
 def old_coordinators(partition: PartitionTransactions) -> Iterator[Finding]:
-    """Markers of coordinators that had been replaced."""
+    """Find markers of coordinators that had been replaced."""
     highest: dict[int, int] = {}
     for marker in partition.markers:
         epoch, before = marker.coordinator_epoch, highest.get(marker.producer_id, -1)
@@ -863,8 +860,8 @@ class Judged:
     Attributes:
         findings: all findings, each with its kind, except those on open transactions.
         open: the findings on open transactions, without the offsets that these keep from readers.
-        figures: for each rule, what it looked at, what remains unknown, and what is too recent.
-        reasons: for each rule, why how many could not be judged.
+        figures: for each rule, the numbers of what it looked at, could not judge, and found too recent.
+        reasons: for each rule and reason, how many subjects could not be judged.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -904,8 +901,8 @@ def judge(partitions: Iterable[PartitionTransactions], coordinators: Coordinator
     """Judge all transactions of some producer ids.
 
     Args:
-        partitions: what each log has of them.
-        coordinators: what the coordinators' logs know of them.
+        partitions: the transactions of these producer ids in each log.
+        coordinators: the coordinators' logs of these producer ids.
         moments: of all logs.
     """
     partitions = list(partitions)
@@ -928,12 +925,12 @@ class TransactionAudit:
 
     Attributes:
         findings: all findings, each with its kind.
-        figures: for each rule, what it looked at, what remains unknown, and what is too recent.
+        figures: for each rule, the numbers of what it looked at, could not judge, and found too recent.
         moments: of the logs.
-        reasons: for each rule, why how many could not be judged.
+        reasons: for each rule and reason, how many subjects could not be judged.
     """
 
-    findings: list[Finding]
+    findings: Collection[Finding]
     figures: dict[str, Figures]
     moments: Moments
     reasons: dict[str, Counter[Reason]]
@@ -951,7 +948,7 @@ def audit_transactions(
     Args:
         replicas: of the partitions of one cluster.
         coordinator_logs: the replicas of ``__transaction_state`` of the same cluster that have records.
-        source: what is known of their moments.
+        source: what is known of the moments of the logs.
         coordinators_given: whether there are logs of ``__transaction_state`` without records.
     """
     replicas, coordinator_logs = list(replicas), list(coordinator_logs)

@@ -1,4 +1,4 @@
-"""The records of a log as the rules over histories need them: values by offset, and which of them were committed."""
+"""The records of a log for the rules over histories: values by offset, and the markers that ended them."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ class Contents:
         offsets: the offsets of each value, in ascending order.
         whole: whether it has every offset from 0 to its end.
         damaged_end: whether bytes that cannot be read follow the last batch.
-        stamped_ms: the last time that a broker stamped, in milliseconds since the epoch; -1 for none.
+        stamped_ms: the last timestamp of a broker, in milliseconds since the epoch; -1 for none.
     """
 
     start: int | None = None
@@ -123,7 +123,7 @@ def place_of(event: Event) -> Place | None:
 
 
 def longest(replicas: Replicas, place: Place) -> tuple[PartitionLog | None, Contents]:
-    """The replica of a partition that goes furthest; nothing if none is given."""
+    """The replica of a partition with the highest end; None and no records if no replica is given."""
     own: Sequence[tuple[PartitionLog | None, Contents]] = replicas.get(place, ())
     return max(own, key=lambda replica: replica[1].end, default=(None, Contents()))
 

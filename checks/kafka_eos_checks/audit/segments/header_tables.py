@@ -1,12 +1,12 @@
 """Batch headers of segments as Parquet: all that most rules read of a log, without its records.
 
-A table stands for one segment and has its name, ``00000000000000000000.headers.parquet``. A row is a batch: every
-field of its header (:data:`HEADER`), where it began in the segment, and of a control batch what its record says. Rows
+A table replaces one segment and has its name, ``00000000000000000000.headers.parquet``. A row is a batch: every field
+of its header (:data:`HEADER`), its position in the segment, and for a control batch the decision in its record. Rows
 are in log order, in row groups of about :data:`ROWS`. Regions of the segment without a readable batch are in the
-file's metadata. A batch takes some nine bytes, and nothing of what clients wrote is there.
+file's metadata. A batch takes some nine bytes. A table has no keys, values or headers of records.
 
-A table is read by row groups, and a range of it is a range of its bytes that begins and ends with a row group, so that
-it is planned, counted and folded as a range of a segment is.
+A table is read by row groups. A range of it is a range of bytes that starts and ends with a row group, so it is
+planned, counted and folded like a range of a segment.
 """
 
 import json
@@ -47,16 +47,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SUFFIX = "headers.parquet"
-ROWS = 65_536  # a row group is a chunk of the rules: measured, fits the cache
-ROWS_LIMIT = 1 << 21  # of a row group that is read: some 200 MB
+ROWS = 65_536  # a row group is a chunk for the rules; measured: it fits the cache
+ROWS_LIMIT = 1 << 21  # of a row group: some 200 MB
 FORMAT, DAMAGE, SEGMENT_BYTES = b"kafka_eos.headers", b"kafka_eos.damage", b"kafka_eos.segment_bytes"
 VERSION = b"1"
-UNREADABLE = (OSError, ValueError, NotImplementedError)  # what pyarrow raises of bytes that are no Parquet
+UNREADABLE = (OSError, ValueError, NotImplementedError)  # raised by pyarrow for bytes that are no Parquet
 
 FIELDS = tuple(HEADER.names or ())
 _RISING = ("position", "base_offset", "base_timestamp", "max_timestamp")  # stored as differences
 _SCATTERED = ("crc",)
-_MARKED = {"decision": NO_DECISION, "coordinator_epoch": NO_EPOCH}  # the columns of marks, with what null stands for
+_MARKED = {"decision": NO_DECISION, "coordinator_epoch": NO_EPOCH}  # columns of marks, with the value for null
 _TIMES = ("base_timestamp", "max_timestamp")
 _TIMED = TRANSACTIONAL_MASK | CONTROL_MASK | TIMESTAMP_TYPE_MASK  # batches whose times rules read
 
@@ -86,7 +86,7 @@ def write_table(segment: Path, table: Path) -> int:
 
     Raises:
         MissingExtra: without pyarrow.
-        OSError: the segment cannot be read, or the table not written; then there is none.
+        OSError: the segment cannot be read or the table not written; no table is left.
     """
     return write_row_groups(table, _row_groups(segment), segment.stat().st_size)
 
@@ -111,13 +111,13 @@ def write_row_groups(table: Path, row_groups: Iterable[tuple[Headers, Marks]], s
 
 
 class TableWriter:
-    """A table that is written row group by row group; it has its name once it is complete.
+    """Writes a table row group by row group. The file gets its name when it is complete.
 
     Args:
         table: the file.
 
     Attributes:
-        batches: how many were written.
+        batches: the number of written batches.
     """
 
     def __init__(self, table: Path) -> None:
@@ -144,7 +144,7 @@ class TableWriter:
         self._unfinished.replace(self._table)
 
     def give_up(self) -> None:
-        """Leave no table behind."""
+        """Remove the unfinished table."""
         self._writer.close()
         with suppress(FileNotFoundError):
             self._unfinished.unlink()
@@ -214,7 +214,7 @@ def read_table(
 ) -> Iterator[Headers]:
     """The headers of the row groups that begin in a byte range, one row group after the other.
 
-    What cannot be read of the table is damage, with its place in the table; other damage has its place in the segment.
+    Unreadable parts of the table are damage, with positions in the table; other damage has positions in the segment.
 
     Args:
         table: the file.
@@ -347,7 +347,7 @@ def _footer(table: Path, size: int, changed: int) -> Any:  # noqa: ARG001 - of a
 
 
 def _group_ranges(opened: Any, size: int) -> list[tuple[int, int]]:
-    """First byte and end of each row group; they tile the file, which is one range if it has no row group."""
+    """First byte and end of each row group. They tile the file; a file without row groups is one range."""
     about = opened.metadata
     starts = [about.row_group(group).column(0) for group in range(about.num_row_groups)]
     points = [0, *(_first_byte(column) for column in starts[1:]), size]

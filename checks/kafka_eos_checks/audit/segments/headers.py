@@ -4,7 +4,8 @@ A segment is a sequence of record batches, each led by 61 bytes of header (Kafka
 length field says where the next batch begins, so a reader has to hop. The sparse offset index next to a segment (Kafka:
 ``OffsetIndex``) knows where some batches begin: each entry starts a lane, and all lanes hop at once in numpy.
 
-Segments are read in blocks that fit the processor's cache, never mapped: a broker may truncate a file that is read.
+Segments are read in blocks that fit the processor's cache. They are never mapped into memory, because a broker may
+truncate a file while it is read.
 """
 
 from collections.abc import Iterator, Mapping
@@ -56,7 +57,7 @@ DELETE_HORIZON_MASK = 0x40  # the base timestamp is a delete horizon
 
 BLOCK_BYTES = 2 << 20  # measured: 2 MiB stays in the cache between the read, the CRC and the decoding of records
 TRIES = 3  # to read a block of a segment that changes
-SEARCH_BYTES = 16 << 20  # where the end of damage is looked for first, before the rest of the split is read for it
+SEARCH_BYTES = 16 << 20  # searched for the end of damage before the rest of the split is read
 INDEX_ENTRY = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
 
 
@@ -125,7 +126,7 @@ def read_blocks(
         path: the ``.log`` file.
         start: where a batch begins, in bytes.
         end: where the last batch ends, in bytes; the end of the file when not given.
-        index: where some of the batches begin (:func:`read_index`); makes it faster, changes nothing.
+        index: where some of the batches begin (:func:`read_index`); it makes reading faster and changes no result.
         check_crc: whether to compare each batch with its CRC; a batch that differs is damage.
 
     Yields:
@@ -148,9 +149,9 @@ def read_blocks(
 
 
 def _read_block(file: File, start: int, limit: int, index: Ints, check_crc: bool) -> Block | None:
-    """The batches that lie in the block at ``start``, up to and with the first damage.
+    """The batches in the block at ``start``, up to and including the first damage.
 
-    None if what was damage is a batch a moment later, again and again.
+    None if bytes that looked like damage are a batch a moment later, in each of :data:`TRIES` tries.
     """
     for _ in range(TRIES):  # a broker may be writing the batch that is read
         block = _try_block(file, start, limit, index, check_crc)
@@ -178,7 +179,7 @@ def _try_block(file: File, start: int, limit: int, index: Ints, check_crc: bool)
 
 
 def sound_batches(data: bytes, lanes: Ints, check_crc: bool = True) -> tuple[Ints, NDArray[np.void], int, bool]:
-    """The batches that lie wholly in ``data``, up to the first bytes that are no batch.
+    """The batches that lie completely in ``data``, up to the first bytes that are no batch.
 
     Args:
         data: bytes, a batch begins at 0.
@@ -186,7 +187,7 @@ def sound_batches(data: bytes, lanes: Ints, check_crc: bool = True) -> tuple[Int
         check_crc: whether to compare each batch with its CRC.
 
     Returns:
-        Positions, headers, where the following one would begin, and whether it is only cut off there.
+        Positions, headers, where the next batch would begin, and whether no damage was found up to there.
     """
     positions, stop = hop(data, lanes)
     raw = gather(data, positions)
@@ -208,7 +209,7 @@ def _continues(data: bytes, stop: int, limit: int) -> bool:
 
 
 def hop(data: bytes, lanes: Ints) -> tuple[Ints, int]:
-    """Positions of the batches that lie wholly in ``data``, and where the first one that does not would begin.
+    """Positions of the batches that lie completely in ``data``, and where the next batch would begin.
 
     Args:
         data: bytes, a batch begins at 0.
@@ -224,7 +225,7 @@ def hop(data: bytes, lanes: Ints) -> tuple[Ints, int]:
 
 
 def _hop_lanes(data: bytes, lanes: Ints) -> Ints | None:
-    """Let all lanes except the last hop at once, each to where the next begins; None when one misses it."""
+    """Let all lanes except the last hop at once, each to the start of the next lane; None if one misses it."""
     lengths = np.lib.stride_tricks.sliding_window_view(np.frombuffer(data, np.uint8), 4).view(">i4")[:, 0]
     position, goal = lanes[:-1], lanes[1:]
     steps = []
@@ -266,12 +267,12 @@ def gather(data: bytes | Bytes, positions: Ints) -> NDArray[np.void]:
 
 
 def have_their_crcs(data: bytes, positions: Ints, expected: NDArray[np.uint32], stop: int) -> bool:
-    """Whether each of the batches that tile ``data`` up to ``stop`` has its CRC, told by one CRC of all of them.
+    """Whether each of the batches that tile ``data`` up to ``stop`` has its CRC, by one CRC over all of them.
 
-    What a CRC does not cover of a header is replaced by a :data:`SEAM`. If the batch before it has its CRC, the seam
-    takes the register to 0 and then to where a CRC begins. A difference stays a difference through all that follows,
-    since a CRC is linear: that those of several batches cancel each other is as likely as that a wrong batch has the
-    right CRC.
+    The part of a header that the CRC does not cover is replaced by a :data:`SEAM`. If the batch before the seam has
+    its CRC, the seam takes the CRC's register to 0 and then to a CRC's initial value. A CRC is linear, so a difference
+    stays a difference in all that follows. That differences of several batches cancel each other is as likely as that
+    a wrong batch has the right CRC.
 
     Args:
         data: bytes, a batch begins at 0.
@@ -280,13 +281,13 @@ def have_their_crcs(data: bytes, positions: Ints, expected: NDArray[np.uint32], 
         stop: where the last one ends.
     """
     seams = np.zeros(len(positions) + 1, SEAM)
-    seams["before"] = ~np.concatenate(([np.uint32(0)], expected))  # the first batch follows an empty one, so to speak
+    seams["before"] = ~np.concatenate(([np.uint32(0)], expected))  # as if an empty batch came before the first
     seams["begin"] = FROM_ZERO
     joined = np.empty(stop + SEAM.itemsize, np.uint8)
     joined[:stop] = np.frombuffer(data, np.uint8, stop)
     windows = np.lib.stride_tricks.sliding_window_view(joined, SEAM.itemsize, writeable=True)
     windows[np.append(positions, stop)] = seams.view(np.uint8).reshape(-1, SEAM.itemsize)
-    joined.flags.writeable = False  # what is read-only is not copied once more
+    joined.flags.writeable = False  # crc32c copies an array that is not read-only
     return bool(crc32c(joined) == crc32c(b""))
 
 
@@ -308,9 +309,9 @@ def _plausible(raw: NDArray[np.void]) -> NDArray[np.bool_]:
 
 
 def find_damage(file: File, position: int, limit: int) -> CorruptRegion | None:
-    """The region from ``position`` on that holds no batch, judged by the readable decoder.
+    """The region from ``position`` on that has no batch, judged by the readable decoder.
 
-    None if there is a batch after all, because someone writes to the file.
+    None if there is a batch after all, because a broker is writing to the file.
     """
     near = file.pread(min(SEARCH_BYTES, limit - position), position)
     region = _first_region(near)

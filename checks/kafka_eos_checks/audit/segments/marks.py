@@ -23,7 +23,7 @@ from kafka_eos_checks.audit.segments.records import Records, decode_block
 
 NO_DECISION = -1  # a marker that the cleaner has emptied, or a type that topics do not have
 NO_EPOCH = -(1 << 31)  # the marker does not name a coordinator epoch
-_TYPE_AT, _EPOCH_AT = 2, 2  # bytes, behind the version of the key and of the value
+_TYPE_AT, _EPOCH_AT = 2, 2  # bytes, after the version of the key and of the value
 
 
 class Marks(NamedTuple):

@@ -9,7 +9,7 @@ from kafka_eos_checks.audit.segments.headers import Ints
 
 
 def stable_order(values: NDArray[Any]) -> Ints:
-    """Sort stably, as ``argsort``. Numbers that are close to each other fit 16 bits, which numpy sorts by radix."""
+    """Sort stably, as ``argsort``. Numbers in a range of 16 bits are shifted to it; numpy sorts those by radix."""
     if not len(values):
         return np.empty(0, np.int64)
     lowest = int(values.min())
@@ -26,7 +26,7 @@ def by_appearance(values: NDArray[Any], count: int) -> tuple[Ints, NDArray[np.in
         count: how many values there may be.
     """
     first = np.full(count, len(values))
-    first[values[::-1]] = np.arange(len(values))[::-1]  # of several places the last one that is written stays
+    first[values[::-1]] = np.arange(len(values))[::-1]  # numpy keeps the last written place: the first in order
     there = np.argsort(first, kind="stable")[: np.count_nonzero(first < len(values))]
     place = np.zeros(count, np.int32)
     place[there] = np.arange(len(there))

@@ -23,7 +23,7 @@ def read_headers(
         path: a segment or a table.
         start: where a batch begins, or a row group of a table; in bytes.
         end: where the last one ends; the end of the file when not given.
-        index: where some of a segment's batches begin; makes it faster, changes nothing.
+        index: where some of a segment's batches begin; it makes reading faster and changes no result.
         check_crc: whether to compare each batch with its CRC, and each page of a table with its checksum.
         columns: the needed fields; no other fields of a table are read.
 
@@ -49,7 +49,7 @@ def read_marked(
 ) -> Iterator[tuple[Headers, Marks]]:
     """The headers in a byte range of a file with the marks of their control batches; arguments as :func:`read_headers`.
 
-    Of a table that has no marker, no transaction and no time of a broker in a row group, the times are not read: their
+    If a row group of a table has no marker, no transaction and no broker's timestamp, its times are not read: their
     columns are 0.
     """
     if header_tables.is_table(path):

@@ -30,7 +30,7 @@ from kafka_eos_checks.audit.segments.headers import (
     is_set,
 )
 
-FEW_LANES = 40  # measured: with fewer lanes a loop over single records is faster than a step of numpy
+FEW_LANES = 40  # measured: with fewer lanes a loop over single records is faster than numpy
 SMALLEST_RECORD = 7  # bytes: a record's six varints and its attributes
 PADDING = bytes(16)  # so that a varint may be read as a whole word at the very end
 _WORD = 8
@@ -99,7 +99,7 @@ def decode_block(block: Block, which: NDArray[np.bool_] | None = None) -> Record
     data, start, end, damage = _sections(block, headers)
     buffer = np.frombuffer(data, np.uint8)
     claimed = headers.column("record_count")
-    count = np.where(claimed * SMALLEST_RECORD <= end - start, claimed, 0)  # what cannot be is not looked for
+    count = np.where(claimed * SMALLEST_RECORD <= end - start, claimed, 0)  # impossible counts are not decoded
     fields, wrong = _decode(buffer, find_records(data, start, count))
     lane = np.repeat(np.arange(len(headers)), count)
     reached = start.copy()
@@ -147,7 +147,7 @@ def _sections(block: Block, headers: Headers) -> tuple[bytes, Ints, Ints, list[C
         parts.append(section)
         start[i], size = size, size + len(section)
         end[i] = size
-    # Most blocks end inside a batch, and then have bytes enough behind the last whole one: no copy for the padding.
+    # Most blocks end inside a batch, so bytes after the last complete batch serve as padding, without a copy.
     padded = len(parts) == 1 and end.max(initial=0) + len(PADDING) <= len(block.data)
     data = block.data if padded else b"".join([*parts, PADDING])
     return data, start, end, damage
@@ -171,8 +171,8 @@ def _region(headers: Headers, batch: int, reason: str) -> CorruptRegion:
 def find_records(data: bytes, start: Ints, count: Ints) -> Ints:
     """The start of each record, in order of section and position, shape (sum of ``count``,).
 
-    Of a section that does not hold as many records the rest is anywhere behind its end; where a length is negative the
-    next record begins there too. Whoever decodes them sees both.
+    If a section has fewer records, the other starts lie anywhere after its end. If a length is negative, the next
+    record starts there. Decoding notices both.
 
     Args:
         data: bytes, padded.
@@ -203,7 +203,7 @@ def find_records(data: bytes, start: Ints, count: Ints) -> Ints:
 
 
 def _hops() -> NDArray[np.uint16]:
-    """The distance to the next record, by the first two bytes of a record; 0 where these do not tell."""
+    """The distance to the next record, by the first two bytes of a record; 0 where two bytes are not enough."""
     low, high = np.arange(1 << 16) & 0xFF, np.arange(1 << 16) >> 8
     length = np.where(low < 0x80, low, (low & 0x7F) | (high & 0x7F) << 7)
     tells = (length % 2 == 0) & (low & high < 0x80)
@@ -255,10 +255,10 @@ def _decode(buffer: Bytes, start: Ints) -> tuple[tuple[Ints, ...], NDArray[np.bo
 def _varints(buffer: Bytes, position: Ints) -> tuple[Ints, Ints]:
     """Zigzag varints of up to eight bytes, and the position after each.
 
-    A longer one, as no length and no count has it, leaves the position inside itself; the record then does not end
-    where its length says.
+    After a longer varint, which no length or count needs, the position is inside the varint. The record then does not
+    end where its length says, and counts as malformed.
 
-    Nearly all have one byte or two, which fit 16 bits: numpy then does many at once.
+    Nearly all have one or two bytes. These fit 16 bits, so numpy decodes them at once.
     """
     low = buffer.take(position, mode="clip")
     if low.max(initial=0) < 0x80:
@@ -281,7 +281,7 @@ def _varlongs(buffer: Bytes, position: Ints) -> tuple[Ints, Ints]:
     value, after = _varints(buffer, position)
     for row in np.flatnonzero(after - position == _WORD).tolist():
         at = int(position[row])
-        with suppress(MalformedBatch):  # then as of a varint that is too long
+        with suppress(MalformedBatch):  # left as a varint that is too long
             value[row], size = decode_varlong(bytes(buffer[at : at + 10]), 0)
             after[row] = at + size
     return value, after

@@ -14,8 +14,8 @@ from kafka_eos_checks.audit.segments import header_tables
 from kafka_eos_checks.audit.segments.headers import File, read_index
 
 SUFFIXES = ("log", header_tables.SUFFIX)
-SPLIT_BYTES = 128 << 20  # a Spark task costs about 50 ms; at 1 to 3 GB/s this is as long again
-TABLE_WEIGHT = 16  # a byte of a table takes as long as some 5 to 20 of a segment, by the size of the batches
+SPLIT_BYTES = 128 << 20  # a Spark task costs about 50 ms; reading this much at 1 to 3 GB/s takes about as long
+TABLE_WEIGHT = 16  # a byte of a table takes as long as 5 to 20 bytes of a segment, depending on the batches' size
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -23,7 +23,7 @@ class PartitionLog:
     """A replica of a partition on disk.
 
     Attributes:
-        broker: which log directory it is of, when there are several, else "".
+        broker: the name of its log directory if there are several, otherwise "".
         topic: topic name.
         partition: partition number.
         folder: the folder that holds the segments.
@@ -47,7 +47,7 @@ class PartitionLog:
 
     @property
     def has_records(self) -> bool:
-        """Whether all segments are there with their records, not only with headers."""
+        """Whether all segments have their records, not only headers."""
         return not any(map(header_tables.is_table, self.segments))
 
     def __str__(self) -> str:
@@ -81,7 +81,7 @@ def find_logs(*paths: Path) -> list[PartitionLog]:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A byte range of a segment. ``number`` of ``count`` in its log: order is carried, never inferred from a scan.
+    """A byte range of a segment. It carries its number in the log, so no order depends on the order of a scan.
 
     Attributes:
         log: the log it belongs to.
@@ -124,8 +124,8 @@ def plan(
 
     Args:
         logs: the logs.
-        split_bytes: what is not larger is not looked into.
-        ask: asks :func:`ranges_of` about the others.
+        split_bytes: segments up to this size are not cut.
+        ask: asks :func:`ranges_of` about the larger segments and all tables.
 
     Raises:
         OSError: a segment is not there.
@@ -172,11 +172,11 @@ def _is_batch(file: File, position: int) -> bool:
 
 
 def tasks(splits: Iterable[Split], task_bytes: int = SPLIT_BYTES, *, whole_logs: bool = False) -> list[list[Split]]:
-    """Group splits into tasks of about ``task_bytes`` of segments, so that many tiny ones are few tasks.
+    """Group splits into tasks of about ``task_bytes``, so that many tiny splits become few tasks.
 
     Args:
         splits: in order of their logs, and in order within a log.
-        task_bytes: of segments.
+        task_bytes: bytes of segments for one task.
         whole_logs: whether all splits of a log go to one task.
     """
     pieces = [list(own) for _, own in groupby(splits, lambda split: split.log)] if whole_logs else [[s] for s in splits]

@@ -1,6 +1,6 @@
 """Byte strings in a buffer, compared, hashed and checked for ASCII many at once; none becomes an object.
 
-Strings become rows of a matrix of words of eight bytes, so that the n-th words of all of them are looked at together.
+Strings become columns of a matrix of eight-byte words, so that the n-th words of all strings are processed together.
 """
 
 from hashlib import blake2b
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from kafka_eos_checks.audit.segments.headers import Bytes, Ints, Narrow
 
-LONG = 256  # bytes: longer strings are looked at one by one, so that one of them does not widen the matrix
-ROUNDS = 8  # of hashing, before strings that still share a hash are compared one by one
+LONG = 256  # bytes: longer strings are processed one by one, so that none of them widens the matrix
+ROUNDS = 8  # of hashing; strings that still share a hash after these are compared one by one
 _WORD = 8
 _MASKS = np.array([(1 << 8 * size) - 1 for size in range(_WORD + 1)], np.uint64)
 _MIX = np.uint64(0x9E3779B97F4A7C15)
@@ -107,7 +107,7 @@ def _firsts(buffer: Bytes, start: Ints, size: Ints, salt: Ints) -> Ints:
     for _ in range(ROUNDS):
         slot = (hashed >> np.uint64(64 - bits)).astype(np.int64)
         table = np.empty(1 << bits, np.int64)
-        table[slot[::-1]] = rows[::-1]  # of several strings in a slot the last one that is written stays: the first
+        table[slot[::-1]] = rows[::-1]  # in reverse: the first string of a slot is written last and stays
         chosen = table[slot]
         same = tag[rows] == tag[chosen]
         for column in words:
@@ -122,7 +122,7 @@ def _firsts(buffer: Bytes, start: Ints, size: Ints, salt: Ints) -> Ints:
 
 
 def _matrix(buffer: Bytes, start: Ints, size: Ints) -> Words:
-    """The strings as words, shape (words of the longest, n); bytes behind a string are 0. At least one string."""
+    """The strings as words, shape (words of the longest, n); bytes after a string are 0. At least one string."""
     longest = int(size.max())
     width = -(-longest // _WORD) * _WORD
     if not width:

@@ -1,7 +1,7 @@
-"""The granularities ``transactions`` and ``offsets`` of :mod:`source`: rows that a log tells only when read in order.
+"""The granularities ``transactions`` and ``offsets`` of :mod:`source`: rows for which a log has to be read in order.
 
-One task reads a log from its start to its end. It keeps what is open: a row for each open transaction, or the committed
-offsets of open transactions, and one window of batches. So its memory does not grow with the log.
+One task reads a log from its start to its end. It keeps a row for each open transaction, or the committed offsets of
+open transactions, and one window of batches. So its memory does not grow with the log.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
@@ -68,12 +68,12 @@ def _decisions(numbers: NDArray[Any], valid: Mask) -> pa.Array:
 
 
 def _empty(rows: Transactions) -> pa.Array:
-    """Whether a transaction has no data: null where they may lie before the log, false if some do."""
+    """Whether a transaction has no data: null if its data may lie before the log, false if some do."""
     known = (rows["starts_before_log"] != UNKNOWN) | (rows["batches"] > 0)
     return _where(known, (rows["batches"] == 0) & (rows["starts_before_log"] != YES))
 
 
-# By column: its type, and how it is made. That of the transactional id needs more than the row.
+# By column: its type, and the function that makes it. The transactional id needs more than the row.
 TRANSACTIONS: dict[str, tuple[str, Callable[[Transactions], Any]]] = {
     "producer_id": ("bigint", lambda t: t["producer_id"]),
     "producer_epoch": ("int", lambda t: _where(t["producer_epoch"] != NO_EPOCH, t["producer_epoch"])),
@@ -148,7 +148,7 @@ class Transactional:
 def transactional_ids(logs: Collection[PartitionLog], check_crc: bool = True) -> Mapping[int, str | None]:
     """The transactional id of each producer id, by the logs of ``__transaction_state``; None if several have it.
 
-    A worker reads the logs again when one of their files has another size.
+    A worker reads the logs again only when the size of one of their files has changed.
     """
     sizes = tuple((log, tuple(log.file(name).stat().st_size for name in log.segments)) for log in logs)
     return _transactional_ids(sizes, check_crc)
@@ -171,14 +171,14 @@ def _transactional_ids(
 
 
 class _Commits:
-    """The committed offsets of m records of a block, of which the columns of ``offsets`` are made.
+    """The committed offsets of m records of a block, from which the columns of ``offsets`` are made.
 
     Args:
         records: of the block.
         headers: of the block.
         rows: numbers of the records, shape (m,).
         name: index of each into ``names``, shape (m,).
-        offset: that was committed, -1 for a tombstone, shape (m,).
+        offset: the committed offset, -1 for a tombstone, shape (m,).
         names: groups with their partitions.
     """
 
@@ -222,7 +222,7 @@ class _Commits:
         return values.take(_where(~self.tombstone, places))
 
 
-# By column: its type, and how it is made. The decision is known at the marker.
+# By column: its type, and the function that makes it. The decision is filled in at the marker.
 OFFSETS: dict[str, tuple[str, Callable[[_Commits], Any]]] = {
     "position": ("bigint", lambda c: c.position),
     "log_offset": ("bigint", lambda c: c.records.offset[c.rows]),
@@ -255,7 +255,7 @@ class CommittedOffsets:
         self._kinds, self._selection, self._check_crc = kinds, selection, check_crc
 
     def rows(self, splits: Sequence[Split], fixed: Fixed) -> Iterator[pa.RecordBatch]:
-        """The rows of a log, from all its splits in order; rows of a transaction follow when its marker is read."""
+        """The rows of a log, from all its splits in order; rows of a transaction come when its marker is read."""
         held: list[tuple[Ints, pa.RecordBatch]] = []  # of open transactions, with their producer ids
         for split in splits:
             own = {**fixed, "segment": split.segment}

@@ -1,18 +1,18 @@
-"""The rules over logs in Spark SQL: a second statement of the same rules, to which the first is compared.
+"""The rules over logs in Spark SQL: a second statement of the same rules, with which the first is compared.
 
-Not an engine: each batch crosses into the JVM and is shuffled twice. Written from the rules' wording, not from their
-code, with windows where :mod:`rules` folds. What the fold carries from batch to batch is here an aggregate over the
-batches before:
+It is not an engine: each batch crosses into the JVM and is shuffled twice. The query is written from the rules'
+wording, not from their code, with windows where :mod:`rules` folds. The state that the fold carries from batch to batch
+is here an aggregate over the batches before:
 
 - the end of the log is the highest last offset so far, and holes are counted;
 - a producer's epoch is its highest so far;
 - its last sequence is the highest end of its data batches at that epoch so far. Sequences count modulo 2^31, so they
   are first unrolled: the distance from one data batch to the next, the shorter way round, is summed up;
-- how many holes there were when the sequence was last certain: at its latest batch that was no mere repetition, or at
-  its latest marker that raised the epoch.
+- how many holes there were when the sequence was last certain: at the latest batch that was not only a repetition, or
+  at the latest marker that raised the epoch.
 
 What is not judged (the first batch of a producer) is left out. The two agree as long as a producer's sequences never
-lie 2^30 or more apart, which no real log does.
+lie 2^30 or more apart, as in every real log.
 """
 
 from typing import TYPE_CHECKING

@@ -1,11 +1,10 @@
 """The transactions of a log as rows, folded chunk by chunk in log order.
 
 The state of the fold is one row for each producer id with an open transaction. A control batch ends the open
-transaction of its producer id; nothing else does. So over a hole, or where data of a later epoch follow, a transaction
-goes on until the next control batch, as it does for the broker
-(``append_marker`` of :mod:`kafka_eos.machines.transactional_partition`).
-:mod:`kafka_eos_checks.audit.kernels.logs.transactions`, which judges, is more careful there: it blames no producer
-for data that may have been ended in a hole.
+transaction of its producer id; nothing else does. So across a hole, or if data of a later epoch follow, a transaction
+lasts until the next control batch, as it does for the broker (``append_marker`` of
+:mod:`kafka_eos.machines.transactional_partition`). :mod:`kafka_eos_checks.audit.kernels.logs.transactions`, which
+judges, is more careful there: it reports no transaction whose marker may have been in a hole.
 """
 
 from collections.abc import Collection
@@ -27,7 +26,7 @@ from kafka_eos_checks.audit.segments.marks import NO_DECISION, NO_EPOCH, Marks
 from kafka_eos_checks.audit.segments.order import stable_order
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 
-NONE = -1  # in place of an offset, a position, a time, or the number of a segment
+NONE = -1  # instead of an offset, a position, a time, or the number of a segment
 NO, YES, UNKNOWN = 0, 1, -1  # of ``starts_before_log``
 # One row a transaction. Times are in milliseconds since the epoch.
 TRANSACTION = np.dtype(
@@ -44,7 +43,7 @@ TRANSACTION = np.dtype(
         ("segment", np.int64),  # number of the file with its first batch in the log, the marker included
         ("position", np.int64),  # of this batch in its file, in bytes
         ("starts_before_log", np.int8),
-        ("marker_offset", np.int64),  # NONE while the transaction is open, as in the fields below
+        ("marker_offset", np.int64),  # NONE while the transaction is open
         ("marker_epoch", np.int32),
         ("marker_timestamp", np.int64),
         ("coordinator_epoch", np.int32),
@@ -58,7 +57,7 @@ class TransactionFold:
     """The fold over one log.
 
     Args:
-        log: the log; the first of its segments is the first of all.
+        log: the log, with its first segment.
         producers: the producer ids to look at; all when not given.
     """
 
@@ -69,7 +68,7 @@ class TransactionFold:
         self._open = _empty(0) if begun is None else begun[self._wanted(begun["producer_id"])]
 
     def add(self, segment: int, headers: Headers, marks: Marks) -> Transactions:
-        """Take in the next batches of the log.
+        """Add the next batches of the log.
 
         Args:
             segment: number of their file.
@@ -98,7 +97,7 @@ class TransactionFold:
             merged[name] = np.add.reduceat(rows[name], first)
         for name in ("last_offset", "max_timestamp"):
             merged[name] = np.maximum.reduceat(rows[name], first)
-        # What began before the log has no place until a batch of it comes.
+        # A transaction that began before the log has no place until one of its batches comes.
         placed = np.where(rows["position"] == NONE, len(rows), np.arange(len(rows)))
         placed = np.minimum(np.minimum.reduceat(placed, first), last)
         for name in ("segment", "position"):
@@ -112,7 +111,7 @@ class TransactionFold:
 
     @property
     def open(self) -> Transactions:
-        """The transactions that are open behind all batches so far, by producer id, dtype :data:`TRANSACTION`."""
+        """The transactions that are open after all batches so far, by producer id, dtype :data:`TRANSACTION`."""
         return self._open
 
     def _wanted(self, producer_id: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -163,7 +162,7 @@ def _empty(count: int) -> Transactions:
 
 
 def _begun_before(log: PartitionLog) -> Transactions | None:
-    """The transactions that are open where a log begins; None if that cannot be told.
+    """The transactions that are open where a log starts; None if that is not known.
 
     The producer snapshot of the first segment has them; brokers keep it as long as the segment.
     """

@@ -280,8 +280,8 @@ def run(folder: Path, *, quick: bool) -> Iterator[Verdict]:
     """Measure the codec on generated segments.
 
     Args:
-        folder: where the segments go.
-        quick: a sixth of the bytes, fewer rounds.
+        folder: the folder for the segments.
+        quick: use a sixth of the bytes and fewer rounds.
     """
     part = 6 if quick else 1
     rounds = 3 if quick else 5

@@ -29,7 +29,7 @@ PARTS: dict[str, Part] = {
     "graph": graphs.run,
     "processes": processes.run,
     "serve": serving.run,
-    "replay": replay.run,  # these two last, because their Spark leaves a JVM
+    "replay": replay.run,  # these two come last, because Spark leaves a JVM running
     "transactions": transactions.run,
 }
 OF_BATCHES = ("replay", "transactions")
@@ -81,7 +81,7 @@ def _batches(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure, print, write."""
+    """Measure, print the tables, and write the verdicts."""
     started = time.perf_counter()
     answer_console.print(machine_line())
     verdicts: list[Verdict] = []

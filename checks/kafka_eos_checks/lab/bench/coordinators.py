@@ -1,4 +1,4 @@
-"""The logs of coordinators by columns against the readable rule, on logs of many transactional ids and groups.
+"""The vectorised audit of coordinators' logs against the readable rule, on logs of many transactional ids and groups.
 
 Both sides read the log from its file, compare CRCs, decode every record, and judge it.
 """
@@ -31,7 +31,7 @@ SEED = 12
 RECORDS = 100_000
 IDS = 5_000
 GROUPS = 2_000
-SETS = 40  # sets of partitions that transactions have
+SETS = 40  # number of different sets of partitions of transactions
 NOW_MS = 1_700_000_000_000
 
 _S = TransactionState
@@ -125,14 +125,14 @@ def _offset_batches(records: int) -> Iterator[bytes]:
 
 
 def _states(read: Callable[[PartitionLog], CoordinatorLog], of: PartitionLog) -> Answer:
-    """Counts of what a log of ``__transaction_state`` says."""
+    """Counts of the results for a log of ``__transaction_state``."""
     log = read(of)
     told = {"records": log.records, "ids": len(log.ids), "findings": len(log.findings), "unknown": log.unknown}
     return told | {"decisions": len(log.decisions), "completed": int(log.decisions.completed.sum())}
 
 
 def _offsets(read: Callable[[PartitionLog], GroupLog], of: PartitionLog) -> Answer:
-    """Counts of what a log of ``__consumer_offsets`` says, committed offsets that went back included."""
+    """Counts of the results for a log of ``__consumer_offsets``, with the committed offsets that went back."""
     log = read(of)
     figures: Figures = {"checked": 0, "unknown": 0}
     found = sum(1 for _ in went_back([log], figures))
@@ -143,8 +143,8 @@ def run(folder: Path, *, quick: bool) -> Iterator[Verdict]:
     """Measure the folds of coordinators' logs on generated logs.
 
     Args:
-        folder: where the logs go.
-        quick: a fifth of the records, fewer rounds.
+        folder: the folder for the logs.
+        quick: use a fifth of the records and fewer rounds.
     """
     records, rounds = (RECORDS // 5, 3) if quick else (RECORDS, 5)
     for version in (0, 1):

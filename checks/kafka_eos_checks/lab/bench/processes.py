@@ -1,4 +1,4 @@
-"""The time of whole processes, from start to end: the audit of the largest of the kept recordings."""
+"""The time of whole processes, from start to end: the audit of the largest kept recording."""
 
 import json
 import subprocess

@@ -2,8 +2,8 @@
 
 Our audit reads the segments, compares CRCs and applies all its rules; or it reads tables of their headers, which have
 every field and checksums of their pages. The others get six columns as Parquet, prepared beforehand, and a query that
-knows less: no holes, no markers, no sequence that wraps, and only duplicates of the previous batch. All have to count
-the same findings at the same offsets.
+does less: it knows no holes, no markers and no wrapped sequences, and finds only duplicates of the previous batch. All
+sides must count the same findings at the same offsets.
 
 Above :data:`LARGE` batches there are only tables, and disk and memory are bounded: a partition is made, written and
 forgotten before the next one, the others get one partition after the other, and nothing is held in memory. That is to
@@ -39,7 +39,7 @@ SEED = 23
 PARTITIONS, PRODUCERS, FAULTS, VALUE_BYTES = 8, 50, 3, 100
 LARGE = 8_000_000
 HOT = Fraction(5, 8)
-SMALLEST = 1_000_000  # fewer have no room for the faults
+SMALLEST = 1_000_000  # a smaller log is too short for the faults
 LARGEST = 300_000_000  # a partition is held in memory while it is made, with about 200 bytes per batch
 DUCKDB_MEMORY = "8GB"  # its limit before it uses the disk
 RULES = (DUPLICATE, GAP, STALE_EPOCH)
@@ -117,7 +117,7 @@ def audit_local(logs: Sequence[PartitionLog], check_crc: bool) -> Answer:
 
 
 def audit_spark(logs: Sequence[PartitionLog], session: Any) -> Answer:
-    """The audit on a Spark that runs already."""
+    """The audit in a running Spark session."""
     from kafka_eos_checks.audit.engines.spark import SparkEngine  # noqa: PLC0415 - optional
 
     return _answer_of_audits(stages.audit_logs(logs, SparkEngine(session)))
@@ -130,7 +130,7 @@ def count_on_spark(logs: Sequence[PartitionLog], session: Any) -> Answer:
 
 
 def audit_headers(held: Sequence[tuple[PartitionLog, list[Split], list[tuple[Split, int, Headers, Marks]]]]) -> Answer:
-    """The rules alone, on headers in memory; a chunk with a finding is read again from its file."""
+    """Only the rules, on headers in memory; a chunk with a finding is read again from its file."""
     audits = [fold(log, splits, (summarise(*chunk) for chunk in chunks)) for log, splits, chunks in held]
     return _answer_of_audits(audits)
 

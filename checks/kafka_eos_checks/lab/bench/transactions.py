@@ -1,10 +1,10 @@
 """The audit of a cluster with transactions, against engines that answer a part of the same questions by queries.
 
 All read the same tables of headers, as `kafka-eos lab generate --transactions` writes them. Our audit applies all rules
-over logs, and those over transactions by what the logs of ``__transaction_state`` say, which it reads too. The queries
-know less: what :mod:`replay` says of duplicates, gaps and stale epochs; and of each partition how many transactions
-with data a marker ended, how many it committed, and how many have no marker. They look at no coordinator, so they could
-not tell a torn transaction from two. All have to count the same.
+over logs, and the rules over transactions, for which it also reads the logs of ``__transaction_state``. The queries do
+less. They count duplicates, gaps and stale epochs as in :mod:`replay`, and for each partition the transactions with
+data that were ended, that were committed, and that have no marker. They read no coordinator's log, so they could not
+tell a torn transaction from two transactions. All sides must give the same counts.
 """
 
 from collections import Counter
@@ -67,7 +67,7 @@ UNION ALL SELECT 'open', count(*) FROM ended WHERE NOT control AND next IS NULL
 
 
 def audit(logs: Sequence[PartitionLog], engine: Engine) -> Answer:
-    """The rules over logs and over transactions."""
+    """Apply the rules over logs and over transactions."""
     scanned = stages.scan_logs(logs, engine)
     states, known = stages.audit_coordinators(scanned, engine)
     result = stages.judge_transactions(scanned, states, known, engine)
@@ -86,7 +86,7 @@ def audit(logs: Sequence[PartitionLog], engine: Engine) -> Answer:
 
 
 def audit_on_spark(logs: Sequence[PartitionLog], session: Any) -> Answer:
-    """The same on a Spark that runs already."""
+    """The same audit in a running Spark session."""
     from kafka_eos_checks.audit.engines.spark import SparkEngine  # noqa: PLC0415 - optional
 
     with SparkEngine(session) as engine:
@@ -98,14 +98,14 @@ def _files(log: PartitionLog) -> list[str]:
 
 
 def query_duckdb(connection: Any, logs: Sequence[PartitionLog]) -> Answer:
-    """Windows in SQL."""
+    """Query with window functions in SQL."""
     union = " UNION ALL ".join(_LOG.format(number=number, files=_files(log)) for number, log in enumerate(logs))
     query = SQL.format(logs=union, control=CONTROL_MASK, transactional=TRANSACTIONAL_MASK, commit=_COMMIT)
     return {what: int(count) for what, count in connection.execute(query).fetchall()}
 
 
 def query_polars(polars: Any, logs: Sequence[PartitionLog]) -> Answer:
-    """The same windows as expressions; the rows of a log are already in order of offset."""
+    """Query with the same windows as expressions; the rows of a log are already in order of offset."""
     col = polars.col
     rows = polars.concat(
         [
@@ -159,7 +159,7 @@ def peers(folder: Path, logs: Sequence[PartitionLog]) -> list[Side]:
     """The sides of other engines on the tables of the topic; they use all cores.
 
     Args:
-        folder: where DuckDB may spill.
+        folder: the folder to which DuckDB may spill.
         logs: the tables.
     """
     parquet, no_parquet = module_or_reason("pyarrow.parquet")
@@ -182,9 +182,9 @@ def run(folder: Path, *, quick: bool, batches: int | None = None) -> Iterator[Ve
     """Measure the audit of a generated cluster.
 
     Args:
-        folder: where the tables go, with about 25 bytes a batch.
-        quick: a million batches in the place of four.
-        batches: this number of batches instead.
+        folder: the folder for the tables, with about 25 bytes per batch.
+        quick: use a million batches instead of four.
+        batches: use this number of batches instead.
 
     Raises:
         UnusableInput: without pyarrow, which writes the tables.

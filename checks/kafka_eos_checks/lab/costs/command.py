@@ -28,7 +28,7 @@ from kafka_eos_checks.lab.costs.verdicts import UnusableEvidence, read_evidence,
 KEPT = Path(__file__).with_name("measured.json")
 
 EPILOG = f"""examples:
-  kafka-eos lab costs                              measure anew: a quarter of an hour on two cores, more on busy ones
+  kafka-eos lab costs                              measure again: a quarter of an hour on two idle cores
   kafka-eos lab costs --quick                      fewer rounds: about four minutes
   kafka-eos lab costs --only wire                  some of: {", ".join(PARTS)}
   kafka-eos lab costs --kept                       verdicts from the kept figures, without measuring

@@ -278,7 +278,7 @@ def _of_curve(
             "",
             *lines,
             "",
-            "criterion: refuted when the interval of any ratio to at most once lies wholly outside of what is claimed: "
+            "criterion: refuted when the interval of any ratio to at most once lies wholly outside the claimed range: "
             "85-95 % for at least once, 60-80 % for exactly once at each number of records a transaction",
             *circumstances(evidence, part),
         ]),
@@ -313,9 +313,9 @@ def _no_difference(
         else f"none beyond 5 % shown: {medians}, all within {100 * low:.3g}-{100 * high:.3g} %"
     )
     criterion = (
-        "criterion: refuted when the interval of a throughput's ratio lies wholly below 95 % or above 105 %; else no "
-        "difference beyond 5 % is shown, and the intervals say how large a one may be there all the same. CPU time is "
-        "told, and not judged: the claim is about throughput"
+        "criterion: refuted when the interval of a throughput's ratio lies wholly below 95 % or above 105 %. "
+        "Otherwise no difference beyond 5 % is shown, and the intervals give the largest one that may still exist. "
+        "CPU time is given but not judged, because the claim is about throughput"
     )
     return _verdict(
         name,
@@ -340,7 +340,7 @@ def reading(parts: Mapping[str, Part], evidence: Evidence) -> Verdict:
     ratios, cpu, lines = {}, {}, []
     for name in READ_TOPICS:
         part = parts[f"read, {name}"]
-        # Of the whole topic: of aborted transactions one side has fewer records to give than the other.
+        # Rates of the whole topic, because a read_committed consumer gets fewer records if transactions were aborted.
         ratios[name] = ratio(part, "read_uncommitted", "read_committed", "seconds")
         cpu[name] = ratio(part, "read_committed", "read_uncommitted", "cpu_seconds").median
         lines += [f"{name}: {part['records']:,} records, {part['transactions']:,} transactions"]

@@ -26,11 +26,11 @@ from kafka_eos.formats.record_batch import (
 )
 from kafka_eos_checks.audit.segments.headers import CONTROL_MASK, HEADER, TRANSACTIONAL_MASK, Bytes, Ints
 
-SLICE, SLICE_BYTES = 65_536, 32 << 20  # that are encoded at once, which bounds the memory
-TEXT_BYTES = 16  # of a value that says where it is
+SLICE, SLICE_BYTES = 65_536, 32 << 20  # batches, and bytes, encoded at once; they bound the memory
+TEXT_BYTES = 16  # of a value: the hexadecimal digits of its partition and offset
 NO_DECISION = NO_TRANSACTION = NO_PRODUCER = NO_EPOCH = NO_SEQUENCE = NO_LEADER_EPOCH = -1
-MARKER = TRANSACTIONAL_MASK | CONTROL_MASK  # attributes of one
-NEXT, BEHIND = -1, -2  # in place of a base offset: the one after the batch before; its last one again, a violation
+MARKER = TRANSACTIONAL_MASK | CONTROL_MASK  # attributes of a marker
+NEXT, BEHIND = -1, -2  # instead of a base offset: the next offset; the last one again (a violation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +55,20 @@ class Batches(Columns):
     """Consecutive batches of one log; every column has shape (n,).
 
     Attributes:
-        base_offset: or :data:`NEXT`, or :data:`BEHIND`.
-        record_count: as many as offsets.
+        base_offset: offset of the first record, :data:`NEXT` or :data:`BEHIND`.
+        record_count: number of records; a batch has no holes.
         producer_id: -1 without one.
         producer_epoch: -1 without a producer.
         base_sequence: -1 without a producer, and of a marker.
-        timestamp: of the first record, in milliseconds since the epoch; each further one is a millisecond later.
+        timestamp: of the first record, in milliseconds since the epoch; each further record is a millisecond later.
         attributes: of the header.
         leader_epoch: of the partition's leader, -1 for none.
-        decision: of a marker, :data:`NO_DECISION` for all others.
+        decision: of a marker; :data:`NO_DECISION` for batches with data.
         coordinator_epoch: of a marker.
         transaction: a number of the transaction on its partition, of its first batch with data and of the first marker
             that ends it; ``NO_TRANSACTION - 1 - number`` of its further batches with data, and :data:`NO_TRANSACTION`
             for all others.
-        planted: which violation is here, see :mod:`violations`; 0 for none.
+        planted: code of the violation planted here, see :mod:`violations`; 0 for none.
     """
 
     base_offset: Ints
@@ -124,7 +124,7 @@ Some = TypeVar("Some", bound=Columns)
 
 
 def columns_of(kind: type[Some], rows: int, /, **columns: NDArray[Any] | int) -> Some:
-    """Rows of these columns; one that is not given, or is a number, has one value in all rows."""
+    """Rows of the given columns. A column given as a number, or left to its default, has this value in all rows."""
     given = DEFAULTS | columns
     return kind(*(np.broadcast_to(given[each.name], (rows, *np.shape(given[each.name])[1:])) for each in fields(kind)))
 
@@ -134,11 +134,11 @@ def columns_of(kind: type[Some], rows: int, /, **columns: NDArray[Any] | int) ->
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """The bytes of records with places that differ from batch to batch.
+    """The bytes of records, with fields that differ from batch to batch.
 
     Attributes:
         payload: the bytes.
-        places: where the fields begin, each with how many bytes it has.
+        places: start and number of bytes of each field.
     """
 
     payload: bytes
@@ -146,13 +146,13 @@ class Template:
 
     @classmethod
     def found(cls, payload: bytes, marks: Mapping[str, bytes]) -> Self:
-        """A template of an example: each field is where its bytes are, which the example has only once."""
+        """Make a template of an example. A field is where its mark is, which must occur once in the example."""
         counts = {name: payload.count(mark) for name, mark in marks.items()}
         assert set(counts.values()) <= {1}, f"not once in the example: {counts}"
         return cls(payload, {name: (payload.index(mark), len(mark)) for name, mark in marks.items()})
 
     def fill(self, count: int, **columns: Ints | Bytes) -> Bytes:
-        """Payloads of ``count`` batches, shape (count, bytes of one); a field is integers, or rows of bytes."""
+        """Payloads of ``count`` batches, shape (count, bytes of one). A field is integers or rows of bytes."""
         rows = np.empty((count, len(self.payload)), np.uint8)
         rows[:] = np.frombuffer(self.payload, np.uint8)
         for name, values in columns.items():
@@ -244,9 +244,9 @@ class Values:
 
 
 class Texts(Values):
-    """Records without key, whose values say where they are: no two of a topic are equal.
+    """Records without key. Each value names its partition and offset, so no two values of a topic are equal.
 
-    A value has four hexadecimal digits of the partition, twelve of the offset, and points up to its size.
+    A value consists of four hexadecimal digits of the partition, twelve of the offset, and dots up to its size.
 
     Args:
         value_bytes: of each value, at least :data:`TEXT_BYTES`.
@@ -268,7 +268,7 @@ class Texts(Values):
 
 @lru_cache(maxsize=4096)
 def _valued(count: int, value_bytes: int) -> tuple[bytes, list[int]]:
-    """The records of a batch with empty bytes for values, and where the values begin."""
+    """The records of a batch whose values are zero bytes, and the positions at which the values start."""
     parts = [
         encode_records([Record(offset_delta=i, timestamp_delta=i, value=bytes(value_bytes))]) for i in range(count)
     ]
@@ -301,14 +301,14 @@ def encode(batches: Batches, contents: Contents, sizes: Ints) -> Bytes:
         rows[:, :HEADER_BYTES] = _bytes(header)
         header["crc"] = _crcs(rows)
         rows[:, :HEADER_BYTES] = _bytes(header)
-        # Windows of one row's size, each of which is written as one wide item: by memcpy.
+        # Overlapping windows of one row's size. Writing a window as one wide item is a memcpy.
         windows: NDArray[np.void] = np.ndarray((len(out) - size + 1,), f"V{size}", out, 0, (1,))
         windows[positions[where]] = rows.view(f"V{size}")[:, 0]
     return out
 
 
 def _crcs(rows: Bytes) -> list[int]:
-    """The CRC of each batch; some rows at a time, so that they are still in the cache."""
+    """The CRC of each batch, computed a few rows at a time, so that the processor still has them in its cache."""
     size = rows.shape[1]
     step = max(1, (1 << 18) // size)
     found: list[int] = []
@@ -319,7 +319,7 @@ def _crcs(rows: Bytes) -> list[int]:
 
 
 def header_fields(batches: Batches) -> dict[str, Ints | int]:
-    """The fields of the headers of batches that have their offsets, except for length and CRC."""
+    """The header fields of batches, except for length and CRC; the batches must have their offsets."""
     return {
         "base_offset": batches.base_offset,
         "leader_epoch": batches.leader_epoch,

@@ -1,10 +1,10 @@
-"""The history of a generated cluster's clients: what producers sent and were told, what readers were given.
+"""The history of a generated cluster's clients: the records sent, their acknowledgements, and the records polled.
 
-Idempotent producers and transactional clients tell each record that they send. Clients with a group copy: each batch
-of theirs is the output of one input, its records are numbered, and the offset behind the inputs of a transaction is
-committed in it. After an abort they go back. A client whose coordinator aborted the transaction has crashed. A reader
-of committed data follows each of the first third of the partitions; it is given what has become stable at the end of
-each slice of time.
+The history has each record that idempotent producers and transactional clients send. Clients with a group copy: each of
+their batches is the output of one input, its records are numbered, and a transaction commits the offset after its last
+input. After an abort such a client goes back to the committed offset. A client whose coordinator aborted the
+transaction has crashed. A reader of committed data follows each of the first third of the partitions. At the end of
+each slice of time it polls the records that have become stable.
 """
 
 from collections import defaultdict, deque
@@ -25,18 +25,18 @@ BEGIN, READ, SEND, OFFSETS, END, ENDED = range(6)
 
 
 def text_of(partition: int, offset: int, size: int) -> str:
-    """The value of a record: 16 hexadecimal digits, and points up to its size."""
+    """The value of a record: 16 hexadecimal digits, and dots up to its size."""
     return f"{partition:04x}{offset:012x}".ljust(size, ".")
 
 
 class Taken(NamedTuple):
-    """A transaction, as the history needs it.
+    """The facts of a transaction that the history needs.
 
     Attributes:
-        client: whose.
+        client: its number.
         group: that commits offsets in it, -1 for none.
-        before: the first input, by offset.
-        firsts: by place of the partition, how many batches there are on those before.
+        before: offset of the first input.
+        firsts: for each partition, the number of batches on the partitions before it in the transaction's list.
         commits: whether it is committed.
     """
 
@@ -49,7 +49,7 @@ class Taken(NamedTuple):
 
 @dataclass(slots=True)
 class _Reader:
-    """A reader of committed data on one partition: what it was not given yet, in order."""
+    """A reader of committed data on one partition, with the batches that it has not polled yet, in order."""
 
     waiting: deque[list[int]] = field(default_factory=deque)  # base offset, records, 1 visible, 0 aborted, -1 unknown
     open: dict[int, list[list[int]]] = field(default_factory=lambda: defaultdict(list))
@@ -61,7 +61,7 @@ class _Reader:
         return self.waiting[0][0] if self.waiting else self.end
 
     def take(self, batches: Batches) -> Iterator[tuple[int, int]]:
-        """Follow more batches; yield base offset and record count of those that the reader is given now."""
+        """Add batches; yield base offset and record count of those that the reader polls now."""
         self.end = max(self.end, int(batches.last_offset.max(initial=-1)) + 1)
         columns = (
             batches.base_offset,
@@ -94,9 +94,9 @@ class ClientHistory:
 
     Args:
         out: the file.
-        workload: of the cluster.
-        topic: that the clients write.
-        inputs: topic that they copy from.
+        workload: the cluster's size and its mix of requests.
+        topic: the clients write to it.
+        inputs: topic from which clients copy.
         names: transactional ids.
         groups: names of groups.
         value_bytes: of each value, at least 16.
@@ -146,12 +146,12 @@ class ClientHistory:
     # ---- a slice
 
     def take(self, part: Slice, topic: Sequence[Batches], inputs: Iterable[tuple[int, Batches]]) -> None:
-        """Tell of a slice of time.
+        """Write the events of a slice of time.
 
         Args:
             part: the slice.
-            topic: of each partition the batches that it has appended, with their offsets.
-            inputs: the same of partitions of the inputs, with their numbers.
+            topic: for each partition the batches appended, with their offsets.
+            inputs: numbers of the input partitions, each with the batches appended to it.
         """
         begin = FIRST_TIMESTAMP + part.number * SLOTS // SLOTS_IN_MS
         end = FIRST_TIMESTAMP + (part.number + 1) * SLOTS // SLOTS_IN_MS
@@ -170,14 +170,14 @@ class ClientHistory:
             self._tell(end, self._waits(f"reader-{partition}", partition, reader.stable))
 
     def _polled(self, reader: str, partition: int, offset: int) -> str:
-        """A reader of committed data is given a record."""
+        """An event: a reader of committed data polls a record."""
         return (
             f'"process":"{reader}","action":"Poll","phase":"ok","topic":"{self.topic}","partition":{partition},'
             f'"offset":{offset},"isolation":"read_committed","detail":{{"value":"{self._value(partition, offset)}"}}'
         )
 
     def _waits(self, reader: str, partition: int, offset: int) -> str:
-        """A reader of committed data is at the end of what is stable."""
+        """An event: a reader of committed data has reached the last stable offset."""
         return (
             f'"process":"{reader}","action":"EndOfPartition","phase":"ok","topic":"{self.topic}",'
             f'"partition":{partition},"offset":{offset},"isolation":"read_committed"'
@@ -193,7 +193,7 @@ class ClientHistory:
         offset: int,
         more: str = "",
     ) -> None:
-        """A record is sent, and acknowledged."""
+        """Add the events of a record that is sent and acknowledged."""
         value = self._value(partition, offset)
         where = f'"topic":"{topic}","partition":{partition}'
         detail = f'"detail":{{"value":"{value}"{more}}}'
@@ -202,7 +202,7 @@ class ClientHistory:
         self._add(ms, transaction, SEND, f'{head},"phase":"ok",{where},"offset":{offset},{detail}')
 
     def _transactions(self, part: Slice) -> None:
-        """Tell of the begin and the end of transactions, and of the inputs that are read in them."""
+        """Add the begin and the end of transactions, and the inputs that are read in them."""
         own = part.transactions
         spread = self.workload.spread
         starts = (np.cumsum(own.counts, axis=1) - own.counts).tolist()
@@ -229,7 +229,7 @@ class ClientHistory:
                 self._end(prepared, completed, number, head, detail, commits)
 
     def _forget(self, first_number: int) -> None:
-        """Forget transactions of slices before the last one, whose batches have all come; the next one begins here."""
+        """Forget the transactions of all slices before the previous one: all their batches have been appended."""
         before, self._before = self._before, first_number
         self._taken = {number: taken for number, taken in self._taken.items() if number >= before}
         self._sent = {run: sent for run, sent in self._sent.items() if run >= before * self.workload.spread}
@@ -255,7 +255,7 @@ class ClientHistory:
         self._add(completed, number, ENDED, f'{head},"action":"{action}","phase":"ok",{detail}')
 
     def _batches(self, partition: int, batches: Batches) -> None:
-        """Tell of the records that were sent to a partition."""
+        """Add the records that were sent to a partition."""
         spread = self.workload.spread
         columns = (
             *(batches.base_offset, batches.record_count, batches.producer_id),
@@ -282,5 +282,5 @@ class ClientHistory:
                 self._send(ms, number, process, self.topic, partition, base + record, more + output)
 
     def close(self) -> None:
-        """Tell what is left."""
+        """Write the remaining events."""
         self._write(np.inf)

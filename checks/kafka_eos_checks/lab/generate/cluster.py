@@ -1,10 +1,10 @@
-"""A cluster's log directories, as brokers that were shut down leave them, written from the traffic of its clients.
+"""The log directories of a cluster after its brokers were shut down, written from the traffic of its clients.
 
-Layout, that of a recording, so that the audit takes all logs to be of one moment::
+The layout is that of a recording, so that the audit reads all logs as being of one moment::
 
     manifest.json
     planted.jsonl
-    histories/<topic>.jsonl                                  if it was asked for
+    histories/<topic>.jsonl                                  with --history
     brokers/<node>/meta.properties, .kafka_cleanshutdown, replication-offset-checkpoint
     brokers/<node>/<topic>-<partition>/
     brokers/<node>/__transaction_state-<partition>/
@@ -70,7 +70,7 @@ from kafka_eos_checks.lab.generate.violations import Row, Violations, planted_in
 
 TIMEOUT_MS = 60_000  # transaction.timeout.ms
 BROKERS, HISTORIES, MANIFEST = "brokers", "histories", "manifest.json"
-INPUTS = 4  # records of a batch that clients copy
+INPUTS = 4  # largest number of records in a batch of inputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,12 +78,12 @@ class Made:
     """Counts of a written cluster.
 
     Attributes:
-        batches: with data, of the topic.
-        markers: of all partitions.
+        batches: batches with data of the topic and of its inputs.
+        markers: in all logs.
         states: records of ``__transaction_state``.
-        commits: of offsets.
-        size: bytes of all segments of one broker, or of those that its tables stand for.
-        events: of the history.
+        commits: of offsets, in ``__consumer_offsets``.
+        size: bytes of all segments of one broker, or of the segments that its tables replace.
+        events: in the history.
         planted: the violations, with their places.
     """
 
@@ -106,7 +106,7 @@ class States:
 
     Args:
         names: the transactional ids, all of one length.
-        topic: whose partitions are in the transactions.
+        topic: its partitions are in the transactions.
     """
 
     def __init__(self, names: Sequence[str], topic: str) -> None:
@@ -161,7 +161,7 @@ class States:
 
 @lru_cache(maxsize=256)
 def _state_template(name: str, topic: str, listed: int, offsets: bool, rotates: bool, version: int) -> Template:
-    """A record of one layout: how many partitions it lists (-1 for null), and which optional fields it has."""
+    """The template of a record that lists so many partitions (-1 for null) and has these optional fields."""
     marks = {
         "name": name.encode(),
         "producer": b"\x6a\x71\x72\x73\x74\x75\x76\x77",
@@ -195,7 +195,7 @@ def _state_template(name: str, topic: str, listed: int, offsets: bool, rotates: 
     record = Record(key=TransactionLogKey(transactional_id=name).encode(), value=value.encode())
     template = Template.found(encode_records([record]), marks)
     at, size = template.places["epoch"]
-    status = at + size + 4  # behind the timeout
+    status = at + size + 4  # after the timeout
     return Template(template.payload, {**template.places, "status": (status, 1)})
 
 
@@ -210,7 +210,7 @@ def _place(log: LogFiles) -> tuple[str, int]:
 
 
 def _kept(batches: StateBatches) -> NDArray[np.bool_]:
-    """Mask of the records that remain after the cleaner compacted the first half, shape (n,)."""
+    """Mask of the records that remain after the cleaner has compacted the first half, shape (n,)."""
     kept = np.ones(len(batches), np.bool_)
     half = len(batches) // 2
     kept[:half] = False
@@ -224,7 +224,7 @@ class Commits:
 
     Args:
         groups: their names, all of one length.
-        topic: whose offsets are committed.
+        topic: its offsets are committed.
     """
 
     def __init__(self, groups: Sequence[str], topic: str) -> None:
@@ -266,16 +266,17 @@ class Cluster:
     """A cluster to be written.
 
     Attributes:
-        workload: of its clients.
-        topic: name of the topic that the clients write.
-        brokers: how many, each with a replica of every partition.
+        workload: size of the cluster and mix of its clients' requests.
+        topic: name of the topic to which the clients write.
+        brokers: number of brokers, each with a replica of every partition.
         value_bytes: of the random value of each record.
-        as_tables: whether tables of headers take the place of the topic's segments.
-        segment_bytes: after which a new segment begins.
-        retained_bytes: of each of the topic's partitions; older segments are deleted. 0 for all.
-        compacted: whether the cleaner was at the first records of ``__transaction_state``.
-        history: whether the clients' history is written too, see :mod:`client_history`.
-        faults: violations of each rule; with a history of the rules over histories.
+        as_tables: whether the topic has tables of headers instead of segments.
+        segment_bytes: size at which a new segment starts.
+        retained_bytes: size to which each of the topic's logs is cut, by deleting its oldest segments; 0 to keep
+            everything.
+        compacted: whether the cleaner has compacted the first records of ``__transaction_state``.
+        history: whether the clients' history is also written, see :mod:`client_history`.
+        faults: violations of each rule; with a history, of each rule over histories.
     """
 
     workload: Workload
@@ -322,11 +323,11 @@ class Cluster:
         """Write the cluster.
 
         Args:
-            folder: an empty one.
-            advance: is told how many slices of time are written.
+            folder: an empty folder.
+            advance: called with the number of slices of time written since the last call.
 
         Raises:
-            ValueError: there is no room for so many violations.
+            ValueError: the cluster is too small for so many violations.
         """
         first = folder / BROKERS / "1"
         topic, state_logs, commits = self._logs(first)
@@ -381,7 +382,7 @@ class Cluster:
 
     @contextmanager
     def _told(self, folder: Path) -> Iterator[ClientHistory | None]:
-        """The history, while it is written; None without one."""
+        """Open the history for writing; None without a history."""
         if not self.history:
             yield None
             return
@@ -413,7 +414,7 @@ class Cluster:
         ]
 
     def _extended(self, inputs: Sequence[LogFiles], part: Slice) -> Iterator[tuple[int, Batches]]:
-        """Append as many inputs as are read in a slice; what was appended, by partition."""
+        """Append as many inputs as are read in a slice; yield the batches appended to each partition."""
         own = part.transactions.take(part.transactions.group >= 0)
         for partition, log in enumerate(inputs):
             needed = int(own.offset[own.client % len(inputs) == partition].max(initial=0)) - log.end
@@ -459,10 +460,10 @@ class Cluster:
         )
         return topic, states, commits
 
-    # ---- what is beside the logs
+    # ---- files next to the logs
 
     def _id(self, *of: object) -> str:
-        """An id as Kafka makes them at random; the same of the same seed."""
+        """An id in the form of Kafka's random ones. The same seed gives the same id."""
         text = "/".join(map(str, (self.workload.seed, *of)))
         return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()[:16]).decode().rstrip("=")
 
@@ -474,7 +475,7 @@ class Cluster:
         (log.folder / LEADER_EPOCH_CHECKPOINT).write_text(checkpoint, encoding="ascii")
 
     def _describe(self, folder: Path, logs: Sequence[LogFiles]) -> None:
-        """Write what a broker keeps of all logs, and copy them to the others."""
+        """Write the files that a broker keeps for all its logs, and copy the broker's folder for the other brokers."""
         first = folder / BROKERS / "1"
         marks = [f"{' '.join(log.folder.name.rsplit('-', 1))} {log.end}\n" for log in logs]
         (first / HIGH_WATERMARKS).write_text(f"0\n{len(marks)}\n{''.join(marks)}", encoding="ascii")

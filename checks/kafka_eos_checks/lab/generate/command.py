@@ -1,4 +1,4 @@
-"""``kafka-eos lab generate``: logs of any size in Kafka's format, with planted violations at known places."""
+"""``kafka-eos lab generate``: logs of any size in Kafka's format, with violations planted at known places."""
 
 import argparse
 import json
@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 PLANTED = "planted.jsonl"
-EPOCHS, MOST_OF_AN_EPOCH = 4, 500  # of a producer in a small log; batches of an epoch in a large one
-BATCHES, PRODUCERS = 100_000, 50  # of logs without transactions
-CLUSTER_PRODUCERS, RUN = 5, 4  # of a partition beside transactions; batches of a transaction on a partition
-MOST_PARTITIONS, MOST_CLIENTS = 65_535, 500_000  # numbers of 16 bits; names of six digits, of two groups a client
-TEXT_BYTES = 16  # of a value that a history names
+EPOCHS, MOST_OF_AN_EPOCH = 4, 500  # epochs of a producer in a small log; batches of an epoch in a large log
+BATCHES, PRODUCERS = 100_000, 50  # defaults of logs without transactions
+CLUSTER_PRODUCERS, RUN = 5, 4  # idempotent producers of a partition; batches of a transaction on a partition
+MOST_PARTITIONS, MOST_CLIENTS = 65_535, 500_000  # 16 bits; six digits for two groups a client
+TEXT_BYTES = 16  # smallest value that names its partition and offset
 EPILOG = """examples:
   kafka-eos lab generate /tmp/made --batches 1000000 --partitions 8
   kafka-eos lab generate /tmp/made --faults 3 --seed 7
@@ -22,24 +22,24 @@ EPILOG = """examples:
   kafka-eos lab generate /tmp/made --transactions 500 --value-bytes 16 --history --faults 1
   kafka-eos lab generate /tmp/made --transactions 2000000 --batches 100000000 --partitions 32 --clients 1000 --headers
 
-Without --transactions: batches of idempotent producers. Each partition gets as many duplicates, gaps and batches of a
-stale epoch as --faults says.
+Without --transactions: batches of idempotent producers. --faults is the number of duplicates, of gaps and of batches
+with a stale epoch in each partition.
 
-With --transactions: the log directories of a whole cluster, as brokers leave them that were shut down, in the layout of
-a recording. Clients of transaction version 1 and 2 take transactions over several partitions; some end without data,
-some markers are written again, half of the clients commit offsets in their transactions. Besides them write idempotent
-producers, and groups commit offsets outside of transactions. __transaction_state, __consumer_offsets, indexes and
-producer snapshots are as the topic's batches make them. --batches is then about as many with data. The whole cluster
-gets as many violations of each rule over logs, transactions, coordinators, offsets, indexes, snapshots and, of several
-brokers, replicas as --faults says.
+With --transactions: the log directories of a whole cluster after its brokers were shut down, in the layout of a
+recording. Clients of transaction versions 1 and 2 run transactions over several partitions. Some transactions end
+without data, some markers are written twice, and half of the clients commit offsets in their transactions. Idempotent
+producers write next to them, and groups commit offsets outside of transactions. __transaction_state,
+__consumer_offsets, indexes and producer snapshots agree with the topic's batches. --batches is then the approximate
+number of batches with data. --faults is the number of violations in the whole cluster of each rule over logs,
+transactions, coordinators, offsets, indexes, snapshots and, with several brokers, replicas.
 
-With --history: the clients' history besides, and the inputs that clients with a group copy. Each batch of theirs is the
-output of one input. The violations are then those of the rules over histories.
+With --history: also the clients' history, and the inputs that clients with a group copy. Each batch of such a client is
+the output of one input. The violations are then those of the rules over histories.
 
-planted.jsonl names each rule with topic, partition and offset, which is what the audit has to find, and nothing else.
-The same seed gives the same bytes.
+planted.jsonl lists each planted violation with its rule, topic, partition and offset. The audit must find exactly
+these. The same seed gives the same bytes.
 
-exit codes: 0 written, 2 the call cannot be used
+exit codes: 0 written, 2 the arguments cannot be used
 """
 
 
@@ -48,48 +48,85 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser = subparsers.add_parser(
         "generate",
         help=help_line,
-        description="Write made logs: of idempotent producers, or of a whole cluster with transactions.",
+        description="Write generated logs: of idempotent producers, or of a whole cluster with transactions.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="an empty folder, or one to be made")
-    parser.add_argument("--batches", type=int, metavar="N", help="of all partitions (default 100000; see below)")
-    parser.add_argument("--partitions", type=int, metavar="N", help="default 1; with transactions 8")
-    parser.add_argument("--producers", type=int, metavar="N", help="idempotent ones of a partition (default 50 or 5)")
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="an empty folder, or one that does not exist yet")
+    parser.add_argument(
+        "--batches", type=int, metavar="N", help="batches of all partitions (default 100000; see below)"
+    )
+    parser.add_argument(
+        "--partitions", type=int, metavar="N", help="partitions of the topic (default 1, with transactions 8)"
+    )
+    parser.add_argument(
+        "--producers",
+        type=int,
+        metavar="N",
+        help="idempotent producers per partition (default 50, with transactions 5)",
+    )
     parser.add_argument(
         "--records",
         type=int,
         nargs=2,
         default=(1, 3),
         metavar=("LEAST", "MOST"),
-        help="records of a batch (default 1 3)",
+        help="smallest and largest number of records in a batch (default 1 3)",
     )
-    parser.add_argument("--value-bytes", type=int, default=100, metavar="N", help="of a record's value (default 100)")
-    parser.add_argument("--faults", type=int, default=0, metavar="N", help="of each kind; see below (default 0)")
-    parser.add_argument("--topic", default="generated", help="default generated")
-    parser.add_argument("--headers", action="store_true", help="write tables of headers in the place of segments")
-    parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn (default 0)")
+    parser.add_argument(
+        "--value-bytes", type=int, default=100, metavar="N", help="size of a record's value (default 100)"
+    )
+    parser.add_argument(
+        "--faults", type=int, default=0, metavar="N", help="violations of each kind; see below (default 0)"
+    )
+    parser.add_argument("--topic", default="generated", help="name of the topic (default generated)")
+    parser.add_argument("--headers", action="store_true", help="write tables of headers instead of segments")
+    parser.add_argument("--seed", type=int, default=0, help="seed of all random choices (default 0)")
     cluster = parser.add_argument_group("a cluster with transactions")
-    cluster.add_argument("--transactions", type=int, default=0, metavar="N", help="how many (default 0)")
+    cluster.add_argument("--transactions", type=int, default=0, metavar="N", help="number of transactions (default 0)")
     cluster.add_argument("--clients", type=int, default=100, metavar="N", help="transactional ids (default 100)")
     cluster.add_argument("--spread", type=int, default=3, metavar="N", help="partitions of a transaction (default 3)")
-    cluster.add_argument("--aborted", type=float, default=0.1, metavar="SHARE", help="of transactions (default 0.1)")
     cluster.add_argument(
-        "--version-2", type=float, default=0.5, metavar="SHARE", help="clients of transaction version 2 (default 0.5)"
+        "--aborted", type=float, default=0.1, metavar="SHARE", help="share of aborted transactions (default 0.1)"
     )
-    cluster.add_argument("--brokers", type=int, default=1, metavar="N", help="each with all replicas (default 1)")
     cluster.add_argument(
-        "--internal-partitions", type=int, default=4, metavar="N", help="of the coordinators' topics (default 4)"
+        "--version-2",
+        type=float,
+        default=0.5,
+        metavar="SHARE",
+        help="share of clients of transaction version 2 (default 0.5)",
     )
-    cluster.add_argument("--segment-bytes", type=int, default=1 << 30, metavar="N", help="default 1073741824")
-    cluster.add_argument("--retain-bytes", type=int, default=0, metavar="N", help="of a partition of the topic")
-    cluster.add_argument("--history", action="store_true", help="also what clients sent and were given")
-    cluster.add_argument("--compacted", action="store_true", help="__transaction_state begins compacted")
+    cluster.add_argument(
+        "--brokers",
+        type=int,
+        default=1,
+        metavar="N",
+        help="brokers, each with a replica of every partition (default 1)",
+    )
+    cluster.add_argument(
+        "--internal-partitions",
+        type=int,
+        default=4,
+        metavar="N",
+        help="partitions of each of the coordinators' topics (default 4)",
+    )
+    cluster.add_argument(
+        "--segment-bytes", type=int, default=1 << 30, metavar="N", help="largest segment (default 1073741824)"
+    )
+    cluster.add_argument(
+        "--retain-bytes",
+        type=int,
+        default=0,
+        metavar="N",
+        help="size to which each partition's log is cut (default 0, no limit)",
+    )
+    cluster.add_argument("--history", action="store_true", help="also write what clients sent and polled")
+    cluster.add_argument("--compacted", action="store_true", help="compact the first records of __transaction_state")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the logs and what is planted in them, and say so."""
+    """Write the logs and the list of planted violations, and print a summary."""
     try:
         _complete(arguments)
         _check(arguments)
@@ -109,7 +146,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _complete(arguments: argparse.Namespace) -> None:
-    """Fill in what depends on whether there are transactions."""
+    """Set the defaults that depend on whether there are transactions."""
     own = arguments
     if own.transactions:
         defaults = (RUN * max(own.spread, 0) * own.transactions, 8, CLUSTER_PRODUCERS)
@@ -132,9 +169,9 @@ def _check(arguments: argparse.Namespace) -> None:
         if not 0 <= getattr(arguments, name) <= 1:
             raise ValueError(f"{_option(name)} {getattr(arguments, name)}: give a share from 0 to 1")
     if not 1 <= least <= most:
-        raise ValueError(f"--records {least} {most}: give the least and the most, from 1")
+        raise ValueError(f"--records {least} {most}: give the smallest and the largest number, from 1")
     if arguments.batches < arguments.partitions:
-        raise ValueError(f"--batches {arguments.batches}: give one for each of the {arguments.partitions} partitions")
+        raise ValueError(f"--batches {arguments.batches}: give at least {arguments.partitions}, one for each partition")
     if not 1 << 10 <= arguments.segment_bytes < 1 << 31:
         raise ValueError(f"--segment-bytes {arguments.segment_bytes}: give 1024 to 2147483647")
     _check_cluster(arguments)
@@ -153,18 +190,18 @@ def _check_cluster(arguments: argparse.Namespace) -> None:
     if arguments.spread > arguments.partitions:
         raise ValueError(f"--spread {arguments.spread}: there are {arguments.partitions} partitions")
     if arguments.history and arguments.headers:
-        raise ValueError("--history: not with --headers, which have no records to join it with")
+        raise ValueError("--history: not with --headers, because tables of headers have no records")
     if arguments.history and arguments.value_bytes < TEXT_BYTES:
         raise ValueError(f"--value-bytes {arguments.value_bytes}: with --history give {TEXT_BYTES} or more")
     if arguments.faults and (arguments.retain_bytes or arguments.compacted):
-        raise ValueError("--faults: not with --retain-bytes or --compacted, which would take some of them away")
+        raise ValueError("--faults: not with --retain-bytes or --compacted, which could remove planted violations")
 
 
 def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-Written = tuple[str, int, int, Counter[str]]  # in words, batches of all logs, bytes of all segments, what is planted
+Written = tuple[str, int, int, Counter[str]]  # summary, batches of all logs, bytes of all segments, violations by rule
 
 
 def _write_cluster(arguments: argparse.Namespace) -> Written:

@@ -1,28 +1,28 @@
 """Violations of the rules over histories, planted in the history of a generated cluster at known places.
 
-The logs stay healthy. Events are changed, dropped or added, so that the history contradicts the logs or itself. Each
-violation gives exactly one finding of its rule.
+The logs remain without violations. Events are changed, dropped or added, so that the history contradicts the logs or
+itself. Each violation gives exactly one finding of its rule.
 
 ============================================ ========================================================================
 rule                                         what is planted
 ============================================ ========================================================================
 acknowledged but lost                        an acknowledgement beyond the end of a log
-duplicate value                              a value sent once and given at two offsets, of a topic without logs
+duplicate value                              a value sent once and polled at two offsets, in a topic without logs
 refused without cause                        INVALID_PRODUCER_EPOCH for a producer that nobody fenced
-transaction committed without its ...        no CommitTransaction of a transaction that is committed
-committed record missing                     an answer to CommitTransaction, of a transaction that is aborted
-aborted record delivered                     a reader that is given a record of an aborted transaction
-precommitted read                            a reader that is given a record before CommitTransaction
-poll skip, non-monotonic poll                a reader that leaves out a record, one that goes back
-inconsistent offsets                         a reader that is given another value
-last stable offset went back                 an end of a partition below the one before
-input processed twice                        two records as the same output of an input
-input skipped                                outputs in an aborted transaction only, the offset in the next one
+transaction committed without its ...        no CommitTransaction for a transaction that is committed
+committed record missing                     a successful CommitTransaction for a transaction that is aborted
+aborted record delivered                     a reader that polls a record of an aborted transaction
+precommitted read                            a reader that polls a record before CommitTransaction
+poll skip, non-monotonic poll                a reader that skips a record; a reader that goes back
+inconsistent offsets                         a reader that polls another value at an offset
+last stable offset went back                 a last stable offset below the one before
+input processed twice                        two records with the same number among the outputs of an input
+input skipped                                outputs only in an aborted transaction, the offset in the next one
 output without its offset                    the offset in another transaction than the outputs
 offset without its output                    the only output of an input is refused
 input not processed                          a declared input without output and offset
-output of no input                           a declared output of no input
-fenced generation committed                  a commit of a member of the generation before
+output of no input                           a declared output without an input
+fenced generation committed                  a commit by a member of the generation before
 ============================================ ========================================================================
 """
 
@@ -58,26 +58,26 @@ from kafka_eos_checks.audit.rules.readers import (
 from kafka_eos_checks.lab.generate.violations import Row, row_of
 
 ELSEWHERE = "elsewhere"  # a topic without logs
-NEVER = 1 << 40  # is added to the number of a transaction for one that there is not
-FIRST_REFUSED = 1_000_000_000  # a producer id that no other producer has
+NEVER = 1 << 40  # added to the number of a transaction, to get one that does not exist
+FIRST_REFUSED = 1_000_000_000  # lowest producer id of the producers refused here; no other producer has it
 DECLARED = "planted-declared"  # a group
-TRIES = 100  # to choose records that no violation of the rule is at yet
+TRIES = 100  # attempts to choose records at which the rule is not violated yet
 
-Entry = dict[str, Any]  # an event, as its line of JSON has it
+Entry = dict[str, Any]  # an event as in its line of JSON
 
 
 @dataclass(slots=True)
 class _Transaction:
-    """A transaction in the history; events by their number.
+    """A transaction in the history, with the numbers of its events.
 
     Attributes:
-        process: of its client.
-        sends: numbers of the events in which records were sent; the answer to each comes right after it.
-        offsets: in which its offsets were sent.
-        ends: in which its end was asked for and answered.
+        process: its client.
+        sends: events in which records were sent; the answer to each comes right after it.
+        offsets: events in which its offsets were sent.
+        ends: events in which its end was requested and answered.
         commits: whether it is committed.
-        follows_commit: whether the client's one before is committed, or there is none.
-        before: the client's transaction before.
+        follows_commit: whether the client's previous transaction is committed, or there is none.
+        before: the client's previous transaction.
     """
 
     process: str
@@ -94,10 +94,10 @@ class HistoryViolations:
 
     Args:
         events: of the history, in order.
-        topic: that clients write.
-        inputs: topic that they copy from.
+        topic: clients write to it.
+        inputs: topic from which clients copy.
         ends: one past the last offset of each partition of the topic.
-        seed: decides which events are spoilt.
+        seed: decides which events are changed.
 
     Attributes:
         planted: the violations, with their places.
@@ -108,10 +108,10 @@ class HistoryViolations:
         self._events, self._topic, self._inputs, self._ends = events, topic, inputs, ends
         self._rng = np.random.default_rng([seed, 3])
         self._dropped: set[int] = set()
-        self._earlier: dict[int, Entry] = {}  # by the number of the event that comes right after
+        self._earlier: dict[int, Entry] = {}  # by the number of the event before which it is inserted
         self._extra: list[Entry] = []
         self._transactions: dict[int, _Transaction] = {}
-        self._read: dict[int, list[int]] = defaultdict(list)  # by partition, the events in which a reader was given it
+        self._read: dict[int, list[int]] = defaultdict(list)  # by partition, the polls of its reader
         self._used: set[int] = set()
         self._gather()
 
@@ -141,10 +141,10 @@ class HistoryViolations:
         """Plant ``faults`` violations of each rule.
 
         Raises:
-            ValueError: there is no room for so many.
+            ValueError: the history is too short for so many.
         """
         rules: dict[str, Callable[[int], bool]] = {
-            SKIPPED: self._skip_input,  # those with the fewest candidates first
+            SKIPPED: self._skip_input,  # the rules with the fewest candidates first
             UNASKED: self._forget_commit,
             OFFSET_ALONE: self._refuse_output,
             OUTPUT_ALONE: self._move_offset,
@@ -170,7 +170,7 @@ class HistoryViolations:
                 raise ValueError(f"room for {done} of {rule}, not for {faults}; give more --transactions")
 
     def events(self) -> Iterator[Entry]:
-        """The events with what is planted, in order."""
+        """The events with the planted violations, in order."""
         order = 0
         for number, event in enumerate(self._events):
             if number in self._earlier:
@@ -187,7 +187,7 @@ class HistoryViolations:
     # ---- choosing
 
     def _choose(self, fits: Callable[[_Transaction], bool]) -> _Transaction | None:
-        """A transaction that is not spoilt yet; None without one."""
+        """Choose a transaction that fits and has no violation yet; None if there is none."""
         names = [name for name, own in self._transactions.items() if name not in self._used and fits(own)]
         if not names:
             return None
@@ -201,7 +201,7 @@ class HistoryViolations:
         return answer["partition"], answer["offset"]
 
     def _input(self, send: int) -> tuple[int, int]:
-        """Partition and offset of the input that an output is of."""
+        """Partition and offset of the input of an output."""
         _, partition, offset = self._events[send]["detail"]["input"]
         return partition, offset
 
@@ -210,12 +210,12 @@ class HistoryViolations:
         return True
 
     def _given(self, rule: str, least: int, place: int = 0) -> tuple[int, list[Entry]] | None:
-        """A partition and consecutive records that its reader was given; None without any.
+        """Choose a partition and consecutive records that its reader polled; None if there are none.
 
         Args:
-            rule: that is to be violated.
-            least: how many records.
-            place: which of them the finding is to name; no other violation of the rule names it.
+            rule: to be violated.
+            least: number of records.
+            place: index of the record that the finding will name; no other violation of the rule names it.
         """
         taken = {(row["partition"], row["offset"]) for row in self.planted if row["rule"] == rule}
         own = [partition for partition, numbers in self._read.items() if len(numbers) >= least]
@@ -229,7 +229,7 @@ class HistoryViolations:
 
     @staticmethod
     def _reader(event: Entry, process: str) -> Entry:
-        """Another reader is given the same."""
+        """An event: another reader polls the same record."""
         names = ("action", "phase", "topic", "partition", "offset", "isolation", "detail")
         return {"process": process, **{name: event[name] for name in names}}
 
@@ -336,7 +336,7 @@ class HistoryViolations:
         return self._plant(PRECOMMITTED, self._topic, *self._place(own.sends[0]))
 
     def _poll(self, send: int, process: str) -> Entry:
-        """A reader of committed data is given a record that was sent."""
+        """An event: a reader of committed data polls a record that was sent."""
         partition, offset = self._place(send)
         return {
             "process": process,
@@ -478,21 +478,21 @@ class HistoryViolations:
 
 
 def plant_in_history(path: Path, faults: int, *, topic: str, inputs: str, ends: list[int], seed: int) -> list[Row]:
-    """Plant violations in a history that is held in memory meanwhile, as the audit will hold it.
+    """Plant violations in a history. The whole history is held in memory meanwhile, as in the audit.
 
     Args:
-        path: the file, which is written anew.
-        faults: of each rule.
-        topic: that clients write.
-        inputs: topic that they copy from.
+        path: the file, which is replaced.
+        faults: violations of each rule.
+        topic: clients write to it.
+        inputs: topic from which clients copy.
         ends: one past the last offset of each partition of the topic.
-        seed: decides which events are spoilt.
+        seed: decides which events are changed.
 
     Returns:
-        The violations, with their places; the offset is None where a finding has none.
+        The violations with their places. The offset is None where a finding has none.
 
     Raises:
-        ValueError: there is no room for so many.
+        ValueError: the history is too short for so many.
     """
     with path.open(encoding="utf-8") as lines:
         violations = HistoryViolations(

@@ -1,8 +1,9 @@
-"""The files of a partition's log as its leader leaves them, written as batches come.
+"""The files of a partition's log as its leader would write them, made batch by batch.
 
-Segments with their offset indexes, or tables of headers in their place; the index of aborted transactions; producer
-snapshots where segments begin and where the log ends. A part of the log is in memory at a time, and of the past only
-what the next part needs: where the log ends, which transactions are open, the last batch of each producer.
+These are the segments with their offset indexes (or tables of headers instead), the index of aborted transactions, and
+producer snapshots at the start of each segment and at the end of the log. Only one part of the log is in memory at a
+time. Of the parts before, the writer remembers the end of the log, the open transactions and the last batch of each
+producer.
 
 Kafka: LogSegment, OffsetIndex, TransactionIndex, ProducerStateManager
 """
@@ -58,12 +59,12 @@ def _none() -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Transactions that no marker has ended yet, in the order in which they began; each of shape (n,).
+    """Transactions that no marker has ended yet, in the order of their first batches; each column has shape (n,).
 
     Attributes:
         number: as :class:`Batches` has it.
         first: offset of the first batch.
-        producer_id: whose.
+        producer_id: of the transaction's producer.
     """
 
     number: Ints = field(default_factory=_none)
@@ -76,7 +77,7 @@ class Producers:
 
     Args:
         first_id: the lowest producer id.
-        count: how many there may be from there on.
+        count: how many producer ids there may be, from this one.
     """
 
     def __init__(self, first_id: int, count: int) -> None:
@@ -88,7 +89,7 @@ class Producers:
         self._seen = np.zeros(count, np.bool_)
 
     def take(self, batches: Batches) -> None:
-        """Follow more batches; the last batch of each producer counts."""
+        """Add batches; the last batch of each producer counts."""
         own = np.flatnonzero(batches.producer_id >= 0)
         who = batches.producer_id[own] - self._first_id
         self._seen[who] = True
@@ -103,7 +104,7 @@ class Producers:
         self._last["coordinator_epoch"][who[is_marker]] = batches.coordinator_epoch[own[is_marker]]
 
     def snapshot(self, opened: Open) -> bytes:
-        """A ``.snapshot`` of them; a marker of a new epoch has made the broker forget the batches before."""
+        """The bytes of a ``.snapshot``; a marker of a new epoch makes the broker forget the batches before it."""
         found = self._last.copy()
         forgotten = self._data_epoch != found["producer_epoch"]
         for name, value in (("last_sequence", -1), ("last_offset", -1), ("offset_delta", 0)):
@@ -116,23 +117,23 @@ class Producers:
 
 
 class LogFiles:
-    """A partition's log that grows.
+    """A partition's log, to which batches are appended.
 
     Args:
         folder: of the partition.
-        contents: of its batches.
+        contents: the records in its batches.
         first_id: the lowest id of its producers.
-        producers: how many producer ids there may be from there on; 0 for a log without producers.
-        as_tables: whether tables of headers take the place of segments.
-        segment_bytes: after which a new segment begins.
+        producers: how many producer ids there may be, from ``first_id``; 0 for a log without producers.
+        as_tables: whether to write tables of headers instead of segments.
+        segment_bytes: size at which a new segment starts.
 
     Attributes:
         end: one past the last offset.
         batches: how many there are.
         markers: how many of them are markers.
-        size: bytes of all segments, or of the segments that the tables stand for.
+        size: bytes of all segments, or of the segments that the tables replace.
         segments: base offset and bytes of each segment that is complete.
-        leader_epochs: each with the first offset that was written in it.
+        leader_epochs: each leader epoch with its first offset.
     """
 
     def __init__(
@@ -165,11 +166,11 @@ class LogFiles:
         return self.folder / f"{self.segments[0][0]:020d}.{suffix}"
 
     def append(self, batches: Batches, keep: NDArray[np.bool_] | None = None) -> Batches:
-        """Write some more batches; returns them with their offsets.
+        """Write more batches; return them with their offsets.
 
         Args:
             batches: those that come next.
-            keep: which of them the cleaner left, shape (n,); all when not given.
+            keep: mask of the batches that the cleaner has kept, shape (n,); without it all are kept.
         """
         batches = self._with_offsets(batches)
         if keep is not None:
@@ -198,7 +199,7 @@ class LogFiles:
         return found
 
     def _write(self, batches: Batches, sizes: Ints) -> None:
-        """Write batches, some bytes of them at once, in one segment or several."""
+        """Write batches to one segment or several, a limited number of bytes at a time."""
         totals = np.cumsum(sizes)
         start = 0
         while start < len(batches):
@@ -219,7 +220,7 @@ class LogFiles:
             start = stop
 
     def _roll(self, end: int) -> None:
-        """Complete the segment, of which ``end`` is one past the last offset, and write down the producers."""
+        """Close the active segment, and write the producer snapshot at ``end``, where the next segment starts."""
         if self._active is not None:
             self._active.close()
             self.segments.append((self._base, self._active.size))
@@ -238,7 +239,7 @@ class LogFiles:
                 out.write(aborted.tobytes())
 
     def _ended(self, batches: Batches) -> NDArray[np.void]:
-        """End transactions by the markers among some batches; the entries of those that are aborted."""
+        """End transactions by the markers among these batches; return the index entries of the aborted ones."""
         named = np.flatnonzero(batches.transaction > NO_TRANSACTION)
         is_marker = batches.is_marker[named]
         begun, ending = named[~is_marker], named[is_marker]
@@ -257,7 +258,7 @@ class LogFiles:
         entries["producer_id"] = producer[of[aborts]]
         entries["first"] = first[of[aborts]]
         entries["last"] = last
-        # The first transaction, in the order in which they began, that ends later: up to it all have ended.
+        # The first transaction, in the order of their first batches, that ends later: all before it have ended.
         open_still = np.searchsorted(np.maximum.accumulate(marker), last, "right")
         began = np.append(first, NEVER)[open_still]
         entries["last_stable_offset"] = np.where(began < last, began, last + 1)
@@ -270,7 +271,7 @@ class LogFiles:
         self._roll(self.end)
 
     def retain(self, size: int) -> int:
-        """Delete the oldest segments of a log that is complete, as long as the others have ``size`` bytes.
+        """Delete the oldest segments of a complete log, as long as the remaining ones have at least ``size`` bytes.
 
         Returns:
             How many bytes were deleted.
@@ -293,7 +294,7 @@ class _Segment:
         self._path = path
         self._contents = contents
         self._base = int(path.stem)
-        self._indexed = 0  # position of the batch that the index named last
+        self._indexed = 0  # position in the index's last entry
         self.size = 0
         path.touch()
         path.with_suffix(".index").touch()
@@ -314,11 +315,11 @@ class _Segment:
         self.size += int(sizes.sum())
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open between two writes."""
 
 
 class _Table:
-    """The table of the headers of a segment that was never written; its CRCs are made up."""
+    """The table of the headers of a segment that was never written, with invented CRCs."""
 
     def __init__(self, path: Path, contents: Contents) -> None:  # noqa: ARG002 - as of a segment
         self.size = 0
@@ -327,7 +328,7 @@ class _Table:
     def write(self, batches: Batches, sizes: Ints) -> None:
         given = header_fields(batches) | {
             "batch_length": sizes - LOG_OVERHEAD_BYTES,
-            "crc": batches.base_offset * 2_654_435_761 & 0xFFFFFFFF,  # as hard to compress as a real one
+            "crc": batches.base_offset * 2_654_435_761 & 0xFFFFFFFF,  # compresses as badly as a real CRC
         }
         columns = {name: np.broadcast_to(values, (len(batches),)) for name, values in given.items()}
         positions = self.size + np.cumsum(sizes) - sizes

@@ -1,7 +1,8 @@
-"""Made logs in Kafka's format, many batches at once: the same seed gives the same bytes.
+"""Generated logs of idempotent producers in Kafka's format. The same seed gives the same bytes.
 
-Producers take turns at random, their sequences follow one another, and now and then one begins a new epoch. Faults are
-planted where each gives exactly one finding of its rule. There are neither transactions nor holes.
+Producers take turns at random, the sequences of each are consecutive, and now and then a producer starts a new epoch.
+Faults are planted where each gives exactly one finding of its rule. There are neither transactions nor gaps in the
+offsets.
 """
 
 from dataclasses import replace
@@ -25,12 +26,12 @@ def clean_batches(
     """A log without a fault.
 
     Args:
-        seed: the same gives the same.
-        count: how many batches.
-        largest: records of the largest batch.
-        smallest: records of the smallest.
-        producers: how many producers write it, with the ids :data:`FIRST_PRODUCER` and up.
-        epoch_batches: after so many batches a producer begins its next epoch.
+        seed: the same seed gives the same log.
+        count: number of batches.
+        largest: number of records in the largest batch.
+        smallest: number of records in the smallest batch.
+        producers: number of producers, with the ids from :data:`FIRST_PRODUCER`.
+        epoch_batches: number of batches after which a producer starts its next epoch.
     """
     rng = np.random.default_rng(seed)
     record_count = rng.integers(smallest, largest, count, endpoint=True)
@@ -65,9 +66,9 @@ Planted = tuple[str, int]  # a rule, and the base offset of the batch that viola
 
 
 def plant(batches: Batches, seed: int, faults: int) -> tuple[Batches, list[Planted]]:
-    """The same log with ``faults`` duplicates, as many gaps and as many batches of a stale epoch, and where they are.
+    """The same log with ``faults`` duplicates, as many gaps and as many batches of a stale epoch, and their places.
 
-    A gap is a batch left out, a duplicate a batch twice, a stale batch a copy with the epoch before.
+    A gap is a batch left out. A duplicate is a batch that occurs twice. A stale batch is a copy with the epoch before.
 
     Raises:
         ValueError: the log is too short for so many.
@@ -98,8 +99,8 @@ def write(
         batches: of the log.
         value_bytes: of the random value of each record.
         seed: of the values.
-        as_tables: whether tables of headers take the place of segments.
-        segment_bytes: after which a new segment begins.
+        as_tables: whether to write tables of headers instead of segments.
+        segment_bytes: size at which a new segment starts.
     """
     log = LogFiles(folder, Values(value_bytes, seed), as_tables=as_tables, segment_bytes=segment_bytes)
     log.append(batches)

@@ -1,16 +1,16 @@
-"""The traffic of a cluster, slice of time by slice of time: which batches each log appends, in which order.
+"""The traffic of a cluster, one slice of time after another: the batches that each log appends, in order.
 
-Transactional clients take one transaction after the other, each over several partitions; besides them write idempotent
-producers without transactions, and groups commit offsets without transactions. A slice is :data:`SLOTS` slots of time.
-Each client has its own phase, so that transactions reach over from one slice into the next.
+Each transactional client runs one transaction after the other, over several partitions. Idempotent producers write
+without transactions, and groups commit offsets without transactions. A slice is :data:`SLOTS` slots of time. The
+clients of each coordinator have their own phase, so that transactions reach from one slice into the next.
 
-Everything is drawn for all transactions of a slice at once. What a later slice has to know of an earlier one is small:
-of each client its epoch and its group's offset, of each producer its next sequence on each partition.
+All transactions of a slice are drawn at once. Little is carried from slice to slice: each client's epoch and its
+group's offset, and each producer's next sequence on each partition.
 
-A client of transaction version 1 keeps its epoch, and its sequences run on, until its coordinator aborts one of its
-transactions, after which it has to begin anew; one of version 2 has the next epoch with
-the end of each transaction (KIP-890). Some clients begin anew now and then (InitProducerId). Epochs that are used up
-are followed by the next producer id: ``divmod(number of rises, EPOCHS)`` is which producer id, and its epoch.
+A client of transaction version 1 keeps its epoch and continues its sequences until its coordinator aborts one of its
+transactions; then it must call InitProducerId. A client of version 2 gets the next epoch at the end of each transaction
+(KIP-890). Some clients call InitProducerId now and then. When the epochs of a producer id are used up, the client gets
+the next producer id: ``divmod(number of rises, EPOCHS)`` gives the number of the producer id and its epoch.
 """
 
 from collections.abc import Iterator
@@ -37,22 +37,22 @@ from kafka_eos_checks.lab.generate.batches import (
 from kafka_eos_checks.lab.generate.planted_logs import FIRST_PRODUCER, FIRST_TIMESTAMP
 from kafka_eos_checks.lab.generate.violations import Violations
 
-SLOTS = 1 << 16  # of a slice: what orders batches fits 16 bits, which sort fastest
+SLOTS = 1 << 16  # of a slice; a slot fits 16 bits, which numpy sorts fastest
 SLOTS_IN_MS = 4
-EPOCHS = LAST_EPOCH  # a producer id has data of the epochs 0 to 32766; 32767 is the last marker's
-SLICE_BATCHES = 1 << 20  # of all logs, about
-PARTITION_BATCHES = 1 << 15  # of a partition in a slice at least, for the size of row groups
+EPOCHS = LAST_EPOCH  # a producer id has data with the epochs 0 to 32766; only its last marker has 32767
+SLICE_BATCHES = 1 << 20  # of all logs in a slice, about
+PARTITION_BATCHES = 1 << 15  # smallest number for a partition in a slice, so that row groups are not too small
 LARGEST_SLICE = 1 << 22
-HISTORY_SLICE = 1 << 15  # with a history, whose events are held until they are in order
-PHASE = 0.1  # of a slice, by which the clients of a coordinator are late at most; it is replaced between two slices
+HISTORY_SLICE = 1 << 15  # SLICE_BATCHES with a history, whose events are held in memory until they are in order
+PHASE = 0.1  # of a slice: largest delay of a coordinator's clients; it is replaced between two slices
 
-# How often. Each is a share of what it names.
+# Frequencies, each as a share of what its comment names.
 ABORTED, GROWING, WITHOUT_DATA, EMPTY, WRITTEN_AGAIN = 0.1, 0.3, 0.03, 0.01, 0.005  # of transactions
-FENCED = 0.2  # of aborted transactions of version 1: the coordinator ends them, with the next epoch
-BEGUN_ANEW = 0.02  # of transactions: InitProducerId comes before it
+FENCED = 0.2  # of aborted transactions of version 1: the coordinator aborts them, with the next epoch
+BEGUN_ANEW = 0.02  # of transactions: InitProducerId comes before them
 CONSUMING = 0.5  # of clients: they commit offsets in each transaction
 RAISED = 0.1  # of idempotent producers in a slice
-COMMITS = 0.1  # of transactions: as many offsets are committed outside of any
+COMMITS = 0.1  # number of offsets committed outside of transactions, as a share of the transactions
 REPLACED = 0.2  # of coordinators in a slice
 
 _S = TransactionState
@@ -64,20 +64,20 @@ class Workload:
     """The size of a cluster, and the mix of its clients' requests.
 
     Attributes:
-        transactions: how many.
-        batches: with data, of all partitions, about.
-        partitions: of the topic.
+        transactions: number of transactions.
+        batches: number of batches with data of all partitions, about.
+        partitions: partitions of the topic.
         spread: partitions of a transaction.
-        clients: transactional ids.
-        producers: idempotent ones of each partition.
+        clients: number of transactional ids.
+        producers: number of idempotent producers of each partition.
         plain: share of the batches that idempotent producers write.
-        records: of a batch, least and most.
-        aborted: share of the transactions.
-        version_2: share of the clients.
-        state_partitions: of ``__transaction_state``.
-        offset_partitions: of ``__consumer_offsets``.
-        slice_batches: of all logs in a slice of time, about; 0 for the default.
-        seed: of everything that is drawn.
+        records: smallest and largest number of records in a batch.
+        aborted: share of aborted transactions.
+        version_2: share of clients of transaction version 2.
+        state_partitions: partitions of ``__transaction_state``.
+        offset_partitions: partitions of ``__consumer_offsets``.
+        slice_batches: number of batches of all logs in a slice of time, about; 0 for the default.
+        seed: of all random choices.
     """
 
     transactions: int
@@ -110,12 +110,12 @@ class Workload:
 
     @property
     def first_client(self) -> int:
-        """The lowest producer id of a transactional client; idempotent producers have those below."""
+        """The lowest producer id of a transactional client; idempotent producers have lower ones."""
         return FIRST_PRODUCER + self.partitions * self.producers
 
     @property
     def producer_ids(self) -> int:
-        """Upper limit of the number of producer ids, which begin at :data:`FIRST_PRODUCER`."""
+        """Upper limit of the number of producer ids, which start at :data:`FIRST_PRODUCER`."""
         rises = 2 * -(-self.transactions // self.clients) + 1
         return self.partitions * self.producers + self.clients * (rises // EPOCHS + 1)
 
@@ -125,16 +125,16 @@ class StateBatches(Batches):
     """Batches of ``__transaction_state``, each with one record.
 
     Attributes:
-        client: whose state.
+        client: number of the client.
         status: :class:`TransactionState`.
         value_producer: producer id of the value.
         value_epoch: epoch of the value.
-        previous_producer: the one before, as the value has it.
-        next_producer: as the value has it, -1 for none.
-        version: transaction version of the client, as the value has it.
-        listed: how many partitions of the topic the value names; -1 for null.
-        offsets: the partition of ``__consumer_offsets`` that the value names, -1 for none.
-        partitions: those of the transaction, shape (n, spread), of which the first ``listed`` are named.
+        previous_producer: previous producer id of the value.
+        next_producer: next producer id of the value, -1 for none.
+        version: transaction version of the value.
+        listed: number of the topic's partitions in the value; -1 for null.
+        offsets: the partition of ``__consumer_offsets`` in the value, -1 for none.
+        partitions: partitions of the transaction, shape (n, spread); the value names the first ``listed``.
         started_ms: when the transaction began, -1 for none.
     """
 
@@ -156,8 +156,8 @@ class CommitBatches(Batches):
     """Batches of ``__consumer_offsets``: markers, and commits of one offset each.
 
     Attributes:
-        group: its number.
-        source: partition whose offset is committed.
+        group: number of the group.
+        source: number of the input partition whose offset is committed.
         committed: the offset.
     """
 
@@ -172,17 +172,17 @@ class Runs(Columns):
 
     Attributes:
         partition: number.
-        writer: of the client, or of the idempotent producer behind the clients.
+        writer: number of the client; idempotent producers are numbered after the clients.
         producer_id: of the batches.
         producer_epoch: of the batches.
-        count: how many batches.
-        begin: slot from which on.
-        end: slot before which.
-        decision: of a marker, which is a run of its own.
+        count: number of batches.
+        begin: first slot.
+        end: one past the last slot.
+        decision: of a marker; each marker is a run of its own.
         coordinator_epoch: of a marker.
         attributes: of the batches.
         transaction: see :class:`Batches`; of the first batch.
-        planted: as above.
+        planted: see :class:`Batches`.
     """
 
     partition: Ints
@@ -201,31 +201,32 @@ class Runs(Columns):
 
 @dataclass(frozen=True, slots=True)
 class Transactions(Columns):
-    """The transactions of a slice, client by client, each in order; each column has shape (n,) or (n, spread).
+    """The transactions of a slice, ordered by client and time; each column has shape (n,) or (n, spread).
 
     Attributes:
-        client: whose.
-        rises: how often the client's epoch had risen when it began.
-        version_2: whether the client is of that version.
-        fenced: whether its coordinator aborted it, because of its timeout or another instance.
-        raises: whether its end raises the epoch.
-        begun_anew: whether InitProducerId came right before.
-        was_known: whether the client had done anything before that.
+        client: number of the client.
+        rises: how often the client's epoch had been raised when the transaction began.
+        version_2: whether the client is of transaction version 2.
+        fenced: whether the coordinator aborted it, because of a timeout or of another instance.
+        raises: whether its end raises the client's epoch.
+        begun_anew: whether the client called InitProducerId right before.
+        was_known: whether the client had called InitProducerId before that.
         empty: whether it ended without a partition.
         decision: COMMIT or ABORT.
-        partitions: of it, shape (n, spread).
-        counts: batches with data on each, shape (n, spread).
-        group: that commits offsets in it, -1 for none.
-        offset: that the group commits.
-        committed_before: the offset that counted when it began.
-        again: on which partitions its marker is written twice, shape (n, spread + 1), the last for the group's.
-        coordinator_epoch: of its coordinator.
+        partitions: partitions of the transaction, shape (n, spread).
+        counts: number of batches with data on each, shape (n, spread).
+        group: number of the group that commits offsets in it, -1 for none.
+        offset: the offset that the group commits.
+        committed_before: the group's committed offset when the transaction began.
+        again: mask of the partitions on which its marker is written twice, shape (n, spread + 1); the last is the
+            group's.
+        coordinator_epoch: epoch of its coordinator.
         initialised: slot of InitProducerId.
         begin: slot of its begin.
         prepared: slot of its decision.
         completed: slot of its end.
-        planted: which violation is planted in it, see :mod:`violations`; 0 for none.
-        spoilt: on which of its partitions, by place.
+        planted: code of the violation planted in it, see :mod:`violations`; 0 for none.
+        spoilt: index, among its partitions, of the partition with the violation.
     """
 
     client: Ints
@@ -254,16 +255,16 @@ class Transactions(Columns):
 
 @dataclass(slots=True)
 class Stream:
-    """Batches on their way to one log, appended in order of slots, and within a slot in order of arrival.
+    """Batches that are waiting to be appended to one log, in order of slots, and within a slot in order of arrival.
 
     Attributes:
-        later: batches that are not due in this slice, and their slots from the next one's begin.
+        later: the batches due in later slices, and their slots counted from the start of the next slice.
     """
 
     later: tuple[Ints, Batches] | None = None
 
     def due(self, slots: Ints, batches: Batches) -> Batches:
-        """The batches that are due in a slice, of those that were left and of new ones."""
+        """Add new batches; return those that are due in this slice, also the ones that waited."""
         if self.later is not None:
             slots = np.concatenate((self.later[0], slots))
             batches = self.later[1].followed_by(batches)
@@ -278,12 +279,12 @@ class Slice(NamedTuple):
     """The batches that each log appends in a slice of time.
 
     Attributes:
-        number: of the slice.
-        transactions: those that begin in it.
-        first_number: of the first transaction on its first partition, see :class:`Batches`; the others follow.
-        topic: the batches of each of the topic's partitions.
-        states: those of each partition of ``__transaction_state``.
-        commits: those of each partition of ``__consumer_offsets``.
+        number: number of the slice.
+        transactions: the transactions that begin in it.
+        first_number: number of the first transaction on its first partition, see :class:`Batches`; the others follow.
+        topic: the batches of each partition of the topic.
+        states: the batches of each partition of ``__transaction_state``.
+        commits: the batches of each partition of ``__consumer_offsets``.
     """
 
     number: int
@@ -314,14 +315,14 @@ class _Memory:
 
 @dataclass(slots=True)
 class Traffic:
-    """Generate the traffic of a workload.
+    """Generator of a workload's traffic.
 
     Args:
-        workload: which.
+        workload: the size of the cluster and the mix of requests.
         coordinator_of: partition of ``__transaction_state`` of each client, shape (clients,).
-        group_on: partition of ``__consumer_offsets`` of each group, shape (2 * clients,): first those of the clients,
+        group_on: partition of ``__consumer_offsets`` of each group, shape (2 * clients,): first the clients' groups,
             which commit in transactions, then as many others.
-        violations: to be planted.
+        violations: to be planted; None for none.
     """
 
     workload: Workload
@@ -344,7 +345,7 @@ class Traffic:
             offset=np.zeros(own.clients, np.int64),
             key=np.full((own.partitions, writers), -1),
             sequence=np.zeros((own.partitions, writers), np.int64),
-            epoch=np.ones((own.partitions, own.producers), np.int64),  # so that there is one before the first
+            epoch=np.ones((own.partitions, own.producers), np.int64),  # so that a stale epoch 0 exists from the start
             coordinator_epoch=np.ones(own.state_partitions, np.int64),
             plain_offset=np.zeros(own.clients, np.int64),
         )
@@ -353,7 +354,7 @@ class Traffic:
         self._streams = {name: [Stream() for _ in range(size)] for name, size in sizes.items()}
 
     def slices(self) -> Iterator[Slice]:
-        """The slices in order; the iterators of one have to be used up before the next."""
+        """Yield the slices in order. The iterators of a slice must be used up before the next slice is requested."""
         number = 0
         while number < self.workload.slices or self._is_left():
             transactions = self._transactions(number)
@@ -378,7 +379,7 @@ class Traffic:
         total = share + (number < rest) if number < own.slices else 0
         each, more = divmod(total, own.clients)
         counts = np.full(own.clients, each)
-        counts[(memory.done + np.arange(more)) % own.clients] += 1  # those whose turn it is
+        counts[(memory.done + np.arange(more)) % own.clients] += 1  # the clients whose turn it is
         memory.done += more
         client = np.repeat(np.arange(own.clients), counts)
         place = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -391,7 +392,7 @@ class Traffic:
         fenced = (decision == ControlType.ABORT) & ~is_version_2 & has_epochs & (rng.random(total) < FENCED)
         raises = is_version_2 | fenced
         after_fenced = np.concatenate(([False], fenced[:-1]))[:total] & ~is_first | memory.fenced[client] & is_first
-        memory.fenced[client] = fenced  # the last one of each client
+        memory.fenced[client] = fenced  # of each client's last transaction
         begun_anew = (rng.random(total) < BEGUN_ANEW) | ~was_known | after_fenced
         memory.known[client] = True
         raised_before = begun_anew & was_known
@@ -445,7 +446,7 @@ class Traffic:
         return found if self.violations is None else self.violations.choose(number, found)
 
     def producer(self, client: Ints, rises: Ints) -> tuple[Ints, Ints]:
-        """Producer id and epoch of a client whose epoch has risen so often."""
+        """Producer id and epoch of a client after so many rises of its epoch."""
         rotations, epoch = np.divmod(rises, EPOCHS)
         return self.workload.first_client + client + self.workload.clients * rotations, epoch
 
@@ -537,12 +538,12 @@ class Traffic:
         )
 
     def _sequences(self, runs: Runs, ends: Ints, records: Ints) -> Ints:
-        """The first sequence of each batch; of one producer id and epoch on a partition they run on."""
+        """The first sequence of each batch; sequences of a producer id and epoch on a partition are consecutive."""
         memory = self._memory
         is_data = runs.decision == NO_DECISION
         totals = np.cumsum(records)
         before = np.concatenate(([0], totals))
-        own = np.where(is_data, before[ends] - before[ends - runs.count], 0)  # records with sequences, of each run
+        own = np.where(is_data, before[ends] - before[ends - runs.count], 0)  # records of each run with data
         key = runs.producer_id << 16 | runs.producer_epoch
         begins = np.ones(len(runs), np.bool_)
         begins[1:] = (runs.partition[1:] != runs.partition[:-1]) | (key[1:] != key[:-1])
@@ -660,7 +661,7 @@ class Traffic:
         return slots[chosen].astype(np.int64), batches.take(chosen)
 
     def _commits_outside(self, number: int) -> tuple[Ints, CommitBatches]:
-        """Offsets that are committed outside of transactions, by groups of their own."""
+        """Commits of offsets outside of transactions, by groups that do nothing else."""
         own, rng = self.workload, self._rng
         count = int(own.transactions * COMMITS / own.slices) + 1 if number < own.slices else 0
         slots = np.sort(rng.integers(0, SLOTS, count))
@@ -683,14 +684,14 @@ class Traffic:
 
 
 def _spread_out(share: float, count: int, first: int = 0) -> NDArray[np.bool_]:
-    """Choose a share of ``count`` things, spread evenly."""
+    """Mask of a share of ``count`` things, spread evenly."""
     place = np.arange(first, first + count)
     chosen: NDArray[np.bool_] = np.floor((place + 1) * share) > np.floor(place * share)
     return chosen
 
 
 def _since(totals: Ints, begins: NDArray[np.bool_]) -> Ints:
-    """Running totals, counted from where the last group began; the totals are those before each row."""
+    """Running totals within each group, from the running totals of all rows and a mask of the groups' first rows."""
     first = np.maximum.accumulate(np.where(begins, np.arange(len(totals)), 0))
     return totals - totals[first]
 

@@ -1,24 +1,24 @@
 """Violations of the audit's rules, planted in the traffic of a cluster at known places.
 
-Each is the trace of one fault of a broker, a coordinator or a client, and gives exactly one finding of its rule.
-Indexes and snapshots are computed from the logs with the violations in them, so nothing else is wrong. No two
+Each is what one fault of a broker, a coordinator or a client leaves in the logs, and gives exactly one finding of its
+rule. Indexes and snapshots are computed from the logs with the violations, so that they agree with them. No two
 violations are in neighbouring transactions.
 
 ==================================== ================================================================================
 rule                                 what is planted
 ==================================== ================================================================================
 duplicate, gap, stale epoch          a batch of an idempotent producer twice, left out, or again with the epoch before
-order                                a batch with the offset of the one before it
-torn transaction                     ABORT on one partition of a transaction that is committed
+order                                a batch with the last offset of the batch before it
+torn transaction                     an ABORT marker on one partition of a committed transaction
 hanging transaction                  no marker on one partition of a client's last transaction
-marker without transaction           COMMIT on a partition that did not join
+marker without transaction           a COMMIT marker on a partition that is not in the transaction
 fenced producer committed            data of the epoch before InitProducerId in the transaction after it
-marker of an old coordinator         a marker again, of the coordinator's epoch before
+marker of an old coordinator         a marker again, with the coordinator epoch before
 illegal coordinator transition       PREPARE_COMMIT without ONGOING
 decision changed                     COMPLETE_ABORT after PREPARE_COMMIT
 committed offset went back           an offset below the one of the transaction before
-aborted index                        a last stable offset in an index that is too high
-producer snapshot                    a timestamp in a snapshot that is too high
+aborted index                        an index entry whose last stable offset is too high
+producer snapshot                    a snapshot entry whose timestamp is too high
 replicas differ                      another value, with its CRC, on the second broker
 ==================================== ================================================================================
 """
@@ -53,13 +53,13 @@ if TYPE_CHECKING:
 
 IN_BATCHES = (DUPLICATE, GAP, STALE_EPOCH, ORDER)
 IN_TRANSACTIONS = (
-    *(FENCED, HANGING, TORN, WITHOUT, OLD_COORDINATOR),  # those with the fewest candidates first
+    *(FENCED, HANGING, TORN, WITHOUT, OLD_COORDINATOR),  # the rules with the fewest candidates first
     *(DECISION_CHANGED, ILLEGAL_TRANSITION, WENT_BACK),
 )
 IN_FILES = (ABORTED_INDEX, SNAPSHOT, REPLICAS)
 CODES = {rule: number for number, rule in enumerate((*IN_BATCHES, *IN_TRANSACTIONS), 1)}
-NOTHING = 0  # in place of a code
-SPACING = 4  # batches of a producer; one in so many may be faulty, so that no fault hides another
+NOTHING = 0  # instead of a code
+SPACING = 4  # among so many batches of a producer at most one is faulty, so that no fault hides another
 
 Row = dict[str, Any]  # rule, topic, partition, offset
 
@@ -73,7 +73,7 @@ def planted_in(batches: Batches, topic: str, partition: int) -> Iterator[Row]:
 
 
 def row_of(rule: str, topic: str, partition: int, offset: int | None) -> Row:
-    """A planted violation, as it is told."""
+    """A planted violation as a row of ``planted.jsonl``."""
     return {"rule": rule, "topic": topic, "partition": partition, "offset": offset}
 
 
@@ -81,14 +81,14 @@ def row_of(rule: str, topic: str, partition: int, offset: int | None) -> Row:
 
 
 def candidates(batches: Batches, eligible: NDArray[np.bool_]) -> tuple[Ints, Ints]:
-    """Batches that can be left out, doubled or stale without a second finding.
+    """Choose the batches that can be left out, doubled or made stale without a second finding.
 
     Args:
-        batches: consecutive ones of a log.
-        eligible: those of idempotent producers, shape (n,).
+        batches: consecutive batches of a log.
+        eligible: mask of the batches of idempotent producers, shape (n,).
 
     Returns:
-        Rows of the candidates, and for every row the next one of its producer.
+        Rows of the candidates, and for every row the row of its producer's next batch.
     """
     own = np.flatnonzero(eligible)
     order = own[np.argsort(batches.producer_id[own], kind="stable")]
@@ -106,9 +106,9 @@ def with_wrong_sequences(batches: Batches, faults: dict[str, Ints], following: I
     """Return the batches with duplicates, gaps and stale epochs planted.
 
     Args:
-        batches: consecutive ones of a log.
-        faults: rows to be doubled, left out, and doubled with the epoch before, by rule.
-        following: for each row the next one of its producer.
+        batches: consecutive batches of a log.
+        faults: by rule, the rows to double, to leave out, and to double with the epoch before.
+        following: for each row the row of its producer's next batch.
     """
     times = np.ones(len(batches), np.int64)
     times[faults[GAP]] = 0
@@ -125,7 +125,7 @@ def with_wrong_sequences(batches: Batches, faults: dict[str, Ints], following: I
 
 
 def with_wrong_order(batches: Batches, after: Ints) -> Batches:
-    """Return the batches, some followed by a batch without producer that has the last offset again."""
+    """Return the batches, with a batch without producer and with the same last offset after some of them."""
     place = np.sort(np.concatenate((np.arange(len(batches)), after)))
     is_second = np.concatenate(([False], place[1:] == place[:-1]))[: len(place)]
     found = batches.take(place)
@@ -150,11 +150,11 @@ class Violations:
     """Violations to be planted in the traffic of a cluster.
 
     Args:
-        faults: of each rule.
-        slices: over how many slices of time they are spread.
+        faults: violations of each rule.
+        slices: number of slices of time over which they are spread.
         partitions: of the topic.
         first_client: the lowest producer id of a transactional client.
-        seed: decides which transactions and batches are spoilt.
+        seed: decides which transactions and batches are changed.
     """
 
     faults: int
@@ -175,7 +175,7 @@ class Violations:
         return int(np.floor(due + 1e-9)) - self._done[rule]
 
     def demand_all(self) -> None:
-        """Check that all are planted.
+        """Check that all violations are planted.
 
         Raises:
             ValueError: the cluster was too small for them.
@@ -185,7 +185,7 @@ class Violations:
             raise ValueError(f"room for {', '.join(short)}, not for {self.faults}; give more --transactions")
 
     def choose(self, number: int, transactions: "Transactions") -> "Transactions":
-        """Choose which transactions of a slice are spoilt, how, and on which of their partitions."""
+        """Choose for a slice the transactions with a violation, its rule, and the partition on which it is."""
         own = transactions
         planted, spoilt = own.planted.copy(), own.spoilt.copy()
         free = np.ones(len(own), np.bool_)
@@ -205,12 +205,12 @@ class Violations:
         return replace(own, planted=planted, spoilt=spoilt)
 
     def _fitting(self, rule: str, own: "Transactions") -> NDArray[np.bool_]:
-        """Mask of the transactions and partitions on which a rule can be violated, shape (n, spread)."""
+        """Mask of the partitions of transactions on which a rule can be violated, shape (n, spread)."""
         is_last = np.append(own.client[1:] != own.client[:-1], True)
         commits = own.decision == ControlType.COMMIT
         has_data = own.counts > 0
         once = ~own.again[:, :-1]
-        named = own.version_2 & commits  # by their epoch, so that no other transaction is meant
+        named = own.version_2 & commits  # transactions with an epoch of their own, which no other transaction has
         spread = has_data.shape[1]
         following_commits = np.append(commits[1:], False) & ~is_last
         which: dict[str, NDArray[np.bool_]] = {
@@ -226,7 +226,7 @@ class Violations:
         return which[rule]
 
     def in_runs(self, runs: "Runs", transactions: "Transactions") -> "Runs":
-        """Spoil the runs of transactions: of each on each partition data, marker, and marker again."""
+        """Plant violations in the runs; a transaction has three on each partition: data, marker, second marker."""
         own, shape = transactions, (*transactions.partitions.shape, 3)
         names = ("partition", "producer_epoch", "count", "decision", "coordinator_epoch", "planted")
         changed = {name: getattr(runs, name).reshape(shape).copy() for name in names}
@@ -256,13 +256,13 @@ class Violations:
         return replace(runs, **{name: values.reshape(-1) for name, values in changed.items()})
 
     def _others(self, partitions: Ints) -> Ints:
-        """A partition for each transaction that it did not join."""
+        """Choose for each transaction a partition that is not in it."""
         others = [np.setdiff1d(np.arange(self.partitions), joined) for joined in partitions]
         return np.array([self._rng.choice(each) for each in others], np.int64)
 
     @staticmethod
     def in_states(batches: "StateBatches", transactions: "Transactions") -> tuple["StateBatches", NDArray[np.bool_]]:
-        """Spoil the records of transactions, each with five; also which of the records there are."""
+        """Plant violations in the five records of each transaction; also return a mask of the records that remain."""
         shape = (len(transactions), 5)
         status = batches.status.reshape(shape).copy()
         planted = np.zeros(shape, np.int64)
@@ -278,7 +278,7 @@ class Violations:
 
     @staticmethod
     def in_commits(batches: "CommitBatches", transactions: "Transactions") -> "CommitBatches":
-        """Spoil the offsets of transactions, each with three batches, of which the first is the commit."""
+        """Plant violations in the offsets of transactions. Each has three batches, of which the first is the commit."""
         committed, planted = batches.committed.reshape(-1, 3).copy(), np.zeros((len(transactions), 3), np.int64)
         rows = np.flatnonzero(transactions.planted == CODES[WENT_BACK])
         committed[rows, 0] = transactions.committed_before[rows] - 1
@@ -286,7 +286,7 @@ class Violations:
         return replace(batches, committed=committed.reshape(-1), planted=planted.reshape(-1))
 
     def in_batches(self, batches: Batches, number: int, partition: int) -> Batches:
-        """Spoil the batches of idempotent producers on a partition in a slice."""
+        """Plant violations in the batches of idempotent producers on a partition in a slice."""
         share = (partition + 1) / self.partitions
         due = {rule: max(0, self._due(rule, number, share)) for rule in IN_BATCHES}
         if not any(due.values()):
@@ -309,13 +309,13 @@ class Violations:
 
 
 def spoil_files(logs: Sequence[LogFiles], replica: Path | None, faults: int, seed: int) -> Iterator[Row]:
-    """Spoil indexes and snapshots of a topic's partitions, and logs on another broker.
+    """Plant violations in indexes and snapshots of a topic's partitions, and in logs on another broker.
 
     Args:
-        logs: of the partitions, complete.
+        logs: the partitions' logs, complete.
         replica: the folder of the other broker's logs; None without one.
-        faults: of each rule, each in a file of its own.
-        seed: decides which.
+        faults: violations of each rule, each in a file of its own.
+        seed: decides which files are changed.
 
     Raises:
         ValueError: there are too few files.
@@ -339,7 +339,7 @@ def spoil_files(logs: Sequence[LogFiles], replica: Path | None, faults: int, see
 
 
 def _files(logs: Sequence[LogFiles], suffix: str) -> list[Path]:
-    """The files of a kind beside logs, with something in them."""
+    """The files with this suffix next to logs, without the empty ones."""
     smallest = {"txnindex": 1, "snapshot": 11}[suffix]
     found = [path for log in logs for path in sorted(log.folder.glob(f"*.{suffix}"))]
     return [path for path in found if path.stat().st_size >= smallest]
@@ -368,7 +368,7 @@ def _spoil_replica(path: Path, rng: np.random.Generator) -> int:
     with path.open("r+b") as file:
         size = os.fstat(file.fileno()).st_size
         at, chosen = 0, int(rng.integers(size))
-        while True:  # to the first batch with records from a random place on; the last one if there is none
+        while True:  # to the first batch with data that ends after a random position
             file.seek(at)
             header = file.read(HEADER_BYTES)
             length = LOG_OVERHEAD_BYTES + int.from_bytes(header[8:12], "big")
@@ -378,7 +378,7 @@ def _spoil_replica(path: Path, rng: np.random.Generator) -> int:
             chosen = 0 if at == 0 else chosen
         file.seek(at)
         batch = bytearray(file.read(length))
-        batch[-2] ^= 1  # the last byte of the last value; the number of headers is behind it
+        batch[-2] ^= 1  # the last byte of the last value; only the number of headers comes after it
         batch[17:21] = crc32c(bytes(batch[CHECKED_FROM:])).to_bytes(4, "big")
         file.seek(at)
         file.write(batch)
@@ -386,7 +386,7 @@ def _spoil_replica(path: Path, rng: np.random.Generator) -> int:
 
 
 def _spoil_table(path: Path, rng: np.random.Generator) -> int:
-    """Write a table anew with another CRC of a batch."""
+    """Write a table again, with another CRC for one batch."""
     groups = header_tables.read_marked_table(path, header_tables.FIELDS)
     changed: list[int] = []
 

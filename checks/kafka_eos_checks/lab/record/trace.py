@@ -5,8 +5,8 @@ between are reconstructed:
 
 - appends are in the order of their offsets;
 - an answer without error, with an offset that the same batch already has, acknowledges a duplicate;
-- an answer with an error of the log's own checks is a refusal; requests with other errors never reached the log, or it
-  is open whether they did (NOT_LEADER_OR_FOLLOWER from a broker that has just come back);
+- an answer with an error of the log's own checks is a refusal. Requests with other errors never reached the log, or it
+  is unknown whether they did (NOT_LEADER_OR_FOLLOWER from a broker that has just come back);
 - requests whose answers nobody saw filled a gap between offsets;
 - a restart takes a snapshot first: both a clean shutdown and the recovery of an unclean one write one at the end of
   the log (``LogLoader.recoverSegment``), and a snapshot keeps only the last batch of each producer.

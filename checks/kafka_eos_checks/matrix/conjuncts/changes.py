@@ -21,7 +21,7 @@ from kafka_eos_checks.tla.sany import CONDITIONAL, FAIRNESS, QUANTIFIERS, Defini
 PRIME = "'"
 _SWAPPED = {"<": "<=", "\\leq": "<", ">": ">=", "\\geq": ">"}
 _FIRST_OPERAND = frozenset({"+", "-", "\\union", "\\o", "Append"})
-_OTHER_QUANTIFIER = {"\\A": "\\E", "\\E": "\\A"}
+OTHER_QUANTIFIER = {"\\A": "\\E", "\\E": "\\A"}
 
 
 def of_operands(expression: Expression, text: str) -> Iterator[tuple[Span, str]]:
@@ -38,8 +38,8 @@ def of_operands(expression: Expression, text: str) -> Iterator[tuple[Span, str]]
         if part.operator in QUANTIFIERS:
             start = Span(part.span.module, part.span.line, part.span.column, part.span.line, part.span.column + 1)
             written = on_one_line(text, start)
-            if written in _OTHER_QUANTIFIER:
-                yield start, _OTHER_QUANTIFIER[written]
+            if written in OTHER_QUANTIFIER:
+                yield start, OTHER_QUANTIFIER[written]
         elif len(part.operands) == 2 and part.span.line == part.span.end_line:
             first, second = (on_one_line(text, operand.span) for operand in part.operands)
             if part.operator in _SWAPPED:

@@ -2,9 +2,10 @@
 
 In the spec TLC has to find a property violated, or fail to evaluate, or find another graph than the spec's; in the
 reference the comparison with TLC's graph has to find a difference. A weaker property has to let some mutant pass that
-the property refuses; a property is needed when it alone refuses some mutant. A part whose change nothing notices is a
-survivor, unless spec/conjuncts.toml says why nothing can notice it; such a conjunct is looked for only in the small
-tier. Results are kept in build/checked/conjuncts: what is unchanged is not run again.
+the property refuses; a property is needed when it alone refuses some mutant, and a table names one for each property.
+A part whose change nothing notices is a survivor, unless spec/conjuncts.toml says why nothing can notice it; such a
+conjunct is looked for only in the small tier. Results are kept in build/checked/conjuncts: what is unchanged is not run
+again.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.matrix.conjuncts.equivalents import check_known, read_equivalents
-from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome, verdicts
+from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome, Pair, pairs, verdicts
 from kafka_eos_checks.matrix.conjuncts.properties import PropertySearch, families
 from kafka_eos_checks.matrix.conjuncts.properties import places as weaker_places
 from kafka_eos_checks.matrix.conjuncts.reference import GraphSearch, ReferenceSubject, reference_subjects
@@ -39,6 +40,7 @@ EPILOG = """examples:
   kafka-eos check conjuncts EpochBump epoch_bump --json build/conjuncts.json
   kafka-eos check conjuncts --only reference
   kafka-eos check conjuncts PartitionLog --only properties
+  kafka-eos check conjuncts --only properties --named
   kafka-eos check conjuncts Transactions --list
 """
 
@@ -106,6 +108,8 @@ def _in_properties(
     """The outcomes of the weaker properties."""
     search = PropertySearch(cache=cache, timeout=arguments.timeout)
     chosen = families(registry, arguments.modules)
+    if arguments.named:
+        chosen = [family.named() for family in chosen]
     running: dict[str, str] = {}
     with progress_console.status("TLC starts") as status, ThreadPoolExecutor(arguments.jobs) as pool:
 
@@ -149,6 +153,19 @@ def table(module: str, outcomes: Sequence[Outcome]) -> Table:
     return shown
 
 
+def table_of_pairs(found: Sequence[Pair]) -> Table:
+    """The table of the properties, one row for each, with the mutant that it alone notices."""
+    score = f"{sum(pair.ok for pair in found)} of {len(found)}"
+    title = f"properties that alone notice a mutant, or are shown to follow: {score}"
+    shown = Table(title=title, box=None, pad_edge=False, title_justify="left")
+    for column in ("module", "property", "mutant that it alone notices"):
+        shown.add_column(column, overflow="fold")
+    for pair in found:
+        by = escape(pair.by or pair.reason) or "[yellow]none[/]"
+        shown.add_row(pair.module, pair.name, f"follows: {by}" if pair.reason and not pair.by else by)
+    return shown
+
+
 def add_parser(subparsers: Any, help_line: str) -> None:
     """Add ``conjuncts``."""
     parser = subparsers.add_parser(
@@ -165,6 +182,11 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument("--list", action="store_true", help="say what would be removed, and run nothing")
     parser.add_argument(
         "--first", action="store_true", help="the first means is enough: faster, and names fewer properties"
+    )
+    parser.add_argument(
+        "--named",
+        action="store_true",
+        help="properties against the mutants of spec/models only: minutes; others may notice what survives",
     )
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="runs of TLC at a time (default 2)")
     parser.add_argument("--timeout", type=float, default=120.0, metavar="S", help="seconds for each run (default 120)")
@@ -231,5 +253,7 @@ def _judge(
         outcomes.sort(key=lambda o: (o.module, int(o.place.rpartition(":")[2]), o.name))
         for module in dict.fromkeys(outcome.module for outcome in outcomes):
             answer_console.print(table(module, [o for o in outcomes if o.module == module]))
+        if side == PROPERTIES:
+            answer_console.print(table_of_pairs(pairs(outcomes, reasons)))
         found += verdicts(CHECKS[side], outcomes, reasons)
     return found

@@ -1,4 +1,4 @@
-"""Registries of changes that nothing can notice, each with the reason; ``spec/conjuncts.toml`` is that of conjuncts.
+"""Registries of changes that nothing can notice, each with the reason; conjuncts are in ``spec/conjuncts.toml``.
 
 An entry::
 
@@ -19,14 +19,14 @@ KEYS = ("operator", "change", "reason")
 
 
 def read_equivalents(path: Path | None = None, keys: tuple[str, str, str] = KEYS) -> dict[tuple[str, str], str]:
-    """(operator, change) -> reason; nothing when there is no such file.
+    """Read a registry as (operator, change) -> reason; empty if the file does not exist.
 
     Args:
-        path: the registry, if it is not ``spec/conjuncts.toml``.
+        path: the registry; by default ``spec/conjuncts.toml``.
         keys: the keys of an entry, the reason last.
 
     Raises:
-        MalformedRegistry: with the first entry that is wrong.
+        MalformedRegistry: an entry is wrong; the message names the first.
     """
     path = path or spec_folder() / "conjuncts.toml"
     try:
@@ -44,16 +44,16 @@ def read_equivalents(path: Path | None = None, keys: tuple[str, str, str] = KEYS
             raise MalformedRegistry(f"{path}: entry {number}: give {', '.join(keys)}, each a text, and nothing else")
         place = entry[keys[0]], entry[keys[1]]
         if place in reasons:
-            raise MalformedRegistry(f"{path}: entry {number}: {': '.join(place)} is there twice; delete one")
+            raise MalformedRegistry(f"{path}: entry {number}: {': '.join(place)} occurs twice; delete one")
         reasons[place] = entry[keys[2]]
     return reasons
 
 
 def check_known(reasons: Iterable[tuple[str, str]], known: Collection[tuple[str, str]]) -> None:
-    """Every entry names a conjunct that is there, as far as its module is among those of the known ones.
+    """Check that every entry names an existing conjunct. Entries of modules without a known conjunct are not checked.
 
     Raises:
-        MalformedRegistry: with the first that does not.
+        MalformedRegistry: an entry names no conjunct; the message names the first.
     """
     modules = {operator.partition("!")[0] for operator, _ in known}
     strays = sorted(place for place in set(reasons) - set(known) if place[0].partition("!")[0] in modules)

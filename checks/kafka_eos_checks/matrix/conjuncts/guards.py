@@ -1,14 +1,14 @@
 r"""The guards of a spec, conjunct by conjunct, and the module's text without one of them.
 
-The operators are those that the steps of a specification lead to, the A of its ``[][A]_v``. In an action, every part of
-its enabling condition counts: the parts without a primed variable, also inside ``\E``, ``LET`` and the branches of
-``IF``. In the rules that actions use, those that are boolean (``IsDuplicate``) or name an error (``AppendError``), each
-part of the body counts.
+The operators are those that the steps of a specification use: the A of its ``[][A]_v``. In an action, every part of its
+enabling condition counts: the parts without a primed variable, also inside ``\E``, ``LET`` and the branches of ``IF``.
+In a rule that actions use, every part of the body counts if the rule is boolean (``IsDuplicate``) or names an error
+(``AppendError``).
 
 =============================  =============================================================
-part                           what is put in its place
+part                           replacement
 =============================  =============================================================
-a conjunct                     ``TRUE``: nobody asks
+a conjunct                     ``TRUE``: it is not checked
 a disjunct                     ``FALSE``: the exception is not made
 the condition of an ``IF``     ``FALSE``: its branch is never taken
 =============================  =============================================================
@@ -36,12 +36,12 @@ from kafka_eos_checks.tla.sany import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conjunct:
-    """One part of a guard, and what takes its place.
+    """One part of a guard, and its replacement.
 
     Attributes:
         operator: the action or rule that it belongs to, ``Module!Operator``.
         change: ``the part -> TRUE``, on one line; the second of two equal ones in an operator ends with ``#2``.
-        span: where it stands.
+        span: its place in the text.
         value: ``TRUE`` or ``FALSE``.
     """
 
@@ -59,10 +59,10 @@ class Conjunct:
 def conjuncts(
     definitions: Mapping[str, Definition], texts: Mapping[str, str], specifications: Container[str]
 ) -> list[Conjunct]:
-    """The parts of all guards that the steps of some specifications lead to, in the order of the text.
+    """The parts of all guards that the steps of some specifications use, in the order of the text.
 
     Args:
-        definitions: by id, those of the root module and of the modules that it needs.
+        definitions: by id, the definitions of the root module and of the modules that it needs.
         texts: module -> text, for the modules whose guards count.
         specifications: the names of temporal formulas.
     """
@@ -79,10 +79,10 @@ def conjuncts(
 
 
 def without(text: str, conjunct: Conjunct) -> str:
-    """A module's text in which the conjunct is TRUE or FALSE; everything else stands where it stood.
+    """A module's text in which the conjunct is TRUE or FALSE; everything else stays at its place.
 
     Raises:
-        ValueError: when what follows on the line would move, and with it a list of conjuncts.
+        ValueError: the rest of the line would move, and with it a list of conjuncts.
     """
     span, lines = conjunct.span, text.split("\n")
     before, after = lines[span.line - 1][: span.column - 1], lines[span.end_line - 1][span.end_column :]
@@ -99,7 +99,7 @@ def without(text: str, conjunct: Conjunct) -> str:
 
 
 def steps(definitions: Mapping[str, Definition], specifications: Container[str]) -> list[Definition]:
-    """The actions of specifications, each under the name of its formula, and the definitions that they lead to."""
+    """The actions of specifications, each under the name of its formula, and the definitions that they use."""
     actions = [
         Definition(name=definition.name, body=part.operands[0])
         for definition in reachable(definitions, specifications)
@@ -110,13 +110,13 @@ def steps(definitions: Mapping[str, Definition], specifications: Container[str])
 
 
 def reachable(definitions: Mapping[str, Definition], names: Container[str]) -> list[Definition]:
-    """The definitions of these names, and those that they lead to; those of a LET belong to their operator."""
+    """The definitions of these names, and those that they use; definitions in a LET belong to their operator."""
     roots = [definition for definition in definitions.values() if definition.name in names]
     return [*roots, *_from((root.body for root in roots), definitions)]
 
 
 def _from(roots: Iterable[Expression], definitions: Mapping[str, Definition]) -> list[Definition]:
-    """The definitions that expressions lead to, each once."""
+    """The definitions that expressions use, each once."""
     waiting = list(roots)
     seen: dict[str, None] = {}
     local: set[str] = set()
@@ -155,12 +155,12 @@ def _parts(definition: Definition, definitions: Mapping[str, Definition]) -> Ite
 
 @dataclass(frozen=True, slots=True)
 class _Kinds:
-    """Tells formulas and verdicts from other expressions; a recursive operator is neither."""
+    """Recognises formulas and verdicts among expressions; a recursive operator is neither."""
 
     definitions: Mapping[str, Definition]
 
     def is_formula(self, expression: Expression, within: frozenset[str] = frozenset()) -> bool:
-        """The expression's value is TRUE or FALSE."""
+        """Whether the expression's value is TRUE or FALSE."""
         if expression.local:
             return self.is_formula(expression.body, within)
         if expression.operator == CONDITIONAL:
@@ -171,7 +171,7 @@ class _Kinds:
         return self.is_formula(self.definitions[uid].body, within | {uid})
 
     def is_verdict(self, expression: Expression, within: frozenset[str] = frozenset()) -> bool:
-        """The expression's value is the name of an error, and a condition decides which."""
+        """Whether the expression's value is the name of an error, chosen by a condition."""
         if expression.local:
             return self.is_verdict(expression.body, within)
         if expression.operator == CONDITIONAL:
@@ -238,7 +238,7 @@ def _within(expression: Expression) -> Iterator[tuple[Span, str]]:
 
 
 def _of_condition(condition: Expression) -> Iterator[tuple[Span, str]]:
-    """The branch of an IF is never taken; and each part of its condition."""
+    """The changes of an IF: its branch is never taken, and each part of its condition."""
     yield condition.span, "FALSE"
     if condition.operator in CONJUNCTION:
         yield from of_formula(condition)
@@ -266,7 +266,7 @@ def on_one_line(text: str, span: Span) -> str:
 
 
 def numbered(sorted_conjuncts: Iterable[Conjunct]) -> list[Conjunct]:
-    """The same, with a number where an operator has two equal ones."""
+    """The same conjuncts, with a number for each equal one after the first of an operator."""
     seen: Counter[str] = Counter()
     result = []
     for conjunct in sorted_conjuncts:

@@ -120,6 +120,37 @@ class Outcome:
         return f"{self.operator}: {self.change}"
 
 
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A property of a module, as a whole.
+
+    Attributes:
+        module: the module.
+        name: the property.
+        by: the mutant that it alone notices; "" without one.
+        reason: why no mutant can be noticed by it alone, from the registry of equivalents; "" if that is not said.
+    """
+
+    module: str
+    name: str
+    by: str
+    reason: str
+
+    @property
+    def ok(self) -> bool:
+        """Whether the property is needed, or shown to follow from others."""
+        return bool(self.by or self.reason)
+
+
+def pairs(outcomes: Iterable[Outcome], reasons: Mapping[tuple[str, str], str]) -> list[Pair]:
+    """The properties among the outcomes of their weaker versions, each with the mutant that it alone notices."""
+    return [
+        Pair(outcome.module, name, outcome.by if outcome.is_killed else "", reasons.get(outcome.entry, ""))
+        for outcome in outcomes
+        if outcome.change == f"{(name := outcome.operator.partition('!')[2])} -> TRUE"
+    ]
+
+
 def verdicts(check: str, outcomes: Iterable[Outcome], reasons: Mapping[tuple[str, str], str]) -> list[Verdict]:
     """One verdict for each module.
 

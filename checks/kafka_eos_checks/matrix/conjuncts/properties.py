@@ -1,10 +1,12 @@
-"""The properties of a spec, made weaker one part at a time: some mutant has to pass then that did not pass before.
+r"""The properties of a spec, made weaker one part at a time: some mutant has to pass then that did not pass before.
 
 A run of TLC evaluates all properties of a model and all their weaker versions, and goes on when one is violated: each
-is told once. So one run of a mutant says which of them notice it. A weaker version is noticed when some mutant violates
-the property and not the weaker version, or when the spec itself violates what was to be weaker. ``P -> TRUE`` is
-noticed when ``P`` is the only property of its model that some mutant violates. Mutants are the named ones, the known
-failures, and the spec with one part of a guard, of an effect or of its fairness changed.
+is told once, with the length of the way there. So one run of a mutant says which of them notice it. A weaker version is
+noticed when some mutant violates the property and not the weaker version, or when the spec itself violates what was to
+be weaker. A changed quantifier is also noticed when a counterexample needs more states then: a fault that can happen in
+one place can happen in all, one after the other, and ``\E`` sees only the last one. ``P -> TRUE`` is noticed when ``P``
+is the only property of its model that some mutant violates. Mutants are the named ones, the known failures, and the
+spec with one part of a guard, of an effect or of its fairness changed.
 """
 
 import re
@@ -14,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kafka_eos_checks.matrix.conjuncts.changes import of_effects, of_operands
+from kafka_eos_checks.matrix.conjuncts.changes import OTHER_QUANTIFIER, of_effects, of_operands
 from kafka_eos_checks.matrix.conjuncts.guards import Conjunct, conjuncts, numbered, of_formula, on_one_line, without
 from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome
 from kafka_eos_checks.matrix.conjuncts.search import TIERS, parsed, texts_of
@@ -25,6 +27,7 @@ from kafka_eos_checks.tla.sany import SQUARE_ACTION, STATE_LEVEL, Definition, Ex
 
 _REGISTER = 3001
 _SAID = "violated: "
+_TOLD = re.compile(rf'<<"{_SAID}(\d+)", (\d+)>>')
 _LIMIT = "EnoughStates__"
 _MOST_STATES = 30_000  # of a named mutant's graph: a shortest counterexample is nearer
 _NOTHING = Span("", 0, 0, 0, 0)
@@ -55,6 +58,11 @@ class Version:
         """Whether the weaker version says nothing at all."""
         return self.change is not None and self.change.span == _NOTHING
 
+    @property
+    def of_quantifier(self) -> bool:
+        """Whether another quantifier is what makes it weaker."""
+        return self.change is not None and self.change.value in OTHER_QUANTIFIER
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
@@ -78,13 +86,15 @@ class Sighting:
     """What one run saw.
 
     Attributes:
-        violated: places of versions in the list that the run was given.
+        violated: place in the list of versions that the run was given -> the states of a shortest counterexample.
         whole: whether the run came to an end, or to the limit of states; else nothing is known of the others.
+        failed: whether TLC could not evaluate something.
         states: distinct states.
     """
 
-    violated: frozenset[int]
+    violated: Mapping[int, int]
     whole: bool
+    failed: bool
     states: int
 
 
@@ -102,6 +112,10 @@ class Family:
     module: str
     versions: tuple[Version, ...]
     mutants: tuple[Mutant, ...]
+
+    def named(self) -> "Family":
+        """The family without the changes of guards, effects and fairness."""
+        return replace(self, mutants=tuple(mutant for mutant in self.mutants if not mutant.module))
 
 
 def families(registry: Registry, modules: Sequence[str] = ()) -> list[Family]:
@@ -146,8 +160,7 @@ def _family(registry: Registry, module: str, holding: Sequence[Model]) -> Family
     mutants = [Mutant(label="", model=model) for model in chosen]
     for entry in (*registry.models.values(), *registry.mutants.values()):
         if entry.module == module and entry.expect.violates and entry.tier in TIERS:
-            base = registry.models[entry.model] if entry.model else entry
-            every = dict.fromkeys((*base.invariants, *base.properties, entry.expect.violates))
+            every = dict.fromkeys((*_claimed(registry, entry, holding), entry.expect.violates))
             mutants.append(Mutant(label=entry.name, model=replace(entry, invariants=tuple(every), properties=())))
     specifications = {model.specification for model in holding}
     changes = conjuncts(definitions, texts, specifications) + of_effects(definitions, texts, specifications)
@@ -158,6 +171,14 @@ def _family(registry: Registry, module: str, holding: Sequence[Model]) -> Family
             continue
         mutants += [Mutant(label=change.name, model=each, module=change.span.module, text=text) for each in chosen]
     return Family(module=module, versions=versions, mutants=tuple(mutants))
+
+
+def _claimed(registry: Registry, entry: Model, holding: Iterable[Model]) -> Iterator[str]:
+    """The properties that a mutant may violate: those of its model; of a known failure, all of its specification."""
+    about = [registry.models[entry.model]] if entry.model else holding
+    for model in about:
+        if entry.model or model.specification == entry.specification:
+            yield from (*model.invariants, *model.properties)
 
 
 def _covering(models: Iterable[Model]) -> tuple[Model, ...]:
@@ -238,7 +259,7 @@ def _watched(text: str, whole: Span, part: Span, change: Conjunct | None) -> str
             *piece(whole.line, whole.column - 1, part.line, part.column - 1),
             indent + "(TLCGet({register}) \\/ (",
             *(_escaped(line) for line in piece(part.line, part.column - 1, part.end_line, end)),
-            indent + ') \\/ (TLCSet({register}, TRUE) /\\ PrintT("{said}")))',
+            indent + ') \\/ (TLCSet({register}, TRUE) /\\ PrintT(<<"{said}", TLCGet("level")>>)))',
             *(_escaped(line) for line in piece(part.end_line, end, whole.end_line, after)),
         ]
     )
@@ -267,7 +288,7 @@ class PropertySearch:
         noticed: dict[int, tuple[Mutant, Sighting]] = {}
         others: dict[int, set[str]] = {}  # whole property -> those that are violated wherever it is
         for mutant, place in self._without_value(family):
-            noticed[place] = mutant, Sighting(frozenset(), False, 0)
+            noticed[place] = mutant, Sighting({}, False, True, 0)
         left_out = frozenset(noticed)
         for mutant in family.mutants:
             waiting = {versions[place].name for place in places - noticed.keys()}
@@ -282,13 +303,23 @@ class PropertySearch:
 
     def _without_value(self, family: Family) -> Iterator[tuple[Mutant, int]]:
         """The weaker versions that have no value in some state of the spec itself: they would end every run."""
-        every = range(len(family.versions))
+        weaker = [place for place, version in enumerate(family.versions) if version.change and version.text]
         for mutant in family.mutants:
-            if not mutant.label and not self.sighting(mutant, family.versions).whole:
-                for place in every:
-                    alone = frozenset(every) - {place}
-                    if family.versions[place].change and not self.sighting(mutant, family.versions, alone).whole:
-                        yield mutant, place
+            if not mutant.label:
+                own = [place for place in weaker if family.versions[place].name in mutant.model.invariants]
+                yield from ((mutant, place) for place in self._failing(mutant, family.versions, own))
+
+    def _failing(self, mutant: Mutant, versions: Sequence[Version], places: Sequence[int]) -> Iterator[int]:
+        """Those of some versions that end a run in which no others are looked at, found by halves."""
+        others = frozenset(range(len(versions))) - frozenset(places)
+        if not places or not self.sighting(mutant, versions, others).failed:
+            return
+        if len(places) == 1:
+            yield places[0]
+            return
+        half = len(places) // 2
+        yield from self._failing(mutant, versions, places[:half])
+        yield from self._failing(mutant, versions, places[half:])
 
     def _notices(
         self, mutant: Mutant, sighting: Sighting, versions: Sequence[Version], place: int, others: dict[int, set[str]]
@@ -306,6 +337,8 @@ class PropertySearch:
         if version.name not in violated or not sighting.whole:
             return False
         if not version.is_whole:
+            if place in sighting.violated and version.of_quantifier:
+                return sighting.violated[own] < sighting.violated[place]
             return place not in sighting.violated
         violated.discard(version.name)
         others[place] = others[place] & violated if place in others else violated
@@ -333,7 +366,8 @@ class PropertySearch:
         lines.append(f'{_LIMIT} == TLCGet("distinct") <= {most}')
         found = self._run(mutant, "\n".join(lines), (*invariants, _LIMIT), properties)
         whole = found["verdict"] in ("holds", f"violates {_LIMIT}")
-        return Sighting(frozenset(found["violated"]), whole, found["states"])
+        failed = not whole and found["verdict"] != "times out"
+        return Sighting({int(place): level for place, level in found["levels"].items()}, whole, failed, found["states"])
 
     def _run(
         self, mutant: Mutant, definitions: str, invariants: Sequence[str], properties: Sequence[str]
@@ -352,10 +386,11 @@ class PropertySearch:
                 (folder / f"{mutant.module}.tla").write_text(mutant.text, encoding="utf-8")
             key = folder_fingerprint(folder)
             known = self.cache.get(key)
-            if known is None:
+            if known is None or "levels" not in known:
                 result = tlc.run(tlc.Job(folder=folder, module=root, timeout=self.timeout))
-                said = {int(found[1]) for line in result.prints if (found := re.search(rf"{_SAID}(\d+)", line))}
-                known = {"verdict": result.verdict, "states": result.distinct, "violated": sorted(said)}
+                told = (found for line in result.prints if (found := _TOLD.search(line)))
+                levels = {found[1]: int(found[2]) for found in told}
+                known = {"verdict": result.verdict, "states": result.distinct, "levels": levels}
                 self.cache.put(key, known)
         return known
 

@@ -37,13 +37,13 @@ TIERS = ("small", "full")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardPart:
-    """One part of a guard of the reference, and what takes its place.
+    """One part of a guard of the reference, and its replacement.
 
     Attributes:
         module: the Python module.
         function: the function's name in it, ``Class.method`` or ``function``.
         change: ``the part -> True``; the second of two equal ones in a function ends with ``#2``.
-        line: where it stands.
+        line: its line.
         tree: the function without it.
     """
 
@@ -95,7 +95,7 @@ _Path = tuple[str | int, ...]  # fields and indices that lead from a function to
 
 
 class _Places:
-    """The guards of one function, as paths to expressions and what takes their place."""
+    """The guards of one function, as paths to expressions with their replacements."""
 
     def __init__(self, function: ast.FunctionDef) -> None:
         returns = ast.unparse(function.returns) if function.returns is not None else ""
@@ -132,7 +132,7 @@ class _Places:
             self._formula(expression, path)
 
     def _formula(self, expression: ast.expr, path: _Path) -> None:
-        """A boolean whole: each conjunct, and what is within it."""
+        """Find the parts of a boolean expression: each conjunct, and the parts within it."""
         if isinstance(expression, ast.BoolOp) and isinstance(expression.op, ast.And):
             for place, operand in enumerate(expression.values):
                 self._formula(operand, (*path, "values", place))
@@ -141,7 +141,7 @@ class _Places:
             self._within(expression, path)
 
     def _within(self, expression: ast.expr, path: _Path) -> None:
-        """The disjuncts of a whole, and the conjuncts of those; a generator's conjuncts."""
+        """Find the disjuncts of an expression, and their conjuncts; and a generator's conjuncts."""
         if isinstance(expression, ast.BoolOp) and isinstance(expression.op, ast.Or):
             for place, operand in enumerate(expression.values):
                 self.found.append(((*path, "values", place), False))
@@ -153,7 +153,7 @@ class _Places:
                 self._formula(element, (*path, "args", 0, "elt"))
 
     def _condition(self, condition: ast.expr, path: _Path) -> None:
-        """The branch is never taken; and each part of its condition."""
+        """Find the changes of a branch: it is never taken, and each part of its condition."""
         self.found.append((path, False))
         if isinstance(condition, ast.BoolOp) and isinstance(condition.op, ast.And):
             self._formula(condition, path)
@@ -162,7 +162,7 @@ class _Places:
 
 
 def _replace(tree: ast.AST, path: _Path, value: bool) -> ast.expr:
-    """Put a constant in the place of an expression, and return that."""
+    """Replace an expression by a constant, and return the expression."""
     *way, last = path
     node: Any = tree
     for step in way:
@@ -178,7 +178,7 @@ def _replace(tree: ast.AST, path: _Path, value: bool) -> ast.expr:
 
 @contextmanager
 def mutated_reference(part: GuardPart) -> Iterator[None]:
-    """The function without the part, in the place of the function, in this process."""
+    """Replace a function by the one without the part, in this process."""
     module = sys.modules[part.module]
     owner: Any = module
     *outer, name = part.function.split(".")
@@ -193,7 +193,7 @@ def mutated_reference(part: GuardPart) -> Iterator[None]:
 
 
 def _compiled(part: GuardPart, module: ModuleType, original: Any) -> Any:
-    """The function, with the marks of the original: a property stays one, an action keeps its name."""
+    """Compile the function and keep the original's attributes: a property stays one, an action keeps its name."""
     tree = copy.deepcopy(part.tree)
     tree.decorator_list = []
     made: dict[str, Any] = {}
@@ -215,7 +215,7 @@ class ReferenceSubject:
 
     @property
     def module(self) -> str:
-        """The Python module that it stands in."""
+        """The Python module of the part."""
         return self.part.module.rpartition(".")[2]
 
     @property
@@ -225,7 +225,7 @@ class ReferenceSubject:
 
 
 def reference_subjects(registry: Registry) -> list[ReferenceSubject]:
-    """The parts of the guards of all machines that some model's graph is compared with."""
+    """The parts of the guards of all machines whose graph is compared for some model."""
     models: dict[ModuleType, list[Model]] = {}
     for model in registry.models.values():
         if model.graph in TIERS:
@@ -244,7 +244,7 @@ class GraphSearch:
 
     Attributes:
         cache: the results of earlier comparisons.
-        on_progress: called with a line that says how far it is.
+        on_progress: called with a line about the progress.
     """
 
     cache: ResultCache

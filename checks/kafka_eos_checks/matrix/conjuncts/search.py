@@ -24,13 +24,13 @@ from kafka_eos_checks.tla.result_cache import ResultCache, fingerprint, folder_f
 from kafka_eos_checks.tla.sany import Definition, parse
 
 LIMIT = "MoreStatesThanTheSpec__"
-FINGERPRINT = ("-fp", "0")  # the same function in every run, so that the states of two dumps can be compared
+FINGERPRINT = ("-fp", "0")  # the same hash function in every run, so that the states of two dumps can be compared
 TIERS = ("small", "full")
 _OUT_OF_RESOURCES = ("OutOfMemory", "StackOverflow", "GC overhead")
 
 
 class UnusableMutant(ValueError):  # noqa: N818 - named for the mutant
-    """TLC cannot read a mutated module, or the unchanged model does not hold: nothing can be said."""
+    """TLC cannot read a mutated module, or the unchanged model does not hold, so no outcome is possible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Subject:
     Attributes:
         conjunct: the conjunct.
         text: its module without it.
-        models: the cheapest first; those of the small tier before those of the full one.
+        models: sorted by cost; those of the small tier come before those of the full tier.
     """
 
     conjunct: Conjunct
@@ -49,7 +49,7 @@ class Subject:
 
     @property
     def module(self) -> str:
-        """The module that it stands in."""
+        """The module of the conjunct."""
         return self.conjunct.span.module
 
     @property
@@ -88,7 +88,7 @@ def _cost(model: Model) -> int:
 
 
 def _merged(models: Iterable[Model]) -> list[Model]:
-    """One model for all that search the same states: with the properties of them all."""
+    """Merge models that search the same states into one, with the properties of all of them."""
     alike: dict[tuple[str, ...], Model] = {}
     for model in sorted(models, key=lambda model: TIERS.index(model.tier)):
         choices = str((sorted(model.constants.items()), sorted(model.overrides.items())))
@@ -108,7 +108,7 @@ def texts_of(folder: Path, module: str) -> dict[str, str]:
     return {name: modules.text(name) for name in modules.closure([module])}
 
 
-@cache  # SANY takes a second of a processor for each module, and a command asks twice
+@cache  # SANY takes a CPU second for each module, and a command needs the result twice
 def parsed(texts: tuple[tuple[str, str], ...], module: str) -> Mapping[str, Definition]:
     """The definitions of a module and of those that it needs, by id.
 
@@ -141,7 +141,7 @@ class Search:
     Attributes:
         cache: the results of earlier runs.
         timeout: seconds for one run.
-        thorough: go on looking for a violated property after the graph has distinguished a mutant.
+        thorough: whether to search for a violated property even after the graph has distinguished a mutant.
     """
 
     cache: ResultCache
@@ -267,9 +267,9 @@ class Search:
         return run
 
     def _edges_of(self, model: Model, subject: Subject | None = None) -> str | None:
-        """A hash of all labelled edges, because TLC counts one twice where a guard is true for two reasons.
+        """A hash of all labelled edges, or None when TLC does not write them in time.
 
-        None when TLC does not write them in time.
+        The number of edges would not do: TLC counts an edge twice if a guard is true for two reasons.
         """
         configuration = Configuration(specification=model.specification, constraint=model.bounds)
         with tempfile.TemporaryDirectory(prefix="kafka-eos-conjunct-") as name:
@@ -309,19 +309,19 @@ _KILLED = _FINAL | {Means.GRAPH}
 
 
 def _strength(outcome: Outcome) -> int:
-    """The place of an outcome's means; a model that sees nothing says less than one that did not come to an end."""
+    """The rank of an outcome's means. A model that sees nothing ranks after one whose run did not end."""
     order: Sequence[Means] = (Means.PROPERTY, Means.EVALUATION, Means.GRAPH, Means.UNDECIDED, Means.NONE)
     return order.index(outcome.means)
 
 
 def _property(model: Model, verdict: str) -> str:
-    """The property that is violated; TLC names no temporal one."""
+    """The violated property; TLC does not name a temporal one."""
     nameless = verdict == "violates a temporal property" or verdict.startswith("violates line ")
     return " or ".join(model.properties) if nameless else verdict.removeprefix("violates ")
 
 
 def _reason(error: str) -> str:
-    """The words of an evaluation error, without those that every one has."""
+    """The text of an evaluation error, without the words that all such errors have."""
     reason = error.rpartition("\n: ")[2].partition("\nThe error occurred")[0]
     return re.sub(r"[\[<].*[\]>]", "[…]", " ".join(reason.split()))[:120]
 
@@ -331,7 +331,7 @@ def _is_short(model: Model) -> bool:
 
 
 def _write(model: Model, configuration: Configuration, definitions: str, subject: Subject | None, folder: Path) -> str:
-    """Write a model, with the mutated module in the place of its own, and return the root module's name."""
+    """Write a model with its module replaced by the mutated one, and return the root module's name."""
     folder, root = write_model(model, configuration, definitions, suffix="_conjunct", folder=folder)
     if subject is not None:
         assert subject.module in ModuleFolder(model.spec).closure(extended_modules(model))

@@ -16,6 +16,9 @@ from kafka_eos.server.handlers.request import (
 )
 from kafka_eos.wire.protocol import Message
 
+_Offsets = list[tuple[str, int, CommittedOffset]]
+"""Topic, partition number and offset."""
+
 FIRST_TO_KNOW_LOADING = 2
 """The version of TxnOffsetCommit from which on a client expects that a coordinator is loading (KAFKA-7296)."""
 
@@ -29,10 +32,9 @@ def txn_offset_commit(cluster: Cluster, request: Request) -> Message:
     if error is ErrorCode.NONE:
         error, ticket = ticket_for(cluster, request, partition, *producer)
     asked = {"GroupId": name, "MemberId": row.get("MemberId", ""), "GroupInstanceId": row.get("GroupInstanceId")}
-    if error is ErrorCode.NONE:
-        error = _commit_error(cluster, asked, transactional=True, generation=row.get("GenerationId", -1), version=-1)
-        error = ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.STALE_MEMBER_EPOCH else error
     offsets, errors = _offsets(cluster, row["Topics"], lambda topic: topic["Name"])
+    if error is ErrorCode.NONE:
+        error = _commit_error(cluster, asked, offsets, row.get("GenerationId", -1), version=-1, transactional=True)
     if ticket is not None and error is ErrorCode.NONE and offsets:
         error = cluster.groups.commit_in_transaction(name, offsets, producer, ticket).error
         cluster.wake(partition)
@@ -46,19 +48,23 @@ def txn_offset_commit(cluster: Cluster, request: Request) -> Message:
     return {"Topics": per_topic(row["Topics"], answer)}
 
 
-def _commit_error(cluster: Cluster, row: Message, transactional: bool, generation: int, version: int) -> ErrorCode:
+def _commit_error(
+    cluster: Cluster, row: Message, offsets: _Offsets, generation: int, version: int, *, transactional: bool
+) -> ErrorCode:
     """The reason why offsets are refused; ``NONE`` if they are not. A member of a consumer group gives its epoch."""
     group = cluster.consumer_groups.find(row["GroupId"])
     if group is not None:
-        return group.commit_error(row["MemberId"], generation, transactional, version)
+        partitions = [f"{topic}-{number}" for topic, number, _ in offsets]
+        return group.commit_error(row["MemberId"], generation, transactional, version, partitions)
     return cluster.groups.commit_error(row, transactional, generation, version)
 
 
 def _offsets(
     cluster: Cluster, topics: Iterable[Message], name_of: Callable[[Message], str]
-) -> tuple[list[tuple[str, int, CommittedOffset]], dict[tuple[str, int], ErrorCode]]:
+) -> tuple[_Offsets, dict[tuple[str, int], ErrorCode]]:
     """The offsets of a request that can be committed, and why the others cannot."""
-    offsets, errors = [], {}
+    offsets: _Offsets = []
+    errors = {}
     for topic in topics:
         name = name_of(topic)
         for part in topic["Partitions"]:
@@ -76,15 +82,15 @@ def _offsets(
 def offset_commit(cluster: Cluster, request: Request) -> Message:
     """Commit offsets outside of transactions."""
     row = request.row
-    error = group_error(cluster, request, row["GroupId"])
-    if error is ErrorCode.NONE:
-        generation = row.get("GenerationIdOrMemberEpoch", -1)
-        error = _commit_error(cluster, row, transactional=False, generation=generation, version=request.version)
 
     def name_of(topic: Message) -> str:
         return cluster.names.get(topic["TopicId"], "") if request.version >= 10 else str(topic["Name"])
 
     offsets, errors = _offsets(cluster, row["Topics"], name_of)
+    error = group_error(cluster, request, row["GroupId"])
+    if error is ErrorCode.NONE:
+        generation = row.get("GenerationIdOrMemberEpoch", -1)
+        error = _commit_error(cluster, row, offsets, generation, request.version, transactional=False)
     if error is ErrorCode.NONE and offsets:
         cluster.groups.commit(row["GroupId"], offsets)
         cluster.wake(cluster.offsets_partition(row["GroupId"]))

@@ -88,7 +88,7 @@ def test_both_engines_have_the_same_stages_and_read_the_same(tmp_path: Path, spa
     with_spark = billed(run([folder], "spark", explain_cost=True, spark=spark))
     assert [each.label for each in local.stages] == [
         *("scan", "logs", "coordinators", "coordinators' logs", "transactional ids", "transactions"),
-        *("offsets", "indexes, replicas"),
+        *("offsets", "indexes"),
     ]
     assert [(each.label, each.read) for each in with_spark.stages] == [(each.label, each.read) for each in local.stages]
     assert all(each.tasks for each in with_spark.stages)

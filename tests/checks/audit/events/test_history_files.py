@@ -1,7 +1,8 @@
 """Histories in Parquet are those in JSON Lines."""
 
 import json
-from dataclasses import asdict
+import random
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from kafka_eos.histories.history import Event, MalformedHistory, read_history, write_history
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.audit import run
-from kafka_eos_checks.audit.events.history_files import read_events
+from kafka_eos_checks.audit.events.history_files import events_at, numbered_events, ranges_of, read_events
 from kafka_eos_checks.audit.oracle.synthetic import write_log
 from kafka_eos_checks.audit.rules.log import Batch
 from kafka_eos_checks.kit.recording import kept_recording, unpacked
@@ -99,3 +100,57 @@ def test_a_history_of_lines_and_one_of_rows_are_given_together(tmp_path: Path) -
     pq.write_table(pa.Table.from_pylist(rows(EVENTS[:1], "text")), tmp_path / "h.parquet")
     found = run([tmp_path / "logs", tmp_path / "h.jsonl"], histories=[tmp_path / "h.parquet"], one_moment=True).findings
     assert [finding.rule for finding in found] == ["acknowledged but lost"]
+
+
+def in_full(path: Path) -> list[Event] | str:
+    """The events that are read one by one, or the reason why one of them is none."""
+    try:
+        return list(read_history(path))
+    except MalformedHistory as error:
+        return error.reason
+
+
+def by_columns(path: Path, range_bytes: int) -> list[Event] | str:
+    """The events of all ranges as they are turned into columns, or the reason why one of them is none."""
+    names = [field.name for field in fields(Event)]
+    try:
+        blocks = [block for part in ranges_of(path, range_bytes) for block in numbered_events(part)]
+    except MalformedHistory as error:
+        return error.reason
+    found = [(at, event) for places, events in blocks for at, event in zip(places, events, strict=True)]
+    assert [event for _, event in events_at(path, [at for at, _ in found])] == in_full(path)
+    rows = [{name: getattr(event, name) for name in names} for _, event in found]
+    return [Event(**{name: value for name, value in row.items() if value is not None}) for row in rows]
+
+
+ODD = (
+    *(b'"\\ud800"', b'"\xff"', b'"\xc3\xa9"', b'"a\tb"', b"true", b"null", b"NaN", b"[]", b"[" * 3000),
+    *(b"1.0", b"-0", b"1e2", b"01", b"1e400", b"12345678901234567890123"),
+    *(b'{"value": 1e22}', b'{"value": -0.0}', b'{"value": {"value": [1, 2.5]}}'),
+)
+
+
+def test_lines_are_read_by_columns_as_they_are_one_by_one(tmp_path: Path) -> None:
+    seed = random.randrange(1 << 32)
+    rng = random.Random(seed)
+    path = tmp_path / "h.jsonl"
+    refused = 0
+    for _ in range(400):
+        columns = {"run": b'"r"', "process": b'"p"', "action": b'"Send"', "phase": b'"ok"', "offset": b"3"}
+        columns |= {"detail": b'{"value": "x"}'}
+        lines = []
+        for _ in range(rng.randint(1, 4)):
+            own = dict(columns)
+            for name in rng.sample([*own, "topic", "order", "generation", "what"], rng.choice((0, 0, 1, 2))):
+                own[name] = rng.choice(ODD)
+            parts = [b'"%b": %b' % (name.encode(), value) for name, value in own.items()]
+            rng.shuffle(parts)
+            lines.append(
+                rng.choice((b"", b" ", b"\t")) + b"{" + b",".join(parts) + b"}" + rng.choice((b"", b" ", b"\r", b"x"))
+            )
+            lines += [b""] * rng.choice((0, 0, 1))
+        path.write_bytes(b"\n".join(lines) + rng.choice((b"", b"\n", b"\n \n")))
+        expected = in_full(path)
+        refused += isinstance(expected, str)
+        assert by_columns(path, rng.choice((10, 100, 1 << 20))) == expected, (seed, path.read_bytes())
+    assert 50 < refused < 350

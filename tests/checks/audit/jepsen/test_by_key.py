@@ -14,7 +14,7 @@ from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.jepsen import by_key
 from kafka_eos_checks.audit.jepsen import operations as reading
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES, allowed, anomalies, subscribes
-from kafka_eos_checks.audit.jepsen.by_key import in_order, judge, spilled, stretches_of
+from kafka_eos_checks.audit.jepsen.by_key import judge, spilled, stretches_of
 from kafka_eos_checks.audit.jepsen.operations import FAIL, INFO, OK, Operation, Pairs, each_operation, read_operations
 
 
@@ -28,7 +28,7 @@ def in_memory(operations: list[Operation]) -> tuple[list[Finding], Counter[str],
     found, figures = anomalies(operations, "r")
     fine = allowed(subscribes(operations))
     noted = Counter(finding.rule for finding in found if finding.rule in fine)
-    return sorted((each for each in found if each.rule not in fine), key=in_order), noted, figures
+    return sorted((each for each in found if each.rule not in fine), key=Finding.sort_key), noted, figures
 
 
 def random_history(seed: int, count: int) -> list[Operation]:

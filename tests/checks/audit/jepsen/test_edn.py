@@ -48,7 +48,7 @@ def test_a_value_is_what_edn_says(text: str, value: object) -> None:
     assert type(read) is type(value) or isinstance(read, Name)
 
 
-def test_forms_follow_each_other_with_where_they_begin_and_comments_are_nothing() -> None:
+def test_forms_come_with_their_positions_and_comments_are_skipped() -> None:
     assert list(read_forms("{:a 1}\n; not this {\n  {:a 2},\n#_ {:a 3} {:a 4}")) == [
         (0, {":a": 1}),
         (22, {":a": 2}),
@@ -68,12 +68,12 @@ def test_a_vector_or_list_that_is_the_whole_text_gives_its_elements(text: str) -
         ("1]", 1, "']' closes nothing"),
         ("{1 [2)}", 5, "')' closes nothing"),
         ("{1 [2", 3, "'[' is not closed"),
-        ("[1] 2", 4, "'2' follows what has to be the whole text"),
+        ("[1] 2", 4, "'2' follows the vector or list that has to be the whole text"),
         ("{:a}", 0, "a map has a key without a value"),
         ("{:a 1 :a 2}", 0, "a map has a key twice"),
         ("#{1 1}", 0, "a set has something twice"),
         ('"abc', 0, "'\"' begins nothing"),
-        (r'"\q"', 1, r"'\\q' stands for nothing"),
+        (r'"\q"', 1, r"'\\q' is no escape sequence"),
         (r"\nothing", 0, "'nothing' is no character"),
         ("007", 0, "'007' is no keyword, symbol or number"),
         ("1/0", 0, "'1/0' is no keyword, symbol or number"),
@@ -87,7 +87,7 @@ def test_a_vector_or_list_that_is_the_whole_text_gives_its_elements(text: str) -
         ("#a " * 1_000, 3 * DEEPEST, f"deeper than {DEEPEST} levels"),
     ],
 )
-def test_what_is_no_edn_is_refused_with_its_place(text: str, position: int, reason: str) -> None:
+def test_text_that_is_no_edn_is_refused_with_its_place(text: str, position: int, reason: str) -> None:
     with pytest.raises(MalformedEdn) as error:
         forms(text)
     assert (error.value.position, error.value.reason) == (position, reason)

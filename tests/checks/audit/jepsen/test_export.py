@@ -1,4 +1,4 @@
-"""A history of ours as Jepsen has it: both judges see the same in it."""
+"""A history written in Jepsen's format: both judges find the same in it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -120,7 +120,7 @@ def test_both_judges_see_what_is_wrong(events: list[Event], ours: set[str], jeps
     assert both(tmp_path, events) == (ours, jepsens)
 
 
-def test_recorded_transactions_are_clean_and_an_aborted_record_that_was_delivered_is_an_aborted_read(
+def test_recorded_transactions_are_clean_and_a_delivered_aborted_record_is_an_aborted_read(
     tmp_path: Path,
 ) -> None:
     found = {}
@@ -146,4 +146,4 @@ def test_the_command_writes_it_and_refuses_several_runs(tmp_path: Path, capsys: 
     assert (tmp_path / "h.edn").read_text().count("\n") == 2
     write_history(tmp_path / "h.jsonl", [*events, replace(events[0], run="s")])
     assert cli.main(["audit", str(tmp_path / "h.jsonl"), "--as-jepsen", str(tmp_path / "h.edn")]) == 2
-    assert "give the history of one" in capsys.readouterr().err
+    assert "give one run" in capsys.readouterr().err

@@ -95,7 +95,7 @@ CASES: dict[str, tuple[Rows, str, Rows]] = {
     ":nonmonotonic-poll": (
         [*ABCD, *ALL, *polls(1, ":x [[0 :a] [1 :b]]"), *polls(1, ":x [[1 :b] [2 :c]]")],
         "key :x offset 1: operation 5 (ok, process 1) ended with :b (offset 1), and operation 7 (ok, process 1) began "
-        "with :b (offset 1), which is not behind it",
+        "with :b (offset 1), which is not after it",
         [*ABCD, *ALL, *polls(1, ":x [[0 :a] [1 :b]]", kind=LOST), *polls(1, ":x [[0 :a] [1 :b]]")],
     ),
     ":int-poll-skip": (
@@ -107,19 +107,18 @@ CASES: dict[str, tuple[Rows, str, Rows]] = {
     ":int-nonmonotonic-poll": (
         [*ABCD, *ALL, *polls(1, ":x [[1 :b] [0 :a]]")],
         "key :x offset 0: operation 5 (ok, process 1) was given :b (offset 1) and then :a (offset 0), which is not "
-        "behind it",
+        "after it",
         [*ABCD, *ALL, *polls(1, ":x [[0 :a] [1 :b]]")],
     ),
     ":nonmonotonic-send": (
         [*sends(0, ":x [3 :c]"), *sends(0, ":x [1 :a]"), *polls(1, ":x [[1 :a] [3 :c]]")],
         "key :x offset 1: operation 1 (ok, process 0) ended with the send of :c (offset 3), and operation 3 (ok, "
-        "process 0) began with that of :a (offset 1), which is not behind it",
+        "process 0) began with that of :a (offset 1), which is not after it",
         [*sends(0, ":x [3 :c]"), *sends(2, ":x [1 :a]"), *polls(1, ":x [[1 :a] [3 :c]]")],
     ),
     ":int-nonmonotonic-send": (
         [*sends(0, ":x [3 :c]", ":x [1 :a]"), *polls(1, ":x [[1 :a] [3 :c]]")],
-        "key :x offset 1: operation 1 (ok, process 0) sent :c (offset 3) and then :a (offset 1), which is not behind "
-        "it",
+        "key :x offset 1: operation 1 (ok, process 0) sent :c (offset 3) and then :a (offset 1), which is not after it",
         [*sends(0, ":x [1 :a]", ":x [3 :c]"), *polls(1, ":x [[1 :a] [3 :c]]")],
     ),
     ":int-send-skip": (
@@ -158,14 +157,14 @@ CASES: dict[str, tuple[Rows, str, Rows]] = {
     ),
     ":G0": (
         [*sends(0, ":x [0 :a]", ":y [1 :a]"), *sends(1, ":x [1 :b]", ":y [0 :b]"), *polls(2, ":x [[0 :a] [1 :b]]")],
-        "key :x: operation 3 (ok, process 1) sent :b to key :x right behind :a of operation 1 (ok, process 0); "
-        "operation 1 (ok, process 0) sent :a to key :y right behind :b of operation 3 (ok, process 1)",
+        "key :x: operation 3 (ok, process 1) sent :b to key :x right after :a of operation 1 (ok, process 0); "
+        "operation 1 (ok, process 0) sent :a to key :y right after :b of operation 3 (ok, process 1)",
         [*sends(0, ":x [0 :a]", ":y [0 :a]"), *sends(1, ":x [1 :b]", ":y [1 :b]"), *polls(2, ":x [[0 :a] [1 :b]]")],
     ),
     "G1c by order": (
         [*sends(0, ":x [0 :a]", ":y [2 :c]"), *over(1, END, "txn", "[[:poll {:x [[0 :a]]}] [:send :y [1 :b]]]")],
         "key :x: operation 3 (ok, process 1) was given :a of key :x, sent by operation 1 (ok, process 0); "
-        "operation 1 (ok, process 0) sent :c to key :y right behind :b of operation 3 (ok, process 1)",
+        "operation 1 (ok, process 0) sent :c to key :y right after :b of operation 3 (ok, process 1)",
         [*sends(0, ":x [0 :a]", ":y [1 :c]"), *over(1, END, "txn", "[[:poll {:x [[0 :a]]}] [:send :y [2 :b]]]")],
     ),
 }
@@ -201,7 +200,7 @@ def test_a_send_of_unknown_outcome_counts_as_soon_as_one_of_its_values_was_read(
     assert anomalies(operations(tmp_path, *sent, *behind), "r")[0] == []
     [finding] = anomalies(operations(tmp_path, *sent, *polls(2, ":x [[0 :a]]"), *behind), "r")[0]
     assert (finding.rule, finding.offset) == (":lost-write", 0)
-    assert "which happened, as operation 5 (ok, process 2) was given :a" in finding.evidence
+    assert "which happened, because operation 5 (ok, process 2) was given :a" in finding.evidence
 
 
 def test_only_an_operation_that_is_ok_moves_a_process_on(tmp_path: Path) -> None:
@@ -308,7 +307,7 @@ def test_an_operation_that_never_ends_may_still_happen_and_only_those_of_clients
         ("{:type :ok, :process 0, :f :poll, :value [[:poll {1 [[:a 2]]}]]}", "offset :a is no integer"),
         (
             "{:type :ok, :process 0, :f :send, :value [[:send 1 [9 5]]]}",
-            "5 is sent to key 1 a second time; the anomalies are those of values that are sent once",
+            "5 is sent to key 1 a second time; the anomalies are defined for values that are sent once",
         ),
         ("{:type :invoke, :process 7, :f :txn, :value []}", "process 7 begins a second operation"),
     ],

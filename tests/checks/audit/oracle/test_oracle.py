@@ -1,4 +1,4 @@
-"""The readable rule judges the logs again, and a disagreement is seen."""
+"""The readable rules judge the logs again, and a disagreement is found."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -88,7 +88,7 @@ def test_the_command_adds_a_verdict_and_fails_with_it(
 
 
 @pytest.mark.parametrize("arguments", [["--oracle", "0"], ["--oracle", "2"], ["--oracle", "--no-crc"]])
-def test_a_share_that_is_none_and_an_oracle_without_crcs_are_refused(arguments: list[str], tmp_path: Path) -> None:
+def test_a_wrong_share_and_an_oracle_without_crcs_are_refused(arguments: list[str], tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="2"):
         cli.main(["audit", str(tmp_path), *arguments])
 

@@ -12,6 +12,8 @@ from kafka_eos_checks.audit.kernels.coordinators import matching
 from kafka_eos_checks.audit.kernels.logs import transactions
 from kafka_eos_checks.audit.oracle import random_clusters
 from kafka_eos_checks.audit.oracle.random_clusters import difference, judge
+from kafka_eos_checks.audit.plan import stages
+from kafka_eos_checks.audit.rules.beside import last_batches
 from kafka_eos_checks.audit.rules.transactions import TRANSACTION_RULES
 from kafka_eos_checks.kit.verdict import read_verdicts
 
@@ -56,6 +58,7 @@ FIRST_THAT_NOTICES = {"_not_fenced": 106}  # seeds before it do not, and take lo
         (matching._Columns, "_both_decisions", lambda _, left: left & False),
         (matching._Columns, "_in_order", lambda self, _: (self.log >= 0, self.log < 0)),
         (transactions, "_in_log", lambda part, _: part.steps),
+        (stages, "last_batches", lambda headers, offsets: last_batches(headers, offsets)[1:]),
     ],
 )
 def test_a_proof_that_leaves_something_out_is_noticed(

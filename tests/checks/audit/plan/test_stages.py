@@ -1,5 +1,6 @@
 """The plan of an audit: the same on both engines, and on Spark no rule over logs runs on the driver."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,7 +20,7 @@ from kafka_eos_checks.kit.verdict import Verdict
 
 RULES = (
     *("summaries_of", "fold", "state_rows", "fold_states"),
-    *("judge_steps", "read_group_log", "went_back", "audit_beside"),
+    *("judge_steps", "read_group_log", "went_back", "audit_beside", "judge_files", "judge_replicas", "last_batches"),
 )
 
 
@@ -71,7 +72,7 @@ def test_rows_between_stages_spill_to_a_file_once_they_are_many(monkeypatch: pyt
     rows = LocalRows()
     for number in range(100):
         rows.add(Row(number % 2, number % 3, number, 90))
-    assert rows._files, "most are in files"
+    assert rows._places, "most are in the file"
     assert rows.keys([0, 1]) == {0, 1, 2}
     assert sorted(rows.values([0, 1], 1)) == [number for number in range(100) if number % 3 == 1]
     assert sorted(rows.values([0], 1)) == sorted(rows.values([0], 1)), "they can be read again"
@@ -96,3 +97,25 @@ def test_the_result_depends_neither_on_the_number_of_buckets_nor_on_spilling(
         results.append((found, judged.figures, [(state.records, state.known, state.unknown) for state in states]))
     assert results[0] == results[1] == results[2]
     assert results[0][1]["torn transaction"]["markers"]
+
+
+def test_workers_find_what_one_process_finds_and_their_errors_are_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unpack(recordings_folder() / "violations.tar.xz", tmp_path / "recording")
+    expected = run([tmp_path / "recording"], redact=True, explain_cost=True)
+    monkeypatch.setattr("kafka_eos_checks.audit.audit.LEAST_WEIGHT", 0)
+    found = run([tmp_path / "recording"], jobs=2, explain_cost=True)
+    plain = run([tmp_path / "recording"])
+    assert comparable(found) == comparable(plain)
+    assert comparable(found) != comparable(expected), "in workers, too, evidence is redacted only where it is asked for"
+    assert found.bill is not None
+    assert found.bill.driver > 0
+    with LocalEngine(2) as engine:
+        assert engine.buckets > 1
+        rows = engine.map(list, [[Row(0, 0, 3)], [Row(0, 0, 4)]], [1, 1], "t")
+        assert engine.collect(0, rows) == [(0, 3), (0, 4)]
+        with pytest.raises(FileNotFoundError, match="nowhere"):
+            engine.map(Path.read_bytes, [tmp_path / "nowhere"], [1], "t")
+        with pytest.raises(UnusableInput, match="was killed"):
+            engine.map(os._exit, [3, 3], [1, 1], "t")

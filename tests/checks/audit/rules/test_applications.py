@@ -182,7 +182,7 @@ def test_an_input_that_no_member_was_ever_given_is_skipped(tmp_path: Path) -> No
     assert "no member was given it" in found[0].evidence
 
 
-def test_what_was_never_committed_is_no_ones_to_be_found_skipped(tmp_path: Path) -> None:
+def test_inputs_without_a_committed_offset_are_not_found_skipped(tmp_path: Path) -> None:
     simulated = simulate_application(RIGHT, REGISTRY)
     own = {place: log for place, log in simulated.logs.items() if place[0] != OFFSETS} | {(OFFSETS, 0): []}
     events = [event for event in simulated.events if event.action not in {"Send", "CommitTransaction"}]
@@ -389,16 +389,14 @@ def test_an_aborted_output_of_no_input_is_no_finding(copier: Copier, tmp_path: P
     assert copier.judged(tmp_path)[0] == []
 
 
-def test_an_input_that_was_aborted_and_left_behind_is_skipped(copier: Copier, tmp_path: Path) -> None:
+def test_an_aborted_input_is_skipped_if_the_committed_offset_is_past_it(copier: Copier, tmp_path: Path) -> None:
     copier.copy(0, ControlType.ABORT)
     copier.copy(1)
     copier.copy(2)
     assert copier.judged(tmp_path)[0] == [f"{SKIPPED} in 0"]
 
 
-def test_inputs_that_nobody_came_to_are_no_finding_where_not_everything_has_to_be_processed(
-    copier: Copier, tmp_path: Path
-) -> None:
+def test_unreached_inputs_are_no_finding_unless_every_input_has_to_be_processed(copier: Copier, tmp_path: Path) -> None:
     copier.copy(0)
     found, figures = copier.judged(tmp_path, declare(everything=False))
     assert (found, figures[NOT_PROCESSED]["checked"]) == ([], 0)

@@ -103,7 +103,7 @@ def test_an_entry_of_the_index_that_is_wrong_or_missing_or_too_many_is_found(bro
     assert "no multiple of an entry" in str(judged(brokers).findings)
 
 
-def test_an_entry_behind_the_end_of_the_log_is_unknown(brokers: Path) -> None:
+def test_an_entry_beyond_the_end_of_the_log_is_unknown(brokers: Path) -> None:
     path = brokers / "1" / PARTITION / f"{FIRST}.txnindex"
     entries = list(read_transaction_index(path))
     write_index(path, [*entries, replace(entries[-1], last_offset=1_000)])
@@ -121,7 +121,7 @@ def test_every_field_of_a_snapshot_is_compared(name: str, brokers: Path) -> None
     changed = (getattr(first, name) or 0) + 7
     write_snapshot(path, [replace(first, **{name: changed}), *others])
     (finding,) = [finding for finding in judged(brokers).findings if finding.rule == SNAPSHOT]
-    assert (name if name != "producer_id" else "do not have") in finding.evidence
+    assert (name if name != "producer_id" else "no batch") in finding.evidence
 
 
 def test_a_snapshot_with_a_wrong_crc_is_found(brokers: Path) -> None:

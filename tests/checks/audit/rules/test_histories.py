@@ -304,6 +304,6 @@ def test_whether_a_silent_client_asked_for_a_commit_is_unknown(tmp_path: Path) -
     assert unknown(begun(0)[1:], UNASKED, [log]) == 1
 
 
-def test_a_marker_behind_a_hole_is_not_taken_for_that_of_the_data_before_it(tmp_path: Path) -> None:
+def test_a_marker_after_a_hole_is_not_taken_for_the_marker_of_the_data_before_the_hole(tmp_path: Path) -> None:
     log = log_of(tmp_path, [values(0, b"v0", transactional=True), ended(5, ControlType.COMMIT)])
     assert found(begun(0), [log]) == []

@@ -89,7 +89,7 @@ def test_a_committed_record_that_is_in_the_log_and_was_given_to_the_reader_is_no
     assert found([end(0), *transaction(1, "a", "Commit", 0), poll(0, "a"), end(2)], log) == []
 
 
-def test_a_record_of_a_committed_transaction_that_a_marker_aborted_is_missing_once_for_the_transaction(
+def test_an_aborted_record_of_a_committed_transaction_is_found_missing_once_per_transaction(
     tmp_path: Path,
 ) -> None:
     log = log_of(tmp_path, "a", "b", ABORT)
@@ -113,7 +113,7 @@ def test_one_replica_with_the_commit_is_enough_and_a_shorter_one_says_nothing(tm
     assert judged(transaction(1, "a", "Commit", 0), short)[1][COMMITTED_MISSING] == 1
 
 
-def test_over_a_hole_nobody_knows_whose_marker_it_is(tmp_path: Path) -> None:
+def test_after_a_hole_the_transaction_of_a_marker_is_unknown(tmp_path: Path) -> None:
     log = log_of(tmp_path, "a", 3, ABORT)
     assert judged(transaction(1, "a", "Commit", 0), log) == (
         [],
@@ -122,7 +122,7 @@ def test_over_a_hole_nobody_knows_whose_marker_it_is(tmp_path: Path) -> None:
     assert found([poll(0, "a")], log) == []
 
 
-def test_a_reader_that_passes_a_committed_record_over_is_found_and_an_aborted_one_is_rightly_passed_over(
+def test_a_reader_that_skips_a_committed_record_is_found_and_may_skip_an_aborted_one(
     tmp_path: Path,
 ) -> None:
     log = log_of(tmp_path, "a", ABORT, "b", "c", COMMIT)
@@ -150,7 +150,7 @@ def test_without_a_log_records_that_a_reader_passed_over_are_unknown(tmp_path: P
     )
 
 
-def test_a_record_that_a_reader_is_given_again_is_found_unless_it_sought_or_aborted_or_was_assigned_anew(
+def test_a_record_given_twice_is_found_unless_the_reader_sought_aborted_or_was_assigned_again(
     tmp_path: Path,
 ) -> None:
     log = log_of(tmp_path, "a", "b", COMMIT)
@@ -260,7 +260,7 @@ def test_without_logs_a_record_of_a_transaction_is_lost_only_if_it_was_committed
     assert found([*inside, *passed]) == []
 
 
-def test_without_logs_a_record_that_only_one_of_two_readers_passed_over_is_skipped() -> None:
+def test_without_logs_a_record_that_one_of_two_readers_skipped_is_found() -> None:
     other = [replace(poll(offset, value), process="other") for offset, value in ((0, "a"), (1, "b"), (2, "c"))]
     assert found([*other, poll(0, "a"), poll(2, "c")]) == [(POLL_SKIP, 1)]
 

@@ -33,7 +33,7 @@ def test_a_hanging_transaction_is_told_with_the_command_that_ends_it() -> None:
     assert "diagram" in rule_of(HANGING).next_step(finding, in_test=True)
 
 
-def test_a_rule_that_is_none_has_no_entry() -> None:
+def test_an_unknown_rule_has_no_entry() -> None:
     with pytest.raises(KeyError):
         rule_of("no rule")
 

@@ -193,7 +193,7 @@ def test_a_transaction_with_both_markers_on_one_partition_is_torn(tmp_path: Path
     assert found(tmp_path) == [(TORN, 0, 2)]
 
 
-def test_a_decision_that_the_coordinator_took_back_after_a_failed_append_must_not_have_markers_of_both(
+def test_a_decision_replaced_after_a_failed_append_must_not_have_markers_of_both(
     tmp_path: Path,
 ) -> None:
     states = [("EMPTY", 0), ("ONGOING", 0), ("PREPARE_COMMIT", 0), ("PREPARE_ABORT", 1), ("COMPLETE_ABORT", 1)]
@@ -260,7 +260,7 @@ def test_where_a_topic_may_have_been_made_again_after_a_decision_its_marker_is_n
     assert figures(tmp_path)[NO_TRANSACTION].standing is Standing.NOT_JUDGED
 
 
-def test_what_lies_before_a_partition_begins_or_in_its_holes_is_not_missed(tmp_path: Path) -> None:
+def test_transactions_before_a_partitions_start_and_markers_in_its_holes_are_not_missed(tmp_path: Path) -> None:
     coordinator(tmp_path / "late", *TV1, version=0, partitions=[0])
     partition(tmp_path / "late", 0, ("data", 0), (ABORT, 0), ("data", 0), (COMMIT, 0), start=10)
     assert found(tmp_path / "late") == []
@@ -319,7 +319,7 @@ def test_data_of_a_transaction_that_goes_on_or_waits_for_its_marker_do_not_hang(
         assert figures(folder)[HANGING].figures == {"transactions": 1, "open": 1, "unknown": 0}
 
 
-def test_data_to_which_those_of_a_later_epoch_are_added_hang(tmp_path: Path) -> None:
+def test_data_that_are_open_when_data_of_a_later_epoch_come_hang(tmp_path: Path) -> None:
     steps: list[Step] = [("data", 0), ("data", 1), (COMMIT, 2)]
     partition(tmp_path / "1", 0, *steps)
     assert found(tmp_path / "1") == [(HANGING, 0, 0)]

@@ -34,8 +34,10 @@ def headers_of(*arguments: str | Path) -> int:
 
 
 def without_file(findings: tuple[Finding, ...] | list[Finding]) -> Counter[Finding]:
-    """Findings, whether in a segment or in its table; which broker's is the folder's name in both."""
-    return Counter(replace(finding, file=Path(finding.file).name.partition(".")[0]) for finding in findings)
+    """Findings, whether in a segment or in its table, which has no times; the folder's name is the broker's in both."""
+    return Counter(
+        replace(finding, file=Path(finding.file).name.partition(".")[0], time_ms=None) for finding in findings
+    )
 
 
 def faulty(folder: Path, seed: int) -> Path:

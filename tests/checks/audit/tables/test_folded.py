@@ -398,7 +398,7 @@ def state(name: str, pid: int) -> Record:
     return Record(key=key.encode(), value=value.encode())
 
 
-def test_a_producer_id_of_two_transactional_ids_has_no_name_and_one_of_nobody_neither(tmp_path: Path) -> None:
+def test_a_producer_id_of_two_transactional_ids_or_of_none_has_no_name(tmp_path: Path) -> None:
     write_partition(tmp_path / "orders-0", data(0, 7), data(1, 8), data(2, 9), data(3, -1))
     forgotten = Record(key=transaction_log.TransactionLogKey(transactional_id="a").encode(), value=None)
     states = [state("a", 7), state("b", 8), state("b", 7), forgotten]

@@ -42,7 +42,7 @@ def test_a_seed_decides_every_byte(tmp_path: Path) -> None:
         (["--partitions", "0"], "--partitions 0: give 1 or more"),
         (["--records", "3", "2"], "--records 3 2"),
         (["--faults", "5000"], "have room for"),
-        (["--partitions", "7000"], "give one for each"),
+        (["--partitions", "7000"], "one for each partition"),
     ],
 )
 def test_a_call_that_makes_no_log_says_why(

@@ -34,7 +34,7 @@ def test_entries_are_read_by_operator_and_change(tmp_path: Path) -> None:
         ("[equal]\n", "unknown key 'equal'"),
         (ENTRY.replace("reason", "why"), "entry 1: give operator, change, reason"),
         (ENTRY.replace('"it follows"', '""'), "entry 1: give operator, change, reason"),
-        (ENTRY + ENTRY, "entry 2: Queue!Enter: a -> TRUE is there twice"),
+        (ENTRY + ENTRY, "entry 2: Queue!Enter: a -> TRUE occurs twice"),
     ],
 )
 def test_an_entry_that_cannot_be_used_is_refused(text: str, message: str, tmp_path: Path) -> None:

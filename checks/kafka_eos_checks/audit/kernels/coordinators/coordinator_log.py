@@ -1,12 +1,12 @@
-"""The rules over a log of ``__transaction_state`` by columns; the readable rule judges whatever is not proved.
+"""The rules over a log of ``__transaction_state`` by columns; the readable rule judges the steps that are not proved.
 
 The records of a log are read chunk by chunk (:func:`states.state_rows`), and folded by transactional id: all records of
 an id have to meet, in log order, and different ids never do. :func:`fold_states` looks at each record and the one
-before it of the same transactional id. Steps that are alike in all that
-:func:`kafka_eos_checks.audit.rules.coordinator.wrong_step` looks at are judged once, by that function. If every
-step of an id is legal, or follows over a hole, then its decisions, producer ids and grants are columns of its records.
-Around a step that is not, the readable rule folds the records one by one, from a record after which nothing before it
-matters to the next such record. So the findings are the readable rule's own.
+before it of the same transactional id. Steps that agree in everything that
+:func:`kafka_eos_checks.audit.rules.coordinator.wrong_step` depends on are judged once, by that function. If every step
+of an id is legal, or comes after a hole, then its decisions, producer ids and grants are columns of its records. Around
+any other step the readable rule folds the records one by one, from a record after which earlier states do not matter to
+the next such record. So the findings are the readable rule's own.
 
 Facts of the whole log, such as the number of holes before a record, come from its chunks (:class:`LogFacts`). They do
 not depend on where the log is cut.
@@ -51,7 +51,7 @@ from kafka_eos_checks.audit.segments.splits import PartitionLog, plan
 
 Mask = NDArray[np.bool_]
 
-_DECISIONS = np.full(max(TransactionState) + 2, -1, np.int32)  # by status, the last one being a tombstone's
+_DECISIONS = np.full(max(TransactionState) + 2, -1, np.int32)  # by status; the last one is for a tombstone
 _DECISIONS[list(PREPARED)] = [int(decision) for decision in PREPARED.values()]
 _COMPLETIONS = np.full(max(TransactionState) + 2, -1, np.int32)
 _COMPLETIONS[list(COMPLETED)] = [int(decision) for decision in COMPLETED.values()]
@@ -64,12 +64,12 @@ class LogFacts:
     Attributes:
         log: the log.
         records: how many there are.
-        unreadable: records that are no key or value of a known version.
+        unreadable: records whose key or value is of no known version.
         start: the first offset; None for a log without records.
         end: one past the last offset.
         holes: how many holes it has.
         damage: number of the split and position of the first region that cannot be read; None for none.
-        stamped_ms: the last time that a coordinator stamped; -1 for none.
+        stamped_ms: the last timestamp of a coordinator; -1 for none.
         chunks: by split and first byte, the holes before the chunk's first record, and the segment's file name.
     """
 
@@ -106,7 +106,7 @@ class LogFacts:
         return cls(log, records, unreadable, start, end, holes, damage, stamped_ms, places)
 
     def coordinator_log(self) -> CoordinatorLog:
-        """The log as the rules over transactions take it, without its transactional ids."""
+        """The log in the form for the rules over transactions, without its transactional ids."""
         return CoordinatorLog(
             self.log,
             records=self.records,
@@ -141,20 +141,20 @@ class FoldedIds:
         names: transactional ids, shape (i,), in order of their first records.
         certain: by id, as :attr:`TransactionalId.certain`, shape (i,).
         holes: by id, as :attr:`TransactionalId.holes`, shape (i,).
-        tails: records in log order by id, of which the last one is the id's last.
+        tails: by id, its last records, in log order.
         tail_start: by id, where its records begin in ``tails``, shape (i + 1,).
-        decided: by id, whether its tail is all that :attr:`TransactionalId.current` has, in reverse; otherwise that
-            follows from the tail.
+        decided: by id, whether :attr:`TransactionalId.current` is its tail in reverse; otherwise it follows from
+            folding the tail.
         decisions: all decided transactions, by id.
         decision_start: by id, where its transactions begin in ``decisions``, shape (i + 1,).
         granted_by: the id of each grant, shape (g,).
         granted_producer_id: shape (g,).
         granted_epoch: shape (g,).
-        owner: ids, shape (p,), with ``owned_producer_id`` the distinct pairs of an id and a producer id that it had.
+        owner: ids, shape (p,); with ``owned_producer_id`` the distinct pairs of an id and a producer id that it had.
         owned_producer_id: shape (p,).
         unknown: records whose state could not be judged.
         findings: violations, in log order.
-        followed: how many records the readable rule had to look at.
+        followed: how many records the readable rule had to judge.
     """
 
     names: list[str]
@@ -209,7 +209,7 @@ class FoldedIds:
         )
 
     def transactional_id(self, number: int) -> TransactionalId:
-        """A transactional id after all its records, as the readable rules take it."""
+        """A transactional id after all its records, in the form of the readable rules."""
         tail = self.tails.take(slice(*self.tail_start[number : number + 2].tolist()))
         values = list(tail.values())
         current = values[::-1]
@@ -235,7 +235,7 @@ class FoldedIds:
 
 
 class Ids(Mapping[str, TransactionalId]):
-    """The transactional ids of a log by name; one becomes an object when it is asked for."""
+    """The transactional ids of a log by name; each becomes an object when it is first used."""
 
     def __init__(self, folded: FoldedIds) -> None:
         self._folded = folded
@@ -283,7 +283,7 @@ def fold_coordinator_log(log: PartitionLog, chunks: Sequence[StateChunk]) -> Coo
 
 
 def log_of(facts: LogFacts, folded: FoldedIds) -> CoordinatorLog:
-    """A log as the rules over transactions take it, with its transactional ids."""
+    """A log in the form for the rules over transactions, with its transactional ids."""
     log = facts.coordinator_log()
     return replace(log, ids=Ids(folded), findings=folded.findings, unknown=folded.unknown, folded=folded)
 
@@ -315,7 +315,7 @@ class _Fold:
         self.producer_id: Ints = states.producer_id[self.order]
         self.sets, numbers_of = _sets(states)
         self.set: Narrow = numbers_of[states.partitions[self.order]]
-        # A record over a hole, or the first one of a log that is not whole, may follow anything.
+        # A record after a hole, or the first record in a log that is not whole, may follow any state.
         self.fresh = self.first & ~self.whole
         self.fresh[1:] |= ~self.first[1:] & (self.holes[1:] > self.holes[:-1])
 
@@ -367,7 +367,7 @@ class _Fold:
         )
 
     def _legal(self, rows: Ints) -> Mask:
-        """Whether each of some records may follow the one before it of its id, or be the first one, shape (m,)."""
+        """Whether each of some records may follow the previous record of its id, or be its first, shape (m,)."""
         if not len(rows):
             return np.empty(0, np.bool_)
         before = np.maximum(rows - 1, 0)
@@ -459,8 +459,8 @@ class _Fold:
     def _tails(self, completes: Mask) -> Ints:
         """The first record of each id that its current states at the end depend on, shape (i,).
 
-        Over a hole any state may follow, so the states before it do not matter. Nor do the states before a PREPARE that
-        is completed: only PREPARE precedes COMPLETE, and only COMPLETE follows PREPARE.
+        After a hole any state may follow, so the states before it do not matter. Nor do the states before a PREPARE
+        that is completed: only PREPARE precedes COMPLETE, and only COMPLETE follows PREPARE.
         """
         rows = np.arange(len(self.ids))
         marks = np.where(self.first | self.fresh, rows, np.where(completes, rows - 1, 0))
@@ -468,10 +468,10 @@ class _Fold:
         return tails
 
     def _runs(self, proved: Mask, completes: Mask) -> Iterator["_Run"]:
-        """The runs of records that the readable rule has to look at.
+        """The runs of records that the readable rule has to judge.
 
-        A run begins and ends at records before which nothing matters: records over a hole, and COMPLETE right after its
-        PREPARE, because no other state may precede COMPLETE, and never another PREPARE comes before.
+        A run begins and ends at records that do not depend on earlier states: records after a hole, and COMPLETE right
+        after its PREPARE, because no other state may precede COMPLETE.
         """
         wrong = np.flatnonzero(~proved)
         known = np.flatnonzero(self.fresh | completes)
@@ -532,9 +532,9 @@ class _Run(NamedTuple):
 
     Attributes:
         number: of the id.
-        start: where its states are known from.
-        first: the first record to judge; those before it are only there to know the states.
-        end: behind the last one.
+        start: the row from which on its states are known.
+        first: the first record to judge; records before it are only needed for the states.
+        end: one past the last row.
     """
 
     number: int

@@ -2,8 +2,8 @@
 
 The records of a log are read chunk by chunk (:func:`commits.commit_rows`) and meet twice, in log order each time: those
 of a producer id with its markers (:func:`end_transactions`), and then those of a group and partition
-(:func:`count_commits`). Where a later record counts is told from the highest one that counted before it; of names for
-which this does not hold, since offsets of the log went back, :class:`kafka_eos_checks.audit.rules.offsets.GroupLog`
+(:func:`count_commits`). A record counts if it is later than the highest one that counted before it, unless record
+offsets of the log went backwards. For names where they did, :class:`kafka_eos_checks.audit.rules.offsets.GroupLog`
 decides.
 """
 
@@ -42,7 +42,7 @@ class GroupFacts:
         end: one past the last offset.
         holes: how many holes and unreadable records it has.
         whole: whether it begins at offset 0, with no hole and no damage.
-        stamped_ms: the last time that the group's coordinator stamped; -1 for none.
+        stamped_ms: the last timestamp of the group's coordinator; -1 for none.
         chunks: by split and first byte, how many records and how many holes are before the chunk's first record, and
             the segment's file name.
     """
@@ -81,14 +81,15 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Committed offsets that a group's coordinator has looked at, in a transaction when it ended.
+    """Committed offsets that a group's coordinator has applied or dropped, those of a transaction at its end.
 
     Attributes:
         commits: the records.
         number: of each record in the log, shape (n,).
-        ended: the number of the record at which it was looked at: the marker, or itself outside of any transaction.
+        ended: the number of the record at which that happened: the marker, or the record itself outside of any
+            transaction.
         holes: how many holes the log has before it, shape (n,).
-        committed: whether it may count: all that are not of a transaction that was aborted, shape (n,).
+        committed: whether it may count: all except those of an aborted transaction, shape (n,).
     """
 
     commits: Commits
@@ -123,7 +124,7 @@ def end_transactions(commits: Commits, facts: GroupFacts) -> Ended:
 
 
 def next_markers(producer_id: Ints, is_marker: Mask) -> Ints:
-    """The row of the next marker of the same producer id at or behind each row; -1 without one, shape (n,)."""
+    """The row of the next marker of the same producer id at or after each row; -1 without one, shape (n,)."""
     count = len(producer_id)
     order = stable_order(producer_id)
     places = np.where(is_marker[order], np.arange(count), count)
@@ -140,12 +141,12 @@ class CountedCommits:
     """The committed offsets that counted, by group and partition, in the order in which they did.
 
     Attributes:
-        keys: of groups with their partitions, in the order in which the first offset of each was looked at, shape (i,).
+        keys: keys of groups and partitions, in the order in which the first offset of each was applied, shape (i,).
         begin: where the offsets of each begin, shape (i + 1,).
-        commits: those that counted.
+        commits: the commits that counted.
         holes: how many holes the log had before each.
         files: by split and first byte of a chunk, the segment's file name.
-        followed: for how many names the readable rule had to decide.
+        followed: the number of names for which the readable rule had to decide.
     """
 
     keys: list[bytes]
@@ -198,7 +199,7 @@ def _key(name: Name) -> bytes:
 
 
 def count_commits(ended: Ended, facts: GroupFacts) -> CountedCommits:
-    """Choose the committed offsets that counted, for some groups and partitions, from all that were looked at."""
+    """Choose the committed offsets that counted, for some groups and partitions."""
     commits = ended.commits
     count = len(commits)
     in_order = bool((ended.number[1:] > ended.number[:-1]).all())
@@ -210,7 +211,7 @@ def count_commits(ended: Ended, facts: GroupFacts) -> CountedCommits:
     begin = np.searchsorted(names, np.arange(len(numbers) + 1))
     committed, alone = ended.committed[order], commits.transactional[order] == 0
 
-    # A record counts if it is behind the last one that counted, which is the highest so far unless offsets go back.
+    # A record counts if it is after the last one that counted, which is the highest so far unless offsets go back.
     if in_order and (commits.record[1:] > commits.record[:-1]).all():
         places = order + 1
     else:

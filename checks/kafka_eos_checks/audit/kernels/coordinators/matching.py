@@ -1,9 +1,9 @@
 """The rules over transactions for many producer ids at once: prove with numpy that markers agree with the coordinator.
 
 :func:`judge_steps` takes all steps of some producer ids. Nearly all markers are those that the coordinator's log
-demands, one after the other. If numpy cannot prove this for every marker of a producer id, the readable rules judge all
-its markers (:func:`kafka_eos_checks.audit.rules.transactions.judge`). They also judge all open transactions, which are
-few. So every finding is the readable rules' own.
+requires, one after the other. If numpy cannot prove this for every marker of a producer id, the readable rules judge
+all its markers (:func:`kafka_eos_checks.audit.rules.transactions.judge`). They also judge all open transactions, which
+are few. So every finding is the readable rules' own.
 """
 
 from collections import Counter
@@ -42,12 +42,12 @@ Flags = NDArray[np.bool_]
 
 
 class Knowledge(Coordinators):
-    """The coordinators' logs as columns, for some producer ids; a transactional id is made when asked for.
+    """The coordinators' logs as columns, for some producer ids; a transactional id becomes an object on demand.
 
     Args:
-        logs: those with records, without their transactional ids.
+        logs: the logs that have records, without their transactional ids.
         known: their transactional ids, in parts.
-        given: whether there are any, if only empty ones.
+        given: whether any log was given, even an empty one.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Knowledge(Coordinators):
         places = np.repeat(np.arange(len(known)), [len(part.owner) for _, part in known])
         ids, log = _joined([part.owner for _, part in known]), np.array([number[id(log)] for log, _ in known], np.int64)
         self.producer_ids, first, count = np.unique(owned, return_index=True, return_counts=True)
-        one = count == 1  # of logs of several clusters nothing is certain
+        one = count == 1  # a producer id in logs of several clusters is not certain
         self.producer_ids, first = self.producer_ids[one], first[one]
         self._place, self._id = places[first], ids[first]
         self.log = log[self._place]
@@ -102,8 +102,8 @@ def judge_steps(
     Args:
         parts: their steps, in any order.
         partitions: all logs, by number.
-        chosen: the numbers of those that count: of each partition the longest.
-        coordinators: what the coordinators' logs know of these producer ids.
+        chosen: the numbers of the logs that count: the longest of each partition.
+        coordinators: the coordinators' logs of these producer ids.
         moments: of all logs.
     """
     numbers = frozenset(chosen)
@@ -116,7 +116,7 @@ def judge_steps(
 
 
 def _readable(steps: Paired, partitions: Sequence[Partition], unproved: Flags) -> list[PartitionTransactions]:
-    """The transactions of each log as the readable rules take them: what is open and merged, and some of the markers.
+    """The transactions of each log in the form of the readable rules: open and merged ones, and some of the markers.
 
     Args:
         steps: all of them.
@@ -153,7 +153,7 @@ def _readable(steps: Paired, partitions: Sequence[Partition], unproved: Flags) -
 
 
 class _Columns:
-    """The markers of some producer ids, with what the coordinators know of them; all columns of shape (m,)."""
+    """The markers of some producer ids, with the owners of these; all columns of shape (m,)."""
 
     def __init__(
         self, steps: Paired, partitions: Sequence[Partition], coordinators: Knowledge, moments: Moments
@@ -232,8 +232,8 @@ class _Columns:
     def _in_order(self, decided: Decisions) -> tuple[Flags, Flags]:
         """Whether each marker agrees with the order of its partition's transactions, and whether it is ambiguous.
 
-        Both hold for all markers of a producer id and epoch on a partition, or for none of them. The first are those
-        for which ``_Group.in_order`` finds a way to the end; of the others it says that they are ambiguous.
+        Both hold for all markers of a producer id and epoch on a partition, or for none of them. Markers agree if
+        ``_Group.in_order`` finds a way to the end for them, and are ambiguous if it calls them so.
         """
         order, group = self._groups()
         transaction, log = self._with_partition(decided)
@@ -252,7 +252,7 @@ class _Columns:
         before = np.concatenate(([0], np.cumsum(younger)))
         earlier = np.where(starts > 0, count, before[last[begin]] - before[first[begin]])
 
-        # Nearly all groups have one marker for each transaction, each behind data.
+        # Nearly all groups have one marker for each transaction, each with data.
         due = first + np.arange(len(order)) - begin[group]
         own = np.minimum(due, max(len(transaction) - 1, 0))
         plain = (due < last) & self.has_data[order]
@@ -301,7 +301,7 @@ class _Columns:
         return ((self.log * len(self.pids) + self.pid) << 16) + (self.epoch & 0xFFFF)
 
     def _by_epoch(self, decided: Decisions) -> tuple[Flags, Flags]:
-        """Whether each marker agrees with the only transaction of its epoch, and whether no single one tells."""
+        """Whether each marker agrees with its epoch's only transaction, and whether its epoch has no single one."""
         second = np.flatnonzero(decided.version >= TRANSACTION_VERSION_2)
         key = self._keys(decided, second, np.zeros(len(second), np.int64))
         order = np.argsort(key, kind="stable")
@@ -350,13 +350,13 @@ class _Columns:
 
 
 def _is_a_way(due: Ints, earlier: int, decisions: Ints, has_data: Flags) -> bool:
-    """Whether markers may be those of some transactions in order, as ``_Group._follow`` has it.
+    """Whether markers may be those of some transactions in order, by the same search as ``_Group._follow``.
 
     Args:
         due: the decisions of the transactions, in order; none of them was given up.
         earlier: how many of them may be older than the partition.
         decisions: of the markers, in order.
-        has_data: which of them end data; one that does not may be one that was written again.
+        has_data: which of them end data; a marker without data may be a repetition.
     """
     padding = bytes(MOST_WAYS // 8 + 2)
     fitting = {int(kind): due == kind for kind in ControlType} | {NO_DECISION: np.ones(len(due), np.bool_)}
@@ -371,7 +371,7 @@ def _is_a_way(due: Ints, earlier: int, decisions: Ints, has_data: Flags) -> bool
         ahead = same >> (base - low)  # bit n: transaction base + n has this decision
         following = (possible & ahead) << 1
         if not ends_data:
-            following |= possible & (same if base else same << 1)  # bit n: the one before it has
+            following |= possible & (same if base else same << 1)  # bit n: the transaction before it has
         if not following:
             return False
         skipped = (following & -following).bit_length() - 1

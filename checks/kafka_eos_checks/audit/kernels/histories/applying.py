@@ -1,9 +1,9 @@
-"""Proofs over applications: inputs, the outputs that name them, and the offsets behind them.
+"""Proofs over applications: inputs, the outputs that name them, and the committed offsets past them.
 
-Outputs meet the records of their topics by topic and value (:func:`join_outputs`), inputs their outputs and the commits
-behind them by block of offsets (:func:`join_inputs`), and the transaction of an output the one that asked for the
-commit (:func:`join_commits`). An input that is not proved is
-judged by :mod:`kafka_eos_checks.audit.rules.applications`.
+There are three joins. Outputs are joined with the records of their topics by topic and value (:func:`join_outputs`).
+Inputs are joined with their outputs and with the commits past them by block of offsets (:func:`join_inputs`). The
+transaction of an output is compared with the transaction that requested the commit (:func:`join_commits`).
+:mod:`kafka_eos_checks.audit.rules.applications` judges each input that is not proved.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,16 +26,16 @@ OUTPUT = np.dtype(
         ("which", "u8"),  # which of the outputs of its input
         ("attempt", "u8"),
         ("appears", "?"),
-        ("marked", "?"),  # a marker made it appear
+        ("marked", "?"),  # it is visible because of a COMMIT marker
         ("suspect", "?"),
     ]
 )
 COVER = np.dtype([("name", "u8"), ("low", "i8"), ("high", "i8"), ("log", "i4"), ("marked", "?")])
-"""The offsets that a commit is the first behind: from ``low`` to below ``high``, which was committed."""
+"""The offsets ``low`` to ``high - 1``, for which the commit of ``high`` is the first past them."""
 INPUT = np.dtype([("name", "u8"), ("group", "u8"), ("place", "u8"), ("offset", "i8"), ("behind", "i8")])
-"""An input that is a suspect, with the committed offset that is behind it; NOWHERE without."""
+"""A suspect input with the committed offset past it (``behind``), or NOWHERE."""
 CHECK = np.dtype([*INPUT.descr, ("attempt", "u8")])
-"""An input whose outputs are fine if the commit behind it was asked for by this attempt."""
+"""An input that is proved if this attempt requested the commit past it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Members:
 
 
 def of_members(sent: Rows, members: Members, setting: Setting) -> tuple[Rows, Hashes]:
-    """The outputs that members of groups sent once they were members, and their groups."""
+    """The outputs that processes sent after they had become members of groups, and their groups."""
     sent = sent[is_in(sent["process"], members.process)]
     at = np.searchsorted(members.process, sent["process"])
     kept = setting.when(sent) > members.first[at]
@@ -59,10 +59,10 @@ def join_outputs(sent: Rows, stored: Rows, members: Members, setting: Setting, w
     """Find out whether each output appears, dtype :data:`OUTPUT`.
 
     Args:
-        sent: outputs that name their inputs, dtype :data:`recorded.SENT`.
+        sent: the outputs that name their inputs, dtype :data:`recorded.SENT`.
         stored: all records with these topics and values, dtype :data:`stored.STORED`.
-        members: of groups.
-        setting: of the run.
+        members: the members of groups.
+        setting: the facts of the run.
         whole: topics whose logs have every offset, ascending.
     """
     sent, group = of_members(sent, members, setting)
@@ -105,8 +105,8 @@ class Inputs:
     Attributes:
         suspects: dtype :data:`INPUT`.
         checks: dtype :data:`CHECK`.
-        checked: how many are proved, as far as this join can say.
-        silent: how many of these have a commit behind them and no output.
+        checked: how many inputs this join proves.
+        silent: how many of these have a commit past them and no output.
     """
 
     suspects: Rows
@@ -126,12 +126,12 @@ def join_inputs(
     """Join the inputs of some blocks of offsets.
 
     Args:
-        given: that members were given: name, group, place and offset of dtype :data:`recorded.GIVEN`.
-        outputs: of these inputs, dtype :data:`OUTPUT`.
-        covers: of all commits, as far as these blocks go, dtype :data:`COVER`.
-        ranges: by block, all records, dtype :data:`joining.RANGE`.
-        names: of all groups and partitions of which a member was given something.
-        setting: of the run.
+        given: inputs that members were given: name, group, place and offset of dtype :data:`recorded.GIVEN`.
+        outputs: the outputs of these inputs, dtype :data:`OUTPUT`.
+        covers: the offsets of all commits, within these blocks, dtype :data:`COVER`.
+        ranges: all records by block, dtype :data:`joining.RANGE`.
+        names: all groups with the partitions of which a member was given an input.
+        setting: the facts of the run.
     """
     columns = ("name", "group", "place", "offset")
     both = np.zeros(len(given) + len(outputs), INPUT)
@@ -171,7 +171,7 @@ def join_inputs(
 
 
 def _cover(inputs: Rows, covers: Rows) -> tuple[Mask, Mask]:
-    """Whether a commit is behind each input, and whether that was in a transaction; fills in ``behind``."""
+    """Whether there is a commit past each input, and whether it was in a transaction; sets ``behind``."""
     covered, marked = np.zeros(len(inputs), np.bool_), np.zeros(len(inputs), np.bool_)
     covers = covers[np.lexsort((covers["low"], covers["name"]))]
     for name in np.unique(inputs["name"]):
@@ -187,7 +187,7 @@ def _cover(inputs: Rows, covers: Rows) -> tuple[Mask, Mask]:
 
 
 def _never_given(inputs: Rows, ranges: Mapping[int, Rows], names: Mapping[int, Reach], setting: Setting) -> Rows:
-    """Records that a group has left behind and that no member was given, dtype :data:`INPUT`."""
+    """Records that no member was given although the group committed an offset past them, dtype :data:`INPUT`."""
     chosen = [number for number, log in setting.logs.items() if log.longest]
     found = [np.zeros(0, INPUT)]
     by_place: dict[int, list[tuple[int, Reach]]] = {}
@@ -217,7 +217,7 @@ def _never_given(inputs: Rows, ranges: Mapping[int, Rows], names: Mapping[int, R
 
 
 def join_commits(checks: Rows, asked: Rows) -> Rows:
-    """The inputs, dtype :data:`INPUT`, whose commit was not asked for by the attempt of their outputs.
+    """The inputs, dtype :data:`INPUT`, whose commit was not requested by the attempt of their outputs.
 
     Args:
         checks: dtype :data:`CHECK`.
@@ -233,11 +233,11 @@ def join_commits(checks: Rows, asked: Rows) -> Rows:
 
 
 def covers_of(name: int, offsets: Sequence[int], marked: Sequence[bool], log: int) -> Rows:
-    """The offsets that each commit of a group and partition is the first behind, dtype :data:`COVER`; split by block.
+    """For each commit of a group and partition, the offsets it is the first past, dtype :data:`COVER`; split by block.
 
     Args:
         name: hash of group and partition.
-        offsets: that were committed, in order; -1 for a tombstone.
+        offsets: the committed offsets, in order; -1 for a tombstone.
         marked: whether each was committed in a transaction.
         log: number of the log of ``__consumer_offsets``.
     """

@@ -1,10 +1,10 @@
-"""Proofs over histories and logs: count what agrees, and name the rest for the readable rules.
+"""Proofs over histories and logs: count the subjects that are proved, and name the suspects for the readable rules.
 
-Events and records meet by topic and value (:func:`join_values`), transactions by process and number
-(:func:`join_transactions`), what a reader was given by process (:func:`follow_readers`), and what it passed over by
-stretches of a partition (:func:`look_into_gaps`). A subject is *proved* when its rule finds nothing and knows all.
-Everything else is a suspect: a key (topic and value), a transaction, an offset, a step of a reader. The readable rules
-judge the suspects with all events and records that their answer depends on.
+Events and records are joined by topic and value (:func:`join_values`), the events of transactions by process and number
+(:func:`join_transactions`), the polls of readers by process (:func:`follow_readers`), and the records that a reader
+passed over by ranges of a partition's offsets (:func:`look_into_gaps`). A subject is *proved* when its rule finds
+nothing and lacks no fact. Everything else is a suspect: a key (topic and value), a transaction, an offset, a step of a
+reader. The readable rules judge the suspects with all events and records on which their answer depends.
 """
 
 from collections.abc import Sequence
@@ -48,13 +48,13 @@ _MIX, _MIX2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 HELD = np.dtype(
     [
         ("ended", "u8"),
-        ("good", "i4"),  # sends whose value a replica of their partition shows
+        ("good", "i4"),  # sends whose value is visible on a replica of their partition
         ("nowhere", "i4"),  # sends without a partition
-        ("hidden", "?"),  # a send whose value no replica of its partition shows
+        ("hidden", "?"),  # a send whose value is visible on no replica of its partition
         ("committed", "?"),  # a COMMIT marker made its value visible
         ("polled", "?"),  # a reader of committed data was given its value
         ("suspect", "?"),
-        ("first_poll", "i8"),  # the first such poll behind the send
+        ("first_poll", "i8"),  # the first such poll after the send
     ]
 )
 """The facts of a value about the transaction in which it was sent."""
@@ -70,18 +70,18 @@ class LogOf(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The facts that all joins of a run share.
+    """The facts of a run that all its joins need.
 
     Attributes:
-        ordered: whether the run's events have an order; otherwise they follow each other as they stand.
-        logs: by number.
+        ordered: whether the run's events have an order; otherwise their order in the files counts.
+        logs: the facts of each log, by its number.
     """
 
     ordered: bool
     logs: dict[int, LogOf] = field(default_factory=dict)
 
     def when(self, rows: Rows) -> Ints:
-        """The places of events in their run, shape (n,)."""
+        """The positions of events in their run, shape (n,)."""
         return rows["order" if self.ordered else "at"].astype(np.int64)
 
     def columns(self, stored: Rows) -> tuple[Hashes, Ints, Mask]:
@@ -125,10 +125,10 @@ class Values:
     """The join of events and records by topic and value.
 
     Attributes:
-        events: of values, dtype :data:`recorded.TOLD`.
-        suspect: the events whose key is a suspect, shape (events,).
-        at_spot: the events at offsets that are suspects, shape (events,).
-        shown: records of suspects' keys and at such offsets, dtype :data:`stored.STORED`.
+        events: the events about values, dtype :data:`recorded.TOLD`.
+        suspect: mask of the events whose key is a suspect, shape (events,).
+        at_spot: mask of the events at suspect offsets, shape (events,).
+        shown: records with a suspect key or at a suspect offset, dtype :data:`stored.STORED`.
         spots: offsets at which events do not all have the value of a record, ascending hashes.
         held: facts about the transactions of the values, dtype :data:`HELD`.
         figures: of the rules, counting proved subjects.
@@ -149,11 +149,11 @@ def join_values(
     """Join events and records of some keys.
 
     Args:
-        events: all of one run with these keys.
-        stored: all records with these keys.
-        setting: of the run.
-        transactions: suspects that are known from elsewhere, ascending: their keys are suspects, too.
-        spots: offsets that are suspects, of all keys, ascending; those of these keys when not given.
+        events: all events of one run with these keys.
+        stored: all records of logs with these keys.
+        setting: the facts of the run.
+        transactions: transactions already known to be suspects, ascending; their keys are also suspects.
+        spots: suspect offsets of all keys, ascending; without it those of these keys.
     """
     keys = _Keys(events[np.isin(events["what"], VALUED)], setting.of_logs(stored), setting)
     suspect = keys.unmatched() | keys.unclear() | keys.copied() | keys.simultaneous()
@@ -173,17 +173,17 @@ class _Keys:
     """Events and records by key: a topic and a value.
 
     Args:
-        events: of values.
+        events: the events about values.
         stored: records of logs that count.
-        setting: of the run.
+        setting: the facts of the run.
 
     Attributes:
-        key: of each event, its number among all keys of events.
+        key: number of each event's key among all keys of events.
         mine: the records with such a key, and ``own_key`` its number.
-        here: the offset at which an event has its record, hashed.
-        tells: acknowledgements and polls that have an offset.
-        reading: polls of readers of committed data.
-        of_sends: sends in any phase.
+        here: hash of the partition and offset that each event names.
+        tells: mask of the acknowledgements and polls with an offset.
+        reading: mask of the polls by readers of committed data.
+        of_sends: mask of the sends in any phase.
     """
 
     def __init__(self, events: Rows, stored: Rows, setting: Setting) -> None:
@@ -231,13 +231,13 @@ class _Keys:
         return found
 
     def unmatched(self) -> Mask:
-        """Keys with an acknowledgement or a poll that no record matches, or none that the reader may be given."""
+        """Keys with an acknowledgement or a poll that matches no record, or no record visible to the reader."""
         told = self._acknowledged & (self._place != 0)
         told &= np.where(self._has_offset, ~self._matched, ~self._known)
         return self.any_of(told | (self.tells & self._polled & ~self._matched) | (self.reading & ~self._readable))
 
     def unclear(self) -> Mask:
-        """Keys that were sent in several transactions, failed, lack a value or a topic, or are of odd records."""
+        """Keys that were sent in several transactions, failed, lack a value or a topic, or belong to odd records."""
         has_value = self.events["flags"] & HAS_VALUE != 0
         failed = self.events["what"] == REFUSED
         suspect = self.any_of(self.of_sends & (~has_value | (self.events["topic"] == 0) | failed))
@@ -255,7 +255,7 @@ class _Keys:
         return lowest, highest
 
     def copied(self) -> Mask:
-        """Keys that a broker shows more often than they were sent."""
+        """Keys that are visible on a broker more often than they were sent."""
         visible = VISIBLE[self._state]
         brokers = self._broker[self.mine][visible]
         several = int(brokers.max(initial=0)) + 1
@@ -265,15 +265,15 @@ class _Keys:
         return found
 
     def simultaneous(self) -> Mask:
-        """Keys that were sent and given at once, as far as the order of events tells."""
+        """Keys whose send and poll have the same position in the order of events."""
         return self.any_of(self.reading & (self._sent_at[self.key] == self._when))
 
     def spots(self) -> Hashes:
-        """Offsets of events that no record matches, or none that the reader may be given, as ascending hashes."""
+        """Offsets of events that match no record, or no record visible to the reader, as ascending hashes."""
         return np.unique(self.here[self.tells & ~(self._matched & (self._readable | ~self.reading))])
 
     def _judged(self) -> Mask:
-        """The polls of committed data behind the send."""
+        """The polls of committed data after the send."""
         judged: Mask = self.reading & (self._sent_at[self.key] < self._when)
         return judged
 
@@ -326,12 +326,12 @@ _COMMITS = whats("CommitTransaction")
 
 
 def join_transactions(ends: Rows, held: Rows, setting: Setting) -> Transactions:
-    """Join the begins and ends of some transactions with the values that were sent in them.
+    """Join the begins and ends of transactions with the values that were sent in them.
 
     Args:
-        ends: all events of one run that begin or end these, dtype :data:`recorded.TOLD`.
-        held: all facts of values about them, dtype :data:`HELD`.
-        setting: of the run.
+        ends: all events of one run that begin or end these transactions, dtype :data:`recorded.TOLD`.
+        held: all facts of values about these transactions, dtype :data:`HELD`.
+        setting: the facts of the run.
     """
     ends = ends[ends["ended"] != 0]
     names, who = np.unique(held["ended"], return_inverse=True)
@@ -367,7 +367,7 @@ def join_transactions(ends: Rows, held: Rows, setting: Setting) -> Transactions:
 
 
 STEP = np.dtype([("at", "i8"), ("start", "i8"), ("offset", "i8"), ("place", "u8"), ("all", "?"), ("back", "?")])
-"""A step of a reader: its event, where it begins and ends, whether hidden records count, whether it may go back."""
+"""A step of a reader: its event, its start and end, whether hidden records count, whether it may go back."""
 
 
 @dataclass(slots=True)
@@ -376,9 +376,9 @@ class Readers:
 
     Attributes:
         gaps: steps that pass over offsets of partitions with a log, dtype :data:`STEP`.
-        backward: steps back that no abort excuses.
-        fell: ends of partitions below the one before, ``start``.
-        unlogged: where events stand that tell of partitions without a log, shape (n,).
+        backward: steps back without an abort that allows them.
+        fell: ends of partitions below the end before (``start``), or below 0.
+        unlogged: places of the events about partitions without a log, shape (n,).
         figures: of the rules.
     """
 
@@ -395,7 +395,7 @@ def follow_readers(rows: Rows, changes: Rows, setting: Setting) -> Readers:
     Args:
         rows: all events of these processes in one run, dtype :data:`recorded.TOLD`.
         changes: all changes of leaders and crashes of the run.
-        setting: of the run.
+        setting: the facts of the run.
     """
     places = setting.places
     moved = np.isin(rows["what"], MOVED) & (rows["place"] != 0) & (rows["offset"] != NOWHERE)
@@ -434,7 +434,7 @@ def follow_readers(rows: Rows, changes: Rows, setting: Setting) -> Readers:
 
 
 def _may_go_back(rows: Rows, by_place: Ints, mine: Rows, follows: Mask, stay: Ints, back: Ints) -> Mask:
-    """Whether the process of a step has aborted since its last step there, when it had a place there; shape of back."""
+    """Whether the process of each step back has aborted since its last step there, and had not left; shape of back."""
     aborts = np.flatnonzero(np.isin(rows["what"], ABORTS))
     found = np.zeros(len(back), np.bool_)
     for number, row in enumerate(back.tolist()):
@@ -442,7 +442,7 @@ def _may_go_back(rows: Rows, by_place: Ints, mine: Rows, follows: Mask, stay: In
         while follows[low] and not has_step:
             low -= 1
             has_step = mine["what"][low] != SOUGHT
-        entries = by_place[low:row]  # the last step there, and where it went since
+        entries = by_place[low:row]  # the last step in this partition, and the seeks since then
         process = rows["process"][by_place[row]]
         since = aborts[np.searchsorted(aborts, entries[0]) : np.searchsorted(aborts, by_place[row])]
         found[number] = any(
@@ -453,7 +453,7 @@ def _may_go_back(rows: Rows, by_place: Ints, mine: Rows, follows: Mask, stay: In
 
 
 def _fell(rows: Rows, changes: Rows, setting: Setting) -> tuple[Rows, int]:
-    """Ends of partitions, for readers of committed data, below the one before; and how many ends there are."""
+    """Ends for readers of committed data that are below the end before, or below 0; and the number of all ends."""
     ends = rows[(rows["what"] == WAITED) & (rows["flags"] & COMMITTED != 0)]
     when = setting.when(ends)
     order = np.lexsort((ends["at"], when, ends["place"], ends["process"]))
@@ -480,7 +480,7 @@ def _fell(rows: Rows, changes: Rows, setting: Setting) -> tuple[Rows, int]:
 
 RANGE = np.dtype([("place", "u8"), ("start", "i8"), ("end", "i8"), ("log", "i4"), ("hidden", "?")])
 """Records of a log with consecutive offsets, all of them hidden or none."""
-BLOCK_BITS = 20  # offsets of a partition in a bucket
+BLOCK_BITS = 20  # a block is 2 ** BLOCK_BITS consecutive offsets of a partition
 
 
 def ranges_of(stored: Rows, place: int) -> Rows:
@@ -501,7 +501,7 @@ def ranges_of(stored: Rows, place: int) -> Rows:
 
 
 def blocks_of(gaps: Rows) -> tuple[Rows, Ints]:
-    """The gaps, each once for every block that it reaches into, and these blocks."""
+    """The gaps, each once for every block that it overlaps, and these blocks."""
     first, last = gaps["start"] >> BLOCK_BITS, (gaps["offset"] - 1) >> BLOCK_BITS
     count = last - first + 1
     row = np.repeat(np.arange(len(gaps)), count)
@@ -515,7 +515,7 @@ class Passed:
 
     Attributes:
         steps: of the readers, dtype :data:`STEP`.
-        missing: of the records the log, the offset, and whether it is hidden; shape (n, 3).
+        missing: log and offset of each record, and whether it is hidden; shape (n, 3).
     """
 
     steps: Rows
@@ -523,12 +523,12 @@ class Passed:
 
 
 def look_into_gaps(gaps: Sequence[tuple[int, Rows]], ranges: Rows, setting: Setting) -> Passed:
-    """The records in some gaps.
+    """Find the records in gaps.
 
     Args:
         gaps: by block.
-        ranges: of all records in these blocks.
-        setting: of the run.
+        ranges: all records in these blocks.
+        setting: the facts of the run.
     """
     numbers = [number for number, log in setting.logs.items() if log.longest]
     ranges = ranges[np.isin(ranges["log"], numbers)]

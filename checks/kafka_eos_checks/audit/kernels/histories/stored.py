@@ -1,7 +1,7 @@
-"""The records of a log as rows that meet events of histories: a hash of topic and value, offset, and fate.
+"""The records of a log as rows for joins with histories: a hash of topic and value, the offset, and the state.
 
-:func:`kafka_eos_checks.audit.segments.contents.read_contents` is the readable form of the same. A record is told once
-its transaction is decided, so that no more than the records of open transactions are held.
+:func:`kafka_eos_checks.audit.segments.contents.read_contents` is the readable form. A row is yielded once the record's
+transaction is decided, so that only the records of open transactions are held in memory.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,18 +29,18 @@ from kafka_eos_checks.audit.segments.strings import are_ascii, strings
 
 STORED = np.dtype(
     [
-        ("key", "u8"),  # topic and value as text; of a null value as of an empty one
+        ("key", "u8"),  # topic and value as text; a null value counts as an empty one
         ("offset", "i8"),
-        ("marker", "i8"),  # that decided it, NO_MARKER without
+        ("marker", "i8"),  # offset of the marker that decided it, or NO_MARKER
         ("log", "i4"),
         ("state", "u1"),
-        ("odd", "?"),  # null, or no UTF-8: not what the hash stands for
+        ("odd", "?"),  # the value is null or not UTF-8, which the hash does not show
     ]
 )
 NO_MARKER = -1
 PLAIN, COMMITTED, ABORTED, OPEN, IN_DOUBT, HIDDEN = range(6)
-"""The states of a record: outside of transactions, or in one that is committed, aborted or open at the end; visible or
-hidden where the transaction's own marker may be in a hole."""
+"""The states of a record: outside of transactions; in a transaction that is committed, aborted or open at the end; or
+visible or hidden although the transaction's own marker may be in a hole."""
 VISIBLE = np.array([True, True, False, False, True, False])
 _FAR = np.iinfo(np.int64).max
 
@@ -78,7 +78,7 @@ _DATA, _LOOSE, _ABORTS, _COMMITS, _NEITHER = range(5)  # kinds: data in a transa
 
 
 class _Backwards(Exception):  # noqa: N818 - a signal, and no error of anybody's
-    """Offsets of a log go backwards."""
+    """Raised when offsets of a log go backwards."""
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ class _Fold:
     marked: dict[int, int] = field(default_factory=dict)
 
     def take(self, block: Block) -> Iterator[Rows]:
-        """The records of a block that are decided, and the held records that the block decides."""
+        """Yield the records of a block that are decided, and the held records that the block decides."""
         headers, records = block.headers, decode_block(block)
         ends = self.ends
         ends.damaged_end = bool(headers.damage)
@@ -159,7 +159,7 @@ class _Fold:
         self.held = rows[~is_marker & (following < 0)]
 
     def finish(self) -> Iterator[Rows]:
-        """The records whose transaction is open at the end."""
+        """Yield the records whose transaction is open at the end."""
         if not len(self.held):
             return
         _, who = np.unique(self.held["pid"], return_inverse=True)
@@ -179,11 +179,11 @@ class _Fold:
 
 
 def stored(log: PartitionLog, number: int, ends: LogEnds, *, check_crc: bool = True) -> Iterator[Rows]:
-    """The data records of a log as rows of dtype :data:`STORED`, in no order, some at a time.
+    """The data records of a log as rows of dtype :data:`STORED`, in no particular order, some at a time.
 
     Args:
         log: the log.
-        number: that the rows have.
+        number: the number of the log in the rows.
         ends: filled with the facts of the whole log.
         check_crc: whether to compare each batch with its CRC.
     """
@@ -201,11 +201,11 @@ def stored(log: PartitionLog, number: int, ends: LogEnds, *, check_crc: bool = T
 
 
 class Backwards(Exception):  # noqa: N818 - a signal
-    """Offsets of a log go backwards, so that its rows are those of :func:`stored_backwards`."""
+    """Raised when offsets of a log go backwards; :func:`stored_backwards` then gives its rows."""
 
 
 def stored_backwards(log: PartitionLog, number: int, ends: LogEnds, *, check_crc: bool = True) -> Rows:
-    """The rows of a log whose offsets go backwards: of records with one offset the last counts."""
+    """The rows of a log whose offsets go backwards; of several records with the same offset the last counts."""
     contents = read_contents(log, check_crc)
     for name in LogEnds.__slots__:
         if name != "first_open":
@@ -244,7 +244,7 @@ def _kinds(records: Records, markers: Ints) -> NDArray[np.int8]:
 
 
 def _keys(records: Records, topic: str) -> tuple[Hashes, NDArray[np.bool_]]:
-    """Hashes of topic and value, and whether each value is null or no UTF-8, which its hash does not say."""
+    """Hashes of topic and value, and whether each value is null or not UTF-8, which its hash does not show."""
     size = np.maximum(records.value_size, 0)
     found = key_hashes(records.buffer, records.value_start, size, text_hash(topic))
     odd = records.value_size < 0
@@ -260,7 +260,7 @@ def _keys(records: Records, topic: str) -> tuple[Hashes, NDArray[np.bool_]]:
 
 
 def values_at(log: PartitionLog, offsets: Ints, *, check_crc: bool = True) -> Mapping[int, bytes | None]:
-    """The values of some records; of two records with one offset the last counts.
+    """The values of some records; of several records with the same offset the last counts.
 
     Args:
         log: the log.

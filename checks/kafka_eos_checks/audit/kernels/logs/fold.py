@@ -7,7 +7,7 @@ from kafka_eos.formats.segment import CorruptRegion
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.kernels.logs.summary import Combine, Summary, chunks_of, reread_from, summarise
 from kafka_eos_checks.audit.kernels.logs.transactions import Partition, PartitionFold
-from kafka_eos_checks.audit.segments.headers import read_index
+from kafka_eos_checks.audit.segments.headers import Headers, read_index
 from kafka_eos_checks.audit.segments.splits import PartitionLog, Split
 
 
@@ -24,7 +24,7 @@ class LogAudit:
         records: records that their headers count.
         markers: control batches.
         transactional: batches of transactions, markers included.
-        holes: jumps of the offsets, behind which a missing sequence is not judged.
+        holes: jumps of the offsets; a sequence that is missing across one is not judged.
         chunks: chunks that were summarised.
         reruns: chunks that the readable rule had to read again.
         partition: the facts of the whole log that the rules over transactions need.
@@ -44,11 +44,11 @@ class LogAudit:
     partition: Partition | None = field(default=None, compare=False, repr=False)
 
 
-def summaries_of(split: Split, check_crc: bool = True, high_watermark: int = -1) -> Iterator[Summary]:
-    """Read a split and summarise it chunk by chunk; arguments as for :func:`summarise`."""
+def summaries_of(split: Split, check_crc: bool = True, high_watermark: int = -1) -> Iterator[tuple[Summary, Headers]]:
+    """Read a split and summarise it: of each chunk the summary and the batches; arguments as for :func:`summarise`."""
     index = read_index(split.path)
     for start, headers, marks in chunks_of(split, index, check_crc):
-        yield summarise(split, start, headers, marks, high_watermark)
+        yield summarise(split, start, headers, marks, high_watermark), headers
 
 
 def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary], check_crc: bool = True) -> LogAudit:

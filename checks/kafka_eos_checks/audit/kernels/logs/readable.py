@@ -1,4 +1,4 @@
-"""Steps of transactions, one at a time, in the form that the readable rules take them."""
+"""Steps of transactions, one at a time, in the form of the readable rules."""
 
 from collections import namedtuple
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ _DECISIONS = {NO_DECISION: None, **{int(each): each for each in ControlType}}
 
 
 def _step(steps: Paired, row: int) -> Any:
-    """A step with its fields as Python's own numbers: one by one they take five times as long."""
+    """A step with its fields as Python numbers; converting field by field takes five times as long."""
     return _Step._make(steps.steps[row].item())
 
 

@@ -1,9 +1,9 @@
-"""The rules of :mod:`rules.log` by chunks: proofs about a chunk that need nothing of the batches before it.
+"""The rules of :mod:`rules.log` by chunks: proofs about a chunk that do not depend on the batches before it.
 
-A chunk is a run of consecutive batches of one log. :func:`local` looks at it alone, vectorised, and proves for most
-producers that their batches follow one another without a violation. What is left of such a producer is one boundary
-row: what has to be checked against the batches before the chunk, and what is known after it. :class:`Combine` folds
-the chunks of a log from left to right.
+A chunk is a run of consecutive batches of one log. :func:`local` judges it by itself, vectorised, and proves for most
+producers that their batches follow one another without a violation. Such a producer becomes one boundary row: the facts
+to check against the batches before the chunk, and the state after it. :class:`Combine` folds the chunks of a log from
+left to right.
 
 A chunk never writes a finding. Where a producer's batches are not provably clean, where a boundary row does not fit
 what was known, or where offsets go backwards, the readable rule runs again over that producer's batches, or over the
@@ -46,7 +46,7 @@ from kafka_eos_checks.audit.segments.order import stable_order
 from kafka_eos_checks.audit.segments.reading import read_headers, read_marked
 from kafka_eos_checks.audit.segments.splits import Split
 
-CHUNK_BATCHES = 65_536  # measured: fits the cache; a chunk of a million batches takes twice as long a batch
+CHUNK_BATCHES = 65_536  # measured: fits the cache; with a million batches in a chunk a batch takes twice as long
 # The fields of a header that the rules read.
 READ = (
     "base_offset",
@@ -57,7 +57,7 @@ READ = (
     "base_sequence",
     "record_count",
 )
-READ_FIRST = (*READ, "base_timestamp", "max_timestamp")  # and those that only transactions need
+READ_FIRST = (*READ, "base_timestamp", "max_timestamp")  # and the fields that only transactions need
 
 # One row per producer of a chunk. Holes are counted from the chunk's first batch. -1 in an epoch: there is none.
 BOUNDARY = np.dtype(
@@ -65,7 +65,7 @@ BOUNDARY = np.dtype(
         (name, np.int64)
         for name in (
             "producer_id",
-            "unproved",  # 1: the readable rule has to look at this producer's batches
+            "unproved",  # 1: the readable rule has to judge this producer's batches
             "lead_epoch",  # the producer's first batch, if it is a marker
             "lead_holes",
             "head_epoch",  # its first data batch
@@ -82,7 +82,7 @@ BOUNDARY = np.dtype(
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Batches as arrays of shape (n,), in the order in which they lie in the log; fields as in :class:`log.Batch`."""
+    """Batches as arrays of shape (n,), in log order; fields as in :class:`log.Batch`."""
 
     position: Ints
     base_offset: Ints
@@ -106,7 +106,7 @@ class Columns:
 
 
 def columns_of(headers: Headers, topic: str = "") -> Columns:
-    """The columns that the rules read, of batches of a topic."""
+    """The columns that the rules need, from the headers of batches of a topic."""
     base_offset = headers.column("base_offset")
     base_sequence = headers.narrow("base_sequence")
     delta = headers.narrow("last_offset_delta")
@@ -140,7 +140,7 @@ class Summary:
         boundary: one row per producer, dtype :data:`BOUNDARY`; empty when ``disordered``.
         damage: its regions without a readable batch.
         transactional: number of batches of transactions, markers included.
-        transactions: their steps, and its times.
+        transactions: the steps of transactions, and the chunk's times.
     """
 
     split: int
@@ -184,7 +184,7 @@ def summarise(split: Split, start: int, headers: Headers, marks: Marks, high_wat
         start: first byte of the chunk.
         headers: its batches.
         marks: of its markers.
-        high_watermark: of the log, as its directory says; -1 where it does not.
+        high_watermark: of the log, from its directory's checkpoint; -1 if unknown.
     """
     columns = columns_of(headers, split.log.topic)
     first, end, holes, disordered, boundary = local(columns)
@@ -226,7 +226,7 @@ def holes_before(columns: Columns) -> Narrow:
 
 
 def _boundary_rows(columns: Columns, holes: Narrow) -> NDArray[np.void]:
-    """The boundary rows, one per producer. An anchor is a batch after which the chunk shows the last sequence."""
+    """The boundary rows, one per producer. An anchor is a batch after which the last sequence is known."""
     by_producer = stable_order(columns.producer_id)
     by_producer = by_producer[np.count_nonzero(columns.producer_id < 0) :]
     if not len(by_producer):
@@ -238,7 +238,7 @@ def _boundary_rows(columns: Columns, holes: Narrow) -> NDArray[np.void]:
     first = np.concatenate(([0], np.flatnonzero(~same) + 1))
     end = np.append(first[1:], len(pid))
 
-    # Most batches are data right behind data of their producer's epoch, with the sequence that comes next.
+    # Most batches are data right after data of the same producer and epoch, with the next sequence.
     plain = same & data[1:] & data[:-1] & (epoch[1:] == epoch[:-1]) & (base[1:] == (last[:-1] + 1) & SEQUENCE_MASK)
     rest = np.concatenate(([0], np.flatnonzero(~plain) + 1))
     owner = np.searchsorted(first, rest, "right") - 1
@@ -250,7 +250,7 @@ def _boundary_rows(columns: Columns, holes: Narrow) -> NDArray[np.void]:
     before = np.where(rest > 0, anchors[rest - 1], -1)
     head = data[rest] & (np.where(rest > 0, datas[rest - 1], -1) < first[owner])
 
-    # A batch follows its anchor without a violation, as :func:`rules.log.after` says.
+    # Whether a batch follows its anchor without a violation, by :func:`rules.log.after`.
     fresh = ~data[before] | (epoch[rest] > epoch[before])
     expected = np.where(fresh, 0, (last[before] + 1) & SEQUENCE_MASK)
     ahead = fresh | ((base[rest] - expected) & SEQUENCE_MASK < HALF)
@@ -290,11 +290,11 @@ Reread = Callable[[Summary], Columns]  # the batches of a chunk
 
 
 class Fold:
-    """Folds the summaries of a log's chunks, in order, and lets the readable rule decide what they leave open.
+    """Folds the summaries of a log's chunks, in order; the readable rule decides where a summary is not enough.
 
     Attributes:
         log: the state of the rules so far; its producers belong to the fold.
-        reruns: how often the batches of a chunk were asked for.
+        reruns: how often the batches of a chunk were read again.
     """
 
     def __init__(self, log: Log | None = None) -> None:
@@ -302,11 +302,11 @@ class Fold:
         self.reruns = 0
 
     def add(self, chunk: Summary, batches: Callable[[], Columns]) -> list[tuple[Batch, Violation]]:
-        """Fold one more chunk; the violations in it, in order of position.
+        """Fold one more chunk; return the violations in it, in order of position.
 
         Args:
-            chunk: the summary of what follows.
-            batches: gives the chunk's batches, where the readable rule has to decide.
+            chunk: the summary of the next chunk.
+            batches: returns the chunk's batches if the readable rule has to decide.
         """
         if not chunk.batches:
             return []
@@ -349,7 +349,7 @@ class Combine:
 
     Args:
         splits: all splits of the log, in order.
-        reread: reads a chunk's batches again where the readable rule has to decide.
+        reread: reads a chunk's batches again if the readable rule has to decide.
 
     Attributes:
         findings: the violations so far.
@@ -440,12 +440,12 @@ def finding(split: Split, batch: Batch, violation: Violation) -> Finding:
 
 
 def reread_from(splits: Sequence[Split], check_crc: bool = True) -> Reread:
-    """Reads chunks again from the files.
+    """Return a function that reads chunks again from the files.
 
     Args:
         splits: all splits of the log, in order.
-        check_crc: whether batches were compared with their CRC. Only where there is damage they are once more, so that
-            it is met again.
+        check_crc: whether batches were compared with their CRC. They are compared again only in a chunk with damage, so
+            that the same damage is found.
     """
 
     def reread(chunk: Summary) -> Columns:

@@ -3,8 +3,8 @@
 A *step* is a marker, or a batch of data that changes the open transactions: the first batch of a transaction, and the
 first one after a hole or of another epoch. :func:`steps_of` finds the steps of a chunk without knowing what precedes
 the chunk. The steps of all chunks meet by producer id. Then :func:`paired` finds the data that each marker ends, and
-the data that are open at the end. So nobody needs a whole log or a whole transaction at once, and other batches leave
-no row.
+the data that are open at the end. So no task needs a whole log or a whole transaction at once, and batches that are not
+steps leave no row.
 
 The readable form of the same fold is :func:`kafka_eos_checks.audit.rules.transactions.read_transactions`.
 """
@@ -32,7 +32,7 @@ from kafka_eos_checks.audit.segments.order import stable_order
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 
 NO_TIME = -1
-NOTHING = -1  # in place of a step: the marker ends no data
+NOTHING = -1  # instead of a step: the marker ends no data
 # One row a step. Times are in milliseconds since the epoch.
 STEP = np.dtype(
     [
@@ -59,7 +59,7 @@ class Transactional(NamedTuple):
     Attributes:
         steps: dtype :data:`STEP`, in log order.
         begins_ms: base timestamp of the first batch; 0 without one.
-        stamped_ms: the last time that a broker stamped; :data:`NO_TIME` for none.
+        stamped_ms: the last timestamp of a broker; :data:`NO_TIME` for none.
         first_marker_ms: when the first marker was appended; :data:`NO_TIME` for none.
         marked_ms: when the last marker below the high watermark was appended; :data:`NO_TIME` for none.
     """
@@ -89,9 +89,9 @@ def steps_of(
         headers: the batches.
         marks: of their markers.
         topic: of the log.
-        high_watermark: of the log, as its directory says; -1 where it does not.
-        end: one past the highest offset before them; when not given, they are taken to follow without a hole.
-        holes: how many the log has before them.
+        high_watermark: of the log, from its directory's checkpoint; -1 if unknown.
+        end: one past the highest offset before the batches; when not given, no hole is assumed before them.
+        holes: the number of holes of the log before the batches.
     """
     if not len(headers):
         return NOT_TRANSACTIONAL
@@ -137,7 +137,7 @@ def steps_of(
 
 
 def _changes(producer_id: Ints, epoch: Narrow, holes: Ints, is_marker: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Whether each batch is a step, shape (n,): all except data right behind the producer's data of the same epoch."""
+    """Whether each batch is a step, shape (n,): all except data right after the producer's data of the same epoch."""
     order = stable_order(producer_id)
     same = producer_id[order][1:] == producer_id[order][:-1]
     for column in (epoch, holes, is_marker):
@@ -159,12 +159,12 @@ class Partition:
         begins_ms: base timestamp of the first batch, in milliseconds since the epoch.
         end: one past the last offset.
         holes: how many holes it has.
-        stamped_ms: the last time that a broker stamped, in milliseconds since the epoch; -1 for none.
+        stamped_ms: the last timestamp of a broker, in milliseconds since the epoch; -1 for none.
         marked_ms: when the last marker below the high watermark was appended; -1 for none.
         first_marker_ms: when the first marker was appended; -1 for none.
-        chunks: by split and first byte, how many holes come before a chunk, and when the next marker behind it was
+        chunks: by split and first byte, how many holes come before a chunk, and when the next marker after it was
             appended.
-        is_ordered: whether no offset goes backwards. If one does, the steps of chunks do not add up.
+        is_ordered: whether no offset goes backwards. Otherwise the steps of chunks cannot be combined.
     """
 
     log: PartitionLog
@@ -180,7 +180,7 @@ class Partition:
     is_ordered: bool = True
 
     def stamped_before(self, offset: int) -> float:  # noqa: ARG002 - that of the high watermark, which the scan had
-        """See :class:`kafka_eos_checks.audit.moments.Dated`; told by the log's markers."""
+        """See :class:`kafka_eos_checks.audit.moments.Dated`; taken from the log's markers."""
         return self.marked_ms if self.marked_ms != NO_TIME else -np.inf
 
 
@@ -289,11 +289,11 @@ class Paired:
 
 
 def paired(parts: Iterable[Part], partitions: Sequence[Partition]) -> Paired:
-    """Bring steps together by log and producer id.
+    """Pair the markers and data of each log and producer id.
 
     Args:
-        parts: in any order; of each producer id and log all of them.
-        partitions: of all logs, by number.
+        parts: all parts of each producer id and log, in any order.
+        partitions: the partitions of all logs, by number.
     """
     ordered = sorted(parts, key=lambda part: part[:3])
     whole = [_in_log(part, partitions[part.log]) for part in ordered]
@@ -312,7 +312,7 @@ def paired(parts: Iterable[Part], partitions: Sequence[Partition]) -> Paired:
     steps, log, split = steps[order], log[order], split[order]
     same = (log[1:] == log[:-1]) & (steps["producer_id"][1:] == steps["producer_id"][:-1])
     is_data = ~steps["is_marker"]
-    idle = np.zeros(len(steps), np.bool_)  # chunks begin in the midst of transactions
+    idle = np.zeros(len(steps), np.bool_)  # no steps after all: chunks may begin inside transactions
     idle[1:] = same & is_data[1:] & is_data[:-1]
     for name in ("producer_epoch", "holes"):
         idle[1:] &= steps[name][1:] == steps[name][:-1]
@@ -332,7 +332,7 @@ def _in_log(part: Part, partition: Partition) -> Steps:
 
 
 def _paired(steps: Steps, log: Ints, split: Ints, same: NDArray[np.bool_], is_data: NDArray[np.bool_]) -> Paired:
-    """Pair steps in order; ``same`` says which have the log and the producer id of the step before."""
+    """Pair steps in order; ``same``: whether a step has the log and the producer id of the step before it."""
     begins = is_data.copy()  # a run: data with no marker in between
     begins[1:] &= ~(same & is_data[:-1])
     first = np.flatnonzero(begins)

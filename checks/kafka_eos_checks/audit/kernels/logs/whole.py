@@ -1,6 +1,6 @@
 """The transactions of one log, read in order: for the files next to it, and for a log whose offsets go backwards."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from kafka_eos_checks.audit.kernels.logs.transactions import (
     paired,
     steps_of,
 )
-from kafka_eos_checks.audit.rules.transactions import Marker, PartitionTransactions, read_transactions
+from kafka_eos_checks.audit.rules.transactions import Marker
 from kafka_eos_checks.audit.segments.headers import Ints
 from kafka_eos_checks.audit.segments.marks import NO_EPOCH
 from kafka_eos_checks.audit.segments.reading import read_marked
@@ -29,7 +29,7 @@ def read_in_order(
 ) -> tuple[Partition, list[Part]]:
     """Read a log from its beginning; return its facts and its steps.
 
-    This also holds where offsets go backwards, and summaries of single chunks do not.
+    The steps are also right if offsets go backwards, unlike those from summaries of single chunks.
     """
     holes = 0
     whole = PartitionFold(log, log.segments)
@@ -54,13 +54,13 @@ def read_in_order(
 
 @dataclass(frozen=True, slots=True)
 class WholeLog:
-    """The transactions of one log, as the rules over the files next to it need them.
+    """The transactions of one log, for the rules over the files next to it.
 
     Attributes:
         partition: the log.
         steps: all its steps.
         in_order: the markers among ``steps.markers`` in log order, shape (m,).
-        last_stable_offset: behind each marker in this order, shape (m,).
+        last_stable_offset: after each marker in this order, shape (m,).
     """
 
     partition: Partition
@@ -124,19 +124,22 @@ class WholeLog:
         return dict(zip(steps["producer_id"][rows].tolist(), steps["offset"][rows].tolist(), strict=True))
 
 
-def read_whole(log: PartitionLog, check_crc: bool = True) -> WholeLog | PartitionTransactions:
-    """The transactions of one log.
+def whole_log(partition: Partition, parts: Iterable[Part]) -> WholeLog | None:
+    """The transactions of a log, from the steps of its chunks, in any order.
 
-    Where data of two epochs are open at once, or offsets go backwards, the readable fold tells the last stable offsets.
-    In a log with holes they are not exact, and indexes are not judged.
+    None where data of two epochs are open at once, or offsets go backwards: there the readable fold tells the last
+    stable offsets. In a log with holes they are not exact, and indexes are not judged.
+
+    Args:
+        partition: the facts of the log.
+        parts: all its steps; the number of the log is left out of account.
     """
-    partition, parts = read_in_order(log, 0, check_crc=check_crc, high_watermark=-1)
-    steps = paired(parts, [partition])
+    steps = paired([part._replace(log=0) for part in parts], [partition])
     markers = steps.steps[steps.markers]
     place = np.lexsort((markers["position"], steps.split[steps.markers]))
     offsets = markers["offset"][place]
     if steps.merged or not partition.is_ordered:
-        return read_transactions(log, check_crc)
+        return None
     nothing = np.iinfo(np.int64).max
     ends = steps.ends[place]
     first = np.where(ends != NOTHING, steps.steps["offset"][np.maximum(ends, 0)], nothing) if len(ends) else offsets

@@ -29,7 +29,7 @@ import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
-/** The tour of Kafka's Java clients; python/tour.py says what a tour is. */
+/** The tour of Kafka's Java clients; python/tour.py describes a tour. */
 public class Tour {
     static final Map<String, Integer> PARTITIONS = Map.of("records", 3, "transactions", 2, "copies", 1);
     static final int ROUNDS = 5, ROUND = 20, TRANSACTIONS = 9, COPIED = 25, FIRST = 50;
@@ -40,7 +40,7 @@ public class Tour {
     final String bootstrap, name, records, transactions, copies;
     final boolean keep;
     final Admin admin;
-    final Map<String, Set<Integer>> allEnded = new HashMap<>(); // by group: its second reader goes on after the first
+    final Map<String, Set<Integer>> allEnded = new HashMap<>(); // by group; the second reader continues after the first
 
     Tour(String bootstrap, String name, boolean keep) {
         this.bootstrap = bootstrap;
@@ -52,7 +52,7 @@ public class Tour {
         admin = Admin.create(Map.of("bootstrap.servers", bootstrap));
     }
 
-    /** Prints an event: pairs of a key and a value. */
+    /** Prints an event, given as keys and values in turn. */
     static synchronized void say(String saw, Object... what) throws Exception {
         Map<String, Object> event = new LinkedHashMap<>(Map.of("saw", saw));
         for (int i = 0; i < what.length; i += 2) event.put((String) what[i], what[i + 1]);
@@ -62,7 +62,7 @@ public class Tour {
     static void waitUntil(Callable<Boolean> ready) throws Exception {
         long deadline = System.nanoTime() + 60_000_000_000L;
         while (!ready.call()) {
-            if (System.nanoTime() > deadline) throw new IllegalStateException("not in time");
+            if (System.nanoTime() > deadline) throw new IllegalStateException("condition not reached in time");
             Thread.sleep(50);
         }
     }
@@ -85,7 +85,7 @@ public class Tour {
             topics.add(new NewTopic(name + "-" + each.getKey(), each.getValue(), (short) 1)
                 .configs(Map.of("retention.ms", RETENTION[0])));
         admin.createTopics(topics).all().get();
-        waitUntil(() -> topics().size() == PARTITIONS.size()); // brokers hear of it after the controller
+        waitUntil(() -> topics().size() == PARTITIONS.size()); // brokers learn of it after the controller
         Map<String, Integer> counts = new TreeMap<>();
         for (var topic : admin.describeTopics(topics()).allTopicNames().get().values())
             counts.put(topic.name(), topic.partitions().size());
@@ -103,7 +103,7 @@ public class Tour {
         return new KafkaProducer<>(all, new StringSerializer(), new StringSerializer());
     }
 
-    /** Rounds of records, each waited for as a whole. */
+    /** Sends rounds of records, and waits for each round. */
     void produce(String kind, int rounds, Map<String, Object> settings) throws Exception {
         try (var producer = producer(settings)) {
             for (int first = 0; first < rounds * ROUND; first += ROUND) {
@@ -224,7 +224,7 @@ public class Tour {
         say("committed", "group", name + "-" + group, "offsets", groupOffsets(group));
     }
 
-    /** Copies the records, each in a transaction with the offset behind it. */
+    /** Copies the records, each in a transaction with the offset after it. */
     void copy() throws Exception {
         Map<String, Object> settings = Map.of("enable.auto.commit", false, "max.poll.records", COPIED);
         Map<Integer, Long> ends = new TreeMap<>(), reached = new TreeMap<>();
@@ -264,7 +264,7 @@ public class Tour {
         end(copies);
     }
 
-    /** Reads until each partition's end, or at most so many; commits and leaves. */
+    /** Reads until each partition's end, or at most so many records; commits and leaves. */
     void consume(String reader, String group, String topic, int most, Map<String, Object> settings) throws Exception {
         try (var consumer = reader(group, topic, settings)) {
             Set<Integer> ended = allEnded.computeIfAbsent(group, any -> new HashSet<>()), again = new HashSet<>();

@@ -1,11 +1,11 @@
-// The tour of KafkaJS; python/tour.py says what a tour is.
+// The tour of KafkaJS; python/tour.py describes a tour.
 "use strict";
 const { Kafka, ConfigResourceTypes, CompressionTypes, logLevel } = require("kafkajs");
 
 const PARTITIONS = { records: 3, transactions: 2, copies: 1 };
 const [ROUNDS, ROUND, TRANSACTION_COUNT, COPIED, FIRST] = [5, 20, 9, 25, 50];
 const END = "end";
-const ENDED = {}; // by group the partitions whose end was seen: the second reader goes on after the first
+const ENDED = {}; // by group, the partitions whose end was seen; the second reader continues after the first
 const RETENTION = ["3600000", "7200000"];
 
 const [bootstrap, name, atEnd] = process.argv.slice(2);
@@ -21,7 +21,7 @@ const sleep = (milliseconds) => new Promise((resolve) => setTimeout(resolve, mil
 async function until(ready) {
   const deadline = Date.now() + 60000;
   while (!(await ready())) {
-    if (Date.now() > deadline) throw new Error("not in time");
+    if (Date.now() > deadline) throw new Error("condition not reached in time");
     await sleep(50);
   }
 }
@@ -42,7 +42,7 @@ async function administer() {
     return { topic: `${name}-${end}`, numPartitions, replicationFactor: 1, configEntries };
   });
   await admin.createTopics({ topics: created });
-  await until(async () => (await topics()).length === created.length); // brokers hear of it after the controller
+  await until(async () => (await topics()).length === created.length); // brokers learn of it after the controller
   const described = await admin.fetchTopicMetadata({ topics: await topics() });
   const counts = described.topics.map((topic) => [topic.name, topic.partitions.length]);
   say("topics", { topics: Object.fromEntries(counts) });
@@ -54,7 +54,7 @@ async function administer() {
   say("configuration", { "retention.ms": await configured() });
 }
 
-// Rounds of records, each waited for as a whole; an answer has one offset, so each record has a call of its own.
+// Sends rounds of records, and waits for each round. An answer has one offset, so each record has its own call.
 async function produce(kind, rounds, settings = {}, compression = CompressionTypes.None) {
   const producer = kafka.producer(settings);
   await producer.connect();
@@ -147,7 +147,7 @@ const committed = async (group) => {
   say("committed", { group: `${name}-${group}`, offsets: await groupOffsets(group) });
 };
 
-// Copies the records, each in a transaction with the offset behind it.
+// Copies the records, each in a transaction with the offset after it.
 async function copy() {
   const transactions = new Transactions(`${name}-copier`);
   const ends = {};
@@ -182,7 +182,7 @@ async function copy() {
   await end(COPIES);
 }
 
-// Reads until each partition's end, or at most so many; commits and leaves.
+// Reads until each partition's end, or at most so many records; commits and leaves.
 async function consume(called, group, topic, most = 0, settings = {}) {
   const ended = (ENDED[group] ??= new Set());
   let count = 0;
@@ -202,7 +202,7 @@ async function consume(called, group, topic, most = 0, settings = {}) {
   await consumer.disconnect();
 }
 
-// A member of the pair; to be disconnected.
+// A member of the pair; the caller disconnects it.
 async function member(called, told) {
   const consumer = kafka.consumer({ groupId: `${name}-pair` });
   consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {

@@ -74,7 +74,7 @@ def wait_until(ready: Callable[[], bool], seconds: float = 60.0) -> None:
     """Wait until a condition holds."""
     deadline = time.monotonic() + seconds
     while not ready():
-        assert time.monotonic() < deadline, "not in time"
+        assert time.monotonic() < deadline, "condition not reached in time"
         time.sleep(0.05)
 
 

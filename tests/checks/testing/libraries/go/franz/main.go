@@ -42,7 +42,7 @@ func administer() {
 		Must(made.Err)
 	}
 	counts := map[string]int{}
-	Until(func() bool { // brokers hear of it after the controller
+	Until(func() bool { // brokers learn of it after the controller
 		for _, topic := range Got(admin.ListTopics(background, RecordsTopic, TransactionsTopic, CopiesTopic)) {
 			counts[topic.Topic] = len(topic.Partitions)
 		}
@@ -58,7 +58,7 @@ func administer() {
 	Say("configuration", Event{"retention.ms": configured()})
 }
 
-// Rounds of records, each waited for as a whole.
+// Sends rounds of records, and waits for each round.
 func produce(kind string, rounds int, options ...kgo.Opt) {
 	producer := client(options...)
 	defer producer.Close()
@@ -135,7 +135,7 @@ func transact() {
 func groupOffsets(group string) map[int32]int64 {
 	offsets := map[int32]int64{}
 	var fetched kadm.OffsetResponses
-	Until(func() bool { // its connection may be gone
+	Until(func() bool { // its connection may be lost
 		var err error
 		fetched, err = admin.FetchOffsets(background, Name+"-"+group)
 		return err == nil
@@ -162,7 +162,7 @@ func polled(poll func(context.Context, int) kgo.Fetches, most int) []*kgo.Record
 	return fetches.Records()
 }
 
-// Copies the records, each in a transaction with the offset behind it.
+// Copies the records, each in a transaction with the offset after it.
 func copyRecords() {
 	ends, reached := map[int32]int64{}, map[int32]int64{}
 	var session *kgo.GroupTransactSession
@@ -220,7 +220,7 @@ func copyRecords() {
 	end(CopiesTopic)
 }
 
-// Reads until each partition's end, or at most so many; commits and leaves.
+// Reads until each partition's end, or at most so many records; commits and leaves.
 func consume(reader, group, topic string, most int, options ...kgo.Opt) {
 	consumer := client(append(options, kgo.ConsumerGroup(Name+"-"+group), kgo.ConsumeTopics(topic))...)
 	ended := EndedOf(group)
@@ -240,7 +240,7 @@ func consume(reader, group, topic string, most int, options ...kgo.Opt) {
 	consumer.Close()
 }
 
-// A member of the pair; to be closed.
+// A member of the pair; the caller closes it.
 func member(called string) (*Member, func()) {
 	told := NewMember(called)
 	change := func(add bool) func(context.Context, *kgo.Client, map[string][]int32) {

@@ -48,7 +48,7 @@ func administer() {
 		Must(err)
 	}
 	counts := map[string]int{}
-	Until(func() bool { // brokers hear of it after the controller
+	Until(func() bool { // brokers learn of it after the controller
 		asked := &kafka.MetadataRequest{Topics: []string{RecordsTopic, TransactionsTopic, CopiesTopic}}
 		for _, topic := range Got(admin.Metadata(background, asked)).Topics {
 			counts[topic.Name] = len(topic.Partitions)
@@ -71,7 +71,7 @@ func administer() {
 	Say("configuration", Event{"retention.ms": configured()})
 }
 
-// Rounds of records, each waited for as a whole. A writer of the default acks, none, only knows what it has sent.
+// Sends rounds of records, and waits for each round. With the default acks, none, a writer knows only what it has sent.
 func produce(kind string, rounds int, writer *kafka.Writer) {
 	writer.Addr, writer.Topic = kafka.TCP(Bootstrap), RecordsTopic
 	if writer.RequiredAcks != kafka.RequireNone {
@@ -126,7 +126,7 @@ func end(topic string) {
 func committed(group string) {
 	request := &kafka.OffsetFetchRequest{GroupID: Name + "-" + group, Topics: map[string][]int{RecordsTopic: {0, 1, 2}}}
 	var fetched *kafka.OffsetFetchResponse
-	Until(func() bool { // its connection may be gone
+	Until(func() bool { // its connection may be lost
 		var err error
 		fetched, err = admin.OffsetFetch(background, request)
 		return err == nil && fetched.Error == nil
@@ -141,14 +141,14 @@ func committed(group string) {
 	Say("committed", Event{"group": Name + "-" + group, "offsets": offsets})
 }
 
-// Reads until each partition's end, or at most so many; commits and leaves.
+// Reads until each partition's end, or at most so many records; commits and leaves.
 func consume(reader, group, topic string, most int) {
 	consumer := kafka.NewReader(kafka.ReaderConfig{Brokers: []string{Bootstrap}, GroupID: Name + "-" + group, Topic: topic})
 	ended := EndedOf(group)
 	var read []kafka.Message
 	for len(ended) < CountOf(topic) && (most == 0 || len(read) < most) {
 		message, err := consumer.FetchMessage(background)
-		if err != nil { // the reader goes on by itself
+		if err != nil { // the reader retries by itself
 			Say("failed", Event{"kind": "fetch", "error": err.Error()})
 			time.Sleep(Quiet)
 			continue
@@ -162,11 +162,11 @@ func consume(reader, group, topic string, most int) {
 			ended[message.Partition] = true
 		}
 	}
-	Until(func() bool { return consumer.CommitMessages(background, read...) == nil }) // its connection may be gone
+	Until(func() bool { return consumer.CommitMessages(background, read...) == nil }) // its connection may be lost
 	Must(consumer.Close())
 }
 
-// A member of the pair; to be closed.
+// A member of the pair; the caller closes it.
 func member(called string) (*Member, func()) {
 	told := NewMember(called)
 	group := Got(kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{

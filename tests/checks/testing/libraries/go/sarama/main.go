@@ -53,7 +53,7 @@ func administer() {
 		detail := &sarama.TopicDetail{NumPartitions: int32(count), ReplicationFactor: 1, ConfigEntries: configs}
 		Must(admin.CreateTopic(Name+"-"+end, detail, false))
 	}
-	Until(func() bool { return len(topics()) == len(Partitions) }) // brokers hear of it after the controller
+	Until(func() bool { return len(topics()) == len(Partitions) }) // brokers learn of it after the controller
 	counts := map[string]int{}
 	for _, topic := range Got(admin.DescribeTopics(topics())) {
 		counts[topic.Name] = len(topic.Partitions)
@@ -69,19 +69,19 @@ func administer() {
 
 func producerConfig(change func(*sarama.Config)) *sarama.Config {
 	config := sarama.NewConfig()
-	config.Producer.Return.Successes = true // what the synchronous producer asks for
+	config.Producer.Return.Successes = true // required by the synchronous producer
 	change(config)
 	return config
 }
 
-// What Sarama asks for besides.
+// The settings that Sarama requires for an idempotent producer.
 func idempotent(config *sarama.Config) {
 	config.Producer.Idempotent = true
 	config.Producer.RequiredAcks = sarama.WaitForAll
 	config.Net.MaxOpenRequests = 1
 }
 
-// Rounds of records, each waited for as a whole.
+// Sends rounds of records, and waits for each round.
 func produce(kind string, rounds int, change func(*sarama.Config)) {
 	producer := Got(sarama.NewSyncProducer([]string{Bootstrap}, producerConfig(change)))
 	for first := 0; first < rounds*Round; first += Round {
@@ -193,7 +193,7 @@ func transact() {
 	end(TransactionsTopic)
 }
 
-// A handler of claims that is told of new assignments, if it wants to be.
+// A handler of claims, with an optional callback for new assignments.
 type handler struct {
 	assigned func(map[string][]int32)
 	claimed  func(sarama.ConsumerGroupSession, sarama.ConsumerGroupClaim) error
@@ -240,7 +240,7 @@ func committedOnly(config *sarama.Config) {
 	config.Consumer.IsolationLevel = sarama.ReadCommitted
 }
 
-// Reads until each partition's end, or at most so many; commits and leaves.
+// Reads until each partition's end, or at most so many records; commits and leaves.
 func consume(reader, group, topic string, most int, change func(*sarama.Config)) {
 	ctx, leave := context.WithCancel(background)
 	var lock sync.Mutex
@@ -273,7 +273,7 @@ func consume(reader, group, topic string, most int, change func(*sarama.Config))
 
 func groupOffsets(group string) map[int32]int64 {
 	var fetched *sarama.OffsetFetchResponse
-	Until(func() bool { // its connection may be gone
+	Until(func() bool { // its connection may be lost
 		var err error
 		fetched, err = admin.ListConsumerGroupOffsets(Name+"-"+group, map[string][]int32{RecordsTopic: {0, 1, 2}})
 		return err == nil
@@ -291,7 +291,7 @@ func committed(group string) {
 	Say("committed", Event{"group": Name + "-" + group, "offsets": groupOffsets(group)})
 }
 
-// The next records of a claim; none when the session has ended.
+// Returns the next records of a claim; none when the session has ended.
 func taken(claim sarama.ConsumerGroupClaim) []*sarama.ConsumerMessage {
 	var batch []*sarama.ConsumerMessage
 	quiet := time.After(Quiet)
@@ -309,7 +309,7 @@ func taken(claim sarama.ConsumerGroupClaim) []*sarama.ConsumerMessage {
 	return batch
 }
 
-// Copies the records, each in a transaction with the offset behind it.
+// Copies the records, each in a transaction with the offset after it.
 func copyRecords() {
 	transactions := &transactional{id: Name + "-copier"}
 	ends := map[int32]int64{}
@@ -373,7 +373,7 @@ func copyRecords() {
 	end(CopiesTopic)
 }
 
-// A member of the pair; to be closed.
+// A member of the pair; the caller closes it.
 func member(called string) (*Member, func()) {
 	told := NewMember(called)
 	assigned := func(claims map[string][]int32) {

@@ -1,4 +1,4 @@
-// Package tour has what the tours of the libraries for Go share; python/tour.py says what a tour is.
+// Package tour is the common part of the tours of the libraries for Go; python/tour.py describes a tour.
 package tour
 
 import (
@@ -18,7 +18,7 @@ const (
 	First        = 50
 	End          = "end"
 	Seconds      = 60 * time.Second
-	Quiet        = 500 * time.Millisecond // after which there are no more records for now
+	Quiet        = 500 * time.Millisecond // without a record for so long, there are none left for now
 )
 
 var (
@@ -38,7 +38,7 @@ var (
 	printing sync.Mutex
 )
 
-// Event is what was seen, without its kind.
+// Event is the content of a printed event, without its kind.
 type Event map[string]any
 
 // Say prints an event.
@@ -54,31 +54,31 @@ func Say(saw string, event Event) {
 	fmt.Println(string(line))
 }
 
-// Must ends the tour if there is an error.
+// Must panics, and so ends the tour, if there is an error.
 func Must(err error) {
 	if err != nil {
 		panic(err)
 	}
 }
 
-// Got is a result that has to be there.
+// Got returns a result, and panics if there is an error instead.
 func Got[T any](value T, err error) T {
 	Must(err)
 	return value
 }
 
-// Until waits until something is so.
+// Until waits until a condition holds, and panics if that takes too long.
 func Until(ready func() bool) {
 	deadline := time.Now().Add(Seconds)
 	for !ready() {
 		if time.Now().After(deadline) {
-			panic("not in time")
+			panic("condition not reached in time")
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
 }
 
-// Key is the key of a record of a round; nil for every second one.
+// Key returns the key of a record of a round; nil for every second one.
 func Key(number int) []byte {
 	if number%2 == 0 {
 		return nil
@@ -86,7 +86,7 @@ func Key(number int) []byte {
 	return fmt.Appendf(nil, "key-%d", number%3)
 }
 
-// Text is a key or a value in an event.
+// Text returns a key or a value as it is printed in an event.
 func Text(data []byte) any {
 	if data == nil {
 		return nil
@@ -94,7 +94,7 @@ func Text(data []byte) any {
 	return string(data)
 }
 
-// Reason is an error in an event.
+// Reason returns an error as it is printed in an event.
 func Reason(err error) any {
 	if err == nil {
 		return nil
@@ -102,7 +102,7 @@ func Reason(err error) any {
 	return err.Error()
 }
 
-// EndedOf is the partitions whose end readers of a group have seen: the second reader goes on after the first.
+// EndedOf returns the partitions whose end readers of a group have seen; the second reader continues after the first.
 func EndedOf(group string) map[int]bool {
 	if ended[group] == nil {
 		ended[group] = map[int]bool{}
@@ -110,24 +110,24 @@ func EndedOf(group string) map[int]bool {
 	return ended[group]
 }
 
-// CountOf is the number of partitions of a topic.
+// CountOf returns the number of partitions of a topic.
 func CountOf(topic string) int {
 	return Partitions[topic[len(Name)+1:]]
 }
 
-// Member is the assignment of a member of the pair.
+// Member holds the assignment of a member of the pair.
 type Member struct {
 	called string
 	lock   sync.Mutex
 	now    []int
 }
 
-// NewMember is a member without partitions.
+// NewMember returns a member without partitions.
 func NewMember(called string) *Member {
 	return &Member{called: called}
 }
 
-// Assign tells a new assignment.
+// Assign sets the assignment, and prints it if it has changed.
 func (m *Member) Assign(partitions []int) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
@@ -138,14 +138,14 @@ func (m *Member) Assign(partitions []int) {
 	}
 }
 
-// Partitions is the assignment now.
+// Partitions returns the current assignment.
 func (m *Member) Partitions() []int {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	return slices.Clone(m.now)
 }
 
-// Share is whether two members have all partitions of the records together, and each has some.
+// Share returns whether two members together have all partitions of the records topic, and each has some.
 func Share(first, second *Member) bool {
 	one, other := first.Partitions(), second.Partitions()
 	both := append(slices.Clone(one), other...)
@@ -153,7 +153,7 @@ func Share(first, second *Member) bool {
 	return len(one) > 0 && len(other) > 0 && slices.Equal(both, []int{0, 1, 2})
 }
 
-// Reached is whether a group is at the end of each partition.
+// Reached returns whether a group has reached the end of each partition.
 func Reached(ends, reached map[int32]int64) bool {
 	if len(ends) < Partitions["records"] {
 		return false

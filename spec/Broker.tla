@@ -1,0 +1,556 @@
+--------------------------------- MODULE Broker --------------------------------
+(***************************************************************************)
+(* A broker as its clients see it: the coordinators of some                *)
+(* transactional.ids, the leader of a partition with data, and a consumer  *)
+(* group whose offsets are in a partition of their own. An action is a     *)
+(* request with its answer, so a behaviour can be played against any       *)
+(* implementation, request by request.                                     *)
+(*                                                                         *)
+(* Modelled: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn,  *)
+(*   Produce, TxnOffsetCommit, OffsetCommit and JoinGroup, with any        *)
+(*   producer id, epoch, sequence, member and generation; the verification *)
+(*   of a transaction by the leader (KIP-890); the codes of older requests;*)
+(*   markers and completions, which the coordinator writes by itself after *)
+(*   its answer.                                                           *)
+(* Assumed, not checked: a request and its answer are one step, and what   *)
+(*   the step appends is replicated at once. TransactionCoordinator,       *)
+(*   Leader and ConsumeTransformProduce show what happens in between.      *)
+(* Out of scope: faults, elections and whatever time does; several groups; *)
+(*   a group with more than one member.                                    *)
+(*                                                                         *)
+(* KIPs: 98, 360, 447, 588, 890.  Kafka: KafkaApis.                        *)
+(***************************************************************************)
+EXTENDS Integers, Sequences, FiniteSets, TLC
+
+CONSTANTS
+    MaxSequence,         \* the last sequence before the wrap to 0; 2^31 - 1 in Kafka
+    CachedBatches,       \* batches remembered for each producer; 5 in Kafka
+    ProducerIds,         \* 0..n: the producer ids that requests carry
+    MaxEpoch,            \* the last producer epoch; 32767 in Kafka
+    Sequences,           \* the sequences of batches
+    BatchCounts,         \* the numbers of records in a batch
+    TransactionalIds,    \* the transactional.ids
+    Members,             \* the members that offsets come from: "none", "member" or somebody else
+    Generations,         \* -1..n: the generations that they claim
+    Writers,             \* the producers without a transactional.id
+    ClusterVersion,      \* the finalized transaction.version of the cluster: 1 or 2; 1 stands for 0 too
+    ClientVersion,       \* the transaction version of the requests: 1 or 2
+    Outside,             \* TRUE: clients send batches outside of transactions, with any producer id and epoch
+    Verification,        \* TRUE: leaders ask the coordinator about transactions of version 1 as well (KIP-890 part 1)
+    ApiVersions          \* for each request that clients send: the version in which they send it
+
+ASSUME /\ ClientVersion \in 1..ClusterVersion
+       /\ ClusterVersion \in 1..2
+
+VARIABLES
+    coordinators,        \* for each transactional.id: the coordinator's metadata
+    toMark,              \* for each transactional.id: the partitions whose marker is still to be written
+    partitions,          \* for each partition: what its leader has
+    writers,             \* for each producer without a transactional.id: its producer id
+    group,               \* its state, generation and members
+    pending,             \* for each producer id: the place of the group's offset that waits for the marker
+    committed,           \* the place of the group's committed offset
+    allocated,           \* how many producer ids have been handed out
+    answer,              \* to the last request
+    written,             \* what clients were told is in a transaction: [transactionalId, number, partition, offset]
+    ended                \* the ends that clients were told: [transactionalId, number, commit]
+
+coordinatorVars == <<coordinators, toMark, allocated>>
+groupVars       == <<group, pending, committed>>
+historyVars     == <<written, ended>>
+vars == <<coordinatorVars, partitions, writers, groupVars, answer, historyVars>>
+
+NoEpoch      == -1
+NoSequence   == -1
+NoGuard      == -1
+NoOffset     == -1
+NoProducerId == -1
+NoMember     == "none"
+NoGeneration == 0
+CoordinatorEpoch == 0
+
+Partitions == {"data", "offsets"}
+
+(***************************************************************************)
+(* The rules that are put together here                                    *)
+(***************************************************************************)
+
+(* The decisions of a leader. *)
+Leaders == INSTANCE Leader WITH
+    Epochs <- 0..MaxEpoch, Versions <- {0, ClientVersion}, GuardNumbers <- {NoGuard},
+    CoordinatorEpochs <- {CoordinatorEpoch}, Expiration <- FALSE, leader <- partitions["data"], vouched <- {}
+
+(* … of the markers and transactions in its log *)
+Logs == INSTANCE TransactionalPartition WITH
+    TransactionVersion <- ClientVersion, Epochs <- 0..MaxEpoch, CoordinatorEpochs <- {CoordinatorEpoch},
+    BatchKinds <- {"transactional", "plain"}, Offsets <- {}, MaxLeaderEpoch <- 0, IndexFailures <- FALSE,
+    Cleaning <- FALSE, Expiration <- FALSE,
+    log <- partitions["data"].transactions, highWatermark <- 0, replicated <- 0, leaderEpoch <- 0
+
+(* … of the coordinator of a transactional.id *)
+Coordinator == INSTANCE TransactionCoordinator WITH
+    Versions <- 1..ClusterVersion, Faults <- {}, MaxFaults <- 0,
+    metadata <- coordinators, appending <- coordinators, durable <- coordinators, tail <- <<>>, loading <- FALSE,
+    fencing <- "none", markers <- {}, told <- {}, given <- {}, faults <- 0
+
+(* … and of a group. *)
+Groups == INSTANCE GroupCoordinator WITH
+    Instances <- Members, Partitions <- {"data"}, TransactionalIds <- ProducerIds, Preferred <- <<>>,
+    GroupProtocol <- "classic"
+
+(* A batch as the leader of a partition sees it, and a marker. *)
+Batch(producerId, epoch, sequence, count) == Leaders!Batch(producerId, epoch, sequence, count)
+EndOf(partition) == Leaders!LogEndOffset(partition.log)
+
+Identity(producerId, epoch) == [producerId |-> producerId, epoch |-> epoch]
+Nobody == Identity(NoProducerId, NoEpoch)
+
+NothingPending == [partition \in {"data"} |-> NoOffset]
+
+(***************************************************************************)
+(* Answers                                                                 *)
+(***************************************************************************)
+
+(* The first version of a request whose clients know PRODUCER_FENCED.    KIP-588 *)
+FirstFenced == [InitProducerId |-> 4, AddPartitionsToTxn |-> 2, AddOffsetsToTxn |-> 2, EndTxn |-> 2]
+
+(* The first version of a request whose clients know TRANSACTION_ABORTABLE.    KIP-890 *)
+FirstAbortable == [Produce |-> 11, TxnOffsetCommit |-> 4]
+
+IsOlder(api, first) == api \notin DOMAIN first \/ ApiVersions[api] < first[api]
+
+(* The code in which a version of a request is told an error. A code that the version does not know yet is told as an *)
+(* older one.    Kafka: KafkaApis, AddPartitionsToTxnManager, ReplicaManager.handleProduceAppend                       *)
+WireError(api, error) ==
+    IF error = "PRODUCER_FENCED" /\ IsOlder(api, FirstFenced) THEN "INVALID_PRODUCER_EPOCH"
+    ELSE IF error = "TRANSACTION_ABORTABLE" /\ IsOlder(api, FirstAbortable) THEN "INVALID_TXN_STATE"
+    ELSE IF error = "CONCURRENT_TRANSACTIONS" /\ api = "Produce" /\ ApiVersions[api] < 12 THEN "NOT_ENOUGH_REPLICAS"
+    ELSE error
+
+Answer(api, error, identity, offset) ==
+    [api |-> api, error |-> WireError(api, error), producerId |-> identity.producerId, epoch |-> identity.epoch,
+     offset |-> offset]
+
+(* No client waits for an answer. *)
+NoAnswer == Answer("none", "NONE", Nobody, NoOffset)
+
+Says(api, error) == answer' = Answer(api, error, Nobody, NoOffset)
+
+(* Clients send the request. *)
+IsSent(api) == api \in DOMAIN ApiVersions
+
+Init ==
+    /\ coordinators = [transactionalId \in TransactionalIds |-> Coordinator!Forgotten(0)]
+    /\ toMark = [transactionalId \in TransactionalIds |-> {}]
+    /\ partitions = [partition \in Partitions |-> Leaders!NewLeader]
+    /\ writers = [writer \in Writers |-> NoProducerId]
+    /\ group = [state |-> "EMPTY", generation |-> NoGeneration, members |-> {}, joined |-> {}]
+    /\ pending = [producerId \in ProducerIds |-> NothingPending]
+    /\ committed = NothingPending
+    /\ allocated = 0
+    /\ answer = NoAnswer
+    /\ written = {}
+    /\ ended = {}
+
+(***************************************************************************)
+(* The coordinator                                                         *)
+(***************************************************************************)
+
+(* The producer id that is handed out next. *)
+NewProducerId == allocated
+
+(* The producer id after a transaction of version 2 in the last epoch, -1 if it goes on with its own. *)
+NextProducerId(known, version) ==
+    IF Coordinator!NeedsNextProducerId(known, version) THEN NewProducerId ELSE NoProducerId
+
+(* The reason why the coordinator gives no producer id and epoch; "NONE" if it does, or aborts first. *)
+InitError(known, producerId, epoch) == Coordinator!InitError(known, producerId, epoch)
+
+(* The coordinator has to abort the open transaction before it gives a producer id and epoch. *)
+AbortsFirst(known) == known.state = "ONGOING"
+
+(* The coordinator's metadata after it has given a producer id and epoch. *)
+AfterInit(known, epoch, newProducerId) == Coordinator!AfterInit(known, epoch, newProducerId)
+
+(* The coordinator has a record in its log. The markers follow the decision. *)
+Recorded(transactionalId, record) ==
+    LET known == Coordinator!AfterAppend(record) IN
+    /\ coordinators' = [coordinators EXCEPT ![transactionalId] = known]
+    /\ toMark' = [toMark EXCEPT ![transactionalId] = Coordinator!ToMark(known)]
+
+(* The coordinator's metadata with a partition in the transaction. *)
+WithPartition(known, partition, version) ==
+    IF Coordinator!IsAdded(known, partition) THEN known
+    ELSE Coordinator!AfterAppend(Coordinator!AfterAdd(known, partition, version))
+
+(* The coordinator's answer to a leader that asks about a batch. Version 2 adds the partition, version 1 has to have it. *)
+(* Kafka: TransactionCoordinator.handleVerifyPartitionsInTransaction                                                     *)
+AnswerToLeader(known, producerId, epoch, partition) ==
+    IF ClientVersion = 2 THEN Coordinator!AddError(known, producerId, epoch)
+    ELSE LET error == Coordinator!AddError([known EXCEPT !.pending = "none"], producerId, epoch) IN
+         IF error = "NONE" /\ partition \notin known.partitions THEN "TRANSACTION_ABORTABLE" ELSE error
+
+(* The coordinator's metadata after it has vouched for a batch. *)
+AfterVouching(known, partition) == IF ClientVersion = 2 THEN WithPartition(known, partition, 2) ELSE known
+
+(***************************************************************************)
+(* The leader                                                              *)
+(***************************************************************************)
+
+(* The coordinator has to be asked before a batch of this producer is appended. *)
+NeedsVerification(before, producerId, epoch) == Leaders!NeedsVerification(before, producerId, epoch, ClientVersion)
+
+(* The reason why a leader does not ask about a batch; "NONE" if it does. *)
+QuestionError(before, producerId, epoch) == Leaders!VerificationError(before, producerId, epoch)
+
+(* A batch of a transaction before the checks of the log: the reason why nobody vouches for it, "NONE" if somebody does *)
+(* or need not; the guard under which the coordinator was asked; the leader and the coordinator after that.             *)
+Verified(partition, transactionalId, producerId, epoch, sequence) ==
+    LET before == partitions[partition]
+        known  == coordinators[transactionalId]
+        error  == AnswerToLeader(known, producerId, epoch, partition)
+        Result(reason, guard, leader, metadata) ==
+            [error |-> reason, guard |-> guard, leader |-> leader, metadata |-> metadata]
+    IN  IF ~NeedsVerification(before, producerId, epoch) THEN Result("NONE", NoGuard, before, known)
+        ELSE IF QuestionError(before, producerId, epoch) # "NONE"
+        THEN Result(QuestionError(before, producerId, epoch), NoGuard, before, known)
+        ELSE Result(error, before.asked[producerId].guard,
+                    Leaders!WithQuestion(before, producerId, epoch, sequence, ClientVersion),
+                    IF error = "NONE" THEN AfterVouching(known, partition) ELSE known)
+
+(* The reason why a leader refuses a batch that is no retry; "NONE" if it does not. *)
+BatchError(before, batch, version, guard) == Leaders!BatchError(before, batch, version, guard)
+
+(* The leader after a batch that passed every check. *)
+WithBatch(before, batch, version) == Leaders!WithBatch(before, batch, version)
+
+(* The marker of a partition in the transaction that the coordinator ends. *)
+MarkerOf(known, partition) ==
+    Logs!Marker(known.producerId, known.epoch, Coordinator!Commits(known), CoordinatorEpoch)
+
+(***************************************************************************)
+(* The group                                                               *)
+(***************************************************************************)
+
+(* The reason why the group refuses offsets in a transaction; "NONE" if it does not. *)
+(* Kafka: OffsetMetadataManager.validateTransactionalOffsetCommit                    *)
+CommitError(member, generation) ==
+    IF generation < 0 /\ group.state = "EMPTY" THEN "NONE"
+    ELSE IF member # NoMember /\ generation >= 0 /\ group.generation = NoGeneration THEN "ILLEGAL_GENERATION"
+    ELSE Groups!TxnOffsetCommitError(member, generation)
+
+(* The committed offset after a marker. One that was committed behind the pending one stays (KAFKA-5247). *)
+CommittedAfterMarker(producerId, commit) ==
+    IF commit /\ pending[producerId]["data"] > committed["data"] THEN pending[producerId] ELSE committed
+
+(***************************************************************************)
+(* Requests                                           WHO: a client        *)
+(***************************************************************************)
+
+(* A client asks for the producer id and epoch of its transactional.id. An open transaction is aborted first. *)
+InitProducerId(transactionalId, producerId, epoch) ==
+    LET before == coordinators[transactionalId]
+        isNew  == before.state = "DEAD"
+        known  == IF isNew THEN Coordinator!Created(before, NewProducerId) ELSE before
+        error  == InitError(known, producerId, epoch)
+        next   == NextProducerId(known, Coordinator!ServerVersion)
+        record == AfterInit(known, epoch, NewProducerId)
+    IN  /\ IsSent("InitProducerId")
+        /\ IF error # "NONE" THEN
+              /\ Says("InitProducerId", error)
+              /\ UNCHANGED coordinatorVars
+           ELSE IF AbortsFirst(known) THEN
+              /\ Recorded(transactionalId, Coordinator!AfterFence(known, next))
+              /\ allocated' = IF next # NoProducerId THEN allocated + 1 ELSE allocated
+              /\ Says("InitProducerId", "CONCURRENT_TRANSACTIONS")
+           ELSE
+              /\ Recorded(transactionalId, record)
+              /\ allocated' = IF isNew \/ Coordinator!Rotates(known, epoch) THEN allocated + 1 ELSE allocated
+              /\ answer' = Answer("InitProducerId", "NONE", record, NoOffset)
+        /\ UNCHANGED <<partitions, writers, groupVars, historyVars>>
+
+(* A client without a transactional.id asks for a producer id: it gets one that nobody has, in epoch 0. *)
+InitIdempotentProducer(writer) ==
+    /\ IsSent("InitProducerId")
+    /\ writers[writer] = NoProducerId
+    /\ writers' = [writers EXCEPT ![writer] = NewProducerId]
+    /\ allocated' = allocated + 1
+    /\ answer' = Answer("InitProducerId", "NONE", Identity(NewProducerId, 0), NoOffset)
+    /\ UNCHANGED <<coordinators, toMark, partitions, groupVars, historyVars>>
+
+AddedByClient(api, transactionalId, producerId, epoch, partition) ==
+    LET known == coordinators[transactionalId]
+        error == Coordinator!AddError(known, producerId, epoch)
+    IN  /\ coordinators' = IF error # "NONE" THEN coordinators
+                           ELSE [coordinators EXCEPT ![transactionalId] = WithPartition(known, partition, 1)]
+        /\ Says(api, error)
+        /\ UNCHANGED <<toMark, allocated, partitions, writers, groupVars, historyVars>>
+
+(* A client of version 1 adds the partition to its transaction. *)
+AddPartitionsToTxn(transactionalId, producerId, epoch) ==
+    /\ IsSent("AddPartitionsToTxn")
+    /\ AddedByClient("AddPartitionsToTxn", transactionalId, producerId, epoch, "data")
+
+(* A client of version 1 adds its group's offsets to its transaction. *)
+AddOffsetsToTxn(transactionalId, producerId, epoch) ==
+    /\ IsSent("AddOffsetsToTxn")
+    /\ AddedByClient("AddOffsetsToTxn", transactionalId, producerId, epoch, "offsets")
+
+(* A client ends its transaction. *)
+EndTxn(transactionalId, producerId, epoch, commit) ==
+    LET known   == coordinators[transactionalId]
+        verdict == Coordinator!EndVerdict(known, producerId, epoch, commit, ClientVersion)
+        next    == NextProducerId(known, ClientVersion)
+        record  == IF verdict = "DECIDE" THEN Coordinator!AfterEnd(known, commit, ClientVersion, next) ELSE known
+    IN  /\ IsSent("EndTxn")
+        /\ IF verdict \notin {"DECIDE", "NONE"} THEN
+              /\ Says("EndTxn", verdict)
+              /\ UNCHANGED <<coordinatorVars, ended>>
+           ELSE
+              /\ IF verdict = "NONE" THEN UNCHANGED coordinatorVars
+                 ELSE /\ Recorded(transactionalId, record)
+                      /\ allocated' = IF next # NoProducerId THEN allocated + 1 ELSE allocated
+              /\ answer' = Answer("EndTxn", "NONE", IF ClientVersion = 2 THEN Coordinator!GoesOnAs(record) ELSE Nobody,
+                                  NoOffset)
+              /\ ended' = Coordinator!Noted(ended,
+                    [transactionalId |-> transactionalId, number |-> record.number, commit |-> commit])
+        /\ UNCHANGED <<partitions, writers, groupVars, written>>
+
+(* The history with a batch that a client was told is in its transaction. *)
+WrittenWith(transactionalId, number, partition, offset) ==
+    Coordinator!Noted(written,
+        [transactionalId |-> transactionalId, number |-> number, partition |-> partition, offset |-> offset])
+
+(* A client sends a batch of its transaction. The leader asks the coordinator about the transaction's first one. *)
+Produce(transactionalId, producerId, epoch, sequence, count) ==
+    LET verified == Verified("data", transactionalId, producerId, epoch, sequence)
+        leader   == verified.leader
+        batch    == Batch(producerId, epoch, sequence, count)
+        retry    == Leaders!IsRetry(leader, batch)
+        error    == IF verified.error # "NONE" \/ retry THEN verified.error
+                    ELSE BatchError(leader, batch, ClientVersion, verified.guard)
+        offset   == IF error # "NONE" THEN NoOffset
+                    ELSE IF retry THEN Leaders!DuplicateOffset(leader.log, batch) ELSE EndOf(leader)
+        appends  == error = "NONE" /\ ~retry
+    IN  /\ IsSent("Produce")
+        /\ coordinators' = [coordinators EXCEPT ![transactionalId] = verified.metadata]
+        /\ partitions' = [partitions EXCEPT !["data"] = IF appends THEN WithBatch(leader, batch, ClientVersion) ELSE leader]
+        /\ answer' = Answer("Produce", error, Nobody, offset)
+        /\ written' = IF appends THEN WrittenWith(transactionalId, verified.metadata.number, "data", offset) ELSE written
+        /\ UNCHANGED <<toMark, allocated, writers, groupVars, ended>>
+
+(* A client sends a batch outside of transactions. *)
+ProduceOutside(producerId, epoch, sequence, count) ==
+    LET leader == partitions["data"]
+        batch  == Batch(producerId, epoch, sequence, count)
+        retry  == Leaders!IsRetry(leader, batch)
+        error  == IF retry THEN "NONE" ELSE BatchError(leader, batch, 0, NoGuard)
+        offset == IF error # "NONE" THEN NoOffset
+                  ELSE IF retry THEN Leaders!DuplicateOffset(leader.log, batch) ELSE EndOf(leader)
+    IN  /\ IsSent("Produce") /\ Outside
+        /\ partitions' = IF error = "NONE" /\ ~retry THEN [partitions EXCEPT !["data"] = WithBatch(leader, batch, 0)]
+                         ELSE partitions
+        /\ answer' = Answer("Produce", error, Nobody, offset)
+        /\ UNCHANGED <<coordinatorVars, writers, groupVars, historyVars>>
+
+(* A client writes its group's offset in its transaction. *)
+TxnOffsetCommit(transactionalId, producerId, epoch, member, generation) ==
+    LET verified == Verified("offsets", transactionalId, producerId, epoch, NoSequence)
+        leader   == verified.leader
+        batch    == Batch(producerId, epoch, NoSequence, 1)
+        error    == IF verified.error # "NONE" THEN verified.error
+                    ELSE IF CommitError(member, generation) # "NONE" THEN CommitError(member, generation)
+                    ELSE BatchError(leader, batch, ClientVersion, verified.guard)
+        appends  == error = "NONE"
+    IN  /\ IsSent("TxnOffsetCommit")
+        /\ coordinators' = [coordinators EXCEPT ![transactionalId] = verified.metadata]
+        /\ partitions' =
+            [partitions EXCEPT !["offsets"] = IF appends THEN WithBatch(leader, batch, ClientVersion) ELSE leader]
+        /\ pending' = IF appends THEN [pending EXCEPT ![producerId]["data"] = EndOf(leader)] ELSE pending
+        /\ Says("TxnOffsetCommit", error)
+        /\ written' = IF appends THEN WrittenWith(transactionalId, verified.metadata.number, "offsets", EndOf(leader))
+                      ELSE written
+        /\ UNCHANGED <<toMark, allocated, writers, group, committed, ended>>
+
+(* A client commits its group's offset outside of transactions. *)
+OffsetCommit ==
+    LET leader == partitions["offsets"] IN
+    /\ IsSent("OffsetCommit")
+    /\ partitions' = [partitions EXCEPT !["offsets"] = Leaders!WithUnidentified(leader, 1)]
+    /\ committed' = [committed EXCEPT !["data"] = EndOf(leader)]
+    /\ Says("OffsetCommit", "NONE")
+    /\ UNCHANGED <<coordinatorVars, writers, group, pending, historyVars>>
+
+(* A consumer becomes the group's only member. *)
+JoinGroup ==
+    /\ IsSent("JoinGroup")
+    /\ group.members = {}
+    /\ group' = [Groups!NextGeneration EXCEPT !.members = {"member"}]
+    /\ Says("JoinGroup", "NONE")
+    /\ UNCHANGED <<coordinatorVars, partitions, writers, pending, committed, historyVars>>
+
+(***************************************************************************)
+(* What the broker does by itself                     WHO: the coordinator *)
+(***************************************************************************)
+
+(* A partition of the transaction gets its marker. *)
+WriteMarker(transactionalId, partition) ==
+    LET known  == coordinators[transactionalId]
+        leader == partitions[partition]
+        marker == MarkerOf(known, partition)
+        commit == marker.kind = "commit"
+    IN  /\ partition \in toMark[transactionalId]
+        /\ Leaders!MarkerError(leader, marker, known.version) = "NONE"
+        /\ partitions' = [partitions EXCEPT ![partition] = Leaders!WithMarker(leader, marker, known.version)]
+        /\ toMark' = [toMark EXCEPT ![transactionalId] = @ \ {partition}]
+        /\ IF partition = "data" THEN UNCHANGED <<pending, committed>>
+           ELSE /\ committed' = CommittedAfterMarker(known.producerId, commit)
+                /\ pending' = [pending EXCEPT ![known.producerId] = NothingPending]
+        /\ answer' = NoAnswer
+        /\ UNCHANGED <<coordinators, allocated, writers, group, historyVars>>
+
+(* The coordinator closes the transaction. *)
+CompleteTransaction(transactionalId) ==
+    /\ coordinators[transactionalId].state \in Coordinator!PreparedStates
+    /\ toMark[transactionalId] = {}
+    /\ Recorded(transactionalId, Coordinator!AfterCompletion(coordinators[transactionalId]))
+    /\ answer' = NoAnswer
+    /\ UNCHANGED <<allocated, partitions, writers, groupVars, historyVars>>
+
+(* The producer ids and epochs that a request may present: none, or any. *)
+RequestProducerIds == ProducerIds \cup {NoProducerId}
+RequestEpochs      == NoEpoch..MaxEpoch
+Epochs             == 0..MaxEpoch
+
+Next ==
+    \/ \E transactionalId \in TransactionalIds :
+        \/ \E producerId \in RequestProducerIds, epoch \in RequestEpochs :
+            InitProducerId(transactionalId, producerId, epoch)
+        \/ \E producerId \in ProducerIds, epoch \in Epochs :
+            \/ AddPartitionsToTxn(transactionalId, producerId, epoch)
+            \/ AddOffsetsToTxn(transactionalId, producerId, epoch)
+            \/ \E commit \in BOOLEAN : EndTxn(transactionalId, producerId, epoch, commit)
+            \/ \E sequence \in Sequences, count \in BatchCounts :
+                Produce(transactionalId, producerId, epoch, sequence, count)
+            \/ \E member \in Members, generation \in Generations :
+                TxnOffsetCommit(transactionalId, producerId, epoch, member, generation)
+        \/ \E partition \in Partitions : WriteMarker(transactionalId, partition)
+        \/ CompleteTransaction(transactionalId)
+    \/ \E writer \in Writers : InitIdempotentProducer(writer)
+    \/ \E producerId \in ProducerIds, epoch \in Epochs, sequence \in Sequences, count \in BatchCounts :
+        ProduceOutside(producerId, epoch, sequence, count)
+    \/ OffsetCommit
+    \/ JoinGroup
+
+Spec == Init /\ [][Next]_vars
+
+(***************************************************************************)
+(* Properties, over what clients were told, the logs and the group         *)
+(***************************************************************************)
+
+IsSettled == \A transactionalId \in TransactionalIds :
+    coordinators[transactionalId].state \notin Coordinator!PreparedStates
+
+(* A producer's transaction is open at the leader of a partition. *)
+IsOpen(partition, producerId) == partitions[partition].transactions.producers[producerId].firstOffset # NoOffset
+
+(* The fate of what was written: "open" is undecided. *)
+FateOf(one) ==
+    LET entries == partitions[one.partition].transactions.entries IN
+    Logs!Fate(entries, CHOOSE i \in DOMAIN entries : entries[i].offset = one.offset)
+
+IsOfOne(one, other) == one.transactionalId = other.transactionalId /\ one.number = other.number
+
+(* Everything in a transaction is committed, or nothing, data and offsets alike. *)
+AllOrNone == \A one, other \in written : IsOfOne(one, other) => {FateOf(one), FateOf(other)} # {"commit", "abort"}
+AllOrNoneWitness ==
+    \E one, other \in written :
+        one.partition # other.partition /\ IsOfOne(one, other) /\ FateOf(one) = "commit" /\ FateOf(other) = "commit"
+
+(* What a client was told of its transaction's end is what becomes of everything in it. *)
+ToldIsDone ==
+    \A end \in ended, one \in written : IsOfOne(one, end) =>
+        FateOf(one) \in {IF end.commit THEN "commit" ELSE "abort"} \cup (IF IsSettled THEN {} ELSE {"open"})
+ToldIsDoneWitness == IsSettled /\ \E end \in ended, one \in written : IsOfOne(one, end)
+
+(* No transaction hangs: the coordinator knows of each that is open at a leader, and will end it. *)
+OpenIsRegistered ==
+    \A partition \in Partitions, producerId \in ProducerIds : IsOpen(partition, producerId) =>
+        \E transactionalId \in TransactionalIds :
+            LET known == coordinators[transactionalId] IN
+            /\ known.producerId = producerId /\ partition \in known.partitions
+            /\ known.state \in {"ONGOING"} \cup Coordinator!PreparedStates
+OpenIsRegisteredWitness == ~IsSettled /\ \E partition \in Partitions, producerId \in ProducerIds : IsOpen(partition, producerId)
+
+(* A leader takes every marker that is to be written. *)
+MarkersAreAccepted ==
+    \A transactionalId \in TransactionalIds : \A partition \in toMark[transactionalId] :
+        LET known == coordinators[transactionalId] IN
+        Leaders!MarkerError(partitions[partition], MarkerOf(known, partition), known.version) = "NONE"
+MarkersAreAcceptedWitness ==
+    \E transactionalId \in TransactionalIds : \E partition \in toMark[transactionalId] :
+        IsOpen(partition, coordinators[transactionalId].producerId)
+
+(* A client is given a producer id and epoch only when nothing of that producer is open any more. *)
+NothingOpenAfterInit ==
+    answer.api = "InitProducerId" /\ answer.error = "NONE" /\ answer.producerId \in ProducerIds =>
+        \A partition \in Partitions : ~IsOpen(partition, answer.producerId)
+NothingOpenAfterInitWitness == answer.api = "InitProducerId" /\ answer.error = "NONE" /\ written # {}
+
+(* Batches of an epoch that the coordinator has fenced are refused, also where the producer has never written. *)
+FencedIsRefused ==
+    \A transactionalId \in TransactionalIds :
+        LET known == coordinators[transactionalId] IN
+        known.state \in Coordinator!AtRest => \A epoch \in 0..(known.epoch - 1), sequence \in Sequences :
+            LET verified == Verified("data", transactionalId, known.producerId, epoch, sequence) IN
+            \/ verified.error # "NONE"
+            \/ BatchError(verified.leader, Batch(known.producerId, epoch, sequence, 1), ClientVersion, verified.guard) # "NONE"
+FencedIsRefusedWitness ==
+    Sequences # {} /\ \E transactionalId \in TransactionalIds :
+        coordinators[transactionalId].state \in Coordinator!AtRest /\ coordinators[transactionalId].epoch > 0
+
+OwnIds(transactionalId) ==
+    {coordinators[transactionalId].producerId, coordinators[transactionalId].nextProducerId} \ {NoProducerId}
+
+(* No two producers have the same producer id. *)
+ProducerIdsAreOwned ==
+    /\ \A one, other \in TransactionalIds : one # other => OwnIds(one) \cap OwnIds(other) = {}
+    /\ \A one, other \in Writers : one # other /\ writers[one] # NoProducerId => writers[one] # writers[other]
+    /\ \A one \in TransactionalIds, other \in Writers : writers[other] \notin OwnIds(one)
+ProducerIdsAreOwnedWitness ==
+    \/ \E one, other \in TransactionalIds : one # other /\ OwnIds(one) # {} /\ OwnIds(other) # {}
+    \/ \E one \in TransactionalIds, other \in Writers : OwnIds(one) # {} /\ writers[other] # NoProducerId
+
+Offsets == partitions["offsets"]
+OffsetEntries == Offsets.transactions.entries
+
+(* The places of offsets that were committed outside of transactions … *)
+PlainPlaces ==
+    {Offsets.log.entries[i].offset : i \in DOMAIN Offsets.log.entries}
+        \ {OffsetEntries[i].offset : i \in DOMAIN OffsetEntries}
+
+(* … and of those in transactions, with this fate. *)
+PlacesOf(fate) ==
+    {OffsetEntries[i].offset : i \in
+        {k \in DOMAIN OffsetEntries : OffsetEntries[k].kind = "transactional" /\ Logs!Fate(OffsetEntries, k) = fate}}
+
+(* The group knows what its partition says: the last committed offset counts, and open ones are pending. *)
+GroupFollowsLog ==
+    /\ committed["data"] \in PlainPlaces \cup PlacesOf("commit") \cup {NoOffset}
+    /\ \A place \in PlainPlaces \cup PlacesOf("commit") : place <= committed["data"]
+    /\ \A producerId \in ProducerIds : IsOpen("offsets", producerId) <=> pending[producerId]["data"] \in PlacesOf("open")
+GroupFollowsLogWitness == PlainPlaces # {} /\ PlacesOf("commit") # {}
+
+(* A group that has members takes offsets from nobody else who says that he is one. *)
+OnlyMembersCommit ==
+    group.members # {} => \A member \in Members \ {NoMember}, generation \in Generations :
+        member \notin group.members \/ generation # group.generation => CommitError(member, generation) # "NONE"
+OnlyMembersCommitWitness == group.members # {}
+
+(* A client that sends the first versions is told no code that came later. *)
+OldCodesOnly ==
+    (\A api \in DOMAIN ApiVersions : ApiVersions[api] <= 1) =>
+        answer.error \notin {"PRODUCER_FENCED", "TRANSACTION_ABORTABLE"}
+OldCodesOnlyWitness == \A api \in DOMAIN ApiVersions : ApiVersions[api] <= 1 /\ answer.error = "INVALID_PRODUCER_EPOCH"
+
+=============================================================================
