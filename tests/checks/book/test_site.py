@@ -49,8 +49,9 @@ SIDEWAYS = """() => [...document.querySelectorAll(".pair pre, .small pre")]
 UNMARKED = """() => {
   const look = (e) => {
     const style = getComputedStyle(e);
-    return [style.outlineStyle, style.outlineWidth, style.boxShadow, style.borderColor, style.transform].join();
+    return [style.outlineStyle, style.outlineWidth, style.boxShadow, style.borderColor].join();
   };
+  document.activeElement.blur(); // the Tab key has focused the first
   const found = [];
   for (const e of document.querySelectorAll("a[href], button, summary, input:not([type=hidden])")) {
     if (!e.checkVisibility({ visibilityProperty: true }) || e.disabled || e.closest("svg")) continue;
