@@ -119,6 +119,11 @@ WORK = {
     ),
     "kafka-eos lab generate FOLDER": ("lab generate made --batches 100", 0, "100 batches"),
     "kafka-eos conform --peers": ("conform --peers --only 'kafka-eos serve, transaction.version 2'", 0, "conforms"),
+    "kafka-eos check behaviours MODEL --out FOLDER": (
+        "check behaviours LeaderOutside --out behaviours",
+        0,
+        "LeaderOutside: 121 states",
+    ),
     "kafka-eos settings producer.properties": ("settings acks=1", 0, "AcksOne"),
     "kafka-eos simulate": ("", 0, "audit it with: kafka-eos audit"),
     "kafka-eos simulate transactions --scenario late-end": ("", 0, "audit it with: kafka-eos audit"),

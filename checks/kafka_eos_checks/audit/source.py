@@ -18,11 +18,12 @@ topic             only this topic; of ``offsets`` the topic whose offset was com
 partition         only this partition, in the same way
 startingOffset    only from this offset on; a batch that reaches into the range is shown whole
 endingOffset      only before this offset
-startingTimestamp only from this time on, in ms since the epoch; batches by the first and highest timestamp of the
-header endingTimestamp   only before this time producerId        only of this producer id crc               ``true``
-(default) or ``false``: whether a batch that differs from its CRC is corrupt splitBytes        bytes that a task reads
-(default 134217728) pushdown          ``true``: a query's comparisons with constants limit what is read (default
-``false``)
+startingTimestamp only from this time on, in ms since the epoch; batches by the first and highest one of their header
+endingTimestamp   only before this time
+producerId        only of this producer id
+crc               ``true`` (default) or ``false``: whether a batch that differs from its CRC is corrupt
+splitBytes        bytes that a task reads (default 134217728)
+pushdown          ``true``: a query's comparisons with constants limit what is read (default ``false``)
 ================= ====================================================================================================
 
 Any other option is an error.

@@ -51,10 +51,13 @@ from kafka_eos.machines import machine as machines
 from kafka_eos.machines.spec_mapping import SpecValue, snake_case
 from kafka_eos_checks.kit.paths import build_folder, spec_folder
 from kafka_eos_checks.tla.modules import ModuleFolder
+from kafka_eos_checks.tla.result_cache import fingerprint
 from kafka_eos_checks.tla.values import MalformedValue, parse_value
 
 TIERS = ("small", "full", "deep")
 BLIND = ("replay", "requests")  # methods that may have a reason for not noticing a mutant
+LONGEST_ROOT = 50
+"""Characters of a root module's name; SANY finds no module whose name has 64, and other rooms add suffixes of 9."""
 _LONG_STATES = 20_000  # from this size on Java's second compiler pays
 
 
@@ -185,8 +188,9 @@ class Model:
 
     @property
     def root_module(self) -> str:
-        """Name of the generated root module."""
-        return f"MC_{self.name}"
+        """Name of the generated root module, shortened where SANY would not find a module of that name."""
+        name = f"MC_{self.name}"
+        return name if len(name) <= LONGEST_ROOT else f"{name[: LONGEST_ROOT - 9]}_{fingerprint(name)[:8]}"
 
     def machine_class(self) -> type[machines.Machine]:
         """The reference's machine for this model."""

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from kafka_eos_checks.matrix.mutant_replays import SETTINGS, plan_of
-from kafka_eos_checks.models.registry import Expectation, MalformedRegistry, Registry, write_model
+from kafka_eos_checks.models.registry import LONGEST_ROOT, Expectation, MalformedRegistry, Registry, write_model
 from kafka_eos_checks.proofs.command import NAMES
 from kafka_eos_checks.tla.modules import ModuleFolder
 
@@ -161,3 +161,10 @@ def test_an_unknown_simulation_is_refused_with_the_known_ones() -> None:
     mutant = replace(Registry().get("NoDuplicateCache"), simulation="fast")
     with pytest.raises(MalformedRegistry, match="no simulation 'fast'; write expiring, loading"):
         plan_of(mutant, 1)
+
+
+def test_a_long_name_becomes_a_root_module_that_sany_finds(registry: Registry) -> None:
+    model = registry.models["Counter"]
+    assert model.root_module == "MC_Counter"
+    roots = {replace(model, name=f"{'Long' * 12}{end}").root_module for end in "AB"}
+    assert [len(root) for root in roots] == [LONGEST_ROOT, LONGEST_ROOT]

@@ -115,7 +115,7 @@ def _all_properties(registry: Registry, module: str) -> set[str]:
     return {name for model in own for name in (*model.invariants, *model.properties)}
 
 
-SELDOM_WRONG = {"TransactionsUnverified": 303_570, "UnverifiedTwoPartitions": 335_395}  # layer -> a seed
+SELDOM_WRONG = {"TransactionsUnverified": 9_147, "UnverifiedTwoPartitions": 2_968}  # layer -> a seed
 
 
 @pytest.mark.parametrize(("name", "left_out"), sorted(BEYOND))
@@ -611,10 +611,9 @@ def test_the_command_walks_by_the_rules_of_a_release(tmp_path: Path, capsys: pyt
     assert cli.main([*call, "--json", str(verdicts)]) == 0
     found = read_verdicts(verdicts)
     assert found[-1].name == "seeds 0..9, Kafka 3.9"
-    assert (
-        "left out, since TLC shows how Kafka 3.9 violates it: IndexFollowsLog, NoAbortedIsDelivered"
-        in found[0].evidence
-    )
+    [readers] = [verdict for verdict in found if verdict.name == "Consumer, Kafka 3.9"]
+    told = "left out, since TLC shows how Kafka 3.9 violates it: IndexFollowsLog, NoAbortedIsDelivered"
+    assert told in readers.evidence
     assert not list(tmp_path.glob("corpus*"))
     assert cli.main([*call, "--corpus"]) == 2
     assert cli.main(["check", "walks", "--kafka", "1.0"]) == 2
