@@ -236,13 +236,17 @@ class LocalEngine:
             pickle.dump(function, file, pickle.HIGHEST_PROTOCOL)
             file.flush()
             waiting: deque[Future[list[Row] | Exception]] = deque()
-            for task in tasks:
-                given = (*task[:1], *map(list, task[1:]))  # an item, or a key and its values
-                waiting.append(self._workers.submit(_in_worker, file.name, key_of_names(), given))
-                if len(waiting) > self.jobs:
+            try:
+                for task in tasks:
+                    given = (*task[:1], *map(list, task[1:]))  # an item, or a key and its values
+                    waiting.append(self._workers.submit(_in_worker, file.name, key_of_names(), given))
+                    if len(waiting) > self.jobs:
+                        yield _rows_of(waiting.popleft())
+                while waiting:
                     yield _rows_of(waiting.popleft())
-            while waiting:
-                yield _rows_of(waiting.popleft())
+            except BrokenProcessPool:  # by a task, or when the next one is submitted
+                told = "a process of the audit was killed, perhaps for want of memory; try --jobs 1"
+                raise UnusableInput(told) from None
 
     def collect(self, kind: int, rows: Any) -> list[tuple[int, Any]]:
         """As :meth:`Engine.collect`."""
@@ -296,10 +300,7 @@ def _in_worker(path: str, key: bytes | None, given: tuple[Any, ...]) -> list[Row
 
 
 def _rows_of(task: "Future[list[Row] | Exception]") -> list[Row]:
-    try:
-        answer = task.result()
-    except BrokenProcessPool:
-        raise UnusableInput("a process of the audit was killed, perhaps for want of memory; try --jobs 1") from None
+    answer = task.result()
     if isinstance(answer, Exception):
         raise answer
     return answer

@@ -118,4 +118,4 @@ def test_workers_find_what_one_process_finds_and_their_errors_are_its_own(
         with pytest.raises(FileNotFoundError, match="nowhere"):
             engine.map(Path.read_bytes, [tmp_path / "nowhere"], [1], "t")
         with pytest.raises(UnusableInput, match="was killed"):
-            engine.map(os._exit, [3, 3], [1, 1], "t")
+            engine.map(os._exit, [3] * 50, [1] * 50, "t")  # some are submitted after the first has died
