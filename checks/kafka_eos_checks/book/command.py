@@ -18,7 +18,7 @@ EPILOG = """examples:
   kafka-eos book --out /tmp/book
 
 exit codes: 0 the book is written, 1 a link in it is broken, a page too large, or Sphinx refuses it, 2 something that it
-needs is missing, or a guide names what is not there
+needs is missing, or a guide names something that does not exist
 """
 
 

@@ -1,7 +1,7 @@
 """The page of the error codes: what each means and what to do, who answers it, and what Kafka's Java producer does.
 
-The sentences for applications are in ``errors.toml``. All else is read from the spec, and the producer's reaction is
-that of the machine ``TransactionalProducer``.
+The sentences for applications are in ``errors.toml``. Everything else is read from the spec; the producer's reaction
+is that of the machine ``TransactionalProducer``.
 """
 
 import tomllib
@@ -22,7 +22,7 @@ FILE = Path(__file__).with_name("errors.toml")
 
 
 class MalformedErrors(ValueError):  # noqa: N818 - named for the input
-    """A file of error codes that cannot be used; says file, code and reason."""
+    """The file of error codes cannot be used; the message names file, code and reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ def read_advice(path: Path = FILE) -> dict[str, Advice]:
 
 
 def reactions(machine: Machine, error: str) -> Mapping[str, list[str]]:
-    """What the Java producer does about an error -> the requests after which it does so."""
+    """Reaction of the Java producer to an error -> the requests after which it reacts so."""
     assert isinstance(machine, TransactionalProducer)
     found: dict[str, list[str]] = {}
     for request in (PRODUCE, *REQUESTS):

@@ -1,12 +1,12 @@
-r"""The guides: prose by hand, in ``guides/``; every output in them is what the command prints when the book is made.
+r"""The guides: pages written by hand, in ``guides/``; commands in them are run when the book is made.
 
-Two marks stand in a guide besides Markdown:
+Three marks stand in a guide besides Markdown:
 
 ``{{Transactions!HandleEnd}}``
     a link to the definition of a name; also an error code, a model, a module, ``story:MODEL``, ``finding:ID``, and
     ``try:NAME`` of :mod:`.trying`. ``depth:MODEL`` is the number of states of the model's run.
 a fence with the language ``show``
-    an operator, ``Module!Name``; its texts in TLA+ and Python stand there.
+    an operator, ``Module!Name``; its texts in TLA+ and Python replace the fence.
 a fence with the language ``run``
     a command, one line; it is run, and its output stands below it. ``exit N`` after ``run`` is the exit code that it
     must have, ``lines A-B`` the lines of its output that are shown.
@@ -39,7 +39,7 @@ ORDER = ("twenty-minutes", "configuration", "versions", "limits", "broker-author
 
 
 class MalformedGuide(ValueError):  # noqa: N818 - named for the input
-    """A guide that names what is not there, or runs what does not end as the guide says; names the file."""
+    """A guide names something that does not exist, or its command ends otherwise than it says; names the file."""
 
 
 def output_of(call: str) -> tuple[int, str]:
@@ -92,7 +92,7 @@ def _named(links: Links, where: str, found: re.Match[str]) -> str:
         return pages.link(name, pages.of_model(links.book.entries[name].module, name))
     elif "!" in name and (to := links.qualified(name)):
         return pages.link(name.partition("!")[2], to)
-    raise MalformedGuide(f"{where}: {{{{{name}}}}} names nothing of the spec")
+    raise MalformedGuide(f"{where}: {{{{{name}}}}} names nothing in the spec")
 
 
 def _shown(links: Links, where: str, found: re.Match[str]) -> str:
@@ -109,10 +109,10 @@ def guide(links: Links, file: Path, *, run: bool = True) -> Page:
     Args:
         links: the addresses.
         file: the guide; its first line is the title.
-        run: whether its commands are run; else the calls alone are shown.
+        run: whether its commands are run; otherwise only the calls are shown.
 
     Raises:
-        MalformedGuide: when it names what is not there, or a command does not end as it should.
+        MalformedGuide: when it names something that does not exist, or a command does not end as it should.
     """
     title, _, text = file.read_text(encoding="utf-8").partition("\n")
     text = _NAME.sub(partial(_named, links, file.name), text)

@@ -14,9 +14,8 @@ def findings_page(links: Links) -> Page:
     """The page of the findings in Kafka."""
     found = links.book.sources.findings
     parts = [
-        "What checking found in Apache Kafka, what shows it, and what mends it. `kafka-eos ledger findings` "
-        "says how much of "
-        "the evidence is checked on your machine.",
+        "Problems that checking found in Apache Kafka, each with its evidence and its remedy. "
+        "`kafka-eos ledger findings` says how much of the evidence is checked on your machine.",
         pages.table(
             ("Finding", "Harm", "Shown"),
             [

@@ -1,4 +1,4 @@
-"""Names as links: the definition that a name has in a module's text, in the reference's, or in a sentence."""
+"""Names as links to their definitions: in a module's text, in the reference's text, or in a sentence."""
 
 import re
 from collections.abc import Callable
@@ -34,7 +34,7 @@ class Links:
         return self._tla[module]
 
     def in_tla(self, operator: Operator) -> Target:
-        """The target of a name in an operator's TLA+; its own parameters are no links."""
+        """The target of a name in an operator's TLA+; its own parameters are not links."""
         names = self.names(operator.module)
         own = set(self.book.spec.module(operator.module).definitions[operator.name].parameters) | {operator.name}
         return lambda name: None if name in own else names.get(name)

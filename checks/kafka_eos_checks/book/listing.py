@@ -1,4 +1,4 @@
-"""Listings: TLA+ and Python as HTML, highlighted, each known name a link to its definition where it stands first."""
+"""Listings: TLA+ and Python as HTML, highlighted, each known name a link to its definition at its first occurrence."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -98,7 +98,7 @@ def listing(language: str, text: str, target: Target) -> str:
     linked: set[str] = set()
 
     def once(name: str) -> str | None:
-        """The target of a name where it stands first; a link at each place would hide the text."""
+        """The target of a name at its first occurrence; a link at every occurrence would hide the text."""
         if name in linked:
             return None
         linked.add(name)
@@ -119,7 +119,7 @@ def listing(language: str, text: str, target: Target) -> str:
 
 
 def _hanging(shown: str, line: str) -> str:
-    """A line; one that may have to be wrapped goes on below its own beginning."""
+    """A line of a listing; if a long line is wrapped, its rest is indented like its start."""
     if len(line) <= _SHORT:
         return f"{shown}\n"
     return f'<span style="--i:{len(line) - len(line.lstrip())}">{shown}\n</span>'

@@ -92,7 +92,7 @@ def _defined(name: str) -> str:
 
 
 def operator_entry(links: Links, operator: Operator, places: Sequence[Place], page: str) -> str:
-    """An action or rule: its sentence, what is known of it, both texts, and the places that it touches.
+    """An action or rule: its sentence, its facts, both texts, and the places that a change to it touches.
 
     Args:
         links: the addresses.
@@ -201,7 +201,7 @@ def models_page(links: Links, module: str) -> Page:
 
 
 def _is_small(operator: Operator) -> bool:
-    """A name for a value: no sentence is needed to understand it."""
+    """Whether the operator is only a name for a value, which needs no sentence."""
     return operator.kind is Kind.RULE and not operator.sentence and operator.tla.text.count("\n") < 2
 
 

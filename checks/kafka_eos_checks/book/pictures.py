@@ -1,6 +1,6 @@
 """The pictures: state machines, drawn from tables and state graphs, and the tower of refinements.
 
-Which arrows there are is read from the sources. Only the places of the boxes are given here.
+The arrows are read from the sources. Only the positions of the boxes are given here.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -342,7 +342,7 @@ def refinements(links: Links) -> Iterator[tuple[str, str, str]]:
 
 
 def _instances_in(tree: Any) -> Iterator[str]:
-    """The instances of a formula that is nothing but formulas of instances."""
+    """The instances of a formula that consists only of formulas of instances."""
     if tree[0] == "of":
         yield tree[1]
     elif tree[0] == "and" and all(part[0] == "of" for part in tree[1]):
@@ -353,7 +353,7 @@ _MOST_BOXES = 4  # in a row
 
 
 def _levels(names: Sequence[str], arrows: Sequence[Arrow]) -> list[list[str]]:
-    """The modules in rows: what is refined, what refines it, the parts of these, and last what stands by itself.
+    """The modules in rows: those refined, those that refine them, the parts of these, and last those without arrows.
 
     In each row a module stands below those that it has arrows from or to.
     """
@@ -381,7 +381,7 @@ def _levels(names: Sequence[str], arrows: Sequence[Arrow]) -> list[list[str]]:
             for name in names if level.get(name) == number
         }  # fmt: skip
         ordered = sorted(near, key=lambda name: sum(near[name]) / len(near[name]) if near[name] else 0.5)
-        count = -(-len(ordered) // _MOST_BOXES)  # every row as full as the others: the boxes stand between each other
+        count = -(-len(ordered) // _MOST_BOXES)  # rows of about equal length, whose boxes alternate
         for at in range(count):
             row = ordered[at::count]
             rows.append(row)
@@ -422,13 +422,13 @@ def tower_page(links: Links) -> Page:
     text = "\n\n".join(
         [
             "At the top is what an application may rely on. A solid arrow is a *refinement*: whatever the lower module "
-            "does, seen through a mapping, the upper module allows. A dashed arrow says that a module is built of "
+            "does, seen through a mapping, the upper module allows. A dashed arrow says that a module is built from "
             "another one. Modules without an arrow stand at the bottom. Each box is a link.",
             pages.raw(drawn(rows, arrows.values(), label, to)),
             "## Refinements",
             pages.table(("Module", "Property", "Refines"), listed),
             "## Parts",
-            pages.table(("Module", "Is built of"), used),
+            pages.table(("Module", "Is built from"), used),
         ]
     )
     return Page(path="pictures/tower", title="The tower of refinements", text=text, wide=True)

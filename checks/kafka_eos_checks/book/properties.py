@@ -53,7 +53,7 @@ def property_page(links: Links, operator: Operator, story_of: frozenset[str]) ->
     if silent:
         said = ", ".join(pages.link(each.name, pages.of_model(each.module, each.name)) for each in silent)
         parts.append(
-            f"## Models that check it and say nothing\n\nThe constants of these models are about something else: "
+            f"## Models in which its verdict does not count\n\nThe constants of these models are about something else: "
             f"{said}."
         )
     if violating:
@@ -78,7 +78,7 @@ def _kind(judging: Sequence[Model], name: str) -> str:
 def _standing(holding: Sequence[Model], violating: Sequence[Model]) -> str:
     if holding:
         return f"holds in {len(holding)} models; {len(violating)} models and mutants violate it"
-    return "does not hold: models show the run" if violating else "checked, and silent everywhere"
+    return "does not hold: models show the run" if violating else "checked only where the verdict does not count"
 
 
 def _holding(models: Sequence[Model]) -> str:

@@ -1,4 +1,4 @@
-"""The pages to look things up in: commands, Python API, columns and formats; and the documents of ``docs/``."""
+"""The reference pages: commands, Python API, columns and formats; and the documents of ``docs/``."""
 
 import ast
 import inspect
@@ -220,7 +220,7 @@ def _schema_of(hint: Any) -> dict[str, Any]:
 
 
 def document(path: Path, where: str, title: str = "") -> Page:
-    """A document of the project as a page; links to what is no page become text."""
+    """A document of the project as a page; links to files that are not pages become text."""
     text = path.read_text(encoding="utf-8")
     heading, _, rest = text.partition("\n")
 
@@ -259,7 +259,7 @@ def api_index() -> Page:
 
 
 def reference_pages(book: Book) -> Iterator[Page]:
-    """All pages to look things up in."""
+    """All reference pages."""
     yield commands_page()
     yield api_index()
     yield from api_pages(book)

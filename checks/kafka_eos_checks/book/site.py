@@ -1,4 +1,4 @@
-"""The book as a whole: every page written as Markdown, then Sphinx, then a look at every link."""
+"""The book as a whole: write every page as Markdown, run Sphinx, and check every link."""
 
 import re
 import shutil
@@ -74,7 +74,7 @@ _DOORS = {
     "stories/index": ("I want to see it break", "each known failure, step by step"),
     "try/index": ("I want to break it", "choose crashes and lost messages in the browser"),
 }
-"""Page -> who comes to it, and what for."""
+"""Page -> its readers, and what they look for."""
 
 
 def index_page(book: Book) -> Page:

@@ -1,6 +1,6 @@
 """The operators of the spec with everything that a page says of them: both texts, citations, error codes, places.
 
-Nothing is kept here: TLA+ comes from the modules, Python from the reference's syntax trees, the places from
+Nothing is stored here: TLA+ comes from the modules, Python from the reference's syntax trees, the places from
 :mod:`kafka_eos_checks.matrix.impact`.
 """
 
@@ -38,7 +38,7 @@ _COMPARED = frozenset({"=", "#", "in", "notin"})
 
 
 class Kind(StrEnum):
-    """The part that an operator has in its module."""
+    """The role of an operator in its module."""
 
     ACTION = "action"
     RULE = "rule"
@@ -73,7 +73,7 @@ class Operator:
     Attributes:
         module: the module that defines it.
         name: its name.
-        kind: its part.
+        kind: its role.
         section: the heading of the part of the module that it stands in, or "".
         sentence: the comment above it, without citations.
         notes: the further comments above it.
@@ -243,7 +243,7 @@ class Book:
 
     @cached_property
     def proved(self) -> dict[tuple[str, str], list["Proof"]]:
-        """(module, property) -> the proofs of which it is a conjunct or a consequence; nothing without z3.
+        """(module, property) -> the proofs of which it is a conjunct or a consequence; empty without z3.
 
         Some are defined in the module of the induction, which extends the machine's.
         """
@@ -381,10 +381,10 @@ class Book:
 
 
 def _is_comparison(tree: tuple[object, ...], condition: bool) -> bool:
-    """A comparison with literals that tells nothing of an answer.
+    """Whether a formula compares with literals and gives no answer.
 
-    ``answer' = "CODE"`` is none, for it says what the next state is, and neither is ``Error(request) # "NONE"``, which
-    is how the action of a refusal begins.
+    ``answer' = "CODE"`` gives an answer, because it says what the next state is. So does ``Error(request) # "NONE"``,
+    with which the action of a refusal begins.
 
     Args:
         tree: a formula.

@@ -51,14 +51,14 @@ class Story:
 
 
 class NoStory(RuntimeError):  # noqa: N818 - named for what is missing
-    """A model that has to fail did not; says what TLC found."""
+    """A model that must fail did not; the message says what TLC found."""
 
 
 def told(book: Book) -> list[Model]:
     """The models that have a story: the known failures, and the mutants that show a finding.
 
-    The models of inductive invariants have none, for their first states are no beginnings of a run. Those of the deep
-    tier would take TLC too long.
+    The models of inductive invariants have none, because no run starts in their initial states. Those of the deep tier
+    would take TLC too long.
     """
     shown = {name for finding in book.sources.findings for name in finding.models}
     failing = [model for model in book.registry.models.values() if model.expect.violates and model.tier != "deep"]

@@ -1,4 +1,4 @@
-"""The places that a change to a rule touches: what matters most next to the rule, all of it on a page of its own."""
+"""The places that a change to a rule touches: the most important next to the rule, all of them on their own page."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
@@ -80,7 +80,7 @@ def facts(links: Links, operator: Operator, places: Sequence[Place], page: str) 
         yield _row("Broken by", bullets_of(_mutant(entry) for entry in mutants))
     using = [entry for entry in links.book.entries.values() if operator.name in entry.overrides.values()]
     if home.endswith("Mutants") and using:
-        yield _row("In the place of", bullets_of(_replaced(links, entry, operator.name) for entry in using))
+        yield _row("Replaces", bullets_of(_replaced(links, entry, operator.name) for entry in using))
     if found:
         counted = ", ".join(f"{len(each)} in {_KINDS[kind]}" for kind, each in found.items())
         yield _row("All places", pages.link(counted, pages.address(page, operator.name)))
@@ -98,7 +98,7 @@ def _folded(items: Sequence[str], what: str) -> str:
 
 
 def noticed_by(entry: Model) -> str:
-    """What notices a mutant, as its entry in the registry says."""
+    """The checks that notice a mutant, by its entry in the registry."""
     by = [f"TLC: {entry.expect.violates}"] if entry.expect.violates else []
     by += [f"proof {name}" for name in entry.proofs]
     by += [f"the audit's rule {entry.replay}"] if entry.replay else []

@@ -1,4 +1,4 @@
-"""Try it: the whole state graph of a small model, to be walked in the browser.
+"""Try it: pages on which a reader walks the whole state graph of a small model.
 
 The graph is the reference's own (:func:`kafka_eos.machines.explorer.explore`): in each state every action instance is
 either enabled, or refused with the machine's reason.
@@ -26,14 +26,14 @@ from kafka_eos_checks.models.registry import Model, bounds_predicate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A model to be walked.
+    """A model that a page lets the reader walk.
 
     Attributes:
-        name: of the page.
-        title: its heading.
-        model: its name in the registry.
-        what: what to try.
-        constants: values in the place of the model's, to make its graph smaller.
+        name: the page's name.
+        title: the page's heading.
+        model: the model's name in the registry.
+        what: what the reader may try.
+        constants: values that replace the model's, to make its graph smaller.
     """
 
     name: str
