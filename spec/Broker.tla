@@ -2,8 +2,8 @@
 (***************************************************************************)
 (* A broker as its clients see it: the coordinators of some                *)
 (* transactional.ids, the leader of a partition with data, and a consumer  *)
-(* group whose offsets are in a partition of their own. An action is a     *)
-(* request with its answer, so a behaviour can be played against any       *)
+(* group with a partition for its offsets. Each action of a client is a    *)
+(* request with its answer. So a test can play a behaviour against any     *)
 (* implementation, request by request.                                     *)
 (*                                                                         *)
 (* Modelled: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn,  *)
@@ -15,8 +15,8 @@
 (* Assumed, not checked: a request and its answer are one step, and what   *)
 (*   the step appends is replicated at once. TransactionCoordinator,       *)
 (*   Leader and ConsumeTransformProduce show what happens in between.      *)
-(* Out of scope: faults, elections and whatever time does; several groups; *)
-(*   a group with more than one member.                                    *)
+(* Out of scope: faults, elections, timeouts and expiry; several groups; a *)
+(*   group with more than one member.                                      *)
 (*                                                                         *)
 (* KIPs: 98, 360, 447, 588, 890.  Kafka: KafkaApis.                        *)
 (***************************************************************************)
@@ -45,15 +45,15 @@ ASSUME /\ ClientVersion \in 1..ClusterVersion
 VARIABLES
     coordinators,        \* for each transactional.id: the coordinator's metadata
     toMark,              \* for each transactional.id: the partitions whose marker is still to be written
-    partitions,          \* for each partition: what its leader has
+    partitions,          \* for each partition: its leader's log and producer states
     writers,             \* for each producer without a transactional.id: its producer id
-    group,               \* its state, generation and members
-    pending,             \* for each producer id: the place of the group's offset that waits for the marker
-    committed,           \* the place of the group's committed offset
-    allocated,           \* how many producer ids have been handed out
-    answer,              \* to the last request
-    written,             \* what clients were told is in a transaction: [transactionalId, number, partition, offset]
-    ended                \* the ends that clients were told: [transactionalId, number, commit]
+    group,               \* the group's state, generation and members
+    pending,             \* for each producer id: the place in the log of the group's offset that waits for the marker
+    committed,           \* the place in the log of the group's committed offset
+    allocated,           \* the number of producer ids that have been handed out
+    answer,              \* the answer to the last request
+    written,             \* the acknowledged batches and offsets: [transactionalId, number, partition, offset]
+    ended                \* the acknowledged ends of transactions: [transactionalId, number, commit]
 
 coordinatorVars == <<coordinators, toMark, allocated>>
 groupVars       == <<group, pending, committed>>
@@ -72,7 +72,7 @@ CoordinatorEpoch == 0
 Partitions == {"data", "offsets"}
 
 (***************************************************************************)
-(* The rules that are put together here                                    *)
+(* The rules that this module combines                                     *)
 (***************************************************************************)
 
 (* The decisions of a leader. *)
@@ -80,20 +80,20 @@ Leaders == INSTANCE Leader WITH
     Epochs <- 0..MaxEpoch, Versions <- {0, ClientVersion}, GuardNumbers <- {NoGuard},
     CoordinatorEpochs <- {CoordinatorEpoch}, Expiration <- FALSE, leader <- partitions["data"], vouched <- {}
 
-(* … of the markers and transactions in its log *)
+(* The decisions about the markers and transactions in its log. *)
 Logs == INSTANCE TransactionalPartition WITH
     TransactionVersion <- ClientVersion, Epochs <- 0..MaxEpoch, CoordinatorEpochs <- {CoordinatorEpoch},
     BatchKinds <- {"transactional", "plain"}, Offsets <- {}, MaxLeaderEpoch <- 0, IndexFailures <- FALSE,
     Cleaning <- FALSE, Expiration <- FALSE,
     log <- partitions["data"].transactions, highWatermark <- 0, replicated <- 0, leaderEpoch <- 0
 
-(* … of the coordinator of a transactional.id *)
+(* The decisions of the coordinator of a transactional.id. *)
 Coordinator == INSTANCE TransactionCoordinator WITH
     Versions <- 1..ClusterVersion, Faults <- {}, MaxFaults <- 0,
     metadata <- coordinators, appending <- coordinators, durable <- coordinators, tail <- <<>>, loading <- FALSE,
     fencing <- "none", markers <- {}, told <- {}, given <- {}, faults <- 0
 
-(* … and of a group. *)
+(* The decisions of the coordinator of the group. *)
 Groups == INSTANCE GroupCoordinator WITH
     Instances <- Members, Partitions <- {"data"}, TransactionalIds <- ProducerIds, Preferred <- <<>>,
     GroupProtocol <- "classic"
@@ -119,8 +119,8 @@ FirstAbortable == [Produce |-> 11, TxnOffsetCommit |-> 4]
 
 IsOlder(api, first) == api \notin DOMAIN first \/ ApiVersions[api] < first[api]
 
-(* The code in which a version of a request is told an error. A code that the version does not know yet is told as an *)
-(* older one.    Kafka: KafkaApis, AddPartitionsToTxnManager, ReplicaManager.handleProduceAppend                       *)
+(* The error code that a version of a request is answered with. A code that the version does not know is replaced by   *)
+(* an older one.    Kafka: KafkaApis, AddPartitionsToTxnManager, ReplicaManager.handleProduceAppend                    *)
 WireError(api, error) ==
     IF error = "PRODUCER_FENCED" /\ IsOlder(api, FirstFenced) THEN "INVALID_PRODUCER_EPOCH"
     ELSE IF error = "TRANSACTION_ABORTABLE" /\ IsOlder(api, FirstAbortable) THEN "INVALID_TXN_STATE"
@@ -183,7 +183,8 @@ WithPartition(known, partition, version) ==
     IF Coordinator!IsAdded(known, partition) THEN known
     ELSE Coordinator!AfterAppend(Coordinator!AfterAdd(known, partition, version))
 
-(* The coordinator's answer to a leader that asks about a batch. Version 2 adds the partition, version 1 has to have it. *)
+(* The coordinator's answer to a leader that asks about a batch. Version 2 adds the partition to the transaction.        *)
+(* Version 1 requires that the transaction has it.                                                                       *)
 (* Kafka: TransactionCoordinator.handleVerifyPartitionsInTransaction                                                     *)
 AnswerToLeader(known, producerId, epoch, partition) ==
     IF ClientVersion = 2 THEN Coordinator!AddError(known, producerId, epoch)
@@ -203,8 +204,9 @@ NeedsVerification(before, producerId, epoch) == Leaders!NeedsVerification(before
 (* The reason why a leader does not ask about a batch; "NONE" if it does. *)
 QuestionError(before, producerId, epoch) == Leaders!VerificationError(before, producerId, epoch)
 
-(* A batch of a transaction before the checks of the log: the reason why nobody vouches for it, "NONE" if somebody does *)
-(* or need not; the guard under which the coordinator was asked; the leader and the coordinator after that.             *)
+(* The verification of a transaction's batch, before the checks of the log. The result has the error, "NONE" if the    *)
+(* batch is verified or needs no verification; the guard under which the leader asked; the leader and the coordinator  *)
+(* after the question.                                                                                                 *)
 Verified(partition, transactionalId, producerId, epoch, sequence) ==
     LET before == partitions[partition]
         known  == coordinators[transactionalId]
@@ -239,7 +241,7 @@ CommitError(member, generation) ==
     ELSE IF member # NoMember /\ generation >= 0 /\ group.generation = NoGeneration THEN "ILLEGAL_GENERATION"
     ELSE Groups!TxnOffsetCommitError(member, generation)
 
-(* The committed offset after a marker. One that was committed behind the pending one stays (KAFKA-5247). *)
+(* The committed offset after a marker. An offset committed after the pending one stays (KAFKA-5247). *)
 CommittedAfterMarker(producerId, commit) ==
     IF commit /\ pending[producerId]["data"] > committed["data"] THEN pending[producerId] ELSE committed
 
@@ -269,7 +271,7 @@ InitProducerId(transactionalId, producerId, epoch) ==
               /\ answer' = Answer("InitProducerId", "NONE", record, NoOffset)
         /\ UNCHANGED <<partitions, writers, groupVars, historyVars>>
 
-(* A client without a transactional.id asks for a producer id: it gets one that nobody has, in epoch 0. *)
+(* A client without a transactional.id asks for a producer id, and gets a new one in epoch 0. *)
 InitIdempotentProducer(writer) ==
     /\ IsSent("InitProducerId")
     /\ writers[writer] = NoProducerId
@@ -321,7 +323,7 @@ WrittenWith(transactionalId, number, partition, offset) ==
     Coordinator!Noted(written,
         [transactionalId |-> transactionalId, number |-> number, partition |-> partition, offset |-> offset])
 
-(* A client sends a batch of its transaction. The leader asks the coordinator about the transaction's first one. *)
+(* A client sends a batch of its transaction. The leader asks the coordinator about its first batch. *)
 Produce(transactionalId, producerId, epoch, sequence, count) ==
     LET verified == Verified("data", transactionalId, producerId, epoch, sequence)
         leader   == verified.leader
@@ -390,7 +392,7 @@ JoinGroup ==
     /\ UNCHANGED <<coordinatorVars, partitions, writers, pending, committed, historyVars>>
 
 (***************************************************************************)
-(* What the broker does by itself                     WHO: the coordinator *)
+(* Steps of the broker without a request              WHO: the coordinator *)
 (***************************************************************************)
 
 (* A partition of the transaction gets its marker. *)
@@ -445,7 +447,7 @@ Next ==
 Spec == Init /\ [][Next]_vars
 
 (***************************************************************************)
-(* Properties, over what clients were told, the logs and the group         *)
+(* Properties of the answers, the logs and the group                       *)
 (***************************************************************************)
 
 IsSettled == \A transactionalId \in TransactionalIds :
@@ -467,13 +469,13 @@ AllOrNoneWitness ==
     \E one, other \in written :
         one.partition # other.partition /\ IsOfOne(one, other) /\ FateOf(one) = "commit" /\ FateOf(other) = "commit"
 
-(* What a client was told of its transaction's end is what becomes of everything in it. *)
+(* Everything in a transaction ends as its client was told. *)
 ToldIsDone ==
     \A end \in ended, one \in written : IsOfOne(one, end) =>
         FateOf(one) \in {IF end.commit THEN "commit" ELSE "abort"} \cup (IF IsSettled THEN {} ELSE {"open"})
 ToldIsDoneWitness == IsSettled /\ \E end \in ended, one \in written : IsOfOne(one, end)
 
-(* No transaction hangs: the coordinator knows of each that is open at a leader, and will end it. *)
+(* No transaction hangs: the coordinator knows every transaction that is open at a leader, and will end it. *)
 OpenIsRegistered ==
     \A partition \in Partitions, producerId \in ProducerIds : IsOpen(partition, producerId) =>
         \E transactionalId \in TransactionalIds :
@@ -482,7 +484,7 @@ OpenIsRegistered ==
             /\ known.state \in {"ONGOING"} \cup Coordinator!PreparedStates
 OpenIsRegisteredWitness == ~IsSettled /\ \E partition \in Partitions, producerId \in ProducerIds : IsOpen(partition, producerId)
 
-(* A leader takes every marker that is to be written. *)
+(* Leaders accept every marker that the coordinator still has to write. *)
 MarkersAreAccepted ==
     \A transactionalId \in TransactionalIds : \A partition \in toMark[transactionalId] :
         LET known == coordinators[transactionalId] IN
@@ -497,7 +499,7 @@ NothingOpenAfterInit ==
         \A partition \in Partitions : ~IsOpen(partition, answer.producerId)
 NothingOpenAfterInitWitness == answer.api = "InitProducerId" /\ answer.error = "NONE" /\ written # {}
 
-(* Batches of an epoch that the coordinator has fenced are refused, also where the producer has never written. *)
+(* Batches of an epoch that the coordinator has fenced are refused, also in partitions without state of the producer. *)
 FencedIsRefused ==
     \A transactionalId \in TransactionalIds :
         LET known == coordinators[transactionalId] IN
@@ -524,30 +526,30 @@ ProducerIdsAreOwnedWitness ==
 Offsets == partitions["offsets"]
 OffsetEntries == Offsets.transactions.entries
 
-(* The places of offsets that were committed outside of transactions … *)
+(* The places of offsets that were committed outside of transactions. *)
 PlainPlaces ==
     {Offsets.log.entries[i].offset : i \in DOMAIN Offsets.log.entries}
         \ {OffsetEntries[i].offset : i \in DOMAIN OffsetEntries}
 
-(* … and of those in transactions, with this fate. *)
+(* The places of offsets that were committed in transactions with this fate. *)
 PlacesOf(fate) ==
     {OffsetEntries[i].offset : i \in
         {k \in DOMAIN OffsetEntries : OffsetEntries[k].kind = "transactional" /\ Logs!Fate(OffsetEntries, k) = fate}}
 
-(* The group knows what its partition says: the last committed offset counts, and open ones are pending. *)
+(* The group agrees with its partition: the last committed offset counts, and open ones are pending. *)
 GroupFollowsLog ==
     /\ committed["data"] \in PlainPlaces \cup PlacesOf("commit") \cup {NoOffset}
     /\ \A place \in PlainPlaces \cup PlacesOf("commit") : place <= committed["data"]
     /\ \A producerId \in ProducerIds : IsOpen("offsets", producerId) <=> pending[producerId]["data"] \in PlacesOf("open")
 GroupFollowsLogWitness == PlainPlaces # {} /\ PlacesOf("commit") # {}
 
-(* A group that has members takes offsets from nobody else who says that he is one. *)
+(* A group with members refuses offsets from anybody else who claims to be a member. *)
 OnlyMembersCommit ==
     group.members # {} => \A member \in Members \ {NoMember}, generation \in Generations :
         member \notin group.members \/ generation # group.generation => CommitError(member, generation) # "NONE"
 OnlyMembersCommitWitness == group.members # {}
 
-(* A client that sends the first versions is told no code that came later. *)
+(* A client that sends the first versions gets no error code that came later. *)
 OldCodesOnly ==
     (\A api \in DOMAIN ApiVersions : ApiVersions[api] <= 1) =>
         answer.error \notin {"PRODUCER_FENCED", "TRANSACTION_ABORTABLE"}

@@ -1,8 +1,8 @@
 ----------------------------- MODULE BrokerMutants ----------------------------
 (***************************************************************************)
-(* What puts a broker's rules together, with one thing changed. A model    *)
-(* puts one of them in the place of the rule; the Python function of the   *)
-(* same name does the same to the reference.                               *)
+(* Rules of Broker with one thing changed. A model replaces a rule by one  *)
+(* of these operators. The Python function of the same name does the same  *)
+(* to the reference.                                                       *)
 (***************************************************************************)
 EXTENDS Broker
 
@@ -16,7 +16,7 @@ VouchesWithoutAdding(known, partition) == known
 (* for AbortsFirst: the coordinator gives an epoch while a transaction is open *)
 GivesWhileOpen(known) == FALSE
 
-(* for NewProducerId: everybody is given the first producer id *)
+(* for NewProducerId: every producer is given the first producer id *)
 AlwaysTheFirst == 0
 
 (* for MarkerOf: the marker of the group's offsets commits whatever the coordinator has decided *)
@@ -24,15 +24,15 @@ OffsetsAlwaysCommit(known, partition) ==
     Logs!Marker(known.producerId, known.epoch, partition = "offsets" \/ Coordinator!Commits(known),
                               CoordinatorEpoch)
 
-(* for CommittedAfterMarker: an offset replaces one that was committed behind it (KAFKA-5247) *)
+(* for CommittedAfterMarker: an offset replaces one that was committed after it (KAFKA-5247) *)
 PendingReplacesLater(producerId, commit) ==
     IF commit /\ pending[producerId]["data"] # NoOffset THEN pending[producerId] ELSE committed
 
-(* for CommitError: a group looks at no generation *)
+(* for CommitError: a group does not check the generation *)
 AnyGenerationCommits(member, generation) ==
     IF member # NoMember /\ member \notin group.members THEN "UNKNOWN_MEMBER_ID" ELSE "NONE"
 
-(* for WireError: every version is told the newest codes *)
+(* for WireError: every version gets the newest error codes *)
 SpeaksNewest(api, error) == error
 
 (* for AnswerToLeader: the coordinator vouches for a batch of an epoch that it has fenced *)
@@ -41,7 +41,7 @@ VouchesForFenced(known, producerId, epoch, partition) ==
     ELSE LET error == Coordinator!AddError([known EXCEPT !.pending = "none"], producerId, epoch) IN
          IF error = "NONE" /\ partition \notin known.partitions THEN "TRANSACTION_ABORTABLE" ELSE error
 
-(* Interesting states, which have to be reached *)
+(* Interesting states, which models name as probes and must reach *)
 HasBothOpen    == \E producerId \in ProducerIds : IsOpen("data", producerId) /\ IsOpen("offsets", producerId)
 HasLaterCommit == \E producerId \in ProducerIds : pending[producerId]["data"] \in 0..(committed["data"] - 1)
 

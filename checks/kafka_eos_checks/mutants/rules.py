@@ -1559,7 +1559,7 @@ def gives_while_open(broker: Broker, known: TransactionMetadata) -> bool:
 
 
 def always_the_first(broker: Broker) -> int:
-    """For ``new_producer_id``: everybody is given the first producer id."""
+    """For ``new_producer_id``: every producer is given the first producer id."""
     return 0
 
 
@@ -1570,17 +1570,17 @@ def offsets_always_commit(broker: Broker, known: TransactionMetadata, partition:
 
 
 def pending_replaces_later(broker: Broker, producer_id: int, commit: bool) -> Offsets:
-    """For ``committed_after_marker``: an offset replaces one that was committed behind it (KAFKA-5247)."""
+    """For ``committed_after_marker``: an offset replaces one that was committed after it (KAFKA-5247)."""
     pending = broker.pending.get(producer_id, brokers.NOTHING_PENDING)
     return pending if commit and pending != brokers.NOTHING_PENDING else broker.committed
 
 
 def any_generation_commits(broker: Broker, member: str | None, generation: int) -> ErrorCode:
-    """For ``commit_error``: a group looks at no generation."""
+    """For ``commit_error``: a group does not check the generation."""
     stranger = member is not None and member not in broker.group.members
     return ErrorCode.UNKNOWN_MEMBER_ID if stranger else ErrorCode.NONE
 
 
 def speaks_newest(broker: Broker, api: str, error: ErrorCode) -> ErrorCode:
-    """For ``wire_error``: every version is told the newest codes."""
+    """For ``wire_error``: every version gets the newest error codes."""
     return error

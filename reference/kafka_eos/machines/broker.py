@@ -1,6 +1,7 @@
 """A broker as its clients see it: coordinators of transactional.ids, a partition's leader, and a consumer group.
 
-An action is a request with its answer, so a behaviour can be played against any implementation, request by request.
+Each action of a client is a request with its answer. So a test can play a behaviour against any implementation, request
+by request.
 
 Spec:  Broker.tla
 KIPs:  98, 360, 447, 588, 890
@@ -18,7 +19,7 @@ pending             ``pending``         OffsetMetadataManager.pendingTransaction
 committed           ``committed``       OffsetMetadataManager.offsets
 allocated           ``allocated``       ProducerIdManager
 answer              ``answer``          the response
-written             ``written``         none: what clients were told is in a transaction
+written             ``written``         none: the acknowledged batches and offsets
 ended               ``ended``           EndTxn responses without error
 ==================  ==================  ==============================================================================
 """
@@ -151,9 +152,9 @@ class Answer:
     Attributes:
         api: the request, "none" after a step that answers nobody.
         error: the code.
-        producer_id: that the client is given.
-        epoch: that the client is given.
-        offset: of the batch's first record.
+        producer_id: the producer id that the client is given.
+        epoch: the epoch that the client is given.
+        offset: the offset of the batch's first record.
     """
 
     api: str = NO_API
@@ -190,10 +191,10 @@ class Verified:
     """A batch of a transaction before the checks of the log.
 
     Attributes:
-        error: the reason why nobody vouches for it, ``NONE`` if somebody does or need not.
-        guard: under which the coordinator was asked.
-        leader: the leader after that.
-        metadata: the coordinator's after that.
+        error: the error, ``NONE`` if the batch is verified or needs no verification.
+        guard: the guard under which the leader asked.
+        leader: the leader after the question.
+        metadata: the coordinator's metadata after the question.
     """
 
     error: ErrorCode
@@ -244,7 +245,7 @@ class Broker:
 
     @classmethod
     def initial(cls, constants: Constants) -> Self:
-        """``Init``: nobody has asked for anything."""
+        """``Init``: no request was sent yet."""
         nothing: frozenset[str] = frozenset()
         new = LeaderState(
             log=Log(limits=Limits(constants.max_sequence, constants.cached_batches)),
@@ -266,7 +267,7 @@ class Broker:
         """The limits of the logs."""
         return {Log: Log, Limits: Limits(constants.max_sequence, constants.cached_batches)}
 
-    # --- the rules that are put together here ------------------------------------------------------------------------
+    # --- the rules that this module combines -------------------------------------------------------------------------
 
     @property
     def leading(self) -> Leading:
@@ -298,9 +299,9 @@ class Broker:
         return api not in first or self.constants.api_versions[api] < first[api]
 
     def wire_error(self, api: str, error: ErrorCode) -> ErrorCode:
-        """The code in which a version of a request is told an error.
+        """The error code that a version of a request is answered with.
 
-        A code that the version does not know yet is told as an older one.
+        A code that the version does not know is replaced by an older one.
 
         Kafka: KafkaApis, AddPartitionsToTxnManager, ReplicaManager.handleProduceAppend
         """
@@ -368,7 +369,7 @@ class Broker:
     def answer_to_leader(self, known: TransactionMetadata, producer_id: int, epoch: int, partition: str) -> ErrorCode:
         """The coordinator's answer to a leader that asks about a batch.
 
-        Version 2 adds the partition, version 1 has to have it.
+        Version 2 adds the partition to the transaction. Version 1 requires that the transaction has it.
 
         Kafka: TransactionCoordinator.handleVerifyPartitionsInTransaction
         """
@@ -391,10 +392,11 @@ class Broker:
         return self.leading.verification_error(before, producer_id, epoch)
 
     def verified(self, partition: str, transactional_id: str, producer_id: int, epoch: int, sequence: int) -> Verified:
-        """A batch of a transaction before the checks of the log: the reason why nobody vouches for it, ``NONE`` if
-        somebody does or need not; the guard under which the coordinator was asked; the leader and the coordinator
-        after that.
-        """  # noqa: D205 - the comment of the operator is one sentence
+        """The verification of a transaction's batch, before the checks of the log.
+
+        The result has the error, ``NONE`` if the batch is verified or needs no verification; the guard under which the
+        leader asked; the leader and the coordinator after the question.
+        """
         before, known = self.partitions[partition], self.coordinators[transactional_id]
         if not self.needs_verification(before, producer_id, epoch):
             return Verified(error=ErrorCode.NONE, guard=NO_GUARD, leader=before, metadata=known)
@@ -434,7 +436,7 @@ class Broker:
         return self.grouping.txn_offset_commit_error(member, generation)
 
     def committed_after_marker(self, producer_id: int, commit: bool) -> Offsets:
-        """The committed offset after a marker. One that was committed behind the pending one stays (KAFKA-5247)."""
+        """The committed offset after a marker. An offset committed after the pending one stays (KAFKA-5247)."""
         return self.grouping.with_decision(str(producer_id), COMMIT if commit else ABORT).committed
 
     # --- requests                                                                   WHO: a client -----------------
@@ -443,7 +445,7 @@ class Broker:
         return self.allocated + 1 if needed else self.allocated
 
     def noted(self, history: frozenset[_Noted], entry: _Noted) -> frozenset[_Noted]:
-        """The history with one more entry: only properties look at it, no rule does."""
+        """The history with one more entry. Only properties read the history, no rule does."""
         return history | {entry}
 
     @action("InitProducerId", "TransactionalIds", "RequestProducerIds", "RequestEpochs")
@@ -477,7 +479,7 @@ class Broker:
 
     @action("InitIdempotentProducer", "Writers")
     def init_idempotent_producer(self, writer: str) -> Self:
-        """A client without a transactional.id asks for a producer id: it gets one that nobody has, in epoch 0.
+        """A client without a transactional.id asks for a producer id, and gets a new one in epoch 0.
 
         Spec:  Broker!InitIdempotentProducer
         KIP:   KIP-98
@@ -551,7 +553,7 @@ class Broker:
 
     @action("Produce", "TransactionalIds", "ProducerIds", "Epochs", "Sequences", "BatchCounts")
     def produce(self, transactional_id: str, producer_id: int, epoch: int, sequence: int, count: int) -> Self:
-        """A client sends a batch of its transaction. The leader asks the coordinator about the transaction's first one.
+        """A client sends a batch of its transaction. The leader asks the coordinator about its first batch.
 
         Spec:  Broker!Produce
         KIP:   KIP-98, KIP-890
@@ -663,7 +665,7 @@ class Broker:
         group = replace(self.grouping.next_generation(), members=frozenset({MEMBER}))
         return replace(self, group=group, answer=self._said(JOIN, ErrorCode.NONE))
 
-    # --- what the broker does by itself                                             WHO: the coordinator ----------
+    # --- steps of the broker without a request                                      WHO: the coordinator ----------
 
     @action("WriteMarker", "TransactionalIds", "Partitions")
     def write_marker(self, transactional_id: str, partition: str) -> Self:

@@ -140,7 +140,7 @@ class GroupCoordinator:
     def with_decision(self, producer: str, decision: str) -> Self:
         """The group after a marker, where offsets are the places of their records.
 
-        An offset that was committed behind a pending one stays (KAFKA-5247).
+        An offset committed after a pending one stays (KAFKA-5247).
 
         Kafka: OffsetMetadataManager.replayEndTransactionMarker
         """
