@@ -1,5 +1,5 @@
 // Replays behaviours of the model LeaderOutside against a leader of a partition: a toy that checks epochs and sequences.
-// It stops at the first step at which the toy answers otherwise than the spec.
+// It stops at the first step whose answer by the toy differs from the spec's.
 //
 //	go run main.go FOLDER [-forgets-epoch]
 package main
@@ -16,7 +16,7 @@ import (
 
 const maxSequence, cachedBatches = 4, 2 // the constants of the model
 
-// --- the toy: put your implementation in its place ---------------------------------------------------------------
+// --- the toy: replace it by your implementation ------------------------------------------------------------------
 
 type batch struct{ sequence, count, offset int }
 
@@ -28,7 +28,7 @@ type producer struct {
 type leader struct {
 	end          int
 	producers    map[int]producer
-	forgetsEpoch bool // a planted mistake: a batch of an older epoch passes
+	forgetsEpoch bool // a deliberate mistake: a batch of an older epoch passes
 }
 
 func (l *leader) lastCached(id int) (batch, bool) {
@@ -95,7 +95,7 @@ func number(value any) int {
 // step plays one action and returns the answer as the spec writes it.
 func (l *leader) step(action string, given object) (string, int, bool) {
 	switch action {
-	case "AppendBatch", "AcknowledgeDuplicate", "RefuseBatch": // one request; which of the three it is, the answer says
+	case "AppendBatch", "AcknowledgeDuplicate", "RefuseBatch": // one request; the answer tells which of the three it is
 		code, offset := l.produce(
 			number(given["producerId"]), number(given["epoch"]), number(given["sequence"]), number(given["count"]))
 		return code, offset, true
@@ -103,7 +103,7 @@ func (l *leader) step(action string, given object) (string, int, bool) {
 		offset := l.end
 		l.end += number(given["count"])
 		return "NONE", offset, true
-	case "ElectLeader": // the log stays; nobody is answered
+	case "ElectLeader": // the log stays; no request is answered
 		return "NONE", -1, false
 	}
 	panic("no request for the action " + action)
