@@ -164,10 +164,10 @@ def of_kafka(names: Sequence[str], release: str, seconds: float) -> Iterator[Ver
             with with_rules(contract, rules):
                 found = check(module, contract.promise, seconds)
             causes = sorted(contract.rests_on & rules.keys())
-            told = f"{BROKEN} by {', '.join(causes or rules)}" if found.found == BROKEN else found.found
+            told = f"{BROKEN} by Kafka's own {', '.join(causes or rules)}" if found.found == BROKEN else found.found
             yield replace(
                 found, name=f"{found.name}, Kafka {release}", found=told, ok=(found.found == BROKEN) == bool(causes),
-                expected=f"{BROKEN} by {', '.join(causes)}" if causes else NOT_BROKEN,
+                expected=f"{BROKEN} by Kafka's own {', '.join(causes)}" if causes else NOT_BROKEN,
             )  # fmt: skip
 
 
@@ -210,7 +210,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.kafka:
         about = [contract for name in arguments.modules or CONTRACTS for contract in CONTRACTS[name]]
         rest = len(about) - len(verdicts)
-        answer_console.print(f"\n{rest} more contracts are about no rule that Kafka {arguments.kafka} has otherwise")
+        told = f"{rest} more contracts are about no rule that Kafka {arguments.kafka} has otherwise, and are of it too"
+        answer_console.print(f"\n{told}: kafka-eos check contracts", markup=False, soft_wrap=True)
     if arguments.json:
         write_verdicts(arguments.json, verdicts)
     return 0 if all(verdict.ok for verdict in verdicts) else 1

@@ -22,10 +22,15 @@ from kafka_eos_checks.models.registry import MalformedRegistry, Registry
 from kafka_eos_checks.models.releases import Releases
 
 COLOURS = {Outcome.HOLDS: "green", Outcome.VIOLATED: "red", Outcome.DIFFERS: "bold red"}
+CHECKS = (
+    "kafka-eos check models --json build/verdicts/models.json",
+    "kafka-eos check models --kafka 4.3 --kafka 3.9 --json build/verdicts/releases.json",
+)
 EPILOG = """examples:
   kafka-eos check models --json build/verdicts/models.json
   kafka-eos check models --kafka 4.3 --kafka 3.9 --json build/verdicts/releases.json
   kafka-eos ledger properties
+  kafka-eos ledger properties IdempotentProducer NoDuplicate     some modules or properties only
 
 exit codes: 0 every cell is as expected, 1 one differs or is not checked, 2 the verdicts cannot be used
 """
@@ -40,6 +45,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="modules or properties (default: all)")
     add_json(parser, "the table")
     add_verdicts(parser)
     parser.set_defaults(run=run)
@@ -63,11 +69,26 @@ def run(arguments: argparse.Namespace) -> int:
     except (MalformedRegistry, UnusableVerdicts) as error:
         print(f"kafka-eos ledger properties: {error}", file=sys.stderr)
         return 2
+    if arguments.names:
+        every, names = rows, set(arguments.names)
+        rows = [row for row in every if names & {row.module, row.name, f"{row.module}!{row.name}"}]
+        if not rows:
+            known = {row.module for row in every}
+            print(
+                f"kafka-eos ledger properties: no module or property {', '.join(sorted(names))}; "
+                f"modules are {', '.join(sorted(known))}",
+                file=sys.stderr,
+            )
+            return 2
     answer_console.print(_table(rows))
     for column in rows[0].cells:
         counts = Counter(row.cells[column].outcome for row in rows)
         told = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
         answer_console.print(f"{column}: {told}", markup=False)
+    if any(cell.outcome is Outcome.OPEN for row in rows for cell in row.cells.values()):
+        answer_console.print("next, for the cells that are not checked (minutes; --tier full for all of them):")
+        for call in CHECKS:
+            answer_console.print(f"  {call}", markup=False, highlight=False, soft_wrap=True)
     if arguments.json:
         write_document(arguments.json, [row.to_json() for row in rows])
     unsettled = {Outcome.DIFFERS, Outcome.OPEN}

@@ -105,6 +105,16 @@ def of_kafka(chosen: "Sequence[Proof]", release: str) -> Iterator[Verdict]:
             yield of_release(proof, releases.of_module(proof.module, name), name)
 
 
+def _unproved(chosen: "Sequence[Proof]", release: str, releases: Releases) -> Iterator[str]:
+    """A line for each repair that a proof rests on and that a release of Kafka lacks, with the finding behind it."""
+    for proof in chosen:
+        for name in proof.rests_on:
+            rule = releases.rule(name)
+            if rule is not None and release in rule.by_release:
+                told = f"{proof.name} is no theorem about Kafka {release} as it ships: it rests on the repair of {name}"
+                yield f"{told} (kafka-eos ledger findings {rule.finding})" if rule.finding else told
+
+
 def needed(chosen: "Sequence[Proof]") -> Iterator[Verdict]:
     """The verdicts on each proof's conjuncts."""
     from kafka_eos_checks.proofs.induction import minimal  # noqa: PLC0415 - as above
@@ -155,6 +165,9 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"kafka-eos check proofs: {error}", file=sys.stderr)
         return 2
     print_verdicts(verdicts, "proofs")
+    if arguments.kafka:
+        for line in _unproved(chosen, arguments.kafka, Releases()):
+            answer_console.print(line, markup=False, soft_wrap=True)
     for verdict in verdicts:
         wanted = arguments.queries or arguments.mutant or arguments.minimal or verdict.expected == EXPECTED["limit"]
         if verdict.ok and wanted and verdict.evidence:

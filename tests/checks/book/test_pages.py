@@ -20,12 +20,13 @@ from kafka_eos_checks.book.pages import Page, table, written
 from kafka_eos_checks.book.pictures import Arrow, drawn, refinements
 from kafka_eos_checks.book.properties import property_page
 from kafka_eos_checks.book.reference import schemas
-from kafka_eos_checks.book.site import MOST_BYTES, problems
+from kafka_eos_checks.book.site import MENU, MOST_BYTES, problems
 from kafka_eos_checks.book.sources import Book
 from kafka_eos_checks.book.stories import Story, readers_of, seen_by_readers, told
 from kafka_eos_checks.book.touches import touches_pages
 from kafka_eos_checks.book.trying import SCENARIOS, graph_of, scenario_model
 from kafka_eos_checks.brokers.jars import clients_jar
+from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.ledger.report import report_of
 from kafka_eos_checks.proofs.command import proofs
@@ -298,3 +299,8 @@ def test_a_long_line_of_a_listing_goes_on_below_its_own_beginning() -> None:
     assert f'<span style="--i:4">{line}\n</span>' in shown
     assert "a = 1" not in shown.partition("<span")[2]
     assert listing("python", '"""one\ntwo"""', lambda _: None).count("<i class=s>") == 2  # no mark spans two lines
+
+
+def test_every_document_is_in_the_menu() -> None:
+    documents = {f"docs/{path.stem}" for path in (CLONE / "docs").glob("*.md")}
+    assert documents <= {page for pages in MENU.values() for page in pages}

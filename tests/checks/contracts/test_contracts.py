@@ -121,9 +121,9 @@ def test_a_release_breaks_the_contracts_that_rest_on_a_repair(
     call = [sys.executable, "-m", "kafka_eos_checks.cli", "check", "contracts", "--kafka", release, "--json"]
     done = subprocess.run([*call, str(tmp_path / "found.json")], capture_output=True, text=True, check=True)
     assert [verdict.found for verdict in read_verdicts(tmp_path / "found.json")] == [
-        f"broken by {rules}" for rules in broken_by
+        f"broken by Kafka's own {rules}" for rules in broken_by
     ]
-    assert f"more contracts are about no rule that Kafka {release} has otherwise" in done.stdout
+    assert f"more contracts are about no rule that Kafka {release} has otherwise, and are of it too" in done.stdout
 
 
 @pytest.mark.parametrize(("answer", "code"), [(CONFIRMED, 1), (BROKEN, 0)])
@@ -142,7 +142,7 @@ def test_a_contract_that_rests_on_a_repair_has_to_be_broken_by_the_release(
     assert cli.main(call) == code
     [verdict] = read_verdicts(tmp_path / "contracts.json")
     assert verdict.name == "append guards: unknown_producer_begins_with_zero, Kafka 4.3"
-    assert verdict.expected == "broken by AcceptsUnknownProducer"
+    assert verdict.expected == "broken by Kafka's own AcceptsUnknownProducer"
     assert replaced == ["LogWithAnySequenceOnVirginPartition"]
     assert conditions.Log.__name__ == "Log"
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafka_eos_checks.cli import main
+from kafka_eos_checks.ledger.findings import read_findings
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.testing.settings_command import (
     CONSUMER,
@@ -26,6 +27,16 @@ def models(client: str, given: Mapping[str, str]) -> list[str]:
 @pytest.mark.parametrize("guarantee", [*PRODUCER, *CONSUMER, *STREAMS, *STREAMS_WITHOUT_TRANSACTIONS])
 def test_a_guarantee_holds_in_its_model_and_a_lack_of_one_is_violated_there(guarantee) -> None:
     assert (not Registry().get(guarantee.model).expect.violates) is guarantee.holds
+
+
+def test_a_guarantee_that_kafka_as_it_ships_breaks_names_the_findings(capsys: pytest.CaptureFixture[str]) -> None:
+    known = {finding.id for finding in read_findings()}
+    for guarantee in (*PRODUCER, *CONSUMER, *STREAMS, *STREAMS_WITHOUT_TRANSACTIONS):
+        assert set(guarantee.findings) <= known
+        assert guarantee.holds or not guarantee.findings
+    assert main(["settings", "acks=all"]) == 0
+    told = capsys.readouterr().out
+    assert "Kafka 4.3 as it ships breaks this: kafka-eos ledger findings retry-refused-after-restart" in told
 
 
 @pytest.mark.parametrize(
