@@ -105,7 +105,7 @@ PRODUCER = (
         "the records of a transaction take effect all or none, and an instance that was replaced adds none",
         "Transactions",
         lambda values, _: values.has("transactional.id"),
-        ("late-end-of-transaction", "client-keeps-epoch", "guard-used-up"),
+        ("late-end-of-transaction", "client-keeps-epoch"),
     ),
 )
 CONSUMER = (
