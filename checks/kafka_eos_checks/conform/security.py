@@ -47,7 +47,7 @@ class UnusableProperties(ValueError):  # noqa: N818 - named for the input
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """A file of Java properties, as far as clients need it: ``name=value`` a line, # and ! for comments.
+    """A file of Java properties, as far as clients need it: ``name=value`` or ``name: value``, # and ! for comments.
 
     Raises:
         UnusableProperties: when a line is none.
@@ -61,10 +61,10 @@ def read_properties(path: Path) -> dict[str, str]:
         stripped = line.strip()
         if not stripped or stripped[0] in "#!":
             continue
-        name, separator, value = stripped.partition("=")
-        if not separator:
+        name, *values = re.split("[=:]", stripped, maxsplit=1)
+        if not name or not values:
             raise UnusableProperties(f"{path}, line {number}: {stripped!r} is not name=value")
-        found[name.strip()] = value.strip()
+        found[name.strip()] = values[0].strip()
     return found
 
 

@@ -23,6 +23,7 @@ from kafka_eos.clients.settings import (
     idempotence_of_java,
     idempotence_of_librdkafka,
 )
+from kafka_eos_checks.conform.security import UnusableProperties, read_properties
 from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.verdict import write_document
 
@@ -37,10 +38,6 @@ EPILOG = """examples:
 
 exit codes: 0 the client accepts the settings, 1 it refuses them, 2 the call or the file cannot be used
 """
-
-
-class MalformedSettings(ValueError):  # noqa: N818 - named for the input
-    """A line that is no setting, with its file and line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,25 +246,14 @@ def read_settings(words: Iterable[str]) -> dict[str, str]:
     """Settings of properties files and of ``NAME=VALUE``; a later one wins.
 
     Raises:
-        MalformedSettings: at a line that is neither empty, nor a comment, nor ``NAME=VALUE`` (or ``NAME:VALUE``).
-        OSError: when a file cannot be read.
+        UnusableProperties: when a file cannot be read, or has a line that is no property.
     """
     given: dict[str, str] = {}
     for word in words:
-        if "=" in word and not Path(word).exists():
-            given |= [_setting(word, word)]
-            continue
-        for number, line in enumerate(Path(word).read_text(encoding="utf-8").splitlines(), start=1):
-            if line.strip() and not line.lstrip().startswith(("#", "!")):
-                given |= [_setting(line, f"{word}:{number}")]
+        name, separator, value = word.partition("=")
+        is_file = not separator or Path(word).exists()
+        given |= read_properties(Path(word)) if is_file else {name.strip(): value.strip()}
     return given
-
-
-def _setting(line: str, place: str) -> tuple[str, str]:
-    at = min((line.find(sign) for sign in "=:" if sign in line), default=-1)
-    if at < 1:
-        raise MalformedSettings(f"{place}: {line.strip()!r} is no setting; write NAME=VALUE")
-    return line[:at].strip(), line[at + 1 :].strip()
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]", line: str) -> None:
@@ -290,7 +276,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     try:
         judged = judge(arguments.client, read_settings(arguments.settings))
-    except (MalformedSettings, OSError, UnicodeDecodeError) as error:
+    except UnusableProperties as error:
         print(f"kafka-eos settings: {error}", file=sys.stderr)
         return 2
     if arguments.json is not None:

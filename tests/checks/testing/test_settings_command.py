@@ -90,4 +90,4 @@ def test_a_line_that_is_no_setting_is_told_with_its_place(tmp_path: Path, capsys
     file = tmp_path / "producer.properties"
     file.write_text("acks=all\nacks all\n")
     assert main(["settings", str(file)]) == 2
-    assert f"{file}:2: 'acks all' is no setting" in capsys.readouterr().err
+    assert f"{file}, line 2: 'acks all' is not name=value" in capsys.readouterr().err
