@@ -62,6 +62,10 @@ def _table(rows: list[Row]) -> Table:
     return table
 
 
+def _names_of(row: Row) -> set[str]:
+    return {row.module, row.name, f"{row.module}!{row.name}"}
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Run ``properties``."""
     try:
@@ -71,11 +75,11 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     if arguments.names:
         every, names = rows, set(arguments.names)
-        rows = [row for row in every if names & {row.module, row.name, f"{row.module}!{row.name}"}]
-        if not rows:
+        rows = [row for row in every if names & _names_of(row)]
+        if unknown := names.difference(*map(_names_of, every)):
             known = {row.module for row in every}
             print(
-                f"kafka-eos ledger properties: no module or property {', '.join(sorted(names))}; "
+                f"kafka-eos ledger properties: no module or property {', '.join(sorted(unknown))}; "
                 f"modules are {', '.join(sorted(known))}",
                 file=sys.stderr,
             )

@@ -1,8 +1,10 @@
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.cli import main
+from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.ledger.properties import Outcome, Row, properties
 from kafka_eos_checks.models.registry import Registry, Shipped
 from kafka_eos_checks.models.releases import Releases
@@ -70,3 +72,17 @@ def test_a_model_that_is_not_of_a_release_says_so(registry: Registry) -> None:
     model = registry.models["Counter"]
     registry.models["Counter"] = replace(model, constants={**model.constants, "Limit": "9"})
     assert rows(registry, REPAIRED, NEWER)["NoDebt"].cells["Kafka 1.0"].words == "not of this release"
+
+
+def test_the_command_shows_the_named_properties_and_what_to_check_next(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verdict = Verdict(check="model", name="PartitionLogTwoProducers", expected="holds", found="holds", ok=True)
+    write_verdicts(tmp_path / "models.json", [verdict])
+    call = ["ledger", "properties", "--verdicts", str(tmp_path / "models.json")]
+    assert main([*call[:2], "PartitionLog!OffsetsAreDense", *call[2:]]) == 1
+    told = capsys.readouterr().out
+    assert [line for line in told.splitlines() if "!" in line and "!OffsetsAreDense" not in line] == []
+    assert "next, for the cells that are not checked" in told
+    assert main([*call[:2], "PartitionLog", "Nowhere", *call[2:]]) == 2
+    assert "no module or property Nowhere; modules are ApplicationLoop" in capsys.readouterr().err

@@ -21,6 +21,7 @@ from kafka_eos_checks.models.registry import MalformedRegistry, Registry
 from kafka_eos_checks.models.releases import Releases
 from kafka_eos_checks.walks import broken as broken_module
 from kafka_eos_checks.walks import campaign, command, executors, guards, kept
+from kafka_eos_checks.walks import layers as layers_module
 from kafka_eos_checks.walks.broken import FOUND, NOT_FOUND, Search, explained, find_broken
 from kafka_eos_checks.walks.campaign import Tally
 from kafka_eos_checks.walks.corpus import EXHAUSTED, MOST_NUMBER, Corpus
@@ -618,3 +619,12 @@ def test_the_command_walks_by_the_rules_of_a_release(tmp_path: Path, capsys: pyt
     assert cli.main([*call, "--corpus"]) == 2
     assert cli.main(["check", "walks", "--kafka", "1.0"]) == 2
     assert "no release '1.0'; there are 4.3, 3.9" in capsys.readouterr().err
+
+
+def test_a_layer_of_which_tlc_shows_every_property_violated_is_not_walked(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = {layer.model.module: frozenset(_all_properties(registry, layer.model.module)) for layer in layers(registry)}
+    kept_ones = {**every, "Leader": frozenset()}
+    monkeypatch.setattr(layers_module, "violated_by_release", lambda *_: kept_ones)
+    assert {layer.model.module for layer in layers_of_release(registry, "4.3")} == {"Leader"}
