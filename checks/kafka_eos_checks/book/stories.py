@@ -111,7 +111,7 @@ def _story(model: Model, kept: Mapping[str, object]) -> Story:
 
 
 def readers_of(book: Book, module: str) -> Iterator[tuple[str, Any]]:
-    """What readers see in a module that refines another one, in words and as an expression.
+    """The readers' view in a module that refines another one, in words and as an expression.
 
     The upper module has a variable for it, whose comment says so. The expression is what the refinement puts in its
     place.
@@ -133,7 +133,7 @@ def _defined(book: Book, module: str) -> Iterable[Definition]:
 
 
 def seen_by_readers(book: Book, story: Story) -> list[list[str]]:
-    """What readers see in each state, in words; nothing for a module that says nothing of readers."""
+    """The readers' view of each state, in words; nothing for a module that says nothing of readers."""
     told_: list[list[str]] = [[] for _ in story.steps]
     expressions = list(readers_of(book, story.model.module))
     if not expressions:

@@ -226,7 +226,7 @@ class Visible:
 
     @property
     def coordinators(self) -> Map[str, TransactionMetadata]:
-        """What the coordinator knows of each transactional.id."""
+        """The coordinator's metadata of each transactional.id."""
         return self.broker.coordinators
 
     def known(self, name: str) -> TransactionMetadata:
@@ -338,7 +338,7 @@ class Visible:
     # --- requests to leaders -----------------------------------------------------------------------------------------
 
     def _asked(self, partition: str, name: str, presented: Identity, sequence: int) -> tuple[Verified, str, "Visible"]:
-        """What becomes of the leader's question about a batch, the rule that decides it, and the state after it."""
+        """The outcome of the leader's question about a batch, the rule that decides it, and the state after it."""
         broker, place = self.broker, self.partition(partition)
         producer_id, epoch, version = presented.producer_id, presented.epoch, self.settings.client
         verified = broker.verified(partition, name, producer_id, epoch, sequence)

@@ -22,7 +22,7 @@ class Standing(StrEnum):
 
 
 NOT_FOUND = "not found"
-"""What a verdict says of a search that ended at its limit."""
+"""The result in a verdict on a search that ended at its limit."""
 NAMED = 3  # verdicts by their names in the headline
 
 

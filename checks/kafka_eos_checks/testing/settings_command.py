@@ -42,7 +42,7 @@ exit codes: 0 the client accepts the settings, 1 it refuses them, 2 the call or 
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """What settings guarantee, or do not.
+    """A guarantee of settings, or the lack of one.
 
     Attributes:
         holds: whether it is guaranteed.
@@ -184,7 +184,7 @@ class Judged:
     ignored: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """One JSON object."""
+        """The judgement as a JSON object."""
         refused = self.refused
         return {
             "accepted": refused is None,

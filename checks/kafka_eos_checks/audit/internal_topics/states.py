@@ -61,7 +61,7 @@ _KEY_HEAD = np.dtype([("version", ">i2"), ("size", ">i2")])  # before a transact
 
 
 class _Ending(NamedTuple):
-    """One form of a value's end: the times, and a selection of tagged fields.
+    """A form of the end of a value: the times, and a selection of tagged fields.
 
     Attributes:
         layout: the fields from the times on.

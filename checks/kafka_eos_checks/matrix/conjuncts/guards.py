@@ -36,7 +36,7 @@ from kafka_eos_checks.tla.sany import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conjunct:
-    """One part of a guard, and its replacement.
+    """A part of a guard, and its replacement.
 
     Attributes:
         operator: the action or rule that it belongs to, ``Module!Operator``.

@@ -37,7 +37,7 @@ TIERS = ("small", "full")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardPart:
-    """One part of a guard of the reference, and its replacement.
+    """A part of a guard of the reference, and its replacement.
 
     Attributes:
         module: the Python module.
