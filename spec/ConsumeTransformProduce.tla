@@ -1,7 +1,7 @@
 ------------------------ MODULE ConsumeTransformProduce ------------------------
 (***************************************************************************)
 (* An application reads inputs, writes an output for each in a             *)
-(* transaction, and sends the offset behind them into the same             *)
+(* transaction, and sends the offset after them into the same              *)
 (* transaction. Its instances share the input partitions through a group.  *)
 (* EOS v1: a transactional.id for each input partition, and a new owner    *)
 (* fences the one before. EOS v2: one for each instance, and the group's   *)
@@ -460,7 +460,7 @@ RefusalIsAbortableWitness ==
 
 Guarantee == INSTANCE ExactlyOnce WITH offsets <- OffsetsInTheEnd, outputs <- OutputsInTheEnd
 
-(* Each input takes effect once, its output and the offset behind it together, as ExactlyOnce promises. *)
+(* Each input takes effect once, its output and the offset after it together, as ExactlyOnce promises. *)
 RefinesExactlyOnce == Guarantee!ExactlyOnceSpec
 RefinesExactlyOnceWitness == faults > 0 /\ \E partition \in Partitions : OffsetsInTheEnd[partition] > 0
 

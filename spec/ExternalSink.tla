@@ -239,8 +239,8 @@ EveryInputTakesEffect == <>(\A input \in Inputs : input \in Range(effects))
 EveryInputTakesEffectWitness == faults > 0 /\ \A input \in Inputs : input \in Range(effects)
 
 (***************************************************************************)
-(* Refinement: to the consumer an input is acknowledged when it is behind  *)
-(* it, and out of the outbox.                                              *)
+(* Refinement: for the consumer an input is acknowledged when the position *)
+(* is after the input, and the input is not in the outbox.                 *)
 (***************************************************************************)
 
 Outcome == [input \in Inputs |->

@@ -91,7 +91,7 @@ Bumped == IF producer.epoch < MaxEpoch THEN [producer EXCEPT !.epoch = @ + 1, !.
 (* RestampAfterExpiry).                                                                                             *)
 KeptAfterExpiry(value) == IF Idempotence THEN <<>> ELSE SelectSeq(inFlight, LAMBDA batch : batch.value # value)
 
-(* Departs from Kafka: there the sequence goes on behind the batches that are stamped again (BumpAfterRestamp). *)
+(* Departs from Kafka: there the sequence goes on after the batches that are stamped again (BumpAfterRestamp). *)
 
 (* The producer when a batch has expired: whether the log has it is unknown, so the next needs a new epoch. *)
 ProducerAfterExpiry(kept) == IF Idempotence THEN Bumped ELSE producer

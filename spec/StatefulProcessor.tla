@@ -31,7 +31,7 @@ CONSTANTS
 VARIABLES
     changelog,       \* its entries: key, count, and their fate: "open", "committed" or "aborted"
     outputs,         \* what readers find, in order: input, key and count
-    committed,       \* how many inputs are behind the committed offset
+    committed,       \* how many inputs are before the committed offset
     owner,           \* the instance that has initialized its producer last, or "none"
     processes,       \* for each instance: its stage, its store, how much it has restored, its position, its open outputs
     faults           \* the number of faults so far
@@ -211,7 +211,7 @@ Guarantee == INSTANCE ExactlyOnce
     WITH Partitions <- {"inputs"}, offsets <- [topic \in {"inputs"} |-> committed],
          outputs <- [topic \in {"inputs"} |-> [input \in Inputs |-> OutputsOf(input)]]
 
-(* Each input takes effect once, its output and the offset behind it together, as ExactlyOnce promises. *)
+(* Each input takes effect once, its output and the offset after it together, as ExactlyOnce promises. *)
 RefinesExactlyOnce == Guarantee!ExactlyOnceSpec
 RefinesExactlyOnceWitness == faults > 0 /\ committed > 1
 

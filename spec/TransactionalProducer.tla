@@ -14,7 +14,7 @@
 (*   answer. Requests that wait are merged.                                *)
 (* Out of scope: what brokers do with the requests (Transactions); a send  *)
 (*   that fails before the client has one (Java leaves a needless bump     *)
-(*   behind); OUT_OF_ORDER_SEQUENCE_NUMBER and UNKNOWN_PRODUCER_ID behind  *)
+(*   behind); OUT_OF_ORDER_SEQUENCE_NUMBER and UNKNOWN_PRODUCER_ID after   *)
 (*   a batch that is not acknowledged or is deleted, which are retried;    *)
 (*   PREPARED_TRANSACTION (KIP-939), which no call of 4.3 leads to.        *)
 (*                                                                         *)

@@ -558,7 +558,7 @@ WithData(log, instance, number, epoch) ==
                 !.guardEpoch = IF UsesGuardUp(log, epoch) THEN NoEpoch ELSE @,
                 !.guardVersion = IF UsesGuardUp(log, epoch) THEN 0 ELSE @]
 
-(* Sequences go up within an epoch: no batch is appended behind one of a later transaction. *)
+(* Sequences go up within an epoch: no batch is appended after one of a later transaction. *)
 IsOutOfOrder(log, request) ==
     \E i \in DOMAIN log.entries :
         LET entry == log.entries[i]
@@ -825,7 +825,7 @@ NoHangingTransaction ==
 NoHangingTransactionWitness == \E partition \in Partitions : logs[partition].open
 
 (* Once another instance has its epoch, nothing of an older one's is decided for commit: no commit marker of that epoch *)
-(* or a later one stands behind its batches.                                                                            *)
+(* or of a later one follows its batches.                                                                               *)
 Fenced ==
     \A partition \in Partitions : \A i, j \in DOMAIN logs[partition].entries :
         LET batch  == logs[partition].entries[i]

@@ -62,7 +62,7 @@ OffsetInTransaction == Transactional
 
 IsMarker(entry) == entry.kind \in {"commit", "abort"}
 
-(* The kind of the marker behind a place of a log; "none" if there is none. *)
+(* The kind of the first marker after a place of a log; "none" if there is none. *)
 MarkerBehind(log, place) ==
     LET later == {other \in DOMAIN log : other > place /\ IsMarker(log[other])}
     IN  IF later = {} THEN "none" ELSE log[CHOOSE other \in later : \A third \in later : other <= third].kind
@@ -132,7 +132,7 @@ Credit(instance) ==
     /\ processes[instance].stage = "credit"
     /\ Write(instance, "p1", Transactional, "send offset")
 
-(* An instance sends the offset behind the transfer. *)
+(* An instance sends the offset after the transfer. *)
 SendOffset(instance) ==
     /\ processes[instance].stage = "send offset"
     /\ Write(instance, "p7", OffsetInTransaction, IF Transactional THEN "commit" ELSE "fetch")
@@ -229,7 +229,7 @@ DebitMeetsCredit ==
         Count(logs[partition], transaction.state, transfer) > 0 <=> transfer <= OffsetIn(logs["p7"], transaction.state)
 DebitMeetsCreditWitness == transaction.state = "commit" /\ transaction.partitions \notin {{}, Partitions}
 
-(* A transfer that is behind the offset is debited and credited, at least once. *)
+(* A transfer that is before the committed offset is debited and credited, at least once. *)
 NothingIsLost ==
     \A transfer \in Transfers : \A partition \in {"p0", "p1"} :
         transfer <= OffsetIn(logs["p7"], "none") => Count(logs[partition], transaction.state, transfer) > 0
@@ -253,7 +253,7 @@ Debits == INSTANCE ExactlyOnce
 Credits == INSTANCE ExactlyOnce
     WITH Partitions <- {"transfers"}, Inputs <- Transfers, offsets <- Offsets, outputs <- FoundInTheEnd("p1")
 
-(* Each input takes effect once, its output and the offset behind it together, as ExactlyOnce promises. *)
+(* Each input takes effect once, its output and the offset after it together, as ExactlyOnce promises. *)
 RefinesExactlyOnce == Debits!ExactlyOnceSpec /\ Credits!ExactlyOnceSpec
 RefinesExactlyOnceWitness == faults > 0 /\ OffsetIn(logs["p7"], transaction.state) > 0
 

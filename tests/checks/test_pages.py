@@ -158,7 +158,7 @@ def samples(text: str) -> list[tuple[str, list[str]]]:
 
 
 def not_printed(shown: list[str], printed: str) -> list[str]:
-    """The lines of a sample that are not printed behind those before; … stands for any lines."""
+    """The lines of a sample that are not printed after those before; … stands for any lines."""
     rest, missing, left_out = printed.splitlines(), [], False
     for line in shown:
         if line.strip() == "…":

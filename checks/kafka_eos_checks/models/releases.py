@@ -284,7 +284,7 @@ def columns(models: Iterable[Model], names: Iterable[str], releases: Releases) -
 
 
 def marked(modules: ModuleFolder) -> Iterator[tuple[str, str]]:
-    """The rules marked :data:`MARK`: module and operator, which is the first one defined behind the mark."""
+    """The rules marked :data:`MARK`: module and operator, which is the first one defined after the mark."""
     for module, path in modules.paths.items():
         definitions = sorted(modules.module(module).definitions.values(), key=lambda definition: definition.line)
         for line, text in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):

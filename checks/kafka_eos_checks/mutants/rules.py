@@ -249,7 +249,7 @@ def restamp_after_error(state: IdempotentProducer, error: ErrorCode) -> Batches:
 
 
 def kept_behind_refused(state: IdempotentProducer, error: ErrorCode) -> Batches:
-    """For ``kept_after_error``: the batches behind the refused one stay in flight."""
+    """For ``kept_after_error``: the batches after the refused one stay in flight."""
     return state.in_flight[1:]
 
 
@@ -907,12 +907,12 @@ def answers_uncommitted(state: ProducerIds, first: int) -> bool:
 
 
 def shares_last_id(state: ProducerIds, first: int) -> int:
-    """For ``behind``: the next block begins with the last id of the one before."""
+    """For ``behind``: the next block starts with the last id of the one before."""
     return state.last_of(first)
 
 
 def adjacent_is_refused(state: ProducerIds, broker: str, first: int) -> bool:
-    """For ``is_new_block``: a broker takes the block right behind its own for one that overlaps."""
+    """For ``is_new_block``: a broker takes the block right after its own for one that overlaps."""
     return first > state.brokers[broker].last + 1
 
 

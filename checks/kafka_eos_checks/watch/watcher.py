@@ -287,7 +287,7 @@ class Watcher:
         found += (torn for ending in taken.endings for torn in self._torn(state, ending))
         self.batches += taken.batches
         self._busy = self._busy or (taken.batches > 0 and not state.drained)
-        if not taken.batches and not state.drained:  # its next batch had no room behind those of other partitions
+        if not taken.batches and not state.drained:  # its next batch had no room after those of other partitions
             self._starved.add(place)
         else:
             self._starved.discard(place)

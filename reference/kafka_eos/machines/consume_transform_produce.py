@@ -1,4 +1,4 @@
-"""An application reads inputs, writes an output for each in a transaction, and sends the offset behind them into it.
+"""An application reads inputs, writes an output for each in a transaction, and sends the offset after them into it.
 
 Spec:  ConsumeTransformProduce.tla
 KIPs:  98, 129, 447, 848, 1251

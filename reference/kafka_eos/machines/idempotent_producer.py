@@ -211,7 +211,7 @@ class IdempotentProducer(ReplicatedLog):
     def producer_after_expiry(self, kept: Batches) -> Producer:  # noqa: ARG002 - a mutant of this rule needs it
         """The producer when a batch has expired: whether the log has it is unknown, so the next needs a new epoch.
 
-        Departs from Kafka: there the sequence goes on behind the batches that are stamped again (BumpAfterRestamp).
+        Departs from Kafka: there the sequence goes on after the batches that are stamped again (BumpAfterRestamp).
         """
         return self.bumped() if self.constants.idempotence else self.producer
 

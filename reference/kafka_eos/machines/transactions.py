@@ -928,7 +928,7 @@ class Transactions(GuardRules):
         return replace(after, verifying=self.verifying - {request}, verified=self.verified | {request})
 
     def is_out_of_order(self, log: TransactionalLog, request: PartitionRequest) -> bool:
-        """Sequences go up within an epoch: no batch is appended behind one of a later transaction."""
+        """Sequences go up within an epoch: no batch is appended after one of a later transaction."""
         known = (request.instance, request.epoch)
         return any((entry.instance, entry.epoch) == known and entry.number > request.number for entry in log.entries)
 

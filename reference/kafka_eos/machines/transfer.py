@@ -125,7 +125,7 @@ class Transfer:
         return self.constants.transactional
 
     def marker_behind(self, log: Log, place: int) -> str:
-        """The kind of the marker behind a place of a log; ``none`` if there is none."""
+        """The kind of the first marker after a place of a log; ``none`` if there is none."""
         return next((entry.kind for entry in log[place + 1 :] if entry.kind in {COMMIT, ABORT}), NONE)
 
     def found(self, log: Log, undecided: str) -> list[Entry]:
@@ -238,7 +238,7 @@ class Transfer:
 
     @action("SendOffset", "Instances")
     def send_offset(self, instance: str) -> Self:
-        """An instance sends the offset behind the transfer.
+        """An instance sends the offset after the transfer.
 
         Spec:  Transfer!SendOffset
         KIP:   KIP-98

@@ -18,7 +18,7 @@ def test_mutated_batches_are_read_or_refused() -> None:
     assert outcome.failures == []
     assert outcome.counts.total() == 1500
     assert outcome.counts[fuzz.READ] > 100
-    assert len(outcome.counts) > 30  # the cases reach the checks behind the CRC and behind the compression
+    assert len(outcome.counts) > 30  # the cases reach the checks after the CRC and after the decompression
 
 
 def test_the_valid_batches_have_every_codec_and_both_framings_of_snappy() -> None:
