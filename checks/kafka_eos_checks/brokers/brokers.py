@@ -131,7 +131,7 @@ def wait_stopped(pid: int, seconds: float = 5.0) -> None:
 
 @dataclass(slots=True)
 class Broker:
-    """One broker, which is a controller as well.
+    """A broker, which is a controller as well.
 
     Attributes:
         node: node id, from 1.
@@ -347,7 +347,7 @@ class ZooKeeper:
 
 
 class Cluster:
-    """One broker, or three, formatted in a new folder; a context manager that ends what it started.
+    """A cluster of one broker or three, formatted in a new folder; a context manager that stops its processes.
 
     Args:
         folder: where everything is written; must not hold an earlier cluster.

@@ -108,7 +108,7 @@ MAX_CURVES = len(DASHES)
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One value of a curve, with the interval in which it is believed to be."""
+    """A value of a curve, with the interval in which it is believed to be."""
 
     x: float
     y: float

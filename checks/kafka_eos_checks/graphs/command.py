@@ -37,7 +37,7 @@ MAX_DIFFERENCES = 20  # kept with their place; the rest is counted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One place where the machine differs from the spec.
+    """A place where the machine differs from the spec.
 
     Attributes:
         state: place of the state in TLC's graph.

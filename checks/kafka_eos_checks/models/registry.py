@@ -119,7 +119,7 @@ class Shipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """One entry of the registry; the module's docstring says what the fields mean.
+    """An entry of the registry; the module's docstring says what the fields mean.
 
     Attributes:
         name: key of the entry, unique among models and mutants.

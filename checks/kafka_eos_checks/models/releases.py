@@ -75,7 +75,7 @@ class Rule:
 
 
 class Releases:
-    """What ``spec/releases.toml`` says.
+    """The rules of ``spec/releases.toml``.
 
     Attributes:
         releases: by name, the newest first.
@@ -263,7 +263,7 @@ class Column:
         return replace(self.as_shipped, name=name, expect=replace(self.model.expect, generated=None))
 
     def expected(self, releases: Releases) -> Shipped | None:
-        """What the registry expects: of the release, or of a newer one with the same rules."""
+        """The result that the registry expects of the release, or of a newer one with the same rules."""
         for release in releases.releases:
             same = release == self.release
             same |= shipped(self.model, releases.replaced(self.model, release), release) == self.as_shipped

@@ -1167,7 +1167,7 @@ def only_fatal_refuses(producer: TransactionalProducer, operation: str) -> bool:
 
 
 def every_error_is_abortable(producer: TransactionalProducer, operation: str) -> bool:
-    """For ``is_refused_by_error``: an abort makes good every error."""
+    """For ``is_refused_by_error``: the client can abort after every error and go on."""
     return producer.has_error and operation != ABORT_CALL
 
 

@@ -148,7 +148,7 @@ def terms_of(record: Any) -> RecordTerms:
 
 
 def either(condition: Any, yes: RecordTerms, no: RecordTerms) -> RecordTerms:
-    """One of two records."""
+    """The first of two records if a condition holds, otherwise the second."""
     return RecordTerms({field: z3.If(condition, yes[field], no[field]) for field in SORTS})
 
 

@@ -271,7 +271,7 @@ class Every:
 
 
 class AnyOf:
-    """One of some names; compared with one of them, the execution forks."""
+    """A name that may be any of some; compared with one of them, the execution forks."""
 
     __hash__ = None  # type: ignore[assignment]
 

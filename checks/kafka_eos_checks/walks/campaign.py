@@ -64,17 +64,17 @@ class Tally:
 
     @property
     def runs(self) -> int:
-        """All of them."""
+        """The number of runs of all layers."""
         return sum(layer.runs for layer in self.layers.values())
 
     @property
     def steps(self) -> int:
-        """All of them."""
+        """The number of steps of all layers."""
         return sum(layer.steps for layer in self.layers.values())
 
     @property
     def sampled(self) -> int:
-        """Runs that were judged twice."""
+        """The number of runs that were judged twice."""
         return sum(layer.sampled for layer in self.layers.values())
 
     def add(self, other: "Tally") -> None:

@@ -22,7 +22,7 @@ NO_PRODUCER_ID = -1
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Where sequence numbers wrap, and the size of the duplicate window.
+    """The last sequence number before the wrap, and the size of the duplicate window.
 
     Attributes:
         max_sequence: the last sequence before the wrap to 0.

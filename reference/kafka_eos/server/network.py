@@ -139,7 +139,7 @@ class Connection(asyncio.Protocol):
             self.close("the broker is gone")
 
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 - asyncio's
-        """It is gone."""
+        """The connection has ended: forget its requests and its bytes."""
         self._transport = None
         if self._request is not None and self._request.cancel is not None:
             self._request.cancel()
@@ -157,7 +157,7 @@ class Connection(asyncio.Protocol):
         self._process()
 
     def data_received(self, data: bytes) -> None:
-        """Some bytes have come."""
+        """Take bytes from the peer, and handle the requests that are complete."""
         self.last_heard = self._server.clock()
         self._buffer += data
         if self._server.takes(len(data)):

@@ -140,10 +140,10 @@ class MemoryStore:
         return self._index.places[-1]
 
     def epochs(self, starts: list[tuple[int, int]]) -> None:
-        """Nothing: what ends with the process need not be noted."""
+        """Do nothing: the log ends with the process."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""
 
     def delete(self) -> None:
         """See :class:`Store`."""
@@ -271,7 +271,7 @@ class Memory:
         return MemoryStore(self)
 
     def recover(self) -> Iterator[tuple[str, int, UUID, Store, list[tuple[int, int]], list[RecordBatch]]]:
-        """Nothing is there from before."""
+        """No partition: nothing is kept from an earlier process."""
         yield from ()
 
     def reserved_producer_ids(self) -> int:
@@ -279,23 +279,23 @@ class Memory:
         return 0
 
     def reserve_producer_ids(self, end: int) -> None:
-        """Take producer ids; nobody will ask."""
+        """Do nothing: no later process asks for the reserved ids."""
 
     def start_offsets(self) -> dict[str, int]:
-        """Nothing is there from before."""
+        """No start offset: nothing is kept from an earlier process."""
         return {}
 
     def note_start_offsets(self, offsets: dict[str, int]) -> None:
-        """Note where partitions begin; nobody will ask."""
+        """Do nothing: no later process asks where partitions begin."""
 
     def noted(self) -> None:
-        """Nothing is there from before."""
+        """Nothing is kept from an earlier process."""
 
     def note(self, what: dict[str, Any]) -> None:
-        """Note what clients have set; nobody will ask."""
+        """Do nothing: no later process asks what clients have set."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""
 
 
 class Directory:

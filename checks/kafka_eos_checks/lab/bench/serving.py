@@ -41,7 +41,7 @@ class Served(ServedProcess):
 
 
 class Kafka:
-    """One broker of Apache Kafka, with its counters on JMX."""
+    """A broker of Apache Kafka, with its counters on JMX."""
 
     name = "Apache Kafka"
 
