@@ -129,7 +129,7 @@ To(known, state) ==
 (* The part of the coordinator's metadata that the log keeps. *)
 InLog(known) == [known EXCEPT !.lastEpoch = NoEpoch, !.pending = "none", !.failedFence = FALSE]
 
-(* The metadata that a new coordinator loads from the last record: it goes on with what is prepared. *)
+(* The metadata that a new coordinator loads from the last record: it continues a prepared transaction. *)
 Loaded(record) ==
     IF record.state \in PreparedStates THEN [record EXCEPT !.pending = Completed(Commits(record))] ELSE record
 
@@ -146,7 +146,7 @@ IsValidProducerId(known, producerId, epoch) ==
     \/ producerId = known.producerId
     \/ producerId = known.previousProducerId /\ IsExhausted(epoch)
 
-(* The request asks again for what has been given already. *)
+(* The request is a retry: it asks again for an identity that was given already. *)
 IsRetryOfInit(known, epoch) ==
     known.epoch # NoEpoch /\ epoch # NoEpoch /\ epoch # known.epoch /\ epoch = known.lastEpoch
 
@@ -213,7 +213,7 @@ AfterAdd(known, partition, version) ==
 IsRetryOfLastEpoch(known, producerId, epoch) ==
     known.pending # "PREPARE_EPOCH_FENCE" /\ producerId = known.previousProducerId /\ epoch = MaxEpoch - 1 /\ known.epoch = 0
 
-(* The request asks for what has been decided already, with the identity from before the decision's bump. *)
+(* A retry: the request asks for the decision that was made, with the identity before the decision's bump. *)
 IsRetryOfEnd(known, producerId, epoch) ==
     known.pending # "PREPARE_EPOCH_FENCE" /\
     (epoch + 1 = known.epoch \/ IsRetryOfLastEpoch(known, producerId, epoch))
@@ -358,7 +358,7 @@ Answers(next, asked) ==
 (* Nobody is answered. *)
 AnswersNobody == answer' = NoAnswer /\ UNCHANGED given
 
-(* The history with one more entry: only properties look at it, no rule does. *)
+(* The history with one more entry: only properties read it, and no rule does. *)
 Noted(history, entry) == history \cup {entry}
 
 (* A record begins its way into the log; meanwhile no other transition may begin. *)

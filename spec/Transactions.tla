@@ -357,7 +357,7 @@ HandleAdd(instance, number, partition) ==
         /\ UNCHANGED <<coordinatorEpoch, former, toMark, refused, logs, clientVars, initRequests, produceRequests, verifying, verified,
                        endRequests, markerRequests, faults>>
 
-(* The request asks for what has been decided already, with the epoch from before the decision's bump. *)
+(* A retry: the request asks for the decision that was made, with the epoch before the decision's bump. *)
 IsRetryOfEnd(version, epoch) == version = 2 /\ epoch + 1 = transaction.epoch
 
 (* While markers are written a transition is pending: version 2 looks at that first (KAFKA-18464), version 1 at the *)
@@ -445,7 +445,7 @@ PartitionsToMark == IF IsPrepared THEN transaction.partitions ELSE {}
 (* The record as a new coordinator reads it. *)
 Decided == transaction
 
-(* Another broker becomes the coordinator: it knows the record, and sends the markers of what is prepared again. *)
+(* Another broker becomes the coordinator: it has the record, and sends a prepared transaction's markers again. *)
 Failover ==
     /\ coordinatorEpoch + 1 \in CoordinatorEpochs
     /\ coordinatorEpoch' = coordinatorEpoch + 1

@@ -120,7 +120,7 @@ class Quotient:
         return Visible.initial(self.settings, self.mechanism.transactional_ids)
 
     def explore(self) -> Self:
-        """Search it breadth-first."""
+        """Search the graph breadth-first."""
         start = self.initial()
         self.places[self.mechanism.place(start)] = 0
         queue: deque[tuple[Visible, tuple[Request, ...]]] = deque([(start, ())])

@@ -205,10 +205,10 @@ class Partition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visible:
-    """A state.
+    """The state of a cluster, as far as clients can see it.
 
     Attributes:
-        settings: what the broker is.
+        settings: the broker's settings.
         broker: the machine.
         asked: of each partition the questions that a leader of Kafka keeps, where the spec's keeps others.
     """
@@ -219,7 +219,7 @@ class Visible:
 
     @classmethod
     def initial(cls, settings: Settings, transactional_ids: tuple[str, ...]) -> "Visible":
-        """Nobody has asked for anything."""
+        """The state before any request."""
         return cls(settings=settings, broker=ConformingBroker.initial(settings.constants(transactional_ids)))
 
     # --- what there is -----------------------------------------------------------------------------------------------

@@ -133,7 +133,7 @@ class _Scale:
     log: bool
 
     def __call__(self, value: float) -> float:
-        """Pixels."""
+        """The position of a value, in pixels."""
         if self.log:
             part = math.log(value / self.low) / math.log(self.high / self.low)
         else:

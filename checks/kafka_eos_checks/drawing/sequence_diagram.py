@@ -351,7 +351,7 @@ def _note(event: Event) -> str:
 
 
 def _ordered(lifelines: Iterable[Lifeline]) -> list[Lifeline]:
-    """By role, then as given."""
+    """The lifelines by role, and within a role in the given order."""
     return sorted(lifelines, key=lambda lifeline: list(Role).index(lifeline.role))
 
 

@@ -154,7 +154,7 @@ class Watcher:
         return {"cluster_id": self.cluster_id, "partitions": rows, "decided": decided}
 
     def resume(self, row: dict[str, Any]) -> None:
-        """Go on from what :meth:`to_json` told."""
+        """Continue from the state that :meth:`to_json` gave."""
         self.cluster_id = row["cluster_id"]
         states = map(partition_from_json, row["partitions"])
         self.partitions = {(state.topic, state.partition): state for state in states}

@@ -181,7 +181,7 @@ class MarkerConstants(Protocol):
 
     @property
     def transaction_version(self) -> int:
-        """1 or 2."""
+        """The transaction version: 1 or 2."""
         ...
 
     @property

@@ -129,7 +129,7 @@ class TransactionalLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """An instance.
+    """The client of an instance.
 
     Attributes:
         state: new, ready, open, abortable, committing, aborting, failed or crashed.
@@ -709,7 +709,7 @@ class Transactions(GuardRules):
         return after.answered(instance, number, "add", error, NO_EPOCH)
 
     def is_retry_of_end(self, version: int, epoch: int) -> bool:
-        """The request asks for what has been decided already, with the epoch from before the decision's bump."""
+        """A retry: the request asks for the decision that was made, with the epoch before the decision's bump."""
         return version == 2 and epoch + 1 == self.transaction.epoch
 
     def end_verdict(self, version: int, epoch: int, commit: bool) -> str:
@@ -829,7 +829,7 @@ class Transactions(GuardRules):
 
     @action("Failover")
     def failover(self) -> Self:
-        """Another broker becomes the coordinator: it knows the record, and sends the markers of what is prepared again.
+        """Another broker becomes the coordinator: it has the record, and sends a prepared transaction's markers again.
 
         Spec:  Transactions!Failover
         KIP:   KIP-98

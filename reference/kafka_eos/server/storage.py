@@ -162,7 +162,7 @@ class FileStore:
 
     @classmethod
     def create(cls, path: Path, topic_id: UUID) -> "FileStore":
-        """A new partition's directory."""
+        """Create a partition's directory."""
         path.mkdir(exist_ok=True)
         encoded = base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
         (path / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {encoded}\n", encoding="ascii")
@@ -267,7 +267,7 @@ class Memory:
         return proposed
 
     def create(self, topic: str, partition: int, topic_id: UUID) -> Store:  # noqa: ARG002 - as a directory does
-        """A new partition."""
+        """Create a partition."""
         return MemoryStore(self)
 
     def recover(self) -> Iterator[tuple[str, int, UUID, Store, list[tuple[int, int]], list[RecordBatch]]]:
@@ -344,7 +344,7 @@ class Directory:
         (self.path / CLEAN_SHUTDOWN).unlink(missing_ok=True)
 
     def create(self, topic: str, partition: int, topic_id: UUID) -> Store:
-        """A new partition."""
+        """Create a partition."""
         return FileStore.create(self.path / f"{topic}-{partition}", topic_id)
 
     def recover(self) -> Iterator[tuple[str, int, UUID, Store, list[tuple[int, int]], list[RecordBatch]]]:

@@ -28,7 +28,7 @@ pytestmark = [
 TOPIC, BROKER = 2, 4
 SET, DELETE, APPEND, SUBTRACT = range(4)
 NOT_COMPARED = {"retention.ms", "segment.index.bytes", "min.insync.replicas", "unclean.leader.election.enable"}
-"""What the recorder's brokers are started with."""
+"""The settings with which the recorder's brokers are started."""
 
 AT_ONCE = {"group.consumer.assignment.interval.ms": "0"}
 """Kafka then assigns partitions as soon as a member comes or goes, as the served reference does."""

@@ -234,7 +234,7 @@ def _clients() -> list[tuple[str, Any, str]]:
 
 
 def header_sides(segment: Path, tiny: Path) -> list[Side]:
-    """Ours first."""
+    """The sides that read headers, ours first."""
     blocks = block_ranges(segment)
     sides = [Side(name="headers + CRC", run=partial(our_headers, segment))]
     sides.append(Side(name="our readable decoder", run=partial(readable_headers, segment)))

@@ -45,7 +45,7 @@ class CostClient:
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """The id of the client's process."""
         return self._process.pid
 
     def _read(self) -> None:

@@ -477,7 +477,7 @@ def verdict_of(seed: int, outcome: Outcome, seconds: float) -> Verdict:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """The subcommand."""
+    """Run ``fuzz``."""
     if arguments.hex is not None:
         return _run_hex(arguments.hex)
     for kind in RANDOM:

@@ -166,7 +166,7 @@ def _committed_topics(cluster: Cluster, group: str) -> list[Message]:
 
 
 def offset_delete(cluster: Cluster, request: Request) -> Message:
-    """Offsets that go."""
+    """Delete committed offsets."""
     name = request.row["GroupId"]
     error = named_group_error(cluster, request, name)
     group = cluster.groups.known.get(name)
