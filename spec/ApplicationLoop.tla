@@ -64,7 +64,7 @@ Aborted == [transaction EXCEPT !.state = IF IsUndecided THEN "abort" ELSE @]
 
 MayFail == faults < MaxFaults
 
-(* What the application does after an error: only another commit can tell how an unknown one has ended. *)
+(* The application's reaction to an error. Only another commit can tell how a commit of unknown outcome has ended. *)
 Reaction(error) ==
     IF error = "unknown outcome" THEN "retry"
     ELSE IF error = "fenced" THEN "close"
@@ -290,15 +290,15 @@ Outcome == [input \in Inputs |->
 
 Guarantee == INSTANCE Delivery WITH Values <- Inputs, outcome <- Outcome, delivered <- outputs
 
-(* Every acknowledged value is there once, in order, as Delivery promises; one that was given up, once or not at all. *)
+(* Every acknowledged value is delivered once, in order, as Delivery promises; one that was given up, at most once. *)
 RefinesExactlyOnce == Guarantee!ExactlyOnce
 RefinesExactlyOnceWitness == faults > 0 /\ Len(outputs) > 1 /\ \E input \in Inputs : Outcome[input] = "acknowledged"
 
-(* No acknowledged value is missing, as Delivery promises. *)
+(* Every acknowledged value is delivered, as Delivery promises. *)
 RefinesAtLeastOnce == Guarantee!AtLeastOnce
 RefinesAtLeastOnceWitness == faults > 0 /\ \E input \in Inputs : Outcome[input] = "acknowledged"
 
-(* No value is there twice, as Delivery promises. *)
+(* No value is delivered twice, as Delivery promises. *)
 RefinesAtMostOnce  == Guarantee!AtMostOnce
 RefinesAtMostOnceWitness == faults > 0 /\ Len(outputs) > 1
 

@@ -46,7 +46,7 @@ Begin(transaction) ==
     /\ outcome' = [outcome EXCEPT ![transaction] = "open"]
     /\ UNCHANGED <<written, visible, fenced>>
 
-(* A batch of an undecided transaction is stored; what comes late is aborted at once. *)
+(* A batch of an undecided transaction is stored; a batch of an aborted transaction is aborted at once. *)
 Write(transaction, partition, decided) ==
     /\ fate[transaction] \in {"open", "abort"} /\ partition \notin written[transaction]
     /\ decided \in {"open", "abort"}
@@ -70,7 +70,7 @@ Decide(transaction, decision) ==
     /\ fate' = [fate EXCEPT ![transaction] = decision]
     /\ UNCHANGED <<written, visible, outcome, fenced>>
 
-(* Readers of a partition find what is committed. *)
+(* Readers of a partition find a committed transaction. *)
 Publish(transaction, partition) ==
     /\ fate[transaction] = "commit"
     /\ partition \in written[transaction] /\ ~IsVisible(transaction, partition)
@@ -86,7 +86,7 @@ Tell(transaction, result) ==
     /\ outcome' = [outcome EXCEPT ![transaction] = result]
     /\ UNCHANGED <<fate, written, visible, fenced>>
 
-(* An instance takes over: the others never commit what they have not committed by now. *)
+(* An instance takes over: the others commit no transaction that is not committed by now. *)
 TakeOver(instances) ==
     /\ fenced' = instances
     /\ UNCHANGED <<fate, written, visible, outcome>>
@@ -121,7 +121,7 @@ VisibleOnce ==
         visible[partition][i] = visible[partition][j] => i = j
 VisibleOnceWitness == \E partition \in Partitions : Len(visible[partition]) > 1
 
-(* Nothing is committed that its instance did not ask to commit. *)
+(* No transaction is committed unless its instance has asked for it. *)
 CommittedAsAsked ==
     \A transaction \in Transactions :
         fate[transaction] = "commit" => outcome[transaction] \in {"committing", "committed"}

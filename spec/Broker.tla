@@ -493,7 +493,7 @@ MarkersAreAcceptedWitness ==
     \E transactionalId \in TransactionalIds : \E partition \in toMark[transactionalId] :
         IsOpen(partition, coordinators[transactionalId].producerId)
 
-(* A client is given a producer id and epoch only when nothing of that producer is open any more. *)
+(* A client is given a producer id and epoch only when no transaction of that producer is open any more. *)
 NothingOpenAfterInit ==
     answer.api = "InitProducerId" /\ answer.error = "NONE" /\ answer.producerId \in ProducerIds =>
         \A partition \in Partitions : ~IsOpen(partition, answer.producerId)

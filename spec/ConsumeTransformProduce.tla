@@ -1,7 +1,7 @@
 ------------------------ MODULE ConsumeTransformProduce ------------------------
 (***************************************************************************)
 (* An application reads inputs, writes an output for each in a             *)
-(* transaction, and sends the offset behind them into the same             *)
+(* transaction, and sends the offset after them into the same              *)
 (* transaction. Its instances share the input partitions through a group.  *)
 (* EOS v1: a transactional.id for each input partition, and a new owner    *)
 (* fences the one before. EOS v2: one for each instance, and the group's   *)
@@ -87,7 +87,7 @@ InitAborts(producer) == IsOpen(producer)
 (* An instance can write with a transactional id, as far as it knows. *)
 HasInitialized(instance, producer) == producer \in processes[instance].initialized
 
-(* An instance asks for a partition's offset only when nobody before it can still commit one. *)
+(* An instance fetches an offset only after it has initialized its id: no former owner can still commit one. *)
 MayFetch(instance, partition) == HasInitialized(instance, IdOf(instance, partition))
 
 (* The member that an instance names when it sends offsets: EOS v1 names none. *)
@@ -128,7 +128,7 @@ MustJoin(instance) ==
     ELSE LET member == membership.members[instance]
          IN  processes[instance].generation # member.epoch \/ processes[instance].assigned # member.assigned
 
-(* An instance has no transaction open, as far as it could still end it. *)
+(* An instance has no open transaction that it could still end. *)
 HasNothingOpen(instance) ==
     \A producer \in processes[instance].initialized : IsFenced(instance, producer) \/ ~IsOpen(producer)
 
@@ -225,7 +225,7 @@ Abort(instance, producer) ==
           ![instance].assigned = IF MustJoin(instance) THEN @ \ PartitionsOf(instance, producer) ELSE @]
     /\ UNCHANGED <<groupVars, pending, committed, outputs>>
 
-(* An instance finds itself fenced and gives up what it had. *)
+(* An instance learns that it is fenced, and gives up its partitions and transactional ids. *)
 ReceiveFencing(instance, producer) ==
     /\ HasInitialized(instance, producer) /\ IsFenced(instance, producer)
     /\ processes' = [processes EXCEPT ![instance] = Stopped(TRUE)]
@@ -246,7 +246,7 @@ Join(instance) ==
           [Stopped(TRUE) EXCEPT !.initialized = IF Eos = "v1" THEN {} ELSE processes[instance].initialized]]
     /\ UNCHANGED <<membership, pending, committed, transactions, outputs, faults>>
 
-(* The consumer of an instance joins in a thread of its own; the one that processes does not learn of it. *)
+(* The consumer of an instance joins in a thread of its own; the processing thread does not learn of it. *)
 JoinWhileProcessing(instance) ==
     /\ CanJoin(instance)
     /\ ~HasNothingOpen(instance)
@@ -254,7 +254,7 @@ JoinWhileProcessing(instance) ==
     /\ group' = GroupWith(instance)
     /\ UNCHANGED <<membership, pending, committed, transactions, outputs, processes>>
 
-(* An instance learns, with no transaction open, which partitions it has by now, in which epoch. *)
+(* An instance without an open transaction learns its present partitions and epoch. *)
 LearnAssignment(instance) ==
     LET member == membership.members[instance] IN
     /\ GroupProtocol = "consumer"
@@ -267,7 +267,7 @@ LearnAssignment(instance) ==
           ELSE NoOffset]]
     /\ UNCHANGED <<groupVars, pending, committed, transactions, outputs, faults>>
 
-(* An instance crashes; what it had open stays open. *)
+(* An instance crashes; its open transaction stays open. *)
 Crash(instance) ==
     /\ processes[instance].isUp
     /\ Fault("crash")
@@ -293,7 +293,7 @@ ExpireSession(instance) ==
     /\ pending' = PendingAfterRemoval(Members \ {instance})
     /\ UNCHANGED <<committed, transactions, outputs, processes>>
 
-(* A heartbeat of an instance's consumer: it joins, gives up what it has to, is given what it can be given. *)
+(* A heartbeat of an instance's consumer: it joins, gives up revoked partitions, or gets free ones. *)
 Heartbeat(instance) ==
     /\ GroupProtocol = "consumer"
     /\ processes[instance].isUp
@@ -321,7 +321,7 @@ TimeOut(producer) ==
     /\ transactions' = [transactions EXCEPT ![producer] = Decided(producer, "abort", NoMember)]
     /\ UNCHANGED <<groupVars, pending, committed, outputs, processes>>
 
-(* The marker reaches an output partition: readers find what is committed. *)
+(* The marker reaches an output partition: readers find the committed outputs. *)
 PublishOutput(producer, partition) ==
     LET written == transactions[producer].written IN
     /\ transactions[producer].state = "commit"
@@ -331,7 +331,7 @@ PublishOutput(producer, partition) ==
           Settled([@ EXCEPT !.written[partition] = NoOutput[partition]], pending[producer])]
     /\ UNCHANGED <<groupVars, pending, committed, processes, faults>>
 
-(* The marker reaches the group's partition of __consumer_offsets: what was pending is committed or dropped. *)
+(* The marker reaches the group's partition of __consumer_offsets: the pending offsets are committed or dropped. *)
 PublishOffsets(producer) ==
     /\ transactions[producer].state \in {"commit", "abort"}
     /\ pending[producer] # NothingPending
@@ -365,7 +365,7 @@ Next ==
 
 Spec == Init /\ [][Next]_vars
 
-(* Everybody who can go on does, and a failed instance is noticed; it need not come back. *)
+(* Instances and coordinators go on as long as they can, and a failed instance is noticed; it need not come back. *)
 Fairness ==
     /\ \A instance \in Instances :
         /\ WF_vars(Join(instance))
@@ -460,7 +460,7 @@ RefusalIsAbortableWitness ==
 
 Guarantee == INSTANCE ExactlyOnce WITH offsets <- OffsetsInTheEnd, outputs <- OutputsInTheEnd
 
-(* Each input takes effect once, its output and the offset behind it together, as ExactlyOnce promises. *)
+(* Each input takes effect once, its output and the offset after it together, as ExactlyOnce promises. *)
 RefinesExactlyOnce == Guarantee!ExactlyOnceSpec
 RefinesExactlyOnceWitness == faults > 0 /\ \E partition \in Partitions : OffsetsInTheEnd[partition] > 0
 

@@ -27,7 +27,7 @@ VARIABLES
     positions,           \* for each reader: the offset that it reads next
     delivered,           \* for each reader: the offsets of the records that it passed on
     held,                \* for each producer: the offsets of the records that the buffering reader holds back
-    mostHeld             \* how many these ever were at a time
+    mostHeld             \* the largest number of records held back at a time
 
 consumerVars == <<positions, delivered, held, mostHeld>>
 vars == <<partitionVars, consumerVars>>
@@ -103,7 +103,7 @@ Passed(fetched, aborted, waiting, active) ==
 (* The offsets of a response's records without those of the aborted transactions in its list. *)
 Readable(fetched, aborted) == Passed(fetched, aborted, DOMAIN aborted, {})
 
-(* A reader's next position: after the response, whatever it passed on of it. *)
+(* A reader's next position: after the response, even if the reader passed on none of it. *)
 NextPosition(position, fetched, read) == fetched[Len(fetched)].offset + 1
 
 (* The reader goes on after a response, some of whose records it passed on. *)
@@ -112,7 +112,7 @@ Read(reader, fetched, read) ==
     /\ delivered' = [delivered EXCEPT ![reader] = @ \o read]
     /\ UNCHANGED partitionVars
 
-(* The read_committed reader gets a response and drops what is aborted. *)
+(* The read_committed reader gets a response and drops the aborted records. *)
 FetchCommitted(size) ==
     /\ "read_committed" \in Readers
     /\ LET position == positions["read_committed"]
@@ -125,7 +125,7 @@ FetchCommitted(size) ==
 (* The others                                          WHO: the reader     *)
 (***************************************************************************)
 
-(* The offsets of a response's records, whatever becomes of them. *)
+(* The offsets of a response's records, including aborted and undecided ones. *)
 Everything(fetched) ==
     LET found == SelectSeq(fetched, LAMBDA entry : IsPassedOn(entry))
     IN  [k \in DOMAIN found |-> found[k].offset]
@@ -156,7 +156,7 @@ Buffered(before, fetched) ==
          IN  Buffered([read |-> before.read \o read, held |-> now,
                        most |-> Larger(before.most, Total(now, ProducerIds))], Tail(fetched))
 
-(* The buffering reader gets a response, holds back what is undecided, and passes on what its marker commits. *)
+(* The buffering reader gets a response, holds undecided records back, and passes committed ones on. *)
 FetchAndHold(size) ==
     /\ "buffering" \in Readers
     /\ LET fetched == Fetched(positions["buffering"], highWatermark, size)
@@ -219,7 +219,7 @@ NoMarkerIsDeliveredWitness ==
     \E reader \in Readers : \E i \in DOMAIN log.entries :
         IsMarker(log.entries[i]) /\ log.entries[i].offset < positions[reader]
 
-(* A reader has to have a record, once it is past it. *)
+(* A reader that is past a batch has to have been given it. *)
 IsFor(reader, i) ==
     CASE reader = "read_uncommitted" -> TRUE
       [] reader = "read_committed"   -> Fate(log.entries, i) \in {"plain", "commit"}
@@ -227,7 +227,8 @@ IsFor(reader, i) ==
                   \/ /\ Fate(log.entries, i) = "commit"
                      /\ log.entries[Least(MarkersBehind(log.entries, i))].offset < positions[reader]
 
-(* A reader of committed data misses none of it; the buffering reader has to be past the marker as well. *)
+(* A reader of committed data misses no committed record that it has passed; the buffering reader has to be past the *)
+(* marker as well.                                                                                                   *)
 NothingIsSkipped ==
     \A reader \in ReadersOfCommitted : \A i \in Batches(log.entries) :
         log.entries[i].offset < positions[reader] /\ IsFor(reader, i) => log.entries[i].offset \in DeliveredTo(reader)
@@ -281,7 +282,7 @@ TransactionIsSeenWholeWitness ==
         /\ IsMarker(log.entries[j]) /\ log.entries[j].offset < positions[reader]
         /\ Cardinality(BatchesEndedBy(log.entries, j) \cap PlacesOf(reader)) > 1
 
-(* No reader ever goes back, whoever leads. *)
+(* No reader ever goes back, whichever replica leads. *)
 PositionsOnlyGrow == [][\A reader \in Readers : positions'[reader] >= positions[reader]]_vars
 PositionsOnlyGrowWitness == \E reader \in Readers : positions[reader] > 0 /\ positions'[reader] # positions[reader]
 

@@ -52,7 +52,7 @@ Following(identity) ==
 (* The identity that a request presents: the one that the client has. *)
 Presented(identity) == identity
 
-(* The request asks again for what has been given out already. *)
+(* The request is a retry: it asks again for an identity that was given out already. *)
 IsRetry(presented) == presented = coordinator.last
 
 (* The reason why the coordinator refuses a request; "NONE" if it does not. *)

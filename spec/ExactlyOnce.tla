@@ -1,7 +1,7 @@
 ------------------------------ MODULE ExactlyOnce ------------------------------
 (***************************************************************************)
 (* What an application that reads, transforms and writes may rely on: each *)
-(* input takes effect once, in its order: its output and the offset behind *)
+(* input takes effect once, in its order: its output and the offset after  *)
 (* it, together. No brokers, no instances, no crashes.                     *)
 (*                                                                         *)
 (* Modelled: input partitions, how far each of them has taken effect, how  *)

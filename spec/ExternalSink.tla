@@ -85,7 +85,7 @@ Arrive ==
 (* The consumer                                          WHO: the consumer *)
 (***************************************************************************)
 
-(* The consumer makes its update, alone. *)
+(* The consumer makes its update, without the offset. *)
 Update ==
     /\ HasInput
     /\ ~IsOneTransaction
@@ -95,7 +95,7 @@ Update ==
     /\ outbox' = OutboxAfter(position)
     /\ UNCHANGED <<arrived, position, committed, relayVars, faults>>
 
-(* The consumer commits the offset, alone. *)
+(* The consumer commits the offset, without the update. *)
 CommitOffset ==
     /\ HasInput
     /\ stage = IF CommitsFirst THEN "nothing" ELSE "updated"
@@ -239,8 +239,8 @@ EveryInputTakesEffect == <>(\A input \in Inputs : input \in Range(effects))
 EveryInputTakesEffectWitness == faults > 0 /\ \A input \in Inputs : input \in Range(effects)
 
 (***************************************************************************)
-(* Refinement: to the consumer an input is acknowledged when it is behind  *)
-(* it, and out of the outbox.                                              *)
+(* Refinement: for the consumer an input is acknowledged when the position *)
+(* is after the input, and the input is not in the outbox.                 *)
 (***************************************************************************)
 
 Outcome == [input \in Inputs |->
@@ -249,15 +249,15 @@ Outcome == [input \in Inputs |->
 
 Guarantee == INSTANCE Delivery WITH Values <- Inputs, outcome <- Outcome, delivered <- effects
 
-(* Every acknowledged value is there once, in order, as Delivery promises; one that was given up, once or not at all. *)
+(* Every acknowledged value is delivered once, in order, as Delivery promises; one that was given up, at most once. *)
 RefinesExactlyOnce == Guarantee!ExactlyOnce
 RefinesExactlyOnceWitness == faults > 0 /\ Len(effects) > 1 /\ \E input \in Inputs : Outcome[input] = "acknowledged"
 
-(* No acknowledged value is missing, as Delivery promises. *)
+(* Every acknowledged value is delivered, as Delivery promises. *)
 RefinesAtLeastOnce == Guarantee!AtLeastOnce
 RefinesAtLeastOnceWitness == faults > 0 /\ \E input \in Inputs : Outcome[input] = "acknowledged"
 
-(* No value is there twice, as Delivery promises. *)
+(* No value is delivered twice, as Delivery promises. *)
 RefinesAtMostOnce  == Guarantee!AtMostOnce
 RefinesAtMostOnceWitness == faults > 0 /\ Len(effects) > 1
 

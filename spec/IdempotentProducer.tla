@@ -91,7 +91,7 @@ Bumped == IF producer.epoch < MaxEpoch THEN [producer EXCEPT !.epoch = @ + 1, !.
 (* RestampAfterExpiry).                                                                                             *)
 KeptAfterExpiry(value) == IF Idempotence THEN <<>> ELSE SelectSeq(inFlight, LAMBDA batch : batch.value # value)
 
-(* Departs from Kafka: there the sequence goes on behind the batches that are stamped again (BumpAfterRestamp). *)
+(* Departs from Kafka: there the sequence goes on after the batches that are stamped again (BumpAfterRestamp). *)
 
 (* The producer when a batch has expired: whether the log has it is unknown, so the next needs a new epoch. *)
 ProducerAfterExpiry(kept) == IF Idempotence THEN Bumped ELSE producer
@@ -230,7 +230,8 @@ HasLeft(response) ==
     Acks = "all" /\ response.error = "NONE" =>
         leader # NoLeader /\ response.leaderEpoch = leaderEpoch /\ highWatermark > response.offset
 
-(* The answer to a value's last attempt, and what is left on its way once it has arrived: what was sent after it. *)
+(* The answer to a value's last attempt, with the answers that are still on their way once it has arrived: those sent *)
+(* after it.                                                                                                          *)
 IsAnswered(value) == \E i \in DOMAIN responses : responses[i].value = value
 Position(value)   == CHOOSE i \in DOMAIN responses : responses[i].value = value
 After(value)      == SubSeq(responses, Position(value) + 1, Len(responses))
@@ -245,8 +246,8 @@ ReceiveAcknowledgement(value) ==
     /\ outcome' = WithOutcome({value}, "acknowledged")
     /\ UNCHANGED <<replicatedVars, queue, producer, attempts, requests, nextProducerId>>
 
-(* An error that no retry can mend. The producer is fenced, or a batch is refused although whatever was sent before *)
-(* it is settled and nothing after it is stored. Any other refused batch is sent again.                             *)
+(* An error that no retry can mend. The producer is fenced, or a batch is refused although every batch before it is *)
+(* settled and no batch after it is stored. Any other refused batch is sent again.                                  *)
 (* Kafka: TransactionManager.canRetry, isNextSequence                                                               *)
 IsFatal(response) ==
     \/ response.error = "INVALID_PRODUCER_EPOCH"
@@ -264,7 +265,7 @@ ReceiveError(value) ==
            /\ producer' = ProducerAfterError(error, KeptAfterError(error))
     /\ UNCHANGED <<replicatedVars, queue, nextProducerId>>
 
-(* The oldest batch has waited for longer than delivery.timeout.ms: nobody knows what became of it. *)
+(* The oldest batch has waited for longer than delivery.timeout.ms: its fate is unknown. *)
 Expire(value) ==
     /\ IsRunning
     /\ inFlight # <<>> /\ value = inFlight[1].value
@@ -333,19 +334,19 @@ IsDelivered(value) == \E i \in DOMAIN Delivered : Delivered[i] = value
 (* The content of a value; two values with one content are one message that the application sent twice. *)
 Content(value) == value
 
-(* No value is there twice. *)
+(* Readers find no value twice. *)
 NoDuplicate == \A i, j \in DOMAIN Delivered : i # j => Content(Delivered[i]) # Content(Delivered[j])
 NoDuplicateWitness == \E value \in Values : attempts[value] > 1 /\ IsDelivered(value)
 
-(* Whatever is acknowledged is there. *)
+(* Readers find every acknowledged value. *)
 NoLoss == \A value \in Values : outcome[value] = "acknowledged" => IsDelivered(value)
 NoLossWitness == \E value \in Values : outcome[value] = "acknowledged"
 
-(* The values are in the order in which they were sent. *)
+(* Readers find the values in the order in which they were sent. *)
 Order == \A i, j \in DOMAIN Delivered : i < j => Delivered[i] <= Delivered[j]
 OrderWitness == Len(Delivered) > 1 /\ \E value \in Values : attempts[value] > 1
 
-(* No value is there while an earlier one, which the producer has not given up, is not. *)
+(* Readers find no value while an earlier one is missing that the producer has not given up. *)
 NoGap ==
     \A value, earlier \in Values :
         earlier < value /\ IsDelivered(value) /\ outcome[earlier] # "failed" => IsDelivered(earlier)
@@ -380,15 +381,15 @@ EverySendEndsWitness == \E value \in Values : outcome[value] = "sent" /\ attempt
 
 Guarantee == INSTANCE Delivery WITH delivered <- Delivered
 
-(* Every acknowledged value is there once, in order, as Delivery promises; one that was given up, once or not at all. *)
+(* Every acknowledged value is delivered once, in order, as Delivery promises; one that was given up, at most once. *)
 RefinesExactlyOnce == Guarantee!ExactlyOnce
 RefinesExactlyOnceWitness == \E value \in Values : outcome[value] = "acknowledged" /\ attempts[value] > 1
 
-(* No acknowledged value is missing, as Delivery promises. *)
+(* Every acknowledged value is delivered, as Delivery promises. *)
 RefinesAtLeastOnce == Guarantee!AtLeastOnce
 RefinesAtLeastOnceWitness == \E value \in Values : outcome[value] = "acknowledged" /\ attempts[value] > 1
 
-(* No value is there twice, as Delivery promises. *)
+(* No value is delivered twice, as Delivery promises. *)
 RefinesAtMostOnce  == Guarantee!AtMostOnce
 RefinesAtMostOnceWitness == \E value \in Values : outcome[value] = "acknowledged" /\ IsDelivered(value)
 

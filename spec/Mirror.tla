@@ -146,7 +146,7 @@ Range(sequence) == {sequence[i] : i \in DOMAIN sequence}
 NoDuplicate == \A i, j \in DOMAIN target : target[i] = target[j] => i = j
 NoDuplicateWitness == target # <<>> /\ \E task \in Tasks : tasks[task].batch # <<>> /\ owner # task
 
-(* Whatever the source has deleted is in the target. *)
+(* Every record that the source has deleted is in the target. *)
 NoLoss == \A record \in Records : record <= deleted => record \in Range(target)
 NoLossWitness == deleted > 0
 

@@ -135,7 +135,7 @@ NoGapAtEpochStartWitness ==
 NoGapAtLogStart == log.entries # <<>> => log.entries[1].sequence = 0
 NoGapAtLogStartWitness == log.entries # <<>>
 
-(* What has been fenced stays out: the epochs of a producer never go back. *)
+(* A fenced epoch stays fenced: the epochs of a producer never go back. *)
 EpochsNeverGoBack ==
     \A producerId \in ProducerIds : \A pair \in Neighbours(BatchesOf(producerId)) : pair[1].epoch <= pair[2].epoch
 EpochsNeverGoBackWitness == \E i \in DOMAIN log.entries, epoch \in Epochs : epoch < log.entries[i].epoch
@@ -151,7 +151,7 @@ Request == [producerId |-> response.producerId, epoch |-> response.epoch,
 
 IsCopyOf(entry, request) == \A name \in DOMAIN request : entry[name] = request[name]
 
-(* Whatever is acknowledged is in the log, as it was sent, where the answer says. *)
+(* Every acknowledged batch is in the log, as it was sent, at the offset in the answer. *)
 AcknowledgedIsStored ==
     response.error = "NONE" /\ response.count > 0 =>
         \E i \in DOMAIN log.entries : /\ IsCopyOf(log.entries[i], Request)

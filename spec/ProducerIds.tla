@@ -107,7 +107,7 @@ AnswerRequest(broker) ==
     /\ brokers' = [brokers EXCEPT ![broker].request = "answered"]
     /\ UNCHANGED <<controller, given, faults>>
 
-(* What is left of a request when its connection breaks. *)
+(* The state of a request after its connection breaks. *)
 Broken(broker) ==
     IF broker.request = "answered" THEN broker ELSE [broker EXCEPT !.request = "none", !.offered = NoBlock]
 

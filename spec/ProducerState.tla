@@ -157,7 +157,7 @@ Rebuilt(log) ==
 (* The log as a replica finds it after a restart.                          *)
 Reloaded(log) == [log EXCEPT !.producers = Rebuilt(log)]
 
-(* The log cut back to an offset; a snapshot of what is cut off is gone too. *)
+(* The log cut back to an offset; a snapshot of a later end is dropped too. *)
 Truncated(log, offset) ==
     Reloaded([log EXCEPT !.entries  = SelectSeq(@, LAMBDA entry : entry.offset < offset),
                          !.snapshot = IF @.offset > offset THEN EmptyLog.snapshot ELSE @])

@@ -193,10 +193,10 @@ ReplicaStep ==
 (* A log's batches below the high watermark. *)
 BelowHighWatermark(log) == SelectSeq(log.entries, LAMBDA entry : entry.offset < highWatermark)
 
-(* What is committed, as any in-sync replica has it. *)
+(* The committed batches, as any in-sync replica has them. *)
 Committed == BelowHighWatermark(replicas[CHOOSE replica \in isr : TRUE])
 
-(* Every in-sync replica has what is committed. *)
+(* Every in-sync replica has the committed batches. *)
 InSyncHaveCommitted ==
     \A a, b \in isr : /\ EndOffset(a) >= highWatermark
                       /\ BelowHighWatermark(replicas[a]) = BelowHighWatermark(replicas[b])

@@ -31,7 +31,7 @@ CONSTANTS
 VARIABLES
     changelog,       \* its entries: key, count, and their fate: "open", "committed" or "aborted"
     outputs,         \* what readers find, in order: input, key and count
-    committed,       \* how many inputs are behind the committed offset
+    committed,       \* how many inputs are before the committed offset
     owner,           \* the instance that has initialized its producer last, or "none"
     processes,       \* for each instance: its stage, its store, how much it has restored, its position, its open outputs
     faults           \* the number of faults so far
@@ -83,7 +83,7 @@ Fault == faults < MaxFaults /\ faults' = faults + 1
 (* The instances                                      WHO: the application *)
 (***************************************************************************)
 
-(* An instance starts and fences the one before; that one may still live, and what it left open is aborted. *)
+(* An instance starts and fences the one before, which may still live and whose open transaction is aborted. *)
 Initialize(instance) ==
     /\ processes[instance].stage = "down"
     /\ IF owner # "none" /\ processes[owner].stage # "down" THEN Fault ELSE UNCHANGED faults
@@ -138,7 +138,7 @@ Abort(instance) ==
     /\ processes' = [processes EXCEPT ![instance] = AfterAbort(instance)]
     /\ UNCHANGED <<outputs, committed, owner>>
 
-(* An instance finds itself fenced and ends. *)
+(* An instance learns that it is fenced, and ends. *)
 LearnFencing(instance) ==
     /\ processes[instance].stage # "down"
     /\ ~MayWrite(instance)
@@ -165,7 +165,7 @@ Next ==
 
 Spec == Init /\ [][Next]_vars
 
-(* Whoever can go on does; an instance that is down starts when none is up. *)
+(* Instances go on as long as they can; an instance that is down starts when none is up. *)
 Fairness ==
     \A instance \in Instances :
         /\ WF_vars(Restore(instance) \/ Start(instance) \/ Process(instance))
@@ -211,7 +211,7 @@ Guarantee == INSTANCE ExactlyOnce
     WITH Partitions <- {"inputs"}, offsets <- [topic \in {"inputs"} |-> committed],
          outputs <- [topic \in {"inputs"} |-> [input \in Inputs |-> OutputsOf(input)]]
 
-(* Each input takes effect once, its output and the offset behind it together, as ExactlyOnce promises. *)
+(* Each input takes effect once, its output and the offset after it together, as ExactlyOnce promises. *)
 RefinesExactlyOnce == Guarantee!ExactlyOnceSpec
 RefinesExactlyOnceWitness == faults > 0 /\ committed > 1
 

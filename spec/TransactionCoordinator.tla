@@ -47,8 +47,8 @@ VARIABLES
     told,            \* the ends of transactions that clients were told: [number, commit, version, asked, answered]
     given,           \* the last producer id and epoch that a client was given, and those that it asked with
     answer,          \* what the last step answered to a client
-    allocated,       \* how many producer ids have been handed out
-    faults           \* how many there have been
+    allocated,       \* the number of producer ids that have been handed out
+    faults           \* the number of faults so far
 
 vars == <<metadata, appending, durable, tail, loading, toMark, fencing, markers, told, given, answer, allocated, faults>>
 
@@ -129,7 +129,7 @@ To(known, state) ==
 (* The part of the coordinator's metadata that the log keeps. *)
 InLog(known) == [known EXCEPT !.lastEpoch = NoEpoch, !.pending = "none", !.failedFence = FALSE]
 
-(* The metadata that a new coordinator loads from the last record: it goes on with what is prepared. *)
+(* The metadata that a new coordinator loads from the last record: it continues a prepared transaction. *)
 Loaded(record) ==
     IF record.state \in PreparedStates THEN [record EXCEPT !.pending = Completed(Commits(record))] ELSE record
 
@@ -146,7 +146,7 @@ IsValidProducerId(known, producerId, epoch) ==
     \/ producerId = known.producerId
     \/ producerId = known.previousProducerId /\ IsExhausted(epoch)
 
-(* The request asks again for what has been given already. *)
+(* The request is a retry: it asks again for an identity that was given already. *)
 IsRetryOfInit(known, epoch) ==
     known.epoch # NoEpoch /\ epoch # NoEpoch /\ epoch # known.epoch /\ epoch = known.lastEpoch
 
@@ -213,7 +213,7 @@ AfterAdd(known, partition, version) ==
 IsRetryOfLastEpoch(known, producerId, epoch) ==
     known.pending # "PREPARE_EPOCH_FENCE" /\ producerId = known.previousProducerId /\ epoch = MaxEpoch - 1 /\ known.epoch = 0
 
-(* The request asks for what has been decided already, with the identity from before the decision's bump. *)
+(* A retry: the request asks for the decision that was made, with the identity before the decision's bump. *)
 IsRetryOfEnd(known, producerId, epoch) ==
     known.pending # "PREPARE_EPOCH_FENCE" /\
     (epoch + 1 = known.epoch \/ IsRetryOfLastEpoch(known, producerId, epoch))
@@ -358,7 +358,7 @@ Answers(next, asked) ==
 (* Nobody is answered. *)
 AnswersNobody == answer' = NoAnswer /\ UNCHANGED given
 
-(* The history with one more entry: only properties look at it, no rule does. *)
+(* The history with one more entry: only properties read it, and no rule does. *)
 Noted(history, entry) == history \cup {entry}
 
 (* A record begins its way into the log; meanwhile no other transition may begin. *)
@@ -589,7 +589,7 @@ Decisions ==
     {[number |-> marker.number, commit |-> marker.commit] : marker \in markers}
         \cup {[number |-> end.number, commit |-> end.commit] : end \in told}
 
-(* No transaction is committed here and aborted there, be it by a marker or by what a client was told. *)
+(* No transaction is committed here and aborted there, neither by a marker nor by an answer to a client. *)
 DecisionIsFinal == \A one, other \in Decisions : one.number = other.number => one.commit = other.commit
 DecisionIsFinalWitness == \E marker \in markers, end \in told : marker.number = end.number
 
@@ -623,7 +623,7 @@ HandedOutOnceWitness ==
     /\ appending.request = "InitProducerId" /\ answer'.error = "NONE" /\ answer'.request = "InitProducerId"
     /\ given.producerId # NoProducerId
 
-(* InitProducerId gives nothing before the log says that nothing is open. *)
+(* InitProducerId gives no producer id and epoch before the log says that no transaction is open. *)
 GivenAtRest ==
     [][answer'.request = "InitProducerId" /\ answer'.error = "NONE" /\ answer' # answer => durable'.state = "EMPTY"]_vars
 GivenAtRestWitness ==
@@ -717,7 +717,7 @@ MemoryIsReplayWitness ==
     /\ metadata.state \in CompletedStates
     /\ metadata.pending = "none" /\ IsIdle /\ ("append times out" \notin Faults \/ faults = 0)
 
-(* Whatever is pending can end, and whatever is decided is pending. *)
+(* Every pending transition can end, and after a decision the completion is pending. *)
 NothingIsStuck ==
     /\ metadata.state \in PreparedStates => metadata.pending \in CompletedStates
     /\ metadata.pending = "PREPARE_EPOCH_FENCE" => fencing # "none"
@@ -735,7 +735,7 @@ FencedInstanceCannotAbort ==
 (* A transactional.id has one producer id. *)
 OneProducerId == given.producerId \in {NoProducerId, 0}
 
-(* After InitProducerId nothing that was begun before is committed. *)
+(* After InitProducerId no transaction that began before it is committed. *)
 InitRemovesUnfinished ==
     [][answer.request = "InitProducerId" => \A marker \in markers' \ markers : ~marker.commit]_vars
 
@@ -743,7 +743,7 @@ InitRemovesUnfinished ==
 EpochCountsInits ==
     [][durable'.producerId = durable.producerId /\ durable'.epoch > durable.epoch => answer'.request = "InitProducerId"]_vars
 
-(* Whatever is decided is completed. *)
+(* Every decision is completed. *)
 DecisionsComplete ==
     /\ metadata.state = "PREPARE_COMMIT" ~> metadata.state # "PREPARE_COMMIT"
     /\ metadata.state = "PREPARE_ABORT" ~> metadata.state # "PREPARE_ABORT"

@@ -42,7 +42,7 @@ CONSTANTS
 VARIABLES
     log,                 \* the leader's log: its entries, its producers, their transactions, and the index of aborted ones
     highWatermark,       \* the offset up to which the leader knows the log to be replicated
-    replicated,          \* the offset up to which it is
+    replicated,          \* the offset up to which the log is replicated
     leaderEpoch          \* counts the elections
 
 partitionVars == <<log, highWatermark, replicated, leaderEpoch>>
@@ -181,7 +181,7 @@ RECURSIVE Replay(_, _)
 (* index, with last stable offsets that come too late (the mutant AppendedAtOnce).                                      *)
 Replay(before, entries) == IF entries = <<>> THEN before ELSE Replay(Written(before, Head(entries)), Tail(entries))
 
-(* The log after the transactions whose marker is replicated are let go. *)
+(* The log once the transactions whose marker is replicated no longer hold the last stable offset back. *)
 WithReplicated(before, offset) ==
     [before EXCEPT !.transactions = {t \in @ : t.lastOffset = NoOffset \/ t.lastOffset >= offset}]
 
@@ -282,7 +282,7 @@ BatchesEndedBy(entries, j) ==
         /\ entries[i].kind = "transactional" /\ entries[i].producerId = entries[j].producerId
         /\ \A k \in (i + 1)..(j - 1) : IsMarker(entries[k]) => entries[k].producerId # entries[j].producerId}
 
-(* A marker may go when nothing of its transaction is left. *)
+(* A marker may be removed when no batch of its transaction is left. *)
 MayCleanMarker(i) == BatchesEndedBy(log.entries, i) = {}
 
 (* The cleaner removes a superseded record or a marker, but never the last entry below the high watermark. *)
@@ -364,7 +364,7 @@ IndexFollowsLog ==
         /\ \A k \in 2..Len(index) : index[k - 1].lastOffset < index[k].lastOffset
 IndexFollowsLogWitness == log.abortedIndex # <<>>
 
-(* What is aborted and stable is in the index, also when parts of it have been cleaned away. *)
+(* Every aborted batch below the last stable offset has its transaction in the index, even if batches were cleaned away. *)
 AbortedAreIndexed ==
     \A i \in Batches(log.entries) :
         Fate(log.entries, i) = "abort" /\ log.entries[i].offset < LastStableOffset =>
@@ -383,7 +383,7 @@ StateFollowsLogWitness == \E j \in DOMAIN log.entries : IsMarker(log.entries[j])
 (* Pairs of entries of one producer, the first of them being before the other. *)
 Follows(i, j) == i < j /\ log.entries[i].producerId = log.entries[j].producerId
 
-(* What has been fenced stays out: the epochs of a producer never go back. *)
+(* A fenced epoch stays fenced: the epochs of a producer never go back. *)
 EpochsNeverGoBack ==
     \A i, j \in DOMAIN log.entries : Follows(i, j) => log.entries[i].epoch <= log.entries[j].epoch
 EpochsNeverGoBackWitness == \E producerId \in ProducerIds, epoch \in Epochs : epoch < log.producers[producerId].epoch
@@ -430,7 +430,7 @@ StableOffsetOnlyGrows ==
     [][leaderEpoch' = leaderEpoch => LastStableOffset' >= LastStableOffset]_partitionVars
 StableOffsetOnlyGrowsWitness == leaderEpoch' = leaderEpoch /\ LastStableOffset' > LastStableOffset
 
-(* The fate of a batch below the last stable offset never changes, whoever leads. *)
+(* The fate of a batch below the last stable offset never changes, whichever replica leads. *)
 FateIsFinal ==
     [][\A i \in Batches(log.entries) : log.entries[i].offset < LastStableOffset =>
           /\ \A j \in DOMAIN log'.entries :

@@ -14,7 +14,7 @@
 (*   answer. Requests that wait are merged.                                *)
 (* Out of scope: what brokers do with the requests (Transactions); a send  *)
 (*   that fails before the client has one (Java leaves a needless bump     *)
-(*   behind); OUT_OF_ORDER_SEQUENCE_NUMBER and UNKNOWN_PRODUCER_ID behind  *)
+(*   behind); OUT_OF_ORDER_SEQUENCE_NUMBER and UNKNOWN_PRODUCER_ID after   *)
 (*   a batch that is not acknowledged or is deleted, which are retried;    *)
 (*   PREPARED_TRANSACTION (KIP-939), which no call of 4.3 leads to.        *)
 (*                                                                         *)
@@ -333,7 +333,7 @@ BumpsAfter(batch, expired) == BumpsByItself
 QueueAfter(bumps) ==
     IF client.state = "ABORTING_TRANSACTION" /\ bumps THEN queue \cup {"InitProducerId"} ELSE queue
 
-(* The client after a failure that an abort makes good. *)
+(* The client after a failure after which it can abort and go on. *)
 Failed(exception, bumps) ==
     IF client.state = "ABORTING_TRANSACTION" THEN [client EXCEPT !.bump = @ \/ bumps]
     ELSE [client EXCEPT !.state = "ABORTABLE_ERROR", !.error = exception, !.bump = @ \/ bumps]
@@ -602,7 +602,7 @@ SendsAgain(looksUp) ==
     /\ coordinators' = IF looksUp THEN coordinators \ {CoordinatorOf(inFlight)} ELSE coordinators
     /\ UNCHANGED <<client, partitions, sequences, batches, call, cluster, seen>>
 
-(* A broker answers with an error that goes by: the client sends the same request again. *)
+(* A broker answers with a transient error: the client sends the same request again. *)
 RetryRequest(error) ==
     /\ Answers(inFlight, error, {"retry"})
     /\ SendsAgain(inFlight \notin Lookups /\ AsksForCoordinator(inFlight, error))
@@ -618,7 +618,7 @@ BumpsFor(request, error) == Reaction(request, error) = "abortable with a bump"
 (* Without another epoch the client cannot go on. *)
 CannotGoOn(request, error) == BumpsFor(request, error) /\ ~SupportsBump /\ client.version = 1
 
-(* A broker answers with an error that an abort makes good. *)
+(* A broker answers with an error after which the client can abort and go on. *)
 FailTransaction(error) ==
     /\ Answers(inFlight, error, {"abortable", "abortable with a bump"}) /\ ~CannotGoOn(inFlight, error)
     /\ inFlight' = "none"
@@ -643,7 +643,7 @@ FailProducer(error) ==
     /\ BecomesFatal(inFlight, ExceptionOf(inFlight, error))
     /\ seen' = [seen EXCEPT !.fenced = @ \/ Fences(inFlight, error)]
 
-(* A leader answers with an error that goes by: the batch is to be sent again. *)
+(* A leader answers with a transient error: the batch is to be sent again. *)
 RetryBatch(partition, error) ==
     /\ batches[partition].status = "in flight" /\ Answers("Produce", error, {"retry"})
     /\ batches' = [batches EXCEPT ![partition].status = "to be retried", ![partition].retried = TRUE]
@@ -670,7 +670,7 @@ FailsBatch(partition, exception, expired, fences) ==
                             !.last[partition].sequence = IF expired THEN @ ELSE batch.sequence - 1]
     /\ UNCHANGED <<partitions, inFlight, coordinators, call, cluster>>
 
-(* A leader refuses a batch with an error that an abort makes good. *)
+(* A leader refuses a batch with an error after which the client can abort and go on. *)
 FailBatch(partition, error) ==
     /\ batches[partition].status = "in flight" /\ Answers("Produce", error, {"abortable"})
     /\ FailsBatch(partition, ExceptionOf("Produce", error), FALSE, Fences("Produce", error))
@@ -769,12 +769,12 @@ FatalIsFinal ==
            /\ \A partition \in Partitions : batches'[partition].status # "in flight"]_vars
 FatalIsFinalWitness == client.state = "FATAL_ERROR"
 
-(* After a broker has said that the client is fenced nothing of it is on its way. *)
+(* After a broker has said that the client is fenced, none of its requests and batches is on its way. *)
 NothingAfterFencing ==
     seen.fenced => inFlight = "none" /\ ~\E partition \in Partitions : IsInFlight(partition)
 NothingAfterFencingWitness == seen.fenced
 
-(* No transaction is committed of which a part has failed. *)
+(* No transaction is committed if a part of it has failed. *)
 NothingCommittedAfterFailure == inFlight = Commit => ~seen.failed
 NothingCommittedAfterFailureWitness == seen.failed
 

@@ -224,7 +224,7 @@ Expire(instance, ending) ==
 
 Ending(commit) == IF commit THEN "committing" ELSE "aborting"
 
-(* After a failure it may only abort. *)
+(* An instance whose batch has failed may only abort. *)
 
 (* An instance ends its transaction, and asks again if the coordinator was busy. *)
 End(instance, commit) ==
@@ -239,7 +239,7 @@ End(instance, commit) ==
     /\ UNCHANGED <<coordinatorVars, logs, stored, initRequests, addRequests, produceRequests, verifying, verified,
                    markerRequests, answers, faults>>
 
-(* It needs a new epoch, because the old one names its earlier transactions too (KAFKA-18227). *)
+(* The client needs a new epoch, because the old one is also that of its earlier transactions (KAFKA-18227). *)
 
 (* A client after it has found version 2. *)
 Upgraded(client) == [client EXCEPT !.version = 2, !.state = "new"]
@@ -264,7 +264,7 @@ Crash(instance) ==
 (* Errors after which a client sends its request again. *)
 Retriable == {"CONCURRENT_TRANSACTIONS", "NOT_LEADER_OR_FOLLOWER"}
 
-(* An error that an abort makes good. Every other one ends the client (the table of all is TransactionalProducer's). *)
+(* The client can abort after this error and go on. Every other error ends the client (all: TransactionalProducer). *)
 IsAbortable(request, error) ==
     /\ request = "produce"
     /\ error \in {"INVALID_PRODUCER_EPOCH", "INVALID_TXN_STATE", "OUT_OF_ORDER_SEQUENCE_NUMBER", "TRANSACTION_ABORTABLE"}
@@ -311,7 +311,7 @@ Answer(instance, number, awaited, error, epoch) ==
 (* The coordinator                                  WHO: the coordinator   *)
 (***************************************************************************)
 
-(* Nothing of the instance before is left to be done. *)
+(* The transaction of the instance before has ended, and so has the writing of its markers. *)
 MayTakeOver == IsAtRest
 
 (* An instance that has an epoch presents it, and is fenced if another one has a later epoch (KIP-360). *)
@@ -334,7 +334,7 @@ HandleInit(instance) ==
                                               ELSE UNCHANGED coordinatorVars
     /\ UNCHANGED <<logs, clientVars, addRequests, produceRequests, verifying, verified, endRequests, markerRequests, faults>>
 
-(* While markers are written a transition is pending, and the coordinator looks at that first. *)
+(* While markers are written a transition is pending, and the coordinator checks that first. *)
 
 (* The reason why the coordinator refuses to add a partition; "NONE" if it does not. *)
 AddError(epoch) ==
@@ -357,7 +357,7 @@ HandleAdd(instance, number, partition) ==
         /\ UNCHANGED <<coordinatorEpoch, former, toMark, refused, logs, clientVars, initRequests, produceRequests, verifying, verified,
                        endRequests, markerRequests, faults>>
 
-(* The request asks for what has been decided already, with the epoch from before the decision's bump. *)
+(* A retry: the request asks for the decision that was made, with the epoch before the decision's bump. *)
 IsRetryOfEnd(version, epoch) == version = 2 /\ epoch + 1 = transaction.epoch
 
 (* While markers are written a transition is pending: version 2 looks at that first (KAFKA-18464), version 1 at the *)
@@ -398,12 +398,12 @@ HandleEnd(instance, number, commit, stays) ==
               /\ UNCHANGED coordinatorVars
         /\ UNCHANGED <<logs, clientVars, initRequests, addRequests, produceRequests, verifying, verified, markerRequests>>
 
-(* The instance whose transaction it is can still end it. *)
+(* The instance that owns the transaction can still end it. *)
 OwnerIsAlive ==
     \E instance \in Instances : /\ clients[instance].epoch = transaction.epoch
                                 /\ clients[instance].state \in {"ready", "open", "abortable", "committing", "aborting"}
 
-(* It is a fault only if its producer was merely slow. *)
+(* A timeout counts as a fault only if the producer is alive, and was merely slow. *)
 
 (* The transaction has been open for longer than its timeout: the coordinator aborts it and fences its producer. *)
 TimeOut ==
@@ -445,7 +445,7 @@ PartitionsToMark == IF IsPrepared THEN transaction.partitions ELSE {}
 (* The record as a new coordinator reads it. *)
 Decided == transaction
 
-(* Another broker becomes the coordinator: it knows the record, and sends the markers of what is prepared again. *)
+(* Another broker becomes the coordinator: it has the record, and sends a prepared transaction's markers again. *)
 Failover ==
     /\ coordinatorEpoch + 1 \in CoordinatorEpochs
     /\ coordinatorEpoch' = coordinatorEpoch + 1
@@ -471,7 +471,7 @@ WithGuard(log, request) ==
     IF log.guardEpoch < request.epoch
     THEN [log EXCEPT !.guardEpoch = request.epoch, !.guardVersion = request.version] ELSE log
 
-(* A leader asks nobody about a batch of an epoch that has passed. *)
+(* The batch's epoch has passed: the leader refuses the batch without asking the coordinator. *)
 HasPassed(log, epoch) == epoch < log.epoch
 
 (* A leader begins to ask the coordinator about a batch. *)
@@ -525,7 +525,7 @@ Verify(instance, number, partition) ==
     /\ UNCHANGED <<coordinatorEpoch, former, toMark, refused, logs, clientVars, initRequests, addRequests, produceRequests,
                    endRequests, markerRequests, faults>>
 
-(* It has the partition in its memory and need not write, which would tell it that it was replaced. *)
+(* It finds the partition in its memory. So it writes no record, and does not learn that it was replaced. *)
 
 (* A former coordinator answers a leader that asks about a batch. *)
 VerifyByFormer(instance, number, partition) ==
@@ -558,7 +558,7 @@ WithData(log, instance, number, epoch) ==
                 !.guardEpoch = IF UsesGuardUp(log, epoch) THEN NoEpoch ELSE @,
                 !.guardVersion = IF UsesGuardUp(log, epoch) THEN 0 ELSE @]
 
-(* Sequences go up within an epoch: no batch is appended behind one of a later transaction. *)
+(* Sequences go up within an epoch: no batch is appended after one of a later transaction. *)
 IsOutOfOrder(log, request) ==
     \E i \in DOMAIN log.entries :
         LET entry == log.entries[i]
@@ -585,7 +585,7 @@ AppendVerified(instance, number, partition) ==
         /\ UNCHANGED <<coordinatorVars, clientVars, initRequests, addRequests, produceRequests, verifying, endRequests,
                        markerRequests, faults>>
 
-(* A leader that asks nobody appends a batch. *)
+(* A leader appends a batch without asking the coordinator. *)
 AppendUnverified(instance, number, partition) ==
     /\ \E request \in produceRequests :
         /\ request.instance = instance /\ request.number = number /\ request.partition = partition
@@ -651,7 +651,7 @@ RepeatMarker(partition, version, epoch, commit, number, acknowledged) ==
     /\ UNCHANGED <<transaction, coordinatorEpoch, former, refused, clientVars, initRequests, addRequests, produceRequests, verifying,
                    verified, endRequests, markerRequests, answers>>
 
-(* An operator aborts what is open in a partition by hand, past the coordinator (KIP-664). *)
+(* An operator aborts the open transaction of a partition by hand, without the coordinator (KIP-664). *)
 AbortByAdmin(partition) ==
     LET log == logs[partition] IN
     /\ log.open
@@ -721,8 +721,8 @@ Next ==
 
 Spec == Init /\ [][Next]_vars
 
-(* What is sent arrives, those that live go on, and a transaction whose producer is gone times out. An application ends *)
-(* what it has begun.                                                                                                   *)
+(* Messages arrive, living instances go on, and a transaction whose producer is gone times out. An application ends the *)
+(* transactions that it has begun.                                                                                      *)
 Fairness ==
     /\ WF_vars(CompleteTransaction)
     /\ WF_vars(~OwnerIsAlive /\ TimeOut)
@@ -774,7 +774,7 @@ AllOrNoneWitness ==
         Cardinality({partition \in Partitions :
             FatesIn(partition, instance, number) \cap {"commit", "abort"} # {}}) > 1
 
-(* What an instance was told is committed is not aborted, and is in the logs. *)
+(* A transaction that its instance was told is committed is not aborted, and its acknowledged batches are in the logs. *)
 CommittedIsKept ==
     \A instance \in Instances, number \in Numbers : outcome[instance][number] = "committed" =>
         /\ "abort" \notin Fates(instance, number)
@@ -784,7 +784,7 @@ CommittedIsKept ==
                   IN  entry.kind = "data" /\ entry.instance = instance /\ entry.number = number
 CommittedIsKeptWitness == \E batch \in stored : outcome[batch.instance][batch.number] = "committed"
 
-(* What an instance was told is aborted is not committed. *)
+(* A transaction that its instance was told is aborted is not committed. *)
 AbortedIsGone ==
     \A instance \in Instances, number \in Numbers :
         outcome[instance][number] = "aborted" => "commit" \notin Fates(instance, number)
@@ -800,7 +800,7 @@ CommittedIsWhole ==
             \A partition \in client.produced : FatesIn(partition, instance, client.number) # {}
 CommittedIsWholeWitness == \E instance \in Instances : clients[instance].state = "abortable"
 
-(* Only what its instance has asked to commit is committed. *)
+(* A transaction is committed only if its instance has asked for it. *)
 CommittedAsAsked ==
     \A instance \in Instances, number \in Numbers :
         "commit" \in Fates(instance, number) => outcome[instance][number] \in {"committing", "committed"}
@@ -818,14 +818,14 @@ OneTransactionPerMarkerWitness ==
             two == logs[partition].entries[j]
         IN  one.kind = "data" /\ two.kind = "data" /\ <<one.instance, one.number>> # <<two.instance, two.number>>
 
-(* Nothing is open that nobody will end: a partition's open transaction is known to the coordinator, or on its way. *)
+(* Every open transaction of a partition will be ended: the coordinator's record has the partition. *)
 NoHangingTransaction ==
     \A partition \in Partitions : logs[partition].open =>
         partition \in transaction.partitions
 NoHangingTransactionWitness == \E partition \in Partitions : logs[partition].open
 
-(* Once another instance has its epoch, nothing of an older one's is decided for commit: no commit marker of that epoch *)
-(* or a later one stands behind its batches.                                                                            *)
+(* Once an instance has an epoch, no older instance's transaction is decided for commit: no commit marker of that epoch *)
+(* or of a later one follows the batches of an older instance.                                                          *)
 Fenced ==
     \A partition \in Partitions : \A i, j \in DOMAIN logs[partition].entries :
         LET batch  == logs[partition].entries[i]
@@ -838,16 +838,16 @@ FencedWitness ==
     \E request \in addRequests \cup produceRequests \cup verifying \cup verified \cup endRequests :
         \E other \in Instances \ {request.instance} : request.epoch < clients[other].epoch
 
-(* Once an instance has asked for an epoch and was told to wait, no other one's transaction begins. Refuted: what was *)
-(* ending by itself leaves its instance free to begin another; and in version 2 the one whose transaction was aborted *)
-(* for it may abort it too, and learns the new epoch from the answer.                                                 *)
+(* Once an instance has asked for an epoch and was told to wait, no other instance's transaction begins. Refuted: if  *)
+(* the open transaction was ending anyway, its instance may begin another. And in version 2 the instance whose        *)
+(* transaction is aborted for this may also ask to abort it, and learns the new epoch from the answer.                *)
 FirstAnswerFences ==
     \A instance \in Instances :
         LET client == clients[instance] IN
         client.state = "new" /\ client.asked /\ client.awaits = "nothing" /\ client.epoch = NoEpoch
             => transaction.state # "ONGOING"
 
-(* Whatever is prepared can go on: no leader refuses a marker that is missing. *)
+(* A prepared transaction can complete: no leader refuses a marker that it still needs. *)
 NothingIsStuck ==
     IsPrepared => \A partition \in toMark : MarkerError(logs[partition], MarkerTo(partition)) = "NONE"
 NothingIsStuckWitness == IsPrepared /\ toMark # {}
@@ -856,7 +856,7 @@ NothingIsStuckWitness == IsPrepared /\ toMark # {}
 FencedInstances ==
     {instance \in Instances : \E other \in Instances : clients[other].epoch > clients[instance].epoch}
 
-(* An instance of which another one has a later epoch gets none that is later still. *)
+(* A fenced instance, of which another one has a later epoch, never gets an even later epoch. *)
 FencedForGood ==
     [][\A instance \in FencedInstances : clients[instance].epoch # NoEpoch =>
            \E other \in Instances : clients'[other].epoch > clients'[instance].epoch]_vars
@@ -887,7 +887,7 @@ EveryTransactionEnds ==
 EveryTransactionEndsWitness ==
     \E instance \in Instances, number \in Numbers : outcome[instance][number] = "committing"
 
-(* The coordinator comes to rest, whoever is gone. *)
+(* The coordinator comes to rest, whichever instances are gone. *)
 CoordinatorComesToRest == ~IsAtRest ~> IsAtRest
 CoordinatorComesToRestWitness == ~IsAtRest /\ ~OwnerIsAlive
 

@@ -62,12 +62,12 @@ OffsetInTransaction == Transactional
 
 IsMarker(entry) == entry.kind \in {"commit", "abort"}
 
-(* The kind of the marker behind a place of a log; "none" if there is none. *)
+(* The kind of the first marker after a place of a log; "none" if there is none. *)
 MarkerBehind(log, place) ==
     LET later == {other \in DOMAIN log : other > place /\ IsMarker(log[other])}
     IN  IF later = {} THEN "none" ELSE log[CHOOSE other \in later : \A third \in later : other <= third].kind
 
-(* The places of a log that a read_committed reader is given, if what has no marker is decided like this. *)
+(* The places of a log that a read_committed reader gets, if an unmarked transaction is decided like this. *)
 Found(log, undecided) ==
     {place \in DOMAIN log :
         \/ log[place].kind = "plain"
@@ -76,7 +76,7 @@ Found(log, undecided) ==
 (* How often a reader finds a transfer in an account. *)
 Count(log, undecided, transfer) == Cardinality({place \in Found(log, undecided) : log[place].transfer = transfer})
 
-(* The committed offset: how many transfers are done. *)
+(* The committed offset: the number of transfers that are done. *)
 OffsetIn(log, undecided) ==
     LET found == Found(log, undecided)
     IN  IF found = {} THEN 0 ELSE log[CHOOSE place \in found : \A other \in found : other <= place].transfer
@@ -103,7 +103,7 @@ Write(instance, partition, inTransaction, stage) ==
 (* The instances                                      WHO: the application *)
 (***************************************************************************)
 
-(* An instance starts and fences the one before; that one may still live, and what it left open is aborted. *)
+(* An instance starts and fences the one before, which may still live and whose open transaction is aborted. *)
 Initialize(instance) ==
     /\ processes[instance].stage = "down"
     /\ transaction.state \in {"none", "open"}
@@ -132,7 +132,7 @@ Credit(instance) ==
     /\ processes[instance].stage = "credit"
     /\ Write(instance, "p1", Transactional, "send offset")
 
-(* An instance sends the offset behind the transfer. *)
+(* An instance sends the offset after the transfer. *)
 SendOffset(instance) ==
     /\ processes[instance].stage = "send offset"
     /\ Write(instance, "p7", OffsetInTransaction, IF Transactional THEN "commit" ELSE "fetch")
@@ -153,7 +153,7 @@ Abort(instance) ==
     /\ processes' = At(instance, "fetch", 0)
     /\ UNCHANGED <<logs, owner>>
 
-(* An instance finds itself fenced and ends. *)
+(* An instance learns that it is fenced, and ends. *)
 LearnFencing(instance) ==
     /\ processes[instance].stage # "down"
     /\ ~MayWrite(instance)
@@ -195,7 +195,7 @@ Next ==
 
 Spec == Init /\ [][Next]_vars
 
-(* Markers are written, and whoever can go on does; an instance that is down starts when none is up. *)
+(* Markers are written, and instances go on as long as they can; an instance that is down starts when none is up. *)
 Fairness ==
     /\ \A partition \in Partitions : WF_vars(WriteMarker(partition))
     /\ \A instance \in Instances :
@@ -229,7 +229,7 @@ DebitMeetsCredit ==
         Count(logs[partition], transaction.state, transfer) > 0 <=> transfer <= OffsetIn(logs["p7"], transaction.state)
 DebitMeetsCreditWitness == transaction.state = "commit" /\ transaction.partitions \notin {{}, Partitions}
 
-(* A transfer that is behind the offset is debited and credited, at least once. *)
+(* A transfer that is before the committed offset is debited and credited, at least once. *)
 NothingIsLost ==
     \A transfer \in Transfers : \A partition \in {"p0", "p1"} :
         transfer <= OffsetIn(logs["p7"], "none") => Count(logs[partition], transaction.state, transfer) > 0
@@ -253,7 +253,7 @@ Debits == INSTANCE ExactlyOnce
 Credits == INSTANCE ExactlyOnce
     WITH Partitions <- {"transfers"}, Inputs <- Transfers, offsets <- Offsets, outputs <- FoundInTheEnd("p1")
 
-(* Each input takes effect once, its output and the offset behind it together, as ExactlyOnce promises. *)
+(* Each input takes effect once, its output and the offset after it together, as ExactlyOnce promises. *)
 RefinesExactlyOnce == Debits!ExactlyOnceSpec /\ Credits!ExactlyOnceSpec
 RefinesExactlyOnceWitness == faults > 0 /\ OffsetIn(logs["p7"], transaction.state) > 0
 

@@ -10,13 +10,13 @@ RemovedMemberIsTaken(member, epoch, partitions) ==
 StaleEpochIsTaken(member, epoch, partitions) ==
     IF member # NoMember /\ member \notin Members THEN "UNKNOWN_MEMBER_ID" ELSE "NONE"
 
-(* for MemberEpochError: the latest epoch alone is taken, and nothing without a member (before KIP-1251) *)
+(* for MemberEpochError: only the latest epoch is accepted, and no request without a member *)
 OnlyLatestEpoch(member, epoch, partitions) ==
     IF member \notin Members THEN IF member = NoMember /\ Members = {} THEN "NONE" ELSE "UNKNOWN_MEMBER_ID"
     ELSE IF epoch # membership.members[member].epoch THEN "STALE_MEMBER_EPOCH"
     ELSE "NONE"
 
-(* for HasHadSince: an older epoch is taken for any partition of the member, since whenever it has it *)
+(* for HasHadSince: an older epoch is accepted for any partition that the member has, whenever it got it *)
 AssignmentEpochNotChecked(member, partition, epoch) ==
     partition \in membership.members[member].assigned \cup membership.members[member].revoking
 

@@ -5,7 +5,7 @@ EXTENDS EpochBump
 (* for Presented: the request presents nothing of what the client has, as before KIP-360 and at first *)
 PresentsNothing(identity) == Nobody
 
-(* for IsRetry: the coordinator knows only what it gave out last *)
+(* for IsRetry: the coordinator remembers only the identity that it gave out last *)
 RetryUnknown(presented) == FALSE
 
 (* for Following: the epochs never run out *)

@@ -27,7 +27,7 @@ BumpAfterRestamp(kept) ==
 RestampAfterError(error) ==
     IF error = "OUT_OF_ORDER_SEQUENCE_NUMBER" /\ Bumped.epoch > producer.epoch THEN Restamped(inFlight) ELSE <<>>
 
-(* for KeptAfterError: the batches behind the refused one stay in flight *)
+(* for KeptAfterError: the batches after the refused one stay in flight *)
 KeptBehindRefused(error) == Tail(inFlight)
 
 (* for ProducerAfterError, together with RestampAfterError: the producer goes on in its next epoch *)

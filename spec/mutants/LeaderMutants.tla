@@ -7,7 +7,7 @@
 (***************************************************************************)
 EXTENDS Leader
 
-(* for BatchError: the sequence is looked at before the guard *)
+(* for BatchError: the sequence is checked before the guard *)
 SequenceBeforeGuard(before, batch, version, guard) ==
     IF SequenceError(before, batch) # "NONE" THEN SequenceError(before, batch)
     ELSE IF GuardError(before, batch, version, guard) # "NONE" THEN GuardError(before, batch, version, guard)
@@ -18,7 +18,7 @@ NoGuardAskedFor(before, batch, version, guard) ==
     IF version # 0 /\ batch.epoch < before.transactions.producers[batch.producerId].epoch
     THEN "INVALID_PRODUCER_EPOCH" ELSE "NONE"
 
-(* for TransactionError: a leader appends what stands outside of the transaction that is open *)
+(* for TransactionError: a leader appends batches from outside of the open transaction *)
 NoTransactionLookedAt(before, batch, version) ==
     IF batch.epoch < before.transactions.producers[batch.producerId].epoch THEN "INVALID_PRODUCER_EPOCH" ELSE "NONE"
 
@@ -36,7 +36,7 @@ VersionTwoBeginsAnew(before, batch) ==
     IF IsOfCoordinator(batch) THEN "NONE"
     ELSE IF BeginsBehindZero(before, batch) THEN "OUT_OF_ORDER_SEQUENCE_NUMBER" ELSE AppendError(before.log, batch)
 
-(* for SequenceError: both, as Kafka 4.3 has them *)
+(* for SequenceError: both refusals, as in Kafka 4.3 *)
 AsShipped(before, batch) ==
     IF IsOfCoordinator(batch) THEN "NONE"
     ELSE IF BeginsBehindZero(before, batch) THEN "OUT_OF_ORDER_SEQUENCE_NUMBER"
@@ -52,7 +52,7 @@ EveryBatchUsesGuardUp(before, batch, version) ==
 MayLackGuard(before, producerId, version) ==
     version = 0 \/ ~Guards!NeedsGuard(version) \/ OfVersion2!IsOpen(before.transactions.producers[producerId])
 
-(* for GuardError: the guard without the epoch, as in Kafka 3.9 *)
+(* for GuardError: only the guard counts, whatever the epoch, as in Kafka 3.9 *)
 GuardOfAnyEpoch(before, batch, version, guard) ==
     IF MayLackGuard(before, batch.producerId, version) \/ guard = before.asked[batch.producerId].guard
     THEN "NONE" ELSE "INVALID_TXN_STATE"
@@ -63,7 +63,7 @@ AsksUnlessOpen(before, producerId, epoch, version) == ~MayLackGuard(before, prod
 (* for VerificationError: a leader asks about a batch of any epoch, as in Kafka 3.9 *)
 AsksAboutAnyEpoch(before, producerId, epoch) == "NONE"
 
-(* for AskedAfterMarker: a guard is good for the next transaction as well *)
+(* for AskedAfterMarker: a guard also serves the next transaction *)
 GuardOutlivesMarker(before, marker, version) == before.asked[marker.producerId]
 
 (* for AskedAfterMarker: a marker uses up the guard of a transaction that begins with its own epoch *)
@@ -94,7 +94,7 @@ OneRecordEach(before, entry, log) == OfVersion2!Appended(before.transactions, en
 NeverReplicated(before, entry, log) ==
     OfVersion2!Written(before.transactions, [entry EXCEPT !.offset = LogEndOffset(before.log)])
 
-(* for MarkerError: every marker goes by the rule of version 1 (KAFKA-19446) *)
+(* for MarkerError: every marker is judged by the rule of version 1 (KAFKA-19446) *)
 MarkersOfVersion1(before, marker, version) == OfVersion1!MarkerError(before.transactions, marker)
 
 (* for WithForgotten: the transactions of a producer that expires are kept *)

@@ -5,13 +5,13 @@ EXTENDS ProducerIds
 (* for MayAnswer: the controller answers before the record is committed *)
 AnswersUncommitted(first) == TRUE
 
-(* for Behind: the next block begins with the last id of the one before *)
+(* for Behind: the next block starts with the last id of the one before *)
 SharesLastId(first) == LastOf(first)
 
 (* for IsNewBlock: a block that begins with the last id of the broker's own is taken for new (KAFKA-20031) *)
 LastIdUnnoticed(broker, first) == first >= brokers[broker].last
 
-(* for IsNewBlock: a broker takes the block right behind its own for one that overlaps *)
+(* for IsNewBlock: a broker takes the block right after its own for one that overlaps *)
 AdjacentIsRefused(broker, first) == first > brokers[broker].last + 1
 
 (* for MayAnswer: the controller answers nobody *)

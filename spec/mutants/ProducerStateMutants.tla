@@ -9,10 +9,10 @@ EXTENDS ProducerState
 (* for IsDuplicate: the leader remembers no batch (KAFKA-5494) *)
 NoDuplicateCache(log, batch) == FALSE
 
-(* for IsInSequence: the leader looks at no sequence *)
+(* for IsInSequence: the leader checks no sequence *)
 NoSequenceCheck(log, batch) == TRUE
 
-(* for Remember: the cache holds one batch, whatever it should hold *)
+(* for Remember: the cache holds one batch only *)
 CacheOfOne(producers, entry) ==
     IF entry.producerId = NoProducerId THEN producers
     ELSE (entry.producerId :> [epoch   |-> entry.epoch,

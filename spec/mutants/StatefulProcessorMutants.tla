@@ -5,7 +5,7 @@ EXTENDS StatefulProcessor
 (* for IsRestored: the changelog is read with read_uncommitted *)
 RestoresUncommitted(entry) == TRUE
 
-(* for AfterAbort: the store stays as it is, with what was aborted *)
+(* for AfterAbort: the store keeps the aborted changes *)
 StoreIsKeptAfterAbort(instance) == [processes[instance] EXCEPT !.position = committed, !.batch = <<>>]
 
 (* for StoreAtStart: the store that an earlier process has left on disk is used *)

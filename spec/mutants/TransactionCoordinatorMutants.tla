@@ -28,7 +28,7 @@ EndByHigherEpoch(known, producerId, epoch, commit) ==
 (* for IsEpochToEnd: every epoch may end the transaction *)
 EndByAnyEpoch(known, producerId, epoch) == TRUE
 
-(* for EndVerdictOfVersion2: the epoch is looked at before the pending transition (KAFKA-18464) *)
+(* for EndVerdictOfVersion2: the epoch is checked before the pending transition (KAFKA-18464) *)
 EpochBeforeTransition(known, producerId, epoch, commit) ==
     IF known.producerId # producerId /\ ~IsRetryOfLastEpoch(known, producerId, epoch)
     THEN "INVALID_PRODUCER_ID_MAPPING"
@@ -101,7 +101,7 @@ DecisionGivenUp(known, append) ==
     THEN [known EXCEPT !.pending = "none", !.state = "COMPLETE_ABORT", !.partitions = {}]
     ELSE [known EXCEPT !.pending = "none"]
 
-(* for Loaded: after a failover nobody goes on with what is prepared *)
+(* for Loaded: after a failover nobody goes on with the prepared transaction *)
 PreparedIsLeft(record) == record
 
 (* for AfterAppend: the clock went back before a decision, whose transition is refused and stays pending *)
@@ -109,7 +109,7 @@ ClockWentBack(record) ==
     IF record.state \in PreparedStates THEN [record EXCEPT !.state = "ONGOING", !.pending = record.state]
     ELSE IF record.state = "DEAD" THEN Forgotten(record.number) ELSE record
 
-(* for MayComplete: a late completion has taken away what waits for the markers of the next transaction *)
+(* for MayComplete: a late completion has taken away that of the next transaction *)
 LateCompletionTakesNext == toMark = {} /\ metadata.number <= 1
 
 (* for MayComplete: the transaction is closed while markers are missing *)

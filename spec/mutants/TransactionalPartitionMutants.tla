@@ -78,7 +78,7 @@ AllCompleted(before, ended) ==
              first  == Head(ended).firstOffset
          IN  AllCompleted(WithCompleted(WithIndexEntry(before, marker, first), marker, first), Tail(ended))
 
-(* for Replay: a follower takes in all of a fetch before it makes the entries of the index, as in Kafka *)
+(* for Replay: a follower takes in a whole response before it writes the entries of the index, as in Kafka *)
 AppendedAtOnce(before, entries) == AllCompleted(TakenIn(before, entries), EndedIn(before, entries))
 
 (* for UnstableOffsets: a marker counts before it is replicated *)
@@ -87,7 +87,7 @@ OpenOnly == {t.firstOffset : t \in {transaction \in log.transactions : transacti
 (* for FirstUnstableOffset: the last of the open transactions decides, not the first *)
 LastUnstableOffset == CHOOSE offset \in UnstableOffsets : \A other \in UnstableOffsets : other <= offset
 
-(* for LastStableOffset: whatever is replicated is stable *)
+(* for LastStableOffset: every replicated entry is stable *)
 HighWatermarkOnly == highWatermark
 
 (* for LastStableOffset: it is after the first record of an open transaction, not before it *)

@@ -5,7 +5,7 @@ EXTENDS TransactionalProducer
 (* for IsRefusedByError: only a fatal error refuses calls *)
 OnlyFatalRefuses(operation) == client.state = "FATAL_ERROR"
 
-(* for IsRefusedByError: an abort makes good every error *)
+(* for IsRefusedByError: the client can abort after every error and go on *)
 EveryErrorIsAbortable(operation) == HasError /\ operation # "abortTransaction"
 
 (* for IsRefusedByError: an abort is accepted before the client starts over, as in Kafka *)

@@ -6,7 +6,7 @@
 (***************************************************************************)
 EXTENDS Transactions
 
-(* for AsksForEpoch: none after a batch that fails while the transaction ends, as in Kafka *)
+(* for AsksForEpoch: a batch that fails while the transaction ends brings no new epoch, as in Kafka *)
 KeepsEpochWhileEnding(client, ending) == client.version = 1 /\ ~ending
 
 (* for AsksForEpoch: an instance keeps its epoch although a batch that it has given up may still arrive *)
@@ -33,7 +33,7 @@ AddWhilePrepared(epoch) == IF epoch # transaction.epoch THEN "PRODUCER_FENCED" E
 (* for AddError: a partition may be added by any epoch *)
 AddByAnyEpoch(epoch) == IF IsPrepared THEN "CONCURRENT_TRANSACTIONS" ELSE "NONE"
 
-(* for AddError: the epoch is looked at before the pending transition, as in Kafka 3.9 *)
+(* for AddError: the epoch is checked before the pending transition, as in Kafka 3.9 *)
 FencedBeforePending(epoch) ==
     IF epoch # transaction.epoch THEN "PRODUCER_FENCED"
     ELSE IF IsPrepared THEN "CONCURRENT_TRANSACTIONS"
@@ -52,7 +52,7 @@ EveryAppendUsesGuardUp(log, epoch) == TRUE
 (* for IsOngoing: a transaction of any epoch counts, as in Kafka 3.9 *)
 OngoingOfAnyEpoch(log, epoch) == log.open
 
-(* for DataError: the guard is looked at before the epoch, as in Kafka 3.9 *)
+(* for DataError: the guard is checked before the epoch, as in Kafka 3.9 *)
 GuardBeforeEpoch(log, version, epoch, guard) ==
     IF NeedsGuard(version) /\ ~IsOngoing(log, epoch) /\ guard # log.guard THEN "INVALID_TXN_STATE"
     ELSE IF epoch < log.epoch THEN "INVALID_PRODUCER_EPOCH"
@@ -61,7 +61,7 @@ GuardBeforeEpoch(log, version, epoch, guard) ==
 (* for HasPassed: a leader asks about batches of any epoch, as in Kafka 3.9 *)
 NoEpochHasPassed(log, epoch) == FALSE
 
-(* for KeepsGuard: the marker of one transaction takes the next one's guard along (KAFKA-18575) *)
+(* for KeepsGuard: the marker of one transaction uses up the next one's guard (KAFKA-18575) *)
 GuardWiped(log, marker) == FALSE
 
 (* for MarkerError: a marker of the epoch of an open transaction ends it (KAFKA-19446) *)
@@ -86,7 +86,7 @@ MarkerOfAnyCoordinator(log, marker) ==
     ELSE IF marker.version = 2 /\ marker.epoch = log.epoch /\ log.open THEN "INVALID_PRODUCER_EPOCH"
     ELSE "NONE"
 
-(* for EndVerdict: the epoch is looked at before the pending transition (KAFKA-18464) *)
+(* for EndVerdict: the epoch is checked before the pending transition (KAFKA-18464) *)
 EpochBeforePending(version, epoch, commit) ==
     IF epoch # transaction.epoch /\ ~IsRetryOfEnd(version, epoch) THEN "PRODUCER_FENCED"
     ELSE IF IsPrepared THEN (IF Commits = commit THEN "CONCURRENT_TRANSACTIONS" ELSE "INVALID_TXN_STATE")
@@ -123,7 +123,7 @@ RestIsAborted(partition) ==
 (* for MarkersAfterElection: a partition that has another leader counts as marked (KAFKA-5610) *)
 NotLeaderIsDone(partition) == toMark \ {partition}
 
-(* for PartitionsToMark: after a failover nobody resumes what is prepared *)
+(* for PartitionsToMark: after a failover nobody resumes the prepared transaction *)
 NothingResumed == {}
 
 (* for MayComplete: the transaction is closed while markers are missing *)

@@ -8,7 +8,7 @@ FencedWritesAreTaken(instance) == TRUE
 (* for AbortsOpen: InitProducerId leaves what it finds open, and the next instance goes on in it *)
 OpenIsTakenOver == FALSE
 
-(* for OffsetInTransaction: the offset is committed apart, at once *)
+(* for OffsetInTransaction: the offset is committed at once, outside of the transaction *)
 OffsetIsCommittedApart == FALSE
 
 (* for IsUnstable: an offset is returned although one waits for its marker *)

@@ -95,7 +95,7 @@ def anchors_of(text: str) -> set[str]:
 
 
 def dead(page: str, text: str) -> list[str]:
-    """What a page names that does not exist."""
+    """The names in a page that do not exist."""
     found = [path for path in paths_of(text) if not is_there(path)]
     found += [name for name in _MODULE.findall(" ".join(_QUOTED.findall(text))) if not is_module(name)]
     found += [f"#{anchor}" for anchor in _ANCHOR.findall(text) if anchor not in anchors_of(text)]
@@ -158,7 +158,7 @@ def samples(text: str) -> list[tuple[str, list[str]]]:
 
 
 def not_printed(shown: list[str], printed: str) -> list[str]:
-    """The lines of a sample that are not printed behind those before; … stands for any lines."""
+    """The lines of a sample that are not printed after those before; … stands for any lines."""
     rest, missing, left_out = printed.splitlines(), [], False
     for line in shown:
         if line.strip() == "…":

@@ -17,8 +17,8 @@ have to show the moment. They say something only of replicas in sync, which may 
 
 Logs of stopped brokers, of a recording or of a volume's snapshot are of one moment, and everything can be judged.
 
-What is later than that moment is *too recent* if the log was copied about then: a later audit can judge it. Otherwise
-it is *not judged*: the log may be idle, or an older copy.
+A question about a later moment is *too recent* if the log was copied at about that moment: a later audit can judge it.
+Otherwise it is *not judged*: the log may be idle, or an older copy.
 
 Kafka: LogManager.lockLogDirs, CleanShutdownFileHandler, ReplicaManager.checkpointHighWatermarks
 """
@@ -227,7 +227,7 @@ class Moments:
         return moment_ms + SKEW_MS <= self.reach(dated)
 
     def recent_after(self, dated: Dated) -> float:
-        """The moment from which on whatever a log lacks is too recent to judge; what is older is not judged.
+        """The moment from which on anything that a log lacks is too recent to judge; before it, it is not judged.
 
         A file's time is that of the copy, or of the last append before it. It is too late if a copy was copied again,
         so no violation depends on it.

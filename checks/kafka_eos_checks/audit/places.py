@@ -382,7 +382,7 @@ class Window:
 
     Args:
         file: the file.
-        end: the end of the range, in bytes. What lies behind it is only read when it is asked for.
+        end: the end of the range, in bytes. Bytes after it are only read when they are asked for.
     """
 
     def __init__(self, file: RemoteFile, end: int) -> None:

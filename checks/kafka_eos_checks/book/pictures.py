@@ -215,7 +215,7 @@ def _producer() -> str:
                 drawn(
                     rows,
                     arrows,
-                    f"The {len(arrows)} legal transitions of the Java producer, but for "
+                    f"The {len(arrows)} legal transitions of the Java producer, except "
                     f"those to {fatal}; the table below "
                     "lists them",
                 )

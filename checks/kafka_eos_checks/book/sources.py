@@ -184,7 +184,7 @@ def labelled(docstring: str) -> dict[str, str]:
 
 @dataclass
 class Book:
-    """What the pages are made of.
+    """The sources of the pages.
 
     Attributes:
         sources: the project's files.
@@ -208,7 +208,7 @@ class Book:
 
     @cached_property
     def releases(self) -> Releases:
-        """The rules that releases of Kafka have otherwise."""
+        """The rules that are different in releases of Kafka."""
         return Releases(self.sources.root / "spec")
 
     @cached_property

@@ -131,7 +131,7 @@ def wait_stopped(pid: int, seconds: float = 5.0) -> None:
 
 @dataclass(slots=True)
 class Broker:
-    """One broker, which is a controller as well.
+    """A broker, which is a controller as well.
 
     Attributes:
         node: node id, from 1.
@@ -167,12 +167,12 @@ class Broker:
 
     @property
     def all_data(self) -> list[Path]:
-        """Its log directories."""
+        """The broker's log directories."""
         return [self.folder / f"data{number or ''}" for number in range(self.log_directories)]
 
     @property
     def properties(self) -> Path:
-        """Its configuration file."""
+        """The broker's configuration file."""
         return self.folder / "server.properties"
 
     @property
@@ -339,7 +339,7 @@ class ZooKeeper:
             )
 
     def end(self) -> None:
-        """Kill it."""
+        """Kill the process."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(STOP_SECONDS)
@@ -347,7 +347,7 @@ class ZooKeeper:
 
 
 class Cluster:
-    """One broker, or three, formatted in a new folder; a context manager that ends what it started.
+    """A cluster of one broker or three, formatted in a new folder; a context manager that stops its processes.
 
     Args:
         folder: where everything is written; must not hold an earlier cluster.
@@ -419,7 +419,7 @@ class Cluster:
         self.kill_all()
 
     def kill_all(self) -> None:
-        """Kill what still runs."""
+        """Kill the processes that still run."""
         for broker in self.brokers:
             broker.kill()
         self._quorum.end()

@@ -22,7 +22,7 @@ class Fault:
     """A fault of one request.
 
     Attributes:
-        kind: what happens.
+        kind: the kind of the fault.
         seconds: how long it is held back (DELAY, OVERTAKE), or how long after the original it is repeated.
     """
 

@@ -60,7 +60,7 @@ class _Link:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One broker behind the proxy: its name in histories, the proxy's port for it, the broker's own port."""
+    """A broker behind the proxy: its name in histories, the proxy's port for it, the broker's own port."""
 
     broker: str
     listen: int

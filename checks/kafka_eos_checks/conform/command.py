@@ -367,7 +367,7 @@ def _with(session: Session, arguments: argparse.Namespace) -> int:
 
 
 def _mechanisms(patterns: Sequence[str] | None) -> list[Mechanism]:
-    """Those whose edges a pattern can match: names begin with the mechanism and a colon, ids with it and a dash."""
+    """The mechanisms whose edges a pattern can match: an edge's name is ``mechanism: …``, its id ``mechanism-…``."""
     begins = [re.split("[:-]", pattern)[0] for pattern in patterns or ["*"]]
     chosen = [each for each in MECHANISMS if any(fnmatch.fnmatchcase(each.name, begin) for begin in begins)]
     return chosen or list(MECHANISMS)

@@ -122,7 +122,7 @@ def second_try(
     known: Mapping[str, str],
     run_classes: Callable[[Sequence[str]], Sequence[Ended]],
 ) -> list[Ended]:
-    """How the tests ended on Kafka, where those that failed on it alone, and for no known reason, have run again.
+    """The outcomes of the tests on Kafka, after a second run of those that failed only there and for no known reason.
 
     Args:
         ended: how all tests ended on both.

@@ -29,7 +29,7 @@ class KnownDifference:
 
 @cache
 def known_differences() -> dict[str, KnownDifference]:
-    """All of them, by id."""
+    """The known differences, by id."""
     with FILE.open("rb") as file:
         return {name: KnownDifference(**row) for name, row in tomllib.load(file).items()}
 
@@ -61,6 +61,6 @@ class Cause:
 
 @cache
 def causes() -> tuple[Cause, ...]:
-    """All of them."""
+    """The known causes of divergences."""
     with CAUSES_FILE.open("rb") as file:
         return tuple(Cause(**row) for row in tomllib.load(file).values())

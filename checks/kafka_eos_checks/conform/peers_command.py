@@ -45,7 +45,7 @@ class Compared:
 
     @property
     def is_as_it_has_to_be(self) -> bool:
-        """It conforms, or does not have to, or is not here."""
+        """Whether the peer conforms, or does not have to, or is not here."""
         return not self.peer.has_to_conform or self.report is None or self.report.conforms
 
 

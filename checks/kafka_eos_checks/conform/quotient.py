@@ -65,7 +65,7 @@ class Step:
 
 
 def steps(mechanism: Mechanism, state: Visible) -> Iterator[Step]:
-    """All that may be tried in a state."""
+    """The steps that may be tried in a state."""
     for request in mechanism.requests(state):
         given = asked(state, request)
         if given is not None:
@@ -73,7 +73,7 @@ def steps(mechanism: Mechanism, state: Visible) -> Iterator[Step]:
 
 
 def step_of(mechanism: Mechanism, state: Visible, given: Asked) -> Step:
-    """One request in a state."""
+    """The step of a request in a state."""
     allowed = tuple(outcomes(state, given))
     begins = state.is_settled and any(not after.is_settled for _, after in allowed)
     seen = mechanism.seen(state, given.request, begins)
@@ -120,7 +120,7 @@ class Quotient:
         return Visible.initial(self.settings, self.mechanism.transactional_ids)
 
     def explore(self) -> Self:
-        """Search it breadth-first."""
+        """Search the graph breadth-first."""
         start = self.initial()
         self.places[self.mechanism.place(start)] = 0
         queue: deque[tuple[Visible, tuple[Request, ...]]] = deque([(start, ())])

@@ -108,7 +108,7 @@ class Report:
 
     @property
     def conforms(self) -> bool:
-        """Nothing diverges, and everything could be told."""
+        """Whether no edge diverges, and every edge could be judged."""
         return not any(self.found[each] for each in (Found.DIVERGES, Found.UNKNOWN))
 
     @property
@@ -189,7 +189,7 @@ def causes_of(result: Result) -> list[Cause]:
 
 
 def table(report: Report) -> Table:
-    """One line for each mechanism and request."""
+    """A table with a row for each mechanism and request."""
     drawn = Table(box=None, pad_edge=False)
     for column in ("mechanism", "request", "defined by"):
         drawn.add_column(column)

@@ -116,7 +116,7 @@ class Diverged(Exception):  # noqa: N818 - what happened
 
 @dataclass(slots=True)
 class Play:
-    """One scenario while it is played.
+    """A scenario while it is played.
 
     Attributes:
         quotient: the graph.

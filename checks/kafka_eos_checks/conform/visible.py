@@ -78,7 +78,7 @@ class ConformingBroker(Broker):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a broker is, and how clients speak to it.
+    """The settings of a broker, and the versions in which clients speak to it.
 
     Attributes:
         level: the finalized ``transaction.version`` of the cluster.
@@ -117,7 +117,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a client is answered.
+    """The answer that a client gets.
 
     Attributes:
         error: the code on the wire.
@@ -162,7 +162,7 @@ class Partition:
 
     @property
     def as_shipped(self) -> LeaderState:
-        """What a leader of Kafka has."""
+        """The state that a leader of Kafka has."""
         return replace(self.state, asked=self.asked)
 
     @property
@@ -171,7 +171,7 @@ class Partition:
         return tuple(self.state.transactions.entries)
 
     def read_committed(self) -> tuple[LogEntry, ...]:
-        """What a read_committed reader that begins at the beginning is given."""
+        """The batches that a read_committed reader gets from the start of the log."""
         upper = self.last_stable_offset
         aborted = collect_aborted(self.state.transactions.aborted_index, 0, upper)
         return tuple(without_aborted((e for e in self.entries if e.offset < upper), aborted))
@@ -205,10 +205,10 @@ class Partition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visible:
-    """A state.
+    """The state of a cluster, as far as clients can see it.
 
     Attributes:
-        settings: what the broker is.
+        settings: the broker's settings.
         broker: the machine.
         asked: of each partition the questions that a leader of Kafka keeps, where the spec's keeps others.
     """
@@ -219,7 +219,7 @@ class Visible:
 
     @classmethod
     def initial(cls, settings: Settings, transactional_ids: tuple[str, ...]) -> "Visible":
-        """Nobody has asked for anything."""
+        """The state before any request."""
         return cls(settings=settings, broker=ConformingBroker.initial(settings.constants(transactional_ids)))
 
     # --- what there is -----------------------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ class Visible:
         return self.broker.coordinators
 
     def known(self, name: str) -> TransactionMetadata:
-        """What the coordinator knows of a transactional.id."""
+        """The coordinator's metadata of a transactional.id."""
         return self.broker.coordinators[name]
 
     def partition(self, name: str) -> Partition:
@@ -383,7 +383,7 @@ class Visible:
         return [(answer, then), *state._as_by_kafka(batch, version, answer)]
 
     def _as_by_kafka(self, batch: Batch, version: int, answer: Answer) -> list[tuple[Answer, "Visible"]]:
-        """What Kafka answers to a batch that was vouched for, where that is a recorded difference."""
+        """Kafka's answer to a batch that was vouched for, if it is a recorded difference."""
         leader = self.data
         if answer.error in {ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE} and (known := leader.refused_by_kafka(batch)):
             refused = Answer(error=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, rule=answer.rule, known=known)

@@ -121,7 +121,7 @@ class Connection:
         authenticate(security, exchange)
 
     def close(self) -> None:
-        """End it."""
+        """End the connection."""
         with suppress(OSError):
             self._socket.close()
 

@@ -44,7 +44,7 @@ def assumed(contract: Callable[..., None]) -> list[str]:
     [function] = ast.parse(inspect.getsource(contract)).body
     assert isinstance(function, ast.FunctionDef)
     found = []
-    for statement in function.body[1:]:  # behind the docstring
+    for statement in function.body[1:]:  # after the docstring
         if not isinstance(statement, ast.Assert):
             break
         found.append(ast.unparse(statement.test))

@@ -225,7 +225,7 @@ def last_epoch_brings_a_new_producer_id(epoch: int, new_id: int) -> None:
 
 
 def decision_survives_a_failover(state: int, epoch: int, previous: int, following: int) -> None:
-    """A new coordinator knows what was decided, and all producer ids, and goes on with what is prepared."""
+    """A new coordinator knows the last decision and all producer ids, and continues a prepared transaction."""
     assert 0 <= state < len(STATES)
     assert 0 <= epoch <= MAX_EPOCH
     assert previous >= NO_PRODUCER_ID
@@ -241,7 +241,7 @@ def decision_survives_a_failover(state: int, epoch: int, previous: int, followin
 
 
 def append_that_timed_out_decides_nothing(state: int, epoch: int, request: int) -> None:
-    """After an append that was given up, the state is what it was; a completion is tried again."""
+    """After an append that was given up, the state is as before; a completion is tried again."""
     assert 0 <= state < len(STATES)
     assert 0 <= epoch <= MAX_EPOCH
     assert 0 <= request <= 3

@@ -108,7 +108,7 @@ MAX_CURVES = len(DASHES)
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One value of a curve, with the interval in which it is believed to be."""
+    """A value of a curve, with the interval in which it is believed to be."""
 
     x: float
     y: float
@@ -133,7 +133,7 @@ class _Scale:
     log: bool
 
     def __call__(self, value: float) -> float:
-        """Pixels."""
+        """The position of a value, in pixels."""
         if self.log:
             part = math.log(value / self.low) / math.log(self.high / self.low)
         else:

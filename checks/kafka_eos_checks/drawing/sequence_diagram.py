@@ -70,7 +70,7 @@ FAULTS = {"Crash": Kind.CRASH, "Restart": Kind.RESTART}
 
 @dataclass(frozen=True, slots=True)
 class Lifeline:
-    """One column: a client, a coordinator, a broker or a partition."""
+    """A column: a client, a coordinator, a broker or a partition."""
 
     name: str
     role: Role = Role.CLIENT
@@ -78,7 +78,7 @@ class Lifeline:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One row.
+    """A row: a message between two lifelines, or an event on one.
 
     Attributes:
         source: name of the lifeline that acts.
@@ -97,7 +97,7 @@ class Step:
     hit: bool = False
 
     def in_words(self) -> str:
-        """One line: who, to whom (``-x`` for what does not arrive), what, and the small print."""
+        """The step as a line: source, target (``-x`` before it if the message is lost), label, and the small print."""
         arrow = "-x" if self.kind is Kind.LOST else "->"
         where = self.source if self.target in {"", self.source} else f"{self.source} {arrow} {self.target}"
         return f"{where}: {self.label}" + (f"  ({self.note})" if self.note else "")
@@ -351,7 +351,7 @@ def _note(event: Event) -> str:
 
 
 def _ordered(lifelines: Iterable[Lifeline]) -> list[Lifeline]:
-    """By role, then as given."""
+    """The lifelines by role, and within a role in the given order."""
     return sorted(lifelines, key=lambda lifeline: list(Role).index(lifeline.role))
 
 
@@ -472,7 +472,7 @@ def _cross(x: float, y: float, style: str, size: float = 5) -> str:
 
 
 def _row(page: _Page, y: float, index: int, step: Step) -> tuple[str, float, float]:
-    """One step: what is drawn, its height, and how far down a crash or a restart takes place."""
+    """A step: its drawing, its height, and how far down a crash or a restart takes place."""
     drawn, height, anchor = _arrow(page, y, step) if _is_arrow(step) else _box(page, y, step)
     title = element("title", {}, escaped(f"{index + 1}. {step.label}\n{step.note}"[:MAX_TITLE]))
     number = _text(GUTTER - 2 * PADDING, y + anchor + 4, [str(index + 1)], "number", SMALL, "end")

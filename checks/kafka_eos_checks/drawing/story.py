@@ -21,7 +21,7 @@ _CALL = re.compile(r"(\w+)\((.*)\)\Z", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One place where two states differ.
+    """A place where two states differ.
 
     Attributes:
         place: the record that is changed, or a place that is no field of one: ``log.producers[0]``.

@@ -325,7 +325,7 @@ def diagram(module: str, behaviour: Sequence[Step], violated: str) -> str:
 
 
 def _arrow(actors: dict[str, tuple[str, str, Kind]], call: str) -> Arrow:
-    """One step. An action that the table does not know is drawn as the client's own.
+    """The drawing of a step. An action that the table does not know is drawn as the client's own.
 
     TLC names no arguments where a temporal property is violated; lifelines are called "replica ?" then.
     """

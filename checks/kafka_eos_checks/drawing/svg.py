@@ -52,7 +52,7 @@ def escaped(text: str) -> str:
 
 
 def element(tag: str, attributes: Mapping[str, str | float], *children: str) -> str:
-    """One element; ``children`` are markup already (:func:`element` or :func:`escaped`), attribute values are not."""
+    """An element; ``children`` are markup already (:func:`element` or :func:`escaped`), attribute values are not."""
     assert tag in ELEMENTS, f"the gate would refuse {tag}"
     assert ATTRIBUTES.issuperset(attributes), f"the gate would refuse one of {sorted(attributes)}"
     written = "".join(

@@ -37,7 +37,7 @@ MAX_DIFFERENCES = 20  # kept with their place; the rest is counted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One place where the machine differs from the spec.
+    """A place where the machine differs from the spec.
 
     Attributes:
         state: place of the state in TLC's graph.
@@ -176,9 +176,9 @@ def _walk(
 ) -> None:
     """Try every instance in every state within the bounds, in TLC's order: the nearest to the initial state first.
 
-    A state is the one that the machine itself first came to, not the one that was loaded: what the machine may keep
-    beside the spec's variables is then as it left it. Behind a difference there may be no such state; then it is the
-    loaded one.
+    A state is the one that the machine itself first reached, not the one that was loaded. So anything that the machine
+    keeps besides the spec's variables is as the machine left it. After a difference the machine may never reach the
+    state; then the loaded state is used.
     """
     calls = [(place, i.action.method, i.arguments) for place, i in enumerate(graph.instances)]
     reached: list[Any] = [None] * len(loaded)

@@ -64,7 +64,7 @@ class Watched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """What runs of TLC say of a model by some rules.
+    """The results of TLC's runs of a model by the rules of a release.
 
     Attributes:
         states: distinct states.
@@ -223,7 +223,7 @@ def _run(model: Model, configuration: Configuration, definitions: str, timeout: 
 
 
 def _key(column: Column) -> str:
-    """What columns with one run have in common."""
+    """A key that is equal for columns that need only one run."""
     return f"{column.model.name} {sorted(column.as_shipped.overrides.items())}"
 
 
@@ -293,7 +293,7 @@ def _expected_violations(model: Model, expected: Shipped | None) -> list[str]:
 
 
 def _problems(column: Column, judged: Judged, expected: Shipped | None) -> Iterator[str]:
-    """What differs from the registry, a line each."""
+    """The differences from the registry, a line each."""
     yield from judged.problems
     model, key = column.model, f'shipped."{column.release}"'
     wanted = _expected_violations(model, expected)

@@ -3,8 +3,9 @@
 For each strategy of ``ExternalSink`` a consumer handles its inputs in a process of its own, on SQLite; a second SQLite
 file stands for Kafka, with the group's offset and the topic that the relay writes. The process is killed (SIGKILL)
 before every statement in turn, calls and answers get lost, and a killed process is started again. Every choice is
-visited, none is sampled; only a death inside a statement, COMMIT included, is left to SQLite. The final contents must
-be exactly those of the model's final states. A database transaction, one step in the model, is several statements here.
+visited, none is sampled. Only a death inside a statement (COMMIT included) is not tried: there SQLite is trusted. The
+final contents must be exactly those of the model's final states. A database transaction, one step in the model, is
+several statements here.
 """
 
 import argparse
@@ -28,10 +29,10 @@ from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 
 EPILOG = """examples:
   kafka-eos lab sinks                       every strategy, two inputs, two faults
-  kafka-eos lab sinks outbox --faults 3     one of them
+  kafka-eos lab sinks outbox --faults 3     one strategy
   kafka-eos lab sinks --json build/sinks.json
 
-exit codes: 0 all contents are the model's, 1 a content differs, 2 the call cannot be used
+exit codes: 0 all contents are the model's, 1 a content differs, 2 the arguments cannot be used
 """
 CLAIMS = {"side effect": ("C37",)}
 SINK_TABLES = """
@@ -94,7 +95,7 @@ class Process:
         self.report = report
 
     def choose(self, options: int, *, is_fault: bool) -> int:
-        """Take an option; without faults left only the first, if the others are faults."""
+        """Take an option. If the other options are faults and no fault is left, only the first one can be taken."""
         if is_fault and not self.faults:
             return 0
         taken = self.given.pop(0) if self.given else 0
@@ -231,7 +232,7 @@ def live(work: Callable[[Process], None], process: Callable[[int], Process]) -> 
 def run_once(
     folder: Path, strategy: str, inputs: int, faults: int, given: Sequence[int]
 ) -> tuple[list[Choice], Content]:
-    """Run a strategy from empty databases until nothing is left to do.
+    """Run a strategy from empty databases until every input is handled and the outbox is empty.
 
     Args:
         folder: a folder for the databases; those of an earlier run are removed.

@@ -20,7 +20,7 @@ class MalformedClaims(ValueError):  # noqa: N818 - named for the input
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One claim.
+    """A claim about exactly-once, from a document.
 
     Attributes:
         id: its name in verdicts, e.g. ``C07``.
@@ -46,7 +46,7 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One row of the ledger: a claim with the indices of the verdicts that name it."""
+    """A row of the ledger: a claim with the indices of the verdicts that name it."""
 
     claim: Claim
     standing: Standing
@@ -89,7 +89,7 @@ def _citation(source: str, documents: Mapping[str, str], where: str) -> str:
 
 
 def ledger(claims: Sequence[Claim], verdicts: Sequence[Verdict]) -> list[Entry]:
-    """One entry a claim, then one for each id that only a verdict knows."""
+    """The ledger's rows: a row for each claim, then one for each id that only a verdict names."""
     ids = [claim.id for claim in claims]
     strays = sorted({name for verdict in verdicts for name in verdict.claims} - set(ids))
     entries = []

@@ -152,7 +152,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("ids", nargs="*", metavar="ID", help="claims to show with their evidence; default: the ledger")
-    parser.add_argument("--check", action="store_true", help="check what is behind the claims first")
+    parser.add_argument("--check", action="store_true", help="check the evidence of the claims first")
     add_json(parser, "the claims with their verdicts")
     add_verdicts(parser)
     parser.set_defaults(run=run)

@@ -64,7 +64,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """One thing that has to show a finding.
+    """A model, test, recording or scenario that has to show a finding.
 
     Attributes:
         shown: the place where it shows the finding.
@@ -196,7 +196,7 @@ class KafkaFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One piece of evidence with the verdict on it, if there is one, and its place among the verdicts given."""
+    """A piece of evidence with its verdict, if there is one, and the verdict's place among those given."""
 
     evidence: Evidence
     verdict: Verdict | None = None

@@ -241,7 +241,7 @@ def _paragraph(text: str, indent: int) -> list[str]:
 
 
 def tell(entry: Entry, times: Times) -> Iterator[str]:
-    """One finding: what happens, what it means, what mends it, what shows it and how to reproduce it."""
+    """A finding: what happens, what it means, what mends it, what shows it and how to reproduce it."""
     finding = entry.finding
     yield f"{finding.id}: {finding.title}"
     for name, text in (

@@ -19,7 +19,7 @@ _VIOLATED = "violated"
 
 
 class Outcome(StrEnum):
-    """What is known of a property in a column."""
+    """The outcome for a property in a column."""
 
     HOLDS = "holds"
     VIOLATED = "violated"
@@ -165,7 +165,7 @@ def _repaired(name: str, model: Model, known: Mapping[tuple[str, str], Verdict])
 
 
 def _joined(cells: Sequence[Cell]) -> Cell:
-    """One cell of those of several models."""
+    """The cell that joins the cells of several models."""
     outcome = next(outcome for outcome in _STRONGEST if any(cell.outcome is outcome for cell in cells))
     same = [cell for cell in cells if cell.outcome is outcome]
     return Cell(

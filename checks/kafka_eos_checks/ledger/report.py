@@ -488,7 +488,7 @@ def _tower(sections: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _section(kind: str, verdicts: Sequence[tuple[int, Verdict]]) -> dict[str, Any]:
-    """One kind of check: its title, its plot, and its verdicts with their place on the page."""
+    """A kind of check: its title, its plot, and its verdicts with their place on the page."""
     title, about = KINDS.get(kind, (kind, ""))
     rows = [
         {"index": index, "verdict": verdict, **_evidence(verdict)}

@@ -1,4 +1,4 @@
-"""Mutants against methods: the checks that notice each mutant of a rule; conjuncts, removed one by one.
+"""Every mutant tried by every method of checking, and every conjunct of a guard removed on its own.
 
 Read ``mutant_matrix`` first.
 """

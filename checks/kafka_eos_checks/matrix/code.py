@@ -1,8 +1,9 @@
 """Mutants of the Python code: one operator, constant or branch of a module changed; its tests have to fail.
 
 Cosmic Ray says where a module can be changed and how. A sample is drawn with a seed: a place first, then one of the
-changes that are possible there. Annotations are left out, for they decide nothing. Each mutant is written into a copy
-of the clone, where the tests that mirror the module run, then those of its folder and, if that is wanted, all others.
+changes that are possible there. Annotations are left out, because they do not change behaviour. Each mutant is written
+into a copy of the clone. There the tests that mirror the module run, then those of its folder, then all others on
+demand.
 """
 
 import ast
@@ -45,11 +46,11 @@ class UnusableCode(ValueError):  # noqa: N818 - named for the code
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeMutant:
-    """One changed module.
+    """A changed module.
 
     Attributes:
-        file: from the clone's root.
-        line: counted from 1.
+        file: path of the module from the clone's root.
+        line: the changed line, counted from 1.
         change: the changed lines before and after, without their indents.
         text: the module with the change.
     """
@@ -76,7 +77,7 @@ class Fate:
     Attributes:
         mutant: the mutant.
         by: the tests that failed, or :data:`NONE`.
-        seconds: wall time, of all runs.
+        seconds: wall time of all runs.
     """
 
     mutant: CodeMutant
@@ -116,7 +117,7 @@ def modules(root: Path, package: str) -> list[Path]:
 
 
 def mirrored(root: Path, module: Path) -> list[list[str]]:
-    """The tests of a module, those that say most about it first: its own ones, and those of the nearest folder."""
+    """The tests of a module, the closest first: its own ones, then those of the nearest folder."""
     for kind, source in SOURCES.items():
         if module.is_relative_to(source):
             inside, above = module.relative_to(source), Path("tests") / kind
@@ -127,7 +128,7 @@ def mirrored(root: Path, module: Path) -> list[list[str]]:
 
 
 def sample(root: Path, files: Sequence[Path], count: int, seed: int) -> list[CodeMutant]:
-    """Mutants of these modules, drawn by place; fewer than wanted where there are fewer places.
+    """Mutants of these modules, drawn by place; fewer than ``count`` if there are fewer places.
 
     Raises:
         MissingExtra: when Cosmic Ray is not installed.
@@ -165,7 +166,7 @@ def _changes(text: str) -> Iterator[tuple[tuple[Position, Position], str, int]]:
 
 
 def _annotations(text: str) -> Iterator[tuple[Position, Position]]:
-    """The places of annotations and of what only a type checker imports."""
+    """The places of annotations and of imports for type checkers only."""
     for node in ast.walk(ast.parse(text)):
         held = [getattr(node, name, None) for name in ("annotation", "returns")]
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
@@ -178,7 +179,7 @@ def _annotations(text: str) -> Iterator[tuple[Position, Position]]:
 
 
 def _mutant(root: Path, file: Path, line: int, operator: str, occurrence: int) -> CodeMutant | None:
-    """A changed module; None where the change makes no other program."""
+    """A changed module; None if the change leaves the same program."""
     mutating, plugins = need("cosmic_ray.mutating", EXTRA), need("cosmic_ray.plugins", EXTRA)
     before = (root / file).read_text(encoding="utf-8")
     after = mutating.mutate_code(before, plugins.get_operator(operator)(), occurrence)
@@ -199,7 +200,7 @@ class Bench:
         root: the clone.
         folder: the copy.
         cache: the results of earlier runs.
-        whole: whether what survives the tests of its folder meets all others.
+        whole: whether a mutant that survives the tests of its folder is tried with all other tests.
     """
 
     root: Path
@@ -245,7 +246,7 @@ class Bench:
         return Fate(mutant=mutant, by=NONE, seconds=monotonic() - began)
 
     def _key(self, module: Path, tests: Sequence[str]) -> str:
-        """The fingerprint of the package that a module stands in, and of the tests, as they are in the copy."""
+        """The fingerprint of a module's package and of the tests, as they are in the copy."""
         files = [*sorted((self.folder / module).parent.glob("*.py"))]
         for name in tests:
             path = self.folder / name

@@ -1,7 +1,7 @@
 """Change the Python code, one place at a time: the tests of the changed module have to fail.
 
 A sample of mutants is drawn with a seed, by place. Each is tried in a copy of the clone: first by the tests that mirror
-its module, then by those of its folder, and with --whole by all that `make test` runs. A mutant that no test notices is
+its module, then by those of its folder, and with --whole by all tests of `make test`. A mutant that no test notices is
 a survivor, unless matrix/equivalent_code.toml says why no test can notice it. Results are kept in build/checked/code,
 so unchanged mutants are not run again, and an interrupted call continues.
 """

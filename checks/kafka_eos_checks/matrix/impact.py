@@ -84,8 +84,8 @@ class Place:
 
     Attributes:
         kind: one of ``KINDS``' values, or "action", "model", "property".
-        file: from the root of the clone.
-        line: counted from 1.
+        file: path from the root of the clone.
+        line: number of the line, counted from 1.
         what: the content of that line.
     """
 
@@ -134,7 +134,7 @@ class Sources:
         return Registry(self.root / "spec" / "models")
 
     def place(self, kind: str, file: Path | str, line: int, what: str) -> Place:
-        """A place in one of these files."""
+        """A place in a file of the project."""
         path = Path(file)
         name = path.relative_to(self.root) if path.is_absolute() else path
         return Place(kind=kind, file=name.as_posix(), line=line, what=what)

@@ -9,7 +9,7 @@ from kafka_eos_checks.contracts.conditions import CONTRACTS, Contract
 from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.models.registry import Model
 
-SECONDS = 20.0  # of CPU time for a contract; most take less than one
+SECONDS = 20.0  # CPU time for a contract; most take less than a second
 
 
 def contracts_about(mutant: Model) -> list[Contract]:
@@ -34,7 +34,7 @@ def find_by_contract(mutant: Model, contracts: Sequence[Contract]) -> Verdict:
 
     Args:
         mutant: a mutant of the registry.
-        contracts: those about its rules, at least one.
+        contracts: the contracts about its rules, at least one.
     """
     first, *others = contracts
     found = _checked(mutant, first)

@@ -42,7 +42,7 @@ from kafka_eos_checks.tla.result_cache import ResultCache, cache_folder
 from kafka_eos_checks.walks.broken import find_all
 from kafka_eos_checks.walks.layers import WALKS, broken
 
-MOST_SECONDS = 60.0  # of CPU, for the walks of one mutant
+MOST_SECONDS = 60.0  # CPU time for the walks of one mutant
 NOT_VISIBLE = "not visible"
 FEWEST_MEANS = 2
 

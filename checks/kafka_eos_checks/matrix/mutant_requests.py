@@ -1,4 +1,4 @@
-"""Mutants against raw requests: ``kafka-eos conform`` tells a served reference with a mutant's rules apart."""
+"""Mutants against raw requests: ``kafka-eos conform`` notices a served reference that has a mutant's rules."""
 
 import logging
 import time

@@ -119,7 +119,7 @@ class Shipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """One entry of the registry; the module's docstring says what the fields mean.
+    """An entry of the registry; the module's docstring says what the fields mean.
 
     Attributes:
         name: key of the entry, unique among models and mutants.
@@ -491,7 +491,7 @@ class Registry:
         """Write a model's result by the rules of a release into its line ``shipped."<release>" = …``, or add the line.
 
         Raises:
-            MalformedRegistry: when the entry has no line behind which a new one goes.
+            MalformedRegistry: when the entry has no line after which a new one goes.
         """
         key = f'shipped."{release}"'
         known = self.get(name).shipped
@@ -502,7 +502,7 @@ class Registry:
             self._write(name, last, None, f"\n{key} = {found.line}")
 
     def _write(self, name: str, key: str, value: str | None, behind: str = "") -> None:
-        """Put a value into the line of a key, or keep the line, and add text behind it."""
+        """Put a value into the line of a key, or keep the line, and add text after it."""
         model = self.get(name)
         text = model.file.read_text(encoding="utf-8")
         head = re.search(rf"^\[{model.kind}\.{re.escape(name)}\][^\n]*\n", text, re.MULTILINE)

@@ -75,7 +75,7 @@ class Rule:
 
 
 class Releases:
-    """What ``spec/releases.toml`` says.
+    """The rules of ``spec/releases.toml``.
 
     Attributes:
         releases: by name, the newest first.
@@ -263,7 +263,7 @@ class Column:
         return replace(self.as_shipped, name=name, expect=replace(self.model.expect, generated=None))
 
     def expected(self, releases: Releases) -> Shipped | None:
-        """What the registry expects: of the release, or of a newer one with the same rules."""
+        """The result that the registry expects of the release, or of a newer one with the same rules."""
         for release in releases.releases:
             same = release == self.release
             same |= shipped(self.model, releases.replaced(self.model, release), release) == self.as_shipped
@@ -284,7 +284,7 @@ def columns(models: Iterable[Model], names: Iterable[str], releases: Releases) -
 
 
 def marked(modules: ModuleFolder) -> Iterator[tuple[str, str]]:
-    """The rules marked :data:`MARK`: module and operator, which is the first one defined behind the mark."""
+    """The rules marked :data:`MARK`: module and operator, which is the first one defined after the mark."""
     for module, path in modules.paths.items():
         definitions = sorted(modules.module(module).definitions.values(), key=lambda definition: definition.line)
         for line, text in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):

@@ -1,10 +1,10 @@
-"""Witnesses: a property that holds says something only where what it speaks of is reached.
+"""Witnesses: a property that holds proves something only if a run reaches the case that it is about.
 
-The witness of ``AllOrNone`` is ``AllOrNoneWitness``, defined beside it: a predicate of a state, or of a step if there
+The witness of ``AllOrNone`` is ``AllOrNoneWitness``, defined next to it: a predicate of a state, or of a step if there
 is a prime in it, that is true where the property could break if the rules were wrong. TLC evaluates the witnesses of a
 model's properties in the run that checks them. Each must be true somewhere, so that the property is put to the test,
-and false somewhere, since what is always true shows nothing. The properties that a model names under ``silent`` are
-checked too, but say nothing with its constants: their witnesses must stay out of reach.
+and false somewhere, since a witness that is always true shows nothing. The properties that a model names under
+``silent`` are checked too, but prove nothing with its constants: their witnesses must stay out of reach.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -103,7 +103,7 @@ def unreached(model: Model, prints: Iterable[str]) -> Iterator[str]:
 
 
 def problems(model: Model, prints: Iterable[str]) -> Iterator[str]:
-    """What a run of TLC shows to be wrong about the witnesses of a model's properties, a line each.
+    """The faults in the witnesses of a model's properties that a run of TLC shows, a line each.
 
     Args:
         model: a model that holds.

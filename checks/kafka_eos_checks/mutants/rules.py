@@ -125,12 +125,12 @@ def no_duplicate_cache(log: Log, batch: Batch) -> bool:
 
 
 def no_sequence_check(log: Log, batch: Batch) -> bool:
-    """For ``is_in_sequence``: the leader looks at no sequence."""
+    """For ``is_in_sequence``: the leader checks no sequence."""
     return True
 
 
 def cache_of_one(log: Log, producers: Producers, entry: Batch) -> Producers:
-    """For ``remember``: the cache holds one batch, whatever it should hold."""
+    """For ``remember``: the cache holds one batch only."""
     if entry.producer_id == NO_PRODUCER_ID:
         return producers
     batch = CachedBatch(sequence=entry.sequence, count=entry.count, offset=entry.offset)
@@ -249,7 +249,7 @@ def restamp_after_error(state: IdempotentProducer, error: ErrorCode) -> Batches:
 
 
 def kept_behind_refused(state: IdempotentProducer, error: ErrorCode) -> Batches:
-    """For ``kept_after_error``: the batches behind the refused one stay in flight."""
+    """For ``kept_after_error``: the batches after the refused one stay in flight."""
     return state.in_flight[1:]
 
 
@@ -290,7 +290,7 @@ def presents_nothing(state: EpochBump, identity: Identity) -> Identity:
 
 
 def retry_unknown(state: EpochBump, presented: Identity) -> bool:
-    """For ``is_retry``: the coordinator knows only what it gave out last."""
+    """For ``is_retry``: the coordinator remembers only the identity that it gave out last."""
     return False
 
 
@@ -308,7 +308,7 @@ def epoch_of_old_producer(state: EpochBump, identity: Identity) -> Identity:
 
 
 def keeps_epoch_while_ending(state: Transactions, client: Client, ending: bool) -> bool:
-    """For ``asks_for_epoch``: none after a batch that fails while the transaction ends, as in Kafka."""
+    """For ``asks_for_epoch``: a batch that fails while the transaction ends brings no new epoch, as in Kafka."""
     return client.version == 1 and not ending
 
 
@@ -353,7 +353,7 @@ def add_by_any_epoch(state: Transactions, epoch: int) -> ErrorCode:
 
 
 def fenced_before_pending(state: Transactions, epoch: int) -> ErrorCode:
-    """For ``add_error``: the epoch is looked at before the pending transition, as in Kafka 3.9."""
+    """For ``add_error``: the epoch is checked before the pending transition, as in Kafka 3.9."""
     if epoch != state.transaction.epoch:
         return ErrorCode.PRODUCER_FENCED
     return ErrorCode.CONCURRENT_TRANSACTIONS if state.is_prepared() else ErrorCode.NONE
@@ -381,7 +381,7 @@ def ongoing_of_any_epoch(state: Transactions, log: TransactionalLog, epoch: int)
 
 
 def guard_before_epoch(state: Transactions, log: TransactionalLog, version: int, epoch: int, guard: int) -> ErrorCode:
-    """For ``data_error``: the guard is looked at before the epoch, as in Kafka 3.9."""
+    """For ``data_error``: the guard is checked before the epoch, as in Kafka 3.9."""
     if state.needs_guard(version) and not state.is_ongoing(log, epoch) and guard != log.guard:
         return ErrorCode.INVALID_TXN_STATE
     return ErrorCode.INVALID_PRODUCER_EPOCH if epoch < log.epoch else ErrorCode.NONE
@@ -393,7 +393,7 @@ def no_epoch_has_passed(state: Transactions, log: TransactionalLog, epoch: int) 
 
 
 def guard_wiped(state: Transactions, log: TransactionalLog, marker: Marker) -> bool:
-    """For ``keeps_guard``: the marker of one transaction takes the next one's guard along (KAFKA-18575)."""
+    """For ``keeps_guard``: the marker of one transaction uses up the next one's guard (KAFKA-18575)."""
     return False
 
 
@@ -425,7 +425,7 @@ def marker_of_any_coordinator(state: Transactions, log: TransactionalLog, marker
 
 
 def epoch_before_pending(state: Transactions, version: int, epoch: int, commit: bool) -> str:
-    """For ``end_verdict``: the epoch is looked at before the pending transition (KAFKA-18464)."""
+    """For ``end_verdict``: the epoch is checked before the pending transition (KAFKA-18464)."""
     record = state.transaction
     if epoch != record.epoch and not state.is_retry_of_end(version, epoch):
         return "PRODUCER_FENCED"
@@ -486,7 +486,7 @@ def not_leader_is_done(state: Transactions, partition: str) -> frozenset[str]:
 
 
 def nothing_resumed(state: Transactions) -> frozenset[str]:
-    """For ``partitions_to_mark``: after a failover nobody resumes what is prepared."""
+    """For ``partitions_to_mark``: after a failover nobody resumes the prepared transaction."""
     return frozenset()
 
 
@@ -584,7 +584,7 @@ def index_not_rebuilt(state: TransactionalPartition, before: LeaderLog, entries:
 
 
 def appended_at_once(state: TransactionalPartition, before: LeaderLog, entries: Iterable[LogEntry]) -> LeaderLog:
-    """For ``replay``: a follower takes in all of a fetch before it makes the entries of the index, as in Kafka."""
+    """For ``replay``: a follower takes in a whole response before it writes the entries of the index, as in Kafka."""
     ended = []
     for entry in entries:
         first = before.producers[entry.producer_id].first_offset
@@ -616,7 +616,7 @@ def last_unstable_offset(state: TransactionalPartition) -> int:
 
 
 def high_watermark_only(state: TransactionalPartition) -> int:
-    """For ``last_stable_offset``: whatever is replicated is stable."""
+    """For ``last_stable_offset``: every replicated entry is stable."""
     return state.high_watermark
 
 
@@ -760,7 +760,7 @@ def end_by_any_epoch(rules: Rules, known: TransactionMetadata, producer_id: int,
 def epoch_before_transition(
     rules: Rules, known: TransactionMetadata, producer_id: int, epoch: int, commit: bool
 ) -> str:
-    """For ``end_verdict_of_version2``: the epoch is looked at before the pending transition (KAFKA-18464)."""
+    """For ``end_verdict_of_version2``: the epoch is checked before the pending transition (KAFKA-18464)."""
     if known.producer_id != producer_id and not rules.is_retry_of_last_epoch(known, producer_id, epoch):
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING.name
     if not rules.is_epoch_to_end(known, producer_id, epoch):
@@ -838,7 +838,7 @@ def decision_given_up(rules: Rules, known: TransactionMetadata, append: Appendin
 
 
 def prepared_is_left(rules: Rules, record: TransactionMetadata) -> TransactionMetadata:
-    """For ``loaded``: after a failover nobody goes on with what is prepared."""
+    """For ``loaded``: after a failover nobody goes on with the prepared transaction."""
     return record
 
 
@@ -850,7 +850,7 @@ def clock_went_back(rules: Rules, record: TransactionMetadata) -> TransactionMet
 
 
 def late_completion_takes_next(state: TransactionCoordinator) -> bool:
-    """For ``may_complete``: a late completion has taken away what waits for the markers of the next transaction."""
+    """For ``may_complete``: a late completion has taken away that of the next transaction."""
     return not state.to_mark and state.metadata.number <= 1
 
 
@@ -907,12 +907,12 @@ def answers_uncommitted(state: ProducerIds, first: int) -> bool:
 
 
 def shares_last_id(state: ProducerIds, first: int) -> int:
-    """For ``behind``: the next block begins with the last id of the one before."""
+    """For ``behind``: the next block starts with the last id of the one before."""
     return state.last_of(first)
 
 
 def adjacent_is_refused(state: ProducerIds, broker: str, first: int) -> bool:
-    """For ``is_new_block``: a broker takes the block right behind its own for one that overlaps."""
+    """For ``is_new_block``: a broker takes the block right after its own for one that overlaps."""
     return first > state.brokers[broker].last + 1
 
 
@@ -1029,7 +1029,7 @@ def stale_epoch_is_taken(
 def only_latest_epoch(
     state: ConsumeTransformProduce, member: str | None, epoch: int, partitions: Iterable[str]
 ) -> ErrorCode:
-    """For ``member_epoch_error``: the latest epoch alone is taken, and nothing without a member (before KIP-1251)."""
+    """For ``member_epoch_error``: only the latest epoch is accepted, and no request without a member."""
     if member not in state.members():
         is_anonymous = member is None and not state.members()
         return ErrorCode.NONE if is_anonymous else ErrorCode.UNKNOWN_MEMBER_ID
@@ -1038,7 +1038,7 @@ def only_latest_epoch(
 
 
 def assignment_epoch_not_checked(state: ConsumeTransformProduce, member: str, partition: str, epoch: int) -> bool:
-    """For ``has_had_since``: an older epoch is taken for any partition of the member, since whenever it has it."""
+    """For ``has_had_since``: an older epoch is accepted for any partition that the member has, whenever it got it."""
     current = state.membership.members[member]
     return partition in current.assigned | current.revoking
 
@@ -1149,7 +1149,7 @@ def open_is_taken_over(state: Transfer) -> bool:
 
 
 def offset_is_committed_apart(state: Transfer) -> bool:
-    """For ``offset_in_transaction``: the offset is committed apart, at once."""
+    """For ``offset_in_transaction``: the offset is committed at once, outside of the transaction."""
     return False
 
 
@@ -1167,7 +1167,7 @@ def only_fatal_refuses(producer: TransactionalProducer, operation: str) -> bool:
 
 
 def every_error_is_abortable(producer: TransactionalProducer, operation: str) -> bool:
-    """For ``is_refused_by_error``: an abort makes good every error."""
+    """For ``is_refused_by_error``: the client can abort after every error and go on."""
     return producer.has_error and operation != ABORT_CALL
 
 
@@ -1292,7 +1292,7 @@ def restores_uncommitted(state: StatefulProcessor, entry: Change) -> bool:
 
 
 def store_is_kept_after_abort(state: StatefulProcessor, instance: str) -> StoreProcess:
-    """For ``after_abort``: the store stays as it is, with what was aborted."""
+    """For ``after_abort``: the store keeps the aborted changes."""
     return replace(state.processes[instance], position=state.committed, batch=())
 
 
@@ -1317,7 +1317,7 @@ def former_owner_writes(state: StatefulProcessor, instance: str) -> bool:
 def sequence_before_guard(
     rules: leaders.Rules, before: leaders.LeaderState, batch: Batch, version: int, guard: int
 ) -> ErrorCode:
-    """For ``batch_error``: the sequence is looked at before the guard."""
+    """For ``batch_error``: the sequence is checked before the guard."""
     if (error := rules.sequence_error(before, batch)) is not ErrorCode.NONE:
         return error
     if (error := rules.guard_error(before, batch, version, guard)) is not ErrorCode.NONE:
@@ -1336,7 +1336,7 @@ def no_guard_asked_for(
 def no_transaction_looked_at(
     rules: leaders.Rules, before: leaders.LeaderState, batch: Batch, version: int
 ) -> ErrorCode:
-    """For ``transaction_error``: a leader appends what stands outside of the transaction that is open."""
+    """For ``transaction_error``: a leader appends batches from outside of the open transaction."""
     is_old = batch.epoch < before.producer(batch.producer_id).epoch
     return ErrorCode.INVALID_PRODUCER_EPOCH if is_old else ErrorCode.NONE
 
@@ -1387,7 +1387,7 @@ def _may_lack_guard(rules: leaders.Rules, before: leaders.LeaderState, producer_
 def guard_of_any_epoch(
     rules: leaders.Rules, before: leaders.LeaderState, batch: Batch, version: int, guard: int
 ) -> ErrorCode:
-    """For ``guard_error``: the guard without the epoch, as in Kafka 3.9."""
+    """For ``guard_error``: only the guard counts, whatever the epoch, as in Kafka 3.9."""
     has_one = _may_lack_guard(rules, before, batch.producer_id, version)
     has_one = has_one or guard == before.questions(batch.producer_id).guard
     return ErrorCode.NONE if has_one else ErrorCode.INVALID_TXN_STATE
@@ -1406,7 +1406,7 @@ def asks_about_any_epoch(rules: leaders.Rules, before: leaders.LeaderState, prod
 
 
 def as_shipped(rules: leaders.Rules, before: leaders.LeaderState, batch: Batch) -> ErrorCode:
-    """For ``sequence_error``: both, as Kafka 4.3 has them."""
+    """For ``sequence_error``: both refusals, as in Kafka 4.3."""
     error = version_two_begins_anew(rules, before, batch)
     return lowest_sequence_counts(rules, before, batch) if error is ErrorCode.NONE else error
 
@@ -1414,7 +1414,7 @@ def as_shipped(rules: leaders.Rules, before: leaders.LeaderState, batch: Batch) 
 def guard_outlives_marker(
     rules: leaders.Rules, before: leaders.LeaderState, marker: LogEntry, version: int
 ) -> leaders.Asked:
-    """For ``asked_after_marker``: a guard is good for the next transaction as well."""
+    """For ``asked_after_marker``: a guard also serves the next transaction."""
     return before.questions(marker.producer_id)
 
 
@@ -1465,7 +1465,7 @@ def never_replicated(rules: leaders.Rules, before: leaders.LeaderState, entry: L
 
 
 def markers_of_version1(rules: leaders.Rules, before: leaders.LeaderState, marker: LogEntry, version: int) -> ErrorCode:
-    """For ``marker_error``: every marker goes by the rule of version 1 (KAFKA-19446)."""
+    """For ``marker_error``: every marker is judged by the rule of version 1 (KAFKA-19446)."""
     return rules.version_1.marker_error(before.knowing(marker.producer_id), marker)
 
 

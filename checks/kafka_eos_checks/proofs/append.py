@@ -124,7 +124,7 @@ def terms_of_state(state: ProducerState | None) -> ProducerTerms:
 
 
 def either(condition: Any, yes: ProducerTerms, no: ProducerTerms) -> ProducerTerms:
-    """One of two states."""
+    """The first of two states if a condition holds, otherwise the second."""
     cells = zip(yes.batches, no.batches, strict=True)
     return ProducerTerms(
         z3.If(condition, yes.known, no.known),
@@ -203,7 +203,7 @@ class AnyProducers:
 
 
 def producer_terms(producers: Any, producer_id: Any) -> ProducerTerms:
-    """One producer's state in the producers that the reference returns."""
+    """The state of a producer in the producers that the reference returns."""
     if isinstance(producers, AnyProducers):
         return producers.terms(producer_id)
     assert isinstance(producers, Map)
@@ -701,7 +701,7 @@ def is_asked(place: Any) -> Any:
 
 @conjunct()
 def acknowledged_is_stored(answer: Response, view: View) -> Any:
-    """Whatever is acknowledged is in the log, as sent, where the answer says."""
+    """Every acknowledged batch is in the log, as it was sent, at the offset in the answer."""
     if answer.error is not ErrorCode.NONE:
         return z3.BoolVal(True)
     # at the end, or among the producer's last batches

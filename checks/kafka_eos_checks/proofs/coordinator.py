@@ -148,7 +148,7 @@ def terms_of(record: Any) -> RecordTerms:
 
 
 def either(condition: Any, yes: RecordTerms, no: RecordTerms) -> RecordTerms:
-    """One of two records."""
+    """The first of two records if a condition holds, otherwise the second."""
     return RecordTerms({field: z3.If(condition, yes[field], no[field]) for field in SORTS})
 
 
@@ -872,7 +872,7 @@ def _state(model: Any, view: View) -> list[str]:
     lines.append(f"  replicated: {_record(model, view.durable)}")
     first, behind = value(model, view.tail.start), value(model, view.tail.stop)
     shown = range(first, min(behind, first + 3))
-    lines += [f"  behind it: {_record(model, view.tail.at(z3.IntVal(place)))}" for place in shown]
+    lines += [f"  after it: {_record(model, view.tail.at(z3.IntVal(place)))}" for place in shown]
     loading = "loads, " if truth(model, view.loading) else ""
     given = f"{value(model, view.given[0])} in epoch {value(model, view.given[1])}"
     lines.append(f"  the coordinator: {loading}has given producer id {given}")

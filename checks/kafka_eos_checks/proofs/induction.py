@@ -34,7 +34,7 @@ NO_SOLUTION, SOLUTION, UNDECIDED = "no solution", "a solution", "undecided"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conjunct:
-    """One conjunct of an invariant, or one property.
+    """A conjunct of an invariant, or a property.
 
     Attributes:
         name: as in the TLA+ module where it has one.
@@ -53,7 +53,7 @@ IS_TAKEN = Conjunct(name="IsTaken", says="The invariant and the action do not co
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """One question to z3.
+    """A question to z3.
 
     Attributes:
         kind: one of ``KINDS``.

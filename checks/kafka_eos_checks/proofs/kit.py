@@ -38,8 +38,8 @@ class Clause:
 
     Attributes:
         conjunct: its name and sentence.
-        formula: of a state, and of as many terms as ``terms`` has.
-        terms: what it is about.
+        formula: a function of a state, and of as many terms as ``terms`` has.
+        terms: the terms that the clause is about.
     """
 
     conjunct: Conjunct

@@ -271,7 +271,7 @@ class Every:
 
 
 class AnyOf:
-    """One of some names; compared with one of them, the execution forks."""
+    """A name that may be any of some; compared with one of them, the execution forks."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -667,7 +667,7 @@ def _waits(act: Action, view: View) -> Any:
 
 
 def _is_whole(act: Action, view: View) -> Any:
-    """A transaction that commits has an offset for each partition with outputs, behind the last of these inputs."""
+    """A transaction that commits has an offset for each partition with outputs, after the last of these inputs."""
     begins = z3.And(is_in(view, PRODUCER, COMMIT), z3.Not(is_in(BEFORE, PRODUCER, COMMIT)))
     offset = view.pending(PRODUCER, PARTITION)
     outputs = _is_behind(view, offset, PRODUCER, PARTITION, INPUT)
@@ -701,7 +701,7 @@ PROPERTIES: tuple[tuple[Conjunct, Callable[[Action, View], Any], str], ...] = tu
         ("PendingWaitsForMarker", "What is pending waits for its marker, which commits it or drops it.", _waits, ""),
         (
             "CommitIsWhole",
-            "A transaction commits an offset for each partition with outputs, behind the last.",
+            "A transaction commits an offset for each partition with outputs, after the last.",
             _is_whole,
             "",
         ),

@@ -325,7 +325,7 @@ def next_is_first(place: Any, other: Any) -> Any:
 
 
 def opened_is_first(producer_id: Any, length: Any) -> Any:
-    """Lemma: the first batch of an open transaction is one of the producer, with no marker behind it."""
+    """Lemma: the first batch of an open transaction is one of the producer, with no marker after it."""
     first = OPENED(producer_id, length)
     inside = z3.And(first >= 0, first < length, is_data(first), PRODUCER_ID(first) == producer_id)
     return z3.Implies(length >= 0, z3.Or(first == NO_OFFSET, z3.And(inside, NEXT_MARKER(first) >= length)))
@@ -951,7 +951,7 @@ def lemmas(machine: type[Consumer], overrides: Mapping[str, str]) -> Iterator[Qu
 
 def _of_definitions() -> Iterator[Query]:
     for name, says, lemma in (
-        ("OpenedIsFirst", "No marker is behind the first batch of what is open.", opened_is_first),
+        ("OpenedIsFirst", "No marker follows the first batch of an open transaction.", opened_is_first),
         (
             "UndecidedIsOpened",
             "An undecided batch is part of what is open.",
@@ -1008,7 +1008,7 @@ def of_laws(machine: type[Consumer]) -> Iterator[Query]:
     def of(*numbers: int) -> Any:
         return is_collected(rules_of, state, [entries[k] for k in numbers], Number(position), Number(upper))
 
-    says = "An entry is listed if it is behind each earlier entry."
+    says = "An entry is listed if it is after each earlier entry."
     yield _law("list of three", says, [], of(0, 1, 2) == z3.And(of(0, 2), of(1, 2)))
 
     one, other = (aborted_at(index, z3.IntVal(n)) for n in range(2))
@@ -1021,7 +1021,7 @@ def of_laws(machine: type[Consumer]) -> Iterator[Query]:
     two = passed((0, 2), [one, other]) == z3.And(passed((0, 2), [one]), passed((0, 2), [other]))
     yield _law("two transactions", "An entry is passed on if it is for each listed transaction.", facts, two)
     three = passed((0, 1, 2), [one]) == z3.Or(*(passed(n, [one]) for n in ((2,), (0, 2), (1, 2))))
-    says = "An entry is passed on if it is by itself, or behind one of the earlier entries."
+    says = "An entry is passed on if it is by itself, or after one of the earlier entries."
     yield _law("three entries", says, facts, three)
 
 

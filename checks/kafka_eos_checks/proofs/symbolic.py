@@ -27,7 +27,7 @@ class TooManyPaths(RuntimeError):  # noqa: N818 - named for what there are too m
 
 @dataclass(slots=True)
 class _Path:
-    """One way through a function.
+    """A way through a function.
 
     Attributes:
         solver: holds the assumptions and decisions; says which ways are possible.
@@ -159,7 +159,7 @@ def merged(function: Callable[P, Any]) -> Callable[P, Any]:
 
 
 def conjunction(formulas: Sequence[Any]) -> Any:
-    """All of them."""
+    """The conjunction of formulas."""
     return z3.And(*formulas) if formulas else z3.BoolVal(True)
 
 

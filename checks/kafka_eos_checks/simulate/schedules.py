@@ -47,12 +47,12 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """A schedule that is wrong: its steps, the faults among them, and what is wrong about it.
+    """A schedule that is wrong: its steps with the faults among them, and the reason.
 
     Attributes:
         order: the order of actions.
-        steps: what happened.
-        what: what is wrong about it.
+        steps: the steps, in words.
+        what: the reason why it is wrong.
         size: the number of faults, then the number of steps.
     """
 

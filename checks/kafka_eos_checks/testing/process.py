@@ -22,10 +22,10 @@ def peak_memory(pid: int) -> int | None:
 
 
 class ServedProcess:
-    """A server; a context manager that ends what it started.
+    """A server in a process of its own; a context manager that ends the process.
 
     Args:
-        arguments: those of ``kafka-eos serve``, which listens on a free port if they do not say where.
+        arguments: the arguments of ``kafka-eos serve``, which listens on a free port if they name none.
 
     Attributes:
         ready: its first line.

@@ -12,7 +12,7 @@ State: TypeAlias = Mapping[str, SpecValue]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a behaviour.
+    """A step of a behaviour.
 
     Attributes:
         action: the action with its arguments where they are known; ``Init`` for the first state.

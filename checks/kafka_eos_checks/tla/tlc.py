@@ -59,7 +59,7 @@ class TlcMissing(MissingExtra):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One run of TLC.
+    """A run of TLC.
 
     Attributes:
         folder: holds the root module, its configuration, and every module they need.

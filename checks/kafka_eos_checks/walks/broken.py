@@ -43,12 +43,12 @@ def explained(walker: Walker, run: Run) -> tuple[str, str, int]:
 
 @dataclass(slots=True)
 class _Place:
-    """The setting of some walks.
+    """A walker, and the share of the steps that it gets.
 
     Attributes:
         walker: the walker.
         share: its share of all steps.
-        corpus: the states that its walks have left, if they go on from there.
+        corpus: the states that its walks have kept, if later walks start from them.
         steps: the steps taken so far.
     """
 
@@ -61,16 +61,16 @@ class _Place:
 class Search:
     """Walks over a mutant or a model that must fail, most of them from states that looked new to earlier walks.
 
-    A quarter of the steps are those of walks from the first state, with larger constants, as the walks of a layer are;
-    a quarter goes on from kept states with these constants, and half with the registry's, with which TLC finds the
-    violation in a smaller space.
+    A quarter of the steps are walks from the first state, with larger constants, as the walks of a layer are. Another
+    quarter starts from kept states with these constants. The other half starts from kept states with the registry's
+    constants, with which TLC finds the violation in a smaller space.
 
     Args:
-        registry: the registry that has it.
-        name: its name.
+        registry: the registry with the mutant or model.
+        name: the name of the mutant or model.
 
     Raises:
-        MalformedRegistry: when there is none, or it need not fail.
+        MalformedRegistry: when there is no such mutant or model, or it need not fail.
     """
 
     def __init__(self, registry: Registry, name: str) -> None:

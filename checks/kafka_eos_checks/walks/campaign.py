@@ -29,11 +29,11 @@ class LayerTally:
     """The outcome of the runs of one layer.
 
     Attributes:
-        runs, steps: how many.
+        runs, steps: the numbers of runs and steps.
         fair_steps: steps after the faults had stopped.
-        cut_off: runs that the bounds of the constants end, so that their goals are not judged.
+        cut_off: runs that end at the bounds of the constants, so that their goals are not judged.
         sampled: runs that were judged a second time.
-        coverage: their coverage.
+        coverage: the coverage of the runs.
     """
 
     runs: int = 0
@@ -51,9 +51,9 @@ class Tally:
     Attributes:
         layers: by name.
         failures: the runs that went wrong, or were judged differently the second time.
-        news: (seed, layer, what it met first) in the order of the seeds.
-        seconds: of CPU, in the runs; without what is compiled once and without the second judgements.
-        setup: seconds of CPU in what is compiled once.
+        news: (seed, layer, points of the coverage that this run met first) in the order of the seeds.
+        seconds: CPU time of the runs, without compiling the formulas and without the second judgements.
+        setup: CPU time of compiling the formulas, in seconds.
     """
 
     layers: dict[str, LayerTally] = field(default_factory=dict)
@@ -64,21 +64,21 @@ class Tally:
 
     @property
     def runs(self) -> int:
-        """All of them."""
+        """The number of runs of all layers."""
         return sum(layer.runs for layer in self.layers.values())
 
     @property
     def steps(self) -> int:
-        """All of them."""
+        """The number of steps of all layers."""
         return sum(layer.steps for layer in self.layers.values())
 
     @property
     def sampled(self) -> int:
-        """Runs that were judged twice."""
+        """The number of runs that were judged twice."""
         return sum(layer.sampled for layer in self.layers.values())
 
     def add(self, other: "Tally") -> None:
-        """Add the other's counts; keep those of its news that are new here."""
+        """Add the counts of another tally, and those of its news that are new here."""
         known = {(name, point) for name, layer in self.layers.items() for point in layer.coverage.points()}
         for seed, name, points in sorted(other.news):
             fresh = tuple(point for point in points if (name, point) not in known)

@@ -58,9 +58,9 @@ def verdicts_of(tally: Tally, layers: Sequence[Layer], release: str = "") -> lis
     """One verdict for each machine, with the coverage of its runs.
 
     Args:
-        tally: of the runs.
-        layers: those that were walked.
-        release: of Kafka whose rules they have; "" for the rules of the specs.
+        tally: the tally of the runs.
+        layers: the layers that were walked.
+        release: the release of Kafka whose rules the layers have; "" for the rules of the specs.
     """
     found = []
     for module in dict.fromkeys(layer.model.module for layer in layers):

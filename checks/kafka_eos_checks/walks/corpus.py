@@ -1,10 +1,11 @@
-"""States that walks have met and that are worth going on from: new states are kept, and lead to newer ones.
+"""Kept states, from which later walks start.
 
-A walk from the first state seldom gets deep: most of its steps are those that every walk takes. So states are kept, and
-most of the later walks begin in one of them, and end when they reach a known state. A few states are drawn, and the
-walk takes the one that walks have visited least, and that is not known to lead only to known states. With small
-constants every state is kept. With large ones only one of those that look the same is kept: numbers above
-:data:`MOST_NUMBER`, and all except the last :data:`MOST_ELEMENTS` elements of a sequence, look the same.
+A walk from the first state seldom gets deep: most of its steps are those that every walk takes. So states that look new
+are kept, most later walks start in one of them, and a walk ends when it reaches a known state. To start, a walk draws a
+few kept states and takes the least visited of them; a state that seems to lead only to known states counts as visited
+more often. With small constants every state is kept. With large ones only one of those that look the same is kept:
+numbers above :data:`MOST_NUMBER` look the same, and so do all elements of a sequence before the last
+:data:`MOST_ELEMENTS`.
 
 The hash of every state is remembered, so that a walk can prefer a step to a new state: otherwise, where states are few,
 walks soon only repeat each other.

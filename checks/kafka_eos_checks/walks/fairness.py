@@ -1,4 +1,4 @@
-"""The actions that go on when the faults have stopped: those that the spec's fairness names, read from its text."""
+"""The actions that still happen when the faults have stopped: the spec's fairness names them, read from its text."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import product

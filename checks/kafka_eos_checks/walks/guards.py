@@ -1,4 +1,4 @@
-"""The reference of coverage: a machine's actions, the conjuncts of its guards that refuse, and its faults."""
+"""The points of coverage that a machine has: its actions, the conjuncts of its guards that refuse, its faults."""
 
 import ast
 import inspect
@@ -30,8 +30,8 @@ def fault_pairs(layers: Iterable[Layer], met: Collection[tuple[str, str]]) -> fr
     """The pairs of faults of layers of one machine, each in the order of the alphabet.
 
     Args:
-        layers: some, whose constants may allow less.
-        met: pairs that runs have met; an action that is no fault by its name may be one by what it counts.
+        layers: some layers of the machine; their constants may not allow every fault.
+        met: pairs that runs have met. An action that has no name of a fault is one if it raises the number of faults.
     """
     named = {name for layer in layers for name in layer.walk.faults | layer.walk.kinds}
     return frozenset(combinations(sorted(named.union(*met)), 2))

@@ -1,7 +1,7 @@
 """The results of runs, kept in a folder.
 
-The tally of a chunk of seeds is kept, so that a campaign goes on where it was ended, as long as nothing that determines
-a run has changed. Seeds that met something for the first time are kept too, as a corpus.
+The tally of a chunk of seeds is kept, so that an interrupted campaign continues where it stopped, as long as nothing
+that determines a run has changed. Seeds that met something for the first time are kept too, as a corpus.
 """
 
 import json
@@ -127,9 +127,9 @@ def _key(chunk: tuple[int, int], release: str) -> str:
 
 
 def write_corpus(folder: Path, tally: Tally) -> Path:
-    """Add the seeds that met something first to the corpus, with what it was; a corpus of other runs is replaced.
+    """Add each seed that met something first to the corpus, with what it met; a corpus of other runs is replaced.
 
-    A seed that is there already stays, with what it added then.
+    A seed that is in the corpus already keeps its entry.
     """
     path = _corpus(folder)
     try:

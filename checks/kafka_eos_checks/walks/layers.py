@@ -27,11 +27,11 @@ class Walk:
     """The facts about a machine that a walk needs.
 
     Attributes:
-        larger: a model's constants -> those that the walk takes in their place.
+        larger: maps a model's constants to the larger ones that the walk uses.
         faults: actions that are faults: a run leaves some out, and takes the others seldom.
         kinds: the same for a machine whose constant ``Faults`` names the kinds that may happen: a run leaves out some
-            of those, and takes these actions seldom.
-        goals: a model's constants -> what has to be reached in the end, when the faults have stopped.
+            of those kinds, and takes these actions seldom.
+        goals: maps a model's constants to the goals that must be reached after the faults have stopped.
         possible: action -> the arguments that are worth a try in a state.
         axes: constant sets of which a run may leave out some elements: the participants.
         steps: steps with faults in one run.
@@ -58,7 +58,7 @@ class Layer:
         name: the model's or the mutant's.
         model: with the larger constants.
         properties: their names.
-        walk: what is known of the machine.
+        walk: the facts about the machine.
         mutant: whether some property has to be violated.
     """
 
@@ -318,7 +318,7 @@ WALKS: Mapping[str, Walk] = {
 }
 
 
-# Who takes part in a model that must fail was chosen so that it does.
+# The participants of a model that must fail were chosen so that it fails: these constants stay.
 _ACTORS = frozenset({"Instances", "Partitions", "Preferred", "TransactionalIds", "Replicas", "Tasks"})
 
 
@@ -434,12 +434,12 @@ def broken_layer(registry: Registry, name: str, larger: bool = True) -> Layer:
     """The layer of a mutant, or of a model that must fail, with the property that has to be violated among others.
 
     Args:
-        registry: the registry that has it.
-        name: its name.
+        registry: the registry with the mutant or model.
+        name: the name of the mutant or model.
         larger: whether the constants are larger than the registry's; not where the property could not be evaluated.
 
     Raises:
-        MalformedRegistry: when there is none, or it need not fail.
+        MalformedRegistry: when there is no such mutant or model, or it need not fail.
     """
     model = registry.get(name)
     if not model.expect.violates or model.module not in WALKS:

@@ -1,7 +1,7 @@
-"""The properties that judge a run: those of a model, taken from the spec's text, each at the moments where it counts.
+"""The properties that judge a run: those of a model, taken from the spec's text, each evaluated at certain moments.
 
 ===========  =========================================================  ==============================================
-kind         the spec has                                               it is looked at
+kind         the spec has                                               it is evaluated
 ===========  =========================================================  ==============================================
 initial      ``P`` in a specification that is refined                   in the first state
 invariant    ``P``, or ``[]P``                                          in every state
@@ -26,14 +26,14 @@ _TEMPORAL = frozenset({"always", "eventually"})
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a property that is looked at in one kind of moment.
+    """A part of a property that is evaluated at one kind of moment.
 
     Attributes:
         name: the property's name.
         kind: the kind of moment.
-        formula: what has to be true.
-        reads: the variables that it reads, as a set of bits.
-        places: the same as places in a state.
+        formula: the formula that has to be true.
+        reads: the variables that the formula reads, as a set of bits.
+        places: the places of these variables in a state.
     """
 
     name: str
@@ -70,7 +70,7 @@ def _split(formulas: Formulas, tree: Tree, space: Namespace | None = None) -> It
 
 
 def is_temporal(formulas: Formulas, tree: Any, space: Namespace) -> bool:
-    """Whether an expression speaks of more than a step."""
+    """Whether an expression is about more than one step."""
     if not isinstance(tree, tuple) or not tree:
         return False
     if tree[0] in _TEMPORAL or tree[:2] == ("infix", "~>"):
@@ -95,7 +95,7 @@ class Judge:
 
     Attributes:
         initial, invariants, steps, goals: the parts of the properties.
-        every_time: whether everything is evaluated at every step, without a look at what has changed.
+        every_time: whether everything is evaluated at every step, whatever variables have changed.
     """
 
     initial: list[Part] = field(default_factory=list)
@@ -107,7 +107,7 @@ class Judge:
     _held: list[Any] = field(default_factory=list)
 
     def add(self, found: Iterable[Part]) -> None:
-        """Look at these too."""
+        """Judge by these parts too."""
         lists = {INITIAL: self.initial, INVARIANT: self.invariants, STEP: self.steps, GOAL: self.goals}
         for part in found:
             lists[part.kind].append(part)
@@ -124,7 +124,7 @@ class Judge:
 
         Args:
             before: the state before it.
-            after: the state behind it.
+            after: the state after it.
             changed: the variables that have another value, as a set of bits.
         """
         every_time = self.every_time
@@ -137,7 +137,10 @@ class Judge:
         return None
 
     def _is_new(self, part: Part, state: State) -> bool:
-        """Whether a step that changes nothing a formula reads has not been looked at yet."""
+        """Whether a formula has not been evaluated yet for these values of the variables that it reads.
+
+        Only for steps that change none of these variables.
+        """
         values = [state[place] for place in part.places]
         key = (part.name, id(part), *map(id, values))
         if key in self._stutters:
@@ -147,12 +150,12 @@ class Judge:
         return True
 
     def forget(self) -> None:
-        """Forget what has been looked at."""
+        """Forget which values the formulas have been evaluated for."""
         self._stutters.clear()
         self._held.clear()
 
     def at_rest(self, state: State) -> Wrong | None:
-        """The goal that has not been reached where nothing more happens."""
+        """The goal that has not been reached when no further step happens."""
         for part in self.goals:
             if not _holds(part, state, state):
                 return Wrong(part.name, f"comes to rest, and {part.name} is not so")

@@ -126,7 +126,7 @@ class Application:
     sequences: dict[int, int] = field(default_factory=dict)
 
     def draw(self, rng: Random) -> None:
-        """Draw how large its transactions and batches are, its timeout and the versions of its requests."""
+        """Draw the sizes of its transactions and batches, its timeout and the versions of its requests."""
         self.inputs, self.batch = rng.choice((1, 2, 3)), rng.choice((1, 2))
         self.timeout_ms = rng.choice(TIMEOUTS_MS)
         self.versions = {api: rng.choice(versions) for api, versions in VERSIONS[self.transaction_version].items()}
@@ -141,7 +141,7 @@ class Application:
         return f"{GROUP}-{self.partition}" if self.eos == 1 else f"{GROUP}-{self.name}"
 
     def life(self) -> Life:
-        """The process's steps, from the beginning again after an answer that no retry can mend."""
+        """The process's steps; they start again after an answer that no retry can mend."""
         while True:
             try:
                 yield from self._initialize()
@@ -156,7 +156,12 @@ class Application:
     # --- asking
 
     def _until(self, ask: Ask, *error: str | int) -> Answering:
-        """The answer to a request that is sent until one comes that is not to be retried; its error at a path."""
+        """Send a request until its answer is not one to retry, and return that answer.
+
+        Args:
+            ask: the request.
+            error: the path to the error code in the answer.
+        """
         while True:
             answer = yield ask
             if answer is None:

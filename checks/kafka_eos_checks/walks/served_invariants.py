@@ -9,9 +9,9 @@ Logs are read once, as they grow. The fate of a transaction is taken from its ma
 - A group's offsets move only with committed transactions, and never back.
 - The epoch that a leader knows of a producer never goes back.
 - A coordinator aborts a transaction by itself once its timeout has passed, and not in its very last millisecond. The
-  timeout is the one that InitProducerId has asked for, and begins with the transaction, whatever restarts meanwhile.
+  timeout is the one that InitProducerId has asked for. It starts with the transaction, and no restart prolongs it.
 - A producer id belongs to one transactional.id, and each InitProducerId that succeeds gives a later epoch or id.
-- ListOffsets finds the first record of a time in the part of the log that the reader may see.
+- ListOffsets finds the first record with at least a given timestamp in the part of the log that the reader may see.
 - An answer has no error code that the version of its request does not know.
 
 These hold where nobody commits offsets outside of transactions, and neither topics nor records are deleted.
@@ -46,7 +46,7 @@ KNOWN_SINCE = {
     ("TxnOffsetCommit", E.TRANSACTION_ABORTABLE): 4,
     ("TxnOffsetCommit", E.COORDINATOR_LOAD_IN_PROGRESS): 2,
 }
-"""API and error -> the first version that may be answered with it; never, where that is larger than any version.
+"""API and error -> the first version whose answer may have this error. A number above all versions means never.
 
 Kafka: KafkaApis, ReplicaManager.handleProduceAppend
 """
@@ -76,11 +76,11 @@ class _Decision:
 
 @dataclass(slots=True)
 class _Followed:
-    """A partition, as far as it was read.
+    """A partition, up to the offset that was read.
 
     Attributes:
         leader: its leader, whichever broker that is.
-        end: the offset after it.
+        end: the offset after the part that was read.
         stable: the last stable offset.
         judged: the leader's machine that was judged last.
         fates: offset -> the fate of the transaction that the record belongs to.
@@ -249,7 +249,7 @@ class Invariants:
             yield f"the transaction of {name} times out {last - timed_out + 1} ms before its timeout has passed"
 
     def _judge_deadlines(self) -> Iterator[str]:
-        """Every open transaction is within its timeout, and as many milliseconds as lie between two looks for it.
+        """Every open transaction is within its timeout, plus the interval at which a coordinator looks for late ones.
 
         A coordinator does not look before it has loaded.
         """

@@ -13,14 +13,14 @@ from kafka_eos.machines.machine import Instance
 from kafka_eos_checks.walks.properties import Wrong
 from kafka_eos_checks.walks.walk import Run, Walker, shape_of
 
-MOST_PAIRS = 40  # steps of which pairs are tried
-MOST_STATES = 15_000  # of the search for a shortest schedule
+MOST_PAIRS = 40  # the longest schedule, in steps, of which all pairs are tried
+MOST_STATES = 15_000  # the states that the search for a shortest schedule visits at most
 
 Fails = Callable[[Sequence[Instance]], list[Instance] | None]
 
 
 def shrunk(walker: Walker, run: Run) -> tuple[Wrong, list[Instance], bool]:
-    """The violation of a run, a minimal schedule with it, and whether it is that of a run at rest.
+    """The violation of a run, a minimal schedule that has it, and whether the run is at rest when it has it.
 
     The schedule ends where the violation is seen; for a goal that is not reached, where the faults stop.
     """
@@ -47,7 +47,7 @@ def shrunk(walker: Walker, run: Run) -> tuple[Wrong, list[Instance], bool]:
 
 def _shortest(walker: Walker, schedule: list[Instance], name: str) -> list[Instance]:
     """A shortest schedule of the same kinds of steps, found breadth-first; the given one, if that takes long."""
-    # one of each kind: those that differ from it in numbers only are tried with it
+    # one of each kind: steps that differ from it only in numbers are tried with it
     kinds = {(step.action.name, shape_of(step)): step for step in schedule}
     is_of_steps = any(part.name == name for part in walker.judge.steps)
     first = walker.initial(walker.constants)

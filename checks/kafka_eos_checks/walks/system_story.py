@@ -25,7 +25,7 @@ class Silence:
         """A copy of a request that the network has kept arrives."""
 
     def happens(self, where: str, what: str, kind: Kind = Kind.EVENT, role: Role = Role.CLIENT) -> None:
-        """Something in one place."""
+        """An event in one place."""
 
 
 class Story(Silence):

@@ -30,12 +30,12 @@ from kafka_eos_checks.walks.layers import Layer
 from kafka_eos_checks.walks.properties import Judge, Wrong, parts
 
 MOST_FAIR_STEPS = 3_000
-LIKELY = (0.0, 0.2, 0.35, 0.5, 0.8)  # the probability that a run has a kind of fault: one of these for a run
+LIKELY = (0.0, 0.2, 0.35, 0.5, 0.8)  # a run draws one of these as the probability that it has a kind of fault
 SELDOM = 6.0  # in half of the runs faults are less frequent than other actions: down to 2 ** -SELDOM times
-STEPS_FROM_KEPT = 40  # of a run that begins in a kept state
+STEPS_FROM_KEPT = 40  # the steps of a run that starts in a kept state
 RARELY = 0.04  # how often arbitrary arguments are tried instead of the promising ones
 MOST_MISSES = 3  # how often the clock of an action that is not enabled is halved
-MOST_TRIES = 4  # of one action, before another one is drawn
+MOST_TRIES = 4  # how many instances of one action are tried before another action is drawn
 AGAIN = 0.02  # how often a step to a visited state is taken, though there may be another
 NOT_AT_REST = "comes to rest"
 
@@ -47,7 +47,7 @@ class Coverage:
     Attributes:
         actions: action -> how often it was taken.
         refusals: action and the conjunct of its guard that was false, or the error code -> how often.
-        faults: two kinds of faults, in their order of the alphabet -> in how many runs both happened.
+        faults: two kinds of faults, in alphabetical order -> in how many runs both happened.
     """
 
     actions: Counter[str] = field(default_factory=Counter)
@@ -61,7 +61,7 @@ class Coverage:
         )
 
     def add(self, other: "Coverage") -> None:
-        """Add the other's counts."""
+        """Add the counts of another coverage."""
         self.actions.update(other.actions)
         self.refusals.update(other.refusals)
         self.faults.update(other.faults)
@@ -69,17 +69,17 @@ class Coverage:
 
 @dataclass(slots=True)
 class Run:
-    """A run.
+    """The course of one walk.
 
     Attributes:
         seed: the seed that determines it.
         schedule: the steps with faults.
-        before: the number of those that lead to the kept state in which the run begins.
+        before: how many of these steps lead to the kept state in which the run starts.
         fair: the steps after the faults have stopped.
-        wrong: what it violates, if anything.
-        cut_off: whether the bounds end it, so that its goals are not judged.
+        wrong: the violation, if there is one.
+        cut_off: whether the run ends at the bounds of the constants, so that its goals are not judged.
         time: the clocks' time when the faults stop.
-        coverage: its coverage.
+        coverage: the coverage of the run.
     """
 
     seed: int
@@ -119,7 +119,7 @@ def _with_rules(machine: type[Any], model: Model) -> type[Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Candidates:
-    """The instances of an action that a run may draw: all, or those whose arguments are among some."""
+    """The instances of an action that a run may draw: all, or those whose arguments are among the chosen ones."""
 
     action: Action
     instances: list[Instance]
@@ -166,11 +166,11 @@ class _Clocks:
 
 
 class Walker:
-    """Walks over one layer; what it has compiled serves every run.
+    """Walks over one layer; the compiled formulas serve every run.
 
     Args:
-        layer: what is walked.
-        every_time: evaluate every property at every step, whether anything that it reads has changed or not.
+        layer: the layer that is walked.
+        every_time: evaluate every property at every step, even if no variable that it reads has changed.
     """
 
     def __init__(self, layer: Layer, every_time: bool = False) -> None:
@@ -218,7 +218,7 @@ class Walker:
         return tuple(map(self.convert, self._values(state)))
 
     def _after(self, values: tuple[Any, ...], spec: State, state: Any) -> tuple[tuple[Any, ...], State, int]:
-        """A state's values, the same as the spec has them, and which of them have changed."""
+        """A state's values, the same values in the spec's form, and which of them have changed."""
         after = self._values(state)
         changed = [place for place, value in enumerate(after) if value is not values[place]]
         if not changed:
@@ -239,7 +239,7 @@ class Walker:
     # --- a run
 
     def run(self, seed: int, corpus: Corpus | None = None) -> Run:
-        """The run that a seed determines, or a seed and the runs before it that have kept their states in a corpus."""
+        """The run that a seed determines; with a corpus, the states that earlier runs have kept determine it too."""
         random = Random(f"{self.layer.name} {seed}")
         run = Run(seed)
         kept = corpus.choose(random) if corpus is not None else None
@@ -298,8 +298,8 @@ class Walker:
         """The constants of a run, with the faults that may happen in it, and the weights of the actions.
 
         Args:
-            random: of the run.
-            happened: faults that have happened already.
+            random: the run's source of random numbers.
+            happened: the number of faults that have happened already.
         """
         constants = self.constants
         kinds = getattr(constants, "faults", None)

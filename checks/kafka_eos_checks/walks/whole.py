@@ -4,10 +4,10 @@ The clusters are the reference's (:mod:`kafka_eos.server`), without sockets: bro
 decides the version of transactions and of exactly-once (a transactional.id for each partition, or a group of KIP-848),
 whether inputs come from another cluster (a mirror: offsets and outputs in the target), and which kinds of faults may
 happen. A reader with read_committed follows every output partition, with fetches that may be smaller than a
-transaction: no input may be found twice or out of order. What lies at a boundary is drawn as well: the versions of
+transaction: no input may be found twice or out of order. Cases at a boundary are drawn as well: the versions of
 requests, the last millisecond of a timeout, restarts of all brokers, timestamps at the last stable offset. After every
-step the invariants of :mod:`kafka_eos_checks.walks.served_invariants` hold of the target cluster. When the faults
-have stopped, every input is found once and every offset is after it.
+step the invariants of :mod:`kafka_eos_checks.walks.served_invariants` must hold for the target cluster. When the faults
+have stopped, every input must be found once, and every committed offset must be after the last input.
 """
 
 from collections import Counter
@@ -42,16 +42,18 @@ PARTITIONS, BROKERS = 2, 3
 KINDS = ("lose request", "lose answer", "repeat", "crash", "freeze", "move leader", "crash broker", "time", "restart")
 FATES = frozenset({"lose request", "lose answer", "repeat"})
 EXCUSED = {(1, "EndTxn"): "late-end-of-transaction", (1, "TxnOffsetCommit"): "late-offsets"}
-"""By transaction.version and request, the finding because of which a run does not repeat it; it counts how often.
+"""By transaction.version, the requests that a run does not repeat, with the finding that is the reason.
 
-With version 2 the epoch fences both, as this application sends its offsets once a transaction.
+A run counts how often it would have repeated them. With version 2 the epoch fences both requests, because this
+application sends its offsets once per transaction.
 """
 
 UNSTORED = "ConsumerGroupHeartbeat"
-"""The request that a run with restarts does not repeat; it counts how often.
+"""The request that a run with restarts does not repeat; the run counts how often it would have.
 
-The server does not store the members of a consumer group, and epochs begin again after a restart: a late copy of a join
-can give a member the epoch that it had before the restart, with which it may commit although another has its partition.
+The server does not store the members of a consumer group, and epochs start again after a restart. So a delayed
+duplicate of a join can give a member the epoch that it had before the restart. With that epoch the member may commit
+although another member has its partition.
 """
 
 SET_UPS = tuple(
@@ -62,7 +64,7 @@ MOST_PEACEFUL = 4_000  # requests after the faults have stopped
 SESSION_MS = 6_000
 MOST_PROCESSES = 6
 FETCH_BYTES = (1, 200, 1 << 20)
-"""The bytes that the reader fetches at a time, at least a batch: fewer than many transactions have."""
+"""The bytes that the reader fetches at a time, at least a batch; many transactions are larger."""
 LIST_OFFSETS = range(2, 11)  # with an isolation level, and no field for remote storage
 AS_IT_IS, UNTOLD = Machines(), Silence()
 
@@ -86,12 +88,13 @@ class Outcome:
         title: its set-up, one of ``SET_UPS``.
         requests: the number of handled requests.
         milliseconds: virtual time.
-        events: what happened, in order.
+        events: the events of the run, in order.
         faults: kind -> how often.
         into_transactions: restarts while transactions were open.
-        excused: request -> how often it was to be repeated, and was not (:data:`EXCUSED`, :data:`UNSTORED`).
+        excused: request -> how often a fault would have repeated it, but it was excused (:data:`EXCUSED`,
+            :data:`UNSTORED`).
         finished: the number of complete transactions, by their fate.
-        wrong: what went wrong, or "".
+        wrong: the first violation, or "".
         diagram: the diagram of a run that was cut down, as SVG; or "".
     """
 
@@ -109,14 +112,14 @@ class Outcome:
 
 
 class Whole:
-    """One run.
+    """A run of the whole system.
 
     Args:
         seed: the seed that determines it.
-        inputs: inputs of each partition.
+        inputs: the number of inputs of each partition.
         machines: the machines of the target cluster; they may be mutants.
-        allowed: places in the order of faults that may happen, for shrinking; None for all.
-        story: is told what happens.
+        allowed: for shrinking, the numbers of the faults that may happen, counted in their order; None for all.
+        story: the diagram to which the events are added.
     """
 
     def __init__(
@@ -231,7 +234,7 @@ class Whole:
         return heard
 
     def _ids(self, row: Message) -> Message:
-        """Names of topics as ids, where a heartbeat wants these."""
+        """The row of a heartbeat with ids of topics in place of their names."""
         if not row.get("TopicPartitions"):
             return row
         topic = self.source.topics[INPUT].topic_id
@@ -271,7 +274,7 @@ class Whole:
     # --- judging
 
     def _judge(self, wrong: str) -> None:
-        """Keep the first thing that went wrong."""
+        """Keep the first violation."""
         if wrong and not self.outcome.wrong:
             self.outcome.wrong = wrong
             self._note(wrong)
@@ -282,7 +285,7 @@ class Whole:
     # --- faults
 
     def _fault(self, among: frozenset[str], api: str = "") -> str:
-        """A fault, if one happens now, to a request of an API or to anything else."""
+        """The fault that happens now, to a request of an API or to anything else; "" if there is none."""
         kinds = [kind for kind in self._kinds if kind in among]
         drawn = self._fates.random()
         if not kinds or drawn > 0.08:
@@ -338,7 +341,7 @@ class Whole:
             self._late.pop(self._fates.randrange(len(self._late)))()
 
     def _until_timeouts(self) -> list[int]:
-        """The milliseconds until the last one of each open transaction's timeout, and until the one after that."""
+        """The milliseconds until the last millisecond of each open transaction's timeout, and until the next one."""
         last = self._invariants.deadlines.values()
         return [ms - self.target.now for each in sorted(last) for ms in (each, each + 1) if ms > self.target.now]
 
@@ -365,7 +368,7 @@ class Whole:
     # --- a run
 
     def run(self, requests: int = 250) -> Outcome:
-        """Requests with faults, then without until everything is processed."""
+        """Handle requests with faults, then without faults until everything is processed."""
         while self.outcome.requests < requests and not self.outcome.wrong:
             self._happen()
             self._turn(True)
@@ -416,7 +419,7 @@ class Whole:
                     self._judge(f"input {value} of partition {number} {what}")
 
     def _list_offsets(self, number: int, leader: Leader) -> None:
-        """Ask for the timestamp of a record next to the last stable offset."""
+        """Ask for the offset of a timestamp of a record next to the last stable offset."""
         timestamp = self._invariants.timestamp_at(leader.name, self._bounds.choice((-2, -1, 0, 1)))
         version, isolation = self._bounds.choice(LIST_OFFSETS), self._bounds.choice((0, 1))
         if timestamp is None:
@@ -485,9 +488,9 @@ class Coverage:
     """The coverage of runs.
 
     Attributes:
-        faults: kinds.
-        pairs: of kinds, in one run; each with the set-up.
-        set_ups: titles.
+        faults: the kinds of faults that happened.
+        pairs: each pair of kinds that happened in one run, with the set-up of the run.
+        set_ups: the titles of the set-ups.
         excused: request -> how often it was not repeated (:data:`EXCUSED`, :data:`UNSTORED`).
     """
 
@@ -498,7 +501,7 @@ class Coverage:
 
     @classmethod
     def of(cls, outcomes: Sequence[Outcome]) -> "Coverage":
-        """Counted over runs."""
+        """The coverage of these runs."""
         pairs = {
             (outcome.title, frozenset(pair)) for outcome in outcomes for pair in combinations(sorted(outcome.faults), 2)
         }
@@ -510,7 +513,7 @@ class Coverage:
         )
 
     def figures(self) -> dict[str, int | float | str]:
-        """Met, of those possible."""
+        """How many of the possible points were met."""
         return {
             "fault_kinds": f"{len(self.faults)}/{len(KINDS)}",
             "fault_pairs": f"{len({pair for _, pair in self.pairs})}/{len(POSSIBLE_PAIRS)}",
@@ -572,7 +575,7 @@ def verdict_of(outcomes: Sequence[Outcome], seconds: float) -> Verdict:
 
 
 def shrunk(seed: int, machines: Machines = AS_IT_IS) -> Outcome:
-    """A run that goes wrong with as few of its faults as possible, drawn: none of them can be left out."""
+    """A run that goes wrong with as few of its faults as possible, with its diagram; none can be left out."""
     whole = Whole(seed, machines=machines)
     whole.run()
     allowed = frozenset(range(1, whole.drawn + 1))

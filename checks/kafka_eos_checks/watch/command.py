@@ -179,7 +179,7 @@ class Told:
 
     @property
     def rows(self) -> int:
-        """All of them."""
+        """The number of all reports."""
         return self.wrong + self.resolved
 
 

@@ -70,7 +70,7 @@ class Journal:
         self._lock.close()
 
     def commit(self, state: Row, seen_ms: int, reports: Sequence[Report]) -> list[Row]:
-        """Keep what is known now, with the reports that belong to it, and return these as they are written."""
+        """Keep the present state with the reports that belong to it; return the reports as they are written."""
         rows = [report_row(self._written + 1 + i, seen_ms, report) for i, report in enumerate(reports)]
         total = self._written + len(rows)
         whole = {"format": FORMAT, "reports": total, "latest": rows, "state": state}

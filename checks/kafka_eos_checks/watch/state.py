@@ -127,10 +127,10 @@ class PartitionState:
         return 0 <= self.high_watermark <= self.position
 
     def take(self, records: bytes, now_ms: int) -> Taken:
-        """Fold what a leader gave from :attr:`position` on.
+        """Fold the bytes that a leader gave from :attr:`position` on.
 
-        The last batch may be cut off, as Fetch does it. One that is corrupt, or of a format before Kafka 0.11, is
-        reported, and what follows it up to the high watermark is not read.
+        The last batch may be cut off, as in a Fetch response. A batch that is corrupt, or of a format before Kafka
+        0.11, is reported, and the batches after it up to the high watermark are not read.
         """
         positions, raw, stop, sound = sound_batches(records, _NO_LANES)
         sound = sound and _is_cut_off(records, stop)
@@ -190,7 +190,7 @@ class PartitionState:
         self.reported.append(Reported(report.rule, *transaction_of(report), now_ms))
 
     def _ended(self, producer_id: int, offset: int, decision: ControlType | None, now_ms: int) -> Iterator[Report]:
-        """A marker has ended what a producer had open."""
+        """A marker has ended the open transaction of a producer."""
         what = {ControlType.COMMIT: "committed", ControlType.ABORT: "aborted"}.get(decision, "ended")  # type: ignore[arg-type]
         given = "; readers of committed data are given its records" if decision is ControlType.COMMIT else ""
         evidence = f"{what} by the marker at offset {offset}{given}"
@@ -213,7 +213,7 @@ class PartitionState:
             yield replace(about, rule=RESOLVED, evidence=said, resolves=identity(about))
 
     def skip_to(self, offset: int) -> None:
-        """Go on at a later offset; what lies between is unknown, and with it how open transactions ended."""
+        """Go on at a later offset. The records between are unknown, and so is the end of each open transaction."""
         self.position = offset
         self.open.clear()
 

@@ -154,7 +154,7 @@ class Watcher:
         return {"cluster_id": self.cluster_id, "partitions": rows, "decided": decided}
 
     def resume(self, row: dict[str, Any]) -> None:
-        """Go on from what :meth:`to_json` told."""
+        """Continue from the state that :meth:`to_json` gave."""
         self.cluster_id = row["cluster_id"]
         states = map(partition_from_json, row["partitions"])
         self.partitions = {(state.topic, state.partition): state for state in states}
@@ -287,7 +287,7 @@ class Watcher:
         found += (torn for ending in taken.endings for torn in self._torn(state, ending))
         self.batches += taken.batches
         self._busy = self._busy or (taken.batches > 0 and not state.drained)
-        if not taken.batches and not state.drained:  # its next batch had no room behind those of other partitions
+        if not taken.batches and not state.drained:  # its next batch had no room after those of other partitions
             self._starved.add(place)
         else:
             self._starved.discard(place)

@@ -60,7 +60,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One of some words: the default, and the words."""
+    """A setting whose value is one of some words: the default, and the words."""
 
     default: str
     words: frozenset[str]

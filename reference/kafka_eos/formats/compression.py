@@ -157,7 +157,7 @@ def _decompress_snappy(data: bytes, limit: int) -> bytes:
 
 
 def _decompress_snappy_raw(data: bytes, already: int, limit: int) -> bytes:
-    """One raw stream, after ``already`` bytes of output. It begins with its size, which is judged before allocating."""
+    """Decompress a raw stream, after ``already`` bytes of output; its stated size is judged before allocating."""
     promised = cramjam.snappy.decompress_raw_len(data)
     if already + promised > limit:
         raise _over(limit)

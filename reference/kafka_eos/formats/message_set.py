@@ -49,7 +49,7 @@ _LZ4_CONTENT_SIZE = 0x08
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One message, or a wrapper of compressed ones.
+    """A message, or a wrapper of compressed messages.
 
     Attributes:
         offset: absolute; as stored, that of a message in a wrapper of version 1 is relative.

@@ -88,7 +88,7 @@ class ControlType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One record as a batch stores it: relative to the batch's base offset and base timestamp.
+    """A record as a batch stores it: relative to the batch's base offset and base timestamp.
 
     Attributes:
         attributes: unused by Kafka, int8.

@@ -43,7 +43,7 @@ class MalformedHistory(ValueError):  # noqa: N818 - named for the input, as Malf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One thing that happened.
+    """An event of a run.
 
     Attributes:
         run: the run's name; events of different runs are never compared.
@@ -93,7 +93,7 @@ class Event:
     detail: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """One line of JSON, absent values left out."""
+        """The event as a line of JSON, without absent values."""
         row = {f.name: getattr(self, f.name) for f in fields(self)}
         return json.dumps({k: v for k, v in row.items() if v is not None and v != {}}, separators=(",", ":"))
 

@@ -23,7 +23,7 @@ ORDINARY_WEIGHT = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Taken(Generic[_State]):
-    """One step of a run: the state before, the action taken, the state after."""
+    """A step of a run: the state before, the action taken, the state after."""
 
     before: _State
     instance: Instance

@@ -61,7 +61,7 @@ class LoopTransaction:
 
     @property
     def is_undecided(self) -> bool:
-        """Nothing is decided of it."""
+        """Whether the transaction is not decided yet."""
         return self.state in {"open", "asked"}
 
     @property
@@ -72,7 +72,7 @@ class LoopTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
-    """Where the loop is, with which input (0: none), and after which error.
+    """The state of the loop: its stage, the input at hand (0: none), and the error before it.
 
     Attributes:
         stage: "polling", "handling", "committed", "written", "committing", "failed" or "down".
@@ -126,7 +126,10 @@ class ApplicationLoop:
         return {}
 
     def reaction(self, error: str | None) -> str:
-        """What the application does after an error: only another commit can tell how an unknown one has ended."""
+        """The application's reaction to an error.
+
+        Only another commit can tell how a commit of unknown outcome has ended.
+        """
         if error == "unknown outcome":
             return "retry"
         if error == "fenced":

@@ -1,4 +1,4 @@
-"""An application reads inputs, writes an output for each in a transaction, and sends the offset behind them into it.
+"""An application reads inputs, writes an output for each in a transaction, and sends the offset after them into it.
 
 Spec:  ConsumeTransformProduce.tla
 KIPs:  98, 129, 447, 848, 1251
@@ -202,7 +202,7 @@ class ConsumeTransformProduce(ConsumerGroup):
         return producer in self.processes[instance].initialized
 
     def may_fetch(self, instance: str, partition: str) -> bool:
-        """An instance asks for a partition's offset only when nobody before it can still commit one."""
+        """An instance fetches an offset only after it has initialized its id: no former owner can still commit one."""
         return self.has_initialized(instance, self.id_of(instance, partition))
 
     def presented_member(self, instance: str) -> str | None:
@@ -250,7 +250,7 @@ class ConsumeTransformProduce(ConsumerGroup):
         return (process.generation, process.assigned) != (member.epoch, member.assigned)
 
     def has_nothing_open(self, instance: str) -> bool:
-        """An instance has no transaction open, as far as it could still end it."""
+        """An instance has no open transaction that it could still end."""
         return all(
             self.is_fenced(instance, producer) or not self.is_open(producer)
             for producer in self.processes[instance].initialized
@@ -444,7 +444,7 @@ class ConsumeTransformProduce(ConsumerGroup):
 
     @action("ReceiveFencing", "Instances", "TransactionalIds")
     def receive_fencing(self, instance: str, producer: str) -> Self:
-        """An instance finds itself fenced and gives up what it had.
+        """An instance learns that it is fenced, and gives up its partitions and transactional ids.
 
         Spec:  ConsumeTransformProduce!ReceiveFencing
         KIP:   KIP-98, KIP-588
@@ -478,7 +478,7 @@ class ConsumeTransformProduce(ConsumerGroup):
 
     @action("JoinWhileProcessing", "Instances")
     def join_while_processing(self, instance: str) -> Self:
-        """The consumer of an instance joins in a thread of its own; the one that processes does not learn of it.
+        """The consumer of an instance joins in a thread of its own; the processing thread does not learn of it.
 
         Spec:  ConsumeTransformProduce!JoinWhileProcessing
         KIP:   KIP-62
@@ -490,7 +490,7 @@ class ConsumeTransformProduce(ConsumerGroup):
 
     @action("LearnAssignment", "Instances")
     def learn_assignment(self, instance: str) -> Self:
-        """An instance learns, with no transaction open, which partitions it has by now, in which epoch.
+        """An instance without an open transaction learns its present partitions and epoch.
 
         Spec:  ConsumeTransformProduce!LearnAssignment
         KIP:   KIP-848
@@ -512,7 +512,7 @@ class ConsumeTransformProduce(ConsumerGroup):
 
     @action("Crash", "Instances")
     def crash(self, instance: str) -> Self:
-        """An instance crashes; what it had open stays open.
+        """An instance crashes; its open transaction stays open.
 
         Spec:  ConsumeTransformProduce!Crash
         KIP:   KIP-98
@@ -559,7 +559,7 @@ class ConsumeTransformProduce(ConsumerGroup):
 
     @action("Heartbeat", "Instances")
     def heartbeat(self, instance: str) -> Self:
-        """A heartbeat of an instance's consumer: it joins, gives up what it has to, is given what it can be given.
+        """A heartbeat of an instance's consumer: it joins, gives up revoked partitions, or gets free ones.
 
         Spec:  ConsumeTransformProduce!Heartbeat
         KIP:   KIP-848
@@ -609,7 +609,7 @@ class ConsumeTransformProduce(ConsumerGroup):
 
     @action("PublishOutput", "TransactionalIds", "Partitions")
     def publish_output(self, producer: str, partition: str) -> Self:
-        """The marker reaches an output partition: readers find what is committed.
+        """The marker reaches an output partition: readers find the committed outputs.
 
         Spec:  ConsumeTransformProduce!PublishOutput
         KIP:   KIP-98
@@ -629,7 +629,7 @@ class ConsumeTransformProduce(ConsumerGroup):
 
     @action("PublishOffsets", "TransactionalIds")
     def publish_offsets(self, producer: str) -> Self:
-        """The marker reaches the group's partition of __consumer_offsets: what was pending is committed or dropped.
+        """The marker reaches the group's partition of __consumer_offsets: the pending offsets are committed or dropped.
 
         Spec:  ConsumeTransformProduce!PublishOffsets
         KIP:   KIP-98

@@ -107,7 +107,7 @@ class Consumer(ReadCommitted, TransactionalPartition):
         return [entry.offset for entry in self.passed(fetched, aborted)]
 
     def next_position(self, position: int, fetched: Sequence[LogEntry], read: Sequence[int]) -> int:  # noqa: ARG002 - a mutant of this rule needs them
-        """A reader's next position: after the response, whatever it passed on of it."""
+        """A reader's next position: after the response, even if the reader passed on none of it."""
         return fetched[-1].offset + 1
 
     def read(self, reader: str, fetched: Sequence[LogEntry], read: Sequence[int]) -> Self:
@@ -127,7 +127,7 @@ class Consumer(ReadCommitted, TransactionalPartition):
 
     @action("FetchCommitted", "FetchSizes")
     def fetch_committed(self, size: int) -> Self:
-        """The read_committed reader gets a response and drops what is aborted.
+        """The read_committed reader gets a response and drops the aborted records.
 
         Spec:  Consumer!FetchCommitted
         KIP:   KIP-98
@@ -138,7 +138,7 @@ class Consumer(ReadCommitted, TransactionalPartition):
         return self.read(READ_COMMITTED, fetched, self.readable(fetched, aborted))
 
     def everything(self, fetched: Sequence[LogEntry]) -> list[int]:
-        """The offsets of a response's records, whatever becomes of them."""
+        """The offsets of a response's records, including aborted and undecided ones."""
         return [entry.offset for entry in fetched if self.is_passed_on(entry)]
 
     @action("FetchUncommitted", "FetchSizes")
@@ -154,7 +154,7 @@ class Consumer(ReadCommitted, TransactionalPartition):
 
     @action("FetchAndHold", "FetchSizes")
     def fetch_and_hold(self, size: int) -> Self:
-        """The buffering reader gets a response, holds back what is undecided, and passes on what its marker commits.
+        """The buffering reader gets a response, holds undecided records back, and passes committed ones on.
 
         Spec:  Consumer!FetchAndHold
         KIP:   none

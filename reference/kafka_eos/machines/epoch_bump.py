@@ -127,7 +127,7 @@ class EpochBump:
         return identity
 
     def is_retry(self, presented: Identity) -> bool:
-        """The request asks again for what has been given out already."""
+        """The request is a retry: it asks again for an identity that was given out already."""
         return presented == self.coordinator.last
 
     def bump_error(self, presented: Identity) -> ErrorCode:

@@ -12,7 +12,7 @@ position       ``position``   KafkaConsumer.position
 stage          ``stage``      where the consumer is in its loop
 committed      ``committed``  the group's committed offset, or the one that the database holds
 effects        ``effects``    the rows, messages, payments or mails that exist
-outbox         ``outbox``     a table beside the application's own
+outbox         ``outbox``     a table next to the application's own
 relayed        ``relayed``    the position of a source connector, in memory
 noted          ``noted``      its offset in the offsets topic
 faults         ``faults``     crashes, lost calls, lost answers
@@ -147,7 +147,7 @@ class ExternalSink:
 
     @action("Update")
     def update(self) -> Self:
-        """The consumer makes its update, alone.
+        """The consumer makes its update, without the offset.
 
         Spec:  ExternalSink!Update
         """
@@ -160,7 +160,7 @@ class ExternalSink:
 
     @action("CommitOffset")
     def commit_offset(self) -> Self:
-        """The consumer commits the offset, alone.
+        """The consumer commits the offset, without the update.
 
         Spec:  ExternalSink!CommitOffset
         Kafka: KafkaConsumer.commitSync

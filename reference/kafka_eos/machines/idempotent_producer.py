@@ -92,7 +92,7 @@ class InFlightBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request(InFlightBatch):
-    """One attempt to send a batch."""
+    """An attempt to send a batch."""
 
     attempt: int
 
@@ -111,7 +111,7 @@ Batches = tuple[InFlightBatch, ...]
 
 
 def request_of(batch: InFlightBatch, attempt: int) -> Request:
-    """One attempt to send a batch."""
+    """The request of an attempt to send a batch."""
     return Request(
         value=batch.value,
         producer_id=batch.producer_id,
@@ -211,7 +211,7 @@ class IdempotentProducer(ReplicatedLog):
     def producer_after_expiry(self, kept: Batches) -> Producer:  # noqa: ARG002 - a mutant of this rule needs it
         """The producer when a batch has expired: whether the log has it is unknown, so the next needs a new epoch.
 
-        Departs from Kafka: there the sequence goes on behind the batches that are stamped again (BumpAfterRestamp).
+        Departs from Kafka: there the sequence goes on after the batches that are stamped again (BumpAfterRestamp).
         """
         return self.bumped() if self.constants.idempotence else self.producer
 
@@ -453,8 +453,8 @@ class IdempotentProducer(ReplicatedLog):
     def is_fatal(self, answer: Answer) -> bool:
         """An error that no retry can mend.
 
-        The producer is fenced, or a batch is refused although whatever was sent before it is settled and nothing after
-        it is stored. Any other refused batch is sent again.    Kafka: TransactionManager.canRetry, isNextSequence.
+        The producer is fenced, or a batch is refused although every batch before it is settled and no batch after it is
+        stored. Any other refused batch is sent again.    Kafka: TransactionManager.canRetry, isNextSequence.
         """
         if answer.error is ErrorCode.INVALID_PRODUCER_EPOCH:
             return True
@@ -478,7 +478,7 @@ class IdempotentProducer(ReplicatedLog):
 
     @action("Expire", "Values")
     def expire(self, value: int) -> Self:
-        """The oldest batch has waited for longer than delivery.timeout.ms: nobody knows what became of it.
+        """The oldest batch has waited for longer than delivery.timeout.ms: its fate is unknown.
 
         Spec:  IdempotentProducer!Expire
         KIP:   KIP-91, KIP-360

@@ -377,7 +377,7 @@ class ShippedGuards(GuardRules):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionConstants:
-    """What decides about a marker: see ``transactional_partition.MarkerConstants``."""
+    """The constants that decide about a marker: see ``transactional_partition.MarkerConstants``."""
 
     transaction_version: int
     max_epoch: int

@@ -130,7 +130,7 @@ class ProducerIds:
 
     @property
     def may_fail(self) -> bool:
-        """There are faults left."""
+        """Another fault may happen."""
         return self.faults < self.constants.max_faults
 
     def _with(self, broker: str, after: Broker) -> Self:

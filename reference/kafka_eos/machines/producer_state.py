@@ -22,7 +22,7 @@ NO_PRODUCER_ID = -1
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Where sequence numbers wrap, and the size of the duplicate window.
+    """The last sequence number before the wrap, and the size of the duplicate window.
 
     Attributes:
         max_sequence: the last sequence before the wrap to 0.
@@ -224,7 +224,7 @@ class Log:
         return replace(self, producers=self.replay(self.snapshot.producers, since))
 
     def truncated(self, offset: int) -> Self:
-        """The log cut back to an offset; a snapshot of what is cut off is gone too.    Kafka: UnifiedLog.truncateTo."""
+        """The log cut back to an offset; a snapshot of a later end is dropped too.    Kafka: UnifiedLog.truncateTo."""
         kept = replace(
             self,
             entries=pvector(entry for entry in self.entries if entry.offset < offset),

@@ -59,7 +59,7 @@ class ReplicatedConstants:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicatedBatch(Batch):
-    """A batch with what tells it from any other: the epoch of the leader that appended it, and what it says.
+    """A batch with its identity: the epoch of the leader that appended it, and its content.
 
     Attributes:
         leader_epoch: -1 until a leader has appended it.

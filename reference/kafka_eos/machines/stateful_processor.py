@@ -157,7 +157,7 @@ class StatefulProcessor:
 
     @action("Initialize", "Instances")
     def initialize(self, instance: str) -> Self:
-        """An instance starts and fences the one before; that one may still live, and what it left open is aborted.
+        """An instance starts and fences the one before, which may still live and whose open transaction is aborted.
 
         Spec:  StatefulProcessor!Initialize
         KIP:   KIP-98
@@ -263,7 +263,7 @@ class StatefulProcessor:
 
     @action("LearnFencing", "Instances")
     def learn_fencing(self, instance: str) -> Self:
-        """An instance finds itself fenced and ends.
+        """An instance learns that it is fenced, and ends.
 
         Spec:  StatefulProcessor!LearnFencing
         KIP:   KIP-98

@@ -265,7 +265,7 @@ class Rules:
         return replace(known, last_epoch=NO_EPOCH, pending=None, failed_fence=False)
 
     def loaded(self, record: TransactionMetadata) -> TransactionMetadata:
-        """The metadata that a new coordinator loads from the last record: it goes on with what is prepared."""
+        """The metadata that a new coordinator loads from the last record: it continues a prepared transaction."""
         return replace(record, pending=COMPLETED[commits(record)]) if record.state in PREPARED_STATES else record
 
     # --- InitProducerId -------------------------------------------------------------------------------------------
@@ -283,7 +283,7 @@ class Rules:
         )
 
     def is_retry_of_init(self, known: TransactionMetadata, epoch: int) -> bool:
-        """The request asks again for what has been given already."""
+        """The request is a retry: it asks again for an identity that was given already."""
         return NO_EPOCH not in {known.epoch, epoch} and epoch != known.epoch and epoch == known.last_epoch
 
     def bump_error(self, known: TransactionMetadata, epoch: int) -> ErrorCode:
@@ -388,7 +388,7 @@ class Rules:
         )
 
     def is_retry_of_end(self, known: TransactionMetadata, producer_id: int, epoch: int) -> bool:
-        """The request asks for what has been decided already, with the identity from before the decision's bump."""
+        """A retry: the request asks for the decision that was made, with the identity before the decision's bump."""
         return known.pending is not FENCE and (
             epoch + 1 == known.epoch or self.is_retry_of_last_epoch(known, producer_id, epoch)
         )
@@ -751,7 +751,7 @@ class TransactionCoordinator:
         return prepared and self.may_act() and self.is_idle()
 
     def noted(self, history: frozenset[_Noted], entry: _Noted) -> frozenset[_Noted]:
-        """The history with one more entry: only properties look at it, no rule does."""
+        """The history with one more entry: only properties read it, and no rule does."""
         return history | {entry}
 
     @action("WriteMarker", "Partitions")

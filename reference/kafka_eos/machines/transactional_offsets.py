@@ -251,8 +251,8 @@ class TransactionalOffsets:
     def is_outdated(self, send: int) -> bool:
         """A send is a retry of a stored send, or older than the latest stored one.
 
-        Departs from Kafka: it writes offsets without a sequence (CoordinatorPartitionWriter, NO_SEQUENCE) and stores
-        any send, so a delayed retry replaces a later send's offset. Here a send carries its number.
+        Departs from Kafka: there offsets have no sequence (CoordinatorPartitionWriter, NO_SEQUENCE) and any send is
+        stored, so that a delayed retry replaces a later send's offset. Here a send carries its number.
         """
         return send <= self.memory.latest
 

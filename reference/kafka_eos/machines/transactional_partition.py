@@ -181,7 +181,7 @@ class MarkerConstants(Protocol):
 
     @property
     def transaction_version(self) -> int:
-        """1 or 2."""
+        """The transaction version: 1 or 2."""
         ...
 
     @property
@@ -294,7 +294,7 @@ class PartitionRules:
         return self.with_completed(indexed, entry, producer.first_offset)
 
     def with_replicated(self, before: LeaderLog, offset: int) -> LeaderLog:
-        """The log after the transactions whose marker is replicated are let go."""
+        """The log once the transactions whose marker is replicated no longer hold the last stable offset back."""
         kept = frozenset(t for t in before.transactions if t.last_offset == NO_OFFSET or t.last_offset >= offset)
         return replace(before, transactions=kept)
 
@@ -506,7 +506,7 @@ class TransactionalPartition(ReadablePartition):
         return ended
 
     def may_clean_marker(self, marker: LogEntry) -> bool:
-        """A marker may go when nothing of its transaction is left."""
+        """A marker may be removed when no batch of its transaction is left."""
         return not self.batches_ended_by(marker)
 
     @action("Clean", "Offsets")

@@ -256,7 +256,7 @@ class SentBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What application and brokers have seen of the last transaction.
+    """The events of the last transaction that the application and the brokers have seen.
 
     Attributes:
         number: the number of begun transactions.
@@ -628,7 +628,7 @@ class TransactionalProducer:
         return self.queue | {INIT_PRODUCER_ID} if self.client.state == ABORTING and bumps else self.queue
 
     def failed(self, exception: str, bumps: bool) -> Client:
-        """The client after a failure that an abort makes good."""
+        """The client after a failure after which it can abort and go on."""
         client = replace(self.client, bump=self.client.bump or bumps)
         return client if client.state == ABORTING else replace(client, state=ABORTABLE_ERROR, error=exception)
 
@@ -1059,7 +1059,7 @@ class TransactionalProducer:
 
     @action("RetryRequest", "Errors")
     def retry_request(self, error: str) -> Self:
-        """A broker answers with an error that goes by: the client sends the same request again.
+        """A broker answers with a transient error: the client sends the same request again.
 
         Spec:  TransactionalProducer!RetryRequest
         Kafka: TransactionManager.TxnRequestHandler.reenqueue
@@ -1090,7 +1090,7 @@ class TransactionalProducer:
 
     @action("FailTransaction", "Errors")
     def fail_transaction(self, error: str) -> Self:
-        """A broker answers with an error that an abort makes good.
+        """A broker answers with an error after which the client can abort and go on.
 
         Spec:  TransactionalProducer!FailTransaction
         KIP:   KIP-360, KIP-890, KIP-1050
@@ -1147,7 +1147,7 @@ class TransactionalProducer:
 
     @action("RetryBatch", "Partitions", "Errors")
     def retry_batch(self, partition: str, error: str) -> Self:
-        """A leader answers with an error that goes by: the batch is to be sent again.
+        """A leader answers with a transient error: the batch is to be sent again.
 
         Spec:  TransactionalProducer!RetryBatch
         Kafka: Sender.canRetry, Sender.reenqueueBatch
@@ -1190,7 +1190,7 @@ class TransactionalProducer:
 
     @action("FailBatch", "Partitions", "Errors")
     def fail_batch(self, partition: str, error: str) -> Self:
-        """A leader refuses a batch with an error that an abort makes good.
+        """A leader refuses a batch with an error after which the client can abort and go on.
 
         Spec:  TransactionalProducer!FailBatch
         KIP:   KIP-360, KIP-890

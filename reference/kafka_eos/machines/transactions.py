@@ -129,7 +129,7 @@ class TransactionalLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """An instance.
+    """The client of an instance.
 
     Attributes:
         state: new, ready, open, abortable, committing, aborting, failed or crashed.
@@ -270,7 +270,7 @@ class GuardRules:
         return self.constants.verification or version == 2
 
     def has_passed(self, log: TransactionalLog, epoch: int) -> bool:
-        """A leader asks nobody about a batch of an epoch that has passed."""
+        """The batch's epoch has passed: the leader refuses the batch without asking the coordinator."""
         return epoch < log.epoch
 
     def with_guard(self, log: TransactionalLog, request: "PartitionRequest | Question") -> TransactionalLog:
@@ -533,7 +533,7 @@ class Transactions(GuardRules):
     def end(self, instance: str, commit: bool) -> Self:
         """An instance ends its transaction, and asks again if the coordinator was busy.
 
-        After a failure it may only abort.
+        An instance whose batch has failed may only abort.
 
         Spec:  Transactions!End
         KIP:   KIP-98, KIP-360, KIP-890
@@ -558,7 +558,7 @@ class Transactions(GuardRules):
     def upgraded(self, client: Client) -> Client:
         """A client after it has found version 2.
 
-        It needs a new epoch, because the old one names its earlier transactions too (KAFKA-18227).
+        The client needs a new epoch, because the old one is also that of its earlier transactions (KAFKA-18227).
         """
         return replace(client, version=2, state="new")
 
@@ -587,7 +587,7 @@ class Transactions(GuardRules):
         return replace(after, answers=frozenset(answer for answer in self.answers if answer.instance != instance))
 
     def is_abortable(self, request: str, error: ErrorCode) -> bool:
-        """An error that an abort makes good.
+        """The client can abort after this error and go on.
 
         Every other one ends the client (the table of all is TransactionalProducer's).
         """
@@ -648,7 +648,7 @@ class Transactions(GuardRules):
     # --- the coordinator                                                            WHO: the coordinator ----------
 
     def may_take_over(self) -> bool:
-        """Nothing of the instance before is left to be done."""
+        """The transaction of the instance before has ended, and so has the writing of its markers."""
         return self.is_at_rest()
 
     def is_fenced(self, epoch: int) -> bool:
@@ -680,7 +680,7 @@ class Transactions(GuardRules):
     def add_error(self, epoch: int) -> ErrorCode:
         """The reason why the coordinator refuses to add a partition; ``NONE`` if it does not.
 
-        While markers are written a transition is pending, and the coordinator looks at that first.
+        While markers are written a transition is pending, and the coordinator checks that first.
         """
         if self.is_prepared():
             return ErrorCode.CONCURRENT_TRANSACTIONS
@@ -709,7 +709,7 @@ class Transactions(GuardRules):
         return after.answered(instance, number, "add", error, NO_EPOCH)
 
     def is_retry_of_end(self, version: int, epoch: int) -> bool:
-        """The request asks for what has been decided already, with the epoch from before the decision's bump."""
+        """A retry: the request asks for the decision that was made, with the epoch before the decision's bump."""
         return version == 2 and epoch + 1 == self.transaction.epoch
 
     def end_verdict(self, version: int, epoch: int, commit: bool) -> str:
@@ -758,7 +758,7 @@ class Transactions(GuardRules):
         return after.answered(instance, number, "end", ErrorCode[verdict], self.transaction.epoch)
 
     def owner_is_alive(self) -> bool:
-        """The instance whose transaction it is can still end it."""
+        """The instance that owns the transaction can still end it."""
         return any(
             client.epoch == self.transaction.epoch and client.state in _ALIVE for client in self.clients.values()
         )
@@ -767,7 +767,7 @@ class Transactions(GuardRules):
     def time_out(self) -> Self:
         """The transaction has been open for longer than its timeout: the coordinator aborts it and fences its producer.
 
-        It is a fault only if its producer was merely slow.
+        A timeout counts as a fault only if the producer is alive, and was merely slow.
 
         Spec:  Transactions!TimeOut
         KIP:   KIP-98
@@ -829,7 +829,7 @@ class Transactions(GuardRules):
 
     @action("Failover")
     def failover(self) -> Self:
-        """Another broker becomes the coordinator: it knows the record, and sends the markers of what is prepared again.
+        """Another broker becomes the coordinator: it has the record, and sends a prepared transaction's markers again.
 
         Spec:  Transactions!Failover
         KIP:   KIP-98
@@ -914,7 +914,7 @@ class Transactions(GuardRules):
     def verify_by_former(self, instance: str, number: int, partition: str) -> Self:
         """A former coordinator answers a leader that asks about a batch.
 
-        It has the partition in its memory and need not write, which would tell it that it was replaced.
+        It finds the partition in its memory. So it writes no record, and does not learn that it was replaced.
 
         Spec:  Transactions!VerifyByFormer
         KIP:   KIP-890
@@ -928,7 +928,7 @@ class Transactions(GuardRules):
         return replace(after, verifying=self.verifying - {request}, verified=self.verified | {request})
 
     def is_out_of_order(self, log: TransactionalLog, request: PartitionRequest) -> bool:
-        """Sequences go up within an epoch: no batch is appended behind one of a later transaction."""
+        """Sequences go up within an epoch: no batch is appended after one of a later transaction."""
         known = (request.instance, request.epoch)
         return any((entry.instance, entry.epoch) == known and entry.number > request.number for entry in log.entries)
 
@@ -963,7 +963,7 @@ class Transactions(GuardRules):
 
     @action("AppendUnverified", "Instances", "Numbers", "Partitions")
     def append_unverified(self, instance: str, number: int, partition: str) -> Self:
-        """A leader that asks nobody appends a batch.
+        """A leader appends a batch without asking the coordinator.
 
         Spec:  Transactions!AppendUnverified
         KIP:   KIP-98
@@ -1041,7 +1041,7 @@ class Transactions(GuardRules):
 
     @action("AbortByAdmin", "Partitions")
     def abort_by_admin(self, partition: str) -> Self:
-        """An operator aborts what is open in a partition by hand, past the coordinator (KIP-664).
+        """An operator aborts the open transaction of a partition by hand, without the coordinator (KIP-664).
 
         Spec:  Transactions!AbortByAdmin
         KIP:   KIP-664

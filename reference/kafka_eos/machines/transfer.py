@@ -125,11 +125,11 @@ class Transfer:
         return self.constants.transactional
 
     def marker_behind(self, log: Log, place: int) -> str:
-        """The kind of the marker behind a place of a log; ``none`` if there is none."""
+        """The kind of the first marker after a place of a log; ``none`` if there is none."""
         return next((entry.kind for entry in log[place + 1 :] if entry.kind in {COMMIT, ABORT}), NONE)
 
     def found(self, log: Log, undecided: str) -> list[Entry]:
-        """The places of a log that a read_committed reader is given, if what has no marker is decided like this."""
+        """The places of a log that a read_committed reader gets, if an unmarked transaction is decided like this."""
         given = []
         for place, entry in enumerate(log):
             marker = self.marker_behind(log, place)
@@ -143,7 +143,7 @@ class Transfer:
         return sum(entry.transfer == transfer for entry in self.found(log, undecided))
 
     def offset_in(self, log: Log, undecided: str) -> int:
-        """The committed offset: how many transfers are done."""
+        """The committed offset: the number of transfers that are done."""
         found = self.found(log, undecided)
         return found[-1].transfer if found else 0
 
@@ -182,7 +182,7 @@ class Transfer:
 
     @action("Initialize", "Instances")
     def initialize(self, instance: str) -> Self:
-        """An instance starts and fences the one before; that one may still live, and what it left open is aborted.
+        """An instance starts and fences the one before, which may still live and whose open transaction is aborted.
 
         Spec:  Transfer!Initialize
         KIP:   KIP-98
@@ -238,7 +238,7 @@ class Transfer:
 
     @action("SendOffset", "Instances")
     def send_offset(self, instance: str) -> Self:
-        """An instance sends the offset behind the transfer.
+        """An instance sends the offset after the transfer.
 
         Spec:  Transfer!SendOffset
         KIP:   KIP-98
@@ -281,7 +281,7 @@ class Transfer:
 
     @action("LearnFencing", "Instances")
     def learn_fencing(self, instance: str) -> Self:
-        """An instance finds itself fenced and ends.
+        """An instance learns that it is fenced, and ends.
 
         Spec:  Transfer!LearnFencing
         KIP:   KIP-98

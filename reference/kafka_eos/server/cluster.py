@@ -53,7 +53,7 @@ Happened = Callable[..., None]
 
 
 def unheard(action: str, node: int, **columns: Any) -> None:
-    """Nobody listens."""
+    """Ignore an event, because nobody listens."""
 
 
 class NothingStored(RuntimeError):  # noqa: N818 - named for what is missing
@@ -243,7 +243,7 @@ class Cluster:
         return again
 
     def close(self) -> None:
-        """Close what is open. Nothing needs to be written: everything is."""
+        """Close the files. Nothing is left to be written."""
         for leader in self.leaders():
             leader.store.close()
         self.storage.close()
@@ -347,7 +347,7 @@ class Cluster:
         configs: Values | None = None,
         replicas: Sequence[tuple[int, ...]] | int = 1,
     ) -> Topic:
-        """A new topic.
+        """Create a topic.
 
         Args:
             name: its name.
@@ -589,12 +589,12 @@ class Cluster:
     # --- Fetch requests that wait ------------------------------------------------------------------------------------
 
     def wake(self, leader: Leader) -> None:
-        """A partition has changed."""
+        """A partition has changed: try its waiting Fetch requests again."""
         if leader.watchers:
             self._woken.update(leader.watchers)
 
     def has_room(self) -> bool:
-        """Partitions may hold more."""
+        """Whether partitions may hold more bytes."""
         return isinstance(self.storage, Directory) or self.storage.stored_bytes < self.settings.limits.log_bytes
 
     # --- recovery ----------------------------------------------------------------------------------------------------

@@ -135,7 +135,7 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
 
     @property
     def epoch(self) -> int:
-        """The group's."""
+        """The group's epoch."""
         return self.machine.membership.epoch
 
     @property
@@ -307,7 +307,7 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
         self.machine = replace(self.machine, membership=replace(self.machine.membership, epoch=epoch))
 
     def raise_epoch(self) -> None:
-        """Subscriptions have changed."""
+        """Raise the group's epoch, because subscriptions have changed."""
         membership = self.machine.membership
         self.machine = replace(self.machine, membership=replace(membership, epoch=membership.epoch + 1))
 

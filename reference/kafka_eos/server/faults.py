@@ -222,12 +222,12 @@ class Faults:
         self._seed = seed
 
     def add(self, rule: Rule) -> Tally:
-        """One more rule; it counts from now on."""
+        """Add a rule; it counts from now on."""
         self.tallies.append(Tally(rule))
         return self.tallies[-1]
 
     def remove(self, tally: Tally) -> None:
-        """A rule is over."""
+        """Remove a rule."""
         self.tallies.remove(tally)
 
     def due(self, asked: Asked) -> list[Rule]:

@@ -422,7 +422,7 @@ class ConsumerGroups:
         return made
 
     def _can_be_classic(self, group: FollowingGroup, but: Collection[Follower], *, replaced: bool = False) -> bool:
-        """Some members stay, and all that neither leave nor are replaced are of the classic protocol.
+        """Whether some members stay, and all that neither leave nor are replaced have the classic protocol.
 
         Kafka: GroupMetadataManager.validateOnlineDowngradeWithFencedMembers, validateOnlineDowngradeWithReplacedMember
         """

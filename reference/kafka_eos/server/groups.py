@@ -203,7 +203,7 @@ class ClassicGroup(ServedGroup[GroupCoordinator]):
 
     @property
     def generation(self) -> int:
-        """The present one."""
+        """The present generation."""
         return self.machine.group.generation
 
     def recall(self, content: Message) -> None:
@@ -464,7 +464,7 @@ class Groups:
         )
 
     def heartbeat(self, row: Message) -> ErrorCode:
-        """A member is alive."""
+        """Note that a member is alive."""
         group = self.classic(row["GroupId"])
         error = self._member_error(group, row["MemberId"], row["GenerationId"], row.get("GroupInstanceId"))
         if error is not ErrorCode.NONE:
@@ -474,7 +474,7 @@ class Groups:
         return ErrorCode.REBALANCE_IN_PROGRESS if group.state is State.PREPARING_REBALANCE else ErrorCode.NONE
 
     def leave(self, name: str, member_id: str, instance_id: str | None) -> ErrorCode:
-        """A member leaves."""
+        """Remove a member that leaves."""
         group = self.classic(name)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID

@@ -56,7 +56,7 @@ class MovableClock:
         return wall_clock() + self._ahead
 
     def advance(self, seconds: float) -> None:
-        """Put it forward."""
+        """Move the clock forward."""
         self._ahead += round(seconds * 1000)
 
 
@@ -125,7 +125,7 @@ class Connection(asyncio.Protocol):
     # --- what asyncio calls ------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Somebody connects."""
+        """A client has connected."""
         assert isinstance(transport, asyncio.Transport)
         self._transport, self._writable = transport, True
         peer = transport.get_extra_info("peername") or ("", 0)
@@ -139,7 +139,7 @@ class Connection(asyncio.Protocol):
             self.close("the broker is gone")
 
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 - asyncio's
-        """It is gone."""
+        """The connection has ended: forget its requests and its bytes."""
         self._transport = None
         if self._request is not None and self._request.cancel is not None:
             self._request.cancel()
@@ -157,7 +157,7 @@ class Connection(asyncio.Protocol):
         self._process()
 
     def data_received(self, data: bytes) -> None:
-        """Some bytes have come."""
+        """Take bytes from the peer, and handle the requests that are complete."""
         self.last_heard = self._server.clock()
         self._buffer += data
         if self._server.takes(len(data)):
@@ -482,7 +482,7 @@ class Server:
         asyncio.get_running_loop().call_soon(action)
 
     def later(self, seconds: float, action: Callable[[], None]) -> None:
-        """Do something after a while."""
+        """Call a function after some time."""
 
         def run() -> None:
             self._later.discard(timer)
@@ -611,7 +611,7 @@ class Server:
 
 
 def bind(host: str, ports: Sequence[int]) -> list[socket.socket]:
-    """Listening sockets.
+    """Open the listening sockets.
 
     Raises:
         OSError: when an address is not there or is taken.

@@ -140,10 +140,10 @@ class MemoryStore:
         return self._index.places[-1]
 
     def epochs(self, starts: list[tuple[int, int]]) -> None:
-        """Nothing: what ends with the process need not be noted."""
+        """Do nothing: the log ends with the process."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""
 
     def delete(self) -> None:
         """See :class:`Store`."""
@@ -162,7 +162,7 @@ class FileStore:
 
     @classmethod
     def create(cls, path: Path, topic_id: UUID) -> "FileStore":
-        """A new partition's directory."""
+        """Create a partition's directory."""
         path.mkdir(exist_ok=True)
         encoded = base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
         (path / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {encoded}\n", encoding="ascii")
@@ -267,11 +267,11 @@ class Memory:
         return proposed
 
     def create(self, topic: str, partition: int, topic_id: UUID) -> Store:  # noqa: ARG002 - as a directory does
-        """A new partition."""
+        """Create a partition."""
         return MemoryStore(self)
 
     def recover(self) -> Iterator[tuple[str, int, UUID, Store, list[tuple[int, int]], list[RecordBatch]]]:
-        """Nothing is there from before."""
+        """No partition: nothing is kept from an earlier process."""
         yield from ()
 
     def reserved_producer_ids(self) -> int:
@@ -279,23 +279,23 @@ class Memory:
         return 0
 
     def reserve_producer_ids(self, end: int) -> None:
-        """Take producer ids; nobody will ask."""
+        """Do nothing: no later process asks for the reserved ids."""
 
     def start_offsets(self) -> dict[str, int]:
-        """Nothing is there from before."""
+        """No start offset: nothing is kept from an earlier process."""
         return {}
 
     def note_start_offsets(self, offsets: dict[str, int]) -> None:
-        """Note where partitions begin; nobody will ask."""
+        """Do nothing: no later process asks where partitions begin."""
 
     def noted(self) -> None:
-        """Nothing is there from before."""
+        """Nothing is kept from an earlier process."""
 
     def note(self, what: dict[str, Any]) -> None:
-        """Note what clients have set; nobody will ask."""
+        """Do nothing: no later process asks what clients have set."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""
 
 
 class Directory:
@@ -344,7 +344,7 @@ class Directory:
         (self.path / CLEAN_SHUTDOWN).unlink(missing_ok=True)
 
     def create(self, topic: str, partition: int, topic_id: UUID) -> Store:
-        """A new partition."""
+        """Create a partition."""
         return FileStore.create(self.path / f"{topic}-{partition}", topic_id)
 
     def recover(self) -> Iterator[tuple[str, int, UUID, Store, list[tuple[int, int]], list[RecordBatch]]]:

@@ -58,7 +58,7 @@ class ServedCluster:
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="kafka-eos", daemon=True)
 
     def start(self) -> Self:
-        """Serve.
+        """Start serving.
 
         Raises:
             DamagedLog, OSError: it cannot.
@@ -68,7 +68,7 @@ class ServedCluster:
         return self
 
     def stop(self) -> None:
-        """Serve no longer."""
+        """Stop serving."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._ended.set)
             self._thread.join(PATIENCE_SECONDS)

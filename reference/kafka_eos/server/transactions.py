@@ -143,7 +143,7 @@ class TransactionalId:
 
     @property
     def state(self) -> TransactionState:
-        """The state of its transaction."""
+        """The state of the transactional.id's transaction."""
         return self.machine.metadata.state
 
 

@@ -81,7 +81,7 @@ class Buffer:
         return self.data[start : self.position]
 
     def number(self, form: str) -> Any:
-        """One big-endian number."""
+        """Read a big-endian number."""
         return struct.unpack(form, self.take(struct.calcsize(form)))[0]
 
     def varint(self) -> int:

@@ -151,7 +151,7 @@ def test_replicas_disks_of_a_broker_and_clusters_without_a_common_partition_are_
 
 
 @pytest.mark.spark
-def test_a_log_that_a_worker_cannot_read_is_said_to(
+def test_a_log_that_a_worker_cannot_read_is_reported(
     tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = log_of(tmp_path, clean(10))

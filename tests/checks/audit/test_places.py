@@ -154,7 +154,7 @@ MADE = {made.__name__: made for made in (healthy, faulty, tables, with_history, 
 
 @pytest.fixture(scope="module")
 def copies(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Callable[[str], tuple[Path, str]]:
-    """What a function of :data:`MADE` writes, here and in the bucket."""
+    """The files that a function of :data:`MADE` writes, here and in the bucket."""
     known: dict[str, tuple[Path, str]] = {}
 
     def copy(name: str) -> tuple[Path, str]:
@@ -231,7 +231,7 @@ def test_tables_of_headers_are_made_of_logs_by_uri(copies: Callable[[str], tuple
     assert len({path.suffix for path in made}) == 4, "tables, segments of coordinators, indexes, snapshots"
 
 
-def test_any_file_system_of_pyarrow_does(
+def test_any_file_system_of_pyarrow_can_be_read(
     copies: Callable[[str], tuple[Path, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Paths of HDFS begin at its root, without a bucket. This is no HDFS: it needs libhdfs."""

@@ -316,7 +316,7 @@ def test_a_stream_has_every_batch_once_and_waits_for_half_ones(tmp_path: Path, s
     stream = spark.readStream.format("kafka_log").schema("base_offset bigint").load(str(growing))
 
     def run() -> int:
-        """All that is there now, from the checkpoint of the run before."""
+        """Read all rows that are there now, from the checkpoint of the run before."""
 
         def take(rows: Any, _: int) -> None:
             seen.extend(row[0] for row in rows.collect())

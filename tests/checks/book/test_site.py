@@ -63,7 +63,7 @@ UNMARKED = """() => {
   }
   return found.slice(0, 5);
 }"""
-"""What the Tab key does not reach, or reaches without a mark."""
+"""The elements that the Tab key does not reach, or reaches without a mark."""
 
 OVERFLOW = """() => {
   const wide = document.documentElement.clientWidth;

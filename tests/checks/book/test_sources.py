@@ -1,4 +1,4 @@
-"""What the pages know of an operator follows from the sources, and changes with them."""
+"""The facts on the pages of an operator follow from the sources, and change with them."""
 
 import shutil
 from pathlib import Path

@@ -37,7 +37,7 @@ def test_a_comment_above_an_operator_is_its_sentence_and_the_heading_of_a_part_i
     assert (words.parameters["Open"], words.parameters["Close"]) == (("key", "side"), ())
 
 
-def test_the_comment_behind_a_variable_is_its_meaning() -> None:
+def test_the_comment_next_to_a_variable_is_its_meaning() -> None:
     assert words_in(parse_module("Door", DOOR)).variables == {
         "isOpen": r"whether it is; \* and not more",
         "turns": "",

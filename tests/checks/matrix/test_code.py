@@ -1,4 +1,4 @@
-"""Mutants of a small package in a clone of its own: which tests notice them, and what nothing notices."""
+"""Mutants of a small package in a clone of its own: the tests that notice them, and the survivors."""
 
 from pathlib import Path
 

@@ -146,7 +146,7 @@ def test_an_expectation_that_cannot_be_used_says_why(registry: Registry, line: s
     assert reason in str(error.value)
 
 
-def test_a_result_is_written_behind_those_of_newer_releases(registry: Registry) -> None:
+def test_a_result_is_written_after_those_of_newer_releases(registry: Registry) -> None:
     registry.update_shipped("Counter", "2.0", Shipped(states=7, violates={"NotAboveLimit": "AddError"}))
     again = Registry(registry.folder)
     again.update_shipped("Counter", "1.0", Shipped(states=8))

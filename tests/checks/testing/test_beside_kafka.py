@@ -28,7 +28,7 @@ pytestmark = [
 TOPIC, BROKER = 2, 4
 SET, DELETE, APPEND, SUBTRACT = range(4)
 NOT_COMPARED = {"retention.ms", "segment.index.bytes", "min.insync.replicas", "unclean.leader.election.enable"}
-"""What the recorder's brokers are started with."""
+"""The settings with which the recorder's brokers are started."""
 
 AT_ONCE = {"group.consumer.assignment.interval.ms": "0"}
 """Kafka then assigns partitions as soon as a member comes or goes, as the served reference does."""
@@ -133,8 +133,8 @@ MADE: dict[str, Callable[[], bytes | None]] = {
     "magic 1": lambda: batch().encode()[:16] + b"\1" + batch().encode()[17:],
     "magic 3": lambda: batch().encode()[:16] + b"\3" + batch().encode()[17:],
     "two batches": lambda: batch().encode() * 2,
-    "three bytes behind it": lambda: batch().encode() + b"abc",
-    "a part of another one behind it": lambda: batch().encode() + batch().encode()[:70],
+    "three bytes after it": lambda: batch().encode() + b"abc",
+    "a part of another one after it": lambda: batch().encode() + batch().encode()[:70],
     "not whole": lambda: batch().encode()[:-1],
     "not even a header": lambda: batch().encode()[:40],
     "nothing": lambda: b"",

@@ -450,9 +450,7 @@ def test_a_used_address_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
         (("--default-partitions", "-1"), "0 or more"),
     ],
 )
-def test_a_call_that_cannot_be_used_says_why(
-    arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unusable_call_says_why(arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         main(["serve", *arguments])
     assert left.value.code == 2

@@ -88,7 +88,7 @@ class JavaProgram:
         self._process.wait()
 
     def said(self) -> str:
-        """All its output so far."""
+        """Return the program's output so far."""
         return self._output.read_text(encoding="utf-8", errors="replace")
 
     def wait_for(self, pattern: str, seconds: float = 90.0) -> None:
@@ -121,7 +121,7 @@ class Run:
 
 @contextmanager
 def smoke_test(folder: Path, name: str, bootstrap: str, command: str) -> Iterator[JavaProgram]:
-    """One process of the smoke test."""
+    """A process of the smoke test."""
     properties = folder / f"{name}.properties"
     settings = {"bootstrap.servers": bootstrap, "state.dir": f"{folder / 'state'}-{name[0]}", **SETTINGS}
     properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")

@@ -27,7 +27,7 @@ def test_every_module_of_the_project_is_inside_of_the_subset() -> None:
     assert [name for name in spec.paths if not spec.module(name).definitions] == []
 
 
-def test_record_sets_and_tuples_of_variables_behind_an_action_are_read() -> None:
+def test_record_sets_and_tuples_of_variables_after_an_action_are_read() -> None:
     assert parse_expression("[a : {1}, b : S]", "a test")[0] == "records"
     assert parse_expression("[][x' = x]_<<x, y>>", "a test")[1][2][0] == "tuple"
 

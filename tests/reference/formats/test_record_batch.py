@@ -64,7 +64,7 @@ def unhex(value: str | None) -> bytes | None:
 
 
 def with_crc(encoded: bytes | bytearray) -> bytes:
-    """The batch with the CRC of its bytes, so that a change reaches the checks behind the CRC."""
+    """The batch with the CRC of its bytes, so that a change reaches the checks after the CRC."""
     checked = bytes(encoded[21:])
     return bytes(encoded[:17]) + record_batch._crc(checked, b"").to_bytes(4, "big") + checked
 

@@ -43,13 +43,13 @@ def delivered(state: Consumer, reader: str) -> list[int]:
     return list(state.delivered[reader])
 
 
-def test_a_read_committed_reader_gets_what_is_committed_in_the_order_of_the_log() -> None:
+def test_a_read_committed_reader_gets_the_committed_records_in_the_order_of_the_log() -> None:
     state = replicated("D1 D2 A2 D1 C1").fetch_committed(9)
     assert delivered(state, READ_COMMITTED) == [0, 3]
     assert state.positions[READ_COMMITTED] == 5
 
 
-def test_it_stops_before_the_first_open_transaction_and_so_misses_what_others_have_committed() -> None:
+def test_a_read_committed_reader_stops_before_the_first_open_transaction_and_misses_later_commits() -> None:
     state = replicated("P2 D1 D2 C2").fetch_committed(9)
     assert (delivered(state, READ_COMMITTED), state.positions[READ_COMMITTED]) == ([0], 1)
     with pytest.raises(NotEnabled, match="nothing to read"):

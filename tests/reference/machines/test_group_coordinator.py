@@ -32,7 +32,7 @@ def test_a_marker_decides_what_is_pending(group: GroupCoordinator, decision: str
     assert (decided.pending, decided.committed) == (Map(), Map(committed))
 
 
-def test_an_offset_that_is_committed_behind_a_pending_one_stays(group: GroupCoordinator) -> None:
+def test_an_offset_that_is_committed_after_a_pending_one_stays(group: GroupCoordinator) -> None:
     decided = group.with_pending(PRODUCER, Map({"a": 2, "b": 5})).with_decision(PRODUCER, COMMIT)
     assert decided.committed == Map({"a": 3, "b": 5})
 

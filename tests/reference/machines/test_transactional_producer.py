@@ -150,7 +150,7 @@ def answered(kafka: Callable[..., list[Any]]) -> dict[str, dict[str, tuple[Any, 
 
 
 @pytest.mark.java
-def test_the_codes_that_go_by_are_those_of_kafkas_client(kafka: Callable[..., list[Any]]) -> None:
+def test_the_transient_codes_are_those_of_kafkas_client(kafka: Callable[..., list[Any]]) -> None:
     (codes,) = kafka({"ask": "errors"})
     assert {code for code, is_retriable in codes.items() if is_retriable} == producer.RETRIABLE_ERRORS
 

@@ -29,7 +29,7 @@ def test_without_transactions_a_crash_before_the_offset_debits_alice_twice() -> 
     assert debits(state) == 2
 
 
-def test_with_a_transaction_a_crash_before_the_commit_debits_her_once() -> None:
+def test_with_a_transaction_a_crash_before_the_commit_debits_alice_once() -> None:
     state = transfer().debit("A").crash("A").initialize("B").write_marker(ALICE)
     state = state.fetch("B").debit("B").credit("B").send_offset("B").commit("B")
     assert debits(state) == 0

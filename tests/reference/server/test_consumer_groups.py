@@ -50,7 +50,7 @@ def wire(make: Make) -> Wire:
     return made
 
 
-def test_a_member_alone_has_everything_at_once_and_is_told_once(wire: Wire) -> None:
+def test_the_only_member_gets_every_partition_at_once_and_is_told_once(wire: Wire) -> None:
     row = beat(wire, "a", 0)
     assert (row["ErrorCode"], row["MemberId"], row["MemberEpoch"], parts(row)) == (E.NONE, "a", 2, {0, 1, 2, 3})
     assert parts(beat(wire, "a", 2)) is None
@@ -85,7 +85,7 @@ def test_a_member_with_another_epoch_is_fenced_unless_it_missed_an_answer(wire: 
     assert beat(wire, "a", 2, {0, 1, 2, 3})["ErrorCode"] == E.FENCED_MEMBER_EPOCH
 
 
-def test_what_a_member_leaves_behind_the_other_gets(wire: Wire) -> None:
+def test_the_partitions_of_a_member_that_leaves_go_to_the_other(wire: Wire) -> None:
     beat(wire, "a", 0)
     beat(wire, "b", 0)
     kept = parts(beat(wire, "a", 2, {0, 1, 2, 3}))
@@ -305,7 +305,7 @@ def test_an_assignor_is_asked_for_by_name_and_the_one_of_ranges_gives_ranges(wir
     assert parts(had) == {0, 1, 2, 3}  # the partitions that it still has to revoke count
 
 
-def test_who_leaves_lets_the_group_wait_for_the_next_heartbeat_to_assign(wire: Wire) -> None:
+def test_after_a_member_has_left_the_next_heartbeat_assigns(wire: Wire) -> None:
     beat(wire, "a", 0)
     beat(wire, "b", 0)
     beat(wire, "b", -1)

@@ -142,7 +142,7 @@ def test_the_protocol_that_most_prefer_is_chosen_among_those_that_all_know(wire:
     assert refused["ErrorCode"] == E.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_who_does_not_come_back_in_time_is_removed(wire: Wire) -> None:
+def test_a_member_that_does_not_rejoin_in_time_is_removed(wire: Wire) -> None:
     first = alone(wire)
     second = named(wire)
     assert join(wire, second) is None
@@ -228,7 +228,7 @@ def test_offsets_of_an_aborted_transaction_are_gone(wire: Wire) -> None:
     assert committed(wire) == (E.NONE, -1)
 
 
-def test_an_offset_that_was_committed_behind_a_pending_one_stays(wire: Wire) -> None:
+def test_an_offset_that_was_committed_after_a_pending_one_stays(wire: Wire) -> None:
     producer = producing(wire)
     commit_in_transaction(wire, producer, 5)
     commit(wire, 7)
@@ -241,7 +241,7 @@ def test_offsets_need_a_transaction_that_has_them(wire: Wire) -> None:
     assert commit_in_transaction(wire, (who[0], who[1]), 5) == E.INVALID_TXN_STATE
 
 
-def test_a_group_has_so_many_members_those_included_that_are_expected(make: Make) -> None:
+def test_the_limit_of_a_groups_members_includes_the_expected_ones(make: Make) -> None:
     wire = make(settings=Settings(limits=Limits(members=2)))
     one = named(wire)
     named(wire)
@@ -356,7 +356,7 @@ def test_members_outlive_a_restart_until_their_session_ends(make: Make, tmp_path
         ("CommittedAtWrite", "PendingIsFound", (E.NONE, 5)),
     ],
 )
-def test_a_mutated_group_coordinator_is_told_apart(
+def test_a_mutated_group_coordinator_is_noticed(
     make: Make, rule: str, mutant: str, found: tuple[ErrorCode, int]
 ) -> None:
     wire = make(machines=Machines(group=mutated(GroupCoordinator, {rule: mutant})))  # type: ignore[arg-type]
@@ -479,7 +479,7 @@ def test_a_group_is_described_with_what_members_said_only_when_it_is_stable(wire
     ("generation", "member", "error"),
     [(-1, "", E.NONE), (-1, "m", E.NONE), (0, "", E.ILLEGAL_GENERATION), (1, "m", E.ILLEGAL_GENERATION)],
 )
-def test_offsets_of_an_unknown_group_are_for_who_names_no_generation(
+def test_only_requests_without_generation_commit_offsets_of_an_unknown_group(
     make: Make, generation: int, member: str, error: ErrorCode
 ) -> None:
     """Kafka: OffsetMetadataManager.validateOffsetCommit, validateTransactionalOffsetCommit."""
@@ -496,7 +496,7 @@ def test_offsets_of_an_unknown_group_are_for_who_names_no_generation(
     assert told == {"OffsetCommit 8": error, "OffsetCommit 9": newer, "TxnOffsetCommit": error}
 
 
-def test_offsets_of_an_empty_group_are_for_who_names_no_generation(wire: Wire) -> None:
+def test_only_requests_without_generation_commit_offsets_of_an_empty_group(wire: Wire) -> None:
     """Kafka: ClassicGroup.validateOffsetCommit."""
     assert commit(wire, 1) == E.NONE
     assert commit(wire, 2, generation=0) == E.UNKNOWN_MEMBER_ID

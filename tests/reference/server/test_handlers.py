@@ -375,7 +375,7 @@ def test_an_offset_is_told_with_the_leader_epoch_of_its_record(make: Make) -> No
 
 
 def test_an_offset_found_by_time_is_not_deleted_unless_it_has_the_largest_timestamp(wire: Wire) -> None:
-    """As Kafka answers: see test_beside_kafka.py."""
+    """The expected answers are Kafka's: see test_beside_kafka.py."""
     start = wire.cluster.now
     wire.produce(count=2)
     wire.wait(1_000)
@@ -398,7 +398,7 @@ def test_a_timestamp_that_is_a_name_needs_the_version_that_has_it(wire: Wire, ti
             assert (part["Timestamp"], part["Offset"]) == (-1, -1)
 
 
-def test_a_replica_tells_offsets_to_who_debugs(make: Make) -> None:
+def test_a_replica_tells_offsets_to_a_debugging_client(make: Make) -> None:
     wire = make(brokers=3)
     wire.cluster.create_topic("t", 1, replicas=2)
     asked = [{"Name": "t", "Partitions": [{"PartitionIndex": 0, "Timestamp": -1}]}]
@@ -420,7 +420,7 @@ def produced(wire: Wire, records: bytes | None, **more: object) -> int:
     return int(row["Responses"][0]["PartitionResponses"][0]["ErrorCode"])
 
 
-def test_batches_that_are_none_are_refused(wire: Wire) -> None:
+def test_bytes_that_are_no_batch_are_refused(wire: Wire) -> None:
     good = build_batch([Record(value=b"x")]).encode()
     assert produced(wire, good) == E.NONE
     assert produced(wire, good, Acks=2) == E.INVALID_REQUIRED_ACKS
@@ -448,7 +448,7 @@ def test_what_is_beyond_a_limit_is_refused(make: Make) -> None:
         assert row["Topics"][0]["Partitions"][0]["ErrorCode"] == error
 
 
-def test_a_partition_remembers_so_many_producers_and_none_that_nobody_vouches_for(make: Make) -> None:
+def test_a_partition_remembers_a_limited_number_of_producers_and_none_without_a_voucher(make: Make) -> None:
     wire = make(settings=Settings(limits=Limits(producers=2)))
     wire.topic()
     leader = wire.cluster.topics["t"].partitions[0]

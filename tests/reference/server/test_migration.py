@@ -107,7 +107,7 @@ def test_a_classic_group_becomes_a_consumer_group_member_by_member_and_turns_bac
     assert (row["GenerationId"], row["Leader"]) == (3, old)
 
 
-def test_who_waits_in_a_classic_group_is_told_to_join_again(wire: Wire) -> None:
+def test_a_waiting_member_of_a_classic_group_is_told_to_join_again(wire: Wire) -> None:
     classic(wire)
     second = str(join(wire)["MemberId"])
     protocols = [{"Name": "range", "Metadata": said([])}]
@@ -117,7 +117,7 @@ def test_who_waits_in_a_classic_group_is_told_to_join_again(wire: Wire) -> None:
     assert [late["ErrorCode"] for late in wire.late] == [E.REBALANCE_IN_PROGRESS]
 
 
-def test_an_instance_that_comes_back_by_the_classic_protocol_turns_the_group_back_without_a_rebalance(
+def test_an_instance_that_rejoins_by_the_classic_protocol_turns_the_group_back_without_rebalance(
     wire: Wire,
 ) -> None:
     beat(wire, "a", 0, InstanceId="i")

@@ -138,7 +138,7 @@ def test_each_logical_broker_has_its_own_port() -> None:
     serve(test, brokers=3)
 
 
-def test_an_unknown_version_of_the_question_for_versions_is_answered_in_the_oldest_form() -> None:
+def test_an_unknown_version_of_api_versions_is_answered_in_the_oldest_version() -> None:
     async def test(running: Running) -> None:
         client = await running.connect()
         client.frame(struct.pack(">hhih", 18, 99, 4, -1))
@@ -179,7 +179,7 @@ def test_what_is_no_request_closes_the_connection_and_nothing_else(data: bytes) 
     serve(test)
 
 
-def test_who_leaves_in_the_middle_of_a_request_or_of_a_wait_leaves_nothing_behind() -> None:
+def test_a_client_that_leaves_in_a_request_or_a_wait_leaves_nothing_behind() -> None:
     async def test(running: Running) -> None:
         client = await running.connect()
         await client.ask("Metadata", 9, Topics=[{"Name": "t"}])

@@ -87,7 +87,7 @@ def test_a_batch_that_nobody_has_announced_is_refused_by_verification(
     assert wire.fetch()["HighWatermark"] == 0
 
 
-def test_without_verification_it_hangs(make: Make) -> None:
+def test_without_verification_an_unannounced_batch_hangs(make: Make) -> None:
     wire = make(machines=Machines(leaders=LeaderRules(verification=False)))
     wire.topic()
     _, *who = wire.init()
@@ -95,7 +95,7 @@ def test_without_verification_it_hangs(make: Make) -> None:
     assert wire.fetch(committed=True)["LastStableOffset"] == 0
 
 
-def test_who_comes_later_fences_who_was_there_before(wire: Wire) -> None:
+def test_a_later_instance_fences_the_earlier_one(wire: Wire) -> None:
     _, *who = wire.init()
     old = who[0], who[1]
     wire.add(old)
@@ -393,7 +393,7 @@ def test_no_producer_id_is_given_twice_over_restarts(
 # --- these tests can fail --------------------------------------------------------------------------------------------
 
 
-def test_a_mutated_leader_is_told_apart(make: Make) -> None:
+def test_a_mutated_leader_is_noticed(make: Make) -> None:
     partition = mutated(ReadablePartition, {"IsIndexed": "NothingIndexed"})
     wire = make(machines=Machines(leaders=LeaderRules(partition=partition)))  # type: ignore[arg-type]
     run_of_everything(wire)

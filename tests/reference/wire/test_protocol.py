@@ -53,7 +53,7 @@ def test_old_and_flexible_versions_of_one_message_say_the_same(codec: Codec) -> 
         assert codec.read("ProduceRequest", version, Buffer(codec.write("ProduceRequest", version, row))) == row
 
 
-def test_an_answer_to_a_question_for_versions_has_the_oldest_header(codec: Codec) -> None:
+def test_an_answer_to_api_versions_has_the_oldest_header(codec: Codec) -> None:
     assert codec.write_response("ApiVersions", 3, 1, {"ErrorCode": 35}) == bytes.fromhex("00000001 0023 00")
     assert codec.write_response("EndTxn", 3, 1, {}) == bytes.fromhex("00000001 00 00000000 0000 00")
 

@@ -44,10 +44,10 @@ class Row(NamedTuple):
     """A row between two stages.
 
     Attributes:
-        kind: what it is, see :mod:`kafka_eos_checks.audit.plan.stages`.
+        kind: the kind of row, see :mod:`kafka_eos_checks.audit.plan.stages`.
         key: rows of a kind and key are reduced together.
         value: any value that can be pickled.
-        size: bytes that it takes, about.
+        size: about how many bytes it takes.
     """
 
     kind: int

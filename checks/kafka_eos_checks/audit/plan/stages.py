@@ -14,7 +14,7 @@ stage                   mapped over                      rows
 :func:`look_beside`     the replicas of a partition      the rule over replicas
 ======================  ===============================  ============================================================
 
-The logs of coordinators are read after the others, since of a running broker they then have what decided every marker
+The logs of coordinators are read after the others. So, even on a running broker, they have the decision of every marker
 that was read before. The caller, on Spark the driver, has some numbers of each log and chunk. Findings stay where they
 were made (:mod:`kafka_eos_checks.audit.plan.found`).
 """

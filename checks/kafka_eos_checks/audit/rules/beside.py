@@ -390,7 +390,7 @@ def last_batches(headers: Headers, offsets: Sequence[int]) -> Last:
 
     Args:
         headers: consecutive batches.
-        offsets: of the snapshots, ascending; what lies behind the last one is left out.
+        offsets: of the snapshots, ascending; what follows the last one is left out.
     """
     begins = np.maximum.accumulate(headers.column("base_offset"))
     cuts = [0, *np.searchsorted(begins, np.array(offsets, np.int64)).tolist()]

@@ -84,7 +84,7 @@ class Place(NamedTuple):
     Attributes:
         paths: what was audited.
         number: of the finding, from 1.
-        directory: the log directory with the finding, with a slash behind it; "" if it is not known.
+        directory: the log directory with the finding, with a slash at its end; "" if it is not known.
     """
 
     paths: str = "PATH"

@@ -812,7 +812,7 @@ def held_back(opened: Iterable[Finding], ends: Mapping[tuple[str, str, int], int
     for finding in opened:
         place = finding.broker, finding.topic, finding.partition
         begin, end = first[place], ends[place]
-        held = f"behind the transaction at offset {begin}"
+        held = f"after the transaction at offset {begin}"
         if finding.offset == begin:
             held = f"readers of committed data get none of the {end - begin} offsets from {begin} to {end - 1}"
         yield replace(finding, evidence=f"{finding.evidence}; {held}")

@@ -106,7 +106,7 @@ class Split:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """The number of bytes."""
         return self.end - self.start
 
     @property

@@ -1,9 +1,9 @@
 """The codec against other codecs, on the same segments.
 
-Every side reads the file, finds the batches and compares each with its CRC. "Headers" ends there; "records" decodes
-every record as well. The sides turn a record into an object, ranges of a buffer, or a line of text; our side "values
-as objects" does the same as a client library.
-The client libraries get the file in the blocks in which we read it, with the ends of each block: a whole segment at
+Every side reads the file, finds the batches and compares each with its CRC. The part "headers" ends there; the part
+"records" decodes every record as well. A side turns a record into an object, ranges of a buffer, or a line of text. Our
+side "values as objects" does the same as a client library.
+The client libraries get the file in the blocks in which we read it, with the ends of each block. A whole segment at
 once would cost them more in page faults than in decoding.
 """
 
@@ -120,7 +120,7 @@ def _totals(pairs: Pairs) -> Answer:
 
 
 def _checksum(pairs: Pairs) -> Answer:
-    """One number over all values and their offsets, in order."""
+    """A CRC over all values and their offsets, in order."""
     crc = 0
     for offset, value in pairs:
         crc = google_crc32c.extend(crc, offset.to_bytes(8, "big") + (value or b""))
@@ -234,7 +234,7 @@ def _clients() -> list[tuple[str, Any, str]]:
 
 
 def header_sides(segment: Path, tiny: Path) -> list[Side]:
-    """Ours first."""
+    """The sides that read headers, ours first."""
     blocks = block_ranges(segment)
     sides = [Side(name="headers + CRC", run=partial(our_headers, segment))]
     sides.append(Side(name="our readable decoder", run=partial(readable_headers, segment)))

@@ -41,7 +41,7 @@ EPILOG = """examples:
   kafka-eos lab bench --only transactions --batches 10000000
 
 Every figure is the median of several rounds, with the smallest and the largest. A ratio compares two sides that took
-turns in the same run: how many times as long the other side took. A peer that is not installed is named with the
+turns in the same run: how many times as long the other side took. If a peer is not installed, its row gives the
 reason.
 
 exit codes: 0 equal results on both sides of every comparison, however long they took, 1 results differ, 2 it cannot run

@@ -46,7 +46,7 @@ _FOLLOWING = {
 
 
 def write_states(folder: Path, records: int, version: int) -> PartitionLog:
-    """A clean log of ``__transaction_state`` in a format version, its clients of the transaction version that fits."""
+    """A clean log of ``__transaction_state`` in a format version; its clients have the matching transaction version."""
     path = folder / f"{transaction_log.TOPIC}-0" / f"{0:020d}.log"
     write_segment(path, _state_batches(records, version))
     return find_logs(path.parent)[0]

@@ -29,7 +29,7 @@ MAX_REPEATS = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One of the programs that do the same work.
+    """A side of a comparison: a program that does the same work as the others.
 
     Attributes:
         name: the program, and its method.
@@ -53,7 +53,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One run of a side.
+    """The times of one run of a side.
 
     Attributes:
         wall: seconds for doing the work once, without the start; 0 or less if it is lost in the start's noise.
@@ -126,7 +126,7 @@ def module_or_reason(name: str) -> tuple[Any, str]:
 
 
 def machine_line() -> str:
-    """Cores and load."""
+    """The machine's cores, architecture and load average, in a line."""
     load = " ".join(f"{value:.1f}" for value in os.getloadavg())
     return f"{os.cpu_count()} cores, {platform.machine()}, load average {load}"
 
@@ -258,13 +258,13 @@ def difference(ours: Answer, theirs: Answer) -> str:
 
 
 def spread(values: Sequence[float]) -> str:
-    """Smallest and largest."""
+    """The smallest and the largest value, as text."""
     low, high = short(min(values)), short(max(values))
     return f"{low.split()[0]}-{high}" if low.split()[1:] == high.split()[1:] else f"{low}-{high}"
 
 
 def short(value: float) -> str:
-    """Three significant digits, with k, M or G for large numbers."""
+    """A number with three significant digits, and k, M or G if it is large."""
     for size, letter in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
         if value >= size:
             return f"{value / size:.3g}{letter}"
@@ -341,7 +341,7 @@ def peer_verdict(work: Work, ours: Side, peer: Side, measured: Measured) -> Verd
 
 
 def _standing(work: Work, samples: Sequence[Sample]) -> str:
-    """Whether the target is met; on a shared machine, CPU time shows the figure of an idle one."""
+    """Whether the target is met. On a shared machine, CPU time shows the figure that an idle machine would give."""
     if work.meets_target(work.rate(statistics.median(sample.wall for sample in samples))):
         return "met"
     cpu = [sample.cpu for sample in samples if sample.cpu is not None]

@@ -1,4 +1,4 @@
-"""The audit of millions of small batches, against engines that answer the same question by a query on a table.
+"""The audit of millions of small batches, compared with engines that answer the same question by a query on a table.
 
 Our audit reads the segments, compares CRCs and applies all its rules; or it reads tables of their headers, which have
 every field and checksums of their pages. The others get six columns as Parquet, prepared beforehand, and a query that
@@ -6,8 +6,8 @@ does less: it knows no holes, no markers and no wrapped sequences, and finds onl
 sides must count the same findings at the same offsets.
 
 Above :data:`LARGE` batches there are only tables, and disk and memory are bounded: a partition is made, written and
-forgotten before the next one, the others get one partition after the other, and nothing is held in memory. That is to
-their advantage: all partitions at once would need more memory, or the disk.
+forgotten before the next one, and nothing is held in memory. The other engines get one partition after the other, which
+is to their advantage: all partitions at once would need more memory, or the disk.
 """
 
 import time

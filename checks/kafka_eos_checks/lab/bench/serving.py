@@ -1,4 +1,4 @@
-"""The served reference next to Kafka itself: transactions of librdkafka, and the speed of a plain producer.
+"""The served reference compared with Kafka itself: transactions of librdkafka, and the speed of a plain producer.
 
 Both write to files and neither waits for the disk. Errors are the brokers' own counters: those that the server prints
 when it ends, and Kafka's ErrorsPerSec, read through JMX.
@@ -41,7 +41,7 @@ class Served(ServedProcess):
 
 
 class Kafka:
-    """One broker of Apache Kafka, with its counters on JMX."""
+    """A broker of Apache Kafka, with its counters on JMX."""
 
     name = "Apache Kafka"
 

@@ -1,10 +1,10 @@
-"""The audit of a cluster with transactions, against engines that answer a part of the same questions by queries.
+"""The audit of a cluster with transactions, compared with engines that answer a part of the same questions by queries.
 
-All read the same tables of headers, as `kafka-eos lab generate --transactions` writes them. Our audit applies all rules
-over logs, and the rules over transactions, for which it also reads the logs of ``__transaction_state``. The queries do
-less. They count duplicates, gaps and stale epochs as in :mod:`replay`, and for each partition the transactions with
-data that were ended, that were committed, and that have no marker. They read no coordinator's log, so they could not
-tell a torn transaction from two transactions. All sides must give the same counts.
+All sides read the same tables of headers, as `kafka-eos lab generate --transactions` writes them. Our audit applies all
+rules over logs, and the rules over transactions, for which it also reads the logs of ``__transaction_state``. The
+queries do less. They count duplicates, gaps and stale epochs as in :mod:`replay`, and for each partition the
+transactions with data that were ended, that were committed, and that have no marker. They read no coordinator's log, so
+they could not tell a torn transaction from two transactions. All sides must give the same counts.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The process that does the jobs of a measurement with Kafka's Java clients, and the CPU time that processes used."""
+"""The process that does the jobs of a measurement with Kafka's Java clients; the CPU time of processes."""
 
 import json
 import os
@@ -45,7 +45,7 @@ class CostClient:
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """The id of the client's process."""
         return self._process.pid
 
     def _read(self) -> None:

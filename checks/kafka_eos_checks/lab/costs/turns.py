@@ -57,7 +57,7 @@ QUICK = Effort(rounds=3, slices=30, seconds=0.4, shrink=8)
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the sides that take turns: its name, and its job without the fields that the stage adds."""
+    """A side that takes turns with others: its name, and its job without the fields that the stage adds."""
 
     name: str
     job: Mapping[str, Any]

@@ -1,7 +1,7 @@
 """The verdicts on the claims from the kept figures, by criteria that are given here and in each verdict.
 
-Every ratio is taken within a round, in which both sides ran after each other on the same broker. Next to the median of
-the rounds is the interval that holds the true median with 95 % confidence for any distribution (the sign test). A
+Every ratio is taken within a round, in which both sides ran one after the other on the same broker. Next to the median
+of the rounds is the interval that holds the true median with 95 % confidence for any distribution (the sign test). A
 claim is refuted if such an interval lies wholly outside the claimed range, never by a median alone.
 """
 
@@ -66,14 +66,14 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def ratio(part: Part, side: str, base: str, column: str = "rate") -> Ratio:
-    """One side's figure divided by another's, round by round."""
+    """The figure of one side divided by that of another, round by round."""
     pairs = zip(part["sides"][side][column], part["sides"][base][column], strict=True)
     ratios = [mine / others for mine, others in pairs if others]
     return Ratio(statistics.median(ratios), *interval(ratios))
 
 
 def summary(values: Sequence[float]) -> str:
-    """Median, smallest and largest; a single value as it is."""
+    """The median, the smallest and the largest value as text; a single value as it is."""
     if len(values) == 1:
         return f"{values[0]:,.4g}"
     return f"{statistics.median(values):,.4g} ({min(values):,.4g}-{max(values):,.4g})"
@@ -193,7 +193,7 @@ def counted(part: Part, evidence: Evidence) -> Verdict:
         "librdkafka registers partitions by AddPartitionsToTxn, several in a request; the Java client, which speaks "
         "transaction version 2, by its Produce requests alone",
         "criterion: holds when, for each client and number of partitions, ends, registrations and markers are the same "
-        "for every number of messages, with at most one registration and exactly one marker a partition",
+        "for every number of messages, with at most one registration and exactly one marker for each partition",
     ]
     messages = sorted({row["messages"] for row in part["transactions"]})
     return _verdict(

@@ -428,7 +428,7 @@ def _outcomes(tasks: Sequence[tuple[int, int, int]], jobs: int) -> Iterator[Outc
 
 
 def fuzz(seed: int, first: int, count: int, jobs: int) -> Outcome:
-    """Run the cases in tasks, with progress on standard error, up to the first failure."""
+    """Run the cases in tasks up to the first failure, with progress on standard error."""
     ends = range(first, first + count, CASES_PER_TASK)
     tasks = [(seed, start, min(CASES_PER_TASK, first + count - start)) for start in ends]
     total = Outcome()
@@ -477,7 +477,7 @@ def verdict_of(seed: int, outcome: Outcome, seconds: float) -> Verdict:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """The subcommand."""
+    """Run ``fuzz``."""
     if arguments.hex is not None:
         return _run_hex(arguments.hex)
     for kind in RANDOM:

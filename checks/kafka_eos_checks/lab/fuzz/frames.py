@@ -63,7 +63,7 @@ def _value(field: Message, kind: str, dice: random.Random) -> Any:
 
 
 def frame(codec: Codec, seed: int, number: int) -> bytes:
-    """One frame with its size, damaged or not."""
+    """A frame with its size, damaged or not."""
     dice = random.Random(f"frame {seed} {number}")
     api = dice.choice(SERVED)
     version = dice.choice(codec.versions(f"{api}Request"))

@@ -60,14 +60,14 @@ class Batches(Columns):
         producer_id: -1 without one.
         producer_epoch: -1 without a producer.
         base_sequence: -1 without a producer, and of a marker.
-        timestamp: of the first record, in milliseconds since the epoch; each further record is a millisecond later.
-        attributes: of the header.
-        leader_epoch: of the partition's leader, -1 for none.
-        decision: of a marker; :data:`NO_DECISION` for batches with data.
-        coordinator_epoch: of a marker.
-        transaction: a number of the transaction on its partition, of its first batch with data and of the first marker
-            that ends it; ``NO_TRANSACTION - 1 - number`` of its further batches with data, and :data:`NO_TRANSACTION`
-            for all others.
+        timestamp: time of the first record, in milliseconds since the epoch; each later record adds a millisecond.
+        attributes: the header's attributes.
+        leader_epoch: epoch of the partition's leader, -1 for none.
+        decision: a marker's decision; :data:`NO_DECISION` for batches with data.
+        coordinator_epoch: a marker's coordinator epoch.
+        transaction: the number of the transaction on its partition, for its first batch with data and for the first
+            marker that ends it; ``NO_TRANSACTION - 1 - number`` for its further batches with data;
+            :data:`NO_TRANSACTION` for all others.
         planted: code of the violation planted here, see :mod:`violations`; 0 for none.
     """
 
@@ -208,8 +208,8 @@ class Values:
     """Records without key, with random values; and markers.
 
     Args:
-        value_bytes: of each value.
-        seed: of the values.
+        value_bytes: size of each value.
+        seed: seed of the values.
     """
 
     def __init__(self, value_bytes: int, seed: int) -> None:
@@ -249,7 +249,7 @@ class Texts(Values):
     A value consists of four hexadecimal digits of the partition, twelve of the offset, and dots up to its size.
 
     Args:
-        value_bytes: of each value, at least :data:`TEXT_BYTES`.
+        value_bytes: size of each value, at least :data:`TEXT_BYTES`.
         partition: number of the partition.
     """
 
@@ -283,9 +283,9 @@ def encode(batches: Batches, contents: Contents, sizes: Ints) -> Bytes:
     """The bytes of batches, one after the other, shape (bytes of all,).
 
     Args:
-        batches: with their offsets.
-        contents: of their log.
-        sizes: of each batch, in bytes.
+        batches: the batches, with their offsets.
+        contents: the records of their log.
+        sizes: the size of each batch, in bytes.
     """
     out = np.empty(int(sizes.sum()), np.uint8)
     positions = np.cumsum(sizes) - sizes

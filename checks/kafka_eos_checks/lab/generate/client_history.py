@@ -33,8 +33,8 @@ class Taken(NamedTuple):
     """The facts of a transaction that the history needs.
 
     Attributes:
-        client: its number.
-        group: that commits offsets in it, -1 for none.
+        client: number of the client.
+        group: number of the group that commits offsets in it, -1 for none.
         before: offset of the first input.
         firsts: for each partition, the number of batches on the partitions before it in the transaction's list.
         commits: whether it is committed.
@@ -95,14 +95,14 @@ class ClientHistory:
     Args:
         out: the file.
         workload: the cluster's size and its mix of requests.
-        topic: the clients write to it.
-        inputs: topic from which clients copy.
+        topic: the topic to which the clients write.
+        inputs: the topic from which clients copy.
         names: transactional ids.
         groups: names of groups.
-        value_bytes: of each value, at least 16.
+        value_bytes: size of each value, at least 16.
 
     Attributes:
-        events: how many were written.
+        events: number of events written.
     """
 
     out: TextIO

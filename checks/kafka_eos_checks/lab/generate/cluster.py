@@ -79,11 +79,11 @@ class Made:
 
     Attributes:
         batches: batches with data of the topic and of its inputs.
-        markers: in all logs.
+        markers: markers in all logs.
         states: records of ``__transaction_state``.
-        commits: of offsets, in ``__consumer_offsets``.
+        commits: committed offsets, in ``__consumer_offsets``.
         size: bytes of all segments of one broker, or of the segments that its tables replace.
-        events: in the history.
+        events: events in the history.
         planted: the violations, with their places.
     """
 
@@ -204,7 +204,7 @@ def _number(data: bytes) -> int:
 
 
 def _place(log: LogFiles) -> tuple[str, int]:
-    """Topic and partition."""
+    """The topic and the partition of a log."""
     topic, _, partition = log.folder.name.rpartition("-")
     return topic, int(partition)
 
@@ -269,7 +269,7 @@ class Cluster:
         workload: size of the cluster and mix of its clients' requests.
         topic: name of the topic to which the clients write.
         brokers: number of brokers, each with a replica of every partition.
-        value_bytes: of the random value of each record.
+        value_bytes: size of the random value of each record.
         as_tables: whether the topic has tables of headers instead of segments.
         segment_bytes: size at which a new segment starts.
         retained_bytes: size to which each of the topic's logs is cut, by deleting its oldest segments; 0 to keep

@@ -93,9 +93,9 @@ class HistoryViolations:
     """Violations to be planted in a history.
 
     Args:
-        events: of the history, in order.
-        topic: clients write to it.
-        inputs: topic from which clients copy.
+        events: the events of the history, in order.
+        topic: the topic to which clients write.
+        inputs: the topic from which clients copy.
         ends: one past the last offset of each partition of the topic.
         seed: decides which events are changed.
 
@@ -213,7 +213,7 @@ class HistoryViolations:
         """Choose a partition and consecutive records that its reader polled; None if there are none.
 
         Args:
-            rule: to be violated.
+            rule: the rule to violate.
             least: number of records.
             place: index of the record that the finding will name; no other violation of the rule names it.
         """
@@ -483,8 +483,8 @@ def plant_in_history(path: Path, faults: int, *, topic: str, inputs: str, ends: 
     Args:
         path: the file, which is replaced.
         faults: violations of each rule.
-        topic: clients write to it.
-        inputs: topic from which clients copy.
+        topic: the topic to which clients write.
+        inputs: the topic from which clients copy.
         ends: one past the last offset of each partition of the topic.
         seed: decides which events are changed.
 

@@ -2,7 +2,7 @@
 
 These are the segments with their offset indexes (or tables of headers instead), the index of aborted transactions, and
 producer snapshots at the start of each segment and at the end of the log. Only one part of the log is in memory at a
-time. Of the parts before, the writer remembers the end of the log, the open transactions and the last batch of each
+time. From the earlier parts the writer keeps the end of the log, the open transactions and the last batch of each
 producer.
 
 Kafka: LogSegment, OffsetIndex, TransactionIndex, ProducerStateManager
@@ -62,9 +62,9 @@ class Open:
     """Transactions that no marker has ended yet, in the order of their first batches; each column has shape (n,).
 
     Attributes:
-        number: as :class:`Batches` has it.
+        number: the transaction's number, as in :class:`Batches`.
         first: offset of the first batch.
-        producer_id: of the transaction's producer.
+        producer_id: id of the transaction's producer.
     """
 
     number: Ints = field(default_factory=_none)
@@ -120,7 +120,7 @@ class LogFiles:
     """A partition's log, to which batches are appended.
 
     Args:
-        folder: of the partition.
+        folder: the partition's folder.
         contents: the records in its batches.
         first_id: the lowest id of its producers.
         producers: how many producer ids there may be, from ``first_id``; 0 for a log without producers.
@@ -129,8 +129,8 @@ class LogFiles:
 
     Attributes:
         end: one past the last offset.
-        batches: how many there are.
-        markers: how many of them are markers.
+        batches: number of batches.
+        markers: number of these batches that are markers.
         size: bytes of all segments, or of the segments that the tables replace.
         segments: base offset and bytes of each segment that is complete.
         leader_epochs: each leader epoch with its first offset.
@@ -169,7 +169,7 @@ class LogFiles:
         """Write more batches; return them with their offsets.
 
         Args:
-            batches: those that come next.
+            batches: the next batches of the log.
             keep: mask of the batches that the cleaner has kept, shape (n,); without it all are kept.
         """
         batches = self._with_offsets(batches)
@@ -274,7 +274,7 @@ class LogFiles:
         """Delete the oldest segments of a complete log, as long as the remaining ones have at least ``size`` bytes.
 
         Returns:
-            How many bytes were deleted.
+            The number of bytes that were deleted.
 
         Kafka: UnifiedLog.deleteRetentionSizeBreachedSegments
         """

@@ -95,10 +95,10 @@ def write(
     """Write a log with its offset indexes.
 
     Args:
-        folder: of the partition.
-        batches: of the log.
-        value_bytes: of the random value of each record.
-        seed: of the values.
+        folder: the partition's folder.
+        batches: the batches of the log.
+        value_bytes: size of the random value of each record.
+        seed: seed of the values.
         as_tables: whether to write tables of headers instead of segments.
         segment_bytes: size at which a new segment starts.
     """

@@ -66,18 +66,18 @@ class Workload:
     Attributes:
         transactions: number of transactions.
         batches: number of batches with data of all partitions, about.
-        partitions: partitions of the topic.
-        spread: partitions of a transaction.
+        partitions: number of partitions of the topic.
+        spread: number of partitions of a transaction.
         clients: number of transactional ids.
         producers: number of idempotent producers of each partition.
         plain: share of the batches that idempotent producers write.
         records: smallest and largest number of records in a batch.
         aborted: share of aborted transactions.
         version_2: share of clients of transaction version 2.
-        state_partitions: partitions of ``__transaction_state``.
-        offset_partitions: partitions of ``__consumer_offsets``.
+        state_partitions: number of partitions of ``__transaction_state``.
+        offset_partitions: number of partitions of ``__consumer_offsets``.
         slice_batches: number of batches of all logs in a slice of time, about; 0 for the default.
-        seed: of all random choices.
+        seed: seed of all random choices.
     """
 
     transactions: int
@@ -322,7 +322,7 @@ class Traffic:
         coordinator_of: partition of ``__transaction_state`` of each client, shape (clients,).
         group_on: partition of ``__consumer_offsets`` of each group, shape (2 * clients,): first the clients' groups,
             which commit in transactions, then as many others.
-        violations: to be planted; None for none.
+        violations: the violations to plant; None for none.
     """
 
     workload: Workload

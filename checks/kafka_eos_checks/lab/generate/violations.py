@@ -152,7 +152,7 @@ class Violations:
     Args:
         faults: violations of each rule.
         slices: number of slices of time over which they are spread.
-        partitions: of the topic.
+        partitions: number of partitions of the topic.
         first_client: the lowest producer id of a transactional client.
         seed: decides which transactions and batches are changed.
     """

@@ -209,7 +209,7 @@ class OtherCluster(Inputs):
 
 
 class Application(Client):
-    """One instance of an application."""
+    """An instance of an application."""
 
     def __init__(self, task: Task) -> None:
         self.task = task

@@ -19,7 +19,7 @@ FATAL_EXIT = 3  # exit code of a workload whose producer met a fatal error, e.g.
 
 
 class ClientFailed(RuntimeError):  # noqa: N818 - what happened
-    """Raised when a client does not end as it should; the message names its error output."""
+    """Raised when a client does not end as expected; the message names the file with its error output."""
 
 
 # The calls of a client that copies in transactions, in this order.

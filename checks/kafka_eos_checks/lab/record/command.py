@@ -180,7 +180,7 @@ def _terminated(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 -
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Record; 0 if all scenarios went as planned, 1 if a broker or client failed, 2 for an unusable call."""
+    """Record; return 0 if all scenarios went as planned, 1 if a broker or client failed, 2 for unusable arguments."""
     signal.signal(signal.SIGTERM, _terminated)  # so that the brokers end with the recorder
     kafka = arguments.kafka
     words = [*arguments.scenarios, "--seed", str(arguments.seed)]

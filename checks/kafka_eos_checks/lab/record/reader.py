@@ -18,7 +18,7 @@ Place = tuple[str, int]  # topic, partition
 
 
 class Reader:
-    """One consumer."""
+    """A consumer with its output."""
 
     def __init__(self, reading: Reading) -> None:
         self.kafka = need("confluent_kafka", "record")

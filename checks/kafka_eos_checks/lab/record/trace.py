@@ -7,7 +7,7 @@ between are reconstructed:
 - an answer without error, with an offset that the same batch already has, acknowledges a duplicate;
 - an answer with an error of the log's own checks is a refusal. Requests with other errors never reached the log, or it
   is unknown whether they did (NOT_LEADER_OR_FOLLOWER from a broker that has just come back);
-- requests whose answers nobody saw filled a gap between offsets;
+- a gap between offsets was filled by requests whose answers nobody saw;
 - a restart takes a snapshot first: both a clean shutdown and the recovery of an unclean one write one at the end of
   the log (``LogLoader.recoverSegment``), and a snapshot keeps only the last batch of each producer.
 
@@ -72,7 +72,7 @@ class _Question:
 
 @dataclass(slots=True)
 class _Append:
-    """One batch in the log.
+    """A batch in the log.
 
     Attributes:
         answers: the answers with its offset, in order.

@@ -126,7 +126,7 @@ class Source:
 
 
 class Client:
-    """One producer with its workload."""
+    """A producer with its workload."""
 
     def __init__(self, workload: Workload) -> None:
         self.kafka = need("confluent_kafka", "record")

@@ -1,12 +1,12 @@
 r"""The small changes of a spec that are not conjuncts of guards: of operands, of effects and of fairness.
 
 =============================  =============================================================
-the part                       what is put in its place
+the part                       its replacement
 =============================  =============================================================
-``a < b``, ``a > b``           ``a <= b``, ``a >= b``: equal ones count too; and the other way round
+``a < b``, ``a > b``           ``a <= b``, ``a >= b``: equal values count too; also the reverse
 ``a + b``, ``a - b``           ``a``
 ``a \cup b``, ``a \o b``       ``a``; of ``Append(a, b)`` as well
-``\A x : p``                   ``\E x : p``, and the other way round
+``\A x : p``                   ``\E x : p``, and the reverse
 ``v' = e``                     ``v' = v``: the effect does not take place
 ``IF p THEN a ELSE b``         ``p`` is TRUE, and FALSE
 ``WF_v(A)``, ``SF_v(A)``       ``TRUE``: nobody has to take the step
@@ -25,14 +25,14 @@ OTHER_QUANTIFIER = {"\\A": "\\E", "\\E": "\\A"}
 
 
 def of_operands(expression: Expression, text: str) -> Iterator[tuple[Span, str]]:
-    """The changed operators of an expression and of its parts, those that stand on one line each.
+    """The changed operators of an expression and of its parts; only operators that stand on one line.
 
     Args:
         expression: any expression.
-        text: its module.
+        text: the text of its module.
 
     Yields:
-        A place, and what stands there instead.
+        A place, and the text that replaces it.
     """
     for part in expression.walk():
         if part.operator in QUANTIFIERS:
@@ -51,10 +51,10 @@ def of_operands(expression: Expression, text: str) -> Iterator[tuple[Span, str]]
 def of_effects(
     definitions: Mapping[str, Definition], texts: Mapping[str, str], specifications: Container[str]
 ) -> list[Conjunct]:
-    """The changes of the effects and operators that steps lead to, and of fairness, in the order of the text.
+    """The changes of fairness, and of the effects and operators that steps use, in the order of the text.
 
     Args:
-        definitions: by id, those of the root module and of the modules that it needs.
+        definitions: by id, the definitions of the root module and of the modules that it needs.
         texts: module -> text, for the modules whose changes count.
         specifications: the names of the temporal formulas whose steps and fairness count.
     """

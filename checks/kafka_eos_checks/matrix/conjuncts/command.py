@@ -1,11 +1,11 @@
 """Remove every conjunct of every guard, and weaken every property, one part at a time: some check has to notice each.
 
-In the spec TLC has to find a property violated, or fail to evaluate, or find another graph than the spec's; in the
-reference the comparison with TLC's graph has to find a difference. A weaker property has to let some mutant pass that
-the property refuses; a property is needed when it alone refuses some mutant, and a table names one for each property.
-A part whose change nothing notices is a survivor, unless spec/conjuncts.toml says why nothing can notice it; such a
-conjunct is looked for only in the small tier. Results are kept in build/checked/conjuncts: what is unchanged is not run
-again.
+In the spec TLC has to find a property violated, or fail to evaluate, or find another graph than the spec's. In the
+reference the comparison with TLC's graph has to find a difference. A weaker property has to accept some mutant that
+the property refuses. A property is needed if some mutant is refused by it and by no other; a table names such a mutant
+for each property. A part whose change nothing notices is a survivor, unless spec/conjuncts.toml says why nothing can
+notice it; an explained conjunct is tried only in models of the small tier. Results are kept in
+build/checked/conjuncts, so that unchanged parts are not run again.
 """
 
 import argparse
@@ -49,7 +49,7 @@ _S = TypeVar("_S", Subject, ReferenceSubject)
 
 
 def _chosen(every: Sequence[_S], modules: Sequence[str], reasons: Set[tuple[str, str]]) -> list[_S]:
-    """The conjuncts of the modules; an explained one is looked for only in the small tier."""
+    """The conjuncts of the modules; an explained one is tried only in models of the small tier."""
     return [
         replace(subject, models=_smallest(subject.models)) if subject.place in reasons else subject
         for subject in every
@@ -154,7 +154,7 @@ def table(module: str, outcomes: Sequence[Outcome]) -> Table:
 
 
 def table_of_pairs(found: Sequence[Pair]) -> Table:
-    """The table of the properties, one row for each, with the mutant that it alone notices."""
+    """The table of the properties, a row for each, with a mutant that no other property notices."""
     score = f"{sum(pair.ok for pair in found)} of {len(found)}"
     title = f"properties that alone notice a mutant, or are shown to follow: {score}"
     shown = Table(title=title, box=None, pad_edge=False, title_justify="left")

@@ -1,9 +1,9 @@
 r"""The guards of a spec, conjunct by conjunct, and the module's text without one of them.
 
-The operators are those that the steps of a specification use: the A of its ``[][A]_v``. In an action, every part of its
-enabling condition counts: the parts without a primed variable, also inside ``\E``, ``LET`` and the branches of ``IF``.
-In a rule that actions use, every part of the body counts if the rule is boolean (``IsDuplicate``) or names an error
-(``AppendError``).
+The operators are those that the steps of a specification use, the A of its ``[][A]_v``. In an action, every part of
+its enabling condition counts: the parts without a primed variable, also inside ``\E``, ``LET`` and the branches of
+``IF``. In a rule that actions use, every part of the body counts if the rule is boolean (``IsDuplicate``) or names an
+error (``AppendError``).
 
 =============================  =============================================================
 part                           replacement
@@ -79,7 +79,7 @@ def conjuncts(
 
 
 def without(text: str, conjunct: Conjunct) -> str:
-    """A module's text in which the conjunct is TRUE or FALSE; everything else stays at its place.
+    """A module's text with TRUE or FALSE in place of the conjunct; everything else stays where it is.
 
     Raises:
         ValueError: the rest of the line would move, and with it a list of conjuncts.
@@ -129,7 +129,7 @@ def _from(roots: Iterable[Expression], definitions: Mapping[str, Definition]) ->
 
 
 def _everything(expression: Expression, definitions: Mapping[str, Definition], local: set[str]) -> Iterator[Expression]:
-    """All of an expression, the definitions of its LETs included, whose ids are added to ``local``."""
+    """All parts of an expression, including the definitions of its LETs, whose ids are added to ``local``."""
     for part in expression.walk():
         yield part
         for uid in part.local:
@@ -225,7 +225,7 @@ def of_formula(expression: Expression) -> Iterator[tuple[Span, str]]:
 
 
 def _within(expression: Expression) -> Iterator[tuple[Span, str]]:
-    """The parts of a whole formula: its disjuncts, the conjuncts of those and of an implication."""
+    """The parts of a whole formula: its disjuncts, and the conjuncts of these and of an implication."""
     if expression.operator in DISJUNCTION:
         for operand in _flat(expression, DISJUNCTION):
             yield operand.span, "FALSE"
@@ -238,7 +238,7 @@ def _within(expression: Expression) -> Iterator[tuple[Span, str]]:
 
 
 def _of_condition(condition: Expression) -> Iterator[tuple[Span, str]]:
-    """The changes of an IF: its branch is never taken, and each part of its condition."""
+    """The changes of an IF: its branch is never taken, or a part of its condition is replaced."""
     yield condition.span, "FALSE"
     if condition.operator in CONJUNCTION:
         yield from of_formula(condition)
@@ -266,7 +266,7 @@ def on_one_line(text: str, span: Span) -> str:
 
 
 def numbered(sorted_conjuncts: Iterable[Conjunct]) -> list[Conjunct]:
-    """The same conjuncts, with a number for each equal one after the first of an operator."""
+    """The same conjuncts; equal conjuncts of an operator after the first one get a number."""
     seen: Counter[str] = Counter()
     result = []
     for conjunct in sorted_conjuncts:

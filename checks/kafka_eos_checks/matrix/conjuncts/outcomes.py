@@ -1,4 +1,4 @@
-"""Outcomes of the mutants: the means by which each was killed, and how many of a module's guards are noticed."""
+"""Outcomes of the mutants: the means by which each was killed, and how many of a module's conjuncts are noticed."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,13 +40,13 @@ _T = TypeVar("_T", bound=Tried)
 
 
 class Score(Generic[_T]):
-    """Mutants by what became of them.
+    """Mutants by their outcome.
 
     Attributes:
-        killed: the noticed ones.
-        explained: those that nothing noticed, with an entry in the registry.
-        survivors: those that nothing noticed, without one.
-        refuted: the noticed ones that have an entry.
+        killed: mutants that a check noticed.
+        explained: mutants that nothing noticed, with an entry in the registry of equivalents.
+        survivors: mutants that nothing noticed, without an entry.
+        refuted: mutants that a check noticed although they have an entry.
     """
 
     def __init__(self, tried: Iterable[_T], reasons: Mapping[tuple[str, str], str]) -> None:
@@ -75,18 +75,18 @@ _KILLING = (Means.PROPERTY, Means.EVALUATION, Means.GRAPH, Means.MUTANT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The outcome for one mutant, in the model that says most about it.
+    """The outcome for one mutant, in the model with the strongest means.
 
     Attributes:
         operator: ``Module!Operator``, or a function of the reference.
         change: the replaced part and its replacement.
         place: line, or file and line.
-        means: how it is distinguished from the spec.
+        means: the means that distinguishes it from the spec.
         by: the property that it violates, the error, or the difference.
         model: the model that shows it.
-        states: distinct states up to there.
-        depth: states of the shortest way there, or 0.
-        seconds: wall time, in all models.
+        states: number of distinct states until it was noticed.
+        depth: number of states of a shortest counterexample, or 0.
+        seconds: wall time in all models.
     """
 
     operator: str
@@ -127,8 +127,8 @@ class Pair:
     Attributes:
         module: the module.
         name: the property.
-        by: the mutant that it alone notices; "" without one.
-        reason: why no mutant can be noticed by it alone, from the registry of equivalents; "" if that is not said.
+        by: a mutant that no other property notices; "" without one.
+        reason: why no mutant can be noticed by this property only, from the registry of equivalents; "" without entry.
     """
 
     module: str
@@ -143,7 +143,7 @@ class Pair:
 
 
 def pairs(outcomes: Iterable[Outcome], reasons: Mapping[tuple[str, str], str]) -> list[Pair]:
-    """The properties among the outcomes of their weaker versions, each with the mutant that it alone notices."""
+    """The properties among the outcomes of their weaker versions, each with a mutant that no other one notices."""
     return [
         Pair(outcome.module, name, outcome.by if outcome.is_killed else "", reasons.get(outcome.entry, ""))
         for outcome in outcomes
@@ -152,10 +152,10 @@ def pairs(outcomes: Iterable[Outcome], reasons: Mapping[tuple[str, str], str]) -
 
 
 def verdicts(check: str, outcomes: Iterable[Outcome], reasons: Mapping[tuple[str, str], str]) -> list[Verdict]:
-    """One verdict for each module.
+    """A verdict for each module.
 
     Args:
-        check: kind of check.
+        check: the kind of check.
         outcomes: the outcomes of all mutants.
         reasons: (operator, change) -> why nothing can distinguish it from the spec.
     """

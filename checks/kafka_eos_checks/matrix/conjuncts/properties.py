@@ -1,12 +1,13 @@
-r"""The properties of a spec, made weaker one part at a time: some mutant has to pass then that did not pass before.
+r"""The properties of a spec, made weaker one part at a time: then some mutant has to pass that did not pass before.
 
-A run of TLC evaluates all properties of a model and all their weaker versions, and goes on when one is violated: each
-is told once, with the length of the way there. So one run of a mutant says which of them notice it. A weaker version is
-noticed when some mutant violates the property and not the weaker version, or when the spec itself violates what was to
-be weaker. A changed quantifier is also noticed when a counterexample needs more states then: a fault that can happen in
-one place can happen in all, one after the other, and ``\E`` sees only the last one. ``P -> TRUE`` is noticed when ``P``
-is the only property of its model that some mutant violates. Mutants are the named ones, the known failures, and the
-spec with one part of a guard, of an effect or of its fairness changed.
+A run of TLC evaluates all properties of a model and all their weaker versions, and goes on when one is violated. It
+reports each violation once, with the length of its counterexample. So one run of a mutant tells which properties notice
+it. A weaker version is noticed when some mutant violates the property but not the weaker version, or when the spec
+itself violates the changed version, which then is not weaker. A changed quantifier is also noticed when its
+counterexample needs more states: a fault that can happen in one place can happen in all, one after the other, and only
+the last one violates ``\E``. ``P -> TRUE`` is noticed when ``P`` is the only property of its model that some mutant
+violates. Mutants are the named ones, the known failures, and the spec with one part of a guard, of an effect or of its
+fairness changed.
 """
 
 import re
@@ -29,7 +30,7 @@ _REGISTER = 3001
 _SAID = "violated: "
 _TOLD = re.compile(rf'<<"{_SAID}(\d+)", (\d+)>>')
 _LIMIT = "EnoughStates__"
-_MOST_STATES = 30_000  # of a named mutant's graph: a shortest counterexample is nearer
+_MOST_STATES = 30_000  # a named mutant's run ends after this many states: a shortest counterexample needs fewer
 _NOTHING = Span("", 0, 0, 0, 0)
 
 
@@ -40,11 +41,11 @@ class Version:
     Attributes:
         name: the property's name.
         change: the part and its replacement; None for the property itself.
-        text: TLA+ that defines ``{operator}``, which is always true and says once, with ``{said}`` and the register
-            ``{register}``, that the property is violated. "" for a version that no run watches: a temporal property,
-            which TLC checks alone, and ``P -> TRUE``, which nothing violates.
+        text: TLA+ that defines ``{operator}``. It is always true, and prints ``{said}`` once when the property is
+            violated, with the help of the register ``{register}``. "" for a version that no run watches: a temporal
+            property, which gets a run of its own, and ``P -> TRUE``, which nothing violates.
         place: file and line.
-        of_steps: whether it is a formula of steps.
+        of_steps: whether the property is a formula about steps.
     """
 
     name: str
@@ -60,7 +61,7 @@ class Version:
 
     @property
     def of_quantifier(self) -> bool:
-        """Whether another quantifier is what makes it weaker."""
+        """Whether it is weaker because of another quantifier."""
         return self.change is not None and self.change.value in OTHER_QUANTIFIER
 
 
@@ -71,8 +72,8 @@ class Mutant:
     Attributes:
         label: the name of the entry, or the change; "" for the spec itself.
         model: the model in which it is searched, with all properties that count.
-        module: the module with another text, or "".
-        text: that text.
+        module: the module whose text is changed, or "".
+        text: the changed text.
     """
 
     label: str
@@ -83,13 +84,13 @@ class Mutant:
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """What one run saw.
+    """The violations that a run saw.
 
     Attributes:
         violated: place in the list of versions that the run was given -> the states of a shortest counterexample.
-        whole: whether the run came to an end, or to the limit of states; else nothing is known of the others.
+        whole: whether the run ended, or reached the limit of states; otherwise nothing is known of the other versions.
         failed: whether TLC could not evaluate something.
-        states: distinct states.
+        states: number of distinct states.
     """
 
     violated: Mapping[int, int]
@@ -174,7 +175,7 @@ def _family(registry: Registry, module: str, holding: Sequence[Model]) -> Family
 
 
 def _claimed(registry: Registry, entry: Model, holding: Iterable[Model]) -> Iterator[str]:
-    """The properties that a mutant may violate: those of its model; of a known failure, all of its specification."""
+    """The properties that a mutant may violate: those of its model; for a known failure, all of its specification."""
     about = [registry.models[entry.model]] if entry.model else holding
     for model in about:
         if entry.model or model.specification == entry.specification:
@@ -182,7 +183,7 @@ def _claimed(registry: Registry, entry: Model, holding: Iterable[Model]) -> Iter
 
 
 def _covering(models: Iterable[Model]) -> tuple[Model, ...]:
-    """Models, the cheapest first, that check every property; all that search the same states are one."""
+    """Models, the cheapest first, that together check every property; a model that adds no property is left out."""
     chosen: list[Model] = []
     covered: set[str] = set()
     for model in sorted(models, key=lambda each: (TIERS.index(each.tier), each.expect.generated or 0)):
@@ -220,7 +221,7 @@ def _versions(
 
 
 def _step(body: Expression) -> Expression | None:
-    """The action A of a formula ``[][A]_v``, which quantifiers may stand before; None for others."""
+    """The action A of a formula ``[][A]_v``, possibly under quantifiers; None for other formulas."""
     found = [part for part in body.walk() if part.operator == SQUARE_ACTION]
     return found[0].operands[0] if len(found) == 1 and body.operator == "[]" else None
 
@@ -235,7 +236,7 @@ def _weaker(name: str, module: str, body: Expression, text: str) -> list[Conjunc
 
 
 def _watched(text: str, whole: Span, part: Span, change: Conjunct | None) -> str:
-    """The body of a property as a formula that says when its part is false; every column stays what it was."""
+    """The body of a property as a formula that prints when its part is false; every column stays the same."""
     longer = 0
     if change is not None:
         text = without(text, change)
@@ -302,7 +303,7 @@ class PropertySearch:
         return [_outcome(versions[place], noticed.get(place), others.get(place)) for place in sorted(places)]
 
     def _without_value(self, family: Family) -> Iterator[tuple[Mutant, int]]:
-        """The weaker versions that have no value in some state of the spec itself: they would end every run."""
+        """The weaker versions that TLC cannot evaluate in some state of the spec itself: they would end every run."""
         weaker = [place for place, version in enumerate(family.versions) if version.change and version.text]
         for mutant in family.mutants:
             if not mutant.label:
@@ -310,7 +311,7 @@ class PropertySearch:
                 yield from ((mutant, place) for place in self._failing(mutant, family.versions, own))
 
     def _failing(self, mutant: Mutant, versions: Sequence[Version], places: Sequence[int]) -> Iterator[int]:
-        """Those of some versions that end a run in which no others are looked at, found by halves."""
+        """The versions among these that end a run in which no others are watched, found by bisection."""
         others = frozenset(range(len(versions))) - frozenset(places)
         if not places or not self.sighting(mutant, versions, others).failed:
             return
@@ -324,7 +325,7 @@ class PropertySearch:
     def _notices(
         self, mutant: Mutant, sighting: Sighting, versions: Sequence[Version], place: int, others: dict[int, set[str]]
     ) -> bool:
-        """Whether a mutant tells a weaker version from its property."""
+        """Whether a run of a mutant notices that a version is weaker than its property."""
         version = versions[place]
         if version.name not in mutant.model.invariants:
             return False
@@ -349,7 +350,7 @@ class PropertySearch:
         return str(self._run(mutant, "", (), (temporal,))["verdict"]).startswith("violates")
 
     def sighting(self, mutant: Mutant, versions: Sequence[Version], left_out: Container[int] = ()) -> Sighting:
-        """What a run of a mutant sees, or what an earlier one saw; some versions are not looked at."""
+        """The violations that a run of a mutant sees, or that an earlier run saw; some versions are not watched."""
         model = mutant.model
         watched = [
             (i, v) for i, v in enumerate(versions) if v.text and v.name in model.invariants and i not in left_out

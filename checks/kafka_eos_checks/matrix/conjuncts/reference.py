@@ -1,12 +1,12 @@
-"""The reference without one of its guards' conjuncts, against TLC's graph of the unchanged spec.
+"""The reference without one conjunct of a guard, compared with TLC's graph of the unchanged spec.
 
 The sources of a machine are its own, those that it extends, and its logs'. These parts count as guards, with these
 replacements:
 
 =========================================================  ==========================================================
-part                                                       what is put in its place
+part                                                       its replacement
 =========================================================  ==========================================================
-a conjunct of ``enabled(…)``                               ``True``: nobody asks
+a conjunct of ``enabled(…)``                               ``True``: it is not checked
 a conjunct of the value of a function that returns bool    ``True``
 a conjunct of ``name = … and …``                           ``True``
 a disjunct of any of these                                 ``False``: the exception is not made
@@ -43,8 +43,8 @@ class GuardPart:
         module: the Python module.
         function: the function's name in it, ``Class.method`` or ``function``.
         change: ``the part -> True``; the second of two equal ones in a function ends with ``#2``.
-        line: its line.
-        tree: the function without it.
+        line: the line of the part.
+        tree: the function without the part.
     """
 
     module: str
@@ -141,7 +141,7 @@ class _Places:
             self._within(expression, path)
 
     def _within(self, expression: ast.expr, path: _Path) -> None:
-        """Find the disjuncts of an expression, and their conjuncts; and a generator's conjuncts."""
+        """Find the disjuncts of an expression with their conjuncts, and the conjuncts of a generator."""
         if isinstance(expression, ast.BoolOp) and isinstance(expression.op, ast.Or):
             for place, operand in enumerate(expression.values):
                 self.found.append(((*path, "values", place), False))
@@ -153,7 +153,7 @@ class _Places:
                 self._formula(element, (*path, "args", 0, "elt"))
 
     def _condition(self, condition: ast.expr, path: _Path) -> None:
-        """Find the changes of a branch: it is never taken, and each part of its condition."""
+        """Find the changes of a branch: the branch is never taken, or a part of its condition is replaced."""
         self.found.append((path, False))
         if isinstance(condition, ast.BoolOp) and isinstance(condition.op, ast.And):
             self._formula(condition, path)
@@ -178,7 +178,7 @@ def _replace(tree: ast.AST, path: _Path, value: bool) -> ast.expr:
 
 @contextmanager
 def mutated_reference(part: GuardPart) -> Iterator[None]:
-    """Replace a function by the one without the part, in this process."""
+    """Replace a function by its version without the part, in this process."""
     module = sys.modules[part.module]
     owner: Any = module
     *outer, name = part.function.split(".")

@@ -1,4 +1,4 @@
-"""TLC against a spec without one of its conjuncts."""
+"""TLC's runs of a spec without one of its conjuncts."""
 
 import re
 import tempfile
@@ -235,10 +235,10 @@ class Search:
         return found
 
     def _run(self, model: Model, subject: Subject | None = None, most: int | None = None) -> _Run:
-        """The result of a run, or that of an earlier one.
+        """The result of a run, or the kept result of an earlier one.
 
-        If the first means is enough, no property of a mutant is checked, because that takes most of TLC's time: a
-        mutant that violates one has another graph. An earlier run that did check them serves as well.
+        If the first means is enough, no property of a mutant is checked, because that takes most of TLC's time, and a
+        mutant that violates a property also has another graph. An earlier run that checked properties serves as well.
         """
         plain = plain_configuration(model)
         definitions = ""

@@ -53,7 +53,7 @@ def sync_group(cluster: Cluster, request: Request) -> Message | None:
 
 
 def heartbeat(cluster: Cluster, request: Request) -> Message:
-    """A member is alive."""
+    """Note that a member is alive."""
     error = named_group_error(cluster, request, request.row["GroupId"])
     group = cluster.consumer_groups.find(request.row["GroupId"])
     if error is ErrorCode.NONE and group is not None:
@@ -62,7 +62,7 @@ def heartbeat(cluster: Cluster, request: Request) -> Message:
 
 
 def leave_group(cluster: Cluster, request: Request) -> Message:
-    """Members leave."""
+    """Remove members that leave."""
     row = request.row
     error = named_group_error(cluster, request, row["GroupId"])
     if error is not ErrorCode.NONE:
@@ -85,7 +85,7 @@ def leave_group(cluster: Cluster, request: Request) -> Message:
 
 
 def describe_groups(cluster: Cluster, request: Request) -> Message:
-    """States and members of groups."""
+    """The states and members of groups."""
     rows = []
     for name in request.row["Groups"]:
         error = group_error(cluster, request, name)

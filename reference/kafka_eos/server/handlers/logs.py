@@ -208,7 +208,7 @@ class _LongPoll:
         self._cluster.at(self._deadline, self.look)
 
     def stop(self) -> None:
-        """Wait no longer."""
+        """Stop waiting."""
         for leader in self._leaders:
             leader.watchers.pop(self.look, None)
         self._request, self._leaders = None, []

@@ -157,7 +157,7 @@ def _fetch_offsets(cluster: Cluster, request: Request, group: Message, stable: b
 
 
 def _committed_topics(cluster: Cluster, group: str) -> list[Message]:
-    """All partitions for which a group has committed an offset."""
+    """The topics and partitions for which a group has committed an offset."""
     known = cluster.groups.known.get(group)
     return [
         {"Name": topic, "TopicId": cluster.topics[topic].topic_id, "PartitionIndexes": numbers}
@@ -166,7 +166,7 @@ def _committed_topics(cluster: Cluster, group: str) -> list[Message]:
 
 
 def offset_delete(cluster: Cluster, request: Request) -> Message:
-    """Offsets that go."""
+    """Delete committed offsets."""
     name = request.row["GroupId"]
     error = named_group_error(cluster, request, name)
     group = cluster.groups.known.get(name)

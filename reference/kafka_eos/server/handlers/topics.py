@@ -118,7 +118,7 @@ def describe_topic_partitions(cluster: Cluster, request: Request) -> Message:
 
 
 def describe_cluster(cluster: Cluster, request: Request) -> Message:  # noqa: ARG001
-    """Brokers."""
+    """The brokers of the cluster."""
     return {
         "ClusterId": cluster.cluster_id,
         "ControllerId": cluster.brokers[0].node,
@@ -127,7 +127,7 @@ def describe_cluster(cluster: Cluster, request: Request) -> Message:  # noqa: AR
 
 
 def create_topics(cluster: Cluster, request: Request) -> Message:
-    """New topics."""
+    """Create topics."""
     given = Counter(row["Name"] for row in request.row["Topics"])
     rows: list[Message] = []
     for row in request.row["Topics"]:
@@ -287,7 +287,7 @@ def _delete_error(cluster: Cluster, row: Message, name: str | None) -> tuple[Err
 
 
 def create_partitions(cluster: Cluster, request: Request) -> Message:
-    """More partitions for topics."""
+    """Add partitions to topics."""
     given = Counter(row["Name"] for row in request.row["Topics"])
     rows: list[Message] = []
     for name in given:
@@ -331,7 +331,7 @@ def _grow(cluster: Cluster, row: Message, is_repeated: bool, validate_only: bool
 
 
 def delete_records(cluster: Cluster, request: Request) -> Message:
-    """Later first offsets."""
+    """Delete records: move the first offsets of partitions forward."""
 
     def delete(topic: str, row: Message) -> Message:
         leader = cluster.find_led(topic, row["PartitionIndex"], request.node)

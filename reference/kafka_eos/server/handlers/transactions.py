@@ -115,7 +115,7 @@ def add_offsets_to_txn(cluster: Cluster, request: Request) -> Message:
 
 
 def end_txn(cluster: Cluster, request: Request) -> Message:
-    """Commit or abort."""
+    """End a transaction: commit or abort it."""
     row = request.row
     name = row["TransactionalId"]
     error = transaction_error(cluster, request, name)

@@ -107,7 +107,7 @@ def test_the_scan_reads_each_byte_of_a_segment_once(tmp_path: Path) -> None:
     assert segments <= scan.read <= segments + indexes
 
 
-def test_of_a_table_the_columns_that_are_read_are_counted(tmp_path: Path) -> None:
+def test_only_the_columns_that_are_read_of_a_table_are_counted(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow", reason="tables of headers are Parquet")
     found = billed(run([made(tmp_path, as_tables=True)], explain_cost=True))
     (scan,) = (each for each in found.stages if each.label == "scan")

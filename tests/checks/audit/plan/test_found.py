@@ -68,7 +68,7 @@ def test_the_asking_process_holds_a_bounded_number_of_findings(tmp_path: Path, m
     assert 0 < brought <= still <= kinds * SHOWN_FINDINGS
 
 
-def test_of_anomalies_of_jepsen_it_holds_few_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_asking_process_holds_few_anomalies_of_jepsen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "h.edn"
     send = '{{:type :ok, :process 0, :f :send, :value [[:send "{0}" [0 {0}]]]}}\n'
     poll = '{{:type :ok, :process 1, :f :poll, :value [[:poll {{"{0}" [[0 {0}] [1 {0}]]}}]]}}\n'
@@ -81,7 +81,9 @@ def test_of_anomalies_of_jepsen_it_holds_few_too(tmp_path: Path, monkeypatch: py
     assert list(expected.findings) == sorted(expected.findings, key=Finding.sort_key)
 
 
-def test_findings_that_a_stage_brings_itself_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_findings_that_a_stage_brings_to_the_driver_are_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def all_of_them(findings: Any, *_: Any) -> Any:
         yield from ()
         yield module.Row(module.TALLY, 0, _tally_with_all(findings))

@@ -512,7 +512,7 @@ def test_a_declaration_that_lacks_something_breaks_nothing(columns: dict[str, An
     assert copier.judged(tmp_path, [one, alone])[0] == []
 
 
-def test_a_request_whose_detail_is_odd_is_nobodys(copier: Copier) -> None:
+def test_a_request_with_an_odd_detail_belongs_to_nobody(copier: Copier) -> None:
     copier.copy(0)
     odd = [replace(event, detail={"request": [1], "committed_offset": "1"}) for event in copier.events]
     requests = read_requests(odd)

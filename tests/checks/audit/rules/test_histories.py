@@ -113,7 +113,7 @@ def test_what_the_logs_cannot_tell_is_unknown_and_never_guessed(tmp_path: Path) 
     assert unknown([send("ok", "b")], LOST, [log]) == 0, "no offset was acknowledged, but the value is there"
     path = Path(log.folder, log.segments[0])
     path.write_bytes(path.read_bytes() + b"torn")
-    assert unknown([send("ok", "x", 10)], LOST, [log]) == 1, "behind the last batch that can be read"
+    assert unknown([send("ok", "x", 10)], LOST, [log]) == 1, "after the last batch that can be read"
 
 
 def test_a_value_sent_once_that_is_there_twice_is_a_duplicate(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def test_an_offset_that_is_set_back_outside_of_a_transaction_is_told(tmp_path: P
     figures: dict[str, int | float | str] = {"checked": 0, "unknown": 0}
     steps: tuple[Step, ...] = ((1, 5), (1, COMMIT), 3, (1, 4), (1, COMMIT))
     [note] = went_back([read_group_log(log_of(tmp_path, *steps))], figures)
-    assert (note.kind, note.offset) == (Kind.TOLD, 2), "and the transaction behind it goes on from there"
+    assert (note.kind, note.offset) == (Kind.TOLD, 2), "and the transaction after it goes on from there"
 
 
 def test_after_a_tombstone_a_group_begins_anew_and_over_a_hole_there_may_have_been_one(tmp_path: Path) -> None:

@@ -203,7 +203,7 @@ def test_a_bit_that_flips_is_damage_or_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["kafka_eos.damage", "kafka_eos.segment_bytes"])
-def test_a_table_without_its_metadata_is_said_to_be_none(tmp_path: Path, name: str) -> None:
+def test_a_table_without_its_metadata_is_reported_as_no_table(tmp_path: Path, name: str) -> None:
     assert headers_of(faulty(tmp_path, 5), "--out", tmp_path / "tables") == 0
     table = tmp_path / "tables" / "orders-0" / TABLE
     about = {key: value for key, value in pq.read_metadata(table).metadata.items() if key.startswith(b"kafka_eos")}
@@ -212,7 +212,7 @@ def test_a_table_without_its_metadata_is_said_to_be_none(tmp_path: Path, name: s
     assert [region.reason[:28] for _, region in found.damage] == ["no table of batch headers of"]
 
 
-def test_any_other_parquet_file_is_said_to_be_none_of_ours(tmp_path: Path) -> None:
+def test_any_other_parquet_file_is_reported_as_no_table_of_headers(tmp_path: Path) -> None:
     import pyarrow as pa  # noqa: PLC0415
 
     bad = tmp_path / "orders-1" / TABLE

@@ -172,7 +172,7 @@ def test_one_crc_of_all_batches_says_whether_each_has_its_own(seed: int, changes
     assert have_their_crcs(data, positions, raw["crc"], len(data)) == alone
 
 
-def test_no_batch_fits_behind_a_seam_that_leads_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_combined_crc_with_a_wrong_constant_fits_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     data = b"".join(some_batches(3))
     positions, raw, stop, _ = sound_batches(data, np.empty(0, np.int64))
     assert have_their_crcs(data, positions, raw["crc"], stop)

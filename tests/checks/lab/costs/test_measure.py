@@ -105,6 +105,6 @@ def test_every_side_of_a_part_has_a_name_of_its_own() -> None:
         assert len(names) == len(set(names)) == 4 + len(measure.TRANSACTION_SIZES)
 
 
-def test_cpu_times_are_known_or_nothing(tmp_path: Path) -> None:
+def test_the_cpu_time_of_an_unknown_process_is_zero(tmp_path: Path) -> None:
     assert busy_seconds() >= 0
     assert cpu_seconds(2**22 + 1) == 0

@@ -18,7 +18,7 @@ def test_mutated_batches_are_read_or_refused() -> None:
     assert outcome.failures == []
     assert outcome.counts.total() == 1500
     assert outcome.counts[fuzz.READ] > 100
-    assert len(outcome.counts) > 30  # the cases reach the checks behind the CRC and behind the compression
+    assert len(outcome.counts) > 30  # the cases reach the checks after the CRC and after the decompression
 
 
 def test_the_valid_batches_have_every_codec_and_both_framings_of_snappy() -> None:
@@ -118,6 +118,6 @@ def test_a_run_without_cases_is_no_success() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--count", "0"], ["--jobs", "0"], ["--first", "-1"], ["--hex", "0x12"]])
-def test_a_call_that_cannot_be_used_is_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_unusable_arguments_end_with_exit_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["lab", "fuzz", *arguments]) == 2
     assert capsys.readouterr().err.startswith("kafka-eos lab fuzz: --")

@@ -42,7 +42,7 @@ def small_slices(monkeypatch: pytest.MonkeyPatch, batches: int = 700) -> None:
 
 
 def judged(folder: Path, *, unknown: bool = False) -> Audit:
-    """The audit of a healthy cluster: no finding, and nothing that is there is left unjudged."""
+    """The audit of a healthy cluster: it has no finding, and leaves nothing unjudged that the cluster has."""
     result = run([folder])
     assert [finding.in_words() for finding in (*result.findings, *result.notes)] == []
     assert all(verdict.ok for verdict in result.verdicts)
@@ -155,7 +155,7 @@ def test_epochs_that_are_used_up_are_followed_by_the_next_producer_id(
     assert max(each.marker_epoch for known in ids for each in known.transactions) == 32767
 
 
-def test_a_cluster_has_all_that_is_promised_of_it(tmp_path: Path) -> None:
+def test_a_cluster_has_all_that_its_description_promises(tmp_path: Path) -> None:
     workload = Workload(transactions=3000, batches=30_000, clients=20, seed=4)
     Cluster(workload=workload, value_bytes=10).write(tmp_path)
     logs = find_logs(tmp_path / BROKERS / "1")

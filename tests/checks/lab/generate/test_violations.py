@@ -64,7 +64,7 @@ def test_the_audit_finds_what_is_planted_and_nothing_else(
     assert found_in(tmp_path) == planted
 
 
-def test_without_a_second_broker_all_but_replicas_are_planted(tmp_path: Path) -> None:
+def test_without_a_second_broker_all_violations_except_those_of_replicas_are_planted(tmp_path: Path) -> None:
     made = tmp_path / "made"
     arguments = ["--transactions", "1500", "--batches", "9000", "--clients", "25", "--faults", "1", "--seed", "3"]
     assert main(["lab", "generate", str(made), *arguments]) == 0

@@ -50,7 +50,7 @@ def test_a_frozen_client_writes_nothing_until_it_is_resumed(tmp_path: Path) -> N
     assert events[frozen + 1].action == "Resume"
 
 
-def test_a_client_that_ends_as_it_should_not_is_reported_with_its_output(tmp_path: Path) -> None:
+def test_a_client_that_ends_with_an_unexpected_code_is_reported_with_its_output(tmp_path: Path) -> None:
     with (
         python("import sys; print('why', file=sys.stderr); sys.exit(4)", Journal("r"), tmp_path) as client,
         pytest.raises(ClientFailed, match=r"ended with 4, expected \(0,\).*client\.log"),

@@ -143,7 +143,7 @@ def test_a_frozen_member_lost_its_partition_and_its_offsets_were_refused(kept: K
         for event in events
         if event.action == "TxnOffsetCommit" and event.error == ErrorCode.UNKNOWN_MEMBER_ID
     }
-    assert refused == {"poll", "begin", "flush"}, "behind these the offsets were taken before it was frozen"
+    assert refused == {"poll", "begin", "flush"}, "after these the offsets were taken before it was frozen"
     generations = [event.generation or 0 for event in events if event.action == "JoinGroup" and event.phase == "ok"]
     assert len(set(generations)) > 2 * len(STEPS)
 

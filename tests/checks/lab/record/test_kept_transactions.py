@@ -25,7 +25,7 @@ COMPLETE = {TransactionState.COMPLETE_COMMIT: "COMMIT", TransactionState.COMPLET
 
 @dataclass(frozen=True)
 class State:
-    """One record of the coordinator's log."""
+    """A record of the coordinator's log."""
 
     leader_epoch: int
     value: TransactionLogValue
@@ -65,7 +65,7 @@ class Kept:
         return list(read_history(self.folder / "histories" / f"{scenario}.jsonl"))
 
     def ends(self, transactional_id: str) -> list[str]:
-        """How the transactions of a transactional id ended, in order."""
+        """The decisions on the transactions of a transactional id, in order."""
         return [COMPLETE[s.status] for s in self.states[transactional_id] if s.status in COMPLETE]
 
     def committed(self, topic: str) -> list[str]:

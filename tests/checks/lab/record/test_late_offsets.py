@@ -28,7 +28,7 @@ class Client:
         self._identity = {"ProducerId": answer["ProducerId"], "ProducerEpoch": answer["ProducerEpoch"]}
 
     def _ask(self, api: str, version: int, row: Message, *error: str | int) -> tuple[Message, ErrorCode]:
-        """The answer that is not to be retried, and its error at a path."""
+        """Send a request until its answer is not one to retry; return the answer, and the error at a path in it."""
         deadline = time.monotonic() + 30
         while True:
             answer = ask(self._port, api, version, row)

@@ -83,7 +83,7 @@ def test_each_weaker_property_is_noticed_or_survives(planted: Registry, tmp_path
     assert noticed["Told", "log # <<>> -> TRUE"] == "the spec"  # an empty log has no head; other versions still count
     assert noticed["Starts", "Starts -> TRUE"] == "Counter!AddError: seen[client] # total -> TRUE"  # nobody adds
     assert noticed["NotAboveLimit", "NotAboveLimit -> TRUE"] == "NoLimit"
-    # no mutant's total falls below zero; the two that say the same notice nothing alone
+    # no mutant's total falls below zero; the two equal properties notice the same mutants, so neither is needed
     assert survivors["Bounded", "total >= 0 -> TRUE"] == ""
     assert survivors["SameAgain", "SameAgain -> TRUE"] == "also Bounded"
     assert survivors["Bounded", "Bounded -> TRUE"] == "also SameAgain"

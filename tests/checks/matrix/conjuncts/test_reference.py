@@ -139,7 +139,7 @@ def test_a_property_stays_a_property() -> None:
 
 
 @pytest.mark.tlc
-def test_the_graph_tells_every_part_apart_except_a_planted_one(planted: Registry, tmp_path: Path) -> None:
+def test_the_graph_notices_the_removal_of_every_part_except_a_planted_one(planted: Registry, tmp_path: Path) -> None:
     search = GraphSearch(cache=ResultCache(tmp_path / "cache"))
     outcomes = {s.part.name: search.judge(s) for s in reference_subjects(planted)}
     assert {name for name, outcome in outcomes.items() if not outcome.means.kills} == {
