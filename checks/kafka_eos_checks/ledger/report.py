@@ -28,9 +28,9 @@ from kafka_eos_checks.kit.verdict import Standing as VerdictStanding
 from kafka_eos_checks.kit.verdict import Verdict, headline, read_verdicts, write_document
 from kafka_eos_checks.ledger.claims import Entry, MalformedClaims, Standing, ledger, read_claims
 from kafka_eos_checks.ledger.findings import Entry as FindingEntry
-from kafka_eos_checks.ledger.findings import MalformedFindings, read_findings
 from kafka_eos_checks.ledger.findings import entries as finding_entries
 from kafka_eos_checks.ledger.properties import Row, properties
+from kafka_eos_checks.models.findings import MalformedFindings, read_findings
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry
 from kafka_eos_checks.models.releases import CHECK as RELEASE
 from kafka_eos_checks.models.releases import Releases
@@ -372,8 +372,9 @@ def _problem(verdict: Verdict) -> str:
     for name, (kind, words) in wanted.items():
         if not isinstance(row[name], kind):
             return f"{name} is {row[name]!r}, not {words}"
-    if strays := [claim for claim in row["claims"] if not isinstance(claim, str)]:
-        return f"the claim {strays[0]!r} is no text"
+    for name in ("claims", "causes"):
+        if strays := [word for word in row[name] if not isinstance(word, str)]:
+            return f"{name} has {strays[0]!r}, which is no text"
     if not 0 <= row["seconds"] < MAX_SECONDS:
         return f"seconds is {row['seconds']!r}, not a time"
     wrong = [

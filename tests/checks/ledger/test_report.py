@@ -413,7 +413,8 @@ GOOD_ROW = HOLDS.to_json()
         (json.dumps([{**GOOD_ROW, "figures": []}]), "figures is .*, not an object"),
         (json.dumps([{**GOOD_ROW, "figures": {"a": None}}]), "the figure 'a' is neither"),
         (json.dumps([{**GOOD_ROW, "figures": {"a": float("inf")}}]), "the figure 'a' is neither"),
-        (json.dumps([{**GOOD_ROW, "claims": [1]}]), "the claim 1 is no text"),
+        (json.dumps([{**GOOD_ROW, "claims": [1]}]), "claims has 1, which is no text"),
+        (json.dumps([{**GOOD_ROW, "causes": [1]}]), "causes has 1, which is no text"),
     ],
 )
 def test_a_file_that_holds_no_verdicts_is_named_with_the_reason(
