@@ -12,21 +12,12 @@ from pathlib import Path
 import pytest
 
 from kafka_eos_checks import cli
+from kafka_eos_checks.drawing.page import KINDS, MAX_EVIDENCE, SHORT, breakable, write_page
 from kafka_eos_checks.drawing.sequence_diagram import Step, from_story
 from kafka_eos_checks.drawing.svg import NAMESPACE, visible
 from kafka_eos_checks.kit import paths
 from kafka_eos_checks.kit.verdict import Verdict, verdict_from_json, write_verdicts
-from kafka_eos_checks.ledger.report import (
-    KINDS,
-    MAX_EVIDENCE,
-    SHORT,
-    breakable,
-    load_verdicts,
-    render,
-    report_of,
-    write_page,
-    write_report,
-)
+from kafka_eos_checks.ledger.report import load_verdicts, render, report_of, write_report
 
 NOW = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 ALLOWED_TAGS = {
