@@ -169,7 +169,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"kafka-eos ledger claims: {error}", file=sys.stderr)
         return 2
     if arguments.ids:
-        show(shown, paths.build_folder() / "claims")
+        show(shown, paths.output_folder() / "claims")
     else:
         answer_console.print(ledger_table(shown))
     standings = [entry.standing for entry in shown.entries]

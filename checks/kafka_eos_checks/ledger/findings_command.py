@@ -338,7 +338,7 @@ def _write(folder: Path, findings: Sequence[KafkaFinding], verdicts: Sequence[Ve
 
 
 def _show(shown: Sequence[Entry], times: Times) -> None:
-    folder = paths.build_folder() / "findings"
+    folder = paths.output_folder() / "findings"
     for entry in shown:
         for text in tell(entry, times):
             answer_console.print(text, markup=False, soft_wrap=True, highlight=False)

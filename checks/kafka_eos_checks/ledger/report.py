@@ -278,7 +278,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the report; 1 when a verdict differs, 2 when there is none to report or one cannot be read."""
-    page: Path = arguments.out or paths.build_folder() / "report.html"
+    page: Path = arguments.out or paths.output_folder() / "report.html"
     if page.suffix != ".html":
         print(f"kafka-eos ledger report: --out {page}: expected a name that ends in .html", file=sys.stderr)
         return 2
