@@ -90,7 +90,7 @@ def test_all_as_expected_is_the_headline() -> None:
     assert page_of(HOLDS).words["h1"] == ["1 verdict, as expected"]
 
 
-def test_a_failing_verdict_is_in_the_headline_by_name_and_its_evidence_is_open() -> None:
+def test_a_failing_verdict_is_in_the_headline_by_name_and_its_evidence_is_not_checked() -> None:
     long = "fine\n" * (SHORT + 1)
     page = page_of(HOLDS, replace(FAILS, evidence="the shortest path"), replace(HOLDS, name="x", evidence=long))
     assert page.words["h1"] == ["1 of 3 verdicts differs: PartitionLog"]
@@ -128,12 +128,12 @@ def test_links_lead_somewhere_and_ids_are_unique() -> None:
     assert targets <= set(page.ids)
 
 
-def test_a_claim_without_a_verdict_is_open() -> None:
+def test_a_claim_without_a_verdict_is_not_checked() -> None:
     report = report_of([HOLDS], NOW)
     standings = {entry.claim.id: entry.standing for entry in report.entries}
-    assert (standings["C03"], standings["C04"]) == ("settled", "open")
+    assert (standings["C03"], standings["C04"]) == ("settled", "not checked here")
     page = Page(render(report))
-    assert page.words["span"].count("open") == len(report.entries) - 1
+    assert page.words["span"].count("not checked here") == len(report.entries) - 1
     assert page.words["span"].count("none yet") == len(report.entries) - 1
 
 
