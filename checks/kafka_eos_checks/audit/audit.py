@@ -45,8 +45,10 @@ from kafka_eos_checks.audit.rules.transactions import (
 )
 from kafka_eos_checks.audit.segments.contents import Figures
 from kafka_eos_checks.audit.segments.splits import PartitionLog
+from kafka_eos_checks.kit.recording import as_given
 from kafka_eos_checks.kit.terminal import progress_console
 from kafka_eos_checks.kit.verdict import Verdict, counted
+from kafka_eos_checks.models.findings import possible_causes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -270,9 +272,11 @@ def _advised(verdict: Verdict, number: int, finding: Finding, inputs: Inputs) ->
     directories = {(log.broker, log.topic, log.partition): log.directory for log in inputs.logs}
     directory = directories.get((finding.broker, finding.topic, finding.partition))
     named = inputs.directories.get(directory) if directory is not None else None
-    paths = " ".join(map(shlex.quote, inputs.given)) or Place().paths
+    paths = " ".join(shlex.quote(as_given(path)) for path in inputs.given) or Place().paths
     place = Place(paths=paths, number=number, directory=f"{named}/" if named else "")
-    return replace(verdict, advice=rule_of(verdict.name).advice(finding, place))
+    advice = rule_of(verdict.name).advice(finding, place)
+    causes = possible_causes(verdict.name) if finding.is_violation else {}
+    return replace(verdict, advice="\n".join([advice, *causes.values()]), causes=tuple(causes))
 
 
 def subject_of(inputs: Inputs, audits: Sequence[LogAudit], known: moments.Moments) -> str:

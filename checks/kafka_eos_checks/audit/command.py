@@ -331,7 +331,7 @@ def _audit_and_write(arguments: argparse.Namespace) -> "Audit":
         if arguments.json:
             write_verdicts(arguments.json, result.verdicts)
         if arguments.html:
-            from kafka_eos_checks.ledger.report import write_page  # noqa: PLC0415 - templates take their time to load
+            from kafka_eos_checks.drawing.page import write_page  # noqa: PLC0415 - templates take their time to load
 
             write_page(most_urgent_first(result.verdicts), arguments.html, subject=result.subject)
     return result

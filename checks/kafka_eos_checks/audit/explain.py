@@ -7,11 +7,12 @@ history has the requests that carried their records.
 """
 
 import argparse
+import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -24,13 +25,17 @@ from kafka_eos_checks.audit.events.history_files import read_events
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.inputs import UnusableInput, open_inputs
 from kafka_eos_checks.audit.places import place as place_of
+from kafka_eos_checks.audit.rules.rule_book import rule_of
 from kafka_eos_checks.drawing.sequence_diagram import FAULTS, MAX_STEPS, Violation, from_events, steps_of
 from kafka_eos_checks.drawing.svg import inert, visible
-from kafka_eos_checks.kit.paths import build_folder
-from kafka_eos_checks.kit.recording import given_path
+from kafka_eos_checks.kit.paths import output_folder
+from kafka_eos_checks.kit.recording import as_given, given_path
 from kafka_eos_checks.kit.terminal import answer_console
 from kafka_eos_checks.kit.verdict import counted
+from kafka_eos_checks.models.findings import possible_causes
 
+LEGEND = """a line: the event's place in the history, who -> whom, what (details)
+-x: it was lost; @ N: offset N; …: begun, or left out; ^: here the finding is seen"""
 BEFORE, AFTER = 30, 10  # events drawn up to the moment, and after it
 SUFFIXES = (".html", ".svg")
 EPILOG = """examples:
@@ -62,6 +67,20 @@ class Moment:
     events: list[Event]
     violation: Violation | None
     left_out: Mapping[int, int] = field(default_factory=dict)
+
+
+class Explained(NamedTuple):
+    """A diagram with its words.
+
+    Attributes:
+        moment: its subject.
+        headline: the subject in one line.
+        then: what may be the cause, and the next command.
+    """
+
+    moment: Moment
+    headline: str
+    then: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +154,27 @@ def of_finding(finding: Finding, runs: dict[str, list[Event]]) -> Moment:
     raise NothingToDraw(f"no history has an event of this finding: {finding.in_words()}")
 
 
+def explained(number: int, findings: Sequence[Finding], runs: dict[str, list[Event]], again: str) -> Explained:
+    """A finding with its events, its possible causes and the next command.
+
+    Args:
+        number: of the finding, from 1.
+        findings: of the audit.
+        runs: the events of the histories.
+        again: the command that draws the same findings.
+
+    Raises:
+        NothingToDraw: there is no such finding, or no history has an event of it.
+    """
+    if not 1 <= number <= len(findings):
+        raise NothingToDraw(f"--finding {number}: the audit has {counted(len(findings), 'finding')}")
+    finding = findings[number - 1]
+    headline = f"finding {number} of {len(findings)}, {finding.rule}: {rule_of(finding.rule).means}"
+    more = f"next: {again} --finding {number % len(findings) + 1} draws another of the {len(findings)} findings"
+    then = (*possible_causes(finding.rule).values(), *([more] if len(findings) > 1 else []))
+    return Explained(of_finding(finding, runs), headline, then)
+
+
 def cut_out(events: Iterable[Event], wanted: Wanted, around: int | None, says: str = "") -> Moment:
     """The wanted events up to the one with the order ``around``, and a few after it; without an order, the first ones.
 
@@ -176,14 +216,16 @@ def drawn(moment: Moment) -> str:
     return from_events(moment.events, moment.violation, moment.left_out)
 
 
-def page(title: str, moment: Moment) -> str:
+def page(title: str, subject: Explained) -> str:
     """A complete HTML page with diagram and story."""
     templates = Environment(
         loader=PackageLoader("kafka_eos_checks", "templates"), autoescape=True, undefined=StrictUndefined
     )
-    picture = Markup(inert(drawn(moment)))  # noqa: S704 - rebuilt from an allow-list
+    picture = Markup(inert(drawn(subject.moment)))  # noqa: S704 - rebuilt from an allow-list
     template = templates.get_template("explain.html.j2")
-    return template.render(title=visible(title), picture=picture, story=visible(story(moment))) + "\n"
+    words = {"headline": subject.headline, "story": story(subject.moment), "then": "\n".join(subject.then)}
+    shown = {name: visible(text) for name, text in words.items()}
+    return template.render(title=visible(title), legend=LEGEND, picture=picture, **shown) + "\n"
 
 
 def add_parser(subparsers: Any, help_line: str) -> None:
@@ -218,37 +260,34 @@ def add_parser(subparsers: Any, help_line: str) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Draw, print the story, write the picture."""
-    out: Path = arguments.out or build_folder() / "explain.html"
+    out: Path = arguments.out or output_folder() / "explain.html"
     if out.suffix not in SUFFIXES:
         print(f"kafka-eos explain: --out {out}: expected a name that ends in {' or '.join(SUFFIXES)}", file=sys.stderr)
         return 2
     try:
         arguments.paths = list(map(place_of, arguments.paths))
-        moment = _moment(arguments)
-        write = _writer(out, arguments)
+        shown = _explained(arguments)
+        title = ", ".join(path.name for path in arguments.paths)
+        text = drawn(shown.moment) + "\n" if out.suffix == ".svg" else page(title, shown)
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(write(moment), encoding="utf-8")
+        out.write_text(text, encoding="utf-8")
     except (NothingToDraw, UnusableInput, NotALogDirectory, MalformedHistory, OSError) as error:
         print(f"kafka-eos explain: {error}", file=sys.stderr)
         return 2
-    answer_console.print(visible(story(moment)), markup=False, soft_wrap=True, highlight=False)
-    answer_console.print(f"\nDiagram: {out}", markup=False, soft_wrap=True)
+    told = (shown.headline, "", LEGEND, "", story(shown.moment), "", *shown.then, f"\nDiagram: {out}")
+    answer_console.print(visible("\n".join(told)), markup=False, soft_wrap=True, highlight=False)
     return 0
 
 
-def _moment(arguments: argparse.Namespace) -> Moment:
+def _explained(arguments: argparse.Namespace) -> Explained:
     runs, findings = read_runs(arguments.paths)
     named = ("topic", "partition", "producer_id", "transactional_id", "process")
     wanted = Wanted(**{name: getattr(arguments, name) for name in named})
-    number = arguments.finding
+    number: int | None = arguments.finding
+    again = f"kafka-eos explain {' '.join(shlex.quote(as_given(str(path))) for path in arguments.paths)}"
     if number is None and (arguments.around is not None or arguments.name or wanted != Wanted() or not findings):
-        return cut_out(chosen_run(runs, arguments.name), wanted, arguments.around)
-    if not 1 <= (number or 1) <= len(findings):
-        raise NothingToDraw(f"--finding {number}: the audit has {counted(len(findings), 'finding')}")
-    return of_finding(findings[(number or 1) - 1], runs)
-
-
-def _writer(out: Path, arguments: argparse.Namespace) -> Callable[[Moment], str]:
-    if out.suffix == ".svg":
-        return lambda moment: drawn(moment) + "\n"
-    return lambda moment: page(", ".join(path.name for path in arguments.paths), moment)
+        moment = cut_out(chosen_run(runs, arguments.name), wanted, arguments.around)
+        where = "from the first on" if arguments.around is None else f"around {arguments.around}"
+        headline = f"events of run {moment.events[0].run}, {where}"
+        return Explained(moment, headline, (f"next: {again} --run RUN --around ORDER draws the events around another",))
+    return explained(number or 1, findings, runs, again)

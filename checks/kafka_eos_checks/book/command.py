@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka_eos_checks.kit.missing import need, need_clone
-from kafka_eos_checks.kit.paths import build_folder
+from kafka_eos_checks.kit.paths import build_folder, output_folder
 
 EPILOG = """examples:
   kafka-eos book                    build/book/index.html
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kafka_eos_checks.book.sources import Book  # noqa: PLC0415
     from kafka_eos_checks.book.stories import NoStory  # noqa: PLC0415
 
-    out = arguments.out or build_folder() / "book"
+    out = arguments.out or output_folder() / "book"
     start = time.monotonic()
     try:
         count = make(Book(), build_folder() / "book-source", out)

@@ -7,7 +7,7 @@ from kafka_eos_checks.book.linking import Links
 from kafka_eos_checks.book.pages import Page
 from kafka_eos_checks.book.touches import bullets_of
 from kafka_eos_checks.ledger.claims import read_claims
-from kafka_eos_checks.ledger.findings import KafkaFinding
+from kafka_eos_checks.models.findings import KafkaFinding, concerned
 
 
 def findings_page(links: Links) -> Page:
@@ -33,6 +33,7 @@ def _finding(links: Links, finding: KafkaFinding) -> str:
     facts = [
         f"<dt>Harm</dt><dd>{escape(finding.harm)}</dd>",
         f"<dt>Shown</dt><dd>{escape(finding.shown)}</dd>",
+        f"<dt>Concerns</dt><dd>{escape(concerned(finding, links.book.releases))}</dd>",
         f"<dt>Reported</dt><dd>{escape(finding.reported)}</dd>",
     ]
     if finding.models:

@@ -23,7 +23,7 @@ from kafka_eos_checks.conform.kafka_tests import CLASSES, Ended, Outcome, StartC
 from kafka_eos_checks.conform.kafka_tests.clusters import kafka, served
 from kafka_eos_checks.conform.peers_command import STYLE
 from kafka_eos_checks.kit.arguments import add_json
-from kafka_eos_checks.kit.paths import build_folder
+from kafka_eos_checks.kit.paths import output_folder
 from kafka_eos_checks.kit.terminal import answer_console, progress_console
 from kafka_eos_checks.kit.verdict import write_document
 
@@ -70,7 +70,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--only", action="append", metavar="PATTERN", help="test classes by name, as a shell does")
-    page = build_folder() / "kafka-tests.html"
+    page = output_folder() / "kafka-tests.html"
     parser.add_argument(
         "--out", type=Path, default=page, metavar="FILE", help="the page (default build/kafka-tests.html)"
     )

@@ -23,7 +23,7 @@ from kafka_eos_checks.conform.peers import PEERS, Absent, Peer
 from kafka_eos_checks.conform.result import Report, causes_of, diagram, story, write_json
 from kafka_eos_checks.conform.run import Found
 from kafka_eos_checks.drawing.svg import inert
-from kafka_eos_checks.kit.paths import build_folder
+from kafka_eos_checks.kit.paths import output_folder
 from kafka_eos_checks.kit.terminal import answer_console, progress_console
 
 STYLE = """
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         progress_console.print(f"kafka-eos conform --peers: none of {', '.join(peer.name for peer in PEERS)} matches")
         return 2
     compared = [compare(peer) for peer in chosen]
-    page = arguments.out or build_folder() / "peers.html"
+    page = arguments.out or output_folder() / "peers.html"
     write_page(page, compared)
     if arguments.json:
         write_json(arguments.json, [each.report for each in compared if each.report is not None])

@@ -27,5 +27,10 @@ def pom_file() -> Path:
 
 
 def build_folder() -> Path:
-    """The folder to which commands write: ``build/`` of the clone, else of the current folder."""
+    """The folder of what commands fetch, keep and find again: ``build/`` of the clone, else of the current folder."""
     return (CLONE if is_clone() else Path.cwd()) / "build"
+
+
+def output_folder() -> Path:
+    """The folder of pages and pictures: ``build/`` of the clone for a call inside of it, else of the current folder."""
+    return build_folder() if Path.cwd().is_relative_to(CLONE) else Path.cwd() / "build"

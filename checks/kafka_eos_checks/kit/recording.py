@@ -84,6 +84,12 @@ def given_path(text: str) -> str:
     return str(known[name])
 
 
+def as_given(path: str) -> str:
+    """The spelling of a path that :func:`given_path` takes: ``example:NAME`` for a kept recording."""
+    kept = {str(each): each.name.removesuffix(_SUFFIX) for each in kept_recordings()}
+    return f"{EXAMPLE}{kept[path]}" if path in kept else path
+
+
 def pack(folder: Path, archive: Path) -> int:
     """Pack a recording's folder; returns the archive's size in bytes.
 

@@ -48,6 +48,7 @@ class Verdict:
         diagram: a sequence diagram as SVG, or "".
         title: one line that says what it is about, or "".
         advice: what a finding means and what to do next, or "".
+        causes: ids of the findings in Kafka that are known to have this effect; each is a possible cause.
     """
 
     check: str
@@ -66,6 +67,7 @@ class Verdict:
     unjudged_for: dict[str, int] = field(default_factory=dict)
     recent: int = 0
     advice: str = ""
+    causes: tuple[str, ...] = ()
 
     @property
     def standing(self) -> Standing:
@@ -86,7 +88,7 @@ def verdict_from_json(row: dict[str, Any]) -> Verdict:
     fields = {name: value for name, value in row.items() if name != "standing"}
     if fields.get("ok") is False and "standing" in row:
         fields["ok"] = row["standing"] != Standing.FAIL
-    return Verdict(**{**fields, "claims": tuple(row.get("claims", ()))})
+    return Verdict(**{**fields, "claims": tuple(row.get("claims", ())), "causes": tuple(row.get("causes", ()))})
 
 
 def counted(count: int, noun: str) -> str:

@@ -40,7 +40,7 @@ class Standing(StrEnum):
 
     SETTLED = "settled"  # every verdict on it is as expected
     DIFFERS = "differs"  # a verdict on it is not
-    OPEN = "open"  # no verdict on it
+    OPEN = "not checked here"  # no verdict on it
     UNKNOWN = "not in the ledger"  # a verdict names it, but claims.toml does not have it
 
 

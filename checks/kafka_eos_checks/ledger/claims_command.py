@@ -27,7 +27,11 @@ from kafka_eos_checks.ledger.claims import Entry, MalformedClaims, Standing, led
 from kafka_eos_checks.ledger.report import UnusableVerdicts, add_verdicts, given_verdicts, newest, verdicts_folder
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry
 
-MOST_NAMED = 6  # open claims that the next command names
+MEANING = """
+expected of checking: what the project believes that the checks find; "holds" means that the claim is right
+checked here: settled, if all checks of the claim found what is expected; differs, if one did not
+`kafka-eos ledger claims ID` shows a claim with its sources and evidence."""
+MOST_NAMED = 6  # unchecked claims that the next command names
 COLOURS = {
     Standing.SETTLED: "green",
     Standing.DIFFERS: "red",
@@ -40,7 +44,8 @@ EPILOG = """examples:
   kafka-eos ledger claims C15             one claim with its counterexample as a story
   kafka-eos ledger claims C15 --check     check the models behind it first
 
-exit codes: 0 every claim asked for is settled, 1 one is open or differs, 2 the call or the input cannot be used
+exit codes: 0 every claim asked for is settled, 1 one is not checked here or differs, 2 the call or the input
+  cannot be used
 """
 
 
@@ -105,15 +110,15 @@ def check(ids: Sequence[str], registry: Registry) -> list[Verdict]:
 
 
 def ledger_table(shown: Answer) -> Table:
-    """The table of claims, a row for each: its standing, its text, what is expected, and the checks that settle it."""
+    """The table of claims, a row for each: its text, what is expected, and what was checked of it here."""
     table = Table(box=None, pad_edge=False)
-    for column in ("claim", "stands", "it says", "found", "by"):
+    for column in ("claim", "it says", "expected of checking", "checked here", "by"):
         table.add_column(column, overflow="fold")
     for entry in shown.entries:
         settling = shown.settling(entry)
         names = ", ".join(dict.fromkeys(verdict.name for verdict in settling))
         standing = Text(entry.standing.value, style=COLOURS[entry.standing])
-        table.add_row(Text(entry.claim.id), standing, Text(entry.claim.text), Text(entry.claim.expect), Text(names))
+        table.add_row(Text(entry.claim.id), Text(entry.claim.text), Text(entry.claim.expect), standing, Text(names))
     return table
 
 
@@ -169,16 +174,17 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"kafka-eos ledger claims: {error}", file=sys.stderr)
         return 2
     if arguments.ids:
-        show(shown, paths.build_folder() / "claims")
+        show(shown, paths.output_folder() / "claims")
     else:
         answer_console.print(ledger_table(shown))
+        answer_console.print(MEANING)
     standings = [entry.standing for entry in shown.entries]
     counts = ", ".join(f"{standings.count(kind)} {kind.value}" for kind in Standing if kind in standings)
     answer_console.print(f"{len(standings)} claims: {counts}")
     unchecked = [entry.claim.id for entry in shown.entries if not entry.verdicts]
     if unchecked:
         named = f" {' '.join(unchecked)}" if len(unchecked) < MOST_NAMED or arguments.ids else ""
-        print(f"next: kafka-eos ledger claims{named} --check checks what is open", file=sys.stderr)
+        print(f"next: kafka-eos ledger claims{named} --check checks them", file=sys.stderr)
     if arguments.json:
         write_document(arguments.json, shown.to_json())
     return 0 if all(standing is Standing.SETTLED for standing in standings) else 1

@@ -1,56 +1,23 @@
-"""The findings in Apache Kafka: the evidence that shows each, and which of it is checked here.
+"""The findings in Apache Kafka with the verdicts on their evidence: which of it is checked here.
 
-The texts are in ``findings.toml``; evidence shows whether they are true. The kept recordings are audited each time,
-which takes milliseconds. Verdicts on models, on tests of Kafka's own client and on brokers that are started come from
-earlier commands.
+The entries are those of :mod:`kafka_eos_checks.models.findings`; evidence shows whether they are true. The kept
+recordings are audited each time, which takes milliseconds. Verdicts on models, on tests of Kafka's own client and on
+brokers that are started come from earlier commands.
 """
 
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.explain import NothingToDraw, of_finding, read_runs, story
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.drawing.sequence_diagram import from_events
 from kafka_eos_checks.kit.missing import MissingClone
-from kafka_eos_checks.kit.recording import EXAMPLE, kept_recording
+from kafka_eos_checks.kit.recording import kept_recording
 from kafka_eos_checks.kit.verdict import Verdict
-
-FINDINGS_FILE = Path(__file__).with_name("findings.toml")
-CHECK = "finding"  # the check of verdicts on evidence other than models
-
-
-class MalformedFindings(ValueError):  # noqa: N818 - named for the input
-    """A file of findings that cannot be used; says file, entry and reason."""
-
-
-class Shown(StrEnum):
-    """The places where a finding is shown, the strongest first."""
-
-    REAL = "on a real broker"
-    CLIENT = "on Kafka's own client"
-    MODEL = "only in the model of Kafka's rules"
-
-
-class Harm(StrEnum):
-    """The harm of a finding to an application, the gravest first."""
-
-    WRONG_DATA = "wrong data"
-    STOPS = "client or readers stop"
-    NONE = "none"
-
-
-class Report(StrEnum):
-    """The state of a finding's report."""
-
-    NEW = "new"
-    KNOWN = "known"
-    BY_DESIGN = "by design"
+from kafka_eos_checks.models.findings import CHECK, Evidence, KafkaFinding
 
 
 class State(StrEnum):
@@ -60,138 +27,6 @@ class State(StrEnum):
     PARTLY = "checked in part"
     OPEN = "not checked"
     DIFFERS = "differs"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """A model, test, recording or scenario that has to show a finding.
-
-    Attributes:
-        shown: the place where it shows the finding.
-        check: its verdict's check; "" for a model, which is a model or a mutant.
-        name: its verdict's name.
-        words: what has to be true.
-        command: the command that takes the verdict.
-    """
-
-    shown: Shown
-    check: str
-    name: str
-    words: str
-    command: str
-
-    def is_of(self, verdict: Verdict) -> bool:
-        """Whether a verdict is on this evidence."""
-        return verdict.name == self.name and verdict.check in ({self.check} if self.check else {"model", "mutant"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaFinding:
-    """A finding.
-
-    Attributes:
-        id: its name.
-        title: what happens, in a sentence.
-        harm: the kind of harm to an application.
-        consequence: the consequence for an application.
-        cause: the cause in Kafka.
-        report: whether it is reported.
-        known: the report, or what is known around it.
-        cure: what mends it, or what to do until then.
-        models: models and mutants that have to violate their property; none where the spec does not have the rule.
-        mended: models that have to hold.
-        recording: the kept recording in which the audit finds it, "" for none.
-        rule: the rule of the audit that finds it.
-        scenario: the edge of ``kafka-eos conform`` whose shortest run shows it, by its id, "" for none.
-        broker: the peer that it is played on, by its name.
-        version: the transaction version of that peer's clients.
-        difference: the recorded difference that explains its answer.
-        test: the test that brings a client to it, as pytest names it, "" for none.
-    """
-
-    id: str
-    title: str
-    harm: Harm
-    consequence: str
-    cause: str
-    report: Report
-    known: str
-    cure: str
-    models: tuple[str, ...]
-    mended: tuple[str, ...]
-    recording: str = ""
-    rule: str = ""
-    scenario: str = ""
-    broker: str = ""
-    version: int = 0
-    difference: str = ""
-    test: str = ""
-
-    @property
-    def shown(self) -> Shown:
-        """The strongest evidence that has to show it."""
-        return min((each.shown for each in self.evidence()), key=list(Shown).index)
-
-    @property
-    def reported(self) -> str:
-        """Whether others have reported it, and where."""
-        report = "new: no report is known to us." if self.report is Report.NEW else f"{self.report}:"
-        return f"{report} {self.known}".strip()
-
-    def evidence(self) -> Iterator[Evidence]:
-        """The evidence that has to show it, the strongest first."""
-        check = f"kafka-eos ledger findings {self.id} --check"
-        if self.recording:
-            yield Evidence(
-                shown=Shown.REAL,
-                check=CHECK,
-                name=f"{self.id}: recording",
-                words=f"the audit finds '{self.rule}' in the kept recording {self.recording}",
-                command=f"kafka-eos audit {EXAMPLE}{self.recording}",
-            )
-        if self.scenario:
-            yield Evidence(
-                shown=Shown.REAL,
-                check=CHECK,
-                name=f"{self.id}: broker",
-                words=f"{self.broker}, started for it, answers the scenario {self.scenario} so",
-                command=check,
-            )
-        if self.test:
-            yield Evidence(
-                shown=Shown.CLIENT,
-                check=CHECK,
-                name=f"{self.id}: client",
-                words=f"the test {self.test.partition('::')[0]} brings clients to it",
-                command=check,
-            )
-        for name, words in (
-            *((name, "violates its property") for name in self.models),
-            *((name, "holds: the rule is mended in it") for name in self.mended),
-        ):
-            yield Evidence(
-                shown=Shown.MODEL,
-                check="",
-                name=name,
-                words=f"TLC: {name} {words}",
-                command=f"kafka-eos check models {name}",
-            )
-
-    def commands(self) -> Iterator[str]:
-        """The commands that reproduce the finding."""
-        if self.recording:
-            yield f"kafka-eos audit {EXAMPLE}{self.recording}"
-            yield f"kafka-eos lab record {self.recording} --out build/recording"
-            yield f"kafka-eos audit build/recording/{self.recording}"
-        if self.scenario:
-            yield f"kafka-eos ledger findings {self.id} --check"
-            yield (
-                f"kafka-eos conform --bootstrap HOST:PORT --transaction-version {self.version} --repeat {self.scenario}"
-            )
-        if self.test:
-            yield f"pytest {self.test}"
-        if self.models:
-            yield f"kafka-eos check models {' '.join((*self.models, *self.mended))}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,43 +61,6 @@ class Entry:
         return next((part for part in self.parts if part.verdict is not None and part.verdict.evidence), None)
 
 
-def read_findings(path: Path = FINDINGS_FILE) -> list[KafkaFinding]:
-    """Read the findings: those with the best evidence first, and of those the gravest.
-
-    Raises:
-        MalformedFindings: the file is no TOML, an entry lacks a field or has one too many, has an unknown harm or
-            report, or an id comes twice.
-    """
-    try:
-        rows = tomllib.loads(path.read_text(encoding="utf-8")).get("finding", [])
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise MalformedFindings(f"{path.name}: no TOML: {error}") from None
-    found: list[KafkaFinding] = []
-    for position, row in enumerate(rows, start=1):
-        where = f"{path.name}: finding {position}"
-        finding = _finding(row, where)
-        if any(each.id == finding.id for each in found):
-            raise MalformedFindings(f"{where}: the id {finding.id} is taken")
-        found.append(finding)
-    return sorted(found, key=lambda each: (list(Shown).index(each.shown), list(Harm).index(each.harm)))
-
-
-def _finding(row: Mapping[str, Any], where: str) -> KafkaFinding:
-    names = {f.name for f in fields(KafkaFinding)}
-    needed = {f.name for f in fields(KafkaFinding) if f.default is MISSING}
-    if not needed <= set(row) <= names:
-        raise MalformedFindings(f"{where}: expected {', '.join(sorted(names))}, found {', '.join(row)}")
-    values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in row.items()}
-    try:
-        values |= {"harm": Harm(row["harm"]), "report": Report(row["report"])}
-    except ValueError as error:
-        raise MalformedFindings(f"{where}: {error}") from None
-    finding = KafkaFinding(**values)
-    if not any(finding.evidence()):
-        raise MalformedFindings(f"{where}: nothing shows it; name models, a recording, a scenario or a test")
-    return finding
-
-
 @cache
 def recorded(finding: KafkaFinding) -> Verdict | None:
     """The verdict of the audit on the kept recording, with the run; None where there is no recording."""
@@ -273,7 +71,7 @@ def recorded(finding: KafkaFinding) -> Verdict | None:
     except MissingClone:
         return None
     runs, audited = read_runs([archive])
-    own = [each for each in audited if each.rule == finding.rule]
+    own = [each for each in audited if each.rule == finding.rules[0]]
     evidence, diagram = _drawn(own[0], runs) if own else ("", "")
     return Verdict(
         check=CHECK,

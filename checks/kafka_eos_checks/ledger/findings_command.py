@@ -34,20 +34,19 @@ from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.kit.recording import kept_recording
 from kafka_eos_checks.kit.terminal import answer_console, progress_console
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
-from kafka_eos_checks.ledger.findings import (
+from kafka_eos_checks.ledger.findings import Entry, Part, State, entries
+from kafka_eos_checks.ledger.report import UnusableVerdicts, kept_verdicts, verdicts_folder
+from kafka_eos_checks.models.findings import (
     CHECK,
-    Entry,
     KafkaFinding,
     MalformedFindings,
-    Part,
     Report,
     Shown,
-    State,
-    entries,
+    concerned,
     read_findings,
 )
-from kafka_eos_checks.ledger.report import UnusableVerdicts, kept_verdicts, verdicts_folder
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry
+from kafka_eos_checks.models.releases import Releases
 
 WIDTH = 116
 COLOURS = {State.CHECKED: "green", State.PARTLY: "yellow", State.OPEN: "yellow", State.DIFFERS: "red"}
@@ -248,6 +247,8 @@ def tell(entry: Entry, times: Times) -> Iterator[str]:
         ("for an application", f"{finding.consequence} (harm: {finding.harm})"),
         ("why", finding.cause),
         ("what mends it", finding.cure),
+        ("concerns", concerned(finding, Releases())),
+        *([("the audit reports it as", ", ".join(finding.rules))] if finding.rules else []),
         ("reported", finding.reported),
     ):
         yield "\n".join([f"\n{name}", *_paragraph(text, 4)])
@@ -337,7 +338,7 @@ def _write(folder: Path, findings: Sequence[KafkaFinding], verdicts: Sequence[Ve
 
 
 def _show(shown: Sequence[Entry], times: Times) -> None:
-    folder = paths.build_folder() / "findings"
+    folder = paths.output_folder() / "findings"
     for entry in shown:
         for text in tell(entry, times):
             answer_console.print(text, markup=False, soft_wrap=True, highlight=False)

@@ -27,8 +27,8 @@ from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.missing import Missing, MissingExtra, need_clone
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.kit.verdict import write_document
-from kafka_eos_checks.ledger.findings import KafkaFinding, read_findings
 from kafka_eos_checks.matrix.mutant_requests import SERVED
+from kafka_eos_checks.models.findings import KafkaFinding, read_findings
 from kafka_eos_checks.models.registry import Model, Registry
 from kafka_eos_checks.mutants import rules as mutated_rules
 from kafka_eos_checks.proofs.command import proofs
@@ -59,7 +59,7 @@ KINDS: Mapping[str, str] = {
     f"{_CHECKS}conform/": "conform",
     f"{_CHECKS}matrix/mutant_requests.py": "conform",
     f"{_CHECKS}ledger/claims.toml": "claim",
-    f"{_CHECKS}ledger/findings.toml": "finding",
+    f"{_CHECKS}models/findings.toml": "finding",
     "tests/": "test",
     "checks/": "check",
     "": "document",
@@ -319,7 +319,7 @@ def _in_registry(rule: Rule) -> Iterator[Place]:
         yield place("claim", file, rule.sources.line_of(file, rf'^id = "{claim}"'), f"{claim}, settled by its models")
     for finding in rule.sources.findings:
         if entries & {*finding.models, *finding.mended}:
-            file = f"{_CHECKS}ledger/findings.toml"
+            file = f"{_CHECKS}models/findings.toml"
             yield place("finding", file, rule.sources.line_of(file, rf'^id = "{finding.id}"'), finding.title)
 
 

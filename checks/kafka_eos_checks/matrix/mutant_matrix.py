@@ -27,12 +27,12 @@ from typing import Any
 
 from rich.table import Table
 
+from kafka_eos_checks.drawing.page import CANNOT_APPLY, SURVIVES
 from kafka_eos_checks.graphs import command as conformance
 from kafka_eos_checks.graphs import model_check
 from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.terminal import answer_console, print_verdicts
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
-from kafka_eos_checks.ledger.report import CANNOT_APPLY, SURVIVES
 from kafka_eos_checks.matrix.mutant_replays import find_by_replay
 from kafka_eos_checks.matrix.mutant_requests import find_by_requests, machines_with
 from kafka_eos_checks.models.kept_verdicts import Kept

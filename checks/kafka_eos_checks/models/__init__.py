@@ -1,4 +1,4 @@
-"""The models that TLC checks: the registry of ``spec/models``, bounds, and formulas compiled to Python.
+"""The models that TLC checks, with bounds and formulas compiled to Python; rules of releases; findings in Kafka.
 
 Read ``registry`` first.
 """

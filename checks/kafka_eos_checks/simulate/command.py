@@ -14,7 +14,7 @@ from kafka_eos.histories.producer_history import PARTITION, TOPIC, history, valu
 from kafka_eos.histories.simulator import Simulation
 from kafka_eos.machines.idempotent_producer import Constants, IdempotentProducer
 from kafka_eos.machines.replicated_log import ReplicaLog
-from kafka_eos_checks.kit.paths import build_folder
+from kafka_eos_checks.kit.paths import output_folder
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry
 from kafka_eos_checks.mutants.rules import mutated
 from kafka_eos_checks.simulate import mirror, payment, transfer, word_count
@@ -273,7 +273,7 @@ class WrongOption(ValueError):  # noqa: N818 - named for the input
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the subcommand."""
-    folder = arguments.out or build_folder() / "simulated"
+    folder = arguments.out or output_folder() / "simulated"
     try:
         for other, names in OWN.items():
             foreign = tuple(name for name in names if name not in OWN[arguments.machine])

@@ -21,7 +21,7 @@ from kafka_eos.formats.segment import StoredBatch, read_segment
 from kafka_eos.histories.history import Event, read_history
 from kafka_eos.server.cluster import INTERNAL_TOPICS, Cluster
 from kafka_eos_checks.audit import audit
-from kafka_eos_checks.audit.explain import NothingToDraw, drawn, of_finding, page
+from kafka_eos_checks.audit.explain import NothingToDraw, drawn, explained, page
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.inputs import RECORDED
 from kafka_eos_checks.audit.rules.applications import (
@@ -342,15 +342,16 @@ def _not_judged(result: audit.Audit) -> str:
 
 def _diagram(folder: Path, findings: Sequence[Finding], events: list[Event]) -> list[str]:
     """Draw the first finding that the history tells of, and say where."""
+    again = f"kafka-eos explain {folder}"
     for number, finding in _in_order(findings):
         try:
-            moment = of_finding(finding, {finding.run: events})
+            shown = explained(number, findings, {finding.run: events}, again)
         except NothingToDraw:
             continue
         svg, html = folder / "exactly-once.svg", folder / "exactly-once.html"
-        svg.write_text(drawn(moment) + "\n", encoding="utf-8")
-        html.write_text(page("not exactly once", moment), encoding="utf-8")
-        return [f"diagram:  {html} and {svg.name}", f"again:    kafka-eos explain {folder} --finding {number}"]
+        svg.write_text(drawn(shown.moment) + "\n", encoding="utf-8")
+        html.write_text(page("not exactly once", shown), encoding="utf-8")
+        return [f"diagram:  {html} and {svg.name}", f"again:    {again} --finding {number}"]
     return []
 
 

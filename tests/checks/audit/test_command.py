@@ -31,7 +31,7 @@ from kafka_eos_checks.audit.rules.rule_book import rule_of
 from kafka_eos_checks.audit.rules.transactions import TRANSACTION_RULES
 from kafka_eos_checks.audit.segments import headers
 from kafka_eos_checks.kit.paths import CLONE
-from kafka_eos_checks.kit.recording import unpack
+from kafka_eos_checks.kit.recording import kept_recording, unpack
 from kafka_eos_checks.kit.verdict import Standing, read_verdicts
 
 from .rules.test_rule_book import RULES
@@ -201,6 +201,16 @@ def test_each_finding_tells_its_time_and_the_next_command_has_the_paths_that_wer
     number = next(n for n, finding in enumerate(result.findings, 1) if finding.rule == "acknowledged but lost")
     assert f"kafka-eos explain {tmp_path}/logs {tmp_path}/h.jsonl --finding {number} " in advice
     assert "without a history" not in result.subject
+
+
+def test_a_finding_names_the_findings_in_kafka_that_may_cause_it_and_others_name_none() -> None:
+    judged = {verdict.name: verdict for verdict in run([kept_recording("late-offsets")]).verdicts}
+    verdict = judged["committed offset went back"]
+    assert verdict.causes == ("late-offsets", "timed-out-offsets")
+    named = [line for line in verdict.advice.splitlines() if line.startswith("possible cause: ")]
+    assert named[0] == "possible cause: late-offsets (Kafka 4.3), see `kafka-eos ledger findings late-offsets`"
+    assert len(named) == len(verdict.causes)
+    assert not any(other.causes for other in judged.values() if other.ok)
 
 
 def test_a_cluster_that_gives_no_session_of_spark_exits_with_2_and_one_line(tmp_path: Path) -> None:

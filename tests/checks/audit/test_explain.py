@@ -34,6 +34,21 @@ def test_a_finding_is_drawn_with_what_led_to_it(tmp_path: Path, capsys: pytest.C
     assert 'class="violation"' in out.read_text(encoding="utf-8")
 
 
+def test_a_finding_has_a_headline_a_legend_its_possible_causes_and_the_next_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("example:violations", "--finding", "7", "--out", str(tmp_path / "run.html")) == 0
+    told = capsys.readouterr().out
+    rule = "transaction committed without its application"
+    assert told.startswith(f"finding 7 of 7, {rule}: Records were committed although")
+    assert explain.LEGEND in told
+    assert "\npossible cause: late-end-of-transaction (" in told
+    assert "\nnext: kafka-eos explain example:violations --finding 1 draws another of the 7 findings\n" in told
+    page = (tmp_path / "run.html").read_text(encoding="utf-8")
+    assert f"<h1>finding 7 of 7, {rule}" in page
+    assert "possible cause: late-end-of-transaction (" in page
+
+
 def test_a_torn_decision_shows_the_request_that_made_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(RECORDING, "--finding", "7", "--out", str(tmp_path / "run.svg")) == 0
     told = capsys.readouterr().out
@@ -54,6 +69,8 @@ def test_a_history_alone_is_drawn_around_an_event(tmp_path: Path, capsys: pytest
     write_history(history, [produce(0, "invoke"), produce(1, "ok", offset=0), produce(2, "invoke", partition=1)])
     assert run(str(history), "--around", "1", "--partition", "0", "--out", str(tmp_path / "h.svg")) == 0
     told = capsys.readouterr().out
+    assert told.startswith("events of run r, around 1\n")
+    assert f"\nnext: kafka-eos explain {history} --run RUN --around ORDER draws" in told
     assert "-> t-0: Produce" in told
     assert "-> t-1: Produce" not in told
     assert run(str(history), "--around", "5", "--out", str(tmp_path / "h.svg")) == 2

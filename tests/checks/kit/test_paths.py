@@ -30,12 +30,21 @@ def test_a_clone_has_its_own_files_and_writes_to_its_own_build_folder(
     need_clone("nothing")
 
 
+def test_what_a_user_asks_for_is_written_below_the_current_folder_or_in_the_clone_if_called_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert paths.output_folder() == tmp_path / "build"
+    monkeypatch.chdir(paths.CLONE / "checks")
+    assert paths.output_folder() == paths.CLONE / "build"
+
+
 def test_an_installed_package_has_the_files_it_carries_and_writes_to_the_current_folder(installed: Path) -> None:
     assert not paths.is_clone()
     assert paths.spec_folder() == installed / "spec"
     assert paths.recordings_folder() == installed / "recordings"
     assert paths.pom_file() == installed / "pom.xml"
-    assert paths.build_folder() == Path.cwd() / "build"
+    assert paths.build_folder() == paths.output_folder() == Path.cwd() / "build"
 
 
 @pytest.mark.usefixtures("installed")

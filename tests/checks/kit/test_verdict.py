@@ -27,6 +27,7 @@ VERDICTS = st.builds(
     unjudged_for=st.dictionaries(TEXT, st.integers(0, 9), max_size=2),
     recent=st.integers(0, 9),
     advice=TEXT,
+    causes=st.lists(TEXT, max_size=3).map(tuple),
 )
 GOOD = Verdict(check="model", name="M", expected="holds", found="holds", ok=True, figures={"states": 12345})
 BAD = Verdict(

@@ -28,7 +28,7 @@ def verdict(*, ok: bool = True, found: str = "holds", name: str = "Some") -> Ver
     )
 
 
-def test_a_claim_without_a_verdict_is_open() -> None:
+def test_a_claim_without_a_verdict_is_not_checked() -> None:
     (entry,) = answer(["C15"], []).entries
     assert entry.standing is Standing.OPEN
 
@@ -79,13 +79,15 @@ def test_the_command_shows_a_claim_with_its_story_and_writes_its_diagram(
     assert (row["id"], row["standing"], row["verdicts"][0]["name"]) == ("C15", "settled", "Some")
 
 
-def test_the_ledger_exits_with_1_while_a_claim_is_open(
+def test_the_ledger_exits_with_1_while_a_claim_is_not_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("kafka_eos_checks.kit.paths.build_folder", lambda: tmp_path)
     assert main(["ledger", "claims"]) == 1
     captured = capsys.readouterr()
-    assert "open" in captured.out
+    assert captured.out.startswith("claim  it says")
+    assert "expected of checking" in captured.out
+    assert "52 claims: 52 not checked here" in captured.out
     assert "kafka-eos ledger claims --check" in captured.err
 
 

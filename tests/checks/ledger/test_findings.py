@@ -6,24 +6,25 @@ from pathlib import Path
 
 import pytest
 
+from kafka_eos_checks.audit.rules.rule_book import rule_of
 from kafka_eos_checks.conform.known import known_differences
 from kafka_eos_checks.kit import recording
 from kafka_eos_checks.kit.missing import MissingClone
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.kit.verdict import Verdict
-from kafka_eos_checks.ledger.findings import (
+from kafka_eos_checks.ledger.findings import State, entries, recorded
+from kafka_eos_checks.ledger.findings_command import peer_of
+from kafka_eos_checks.models.findings import (
     Harm,
     KafkaFinding,
     MalformedFindings,
     Report,
     Shown,
-    State,
-    entries,
+    concerned,
     read_findings,
-    recorded,
 )
-from kafka_eos_checks.ledger.findings_command import peer_of
 from kafka_eos_checks.models.registry import Registry
+from kafka_eos_checks.models.releases import Releases
 
 FINDINGS = read_findings()
 BY_ID = {finding.id: finding for finding in FINDINGS}
@@ -42,14 +43,13 @@ def test_models_violate_findings_mended_models_hold_and_recordings_show_them(fin
     assert all(registry.get(name).expect.violates for name in finding.models)
     assert not any(registry.get(name).expect.violates for name in finding.mended)
     assert finding.models or finding.scenario
-    assert bool(finding.recording) == bool(finding.rule)
     assert bool(finding.scenario) == bool(finding.broker) == bool(finding.difference) == bool(finding.version)
     if finding.scenario:
         assert finding.difference in known_differences()
         assert peer_of(finding.broker).transaction_version == finding.version
     if finding.recording:
         expected = tomllib.loads((CLONE / "checks" / "recordings" / "expected.toml").read_text(encoding="utf-8"))
-        assert expected[finding.recording][finding.rule] > 0
+        assert expected[finding.recording][finding.rules[0]] > 0
 
 
 @pytest.mark.parametrize("finding", FINDINGS, ids=lambda finding: finding.id)
@@ -58,6 +58,18 @@ def test_a_finding_has_whole_sentences_and_a_known_one_has_its_issue(finding: Ka
         assert text.endswith((".", ")")), text
     assert finding.known or finding.report is Report.NEW
     assert (finding.report is Report.NEW) == finding.reported.startswith("new: no report is known to us.")
+
+
+@pytest.mark.parametrize("finding", FINDINGS, ids=lambda finding: finding.id)
+def test_a_finding_names_rules_of_the_audit_those_of_its_mutants_included_and_whom_it_concerns(
+    finding: KafkaFinding,
+) -> None:
+    entries_of_models = [Registry().get(name) for name in finding.models]
+    assert {entry.replay for entry in entries_of_models} - {""} <= set(finding.rules)
+    assert all(rule_of(rule).means for rule in finding.rules)
+    of_releases = any(rule.finding == finding.id for rule in Releases().rules)
+    assert of_releases != bool(finding.concerns)
+    assert concerned(finding, Releases()) not in {"", "Kafka "}
 
 
 def test_every_test_of_a_finding_exists() -> None:
@@ -82,13 +94,13 @@ def test_a_finding_of_a_recording_is_found_there_and_drawn() -> None:
 
 
 def test_a_finding_that_the_recording_does_not_have_differs() -> None:
-    (entry,) = entries([replace(RECORDED, rule="gap")], [])
+    (entry,) = entries([replace(RECORDED, rules=("gap",))], [])
     assert (entry.state, entry.parts[0].verdict and entry.parts[0].verdict.found) == (State.DIFFERS, "not found")
     assert entry.run is None
 
 
 def test_a_finding_without_a_history_of_it_is_found_without_a_picture() -> None:
-    verdict = recorded(replace(RECORDED, rule="aborted index"))
+    verdict = recorded(replace(RECORDED, rules=("aborted index",)))
     assert verdict is not None
     assert (verdict.ok, verdict.diagram) == (True, "")
     assert verdict.evidence.startswith("aborted index: ")
@@ -157,6 +169,7 @@ mended = []
         (ROW.replace('"none"', '"much"'), "finding 1: 'much' is not a valid Harm"),
         (ROW.replace('"new"', '"old"'), "finding 1: 'old' is not a valid Report"),
         (ROW.replace('["M"]', "[]"), "finding 1: nothing shows it"),
+        (ROW + 'recording = "violations"\n', "finding 1: the recording violations needs rules"),
     ],
 )
 def test_a_file_that_cannot_be_used_says_where(tmp_path: Path, text: str, reason: str) -> None:

@@ -18,8 +18,8 @@ from kafka_eos_checks.graphs import model_check
 from kafka_eos_checks.graphs.model_check import Outcome
 from kafka_eos_checks.kit.verdict import Verdict, read_verdicts, write_verdicts
 from kafka_eos_checks.ledger import findings_command
-from kafka_eos_checks.ledger.findings import KafkaFinding, read_findings
 from kafka_eos_checks.ledger.findings_command import check, of_broker, of_client
+from kafka_eos_checks.models.findings import KafkaFinding, read_findings
 from kafka_eos_checks.models.registry import Model, Registry
 from kafka_eos_checks.tla.tlc import Result
 

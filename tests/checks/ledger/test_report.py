@@ -12,21 +12,12 @@ from pathlib import Path
 import pytest
 
 from kafka_eos_checks import cli
+from kafka_eos_checks.drawing.page import KINDS, MAX_EVIDENCE, SHORT, breakable, write_page
 from kafka_eos_checks.drawing.sequence_diagram import Step, from_story
 from kafka_eos_checks.drawing.svg import NAMESPACE, visible
 from kafka_eos_checks.kit import paths
 from kafka_eos_checks.kit.verdict import Verdict, verdict_from_json, write_verdicts
-from kafka_eos_checks.ledger.report import (
-    KINDS,
-    MAX_EVIDENCE,
-    SHORT,
-    breakable,
-    load_verdicts,
-    render,
-    report_of,
-    write_page,
-    write_report,
-)
+from kafka_eos_checks.ledger.report import load_verdicts, render, report_of, write_report
 
 NOW = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 ALLOWED_TAGS = {
@@ -99,7 +90,7 @@ def test_all_as_expected_is_the_headline() -> None:
     assert page_of(HOLDS).words["h1"] == ["1 verdict, as expected"]
 
 
-def test_a_failing_verdict_is_in_the_headline_by_name_and_its_evidence_is_open() -> None:
+def test_a_failing_verdict_is_in_the_headline_by_name_and_its_evidence_is_not_checked() -> None:
     long = "fine\n" * (SHORT + 1)
     page = page_of(HOLDS, replace(FAILS, evidence="the shortest path"), replace(HOLDS, name="x", evidence=long))
     assert page.words["h1"] == ["1 of 3 verdicts differs: PartitionLog"]
@@ -137,12 +128,12 @@ def test_links_lead_somewhere_and_ids_are_unique() -> None:
     assert targets <= set(page.ids)
 
 
-def test_a_claim_without_a_verdict_is_open() -> None:
+def test_a_claim_without_a_verdict_is_not_checked() -> None:
     report = report_of([HOLDS], NOW)
     standings = {entry.claim.id: entry.standing for entry in report.entries}
-    assert (standings["C03"], standings["C04"]) == ("settled", "open")
+    assert (standings["C03"], standings["C04"]) == ("settled", "not checked here")
     page = Page(render(report))
-    assert page.words["span"].count("open") == len(report.entries) - 1
+    assert page.words["span"].count("not checked here") == len(report.entries) - 1
     assert page.words["span"].count("none yet") == len(report.entries) - 1
 
 
@@ -413,7 +404,8 @@ GOOD_ROW = HOLDS.to_json()
         (json.dumps([{**GOOD_ROW, "figures": []}]), "figures is .*, not an object"),
         (json.dumps([{**GOOD_ROW, "figures": {"a": None}}]), "the figure 'a' is neither"),
         (json.dumps([{**GOOD_ROW, "figures": {"a": float("inf")}}]), "the figure 'a' is neither"),
-        (json.dumps([{**GOOD_ROW, "claims": [1]}]), "the claim 1 is no text"),
+        (json.dumps([{**GOOD_ROW, "claims": [1]}]), "claims has 1, which is no text"),
+        (json.dumps([{**GOOD_ROW, "causes": [1]}]), "causes has 1, which is no text"),
     ],
 )
 def test_a_file_that_holds_no_verdicts_is_named_with_the_reason(

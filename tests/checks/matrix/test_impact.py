@@ -75,7 +75,7 @@ def planted(texts: Mapping[str, str]) -> Sources:
 
 PLANTED = [
     ("checks/kafka_eos_checks/audit/planted.py", "# as accepts_unknown_producer does", "replay"),
-    ("checks/kafka_eos_checks/ledger/findings.toml", "# AcceptsUnknownProducer", "finding"),
+    ("checks/kafka_eos_checks/models/findings.toml", "# AcceptsUnknownProducer", "finding"),
     ("checks/kafka_eos_checks/proofs/planted.py", 'RULES = ("accepts_unknown_producer",)', "proof"),
     ("reference/kafka_eos/server/planted.py", "# Spec: ProducerState!AcceptsUnknownProducer", "server"),
     ("spec/conjuncts.toml", 'operator = "producer_state!Log.accepts_unknown_producer"', "conjuncts"),

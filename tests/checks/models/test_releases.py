@@ -7,7 +7,7 @@ import pytest
 import kafka_eos.machines
 from kafka_eos.machines.spec_mapping import snake_case
 from kafka_eos_checks.kit.paths import spec_folder
-from kafka_eos_checks.ledger.findings import read_findings
+from kafka_eos_checks.models.findings import read_findings
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry, Shipped
 from kafka_eos_checks.models.releases import MARK, Releases, columns, marked
 from kafka_eos_checks.mutants import rules as mutants

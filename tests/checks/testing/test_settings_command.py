@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafka_eos_checks.cli import main
-from kafka_eos_checks.ledger.findings import read_findings
+from kafka_eos_checks.models.findings import read_findings
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.testing.settings_command import (
     CONSUMER,

@@ -11,7 +11,7 @@ import pytest
 from kafka_eos.machines.group_coordinator import GroupCoordinator
 from kafka_eos.server.cluster import Machines
 from kafka_eos_checks import cli
-from kafka_eos_checks.ledger.findings import read_findings
+from kafka_eos_checks.models.findings import read_findings
 from kafka_eos_checks.mutants.rules import mutated
 from kafka_eos_checks.walks import whole
 from kafka_eos_checks.walks.served_application import Answering, Application

@@ -207,8 +207,7 @@ _RULES: Mapping[str, Rule] = {
         subject="checked",
         noun="committed offsets",
         means="A transaction committed an offset below the group's offset, or below one that it had sent before: "
-        "inputs are processed again. With the same producer and epoch it may be a delayed retry of Kafka's client, see "
-        "kafka-eos ledger findings late-offsets.",
+        "inputs are processed again. With the same producer and epoch it may be a delayed retry of Kafka's client.",
         ends="no; the group goes on from the lower offset",
         then="kafka-dump-log --offsets-decoder --files {directory}{topic}-{partition}/{file}",
         in_test="commit the offsets of a partition in order, by one member at a time",
@@ -220,7 +219,7 @@ _RULES: Mapping[str, Rule] = {
         means="Readers of committed data are given aborted records of this segment, or miss committed ones.",
         ends="when the segment is deleted by retention",
         then="let another replica lead, stop this one's broker, remove the partition's .index and .txnindex files, and "
-        "start it, which rebuilds them; kafka-eos ledger findings aborted-records-delivered",
+        "start it, which rebuilds them",
         missing=_BEGINNING,
     ),
     beside.SNAPSHOT: Rule(
@@ -285,7 +284,7 @@ _RULES: Mapping[str, Rule] = {
         noun="records given to readers of committed data",
         means="A reader of committed data was given a record that was aborted.",
         ends=_NEVER,
-        then=_EXPLAIN + "; kafka-eos ledger findings aborted-records-delivered",
+        then=_EXPLAIN,
         missing=_LOGS,
     ),
     readers.PRECOMMITTED: Rule(

@@ -1,0 +1,238 @@
+"""The findings in Apache Kafka: texts, evidence, the rules of the audit that report them, and the releases concerned.
+
+``findings.toml`` has the entries. Whether the evidence shows a finding is not written there; see
+:mod:`kafka_eos_checks.ledger.findings`.
+"""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from kafka_eos_checks.kit.recording import EXAMPLE
+from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.models.releases import Releases
+
+FINDINGS_FILE = Path(__file__).with_name("findings.toml")
+CHECK = "finding"  # the check of verdicts on evidence other than models
+
+
+class MalformedFindings(ValueError):  # noqa: N818 - named for the input
+    """A file of findings that cannot be used; says file, entry and reason."""
+
+
+class Shown(StrEnum):
+    """The places where a finding is shown, the strongest first."""
+
+    REAL = "on a real broker"
+    CLIENT = "on Kafka's own client"
+    MODEL = "only in the model of Kafka's rules"
+
+
+class Harm(StrEnum):
+    """The harm of a finding to an application, the gravest first."""
+
+    WRONG_DATA = "wrong data"
+    STOPS = "client or readers stop"
+    NONE = "none"
+
+
+class Report(StrEnum):
+    """The state of a finding's report."""
+
+    NEW = "new"
+    KNOWN = "known"
+    BY_DESIGN = "by design"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """A model, test, recording or scenario that has to show a finding.
+
+    Attributes:
+        shown: the place where it shows the finding.
+        check: its verdict's check; "" for a model, which is a model or a mutant.
+        name: its verdict's name.
+        words: what has to be true.
+        command: the command that takes the verdict.
+    """
+
+    shown: Shown
+    check: str
+    name: str
+    words: str
+    command: str
+
+    def is_of(self, verdict: Verdict) -> bool:
+        """Whether a verdict is on this evidence."""
+        return verdict.name == self.name and verdict.check in ({self.check} if self.check else {"model", "mutant"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaFinding:
+    """A finding.
+
+    Attributes:
+        id: its name.
+        title: what happens, in a sentence.
+        harm: the kind of harm to an application.
+        consequence: the consequence for an application.
+        cause: the cause in Kafka.
+        report: whether it is reported.
+        known: the report, or what is known around it.
+        cure: what mends it, or what to do until then.
+        models: models and mutants that have to violate their property; none where the spec does not have the rule.
+        mended: models that have to hold.
+        recording: the kept recording in which the audit finds it, "" for none.
+        rules: the rules of the audit that report its effect, the one that finds it in the recording first.
+        concerns: the releases or clients that it concerns, if no rule of ``spec/releases.toml`` names the finding.
+        scenario: the edge of ``kafka-eos conform`` whose shortest run shows it, by its id, "" for none.
+        broker: the peer that it is played on, by its name.
+        version: the transaction version of that peer's clients.
+        difference: the recorded difference that explains its answer.
+        test: the test that brings a client to it, as pytest names it, "" for none.
+    """
+
+    id: str
+    title: str
+    harm: Harm
+    consequence: str
+    cause: str
+    report: Report
+    known: str
+    cure: str
+    models: tuple[str, ...]
+    mended: tuple[str, ...]
+    recording: str = ""
+    rules: tuple[str, ...] = ()
+    concerns: str = ""
+    scenario: str = ""
+    broker: str = ""
+    version: int = 0
+    difference: str = ""
+    test: str = ""
+
+    @property
+    def shown(self) -> Shown:
+        """The strongest evidence that has to show it."""
+        return min((each.shown for each in self.evidence()), key=list(Shown).index)
+
+    @property
+    def reported(self) -> str:
+        """Whether others have reported it, and where."""
+        report = "new: no report is known to us." if self.report is Report.NEW else f"{self.report}:"
+        return f"{report} {self.known}".strip()
+
+    def evidence(self) -> Iterator[Evidence]:
+        """The evidence that has to show it, the strongest first."""
+        check = f"kafka-eos ledger findings {self.id} --check"
+        if self.recording:
+            yield Evidence(
+                shown=Shown.REAL,
+                check=CHECK,
+                name=f"{self.id}: recording",
+                words=f"the audit finds '{self.rules[0]}' in the kept recording {self.recording}",
+                command=f"kafka-eos audit {EXAMPLE}{self.recording}",
+            )
+        if self.scenario:
+            yield Evidence(
+                shown=Shown.REAL,
+                check=CHECK,
+                name=f"{self.id}: broker",
+                words=f"{self.broker}, started for it, answers the scenario {self.scenario} so",
+                command=check,
+            )
+        if self.test:
+            yield Evidence(
+                shown=Shown.CLIENT,
+                check=CHECK,
+                name=f"{self.id}: client",
+                words=f"the test {self.test.partition('::')[0]} brings clients to it",
+                command=check,
+            )
+        for name, words in (
+            *((name, "violates its property") for name in self.models),
+            *((name, "holds: the rule is mended in it") for name in self.mended),
+        ):
+            yield Evidence(
+                shown=Shown.MODEL,
+                check="",
+                name=name,
+                words=f"TLC: {name} {words}",
+                command=f"kafka-eos check models {name}",
+            )
+
+    def commands(self) -> Iterator[str]:
+        """The commands that reproduce the finding."""
+        if self.recording:
+            yield f"kafka-eos audit {EXAMPLE}{self.recording}"
+            yield f"kafka-eos lab record {self.recording} --out build/recording"
+            yield f"kafka-eos audit build/recording/{self.recording}"
+        if self.scenario:
+            yield f"kafka-eos ledger findings {self.id} --check"
+            yield (
+                f"kafka-eos conform --bootstrap HOST:PORT --transaction-version {self.version} --repeat {self.scenario}"
+            )
+        if self.test:
+            yield f"pytest {self.test}"
+        if self.models:
+            yield f"kafka-eos check models {' '.join((*self.models, *self.mended))}"
+
+
+def read_findings(path: Path = FINDINGS_FILE) -> list[KafkaFinding]:
+    """Read the findings: those with the best evidence first, and of those the gravest.
+
+    Raises:
+        MalformedFindings: the file is no TOML, an entry lacks a field or has one too many, has an unknown harm or
+            report, or an id comes twice.
+    """
+    try:
+        rows = tomllib.loads(path.read_text(encoding="utf-8")).get("finding", [])
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise MalformedFindings(f"{path.name}: no TOML: {error}") from None
+    found: list[KafkaFinding] = []
+    for position, row in enumerate(rows, start=1):
+        where = f"{path.name}: finding {position}"
+        finding = _finding(row, where)
+        if any(each.id == finding.id for each in found):
+            raise MalformedFindings(f"{where}: the id {finding.id} is taken")
+        found.append(finding)
+    return sorted(found, key=lambda each: (list(Shown).index(each.shown), list(Harm).index(each.harm)))
+
+
+def _finding(row: Mapping[str, Any], where: str) -> KafkaFinding:
+    names = {f.name for f in fields(KafkaFinding)}
+    needed = {f.name for f in fields(KafkaFinding) if f.default is MISSING}
+    if not needed <= set(row) <= names:
+        raise MalformedFindings(f"{where}: expected {', '.join(sorted(names))}, found {', '.join(row)}")
+    values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in row.items()}
+    try:
+        values |= {"harm": Harm(row["harm"]), "report": Report(row["report"])}
+    except ValueError as error:
+        raise MalformedFindings(f"{where}: {error}") from None
+    finding = KafkaFinding(**values)
+    if finding.recording and not finding.rules:
+        raise MalformedFindings(f"{where}: the recording {finding.recording} needs rules, of the audit that finds it")
+    if not any(finding.evidence()):
+        raise MalformedFindings(f"{where}: nothing shows it; name models, a recording, a scenario or a test")
+    return finding
+
+
+def concerned(finding: KafkaFinding, releases: Releases) -> str:
+    """The releases, or clients, that a finding is known to concern; it may concern others too."""
+    named = {name for rule in releases.rules if rule.finding == finding.id for name in rule.by_release}
+    return finding.concerns or f"Kafka {' and '.join(name for name in releases.releases if name in named)}"
+
+
+def possible_causes(rule: str) -> dict[str, str]:
+    """For each finding whose effect a rule of the audit is known to report, a line that names it, by its id."""
+    found = [finding for finding in read_findings() if rule in finding.rules]
+    if not found:
+        return {}
+    releases = Releases()
+    return {
+        each.id: f"possible cause: {each.id} ({concerned(each, releases)}), see `kafka-eos ledger findings {each.id}`"
+        for each in found
+    }
