@@ -26,7 +26,6 @@ from kafka_eos.server.configs import PRODUCER_EXPIRATION, VERIFICATION, Configs,
 from kafka_eos.server.followers import ConsumerGroups
 from kafka_eos.server.groups import Groups
 from kafka_eos.server.partitions import Leader
-from kafka_eos.server.schemas import served_codec
 from kafka_eos.server.storage import TOPICS_AND_CONFIGS, DamagedLog, Directory, Memory, Store
 from kafka_eos.server.transactions import Coordinators, ProducerIds, ServedCoordinator, TransactionSettings
 
@@ -201,7 +200,6 @@ class Cluster:
         self._woken: dict[Callable[[], None], None] = {}
         self.groups = Groups(
             cluster=self,
-            codec=served_codec(),
             machine=machines.group,
             initial_delay_ms=settings.group_initial_delay_ms,
             max_members=settings.limits.members,
@@ -293,6 +291,11 @@ class Cluster:
     def partition_counts(self) -> dict[str, int]:
         """Number of partitions per topic, without the internal topics."""
         return {name: len(t.partitions) for name, t in self.topics.items() if name not in INTERNAL_TOPICS}
+
+    def topic_id(self, topic: str) -> UUID | None:
+        """The id of a topic; None if there is none."""
+        found = self.topics.get(topic)
+        return None if found is None else found.topic_id
 
     # --- brokers and topics ------------------------------------------------------------------------------------------
 
@@ -641,6 +644,7 @@ class Cluster:
             self.transactions.recover(batches)
         for leader, batches in found.get(CONSUMER_OFFSETS, {}).values():
             self.groups.recover(leader, batches)
+            self.consumer_groups.recover(leader)
 
 
 def _started_with(settings: Settings, machines: Machines) -> Values:

@@ -2,8 +2,7 @@
 
 The machine ``ConsumerGroup`` decides who has a partition, who may commit, and when a member is led to the group's
 epoch. This module adds subscriptions, the assignors, sessions and heartbeats. The machine's constants come from the
-assignor: the member that each partition prefers. Members are not written to ``__consumer_offsets``: after a restart
-they join again.
+assignor: the member that each partition prefers. ``stored_groups.py`` has the records in ``__consumer_offsets``.
 
 Members of the classic protocol can be in such a group: their generation is their member epoch, and they follow the
 group by JoinGroup and SyncGroup, the others by heartbeats (``migration.py``).
@@ -77,12 +76,14 @@ class Follower:
         instance_id: the instance id of a static member.
         client_id: as its requests say.
         client_host: the host that its requests come from.
+        rack_id: the rack that it says it is in.
         rebalance_ms: time that it may take to give partitions up.
         topics: the topics that it subscribes to by name.
         pattern: a pattern for the names of further topics.
         resolved: the topics of its pattern have been looked for.
         assignor: the assignor that it asks for.
-        previous_epoch: its member epoch before this one.
+        previous_epoch: its member epoch before its last reconciliation.
+        waits: when it was reconciled last, other members had yet to give up partitions that it is to have.
         expires: when its session ends.
         gives_up_by: when it has to have given up what is being revoked; None if nothing is.
         is_away: an instance that has left for a while: its partitions wait for it.
@@ -93,12 +94,14 @@ class Follower:
     instance_id: str | None
     client_id: str
     client_host: str
+    rack_id: str | None = None
     rebalance_ms: int = 45_000
     topics: frozenset[str] = frozenset()
     pattern: str | None = None
     resolved: bool = False
     assignor: str | None = None
     previous_epoch: int = 0
+    waits: bool = False
     expires: int = 0
     gives_up_by: int | None = None
     is_away: bool = False
@@ -283,13 +286,15 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
         follower.previous_epoch, follower.is_away = 0, False
 
     def leave_for_a_while(self, follower: Follower) -> None:
-        """An instance leaves for a while, and its partitions wait for it.
+        """An instance leaves for a while, and its partitions wait for it, with 0 as their assignment epoch.
 
         Kafka: GroupMetadataManager.consumerGroupStaticMemberGroupLeave
         """
         follower.is_away, follower.gives_up_by = True, None
         members = self.machine.membership.members
-        kept = replace(members[follower.member_id], revoking=NOTHING)
+        assigned = members[follower.member_id].assigned
+        epochs = Map(dict.fromkeys(assigned, 0))
+        kept = replace(members[follower.member_id], revoking=NOTHING, assignment_epochs=epochs)
         membership = replace(self.machine.membership, members=members.set(follower.member_id, kept))
         self.machine = replace(self.machine, membership=membership)
 
@@ -329,11 +334,16 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
         """
         member_id = follower.member_id
         before = self.current(member_id)
+        if before.revoking:
+            is_led = owned is not None and not owned & before.revoking
+        else:
+            is_led = follower.waits or before.epoch != self.epoch
         has = before.assigned | before.revoking if owned is None else owned
         self.machine = replace(self.machine, membership=self.machine.reconciled(member_id, has))
         current = self.current(member_id)
-        if current.epoch != before.epoch:
+        if is_led:
             follower.previous_epoch = before.epoch
+        follower.waits = not current.revoking and current.assigned != self.target(member_id)
         if not current.revoking:
             follower.gives_up_by = None
         elif follower.gives_up_by is None:

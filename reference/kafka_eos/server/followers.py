@@ -30,6 +30,9 @@ from kafka_eos.server.consumer_groups import (
 from kafka_eos.server.consumer_protocol import CONSUMER, assignment_bytes, subscription
 from kafka_eos.server.groups import FIRST_KNOWN_MEMBER, ClassicGroup, Groups, ServedGroup
 from kafka_eos.server.migration import BIDIRECTIONAL, DOWNGRADE, UPGRADE, downgraded, upgraded
+from kafka_eos.server.offset_records import CLASSIC_GROUP, kind_of
+from kafka_eos.server.partitions import Leader
+from kafka_eos.server.stored_groups import records_of, restored
 from kafka_eos.wire.protocol import Message
 
 _BEYOND_RE2 = re.compile(r"\\[1-9]|\(\?(?:[=!>(]|<[=!]|P[=>])")
@@ -73,6 +76,28 @@ class ConsumerGroups:
         group = self.groups.known.get(name)
         return group if isinstance(group, FollowingGroup) else None
 
+    # --- records of __consumer_offsets -------------------------------------------------------------------------------
+
+    def _store(self, group: FollowingGroup) -> None:
+        self.groups.store(group.name, records_of(group, self.groups.cluster.topic_id))
+
+    def recover(self, partition: Leader) -> None:
+        """Restore the groups whose records a partition of ``__consumer_offsets`` has; sessions of members start again.
+
+        Kafka: GroupMetadataManager.onLoaded
+        """
+        now = self.groups.cluster.now
+        for name, kept in self.groups.stored_in(partition):
+            if any(kind_of(key) == CLASSIC_GROUP for key in kept):
+                continue
+            empty = self.groups.known.get(name) or self.groups.new(name)
+            group = self.groups.known[name] = restored(empty, self.machine, kept, self.groups.cluster.names)
+            for follower in group.followers.values():
+                follower.expires = now + self.session_ms
+                if group.current(follower.member_id).revoking:
+                    follower.gives_up_by = now + follower.rebalance_ms
+                self._watch(group, follower)
+
     # --- heartbeats --------------------------------------------------------------------------------------------------
 
     def heartbeat(
@@ -99,9 +124,7 @@ class ConsumerGroups:
             return refused
         group = self._group_for(name, may_be_new=epoch == JOIN)
         if isinstance(group, str):
-            # Departs from Kafka: members are not stored, and one that has outlived a restart has to join again.
-            is_lost = epoch > JOIN
-            return Beat(ErrorCode.UNKNOWN_MEMBER_ID if is_lost else ErrorCode.GROUP_ID_NOT_FOUND, group)
+            return Beat(ErrorCode.GROUP_ID_NOT_FOUND, group)
         if epoch < JOIN:
             return self._leave(group, row)
         found = self._member(group, row, owned)
@@ -131,6 +154,7 @@ class ConsumerGroups:
         now = self.groups.cluster.now
         found.expires = now + self.session_ms
         group.reconcile(found, owned, now)
+        self._store(group)
         current = group.current(member_id)
         is_full = row["RebalanceTimeoutMs"] != -1 and owned is not None and _subscribes(row)
         is_told = epoch == JOIN or is_full or current.assigned != before
@@ -179,6 +203,7 @@ class ConsumerGroups:
         """Update a member from a heartbeat; True if it has a new subscription that can be assigned for at once."""
         if row["RebalanceTimeoutMs"] > 0:
             follower.rebalance_ms = row["RebalanceTimeoutMs"]
+        follower.rack_id = row["RackId"] or follower.rack_id
         if row["ServerAssignor"] is not None:
             follower.assignor = row["ServerAssignor"]
         old_pattern = follower.pattern
@@ -201,6 +226,7 @@ class ConsumerGroups:
             follower.resolved = True
             if group.followers.get(follower.member_id) is follower:
                 group.reassign(self.partitions)
+                self._store(group)
 
         self.groups.cluster.at(self.groups.cluster.now, resolve)
 
@@ -211,6 +237,7 @@ class ConsumerGroups:
             return Beat(found)
         if epoch == LEAVE_FOR_A_WHILE and instance_id is not None:
             group.leave_for_a_while(found)
+            self._store(group)
         else:
             self._fence(group, [found])
         return Beat(ErrorCode.NONE, None, member_id, epoch)
@@ -234,6 +261,7 @@ class ConsumerGroups:
             self._downgrade(group, leaving, rebalance=True)
         else:
             group.leave(leaving)
+            self._store(group)
 
     def _watch(self, group: FollowingGroup, follower: Follower) -> None:
         """Remove a member that sends no heartbeat, or does not do in time what it has to."""
@@ -302,6 +330,7 @@ class ConsumerGroups:
         is_stale = group.assigned_epoch < group.epoch
         if not (turns_back and is_stale):
             group.reconcile(follower, said.owned, now)
+        self._store(group)
         generation = group.current(member_id).epoch
         if turns_back:
             self._downgrade(group, [], rebalance=is_stale)
@@ -417,6 +446,7 @@ class ConsumerGroups:
             return made
         self.groups.give_up(group)
         self.groups.known[group.name] = made
+        self._store(made)
         for follower in made.followers.values():
             self._watch(made, follower)
         return made

@@ -9,10 +9,11 @@ Kafka: GroupMetadataManager, ClassicGroup, OffsetMetadataManager
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
+from uuid import UUID
 
 from immutables import Map
 
@@ -28,11 +29,20 @@ from kafka_eos.machines.group_coordinator import (
     GroupCoordinator,
 )
 from kafka_eos.server.consumer_protocol import CONSUMER, subscription
+from kafka_eos.server.offset_records import (
+    CLASSIC_GROUP,
+    OFFSET,
+    RECORDS,
+    Records,
+    key_bytes,
+    kind_of,
+    read_key,
+    read_value,
+    value_bytes,
+)
 from kafka_eos.server.partitions import Appended, Leader, Ticket
-from kafka_eos.wire.protocol import Buffer, Codec, Message
+from kafka_eos.wire.protocol import Message
 
-OFFSET_KEY, GROUP_KEY = 1, 2
-OFFSET_VALUE_VERSION = GROUP_VALUE_VERSION = 3
 NO_GENERATION = -1
 MAX_METADATA_BYTES = 4096
 """The maximum length of an offset's metadata.    Kafka: offset.metadata.max.bytes."""
@@ -206,6 +216,12 @@ class ClassicGroup(ServedGroup[GroupCoordinator]):
         """The present generation."""
         return self.machine.group.generation
 
+    def with_offsets_of(self, other: ServedGroup[Any]) -> Self:
+        """This group, with the committed and pending offsets of another one."""
+        self.values = other.values
+        self.machine = replace(self.machine, committed=other.machine.committed, pending=other.machine.pending)
+        return self
+
     def recall(self, content: Message) -> None:
         """Restore the group from its record: stable with its members, or empty.
 
@@ -267,6 +283,10 @@ class Surroundings(Protocol):
 
     now: int
     happened: Callable[..., None]
+    names: dict[UUID, str]
+
+    def topic_id(self, topic: str) -> UUID | None:
+        """The id of a topic."""
 
     def offsets_partition(self, group: str) -> Leader:
         """The partition of ``__consumer_offsets`` that a group belongs to."""
@@ -284,19 +304,19 @@ class Groups:
 
     Attributes:
         cluster: clock, timers, partitions.
-        codec: the codec of the records of ``__consumer_offsets``.
         machine: the class of the machines.
         initial_delay_ms: how long the first member of an empty group waits for others.
         max_members: the most members of one group.
         known: the groups by id.
+        stored: the records of each group that are in ``__consumer_offsets``.
     """
 
     cluster: Surroundings
-    codec: Codec
     machine: type[GroupCoordinator] = GroupCoordinator
     initial_delay_ms: int = 0
     max_members: int = 1_000
     known: dict[str, ServedGroup[Any]] = field(default_factory=dict)
+    stored: dict[str, Records] = field(default_factory=dict)
 
     def new(self, name: str) -> ClassicGroup:
         """A group that nobody knows yet."""
@@ -392,10 +412,7 @@ class Groups:
         if known is not None and not known.is_empty:
             return None
         group = self.new(name)
-        if known is not None:
-            group.values = known.values
-            group.machine = replace(group.machine, committed=known.machine.committed, pending=known.machine.pending)
-        self.known[name] = group
+        self.known[name] = group if known is None else group.with_offsets_of(known)
         return group
 
     def _new_member(
@@ -582,8 +599,6 @@ class Groups:
         group.members.clear()
         group.expected.clear()
         group.rebalances += 1
-        group.protocol, group.leader = None, ""
-        self._write_group(group)
 
     def take_over(self, group: ClassicGroup, *, rebalance: bool) -> None:
         """Adopt this stable group, which was one of KIP-848; members may have to join again."""
@@ -811,7 +826,7 @@ class Groups:
         if not group.is_empty or group.machine.pending:
             return ErrorCode.NON_EMPTY_GROUP
         self.delete_offsets(name, list(group.machine.committed))
-        self._append(name, [Record(key=self._key("GroupMetadataKey", GROUP_KEY, {"group": name}))])
+        self.store(name, {})
         del self.known[name]
         return ErrorCode.NONE
 
@@ -833,21 +848,31 @@ class Groups:
     def _append(self, name: str, records: Iterable[Record]) -> None:
         self.cluster.offsets_partition(name).append_records(records, self.cluster.now)
 
-    def _key(self, message: str, kind: int, row: Message) -> bytes:
-        return kind.to_bytes(2, "big") + self.codec.write(message, 0, row)
+    def store(self, name: str, records: Records) -> None:
+        """Write, in one batch, the records of a group that differ from those stored, and tombstones of those gone.
+
+        Args:
+            name: the group's id.
+            records: all records of the group but those of its offsets, in the order in which they are written.
+        """
+        before, order = self.stored.get(name, {}), list(RECORDS)
+        gone = sorted(before.keys() - records.keys(), key=lambda each: (order.index(kind_of(each)), each))
+        changed = [Record(key=each) for each in gone]
+        changed += [Record(key=each, value=row) for each, row in records.items() if before.get(each) != row]
+        if changed:
+            self._append(name, changed)
+        self.stored[name] = records
 
     def _offset_key(self, group: str, partition: str) -> bytes:
         topic, _, number = partition.rpartition("-")
-        return self._key("OffsetCommitKey", OFFSET_KEY, {"group": group, "topic": topic, "partition": int(number)})
+        return key_bytes(OFFSET, {"group": group, "topic": topic, "partition": int(number)})
 
     def _offset_records(self, group: str, offsets: Iterable[tuple[str, int, CommittedOffset]]) -> list[Record]:
         return [
             Record(
                 key=self._offset_key(group, f"{topic}-{partition}"),
-                value=OFFSET_VALUE_VERSION.to_bytes(2, "big")
-                + self.codec.write(
-                    "OffsetCommitValue",
-                    OFFSET_VALUE_VERSION,
+                value=value_bytes(
+                    OFFSET,
                     {
                         "offset": value.offset,
                         "leaderEpoch": value.leader_epoch,
@@ -881,12 +906,7 @@ class Groups:
                 for member in group.members.values()
             ],
         }
-        value = GROUP_VALUE_VERSION.to_bytes(2, "big") + self.codec.write(
-            "GroupMetadataValue", GROUP_VALUE_VERSION, row
-        )
-        self._append(
-            group.name, [Record(key=self._key("GroupMetadataKey", GROUP_KEY, {"group": group.name}), value=value)]
-        )
+        self.store(group.name, {key_bytes(CLASSIC_GROUP, {"group": group.name}): value_bytes(CLASSIC_GROUP, row)})
 
     def recover(self, partition: Leader, batches: Iterable[RecordBatch]) -> None:
         """Read the groups and offsets of a partition of ``__consumer_offsets``; sessions of members start again.
@@ -901,33 +921,45 @@ class Groups:
                 continue
             for record in batch.records():
                 if record.key is not None:
-                    self._replay(record.key, record.value, batch, batch.offset(record))
-        for group in self.known.values():
-            if isinstance(group, ClassicGroup) and self.cluster.offsets_partition(group.name) is partition:
+                    self._replay(record, batch)
+        for name, kept in self.stored_in(partition):
+            data = kept.get(key_bytes(CLASSIC_GROUP, {"group": name}))
+            if data is not None:
+                group = self.new(name)
+                self.known[name] = group.with_offsets_of(self.known.get(name, group))
+                group.recall(read_value(CLASSIC_GROUP, data))
                 for member in group.members.values():
                     self._watch(group, member)
+        for name, known in list(self.known.items()):
+            if not (self.stored.get(name) or known.machine.committed or known.machine.pending):
+                del self.known[name]  # it was deleted
 
-    def _replay(self, key: bytes, value: bytes | None, batch: RecordBatch, place: int) -> None:
-        kind = int.from_bytes(key[:2], "big")
-        message = {OFFSET_KEY: "OffsetCommit", GROUP_KEY: "GroupMetadata"}.get(kind)
-        if message is None:
+    def stored_in(self, partition: Leader) -> Iterator[tuple[str, Records]]:
+        """The groups of a partition of ``__consumer_offsets`` that have records, with these."""
+        return (
+            (name, kept)
+            for name, kept in self.stored.items()
+            if kept and self.cluster.offsets_partition(name) is partition
+        )
+
+    def _replay(self, record: Record, batch: RecordBatch) -> None:
+        assert record.key is not None
+        kind = kind_of(record.key)
+        if kind not in RECORDS:
             return
-        row = self.codec.read(f"{message}Key", 0, Buffer(key[2:]))
-        name = row["group"]
-        if kind == GROUP_KEY and value is None:
-            self.known.pop(name, None)
+        name, row = read_key(record.key)
+        if kind != OFFSET:
+            kept = self.stored.setdefault(name, {})
+            kept.pop(record.key, None)
+            if record.value is not None:
+                kept[record.key] = record.value
             return
         group = self.known.setdefault(name, self.new(name))
-        if value is None:
-            group.machine = replace(
-                group.machine, committed=group.machine.committed.delete(f"{row['topic']}-{row['partition']}")
-            )
+        if record.value is None:
+            committed = group.machine.committed.delete(f"{row['topic']}-{row['partition']}")
+            group.machine = replace(group.machine, committed=committed)
             return
-        content = self.codec.read(f"{message}Value", int.from_bytes(value[:2], "big"), Buffer(value[2:]))
-        if kind == GROUP_KEY:
-            assert isinstance(group, ClassicGroup), "the records of consumer groups have other keys"
-            group.recall(content)
-            return
+        content, place = read_value(OFFSET, record.value), batch.offset(record)
         offset = CommittedOffset(
             content["offset"], content["leaderEpoch"], content["metadata"], content["commitTimestamp"]
         )

@@ -126,8 +126,18 @@ NOT_SERVED: Mapping[str, str] = {api: why for why, apis in _REASONS for api in a
 """The APIs that are not offered, each with the reason; a request of one is answered UNSUPPORTED_VERSION."""
 
 HEADERS = ("RequestHeader", "ResponseHeader")
-OFFSET_RECORDS = ("OffsetCommitKey", "OffsetCommitValue", "GroupMetadataKey", "GroupMetadataValue")
-"""The records of ``__consumer_offsets``; their schemas are in the jar of the group coordinator."""
+OFFSET_RECORDS = (
+    "OffsetCommit",
+    "GroupMetadata",
+    "ConsumerGroupMetadata",
+    "ConsumerGroupPartitionMetadata",
+    "ConsumerGroupMemberMetadata",
+    "ConsumerGroupTargetAssignmentMetadata",
+    "ConsumerGroupTargetAssignmentMember",
+    "ConsumerGroupCurrentMemberAssignment",
+    "ConsumerGroupRegularExpression",
+)
+"""The records of ``__consumer_offsets``, keys and values; their schemas are in the jar of the group coordinator."""
 
 CONSUMER_PROTOCOL = ("ConsumerProtocolSubscription", "ConsumerProtocolAssignment")
 """The messages that members of classic groups send each other through the coordinator."""
@@ -143,7 +153,7 @@ def messages() -> tuple[str, ...]:
     return (
         *HEADERS,
         *(f"{api}{kind}" for api in _known() for kind in ("Request", "Response")),
-        *OFFSET_RECORDS,
+        *(f"{record}{part}" for record in OFFSET_RECORDS for part in ("Key", "Value")),
         *CONSUMER_PROTOCOL,
     )
 

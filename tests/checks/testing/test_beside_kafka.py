@@ -15,10 +15,13 @@ import pytest
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.compression import CompressionType
 from kafka_eos.formats.record_batch import Record, RecordBatch, TimestampType, build_batch, decode_batch
+from kafka_eos.server.cluster import java_hash
+from kafka_eos.server.offset_records import OFFSET, RECORDS, kind_of, read_key, read_value
 from kafka_eos.server.schemas import NOT_SERVED, REFUSED, served_codec
 from kafka_eos.server.threaded import ServedCluster
 from kafka_eos.wire.protocol import Message
 from kafka_eos_checks.brokers.brokers import Cluster, ask
+from kafka_eos_checks.brokers.fetched import batches
 from kafka_eos_checks.brokers.jars import have_jars
 
 pytestmark = [
@@ -781,9 +784,10 @@ class GroupAt:
 
     def beat(self, member: str, epoch: int, owned: set[int] | None = None, **more: Any) -> tuple[int, set[int] | None]:
         """Send a heartbeat: the member's epoch, or the negative error, and its partitions if the answer names them."""
-        row: Message = {"GroupId": self.name, "MemberId": member, "MemberEpoch": epoch, **more}
+        row: Message = {"GroupId": self.name, "MemberId": member, "MemberEpoch": epoch}
         if epoch == 0:
             row |= {"SubscribedTopicNames": [self.topic], "RebalanceTimeoutMs": 60_000, "TopicPartitions": []}
+        row |= more
         if owned is not None:
             row["TopicPartitions"] = [{"TopicId": self.topic_id, "Partitions": sorted(owned)}] if owned else []
         answer = once_ready(self.port, "ConsumerGroupHeartbeat", 1, row)
@@ -917,3 +921,88 @@ def test_member_epochs_have_kafkas_errors_by_api_version_and_state_of_the_member
     assert kafka[4:7] == [E.STALE_MEMBER_EPOCH, E.NONE, E.STALE_MEMBER_EPOCH]
     assert [set(errors) for errors in kafka[8:]] == [{E.NONE}, *[{E.STALE_MEMBER_EPOCH}] * 3]
     assert served == kafka
+
+
+Stored = dict[tuple[str, str], Message | None]
+"""Values, None for a tombstone, by the kinds of records and by their keys."""
+
+
+def stored_records(port: int, name: str) -> list[Stored]:
+    """The batches of a group in ``__consumer_offsets`` without its offsets: in each the last value of every key."""
+    [topic] = ask(port, "Metadata", 12, {"Topics": [{"Name": "__consumer_offsets"}]})["Topics"]
+    part = {"Partition": java_hash(name) % len(topic["Partitions"]), "FetchOffset": 0, "PartitionMaxBytes": 1 << 24}
+    row: Message = {"MaxWaitMs": 0, "MinBytes": 0, "MaxBytes": 1 << 24}
+    row["Topics"] = [{"Topic": "__consumer_offsets", "Partitions": [part]}]
+    found = []
+    for each in batches(ask(port, "Fetch", 12, row)["Responses"][0]["Partitions"][0]):
+        values: Stored = {}
+        for record in each.records():
+            kind, (group, key) = kind_of(record.key or b""), read_key(record.key or b"")
+            if group == name and kind != OFFSET:
+                value = None if record.value is None else read_value(kind, record.value)
+                values[RECORDS[kind], str(key)] = without_ids(value)
+        if values:
+            found.append(values)
+    return found
+
+
+def present(stored: list[Stored]) -> Stored:
+    """The records that are left when a log is compacted."""
+    last = {key: value for values in stored for key, value in values.items()}
+    return {key: value for key, value in last.items() if value is not None}
+
+
+def without_ids(told: Any) -> Any:
+    """A value without what the served reference leaves out, or differs in every cluster."""
+    if isinstance(told, dict):
+        left_out = {"TopicId", "MetadataHash", "AssignmentTimestamp", "Version", "Timestamp", "currentStateTimestamp"}
+        return {key: without_ids(value) for key, value in told.items() if key not in left_out}
+    return [without_ids(each) for each in told] if isinstance(told, list) else told
+
+
+def dynamic_and_static_members(group: GroupAt) -> None:
+    group.beat("a", 0, RackId="r")
+    group.beat("a", 2, ALL)
+    group.beat("b", 0, ServerAssignor="range", InstanceId="i")
+    group.beat("b", 3)
+    _, kept = group.beat("a", 2, ALL)
+    group.beat("b", 3)
+    group.beat("a", 2, kept)
+    group.beat("b", 3)
+    group.beat("b", 3)
+    group.beat("b", -2, InstanceId="i")
+    group.beat("c", 0, InstanceId="i")
+    group.beat("a", -1)
+    group.beat("c", 3, InstanceId="i")
+
+
+def a_member_with_a_pattern(group: GroupAt) -> None:
+    pattern: Message = {"SubscribedTopicRegex": f"{group.topic}|nothing", "SubscribedTopicNames": []}
+    epoch, given = group.beat("a", 0, **pattern)
+    deadline = time.monotonic() + 20
+    while not given:  # patterns are looked for after the answer
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+        epoch, given = group.beat("a", epoch, set())
+    group.beat("a", epoch, given, SubscribedTopicRegex="", SubscribedTopicNames=[group.topic])
+
+
+def a_group_that_is_deleted(group: GroupAt) -> None:
+    group.beat("a", 0)
+    group.plain("a", 2, {0})
+    group.beat("a", -1)
+    [deleted] = once_ready(group.port, "DeleteGroups", 2, {"GroupsNames": [group.name]})["Results"]
+    assert deleted["ErrorCode"] == 0
+
+
+@pytest.mark.parametrize("story", [dynamic_and_static_members, a_member_with_a_pattern, a_group_that_is_deleted])
+def test_members_are_stored_as_by_kafka(both: Both, story: Callable[[GroupAt], None]) -> None:
+    topic = both.topic(partitions=4)
+    groups = [GroupAt(port, story.__name__, topic) for port in both.ports.values()]
+    for group in groups:
+        story(group)
+    kafka, served = (stored_records(group.port, group.name) for group in groups)
+    assert len(kafka) > 2
+    assert present(served) == present(kafka)
+    if story is dynamic_and_static_members:
+        assert served == kafka

@@ -1,0 +1,245 @@
+"""Consumer groups of KIP-848 in ``__consumer_offsets``: another process finds them as they were."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.formats.record_batch import Record, decode_batch
+from kafka_eos.machines.consumer_group import ConsumerGroup
+from kafka_eos.server.cluster import CONSUMER_OFFSETS, Broker, Cluster
+from kafka_eos.server.consumer_groups import FollowingGroup
+from kafka_eos.server.offset_records import CURRENT, EPOCH, OFFSET, TOPICS, key_bytes, kind_of, value_bytes
+from kafka_eos.server.storage import Directory
+from kafka_eos.server.stored_groups import restored
+from kafka_eos.wire.protocol import Message
+
+from .conftest import NOW, Make, Wire
+from .test_consumer_groups import beat, commit, halved, parts
+from .test_migration import classic, classic_beat, join
+
+E = ErrorCode
+ALL = {0, 1, 2, 3}
+
+
+def whole(group: FollowingGroup | None) -> Any:
+    """A group without the times of its members, which start again, and without what the server never asks for."""
+    assert group is not None
+    members = {name: replace(member, since=0) for name, member in group.machine.membership.members.items()}
+    members |= {name: replace(members[name], epoch=0) for name, each in group.followers.items() if each.is_away}
+    followers = {name: replace(each, expires=0, gives_up_by=None) for name, each in group.followers.items()}
+    for each in followers.values():
+        if each.classic is not None:
+            each.classic = replace(each.classic, syncs_by=None, joins_by=None)
+    preferred = {p: who for p, who in group.machine.constants.preferred.items() if who in followers}
+    return group.epoch, group.assigned_epoch, members, followers, preferred
+
+
+def written(cluster: Cluster) -> Iterator[Record]:
+    """All records of ``__consumer_offsets``."""
+    for leader in cluster.topics[CONSUMER_OFFSETS].partitions:
+        if leader.log_end_offset:
+            data, place = leader.store.read(0, leader.log_end_offset, 1 << 30, at_least_one=True), 0
+            while place < len(data):
+                batch, place = decode_batch(data, place)
+                yield from batch.records()
+
+
+def read_back(cluster: Cluster) -> FollowingGroup:
+    """The group "g" by the records that are written: of each key the last one."""
+    last = {record.key or b"": record.value for record in written(cluster)}
+    kept = {key: value for key, value in last.items() if value is not None and kind_of(key) != OFFSET}
+    return restored(cluster.groups.new("g"), ConsumerGroup, kept, cluster.names)
+
+
+@pytest.fixture
+def wire(make: Make, tmp_path: Path) -> Wire:
+    made = make(storage=Directory(tmp_path))
+    made.topic(partitions=4)
+    return made
+
+
+def again(wire: Wire) -> Wire:
+    """The cluster after all its brokers have stopped and come back."""
+    return Wire(wire.cluster.restarted())
+
+
+def test_members_go_on_with_their_epochs_after_a_restart(wire: Wire) -> None:
+    (kept, _), gone = halved(wire)
+    before = wire.cluster.consumer_groups.find("g")
+    wire = again(wire)
+    assert whole(wire.cluster.consumer_groups.find("g")) == whole(before)
+    given = beat(wire, "b", 3)
+    assert (given["MemberEpoch"], parts(given)) == (3, ALL - set(wire_kept(wire, "a")))
+    assert beat(wire, "a", 3)["MemberEpoch"] == 3
+    assert [commit(wire, "a", epoch, partition=kept) for epoch in (1, 2, 3)] == [E.STALE_MEMBER_EPOCH, E.NONE, E.NONE]
+    assert commit(wire, "a", 2, partition=gone) == E.STALE_MEMBER_EPOCH
+    assert beat(wire, "c", 0)["MemberEpoch"] == 4
+
+
+def wire_kept(wire: Wire, member: str) -> set[int]:
+    group = wire.cluster.consumer_groups.find("g")
+    assert group is not None
+    return {int(name.rpartition("-")[2]) for name in group.current(member).assigned}
+
+
+def test_a_member_that_gives_up_partitions_goes_on_giving_up_after_a_restart(wire: Wire) -> None:
+    beat(wire, "a", 0)
+    beat(wire, "b", 0)
+    kept = parts(beat(wire, "a", 2, ALL)) or set()
+    wire = again(wire)
+    assert parts(beat(wire, "b", 3)) is None  # what it is to have is not given up yet
+    assert beat(wire, "a", 2, ALL)["MemberEpoch"] == 2
+    wire = again(wire)
+    assert beat(wire, "a", 2, kept)["MemberEpoch"] == 3
+    assert parts(beat(wire, "b", 3)) == ALL - kept
+
+
+def test_a_restart_gives_members_a_new_session_and_time_to_give_up(wire: Wire) -> None:
+    beat(wire, "a", 0)
+    beat(wire, "b", 0)
+    beat(wire, "a", 2, ALL)
+    wire.wait(4_000)
+    wire = again(wire)
+    wire.wait(4_000)
+    assert beat(wire, "a", 2, ALL)["ErrorCode"] == E.NONE
+    wire.wait(2_000)
+    assert beat(wire, "a", 2, ALL)["ErrorCode"] == E.UNKNOWN_MEMBER_ID
+    wire.wait(44_000)
+    assert beat(wire, "b", 3)["ErrorCode"] == E.UNKNOWN_MEMBER_ID
+
+
+def test_members_go_on_with_their_epochs_when_another_broker_coordinates(make: Make) -> None:
+    wire = make(brokers=2)
+    wire.topic(partitions=4)
+    partition = wire.cluster.offsets_partition("g")
+    wire.cluster.move_leader(CONSUMER_OFFSETS, partition.partition, 1)
+    beat(wire, "a", 0)
+    wire.cluster.move_leader(CONSUMER_OFFSETS, partition.partition, 2)
+    assert beat(wire, "a", 2)["ErrorCode"] == E.NOT_COORDINATOR
+    row: Message = {"GroupId": "g", "MemberId": "a", "MemberEpoch": 2, "TopicPartitions": None}
+    assert wire.ask("ConsumerGroupHeartbeat", 1, 2, **row)["MemberEpoch"] == 2
+
+
+def test_an_instance_that_is_away_comes_back_after_a_restart(wire: Wire) -> None:
+    beat(wire, "a", 0, InstanceId="i", RackId="r")
+    beat(wire, "a", -2, InstanceId="i")
+    wire = again(wire)
+    assert commit(wire, "a", -2) == E.NONE
+    row = beat(wire, "b", 0, InstanceId="i")
+    assert (row["MemberEpoch"], parts(row)) == (2, ALL)
+
+
+def test_a_pattern_is_known_after_a_restart_with_the_topics_that_it_matched(wire: Wire) -> None:
+    beat(wire, "a", 0, SubscribedTopicNames=[], SubscribedTopicRegex="t.*")
+    wire.wait(1)
+    wire = again(wire)
+    row = beat(wire, "a", 1)
+    assert (row["MemberEpoch"], parts(row)) == (2, ALL)
+    wire.topic("t2", 2)
+    assert beat(wire, "a", 2)["MemberEpoch"] == 3
+
+
+def test_members_of_the_classic_protocol_are_known_after_a_restart(wire: Wire) -> None:
+    old = classic(wire)
+    beat(wire, "new", 0)
+    before = wire.cluster.consumer_groups.find("g")
+    wire = again(wire)
+    assert whole(wire.cluster.consumer_groups.find("g")) == whole(before)
+    assert classic_beat(wire, old, 1) == E.REBALANCE_IN_PROGRESS
+    assert join(wire, old, (0, 1, 2, 3))["GenerationId"] == 1
+    beat(wire, "new", -1)  # it turns into a classic group
+    wire = again(wire)
+    assert wire.cluster.consumer_groups.find("g") is None
+    assert wire.ask("ListGroups", 5)["Groups"][0]["GroupType"] == "classic"
+    assert classic_beat(wire, old, 2) == E.NONE
+
+
+@pytest.mark.parametrize("has_offset", [False, True])
+def test_a_group_that_was_deleted_is_gone_after_a_restart(wire: Wire, has_offset: bool) -> None:
+    beat(wire, "a", 0)
+    if has_offset:
+        commit(wire, "a", 2)
+    beat(wire, "a", -1)
+    wire = again(wire)
+    assert [each["GroupState"] for each in wire.ask("ListGroups", 5)["Groups"]] == ["Empty"]
+    wire.ask("DeleteGroups", 2, GroupsNames=["g"])
+    assert again(wire).ask("ListGroups", 5)["Groups"] == []
+
+
+def test_an_empty_group_keeps_its_epoch_and_its_offsets(wire: Wire) -> None:
+    beat(wire, "a", 0)
+    commit(wire, "a", 2, 7)
+    beat(wire, "a", -1)
+    wire = again(wire)
+    group = wire.cluster.groups.known["g"]
+    assert (committed := group.committed("t-0")) is not None
+    assert committed.offset == 7
+    assert beat(wire, "b", 0)["MemberEpoch"] == 4
+
+
+def test_members_are_told_after_a_restart_that_a_topic_is_gone(wire: Wire) -> None:
+    wire.topic("u", 1)
+    beat(wire, "a", 0, SubscribedTopicNames=["t", "u"])
+    wire.ask("DeleteTopics", 5, TopicNames=["t"], TimeoutMs=1_000)
+    wire = again(wire)
+    asked: Message = {"GroupId": "g", "MemberId": "a", "MemberEpoch": 2, "TopicPartitions": None}
+    row = wire.ask("ConsumerGroupHeartbeat", 1, **asked)
+    assert (row["MemberEpoch"], parts(row)) == (2, {0})
+    assert wire.ask("ConsumerGroupHeartbeat", 1, **asked | {"TopicPartitions": []})["MemberEpoch"] == 3
+
+
+def test_records_of_kafka_before_4_3_are_read_and_those_that_are_no_longer_written_are_removed(wire: Wire) -> None:
+    beat(wire, "a", 0)
+    topic_id = wire.cluster.topic_id("t")
+    rows = [{"TopicId": topic_id, "Partitions": [0, 1, 2, 3]}]
+    row: Message = {"MemberEpoch": 2, "AssignedPartitions": rows, "PartitionsPendingRevocation": []}
+    older = {
+        key_bytes(CURRENT, {"GroupId": "g", "MemberId": "a"}): value_bytes(CURRENT, row),
+        key_bytes(EPOCH, {"GroupId": "g"}): value_bytes(EPOCH, {"Epoch": 2}),
+        (topics := key_bytes(TOPICS, {"GroupId": "g"})): value_bytes(TOPICS, {"Topics": []}),
+    }
+    wire.cluster.offsets_partition("g").append_records([Record(key=k, value=v) for k, v in older.items()], NOW)
+    share_group = Record(key=b"\x00\x0b\x00\x01g", value=b"\x00\x00")
+    wire.cluster.offsets_partition("g").append_records([share_group], NOW)
+    wire = again(wire)
+    assert [commit(wire, "a", epoch) for epoch in (1, 2)] == [E.STALE_MEMBER_EPOCH, E.NONE]
+    beat(wire, "b", 0)
+    assert [record.value for record in written(wire.cluster) if record.key == topics] == [older[topics], None]
+
+
+Steps = list[tuple[str, str, bool]]
+ids = st.sampled_from(["a", "b", "c"])
+doing = st.sampled_from(["beat", "beat", "beat", "join", "leave", "away", "pattern", "range", "silence"])
+
+
+@given(steps=st.lists(st.tuples(ids, doing, st.booleans()), max_size=14))
+def test_the_records_after_any_request_are_the_group(steps: Steps) -> None:
+    wire = Wire(Cluster([Broker(1, "127.0.0.1", 9092)], now=NOW, seed=1))
+    wire.topic(partitions=4)
+    for member, what, says in steps:
+        group = wire.cluster.consumer_groups.find("g")
+        is_there = group is not None and member in group.followers
+        static = {"InstanceId": "i"} if member == "c" else {}
+        if what == "silence":
+            wire.wait(3_000)
+        elif group is None or not is_there or what == "join":
+            beat(wire, member, 0, **static)
+        elif what == "leave" or (what == "away" and not static):
+            beat(wire, member, -1, **static)
+        elif what == "away":
+            beat(wire, member, -2, **static)
+        else:
+            current = group.current(member)
+            has = {int(name[2:]) for name in current.assigned | (current.revoking if says else set())}
+            more = {"pattern": {"SubscribedTopicRegex": "t|u"}, "range": {"ServerAssignor": "range"}}.get(what, {})
+            beat(wire, member, current.epoch, has, **static, **more)
+        wire.wait(1)
+        group = wire.cluster.consumer_groups.find("g")
+        if group is not None:
+            assert whole(read_back(wire.cluster)) == whole(group)
