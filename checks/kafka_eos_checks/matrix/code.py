@@ -3,10 +3,11 @@
 Cosmic Ray says where a module can be changed and how. A sample is drawn with a seed: a place first, then one of the
 changes that are possible there. Annotations are left out, because they do not change behaviour. Each mutant is written
 into a copy of the clone. There the tests that mirror the module run, then those of its folder, then all others on
-demand.
+demand. Tests that enter the changed function go first.
 """
 
 import ast
+import json
 import os
 import random
 import shutil
@@ -18,11 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from time import monotonic
+from typing import Any
 
 from kafka_eos_checks.kit.missing import need
 from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.matrix import reached
 from kafka_eos_checks.matrix.conjuncts.equivalents import read_equivalents
 from kafka_eos_checks.matrix.conjuncts.outcomes import Score
+from kafka_eos_checks.matrix.reached import tests_of
 from kafka_eos_checks.models.registry import MalformedRegistry
 from kafka_eos_checks.tla.result_cache import ResultCache, fingerprint
 
@@ -32,7 +36,7 @@ LINKED = ("build/jars", "build/libraries", ".venv")
 EXPLAINED = Path(__file__).with_name("equivalent_code.toml")
 KEYS = ("file", "change", "reason")
 EXTRA = "mutants"
-NONE = "nothing"
+NONE, NO_END = "nothing", "no end"
 _LEAST_TIMEOUT, _SLOWER = 30.0, 3.0  # seconds, and times the unchanged run
 
 _NOT_COPIED = shutil.ignore_patterns("__pycache__")
@@ -233,17 +237,31 @@ class Bench:
             usual = self._usual(tests, key)
             known = self.cache.get(fingerprint(key, mutant.text))
             if known is None:
-                original = (self.folder / module).read_text(encoding="utf-8")
-                (self.folder / module).write_text(mutant.text, encoding="utf-8")
-                try:
-                    failed = self._fails(tests, max(_LEAST_TIMEOUT, _SLOWER * usual))
-                finally:
-                    (self.folder / module).write_text(original, encoding="utf-8")
-                known = {"failed": failed}
+                line = mutant.line
+                first = tests_of(usual["reached"], mutant.file, line, (self.root / module).read_text(encoding="utf-8"))
+                known = {"failed": self._fate(mutant, [*first, *tests], usual["seconds"])}
                 self.cache.put(fingerprint(key, mutant.text), known)
             if known["failed"]:
                 return Fate(mutant=mutant, by=str(known["failed"]), seconds=monotonic() - began)
         return Fate(mutant=mutant, by=NONE, seconds=monotonic() - began)
+
+    def _fate(self, mutant: CodeMutant, tests: Sequence[str], usual: float) -> str:
+        """The first test that fails with a mutant, "" if none does.
+
+        Tests without an end count only if they have one without the mutant, in the same time on this computer.
+        """
+        limit = max(_LEAST_TIMEOUT, _SLOWER * usual)
+        module = self.folder / mutant.file
+        original = module.read_text(encoding="utf-8")
+        while True:
+            module.write_text(mutant.text, encoding="utf-8")
+            try:
+                failed = self._fails(tests, limit)
+            finally:
+                module.write_text(original, encoding="utf-8")
+            if failed != NO_END or self._fails(tests, limit) != NO_END:
+                return failed
+            limit *= 2
 
     def _key(self, module: Path, tests: Sequence[str]) -> str:
         """The fingerprint of a module's package and of the tests, as they are in the copy."""
@@ -253,27 +271,28 @@ class Bench:
             files += sorted(path.rglob("*.py")) if path.is_dir() else [path]
         return fingerprint(*(part for file in files for part in (file.name, file.read_bytes())))
 
-    def _usual(self, tests: Sequence[str], key: str) -> float:
-        """The seconds that the tests take without a mutant."""
+    def _usual(self, tests: Sequence[str], key: str) -> Mapping[str, Any]:
+        """The seconds that the tests take without a mutant, and the tests that reach each function."""
         known = self.cache.get(key)
         if known is None:
             began = monotonic()
-            failed = self._fails(tests, 3600)
+            notes = self.folder / "reached.json"
+            failed = self._fails(tests, 3600, "-p", reached.__name__, notes=notes)
             if failed:
                 raise UnusableCode(f"{' '.join(tests)} fails without a mutant: {failed}; mend that first")
-            known = {"seconds": monotonic() - began}
+            known = {"seconds": monotonic() - began, "reached": json.loads(notes.read_text(encoding="utf-8"))}
             self.cache.put(key, known)
-        return float(known["seconds"])
+        return known
 
-    def _fails(self, tests: Sequence[str], timeout: float) -> str:
+    def _fails(self, tests: Sequence[str], timeout: float, *options: str, notes: Path | None = None) -> str:
         """The first test that fails, "" if none does."""
         paths = os.pathsep.join(str(self.folder / name) for name in SOURCES)
         command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not thorough"]
         try:
             run = subprocess.run(
-                [*command, *tests],
+                [*command, *options, *tests],
                 cwd=self.folder,
-                env={**os.environ, "PYTHONPATH": paths},
+                env={**os.environ, "PYTHONPATH": paths, **({reached.NOTES: str(notes)} if notes else {})},
                 capture_output=True,
                 text=True,
                 errors="replace",
@@ -281,7 +300,7 @@ class Bench:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return "no end"
+            return NO_END
         if run.returncode == 0:
             return ""
         lines = [line for line in run.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]

@@ -67,9 +67,6 @@ class Store(Protocol):
     def latest(self) -> tuple[int, int] | None:
         """The base offset of the first batch with the largest timestamp, and that; None for an empty partition."""
 
-    def size(self) -> int:
-        """The number of bytes."""
-
     def epochs(self, starts: list[tuple[int, int]]) -> None:
         """Note the leader epochs, each with its first offset."""
 
@@ -135,10 +132,6 @@ class MemoryStore:
         """See :class:`Store`."""
         return self._index.most_recent
 
-    def size(self) -> int:
-        """See :class:`Store`."""
-        return self._index.places[-1]
-
     def epochs(self, starts: list[tuple[int, int]]) -> None:
         """Do nothing: the log ends with the process."""
 
@@ -147,7 +140,7 @@ class MemoryStore:
 
     def delete(self) -> None:
         """See :class:`Store`."""
-        self._memory.stored_bytes -= self.size()
+        self._memory.stored_bytes -= self._index.places[-1]
         self._batches.clear()
         self._index = _Index()
 
@@ -228,10 +221,6 @@ class FileStore:
     def latest(self) -> tuple[int, int] | None:
         """See :class:`Store`."""
         return self._index.most_recent
-
-    def size(self) -> int:
-        """See :class:`Store`."""
-        return self._index.places[-1]
 
     def epochs(self, starts: list[tuple[int, int]]) -> None:
         """See :class:`Store`."""

@@ -1,13 +1,18 @@
 """A served reference with a mutant's rules is detected by raw requests, and the unchanged one conforms."""
 
+import time
+from dataclasses import replace
+
 import pytest
 
+from kafka_eos.machines.producer_state import Batch, Log
 from kafka_eos_checks.conform.mechanisms import MECHANISMS
 from kafka_eos_checks.matrix import mutant_requests
 from kafka_eos_checks.matrix.mutant_requests import (
     AS_SERVED,
     CONFORMS,
     SERVED,
+    TOO_SLOW,
     find_by_requests,
     machines_with,
 )
@@ -35,6 +40,29 @@ def test_a_served_mutant_is_detected_and_its_first_divergence_is_reported(name: 
 def test_the_unchanged_reference_conforms_and_counts_as_a_surviving_mutant() -> None:
     verdict = find_by_requests(REGISTRY.get("NoDuplicateCache"), AS_SERVED)
     assert (verdict.ok, verdict.found, verdict.evidence) == (False, CONFORMS, "")
+
+
+class SleepingLog(Log):
+    """A log that takes a second to look for a duplicate."""
+
+    __slots__ = ()
+
+    def is_duplicate(self, batch: Batch) -> bool:
+        time.sleep(1.0)
+        return super().is_duplicate(batch)
+
+
+def test_a_broker_that_hangs_is_detected_though_no_answer_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mutant_requests, "SECONDS", 0.3)
+    asleep = replace(AS_SERVED, leaders=replace(AS_SERVED.leaders, sequences=SleepingLog))
+    verdict = find_by_requests(REGISTRY.get("NoDuplicateCache"), asleep)
+    assert (verdict.ok, verdict.found) == (True, "comes to no end: idempotence, version 2")
+
+
+def test_a_hang_says_nothing_where_the_unchanged_reference_is_as_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mutant_requests, "PATIENCE", 0.0)
+    verdict = find_by_requests(REGISTRY.get("NoDuplicateCache"), AS_SERVED)
+    assert (verdict.ok, verdict.found) == (False, TOO_SLOW)
 
 
 def test_rules_that_no_broker_has_belong_to_no_served_machine() -> None:

@@ -150,8 +150,15 @@ def test_offsets_are_taken_from_members_with_their_epoch(wire: Wire) -> None:
     asked: Message = {"GroupId": "g", "MemberId": "a", "MemberEpoch": 2, "Topics": None}
     [group] = wire.ask("OffsetFetch", 10, Groups=[asked])["Groups"]
     assert group["Topics"][0]["Partitions"][0]["CommittedOffset"] == 5
-    [group] = wire.ask("OffsetFetch", 10, Groups=[asked | {"MemberEpoch": 1}])["Groups"]
-    assert group["ErrorCode"] == E.STALE_MEMBER_EPOCH
+    expected = {
+        ("a", 1): E.STALE_MEMBER_EPOCH,
+        ("a", -1): E.STALE_MEMBER_EPOCH,
+        (None, 2): E.UNKNOWN_MEMBER_ID,
+        (None, -1): E.NONE,  # who is no member may read
+    }
+    for (member, epoch), error in expected.items():
+        [group] = wire.ask("OffsetFetch", 10, Groups=[asked | {"MemberId": member, "MemberEpoch": epoch}])["Groups"]
+        assert group["ErrorCode"] == error
 
 
 def commits(wire: Wire, partition: int, *epochs: int) -> list[int]:

@@ -66,6 +66,7 @@ def test_a_plan_is_read() -> None:
         ("[[fault]]\ndo = 'close'\nnth = 0", "nth = 0; expected which of the matching requests, from 1 on"),
         ("[[fault]]\ndo = 'close'\nnth = []", "nth = []; expected which"),
         ("[[fault]]\ndo = 'close'\nchance = 2", "chance = 2; expected a probability from 0 to 1"),
+        ("[[fault]]\ndo = 'close'\nchance = -0.1", "chance = -0.1; expected a probability from 0 to 1"),
         ("[[fault]]\ndo = 'close'\ntopic = {a = 1}", "topic = {'a': 1}; expected a topic"),
         ("[[fault]]\ndo = 'delay'\nseconds = true", "seconds = True; expected seconds, 0 or more"),
         ("[[fault]]\ndo = 'error'\napi = 'Fetch'\nerror = 'NONE'", "expected the name of an error code"),

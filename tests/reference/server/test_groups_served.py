@@ -65,9 +65,17 @@ def alone(wire: Wire) -> str:
 
 
 def commit(
-    wire: Wire, offset: int, member: str = "", generation: int = -1, *, version: int = 8, metadata: str = "m"
+    wire: Wire,
+    offset: int,
+    member: str = "",
+    generation: int = -1,
+    *,
+    version: int = 8,
+    metadata: str = "m",
+    partition: int = 0,
 ) -> int:
-    part = {"PartitionIndex": 0, "CommittedOffset": offset, "CommittedLeaderEpoch": 3, "CommittedMetadata": metadata}
+    part = {"PartitionIndex": partition, "CommittedOffset": offset}
+    part |= {"CommittedLeaderEpoch": 3, "CommittedMetadata": metadata}
     row = wire.ask(
         "OffsetCommit",
         version,
@@ -207,6 +215,16 @@ def test_offsets_are_taken_from_members_of_the_present_generation_alone(wire: Wi
     assert commit(wire, 3, "somebody", 1) == E.UNKNOWN_MEMBER_ID
     assert commit(wire, 3) == E.UNKNOWN_MEMBER_ID
     assert committed(wire) == (E.NONE, 2)
+
+
+def test_each_partition_keeps_the_offset_that_was_committed_last(make: Make) -> None:
+    wire = make()
+    wire.topic(partitions=3)
+    for partition, offset in ((0, 1), (0, 2), (1, 3), (2, 4), (1, 5)):
+        assert commit(wire, offset, partition=partition) == E.NONE
+    [group] = wire.ask("OffsetFetch", 8, Groups=[{"GroupId": "g", "Topics": None}])["Groups"]
+    [topic] = group["Topics"]
+    assert {part["PartitionIndex"]: part["CommittedOffset"] for part in topic["Partitions"]} == {0: 2, 1: 5, 2: 4}
 
 
 def test_offsets_of_a_transaction_count_when_it_commits(wire: Wire) -> None:

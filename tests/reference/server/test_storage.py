@@ -49,9 +49,19 @@ def test_files_are_read_as_memory_is(
     assert len(memory.read(offset, upper, largest, False)) <= largest
     for timestamp in (0, 1_005, 1_041):
         assert memory.first_with_timestamp(timestamp, offset) == files.first_with_timestamp(timestamp, offset)
-    assert (memory.latest(), memory.size()) == (files.latest(), files.size())
+    assert memory.latest() == files.latest()
     files.delete()
     assert not list(folder.iterdir())
+
+
+@given(sizes=SIZES, others=SIZES)
+def test_memory_counts_the_bytes_of_the_partitions_that_are_not_deleted(sizes: list[int], others: list[int]) -> None:
+    memory = Memory()
+    kept, deleted = memory.create("t", 0, UUID(int=1)), memory.create("t", 1, UUID(int=1))
+    written = fill(kept, sizes)
+    fill(deleted, others)
+    deleted.delete()
+    assert memory.stored_bytes == sum(map(len, written))
 
 
 def test_a_partition_is_found_again_with_all_its_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -254,7 +254,7 @@ def test_a_coordinator_that_has_moved_is_loading_until_its_broker_is_back(start:
     asking = connect(cluster, place)
     answer = asking.ask("InitProducerId", 4, TransactionalId="x", TransactionTimeoutMs=60_000)
     assert answer is not None
-    cluster.kill_broker(place, 1)
+    cluster.kill_broker(place)
     producer = answer["ProducerId"], answer["ProducerEpoch"]
     assert connect(cluster, other).commit(producer) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     batch = connect(cluster, other if leader == place else leader).produce(producer=producer, name="x")
