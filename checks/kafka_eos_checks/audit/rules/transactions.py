@@ -245,6 +245,9 @@ class PartitionTransactions:
             if aborts and marker.file.partition(".")[0] == segment:
                 yield marker
 
+    def index_of(self, segment: str) -> None:
+        """Nothing; see :meth:`kafka_eos_checks.audit.rules.beside.Transactions.index_of`."""
+
     def coordinator_epochs_at(self, offset: int) -> dict[int, int | None]:
         """By producer id, the coordinator epoch of the last marker below an offset; None if the marker has none."""
         return {each.producer_id: each.coordinator_epoch for each in self.markers if each.offset < offset}

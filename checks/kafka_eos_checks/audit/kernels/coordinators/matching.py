@@ -252,12 +252,17 @@ class _Columns:
         before = np.concatenate(([0], np.cumsum(younger)))
         earlier = np.where(starts > 0, count, before[last[begin]] - before[first[begin]])
 
-        # Nearly all groups have one marker for each transaction, each with data.
-        due = first + np.arange(len(order)) - begin[group]
+        # Nearly all groups have one marker for each transaction, from the first one that the partition can have.
+        markers = end - begin
+        silent = np.concatenate(([0], np.cumsum(~self.has_data[order])))
+        few = earlier + silent[end] - silent[begin] < MOST_WAYS  # a marker without data may be a repetition: a way more
+        skipped = np.minimum(earlier, np.maximum(count - markers, 0))
+        due = first + skipped[group] + np.arange(len(order)) - begin[group]
         own = np.minimum(due, max(len(transaction) - 1, 0))
-        plain = (due < last) & self.has_data[order]
-        plain &= decisions[own] == self.decision[order] if len(decisions) else False
-        fine = _all_between(plain, begin, end) & unreplaced & ((earlier == 0) | (count == 1))
+        plain = due < last
+        if len(decisions):
+            plain &= (decisions[own] == self.decision[order]) | (self.decision[order] == NO_DECISION)
+        fine = _all_between(plain, begin, end) & unreplaced & few
         for number in np.flatnonzero(~fine & unreplaced & (count > 0) & ~many).tolist():
             rows = order[begin[number] : end[number]]
             due_decisions = decisions[first[begin[number]] : last[begin[number]]]

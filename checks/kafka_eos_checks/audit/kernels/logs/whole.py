@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos_checks.audit.kernels.logs.readable import marker_of
@@ -17,6 +18,7 @@ from kafka_eos_checks.audit.kernels.logs.transactions import (
     paired,
     steps_of,
 )
+from kafka_eos_checks.audit.rules.beside import INDEXED
 from kafka_eos_checks.audit.rules.transactions import Marker
 from kafka_eos_checks.audit.segments.headers import Ints
 from kafka_eos_checks.audit.segments.marks import NO_EPOCH
@@ -95,14 +97,28 @@ class WholeLog:
 
     def aborts_in(self, segment: str) -> Iterator[Marker]:
         """As :meth:`PartitionTransactions.aborts_in`."""
+        for place in self._aborts_in(segment).tolist():
+            number, stable = int(self.in_order[place]), int(self.last_stable_offset[place])
+            yield marker_of(self.steps, number, self.partition.segments, stable)
+
+    def index_of(self, segment: str) -> NDArray[np.void]:
+        """As :meth:`beside.Transactions.index_of`."""
+        places = self._aborts_in(segment)
+        own = self.in_order[places]
+        markers, data = self.steps.steps[self.steps.markers[own]], self.steps.steps[self.steps.ends[own]]
+        entries = np.zeros(len(places), INDEXED)
+        entries["producer_id"], entries["first_offset"] = markers["producer_id"], data["offset"]
+        entries["last_offset"], entries["last_stable_offset"] = markers["offset"], self.last_stable_offset[places]
+        return entries
+
+    def _aborts_in(self, segment: str) -> Ints:
+        """The numbers, among ``in_order``, of the ABORT markers of a segment that end data."""
         names = [name.partition(".")[0] == segment for name in self.partition.segments]
         rows = self.steps.markers[self.in_order]
         inside = np.array(names, np.bool_)[self.steps.split[rows]] if names else np.zeros(0, np.bool_)
         inside &= self.steps.steps["decision"][rows] == ControlType.ABORT
         inside &= self.steps.ends[self.in_order] != NOTHING
-        for place in np.flatnonzero(inside).tolist():
-            number, stable = int(self.in_order[place]), int(self.last_stable_offset[place])
-            yield marker_of(self.steps, number, self.partition.segments, stable)
+        return np.flatnonzero(inside)
 
     def coordinator_epochs_at(self, offset: int) -> dict[int, int | None]:
         """As :meth:`PartitionTransactions.coordinator_epochs_at`."""
