@@ -120,7 +120,7 @@ class Story:
     conjunct: Conjunct
 
     def __call__(self, model: Any) -> str:
-        """The text."""
+        """The story of a solution."""
         telling = self.telling
         lines = ["before", *telling.state(model, telling.before), *telling.asked(model, self.action)]
         taken = next((outcome for outcome in self.outcomes if truth(model, outcome.condition)), None)

@@ -520,7 +520,7 @@ def parse_expression(text: str, where: str) -> Tree:
 
 @cache
 def parse_module(name: str, text: str) -> Module:
-    """A module.
+    """Parse a module.
 
     Raises:
         UnknownSyntax: where it is outside of the subset.

@@ -117,7 +117,7 @@ class Piece:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """The number of bytes."""
         return self.end - self.start
 
 

@@ -101,7 +101,7 @@ class Values:
         return value.lower() if isinstance(kind, Word) and kind.any_case else value
 
     def number(self, name: str) -> int:
-        """A number."""
+        """The value of a setting as a number."""
         return int(self.word(name))
 
     def flag(self, name: str) -> bool:
