@@ -228,7 +228,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     )
     parser.add_argument("models", nargs="+", metavar="MODEL", help="models of the registry")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the files go")
-    parser.add_argument("--no-runs", action="store_true", help="write graph.json alone")
+    parser.add_argument("--no-runs", action="store_true", help="write only graph.json")
     parser.set_defaults(run=run)
 
 

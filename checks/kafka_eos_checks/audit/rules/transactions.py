@@ -669,7 +669,7 @@ def _without_transaction(unmatched: Unmatched) -> Finding:
 
 
 def torn_by_epoch(matching: Matching) -> Iterator[Finding]:
-    """Find torn transactions among the markers that could not be matched, by epoch alone."""
+    """Find torn transactions among the markers that could not be matched, by epoch only."""
     by_epoch: dict[tuple[int, int], dict[ControlType, Placed]] = defaultdict(dict)
     for partition, marker in (*matching.unknown, *matching.recent):
         if marker.ends is not None and marker.ends.epoch == marker.epoch - 1 and marker.decision is not None:
@@ -943,7 +943,7 @@ def audit_transactions(
     *,
     coordinators_given: bool = False,
 ) -> TransactionAudit:
-    """Judge the transactions of partitions by the coordinators' logs, by the readable rules alone.
+    """Judge the transactions of partitions by the coordinators' logs, only by the readable rules.
 
     Args:
         replicas: of the partitions of one cluster.

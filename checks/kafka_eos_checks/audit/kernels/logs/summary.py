@@ -207,7 +207,7 @@ def summarise(split: Split, start: int, headers: Headers, marks: Marks, high_wat
 
 
 def local(columns: Columns) -> tuple[int, int, int, bool, NDArray[np.void]]:
-    """First offset, end offset, holes, disordered and boundary rows of a chunk, from the chunk alone."""
+    """First offset, end offset, holes, disordered and boundary rows of a chunk, read from the chunk only."""
     if not len(columns):
         return -1, -1, 0, False, np.empty(0, BOUNDARY)
     first = int(columns.base_offset[0])
