@@ -11,7 +11,7 @@ marker may be in a hole.
     set back outside of any transaction, by an operator (``kafka-consumer-groups --reset-offsets``) or by an application
     that promises only at least once. *Not judged*: an offset after a hole, because the hole may have had a tombstone.
 
-Of a replicated partition the longest of the given replicas is read.
+If a partition is replicated, the longest of the given replicas is read.
 
 :func:`follow_group_log` runs this record by record. The audit reads logs by
 :func:`kafka_eos_checks.audit.kernels.coordinators.group_log.read_group_log`, which finds the same by columns.

@@ -41,7 +41,7 @@ again) needs none of the transaction's markers.
 
 *Too recent*: what a log may lack because it was read or copied earlier than the other one (:mod:`moments`).
 
-Of a replicated partition the longest of the given replicas is read. All logs have to be of one cluster.
+If a partition is replicated, the longest of the given replicas is read. All logs have to be of one cluster.
 
 Every rule is about single producer ids, so each producer id is judged for itself, on Spark by different workers.
 Markers that :mod:`kafka_eos_checks.audit.kernels.coordinators.matching` proves to agree with the coordinator's log are
