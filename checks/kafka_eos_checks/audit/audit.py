@@ -197,7 +197,7 @@ def run(
         except FileNotFoundError as gone:  # a running broker deletes segments
             if taken:
                 raise  # rather than write the findings a second time
-            progress_console.print(f"{gone.filename} is not there any more; beginning anew", markup=False)
+            progress_console.print(f"{gone.filename} is gone; beginning anew", markup=False)
     return once()
 
 

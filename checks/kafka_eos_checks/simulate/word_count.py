@@ -123,7 +123,7 @@ class WordCount(Scenario):
         """The reason why a step is none of ExactlyOnce.tla, or ""."""
         if takes_effect(in_the_end(before), in_the_end(after)):
             return ""
-        return "a step takes effect that is none of exactly once"
+        return "a step takes effect that ExactlyOnce does not allow"
 
 
 def word_count(
