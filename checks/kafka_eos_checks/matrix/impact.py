@@ -120,7 +120,7 @@ class Sources:
 
     @cached_property
     def spec(self) -> ModuleFolder:
-        """The modules of the spec."""
+        """The modules."""
         return ModuleFolder(self.root / "spec")
 
     @cached_property
