@@ -153,7 +153,7 @@ def run(
             unless ``oracle`` needs all.
 
     Raises:
-        UnusableInput: also, of ``as_jepsen``, unless there is one run.
+        UnusableInput: also when ``as_jepsen`` is given and there is not exactly one run.
     """
     taken: list[Found] = []
 
@@ -513,8 +513,8 @@ def _verdict(
 
     Args:
         rule: its name.
-        figures: of the rule: its subjects (:attr:`rule_book.Rule.subject`), ``unknown``, ``recent`` and more.
-        tally: of the findings of all rules.
+        figures: the rule's figures: its subjects (:attr:`rule_book.Rule.subject`), ``unknown``, ``recent`` and more.
+        tally: the tally of the findings of all rules.
         seconds: wall time.
         reasons: for each reason, how many subjects could not be judged; None if the rule book has the only reason.
         noted: more evidence.

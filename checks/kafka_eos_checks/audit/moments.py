@@ -80,7 +80,7 @@ class Directory:
     Attributes:
         read_ms: when reading began, if its broker runs; None otherwise.
         stopped: whether its broker was shut down cleanly.
-        high_watermarks: by partition, at the last checkpoint.
+        high_watermarks: the high watermark of each partition at the last checkpoint.
         checkpoint_ms: when the file of the checkpoint was written; ``-inf`` for none.
     """
 

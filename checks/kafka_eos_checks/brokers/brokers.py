@@ -302,7 +302,7 @@ class ZooKeeper:
 
     Args:
         folder: its configuration, data and output.
-        port: where it listens.
+        port: the port on which it listens.
         kafka: the release that it comes with.
     """
 

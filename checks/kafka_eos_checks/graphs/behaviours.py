@@ -65,8 +65,8 @@ class Behaviours:
         parameters: action -> the names of its parameters.
         states: the initial one first; also those just outside the bounds, which no edge leaves.
         inside: the number of each state that edges leave.
-        edges: of each state its edges, as instance and target.
-        refusals: of each state the instances that it refuses.
+        edges: the edges of each state, as instance and target.
+        refusals: the instances that each state refuses.
     """
 
     model: Model

@@ -207,10 +207,10 @@ class Report:
     """The content of the page.
 
     Attributes:
-        verdicts: in the order of the page.
+        verdicts: the verdicts, in the order of the page.
         entries: the claims ledger; indices point into ``verdicts``.
         findings: what checking found in Kafka; indices likewise.
-        properties: of which Kafka each property holds; empty where no release was checked.
+        properties: the releases of Kafka for which each property holds; empty if no release was checked.
         environment: name and version of what took part, the date and the seeds.
         subject: what was checked, in words, if it belongs to the user.
     """
@@ -586,7 +586,7 @@ def write_page(verdicts: Sequence[Verdict], page: Path, now: datetime | None = N
 
     Args:
         verdicts: what the page shows.
-        page: where it goes.
+        page: the file to write.
         now: the date on the page; None for today.
         subject: what was checked, in words.
     """

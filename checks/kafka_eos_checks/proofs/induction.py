@@ -308,7 +308,7 @@ def of_release(proof: Proof, rules: Mapping[str, str], release: str) -> Verdict:
     Args:
         proof: the proof.
         rules: all rules that the release has otherwise, each with the operator that is Kafka's.
-        release: of Kafka.
+        release: the release of Kafka.
     """
     began = time.perf_counter()
     kept = {rule: other for rule, other in rules.items() if rule not in proof.rests_on}

@@ -38,7 +38,7 @@ class RefusedSettings(ValueError):  # noqa: N818 - named for the input
 
     Attributes:
         settings: the names that the refusal is about.
-        why: in words.
+        why: the reason in words.
         source: where the client's source has the rule.
     """
 
@@ -136,8 +136,8 @@ class Client:
     """A kind of client: the settings it knows, where their ranges stand, and its rules in its own order.
 
     Attributes:
-        kinds: by name.
-        source: of the ranges.
+        kinds: the kind of each setting, by name.
+        source: the source of the ranges.
         rules: asked one after the other.
     """
 

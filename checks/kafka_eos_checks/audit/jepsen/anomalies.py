@@ -137,7 +137,7 @@ class _Order:
     """The known part of the log of a key; an *index* counts the offsets that some operation names.
 
     Attributes:
-        offsets: by index.
+        offsets: the offset of each index.
         values: by index, the first value that an operation names.
         more: by index, all values, if there are several.
         index: by value, the last index that has it as its first value.

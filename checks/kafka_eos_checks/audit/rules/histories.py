@@ -413,8 +413,8 @@ class _Fencing:
 
         Args:
             event: the refusal.
-            pid: of the producer.
-            epoch: of the producer.
+            pid: the producer id.
+            epoch: the epoch of the producer.
             highest_abort: the highest epoch of the producer id's ABORT markers; None if no log is given.
         """
         if self.highest[pid] > epoch:

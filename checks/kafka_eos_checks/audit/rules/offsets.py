@@ -54,12 +54,12 @@ class Commit:
 
     Attributes:
         file: segment of its record.
-        position: of the record's batch, in bytes.
+        position: the position of the record's batch, in bytes.
         record: offset of the record in ``__consumer_offsets``.
-        producer_id: of the transaction, -1 outside of any.
-        producer_epoch: of the transaction, -1 outside of any.
+        producer_id: the producer id of the transaction, -1 outside of any.
+        producer_epoch: the producer epoch of the transaction, -1 outside of any.
         transactional: whether it was committed in a transaction.
-        offset: of the next record to read; None for a tombstone.
+        offset: the offset of the next record to read; None for a tombstone.
         holes: how many holes the log had before the record.
     """
 

@@ -104,7 +104,7 @@ def judge_steps(
         partitions: all logs, by number.
         chosen: the numbers of the logs that count: the longest of each partition.
         coordinators: the coordinators' logs of these producer ids.
-        moments: of all logs.
+        moments: the moments of all logs.
     """
     numbers = frozenset(chosen)
     steps = paired((part for part in parts if part.log in numbers), partitions)
@@ -355,7 +355,7 @@ def _is_a_way(due: Ints, earlier: int, decisions: Ints, has_data: Flags) -> bool
     Args:
         due: the decisions of the transactions, in order; none of them was given up.
         earlier: how many of them may be older than the partition.
-        decisions: of the markers, in order.
+        decisions: the decisions of the markers, in order.
         has_data: which of them end data; a marker without data may be a repetition.
     """
     padding = bytes(MOST_WAYS // 8 + 2)

@@ -183,8 +183,8 @@ def summarise(split: Split, start: int, headers: Headers, marks: Marks, high_wat
         split: the split.
         start: first byte of the chunk.
         headers: its batches.
-        marks: of its markers.
-        high_watermark: of the log, from its directory's checkpoint; -1 if unknown.
+        marks: the marks of its markers.
+        high_watermark: the high watermark of the log, from its directory's checkpoint; -1 if unknown.
     """
     columns = columns_of(headers, split.log.topic)
     first, end, holes, disordered, boundary = local(columns)
