@@ -92,7 +92,7 @@ class Scanned:
     Attributes:
         audits: the audits of each log, by the rules over logs, without findings.
         rows: where the steps of their transactions are kept.
-        buckets: by how many buckets of producer ids.
+        buckets: the number of buckets of producer ids in which they are kept.
         findings: the findings of the rules over logs.
         snapshots: the offsets of the snapshots of each log by number, if it has snapshots or indexes.
     """

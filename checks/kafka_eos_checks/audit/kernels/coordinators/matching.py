@@ -119,9 +119,9 @@ def _readable(steps: Paired, partitions: Sequence[Partition], unproved: Flags) -
     """The transactions of each log in the form of the readable rules: open and merged ones, and some of the markers.
 
     Args:
-        steps: all of them.
+        steps: all steps.
         partitions: all logs, by number.
-        unproved: which markers, shape (m,).
+        unproved: which markers are not proved, shape (m,).
     """
     by_log: dict[int, PartitionTransactions] = {}
 

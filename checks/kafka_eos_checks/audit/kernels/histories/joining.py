@@ -526,7 +526,7 @@ def look_into_gaps(gaps: Sequence[tuple[int, Rows]], ranges: Rows, setting: Sett
     """Find the records in gaps.
 
     Args:
-        gaps: by block.
+        gaps: the gaps by block.
         ranges: all records in these blocks.
         setting: the facts of the run.
     """
