@@ -32,10 +32,10 @@ IsSettled(record, number, commit) ==
 
 TailRecords == {tail[i] : i \in DOMAIN tail}
 
-(* In memory, on its way, replicated, and in the tail. *)
+(* The records in memory, on their way, replicated, and in the tail. *)
 Records == {metadata, durable} \cup TailRecords \cup (IF IsIdle THEN {} ELSE {appending.record})
 
-(* Of one record. *)
+(* Conditions on one record. *)
 
 HasAllocatedIds(record, count) ==
     /\ record.producerId >= 0 \/ record.state = "DEAD"
@@ -48,7 +48,7 @@ KeepsLastEpoch(record) == record.epoch <= MaxEpoch /\ (ServerVersion = 2 => Goes
 
 ForgetsLastEpoch(record) == ServerVersion = 1 /\ record.epoch = MaxEpoch => record.lastEpoch = NoEpoch
 
-(* Of what was given. *)
+(* Conditions on an identity that was given. *)
 
 IsGivenKnown(identity) ==
     \A record \in Records : record.state = "DEAD" \/ IsNotNewer(identity, GoesOnAs(record))
@@ -186,7 +186,7 @@ Record(identity, state, number, next) ==
         !.nextProducerId = next, !.state = state, !.version = ServerVersion,
         !.partitions = IF state \in {"ONGOING"} \cup PreparedStates THEN Partitions ELSE {}]
 
-(* Every record with these identities that each conjunct about one record lets be. *)
+(* Every record with these identities that the conjuncts about one record allow. *)
 FirstRecords ==
     LET used    == {Record(identity, state, number, next) :
                        identity \in FirstIdentities, number \in FirstNumbers, next \in {NoProducerId, 1},
@@ -198,14 +198,14 @@ FirstRecords ==
             /\ Unless("NextIdIsOfPrepared", HasNextIdIfPrepared(record))
             /\ Unless("LastEpochIsForFencing", KeepsLastEpoch(record))}
 
-(* Those of the log, in which nothing is pending. *)
+(* The records of the log, in which nothing is pending. *)
 FirstInLog ==
     LET pendings == {"none"} \cup (IF "LogHasNothingPending" \in Without THEN {"PREPARE_EPOCH_FENCE"} ELSE {})
     IN  {[record EXCEPT !.pending = pending] :
             record \in {known \in FirstRecords : known.state \in InLogStates}, pending \in pendings}
 
-(* Those in memory. If nothing else is between it and the log, it may know the epoch before the present one, and a *)
-(* fence that failed.                                                                                              *)
+(* The records in memory. If no other record is between memory and the log, memory may have the epoch before the   *)
+(* present one, and a fence that failed.                                                                           *)
 FirstInMemory ==
     {record \in {[known EXCEPT !.lastEpoch = last, !.failedFence = failed] :
                     known \in FirstRecords, last \in NoEpoch..MaxEpoch, failed \in BOOLEAN} :
@@ -232,14 +232,14 @@ FirstPendings(known) ==
     {"none", "PREPARE_EPOCH_FENCE"} \cup (IF IsIdle THEN {} ELSE {appending.record.state})
         \cup (IF known.state \in PreparedStates THEN {Completed(Commits(known))} ELSE {})
 
-(* Every decision that may have been seen; of two that exclude each other, one. *)
+(* Every decision that may have been seen; if two exclude each other, only one of them. *)
 FirstDecisions(preferred) ==
     LET MayBe(number, commit) == Unless("NotedIsSettled", \A record \in Records : IsSettled(record, number, commit))
     IN  {decision \in [number : FirstNumbers, commit : BOOLEAN] :
             /\ MayBe(decision.number, decision.commit)
             /\ Unless("DecisionIsFinal", decision.commit = preferred \/ ~MayBe(decision.number, preferred))}
 
-(* The newest that a client may have been given. *)
+(* The newest identity that a client may have been given. *)
 FirstGiven ==
     LET may == {identity \in {Nobody} \cup FirstIdentities :
                    /\ Unless("IdsAreAllocated", identity.producerId < FirstAllocated)

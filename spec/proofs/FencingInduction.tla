@@ -6,9 +6,9 @@
 (*                                                                         *)
 (* The past is kept next to the state: what InitProducerId gave last, the  *)
 (* number of transactions until then, and who was told that its partition  *)
-(* is in which transaction. It is read off the answers of steps. Of the    *)
-(* last, the first states have as much as the invariant allows, because    *)
-(* with less it says less. TLC counts Next as one action here; the         *)
+(* is in which transaction. It is read off the answers of steps. In the    *)
+(* first states, everybody was told as much as the invariant allows: with  *)
+(* less it would say less. TLC counts Next as one action here; the         *)
 (* coordinator's models show that each of its actions is taken from such   *)
 (* states.                                                                 *)
 (***************************************************************************)
@@ -67,7 +67,7 @@ MemoryIsOldest == ~loading => \A record \in Records : record.number >= metadata.
 MemoryIsOldestWitness == ~loading /\ \E record \in Records : record.number > metadata.number
 
 (***************************************************************************)
-(* What follows of it                                                      *)
+(* What follows from it                                                    *)
 (***************************************************************************)
 
 Ends == {entry.number : entry \in (markers' \ markers) \cup (told' \ told)}

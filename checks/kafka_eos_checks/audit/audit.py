@@ -155,7 +155,7 @@ def run(
             unless ``oracle`` needs all.
 
     Raises:
-        UnusableInput: also, of ``as_jepsen``, unless there is one run.
+        UnusableInput: also when ``as_jepsen`` is given and there is not exactly one run.
     """
     taken: list[Found] = []
 
@@ -199,7 +199,7 @@ def run(
         except FileNotFoundError as gone:  # a running broker deletes segments
             if taken:
                 raise  # rather than write the findings a second time
-            progress_console.print(f"{gone.filename} is not there any more; beginning anew", markup=False)
+            progress_console.print(f"{gone.filename} is gone; beginning anew", markup=False)
     return once()
 
 
@@ -517,8 +517,8 @@ def _verdict(
 
     Args:
         rule: its name.
-        figures: of the rule: its subjects (:attr:`rule_book.Rule.subject`), ``unknown``, ``recent`` and more.
-        tally: of the findings of all rules.
+        figures: the rule's figures: its subjects (:attr:`rule_book.Rule.subject`), ``unknown``, ``recent`` and more.
+        tally: the tally of the findings of all rules.
         seconds: wall time.
         reasons: for each reason, how many subjects could not be judged; None if the rule book has the only reason.
         noted: more evidence.

@@ -100,7 +100,7 @@ class _About:
     """The subjects of a finding: partitions, groups and producers.
 
     Attributes:
-        events: of the run.
+        events: the events of the run.
         found: the offsets that the finding names.
         places: the partitions of these offsets.
         inputs: the partitions whose offsets the groups commit.

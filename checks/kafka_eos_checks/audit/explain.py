@@ -59,7 +59,7 @@ class Moment:
     """The subject of a diagram: the events of one run, up to one of them and a little further.
 
     Attributes:
-        events: in the order of the run.
+        events: the events, in the order of the run.
         violation: the marked event and its text; None if no event is marked.
         left_out: by the place of an event, how many related events were left out before it.
     """

@@ -104,7 +104,7 @@ def dated(findings: Sequence[Finding], folders: Mapping[tuple[str, str, int], st
 
     Args:
         findings: some or all of an audit.
-        folders: of the logs, by broker, topic and partition.
+        folders: the folders of the logs, by broker, topic and partition.
     """
     files = [_undated(finding, folders) for finding in findings]
     wanted: dict[Path, list[int]] = {}

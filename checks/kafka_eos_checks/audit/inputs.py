@@ -104,7 +104,7 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
             recorded.append(contents.is_recording or is_test)
             found += contents.histories
         found += (path for path in histories if not is_jepsen(path))
-        found = list({path.resolve(): path for path in found}.values())  # given twice: itself, in its folder
+        found = list({path.resolve(): path for path in found}.values())  # given itself and in its folder
         operations += (path for path in histories if is_jepsen(path))
         missing = [str(path) for path in found if not (is_history(path) and path.exists())]
         if missing:

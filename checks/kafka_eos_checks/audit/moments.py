@@ -80,7 +80,7 @@ class Directory:
     Attributes:
         read_ms: when reading began, if its broker runs; None otherwise.
         stopped: whether its broker was shut down cleanly.
-        high_watermarks: by partition, at the last checkpoint.
+        high_watermarks: the high watermark of each partition at the last checkpoint.
         checkpoint_ms: when the file of the checkpoint was written; ``-inf`` for none.
     """
 
@@ -201,7 +201,7 @@ class Moments:
             return f"of one moment{until}"
         runs = sum(directory.read_ms is not None for directory in self.source.directories.values())
         if runs:
-            return f"of a running broker{until}: what is younger than {LAG_MS // 1000} s may be too recent to judge"
+            return f"of a running broker{until}: records younger than {LAG_MS // 1000} s may be too recent to judge"
         return f"of moments that may differ{until}: --snapshot, if the brokers stood still or it is a volume's snapshot"
 
     def reach(self, dated: Dated) -> float:

@@ -357,7 +357,7 @@ class KafkaLogReader(DataSourceReader):
         return found
 
     def logs(self) -> list[PartitionLog]:
-        """The logs that may have wanted rows, with the segments that may; errors as of :meth:`found`."""
+        """The logs that may have wanted rows, with the segments that may; errors as in :meth:`found`."""
         return list(self._logs().logs(self.found()))
 
     def _logs(self) -> Selection:
@@ -453,7 +453,7 @@ def narrowed(selection: Selection, condition: Filter, *, ranges: bool = True) ->
 
     Args:
         selection: the selection.
-        condition: of the query.
+        condition: a condition of the query.
         ranges: whether conditions on offsets and times narrow it.
     """
     attribute: tuple[str, ...] = getattr(condition, "attribute", ())

@@ -1,8 +1,8 @@
 """Real Kafka brokers on the loopback interface: start, kill, freeze, restart, stop.
 
-Every broker has two listeners, and one of its quorum: PLAINTEXT for the recorder and between brokers, and PROXY, whose
-advertised address is the fault proxy's, so that a client that enters through the proxy never leaves it. The quorum is
-of KRaft; releases from before it have ZooKeeper.
+Every broker has three listeners: PLAINTEXT for the recorder and the other brokers, PROXY for clients, and one for the
+quorum. The advertised address of PROXY is the fault proxy's, so that a client that enters through the proxy never
+leaves it. The quorum is KRaft's; releases before KRaft have ZooKeeper.
 """
 
 import base64
@@ -302,7 +302,7 @@ class ZooKeeper:
 
     Args:
         folder: its configuration, data and output.
-        port: where it listens.
+        port: the port on which it listens.
         kafka: the release that it comes with.
     """
 

@@ -32,7 +32,7 @@ def committed(found: Iterable[RecordBatch], aborted: Iterable[Message] | None) -
         aborted: its AbortedTransactions.
 
     Raises:
-        MalformedBatch: for a marker that is none.
+        MalformedBatch: for a control batch that is not a marker.
     """
     transactions = [
         AbortedTransaction(producer_id=each["ProducerId"], first_offset=each["FirstOffset"]) for each in aborted or ()

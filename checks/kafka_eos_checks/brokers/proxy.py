@@ -71,7 +71,7 @@ class Proxy:
     """The proxy, running in a thread of its own; a context manager.
 
     Args:
-        codec: of the brokers' release.
+        codec: the codec of the brokers' release.
         journal: where events go; :meth:`begin` sets another.
         routes: the brokers; a ``listen`` of 0 takes any free port, see :attr:`ports`.
     """

@@ -3,7 +3,7 @@
 The tests are those of transactions, groups, Produce, Fetch and offsets in Kafka's released jars.
 Each test gets a new cluster on the loopback interface, with the properties that the test names. If the two results
 differ, the page gives the reason. A difference without a reason is an error, and so is a reason without a difference.
-A test that fails on Kafka alone runs there a second time: some of Kafka's tests do not wait until a cluster is ready.
+A test that fails only on Kafka runs there a second time: some of Kafka's tests do not wait until a cluster is ready.
 """
 
 import argparse

@@ -102,7 +102,7 @@ class Quotient:
     Attributes:
         mechanism: its mechanism.
         settings: the settings of the broker and its clients.
-        edges: by name, those that a client asks for, and the internal ones that it waits for.
+        edges: the edges by name: those that a client asks for, and the internal ones that it waits for.
         places: the states that a client can tell apart, each with its number; the initial one is 0.
         arcs: the arcs that leave each of them.
         apart: the steps that only a fault or a timeout takes, with the number of nodes from which it can.

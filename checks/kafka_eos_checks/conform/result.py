@@ -82,7 +82,7 @@ class Report:
         client: the transaction version of the requests.
         versions: the versions of the requests, by API.
         quotients: the graphs.
-        results: by the name of the edge.
+        results: the results by the name of the edge.
         counts: scenarios, requests, retries, observations, and what could not be observed.
         seconds: wall time.
         names: the prefix of all names.

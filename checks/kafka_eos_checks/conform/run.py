@@ -262,7 +262,7 @@ class Runner:
         new_stage: makes a place for a scenario.
         patience: seconds that a busy broker is given.
         counts: the counts of the run.
-        results: by edge.
+        results: the results by edge.
     """
 
     quotient: Quotient

@@ -50,7 +50,7 @@ def read_properties(path: Path) -> dict[str, str]:
     """A file of Java properties, as far as clients need it: ``name=value`` or ``name: value``, # and ! for comments.
 
     Raises:
-        UnusableProperties: when a line is none.
+        UnusableProperties: when a line has another form.
     """
     try:
         text = path.read_text(encoding="utf-8")

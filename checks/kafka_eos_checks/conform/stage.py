@@ -152,7 +152,7 @@ class Stage:
         partition: its partition's number.
         prefix: the prefix of its ids.
         ids: the broker's producer ids by those of the machines.
-        member_id: of the group's member, as the broker has named it.
+        member_id: the id of the group's member, as the broker has named it.
         generation_shift: the difference from the machines' generations to the broker's.
         has_group: the group was used.
     """
@@ -209,7 +209,7 @@ class Stage:
         """Send a request of the machines; where the broker says "not here" or "not yet", ask again.
 
         Raises:
-            NoAnswer, Unsupported: as of ``Wire.ask``.
+            NoAnswer, Unsupported: as ``Wire.ask`` does.
         """
         if given.request.api == "JoinGroup":
             return self._join()
@@ -361,7 +361,7 @@ class Stage:
             end: the log end offset that the machines expect, for a broker without DescribeTransactions.
 
         Raises:
-            NoAnswer: when they have not, in time.
+            NoAnswer: when they have not done so in time.
         """
         seconds = self.places.closing_seconds
         deadline = time.monotonic() + seconds

@@ -55,7 +55,7 @@ from kafka_eos.machines.transactional_partition import NO_PRODUCER, TRANSACTIONA
 
 __all__ = ["DATA", "MEMBER", "OFFSETS"]
 STRANGER = 1_000_000
-"""A producer id that no coordinator here has given."""
+"""A producer id that none of these coordinators has given."""
 WRITERS = ("P", "Q")
 """The producers without a transactional.id."""
 
@@ -84,7 +84,7 @@ class Settings:
         level: the finalized ``transaction.version`` of the cluster.
         client: the transaction version of the requests, 1 or 2; 1 stands for 0 too.
         verification: leaders ask the coordinator about transactions of version 1 as well (KIP-890 part 1).
-        versions: of the requests, by API.
+        versions: the versions of the requests, by API.
     """
 
     level: int
@@ -122,7 +122,7 @@ class Answer:
     Attributes:
         error: the code on the wire.
         identity: the producer id and epoch that it is given, None where the answer has none.
-        offset: of the first record, None where the answer has none.
+        offset: the offset of the first record, None where the answer has none.
         rule: the operator of the spec that decided, with its module.
         known: the id of the recorded difference that this answer belongs to, "" for the spec's own.
     """
@@ -210,7 +210,7 @@ class Visible:
     Attributes:
         settings: the broker's settings.
         broker: the machine.
-        asked: of each partition the questions that a leader of Kafka keeps, where the spec's keeps others.
+        asked: by partition, the questions that a leader of Kafka keeps, where the spec's keeps others.
     """
 
     settings: Settings = field(compare=False)
@@ -427,7 +427,7 @@ class Visible:
     # --- what no client asks for -------------------------------------------------------------------------------------
 
     def settled(self) -> "Visible":
-        """After all markers and completions that are due.    Spec: Broker!WriteMarker, CompleteTransaction."""
+        """The state after all due markers and completions.    Spec: Broker!WriteMarker, CompleteTransaction."""
         state = self
         for name, known in self.coordinators.items():
             for partition in sorted(self.broker.to_mark[name]):
@@ -437,7 +437,7 @@ class Visible:
         return state
 
     def _marked(self, name: str, partition: str) -> "Visible":
-        """After a marker, which has to pass."""
+        """The state after a marker, which the leader has to accept."""
         known, place = self.known(name), self.partition(partition)
         marker = self.broker.marker_of(known, partition)
         asked = place.shipped.asked_after_marker(place.as_shipped, marker, known.version)

@@ -45,7 +45,7 @@ class Unreachable(ConnectionError):  # noqa: N818 - what is wrong
 
 
 class NoAnswer(ConnectionError):  # noqa: N818 - what happened
-    """A request that was not answered: in time, or at all, or with bytes that are no such response."""
+    """A request without an answer, with a late one, or with bytes that are no response to it."""
 
 
 class Unsupported(LookupError):  # noqa: N818 - what is wrong
@@ -68,7 +68,7 @@ def address_of(text: str) -> Address:
     """``host:port``, the first of a list.
 
     Raises:
-        ValueError: when it is none.
+        ValueError: when the text has another form.
     """
     host, _, port = text.partition(",")[0].strip().rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
@@ -85,7 +85,7 @@ class Connection:
         seconds: how long to wait for anything.
 
     Raises:
-        Unreachable: when there is nobody, or no login.
+        Unreachable: when nobody answers there, or the login fails.
     """
 
     def __init__(self, address: Address, security: Security, seconds: float) -> None:
@@ -237,7 +237,7 @@ class Wire:
 
         Raises:
             NoAnswer: when it is not answered; the connection is closed then.
-            Unreachable: when there is nobody.
+            Unreachable: when nobody answers there.
             Unsupported: when the broker does not offer it.
         """
         chosen = self.version(api) if version is None else version

@@ -145,7 +145,7 @@ def rules_of_release(contract: "Contract", releases: Releases, release: str) -> 
 def of_kafka(names: Sequence[str], release: str, seconds: float) -> Iterator[Verdict]:
     """The verdicts on the contracts about rules that a release of Kafka has otherwise, with these rules.
 
-    A contract has to be broken by each of the rules that it rests on alone, and by no other one.
+    Each rule that a contract rests on has to break it by itself, and no other rule may break it.
 
     Raises:
         MissingExtra: when CrossHair is not installed.

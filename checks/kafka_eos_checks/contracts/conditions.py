@@ -65,7 +65,7 @@ class Contract:
     Attributes:
         promise: a function of any arguments, which keep its first asserts.
         about: class of the reference -> the rules that the promise is about: replacing one of them may break it.
-        rests_on: those of these rules that Kafka as it ships has otherwise, and by which it breaks the promise.
+        rests_on: the rules among these that are different in Kafka as it ships, so that Kafka breaks the promise.
     """
 
     promise: Callable[..., None]
@@ -109,7 +109,7 @@ def unknown_producer_begins_with_zero(sequence: int, holds_records: bool) -> Non
 def retry_has_its_offset(
     sequence: int, count: int, next_count: int, sent_epoch: int, sent: int, sent_count: int
 ) -> None:
-    """A batch with epoch, first sequence and count of one that is remembered is a duplicate, at its offset."""
+    """A batch with the epoch, first sequence and count of a remembered batch is its duplicate, at its offset."""
     assert 0 <= sequence <= MAX_SEQUENCE
     assert 0 <= sent <= MAX_SEQUENCE
     assert 1 <= count <= 1000
@@ -129,7 +129,7 @@ def retry_has_its_offset(
 
 
 def five_batches_are_remembered(known: int, epoch: int, sequence: int, count: int, offset: int) -> None:
-    """A leader remembers the last five batches of the producer's epoch, and of an epoch before none."""
+    """A leader remembers the last five batches of the producer's epoch, and none of an earlier epoch."""
     assert 1 <= known <= 5
     assert 0 <= epoch <= 1
     assert 0 <= sequence <= MAX_SEQUENCE
@@ -145,7 +145,7 @@ def five_batches_are_remembered(known: int, epoch: int, sequence: int, count: in
 
 
 def nothing_is_lost_by_a_restart_or_learned_from_a_failure(epoch: int, sequence: int, count: int) -> None:
-    """A log's state of producers after a restart is that of its snapshot, and after a failed append that of before."""
+    """After a restart a log has the producers of its snapshot, and after a failed append those from before it."""
     assert 0 <= epoch <= MAX_EPOCH
     assert 0 <= sequence <= MAX_SEQUENCE
     assert 1 <= count <= MAX_SEQUENCE
@@ -157,7 +157,7 @@ def nothing_is_lost_by_a_restart_or_learned_from_a_failure(epoch: int, sequence:
 
 
 def epochs_have_an_end(epoch: int, max_epoch: int, failed: bool) -> None:
-    """A fence raises the epoch by one, or keeps the last there is or one that could not be written."""
+    """A fence raises the epoch by one, except the last epoch, and except after a fence that could not be written."""
     assert 2 <= max_epoch <= MAX_EPOCH
     assert 0 <= epoch <= max_epoch
     rules = Rules(max_epoch=max_epoch, server_version=1)
@@ -198,7 +198,7 @@ def partition_is_added_to_an_open_transaction(state: int, known: int, sent: int,
 
 
 def fence_raises_the_epoch_once(epoch: int, version: int, new_id: int) -> None:
-    """The coordinator's own abort raises the epoch by one, as long as there is one, and brings a new producer id."""
+    """The coordinator's own abort raises the epoch by one, up to the last epoch, and records the next producer id."""
     assert 0 <= epoch <= MAX_EPOCH
     assert 1 <= version <= 2
     assert new_id >= NO_PRODUCER_ID
@@ -267,7 +267,7 @@ def who_is_told_what(request: int, epoch: int) -> None:
 
 
 def init_is_repeated(epoch: int, last: int, previous: int) -> None:
-    """InitProducerId that is asked again with the epoch before is given the same again, and a third time too."""
+    """A repeated InitProducerId with the previous epoch gets the same answer, also a third time."""
     assert 0 <= last < 4
     assert 0 <= epoch <= 4
     assert epoch != last

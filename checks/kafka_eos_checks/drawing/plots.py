@@ -40,7 +40,7 @@ def bar_plot(bars: Sequence[Bar], *, unit: str, log: bool = False, reference: fl
 
     Args:
         bars: the rows, drawn in the order given, at most ``MAX_BARS`` of them.
-        unit: of every value, written after it.
+        unit: the unit of every value, written after it.
         log: whether the scale is logarithmic; it then starts at the power of ten below the smallest value.
         reference: a value to mark with a line, e.g. 1 for a ratio.
 

@@ -121,7 +121,7 @@ class _Page:
 
 
 class _Downtime:
-    """The spans of y in which a lifeline's process is down."""
+    """The spans of y in which the processes of lifelines are down."""
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}

@@ -65,8 +65,8 @@ class Behaviours:
         parameters: action -> the names of its parameters.
         states: the initial one first; also those just outside the bounds, which no edge leaves.
         inside: the number of each state that edges leave.
-        edges: of each state its edges, as instance and target.
-        refusals: of each state the instances that it refuses.
+        edges: the edges of each state, as instance and target.
+        refusals: the instances that each state refuses.
     """
 
     model: Model
@@ -228,7 +228,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     )
     parser.add_argument("models", nargs="+", metavar="MODEL", help="models of the registry")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the files go")
-    parser.add_argument("--no-runs", action="store_true", help="write graph.json alone")
+    parser.add_argument("--no-runs", action="store_true", help="write only graph.json")
     parser.set_defaults(run=run)
 
 

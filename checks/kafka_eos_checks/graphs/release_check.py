@@ -336,7 +336,7 @@ def _findings(causes: str, releases: Releases) -> str:
 
 
 def without_causes(column: Column, releases: Releases) -> Iterator[Verdict]:
-    """Whether the rules that the registry names as the cause of a violation are: without them the property holds."""
+    """Verdicts on the causes of violations that the registry names: without these rules the properties must hold."""
     expected = column.expected(releases)
     by_causes: dict[str, list[str]] = {}
     for name, causes in (expected.violates if expected and column.rules else {}).items():

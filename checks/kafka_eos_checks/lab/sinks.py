@@ -63,7 +63,7 @@ class Choice:
     is_fault: bool
 
     def to_bytes(self) -> bytes:
-        """Three bytes."""
+        """The choice as three bytes."""
         return bytes((self.taken, self.options, self.is_fault))
 
     @classmethod

@@ -73,8 +73,8 @@ class Row:
 
     Attributes:
         module: the TLA+ module.
-        name: of the property.
-        cells: by column.
+        name: the name of the property.
+        cells: the cells by column.
     """
 
     module: str
@@ -96,7 +96,7 @@ def properties(verdicts: Iterable[Verdict], registry: Registry, releases: Releas
     """The table, with what holds of the newest release first, then what it violates.
 
     Args:
-        verdicts: of earlier commands; those on models count.
+        verdicts: the verdicts of earlier commands; those on models count.
         registry: the models.
         releases: the columns, the newest first; the repaired rules are the last column.
     """

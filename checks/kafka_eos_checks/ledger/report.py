@@ -41,7 +41,7 @@ class Report(Page):
     Attributes:
         entries: the claims ledger; indices point into ``verdicts``.
         findings: what checking found in Kafka; indices likewise.
-        properties: of which Kafka each property holds; empty where no release was checked.
+        properties: the releases of Kafka for which each property holds; empty if no release was checked.
     """
 
     entries: tuple[Entry, ...]

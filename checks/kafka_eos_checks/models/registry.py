@@ -372,8 +372,8 @@ class Registry:
     """The models and mutants of a folder of files, one for each module.
 
     Attributes:
-        models: by name.
-        mutants: by name.
+        models: the models by name.
+        mutants: the mutants by name.
     """
 
     def __init__(self, folder: Path | None = None) -> None:

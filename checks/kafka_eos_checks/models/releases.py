@@ -78,7 +78,7 @@ class Releases:
     """The rules of ``spec/releases.toml``.
 
     Attributes:
-        releases: by name, the newest first.
+        releases: the releases by name, the newest first.
         rules: every rule that some release has otherwise.
     """
 
@@ -224,7 +224,7 @@ def shipped(model: Model, rules: Iterable[Rule], release: str) -> Model:
     Args:
         model: the model.
         rules: those to replace, by default of use all that :meth:`Releases.replaced` gives.
-        release: of Kafka.
+        release: the release of Kafka.
     """
     overrides = {**model.overrides, **{rule.name: rule.by_release[release] for rule in rules}}
     return replace(model, overrides=overrides)
@@ -236,7 +236,7 @@ class Column:
 
     Attributes:
         model: the model, with the repaired rules.
-        release: of Kafka.
+        release: the release of Kafka.
         outside: why the model says nothing about the release, or "".
         rules: those that the release has otherwise and the model depends on.
     """

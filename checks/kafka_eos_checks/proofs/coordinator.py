@@ -227,7 +227,7 @@ class AnyAppending:
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
-        return AnyAppending  # called by dataclasses.replace, with the changes alone
+        return AnyAppending  # called by dataclasses.replace, with only the changes
 
     @property
     def request(self) -> str:

@@ -15,7 +15,7 @@ its partition takes part (KIP-890's verification; TLC: Transactions!Fenced, NoHa
 :mod:`.coordinator`.
 
 Spec:  TransactionCoordinator.tla, TransactionalPartition.tla; TLC checks the coordinator's part of the invariant, and
-       what follows of it, in spec/proofs/FencingInduction.tla
+       what follows from it, in spec/proofs/FencingInduction.tla
 KIPs:  98, 360, 890
 """
 

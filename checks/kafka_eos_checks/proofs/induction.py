@@ -120,7 +120,7 @@ class Story:
     conjunct: Conjunct
 
     def __call__(self, model: Any) -> str:
-        """The text."""
+        """The story of a solution."""
         telling = self.telling
         lines = ["before", *telling.state(model, telling.before), *telling.asked(model, self.action)]
         taken = next((outcome for outcome in self.outcomes if truth(model, outcome.condition)), None)
@@ -308,7 +308,7 @@ def of_release(proof: Proof, rules: Mapping[str, str], release: str) -> Verdict:
     Args:
         proof: the proof.
         rules: all rules that the release has otherwise, each with the operator that is Kafka's.
-        release: of Kafka.
+        release: the release of Kafka.
     """
     began = time.perf_counter()
     kept = {rule: other for rule, other in rules.items() if rule not in proof.rests_on}

@@ -11,7 +11,7 @@ something somewhere.
 Unbounded: instances, partitions, transactional ids, inputs, offsets, generations and epochs, faults. EOS v1 and v2, a
 classic group and one of KIP-848.
 
-Proved: committed offsets change only with the marker of a committed transaction, to what was pending; a pending offset
+Proved: committed offsets change only with the marker of a committed transaction, to the pending ones; a pending offset
 is neither lost nor changed before; an aborted transaction moves nothing; a transaction that commits has an offset for
 each partition that it wrote outputs for, after the last of these inputs, and for no other; nobody is told an offset
 while another one is pending.
@@ -694,7 +694,7 @@ PROPERTIES: tuple[tuple[Conjunct, Callable[[Action, View], Any], str], ...] = tu
     for name, says, holds, action in (
         (
             "OffsetsMoveWithMarker",
-            "Committed offsets move with the marker of a commit, to what was pending.",
+            "Committed offsets move with the marker of a commit, to the pending offsets.",
             _moves,
             "",
         ),

@@ -1,4 +1,4 @@
-"""Reading, with the repaired Replay: a read_committed reader is given exactly what is committed.
+"""Reading, with the repaired Replay: a read_committed reader is given exactly the committed records.
 
 That is so whatever batches and markers arrive. A follower of Kafka 4.3 makes its index otherwise (spec/releases.toml):
 a reader of it may be given aborted records.
@@ -954,7 +954,7 @@ def _of_definitions() -> Iterator[Query]:
         ("OpenedIsFirst", "No marker follows the first batch of an open transaction.", opened_is_first),
         (
             "UndecidedIsOpened",
-            "An undecided batch is part of what is open.",
+            "An undecided batch belongs to an open transaction.",
             lambda p, n: undecided_is_opened(p, n, PLACE),
         ),
     ):
@@ -1310,7 +1310,7 @@ PROOF = Proof(
     name="reading",
     module="Consumer",
     rests_on=("Replay",),
-    title="a read_committed reader is given exactly what is committed, for any interleaving, log and response",
+    title="a read_committed reader is given exactly the committed records, for any interleaving, log and response",
     conjuncts=tuple(each.conjunct for each in INVARIANT),
     properties=(FATE_IS_FINAL, *(each.conjunct for each in (*OF_STABLE_OFFSET, *OF_DELIVERIES))),
     queries=queries,

@@ -47,7 +47,7 @@ class ApplicationPlan:
         """The constants of the machine.
 
         Raises:
-            MalformedRegistry: the model or mutant is none of ConsumeTransformProduce.
+            MalformedRegistry: the model or mutant is not of ConsumeTransformProduce.
         """
         model = registry.get(self.mutant or self.model)
         if model.module != ConsumeTransformProduce.MODULE:

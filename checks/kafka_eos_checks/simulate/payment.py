@@ -1,6 +1,6 @@
 """``kafka-eos simulate payment``: an input is a charge outside of Kafka, and the application fails at a step or at two.
 
-If the charge has a key, or is written with the offset, every schedule has to be right. If it stands alone, one has to
+If the charge has a key, or is written with the offset, every schedule has to be right. If it has neither, one has to
 be wrong: somebody is charged twice, or not at all.
 """
 

@@ -69,10 +69,10 @@ class Money(Scenario):
         return shortened(told)
 
     def wrong_step(self, before: Transfer, after: Transfer) -> str:
-        """The reason why a step is none of ExactlyOnce.tla, or ""; without transactions only the end counts."""
+        """The reason why ExactlyOnce.tla does not allow a step, or ""; without transactions only the end counts."""
         if not self.constants.transactional or takes_effect(in_the_end(before), in_the_end(after)):
             return ""
-        return "a step takes effect that is none of exactly once"
+        return "a step takes effect that ExactlyOnce does not allow"
 
 
 def transfer(*, transactional: bool, machine: type[Transfer] = Transfer) -> Money:

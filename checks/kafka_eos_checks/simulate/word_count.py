@@ -120,10 +120,10 @@ class WordCount(Scenario):
         return what_is_wrong(state.outputs, state.committed)
 
     def wrong_step(self, before: ConsumeTransformProduce, after: ConsumeTransformProduce) -> str:
-        """The reason why a step is none of ExactlyOnce.tla, or ""."""
+        """The reason why ExactlyOnce.tla does not allow a step, or ""."""
         if takes_effect(in_the_end(before), in_the_end(after)):
             return ""
-        return "a step takes effect that is none of exactly once"
+        return "a step takes effect that ExactlyOnce does not allow"
 
 
 def word_count(

@@ -65,7 +65,7 @@ class InProcessBroker(ServedCluster):
         )
 
     def start(self) -> Self:
-        """Serve.
+        """Start serving.
 
         Raises:
             DamagedLog, OSError: it cannot.
@@ -77,7 +77,7 @@ class InProcessBroker(ServedCluster):
             raise
 
     def stop(self) -> None:
-        """Serve no longer."""
+        """Stop serving."""
         super().stop()
         self._history.close()
 

@@ -34,7 +34,7 @@ class Definition:
     """An operator.
 
     Attributes:
-        name: of the operator.
+        name: the name of the operator.
         parameters: their names.
         body: a tree; ("instance", …) for ``Name == INSTANCE M WITH …``.
         comment: the comment above the definition, on one line; "" for a definition of a LET.
@@ -58,7 +58,7 @@ class Module:
     """A module.
 
     Attributes:
-        name: of the module.
+        name: the name of the module.
         extends: the modules after EXTENDS.
         instantiates: the modules after INSTANCE.
         constants: the declared constants.
@@ -520,7 +520,7 @@ def parse_expression(text: str, where: str) -> Tree:
 
 @cache
 def parse_module(name: str, text: str) -> Module:
-    """A module.
+    """Parse a module.
 
     Raises:
         UnknownSyntax: where it is outside of the subset.

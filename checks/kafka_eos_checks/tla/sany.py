@@ -55,11 +55,11 @@ class Expression:
     """A node of the syntax tree.
 
     Attributes:
-        span: where it stands.
+        span: its place in the text.
         level: 0 constant, 1 of a state, 2 with a primed variable, 3 temporal.
         operator: TLA+'s own operator or the name of a defined one, "" for LET and for literals of other kinds.
         definition: id of the definition of ``operator``, or "".
-        operands: in their order.
+        operands: the operands, in their order.
         bounds: the sets that bound variables range over.
         local: ids of the definitions of a LET.
         is_string: whether it is a string.

@@ -60,7 +60,7 @@ PLAIN_BATCH, TRANSACTIONAL_BATCH, ABORT_MARKER, COMMIT_MARKER = range(4)  # code
 MARKERS = {ABORT_MARKER: ControlType.ABORT, COMMIT_MARKER: ControlType.COMMIT}
 
 COORDINATOR, LEADER, CLIENT, LOG = "coordinator", "leader", "client", "log"  # the subjects of verdicts
-# One row a trace: `accepted` is null where it was not judged, `position` the first step that nothing explains, from 1.
+# A row for each trace. `accepted` is null where it was not judged; `position` is the first unexplained step, from 1.
 VERDICTS = {
     "source": "bigint",
     "subject": "string",
@@ -117,7 +117,7 @@ class Piece:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """The number of bytes."""
         return self.end - self.start
 
 

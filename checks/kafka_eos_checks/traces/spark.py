@@ -37,7 +37,7 @@ def on_spark(
     """The verdicts on all traces in some pieces, the same as by :func:`kafka_eos_checks.traces.replays.in_process`.
 
     Args:
-        pieces: of files at paths that every worker can read.
+        pieces: the pieces of files at paths that every worker can read.
         rules: the rules of the machines.
         spark: the session to use; without one a local session is started and stopped.
         task_bytes: the bytes that a task reads.

@@ -32,10 +32,10 @@ class Transition(NamedTuple):
     Attributes:
         state: the state after the transition.
         producer_id: the producer id in use by the transactional id.
-        epoch: of that producer id; in a PREPARE of transaction version 2 already the next one.
+        epoch: the epoch of that producer id; in a PREPARE of transaction version 2 already the next one.
         next_producer_id: the producer id after the transaction, -1 for none.
         version: the transaction version of the client as the spec counts them, 1 or 2.
-        partitions: of the transaction, each by its directory's name.
+        partitions: the partitions of the transaction, each by its directory's name.
         late: whether the transaction has been open for its own timeout.
     """
 

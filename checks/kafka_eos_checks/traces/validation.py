@@ -51,7 +51,7 @@ class Candidate:
     """An action that an event may have been.
 
     Attributes:
-        action: name of the action, or ``NOTHING``.
+        action: the name of the action, or ``NOTHING``.
         arguments: its arguments as values of the reference; None for one that nobody saw.
     """
 
@@ -659,7 +659,7 @@ def trace_verdicts(
     """A verdict on all traces that must be accepted, and one on each that must be rejected.
 
     Args:
-        name: of the set of traces.
+        name: the name of the set of traces.
         model: see :func:`validate`.
         machine: see :func:`validate`.
         traces: the traces; no trace is a failure, and so is a trace without events.

@@ -49,7 +49,7 @@ class Tally:
     """The outcome of a number of seeds.
 
     Attributes:
-        layers: by name.
+        layers: the layers by name.
         failures: the runs that went wrong, or were judged differently the second time.
         news: (seed, layer, points of the coverage that this run met first) in the order of the seeds.
         seconds: CPU time of the runs, without compiling the formulas and without the second judgements.

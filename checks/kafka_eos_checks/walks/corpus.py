@@ -36,7 +36,7 @@ class Kept:
     """A state that looked new.
 
     Attributes:
-        state: of the machine.
+        state: the state of the machine.
         schedule: how it was reached.
         visits: how often walks have begun in it, or have come by a state that looks the same.
     """

@@ -56,7 +56,7 @@ class Layer:
 
     Attributes:
         name: the model's or the mutant's.
-        model: with the larger constants.
+        model: the model with the larger constants.
         properties: their names.
         walk: the facts about the machine.
         mutant: whether some property has to be violated.

@@ -51,11 +51,11 @@ class Story(Silence):
             self._steps.append(Step(self._target(ask), application.name, f"{_label(ask)}: {error.name}", Kind.REFUSED))
 
     def late(self, application: Application, ask: Ask) -> None:
-        """An arrow."""
+        """Draw the duplicate as an arrow."""
         self._steps.append(Step(application.name, self._target(ask), f"late copy of {_label(ask)}"))
 
     def happens(self, where: str, what: str, kind: Kind = Kind.EVENT, role: Role = Role.CLIENT) -> None:
-        """A box."""
+        """Draw the event as a box."""
         self._roles.setdefault(where, role)
         self._steps.append(Step(where, label=what, kind=kind))
 

@@ -91,8 +91,7 @@ class Outcome:
         events: the events of the run, in order.
         faults: kind -> how often.
         into_transactions: restarts while transactions were open.
-        excused: request -> how often a fault would have repeated it, but it was excused (:data:`EXCUSED`,
-            :data:`UNSTORED`).
+        excused: request -> how often it was to be repeated, and was not (:data:`EXCUSED`, :data:`UNSTORED`).
         finished: the number of complete transactions, by their fate.
         wrong: the first violation, or "".
         diagram: the diagram of a run that was cut down, as SVG; or "".

@@ -91,7 +91,7 @@ class Transaction:
         return self.start_ms + self.timeout_ms if self.state == "Ongoing" and self.start_ms > 0 else None
 
     def in_words(self) -> str:
-        """Transactional id, state, producer."""
+        """The transactional id, its state and producer, as text."""
         return f"{self.name!r} {self.state} with producer {self.producer_id} epoch {self.epoch}"
 
 

@@ -102,7 +102,7 @@ class PartitionState:
     Attributes:
         topic: topic name.
         partition: its number.
-        topic_id: of the topic, "" where the broker tells none; another one is another topic of the same name.
+        topic_id: the id of the topic, "" where the broker tells none. A new id means a new topic of the same name.
         position: the next offset to read.
         fold: the state of the rules over logs.
         open: by producer id, the open transactions.

@@ -439,7 +439,7 @@ class Watcher:
     # --- what an operator needs -------------------------------------------------------------------------------------
 
     def _completed(self, found: Collection[Report], now_ms: int) -> Iterator[Report]:
-        """Reports that the logs alone have told of, with what the coordinators know."""
+        """Reports that follow from the logs only, completed with what the coordinators know."""
         bare = [report for report in found if not report.next and report.rule != RESOLVED]
         producers = {pid for report in bare if (pid := report.producer_id) is not None and pid >= 0}
         asked = {report.producer_id for report in bare if report.rule == HANGING} | (producers - self._names.keys())

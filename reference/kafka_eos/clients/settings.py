@@ -38,7 +38,7 @@ class RefusedSettings(ValueError):  # noqa: N818 - named for the input
 
     Attributes:
         settings: the names that the refusal is about.
-        why: in words.
+        why: the reason in words.
         source: where the client's source has the rule.
     """
 
@@ -101,7 +101,7 @@ class Values:
         return value.lower() if isinstance(kind, Word) and kind.any_case else value
 
     def number(self, name: str) -> int:
-        """A number."""
+        """The value of a setting as a number."""
         return int(self.word(name))
 
     def flag(self, name: str) -> bool:
@@ -136,8 +136,8 @@ class Client:
     """A kind of client: the settings it knows, where their ranges stand, and its rules in its own order.
 
     Attributes:
-        kinds: by name.
-        source: of the ranges.
+        kinds: the kind of each setting, by name.
+        source: the source of the ranges.
         rules: asked one after the other.
     """
 

@@ -54,7 +54,7 @@ class OffsetCommitKey:
     """The key of a committed offset.
 
     Attributes:
-        group: whose offset it is.
+        group: the group whose offset it is.
         topic: topic name.
         partition: partition number.
         key_type: 0 or 1, which mean the same.

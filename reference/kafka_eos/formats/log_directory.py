@@ -97,7 +97,7 @@ def find_log_directories(path: Path, suffixes: Sequence[str] = ("log",)) -> tupl
     A single partition's directory is accepted too.
 
     Args:
-        path: where to look.
+        path: the folder to look in.
         suffixes: suffixes of files that hold a segment's batches, or stand for them; of several files the first counts.
 
     Raises:

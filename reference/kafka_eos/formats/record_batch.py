@@ -122,7 +122,7 @@ class ControlRecord:
 
     Attributes:
         control_type: COMMIT or ABORT.
-        coordinator_epoch: of the transaction coordinator that decided it.
+        coordinator_epoch: the epoch of the transaction coordinator that decided it.
         key_version: version of the control record's key; 0 in every Kafka so far.
         value_version: version of EndTxnMarker; 0 in every Kafka so far.
     """
@@ -139,7 +139,7 @@ class RecordBatch:
 
     Attributes:
         base_offset: offset of the first record that was appended; after compaction it may be gone.
-        partition_leader_epoch: of the leader that appended it, -1 if unknown.
+        partition_leader_epoch: the epoch of the leader that appended it, -1 if unknown.
         magic: format version, 2.
         crc: CRC32C of everything from ``attributes`` on.
         attributes: bits, see the module and the properties.
@@ -148,7 +148,7 @@ class RecordBatch:
         max_timestamp: the largest of the records, or the time of the append, in milliseconds since the epoch.
         producer_id: -1 without idempotence.
         producer_epoch: -1 without idempotence.
-        base_sequence: of the first record, -1 without idempotence and in control batches.
+        base_sequence: the sequence of the first record, -1 without idempotence and in control batches.
         record_count: the number of records in the payload; after compaction fewer than appended.
         payload: the records as stored, compressed if ``compression`` says so.
     """

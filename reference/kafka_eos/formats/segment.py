@@ -129,12 +129,12 @@ class ProducerSnapshotEntry:
     Attributes:
         producer_id: the key.
         producer_epoch: the current one.
-        last_sequence: of the last batch, -1 if none is known.
-        last_offset: of the last batch, -1 if none is known.
-        offset_delta: from the first to the last offset of that batch.
-        timestamp: of the last batch or marker, milliseconds since the epoch.
-        coordinator_epoch: of the last marker, -1 without one.
-        current_txn_first_offset: of the open transaction; None without one.
+        last_sequence: the last sequence of the last batch, -1 if none is known.
+        last_offset: the last offset of the last batch, -1 if none is known.
+        offset_delta: the distance from the first to the last offset of that batch.
+        timestamp: the timestamp of the last batch or marker, milliseconds since the epoch.
+        coordinator_epoch: the coordinator epoch of the last marker, -1 without one.
+        current_txn_first_offset: the first offset of the open transaction; None without one.
     """
 
     producer_id: int
@@ -283,8 +283,8 @@ def read_offset_index(path: Path, base_offset: int) -> tuple[OffsetIndexEntry, .
     """The entries of an ``.index``, sparse and in order; none if the file is absent.
 
     Args:
-        path: of the file.
-        base_offset: of its segment, to which the file's offsets are relative.
+        path: the path of the file.
+        base_offset: the base offset of its segment, to which the file's offsets are relative.
 
     Raises:
         MalformedFile: the size is no multiple of an entry, or the entries are not in order.
@@ -300,8 +300,8 @@ def read_time_index(path: Path, base_offset: int) -> tuple[TimeIndexEntry, ...]:
     """The entries of a ``.timeindex``, sparse and in order; none if the file is absent.
 
     Args:
-        path: of the file.
-        base_offset: of its segment, to which the file's offsets are relative.
+        path: the path of the file.
+        base_offset: the base offset of its segment, to which the file's offsets are relative.
 
     Raises:
         MalformedFile: the size is no multiple of an entry, or the entries are not in order.

@@ -139,8 +139,8 @@ class TopicPartitions:
 
     Attributes:
         topic: topic name.
-        partition_ids: in the order in which they were written.
-        unknown_tagged_fields: of later versions of Kafka, by ascending tag.
+        partition_ids: the numbers of the partitions, in the order in which they were written.
+        unknown_tagged_fields: the unknown tagged fields of later versions of Kafka, by ascending tag.
     """
 
     topic: str
@@ -164,8 +164,8 @@ class TransactionLogValue:
         previous_producer_id: the one before the last transition, -1 for none.
         next_producer_id: the one that the client goes on with when this one's epochs are used up, -1 for none.
         client_transaction_version: the version of the client that asked for the transition, 0 before version 2.
-        next_producer_epoch: of ``next_producer_id``, -1 for none.
-        unknown_tagged_fields: of later versions of Kafka, by ascending tag, from 4 on.
+        next_producer_epoch: the epoch of ``next_producer_id``, -1 for none.
+        unknown_tagged_fields: the unknown tagged fields of later versions of Kafka, by ascending tag, from 4 on.
     """
 
     version: int = NEWEST_VERSION

@@ -40,8 +40,8 @@ def decode_varint(data: bytes, position: int, bits: int = 32) -> tuple[int, int]
     A longer form than needed (``80 00`` for 0) is accepted, as Kafka accepts it.
 
     Args:
-        data: where the number is.
-        position: of its first byte.
+        data: the bytes with the number.
+        position: the position of its first byte.
         bits: the maximum number of bits.
 
     Raises:

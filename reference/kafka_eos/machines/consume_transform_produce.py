@@ -87,7 +87,7 @@ class Process:
 
     Attributes:
         is_up: whether it runs.
-        generation: of the group, or the member's epoch; 0 where it is no member.
+        generation: the generation of the group, or the member's epoch; 0 where it is no member.
         assigned: its partitions.
         initialized: the transactional ids that it has an epoch of.
         positions: for each partition, how many inputs it has read; -1 before the committed offset is fetched.

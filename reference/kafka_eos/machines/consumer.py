@@ -35,7 +35,7 @@ class Constants(PartitionConstants):
     """The constants of Consumer.tla, besides those of TransactionalPartition.tla.
 
     Attributes:
-        readers: of "read_committed", "read_uncommitted", "buffering".
+        readers: the kinds of readers: "read_committed", "read_uncommitted" or "buffering".
         fetch_sizes: the possible maximum numbers of entries in a response.
     """
 

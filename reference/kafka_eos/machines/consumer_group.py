@@ -26,7 +26,7 @@ class Member:
     """An instance, as the coordinator has it.
 
     Attributes:
-        epoch: of the member; 0 where it is none.
+        epoch: the epoch of the member; 0 where it is none.
         since: the epoch in which it joined.
         assigned: its partitions.
         revoking: the partitions that it has yet to give up.

@@ -38,7 +38,7 @@ class GroupConstants:
         instances: processes of the application; an instance's name is its member id.
         partitions: the input partitions.
         transactional_ids: one for each partition or for each instance.
-        preferred: of each partition the instance that gets it whenever the instance is a member.
+        preferred: for each partition the instance that gets it whenever the instance is a member.
         group_protocol: "classic", or "consumer" for that of KIP-848.
     """
 

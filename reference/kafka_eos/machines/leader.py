@@ -59,7 +59,7 @@ class Constants:
         max_epoch: the last producer epoch.
         sequences: the sequences of batches; -1 for a coordinator's.
         batch_counts: the numbers of records in a batch.
-        versions: of transactions: of 1 and 2; 0 for batches outside of one.
+        versions: the versions of transactions, 1 or 2; 0 for batches outside of one.
         guard_numbers: -1..n, the guards of batches; -1 for none.
         coordinator_epochs: the coordinator epochs that markers carry.
         verification: whether the coordinator is asked about transactions of version 1 as well.
@@ -421,9 +421,9 @@ class Vouched:
     """A batch that the coordinator has vouched for.
 
     Attributes:
-        producer_id: of the batch.
-        epoch: of the batch.
-        version: of the transaction.
+        producer_id: the producer id of the batch.
+        epoch: the epoch of the batch.
+        version: the version of the transaction.
         guard: the guard under which the coordinator was asked.
         offset: the log's end offset at that time.
     """

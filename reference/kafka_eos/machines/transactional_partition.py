@@ -82,11 +82,11 @@ class LogEntry:
     """A batch of one record (``transactional``, ``plain``), or a marker (``commit``, ``abort``).
 
     Attributes:
-        kind: which of them.
+        kind: the kind of the entry.
         offset: -1 until a leader has appended it.
         producer_id: whose it is.
         epoch: the producer's, as it was sent.
-        coordinator_epoch: of a marker; -1 for a batch.
+        coordinator_epoch: the coordinator epoch of a marker; -1 for a batch.
     """
 
     kind: str
@@ -132,9 +132,9 @@ class PartitionProducer:
     """The leader's state of a producer.
 
     Attributes:
-        epoch: of its last batch or marker.
-        coordinator_epoch: of its last marker.
-        first_offset: of the transaction that is open, or -1.
+        epoch: the epoch of its last batch or marker.
+        coordinator_epoch: the coordinator epoch of its last marker.
+        first_offset: the first offset of the transaction that is open, or -1.
     """
 
     epoch: int = -1
@@ -156,9 +156,9 @@ class UnstableTransaction:
 
     Attributes:
         producer_id: whose it is.
-        first_offset: of its first batch.
-        last_offset: of its marker, which is not known to be replicated; -1 while it is open, or when the index entry
-            could not be written.
+        first_offset: the first offset of its first batch.
+        last_offset: the offset of its marker, which is not known to be replicated; -1 while it is open, or when the
+            index entry could not be written.
     """
 
     producer_id: int

@@ -142,7 +142,7 @@ class Constants:
     Attributes:
         partitions: those that are written to.
         errors: the error codes that brokers may answer with, by name.
-        versions: of the transactions of the cluster: {1}, {2}, or {1, 2}: it is upgraded.
+        versions: the versions of the cluster's transactions: {1}, {2}, or {1, 2} for a cluster that is upgraded.
         supports_bump: False: brokers without KIP-360, before 2.5.
         max_transactions: the maximum number of transactions that the application begins.
         max_sends: the maximum number of batches in each.
@@ -176,7 +176,7 @@ class Client:
         state: one of :data:`STATES`.
         error: the exception that calls are refused with, or "NONE".
         identity: stands for its producer id and epoch: it counts those given to the client; 0 is none.
-        version: of its transactions.
+        version: the version of its transactions.
         bump: it asks for another epoch after this transaction.
         started: a broker may know of the transaction.
     """

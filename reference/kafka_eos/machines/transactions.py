@@ -115,7 +115,7 @@ class TransactionalLog:
         guard: the guard of requests that the coordinator is asked about; a used one is never valid again.
         guard_epoch: the highest epoch among the requests that share the guard.
         guard_version: the transaction version of that request.
-        coordinator_epoch: of the last marker.
+        coordinator_epoch: the coordinator epoch of the last marker.
     """
 
     entries: PVector[Entry] = field(default_factory=pvector)
@@ -137,7 +137,7 @@ class Client:
         epoch: its producer epoch.
         number: its last transaction.
         awaits: the answer that it waits for: nothing, init, add, produce or end.
-        partition: of the request that it waits for.
+        partition: the partition of the request that it waits for.
         added: the partitions that it has registered in this transaction.
         produced: the partitions that it has sent a batch to in this transaction.
         bump: it asks for another epoch when its transaction has ended.

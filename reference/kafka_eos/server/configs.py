@@ -464,7 +464,7 @@ def altered(
         known: the configurations that there are.
         before: the values.
         inherited: the value of a configuration that has none here.
-        changes: in order.
+        changes: the changes, in order.
 
     Raises:
         Rejected: INVALID_CONFIG: not a list.    Kafka: ConfigurationControlManager.incrementalAlterConfigResource.

@@ -126,7 +126,7 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
     """A consumer group; its members by id.
 
     Attributes:
-        followers: by member id.
+        followers: the followers by member id.
         assigned_epoch: the group's epoch for which partitions were assigned.
     """
 

@@ -189,8 +189,8 @@ class ClassicGroup(ServedGroup[GroupCoordinator]):
     """A group of the classic protocol.
 
     Attributes:
-        state: which of the phases of a rebalance it is in.
-        members: by id.
+        state: the phase of the rebalance.
+        members: the members by id.
         expected: member ids that were given and did not come back yet, with the time until which they may.
         leader: the member that assigns.
         protocol: the assignor of this generation.

@@ -81,9 +81,9 @@ class Observer(Protocol):
         """Something that no client asked for: a crash, a marker, a timeout, a leader or a clock that moves.
 
         Args:
-            action: its name.
+            action: the name of the action.
             node: the broker where it happens; 0 for all of them.
-            columns: of the event in the history.
+            columns: the columns of the event in the history.
         """
 
 

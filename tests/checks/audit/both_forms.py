@@ -1,4 +1,4 @@
-"""Histories judged in both forms: by the readable rules alone, and by the plan that users run."""
+"""Histories judged in both forms: by the readable rules only, and by the plan that users run."""
 
 import tempfile
 from collections import Counter

@@ -333,7 +333,7 @@ def lock(tmp_path: Path) -> Iterator[Path]:
         process.kill()
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the lock is asked for on Linux alone")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the lock is asked for only on Linux")
 def test_a_running_broker_is_known_by_its_lock_and_its_logs_are_of_now(lock: Path) -> None:
     assert is_locked(lock)
     idle = log_in(lock.parent, "b-0", 4, NOW)

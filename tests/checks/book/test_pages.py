@@ -1,4 +1,4 @@
-"""The pages name what exists, and a book with something broken in it is refused."""
+"""The pages name only things that exist, and a book with something broken in it is refused."""
 
 import json
 import os

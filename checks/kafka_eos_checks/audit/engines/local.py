@@ -94,8 +94,8 @@ class Engine(Protocol):
 
         Args:
             function: takes a key and its values, of all these kinds, in any order.
-            kinds: rows of others are left out.
-            rows: from one or several stages.
+            kinds: the kinds of the values; rows of other kinds are left out.
+            rows: the rows of one or several stages.
             label: the name of the stage.
         """
         ...
@@ -105,7 +105,7 @@ class Engine(Protocol):
         ...
 
     def stream(self, kind: int, rows: Any) -> Iterator[Any]:
-        """All values of a kind, in any order, brought to the caller some at a time."""
+        """All values of a kind, in any order, brought to the caller piece by piece."""
         ...
 
     def ask_each(self, ask: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]:

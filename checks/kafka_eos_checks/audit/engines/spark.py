@@ -120,10 +120,10 @@ class SparkEngine:
         """The values of a kind as a table, which the workers write where it is sent.
 
         Args:
-            kind: of the rows.
-            rows: of some stages.
+            kind: the kind of the rows.
+            rows: the rows of some stages.
             columns: the names and types of the table.
-            convert: a value in the form of this table.
+            convert: gives a value the form of this table.
         """
         whole = _union(rows)
         own = whole.where(whole["kind"] == kind).select("value")

@@ -19,7 +19,7 @@ class Chunk:
         start: first byte of the chunk in its segment.
         segment: the segment's file name.
         records: number of records, with those that cannot be read.
-        first_offset: of the first record; -1 without records.
+        first_offset: the offset of the first record; -1 without records.
         end_offset: one past the last record; -1 without records.
         holes: jumps of the offsets inside the chunk, and records that cannot be read.
     """

@@ -66,10 +66,10 @@ class Commits:
         holes: how many holes there are before the record in its chunk.
         position: where the record's batch begins in its segment, in bytes.
         record: offset of the record in ``__consumer_offsets``.
-        producer_id: of the batch, -1 outside of any transaction.
-        producer_epoch: of the batch.
+        producer_id: the producer id of the batch, -1 outside of any transaction.
+        producer_epoch: the producer epoch of the batch.
         transactional: 1 for a record of a transaction, otherwise 0.
-        decision: of a marker, the number of its :class:`ControlType`, or -1 if it has none; -2 for a committed offset.
+        decision: the number of a marker's :class:`ControlType`, or -1 if it has none; -2 for a committed offset.
         key: index into ``keys``; -1 for a marker.
         tombstone: 1 if the offset was removed.
         offset: the committed offset; -1 for a tombstone and a marker.
@@ -192,7 +192,7 @@ def decode_commits(records: Records, control: NDArray[np.bool_]) -> tuple[Narrow
     """The keys and values of records.
 
     Args:
-        records: of a block.
+        records: the records of a block.
         control: which of them are of control batches, shape (n,).
 
     Returns:
@@ -219,9 +219,9 @@ class Details(NamedTuple):
     """Fields of committed offsets besides the offset, every column of shape (m,).
 
     Attributes:
-        leader_epoch: of the record before the offset, -1 if it is not known.
+        leader_epoch: the leader epoch of the record before the offset, -1 if it is not known.
         metadata: the text that the client added.
-        commit_timestamp: in milliseconds since the epoch.
+        commit_timestamp: the time of the commit, in milliseconds since the epoch.
     """
 
     leader_epoch: Ints
@@ -312,7 +312,7 @@ class _Layout(NamedTuple):
 
     Attributes:
         regular: whether the value certainly has this layout, with metadata in ASCII.
-        version: of the format; 0 if it is unknown.
+        version: the version of the format; 0 if it is unknown.
         offset: the committed offset.
         text_start: where the metadata begin in the buffer.
         text_size: bytes of the metadata.

@@ -23,10 +23,10 @@ class Decisions:
 
     Attributes:
         transactional_id: index into ``names``.
-        number: of the transaction among those of its transactional id.
-        producer_id: of its data and its markers.
-        data_epoch: of its data.
-        marker_epoch: of its markers.
+        number: the number of the transaction among those of its transactional id.
+        producer_id: the producer id of its data and its markers.
+        data_epoch: the epoch of its data.
+        marker_epoch: the epoch of its markers.
         version: the transaction version of the client.
         decision: the number of a :class:`kafka_eos.formats.record_batch.ControlType`.
         partitions: index into ``sets``.

@@ -106,10 +106,10 @@ class States:
         row: number of the record in its chunk.
         holes: how many holes there are before the record in its chunk.
         position: where the record's batch begins in its segment, in bytes.
-        offset: of the record.
+        offset: the offset of the record.
         stamped_ms: when the coordinator appended it, in milliseconds since the epoch.
         transactional_id: index into ``names``.
-        version: of the format; -1 for a tombstone.
+        version: the version of the format; -1 for a tombstone.
         partitions: index into ``lists``.
         raw: index into ``raws`` of a value that has more than these columns; -1 for all others.
         names: transactional ids.

@@ -137,7 +137,7 @@ class _Order:
     """The known part of the log of a key; an *index* counts the offsets that some operation names.
 
     Attributes:
-        offsets: by index.
+        offsets: the offset of each index.
         values: by index, the first value that an operation names.
         more: by index, all values, if there are several.
         index: by value, the last index that has it as its first value.
@@ -214,7 +214,7 @@ class Analysis:
         run: the name of the history.
         writer: by key and value, the operation that sent it.
         reader: by key and value, the first ``ok`` operation that was given it.
-        orders: by key.
+        orders: the orders by key.
         proofs: why an operation of unknown outcome happened, by the place of its completion; in words.
     """
 
@@ -231,7 +231,7 @@ class Analysis:
 
         Args:
             operations: the completed operations, in their order.
-            run: names the history.
+            run: the name of the history.
             known: proofs that operations of unknown outcome happened, besides those that the operations give.
         """
         writer: dict[Key, dict[Value, Operation]] = defaultdict(dict)
@@ -539,7 +539,7 @@ def cycles_of(
     """The cycles among the operations of a stretch of a history, each with its rule.
 
     Args:
-        operations: all of the stretch, in their order.
+        operations: the operations of the stretch, in their order.
         given: steps from the sender of a value to each operation that was given it.
         behind: steps from the sender of a value to the sender of the next value of its key.
     """

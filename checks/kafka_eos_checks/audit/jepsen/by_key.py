@@ -167,7 +167,7 @@ def spilled(operations: Iterable[Operation], run: str, size: int, folder: Path |
     Args:
         operations: the completed operations, in their order; read once.
         run: the name of the history.
-        size: of the history, in bytes.
+        size: the size of the history, in bytes.
         folder: where to write; every worker has to be able to read it. A temporary folder of the machine if not given.
     """
     number = min(max(1, -(-size // FILE_BYTES)), MOST_FILES)

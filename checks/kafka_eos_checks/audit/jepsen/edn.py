@@ -94,7 +94,7 @@ class _Builder:
     """The open collections and prefixes at a place of the text.
 
     Attributes:
-        stack: from the outermost to the innermost.
+        stack: the collections and prefixes, from the outermost to the innermost.
         whole: the closing bracket of the vector or list that is the whole text, if it is one.
         begun: whether anything was read yet.
         ended: whether the whole text was closed.

@@ -191,7 +191,7 @@ def judge(
         share: the share of the logs to judge again, above 0 and up to 1. A fold starts where its log starts, so a log
             is judged as a whole or not at all.
         seed: the seed that chooses them.
-        findings: of the rules over transactions and histories; None if these were not judged.
+        findings: the findings of the rules over transactions and histories; None if these were not judged.
         source: what is known of the moments of the logs.
         histories: the result of the readable rules over histories, if any is given.
     """

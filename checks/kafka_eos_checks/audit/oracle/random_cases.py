@@ -21,7 +21,7 @@ def compare(
     """Judge the cases with the seeds from ``first`` on.
 
     Args:
-        name: of the verdict.
+        name: the name of the verdict.
         noun: the word for a case, such as ``cluster``.
         nouns: its plural.
         difference: for a seed, returns how the two judgements differ ("" if they do not) and figures to sum.

@@ -259,7 +259,7 @@ def beside_rows(transactions: Transactions, last: Iterable[Last], offset: int) -
 
 
 def whole_rows(scanned: Scanned, engine: Engine, offset: int) -> list[tuple[object, ...]]:
-    """The same of all partitions, from their scan; of those whose order needs the readable rules, from these."""
+    """The same rows of all partitions: from their scan, or from the readable rules where their order needs these."""
     values: dict[int, list[tuple[Part, Last]]] = defaultdict(list)
     for number, value in engine.collect(stages.BESIDE, scanned.rows):
         values[number].append(value)

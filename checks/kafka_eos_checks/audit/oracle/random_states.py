@@ -47,7 +47,7 @@ class RandomStates:
         fault_rate: the share of records with a fault.
         hole_rate: the share of records after a hole.
         damage_rate: the share of batches that cannot be read.
-        first_offset: of the log.
+        first_offset: the first offset of the log.
         exhausted: whether epochs may jump to the last ones before 32767, which is a fault.
     """
 

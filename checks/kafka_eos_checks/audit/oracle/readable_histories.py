@@ -56,9 +56,9 @@ def join(
     """Judge histories by the logs of the brokers they were recorded with.
 
     Args:
-        events: of one or several runs. A run is sorted by ``order``, unless an event has none.
+        events: the events of one or several runs. A run is sorted by ``order``, unless an event has none.
         logs: replicas of partitions; those whose topic is in no event are not read.
-        moments: of the logs; if a log may be older than a history, its end proves nothing.
+        moments: the moments of the logs; if a log may be older than a history, its end proves nothing.
         check_crc: whether to compare each batch with its CRC.
         ask: applies a function to each log, here or in tasks.
     """

@@ -37,7 +37,7 @@ class Tally:
     """The numbers of some findings, and the first of them by place.
 
     Attributes:
-        counts: by rule and kind.
+        counts: the number of findings by rule and kind.
         shown: by rule and kind, the first :data:`SHOWN_FINDINGS`.
     """
 
@@ -78,9 +78,9 @@ def found_rows(
     """The rows of findings: the findings, with the times of their batches, and their tally.
 
     Args:
-        findings: of one task.
-        key: of the task; with it the rows of a stage are in order.
-        folders: of the logs, as :func:`findings.dated` takes them; without them no time is looked up.
+        findings: the findings of one task.
+        key: the key of the task; with it the rows of a stage are in order.
+        folders: the folders of the logs, as :func:`findings.dated` takes them; without them no time is looked up.
     """
     tally, rest = Tally(), iter(findings)
     for number in range(1 << KEY_BITS):
@@ -120,7 +120,7 @@ class Found(Collection[Finding]):
 
     Args:
         engine: has the rows; to iterate, it has to be open.
-        rows: of stages with findings.
+        rows: the rows of stages with findings.
         own: findings that the caller has itself.
     """
 

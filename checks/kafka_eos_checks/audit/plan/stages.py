@@ -90,10 +90,10 @@ class Scanned:
     """Logs after their scan.
 
     Attributes:
-        audits: of each log, by the rules over logs, without findings.
+        audits: the audits of each log, by the rules over logs, without findings.
         rows: where the steps of their transactions are kept.
-        buckets: by how many buckets of producer ids.
-        findings: of the rules over logs.
+        buckets: the number of buckets of producer ids in which they are kept.
+        findings: the findings of the rules over logs.
         snapshots: the offsets of the snapshots of each log by number, if it has snapshots or indexes.
     """
 

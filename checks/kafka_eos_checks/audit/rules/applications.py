@@ -329,9 +329,9 @@ def judge_inputs(
 
     Args:
         run: the events.
-        replicas: of the partitions of inputs and outputs.
-        logs: of ``__consumer_offsets``.
-        figures: by rule; the function adds to them.
+        replicas: the replicas of the partitions of inputs and outputs.
+        logs: the logs of ``__consumer_offsets``.
+        figures: the figures by rule; the function adds to them.
         covered: whether all logs reach beyond the end of the run. Otherwise a record that they lack proves nothing.
     """
     for declared in declarations(run):

@@ -206,8 +206,8 @@ def judge_files(
     """Judge the indexes and snapshots of a log.
 
     Args:
-        transactions: of the log.
-        offsets: of its snapshots when it was read (:func:`snapshots_of`); later ones are not judged.
+        transactions: the transactions of the log.
+        offsets: the offsets of its snapshots when it was read (:func:`snapshots_of`); later ones are not judged.
         last: its batches by these offsets (:func:`last_batches`), in log order.
         result: takes the findings and figures.
         one_moment: whether log and indexes are of one moment.
@@ -400,7 +400,7 @@ def last_batches(headers: Headers, offsets: Sequence[int]) -> Last:
 
     Args:
         headers: consecutive batches.
-        offsets: of the snapshots, ascending; what follows the last one is left out.
+        offsets: the offsets of the snapshots, ascending; what follows the last one is left out.
     """
     begins = np.maximum.accumulate(headers.column("base_offset"))
     cuts = [0, *np.searchsorted(begins, np.array(offsets, np.int64)).tolist()]

@@ -99,12 +99,12 @@ class Transaction:
     """A decision of the coordinator: a PREPARE and its transaction.
 
     Attributes:
-        transactional_id: of the producer.
-        number: of the transaction among those of its transactional id. Two decisions have the same number if the
-            append of the first one failed.
-        producer_id: of its data and its markers.
-        data_epoch: of its data.
-        marker_epoch: of its markers.
+        transactional_id: the transactional id of the producer.
+        number: the number of the transaction among those of its transactional id. Two decisions have the same number
+            if the append of the first one failed.
+        producer_id: the producer id of its data and its markers.
+        data_epoch: the epoch of its data.
+        marker_epoch: the epoch of its markers.
         version: the transaction version of the client.
         decision: COMMIT or ABORT.
         partitions: the partitions that get a marker.

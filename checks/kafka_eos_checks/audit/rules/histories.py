@@ -7,7 +7,7 @@ The audit proves by columns that most of a history agrees with the logs
 ``acknowledged but lost``
     A ``Send`` that was answered ``ok`` for an offset at which no replica of the partition has its value. *Unknown*,
     and no finding: an offset below the start of a log, in a hole or in a damaged region of it; a ``Send`` without an
-    offset whose value is nowhere in the logs. Of a replicated partition give all replicas, because one of them may lag.
+    offset whose value is nowhere in the logs. For a replicated partition give all replicas, because one may lag.
     Where no log of the partition is given, readers decide: it is a finding if a reader has passed over the offset and
     no reader was given the value. *Unknown*: no reader passed it; a ``Send`` of a transaction that its application does
     not know as committed.
@@ -413,8 +413,8 @@ class _Fencing:
 
         Args:
             event: the refusal.
-            pid: of the producer.
-            epoch: of the producer.
+            pid: the producer id.
+            epoch: the epoch of the producer.
             highest_abort: the highest epoch of the producer id's ABORT markers; None if no log is given.
         """
         if self.highest[pid] > epoch:

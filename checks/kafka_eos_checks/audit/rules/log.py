@@ -47,8 +47,8 @@ UNKNOWN = -1  # instead of a number of holes: none of the producer's sequences i
 class Batch(NamedTuple):
     """The fields of a batch that the rules read.
 
-    ``last_sequence`` is ``base_sequence`` plus the last offset delta, modulo 2^31. Of an ``unsequenced`` batch only the
-    epoch counts: a marker, or a batch that a coordinator wrote, whose sequences Kafka does not check.
+    ``last_sequence`` is ``base_sequence`` plus the last offset delta, modulo 2^31. For an ``unsequenced``
+    batch (a marker, or a batch that a coordinator wrote) only the epoch counts, because Kafka checks no sequence of it.
     """
 
     position: int

@@ -11,7 +11,7 @@ marker may be in a hole.
     set back outside of any transaction, by an operator (``kafka-consumer-groups --reset-offsets``) or by an application
     that promises only at least once. *Not judged*: an offset after a hole, because the hole may have had a tombstone.
 
-Of a replicated partition the longest of the given replicas is read.
+If a partition is replicated, the longest of the given replicas is read.
 
 :func:`follow_group_log` runs this record by record. The audit reads logs by
 :func:`kafka_eos_checks.audit.kernels.coordinators.group_log.read_group_log`, which finds the same by columns.
@@ -54,12 +54,12 @@ class Commit:
 
     Attributes:
         file: segment of its record.
-        position: of the record's batch, in bytes.
+        position: the position of the record's batch, in bytes.
         record: offset of the record in ``__consumer_offsets``.
-        producer_id: of the transaction, -1 outside of any.
-        producer_epoch: of the transaction, -1 outside of any.
+        producer_id: the producer id of the transaction, -1 outside of any.
+        producer_epoch: the producer epoch of the transaction, -1 outside of any.
         transactional: whether it was committed in a transaction.
-        offset: of the next record to read; None for a tombstone.
+        offset: the offset of the next record to read; None for a tombstone.
         holes: how many holes the log had before the record.
     """
 

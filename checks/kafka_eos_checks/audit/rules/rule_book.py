@@ -53,7 +53,7 @@ class Rule:
         in_test: what to do next if a test of an application found it; "" if that is the same.
         missing: why some of its subjects could not be judged, if the reason is always the same.
         unjudged: what to do next about a subject that could not be judged; fields as in ``then``.
-        urgency: of a finding.
+        urgency: the urgency of a finding.
     """
 
     subject: str
@@ -83,7 +83,7 @@ class Place(NamedTuple):
 
     Attributes:
         paths: what was audited.
-        number: of the finding, from 1.
+        number: the number of the finding, from 1.
         directory: the log directory with the finding, with a slash at its end; "" if it is not known.
     """
 

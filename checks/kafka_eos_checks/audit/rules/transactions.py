@@ -41,7 +41,7 @@ again) needs none of the transaction's markers.
 
 *Too recent*: what a log may lack because it was read or copied earlier than the other one (:mod:`moments`).
 
-Of a replicated partition the longest of the given replicas is read. All logs have to be of one cluster.
+If a partition is replicated, the longest of the given replicas is read. All logs have to be of one cluster.
 
 Every rule is about single producer ids, so each producer id is judged for itself, on Spark by different workers.
 Markers that :mod:`kafka_eos_checks.audit.kernels.coordinators.matching` proves to agree with the coordinator's log are
@@ -134,10 +134,10 @@ class OpenTransaction:
 
     Attributes:
         file: segment of the first batch.
-        position: of the first batch, in bytes.
-        offset: of the first batch.
-        producer_id: of the transaction.
-        epoch: of the first batch.
+        position: the position of the first batch, in bytes.
+        offset: the offset of the first batch.
+        producer_id: the producer id of the transaction.
+        epoch: the epoch of the first batch.
         holes: how many holes the log had before the first batch.
         timestamp: the highest timestamp of the first batch, in milliseconds since the epoch.
         stamped: whether the timestamp is a broker's and not a client's.
@@ -161,14 +161,14 @@ class Marker:
 
     Attributes:
         file: its segment.
-        position: in bytes.
-        offset: its own.
-        producer_id: whose transaction it ends.
-        epoch: the marker's.
+        position: its position in the segment, in bytes.
+        offset: its own offset.
+        producer_id: the producer id whose transaction it ends.
+        epoch: the marker's epoch.
         decision: COMMIT or ABORT; None for a marker that the cleaner has emptied.
-        coordinator_epoch: of the coordinator that sent the marker; None as above.
+        coordinator_epoch: the epoch of the coordinator that sent the marker; None as above.
         ends: the data that it ends; None without any.
-        last_stable_offset: of the partition, once it is appended.
+        last_stable_offset: the last stable offset of the partition, once it is appended.
         stamped_ms: when its leader appended it, in milliseconds since the epoch.
     """
 
@@ -194,7 +194,7 @@ class PartitionTransactions:
 
     Attributes:
         log: the log.
-        markers: in log order.
+        markers: the markers, in log order.
         open: data that no marker has ended, by producer id.
         merged: open data that was still open when data of a later epoch came, with that epoch.
         start: the first offset; None for a log without batches.
@@ -672,7 +672,7 @@ def _without_transaction(unmatched: Unmatched) -> Finding:
 
 
 def torn_by_epoch(matching: Matching) -> Iterator[Finding]:
-    """Find torn transactions among the markers that could not be matched, by epoch alone."""
+    """Find torn transactions among the markers that could not be matched, by epoch only."""
     by_epoch: dict[tuple[int, int], dict[ControlType, Placed]] = defaultdict(dict)
     for partition, marker in (*matching.unknown, *matching.recent):
         if marker.ends is not None and marker.ends.epoch == marker.epoch - 1 and marker.decision is not None:
@@ -906,7 +906,7 @@ def judge(partitions: Iterable[PartitionTransactions], coordinators: Coordinator
     Args:
         partitions: the transactions of these producer ids in each log.
         coordinators: the coordinators' logs of these producer ids.
-        moments: of all logs.
+        moments: the moments of all logs.
     """
     partitions = list(partitions)
     judged, matching = Judged(), Matching()
@@ -929,7 +929,7 @@ class TransactionAudit:
     Attributes:
         findings: all findings, each with its kind.
         figures: for each rule, the numbers of what it looked at, could not judge, and found too recent.
-        moments: of the logs.
+        moments: the moments of the logs.
         reasons: for each rule and reason, how many subjects could not be judged.
     """
 
@@ -946,10 +946,10 @@ def audit_transactions(
     *,
     coordinators_given: bool = False,
 ) -> TransactionAudit:
-    """Judge the transactions of partitions by the coordinators' logs, by the readable rules alone.
+    """Judge the transactions of partitions by the coordinators' logs, only by the readable rules.
 
     Args:
-        replicas: of the partitions of one cluster.
+        replicas: the replicas of the partitions of one cluster.
         coordinator_logs: the replicas of ``__transaction_state`` of the same cluster that have records.
         source: what is known of the moments of the logs.
         coordinators_given: whether there are logs of ``__transaction_state`` without records.

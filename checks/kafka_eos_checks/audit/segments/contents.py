@@ -29,7 +29,7 @@ class Contents:
     Attributes:
         start: the first offset of the log; None for a log without batches.
         end: one past the last offset.
-        values: by offset, of all data records.
+        values: the values of all data records, by offset.
         hidden: offsets of records in aborted transactions, and in open ones.
         committed: by offset of a record in a transaction, the offset of the marker that committed it.
         aborted: by offset of a record in a transaction, the offset of the marker that aborted it.

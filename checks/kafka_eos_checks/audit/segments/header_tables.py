@@ -307,7 +307,7 @@ class _Table(NamedTuple):
 
     Attributes:
         file: pyarrow's ``ParquetFile``.
-        segment_bytes: of the segment that it was made of.
+        segment_bytes: the size of the segment that it was made of, in bytes.
         damage: regions of the segment without a batch, each with the row group that came next.
     """
 

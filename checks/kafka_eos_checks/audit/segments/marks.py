@@ -32,7 +32,7 @@ class Marks(NamedTuple):
     Attributes:
         row: number of the marker among the headers.
         decision: :class:`ControlType`, or :data:`NO_DECISION`.
-        coordinator_epoch: of the coordinator that sent it, or :data:`NO_EPOCH`.
+        coordinator_epoch: the epoch of the coordinator that sent it, or :data:`NO_EPOCH`.
     """
 
     row: Ints

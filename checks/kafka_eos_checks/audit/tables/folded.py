@@ -104,7 +104,7 @@ class Transactional:
 
     Args:
         kinds: the wanted columns, with their types.
-        selection: of producer ids.
+        selection: the selection of producer ids.
         check_crc: whether to compare each batch with its CRC.
         coordinators: the logs of ``__transaction_state``.
     """
@@ -174,8 +174,8 @@ class _Commits:
     """The committed offsets of m records of a block, from which the columns of ``offsets`` are made.
 
     Args:
-        records: of the block.
-        headers: of the block.
+        records: the records of the block.
+        headers: the headers of the block.
         rows: numbers of the records, shape (m,).
         name: index of each into ``names``, shape (m,).
         offset: the committed offset, -1 for a tombstone, shape (m,).
@@ -247,7 +247,7 @@ class CommittedOffsets:
 
     Args:
         kinds: the wanted columns, with their types.
-        selection: of the topics and partitions whose offsets were committed, and of producer ids.
+        selection: the selection of the topics and partitions whose offsets were committed, and of producer ids.
         check_crc: whether to compare each batch with its CRC.
     """
 

@@ -36,8 +36,8 @@ class Selection:
         topics: their names.
         partitions: their numbers.
         producers: producer ids; -1 for batches without one.
-        offsets: of records.
-        times: of records, in milliseconds since the epoch.
+        offsets: the offsets of wanted records.
+        times: the times of wanted records, in milliseconds since the epoch.
     """
 
     topics: frozenset[str] | None = None

@@ -73,7 +73,7 @@ class TransactionFold:
         Args:
             segment: number of their file.
             headers: the batches.
-            marks: of their markers.
+            marks: the marks of their markers.
 
         Returns:
             The transactions that end in them, by producer id, dtype :data:`TRANSACTION`.

@@ -48,8 +48,8 @@ import org.mockito.stubbing.Answer;
 import scala.Option;
 
 /**
- * A cluster that another process has started, as objects of a broker's insides: what a test asks such an object for is asked
- * of the cluster by the admin client, or cannot be asked.
+ * A cluster that another process has started, seen as the objects inside a broker. If a test calls such an object, the admin
+ * client asks the cluster; some calls cannot be answered.
  */
 public final class AskedCluster {
     private static final Map<String, String> ASSIGNED_AT_ONCE = Map.of("group.consumer.assignment.interval.ms", "0");
@@ -72,23 +72,23 @@ public final class AskedCluster {
         return new AskedCluster(KafkaTests.start(brokers, all, features));
     }
 
-    /** It is not needed any more. */
+    /** Stop the cluster. */
     public void stop() {
         admin.close(Duration.ZERO);
         KafkaTests.stop();
     }
 
-    /** Where clients find it: "host:port,…". */
+    /** The addresses for clients: "host:port,…". */
     public String bootstrapServers() {
         return bootstrap;
     }
 
-    /** What the cluster calls itself. */
+    /** The id of the cluster. */
     public String clusterId() {
         return ask(admin.describeCluster().clusterId());
     }
 
-    /** Its brokers, by number. */
+    /** The brokers, by number. */
     public SortedMap<Integer, Node> nodes() {
         return new TreeMap<>(ask(admin.describeCluster().nodes()).stream()
             .collect(Collectors.toMap(Node::id, Function.identity())));

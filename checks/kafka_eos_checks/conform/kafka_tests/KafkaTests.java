@@ -29,7 +29,7 @@ import org.junit.platform.launcher.core.LauncherFactory;
  * {"test": "Class.method", "invocation": "…", "outcome": "SUCCESSFUL", "why": "…"} is told.
  */
 public final class KafkaTests {
-    /** How a failure begins that comes of asking for what only a broker inside the JVM has. */
+    /** The start of the message of a failure if a test needs a broker inside the JVM. */
     static final String INSIDES = "needs the inside of a broker";
 
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -39,7 +39,7 @@ public final class KafkaTests {
     private KafkaTests() {
     }
 
-    /** A new cluster's bootstrap servers. */
+    /** Start a cluster and return its bootstrap servers. */
     static String start(int brokers, Map<String, String> properties, Map<String, Short> features) {
         tell(Map.of("start", brokers, "properties", properties, "features", features));
         Map<?, ?> answer = answer();
@@ -49,7 +49,7 @@ public final class KafkaTests {
         return (String) answer.get("bootstrap");
     }
 
-    /** The cluster is not needed any more. */
+    /** Stop the cluster. */
     static void stop() {
         tell(Map.of("stop", true));
         answer();

@@ -28,10 +28,10 @@ import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * The root of Kafka's older harness, in place of Kafka's class of this name, which starts a controller and brokers inside the
- * JVM: gives what is built on it, from KafkaServerTestHarness to a test, the brokers of a cluster that somebody else started.
+ * JVM. It gives the classes that extend it, from KafkaServerTestHarness to a test, the brokers of a cluster started elsewhere.
  */
 public abstract class QuorumTestHarness implements Logging {
-    /** Kafka's defaults, which the clusters that are given do not have of themselves. */
+    /** Kafka's defaults, which the given clusters do not have by themselves. */
     private static final Map<String, String> DEFAULTS = Map.of(
         "auto.create.topics.enable", "true",
         "min.insync.replicas", "1",
@@ -45,17 +45,17 @@ public abstract class QuorumTestHarness implements Logging {
     private ControllerServer controller;
     private List<Node> given;
 
-    /** The arguments of tests that are run by both protocols of groups. */
+    /** The arguments of tests that run with both protocols of groups. */
     public static Stream<Arguments> getTestGroupProtocolParametersAll() {
         return QuorumTestHarness$.MODULE$.getTestGroupProtocolParametersAll();
     }
 
-    /** Those of tests that are run by the protocol of KIP-848. */
+    /** The arguments of tests that run with the protocol of KIP-848. */
     public static Stream<Arguments> getTestGroupProtocolParametersConsumerGroupProtocolOnly() {
         return QuorumTestHarness$.MODULE$.getTestGroupProtocolParametersConsumerGroupProtocolOnly();
     }
 
-    /** Those of tests that are run by the classic protocol. */
+    /** The arguments of tests that run with the classic protocol. */
     public static Stream<Arguments> getTestGroupProtocolParametersClassicGroupProtocolOnly() {
         return QuorumTestHarness$.MODULE$.getTestGroupProtocolParametersClassicGroupProtocolOnly();
     }
@@ -107,7 +107,7 @@ public abstract class QuorumTestHarness implements Logging {
         return controller;
     }
 
-    /** None that has to be waited for: the admin client's calls return when they have taken effect. */
+    /** No controller has to be waited for: the admin client's calls return when they have taken effect. */
     public Seq<ControllerServer> controllerServers() {
         return CollectionConverters.asScala(List.<ControllerServer>of());
     }

@@ -167,7 +167,7 @@ public final class CostClient {
         }
     }
 
-    /** What two sides do in slices that follow each other at once; each round begins with the other side. */
+    /** The work of two sides in slices that follow each other at once; each round begins with the other side. */
     private interface Slice {
         long run(int side);
     }
@@ -194,7 +194,7 @@ public final class CostClient {
         }
     }
 
-    /** Two producers with settings of their own, each to its own topic. */
+    /** Two producers, each with its own settings and its own topic. */
     private void producePairs() {
         List<String> topics = List.of(job.get("topic").asText(), job.get("topic_1").asText());
         byte[] value = new byte[job.get("value_bytes").asInt()];
@@ -216,7 +216,7 @@ public final class CostClient {
         answer.put("failed", failed.get());
     }
 
-    /** Two consumers with settings of their own; a slice is the whole topic. */
+    /** Two consumers, each with its own settings; a slice is the whole topic. */
     private void consumePairs() {
         try (KafkaConsumer<byte[], byte[]> first = reader("consumer");
                 KafkaConsumer<byte[], byte[]> second = reader("consumer_1")) {
@@ -302,7 +302,7 @@ public final class CostClient {
         answer.put("records", done).put("transactions", commits).put("failed", failed.get());
     }
 
-    /** Records at an even rate, committed at an interval; how long until a consumer has each. */
+    /** Send records at an even rate, commit at an interval, and measure the time until a consumer has each record. */
     private void latency() throws InterruptedException {
         String topic = job.get("topic").asText();
         long interval = job.get("commit_interval_ms").asLong() * 1_000_000L;
@@ -374,7 +374,7 @@ public final class CostClient {
         return answer;
     }
 
-    /** Jobs from standard input, to its end. */
+    /** Do the jobs from standard input, to its end. */
     public static void main(String[] arguments) throws Exception {
         System.setOut(System.err); // what libraries say is no answer
         BufferedReader jobs = new BufferedReader(new InputStreamReader(System.in));

@@ -191,7 +191,7 @@ def counted(part: Part, evidence: Evidence) -> Verdict:
     lines += [
         "",
         "librdkafka registers partitions by AddPartitionsToTxn, several in a request; the Java client, which speaks "
-        "transaction version 2, by its Produce requests alone",
+        "transaction version 2, only by its Produce requests",
         "criterion: holds when, for each client and number of partitions, ends, registrations and markers are the same "
         "for every number of messages, with at most one registration and exactly one marker for each partition",
     ]

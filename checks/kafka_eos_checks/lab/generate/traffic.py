@@ -173,14 +173,14 @@ class Runs(Columns):
     Attributes:
         partition: number.
         writer: number of the client; idempotent producers are numbered after the clients.
-        producer_id: of the batches.
-        producer_epoch: of the batches.
+        producer_id: the producer id of the batches.
+        producer_epoch: the producer epoch of the batches.
         count: number of batches.
         begin: first slot.
         end: one past the last slot.
-        decision: of a marker; each marker is a run of its own.
-        coordinator_epoch: of a marker.
-        attributes: of the batches.
+        decision: the decision of a marker; each marker is a run of its own.
+        coordinator_epoch: the coordinator epoch of a marker.
+        attributes: the attributes of the batches.
         transaction: see :class:`Batches`; of the first batch.
         planted: see :class:`Batches`.
     """

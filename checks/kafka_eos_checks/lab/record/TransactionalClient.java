@@ -129,7 +129,7 @@ public final class TransactionalClient {
                 || !(failure instanceof KafkaException);
     }
 
-    /** Make a call and tell it. After a timeout the outcome is open and the same call goes on, as the API asks. */
+    /** Make a call and write its events. After a timeout the outcome is open and the same call is repeated, as the API requires. */
     private void call(String action, ObjectNode columns, Runnable call) {
         while (true) {
             tell(action, "invoke", columns);
@@ -241,7 +241,7 @@ public final class TransactionalClient {
         rewind();
     }
 
-    /** Go back to where the transaction began: the consumer's position does not by itself. */
+    /** Go back to the positions at which the transaction began: the consumer does not go back by itself. */
     private void rewind() {
         next.putAll(kept);
         fetched.clear();

@@ -175,7 +175,7 @@ class ClientProcess:
                 stream.close()
 
     def runs(self) -> bool:
-        """Whether it still runs."""
+        """Whether the process still runs."""
         return self._process.poll() is None
 
     def wait(self, seconds: float = END_SECONDS, *, expected: tuple[int, ...] = (0,)) -> int:
@@ -218,7 +218,7 @@ class ClientProcess:
         self._journal.add(self.name, "Freeze", "ok")
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Let the frozen process go on."""
         self._journal.add(self.name, "Resume", "ok")
         self._process.send_signal(signal.SIGCONT)
 

@@ -95,7 +95,7 @@ def expected(logs: Path, recording: Path) -> dict[str, Any]:
 
 @pytest.fixture
 def zipped(wheel: Path, tmp_path: Path) -> Path:
-    """The wheel under another name: Spark puts zip files on the workers' path, and no wheel by its own."""
+    """The wheel under another name: Spark puts zip files on the workers' path, but no wheels."""
     return Path(shutil.copyfile(wheel, tmp_path / "kafka_eos.zip"))
 
 

@@ -1,4 +1,4 @@
-"""Findings stay where they were made: whoever asks for an audit holds a few of each rule, however many there are."""
+"""Findings stay where they were made: the asking process holds a few of each rule, however many there are."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Each rule over applications finds what a mutated application or group does, at its place, and owns to its limits."""
+"""Each rule over applications finds the mistake of a mutated application or group, and counts what it cannot judge."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

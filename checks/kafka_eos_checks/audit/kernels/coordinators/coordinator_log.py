@@ -531,7 +531,7 @@ class _Run(NamedTuple):
     """Records of one transactional id, as numbers of rows.
 
     Attributes:
-        number: of the id.
+        number: the number of the id.
         start: the row from which on its states are known.
         first: the first record to judge; records before it are only needed for the states.
         end: one past the last row.

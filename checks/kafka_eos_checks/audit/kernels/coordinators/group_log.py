@@ -85,7 +85,7 @@ class Ended:
 
     Attributes:
         commits: the records.
-        number: of each record in the log, shape (n,).
+        number: the number of each record in the log, shape (n,).
         ended: the number of the record at which that happened: the marker, or the record itself outside of any
             transaction.
         holes: how many holes the log has before it, shape (n,).
@@ -105,7 +105,7 @@ def end_transactions(commits: Commits, facts: GroupFacts) -> Ended:
     Args:
         commits: all committed offsets and markers of some producer ids, in log order; those outside of any transaction
             may be among them.
-        facts: of their log.
+        facts: the facts of their log.
     """
     number, holes = facts.places(commits)
     is_marker = commits.decision != NO_MARKER

@@ -104,7 +104,7 @@ def judge_steps(
         partitions: all logs, by number.
         chosen: the numbers of the logs that count: the longest of each partition.
         coordinators: the coordinators' logs of these producer ids.
-        moments: of all logs.
+        moments: the moments of all logs.
     """
     numbers = frozenset(chosen)
     steps = paired((part for part in parts if part.log in numbers), partitions)
@@ -119,9 +119,9 @@ def _readable(steps: Paired, partitions: Sequence[Partition], unproved: Flags) -
     """The transactions of each log in the form of the readable rules: open and merged ones, and some of the markers.
 
     Args:
-        steps: all of them.
+        steps: all steps.
         partitions: all logs, by number.
-        unproved: which markers, shape (m,).
+        unproved: which markers are not proved, shape (m,).
     """
     by_log: dict[int, PartitionTransactions] = {}
 
@@ -360,7 +360,7 @@ def _is_a_way(due: Ints, earlier: int, decisions: Ints, has_data: Flags) -> bool
     Args:
         due: the decisions of the transactions, in order; none of them was given up.
         earlier: how many of them may be older than the partition.
-        decisions: of the markers, in order.
+        decisions: the decisions of the markers, in order.
         has_data: which of them end data; a marker without data may be a repetition.
     """
     padding = bytes(MOST_WAYS // 8 + 2)

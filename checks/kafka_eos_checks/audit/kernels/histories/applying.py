@@ -233,7 +233,7 @@ def join_commits(checks: Rows, asked: Rows) -> Rows:
 
 
 def covers_of(name: int, offsets: Sequence[int], marked: Sequence[bool], log: int) -> Rows:
-    """For each commit of a group and partition, the offsets it is the first past, dtype :data:`COVER`; split by block.
+    """The offsets that each commit of a group and partition is the first past, dtype :data:`COVER`; split by block.
 
     Args:
         name: hash of group and partition.

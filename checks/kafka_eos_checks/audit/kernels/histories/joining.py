@@ -131,7 +131,7 @@ class Values:
         shown: records with a suspect key or at a suspect offset, dtype :data:`stored.STORED`.
         spots: offsets at which events do not all have the value of a record, ascending hashes.
         held: facts about the transactions of the values, dtype :data:`HELD`.
-        figures: of the rules, counting proved subjects.
+        figures: the figures of the rules, counting proved subjects.
     """
 
     events: Rows
@@ -379,7 +379,7 @@ class Readers:
         backward: steps back without an abort that allows them.
         fell: ends of partitions below the end before (``start``), or below 0.
         unlogged: places of the events about partitions without a log, shape (n,).
-        figures: of the rules.
+        figures: the figures of the rules.
     """
 
     gaps: Rows
@@ -514,7 +514,7 @@ class Passed:
     """Records that readers passed over.
 
     Attributes:
-        steps: of the readers, dtype :data:`STEP`.
+        steps: the steps of the readers, dtype :data:`STEP`.
         missing: log and offset of each record, and whether it is hidden; shape (n, 3).
     """
 
@@ -526,7 +526,7 @@ def look_into_gaps(gaps: Sequence[tuple[int, Rows]], ranges: Rows, setting: Sett
     """Find the records in gaps.
 
     Args:
-        gaps: by block.
+        gaps: the gaps by block.
         ranges: all records in these blocks.
         setting: the facts of the run.
     """

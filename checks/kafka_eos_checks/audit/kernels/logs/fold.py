@@ -45,7 +45,7 @@ class LogAudit:
 
 
 def summaries_of(split: Split, check_crc: bool = True, high_watermark: int = -1) -> Iterator[tuple[Summary, Headers]]:
-    """Read a split and summarise it: of each chunk the summary and the batches; arguments as for :func:`summarise`."""
+    """Read a split and summarise it: the summary and the batches of each chunk; arguments as for :func:`summarise`."""
     index = read_index(split.path)
     for start, headers, marks in chunks_of(split, index, check_crc):
         yield summarise(split, start, headers, marks, high_watermark), headers

@@ -45,9 +45,9 @@ def marker_of(steps: Paired, number: int, segments: Sequence[str], last_stable_o
 
     Args:
         steps: all steps.
-        number: of the marker among ``steps.markers``.
+        number: the number of the marker among ``steps.markers``.
         segments: file names of the splits of the marker's log.
-        last_stable_offset: of the partition after the marker; -1 if no rule needs it.
+        last_stable_offset: the last stable offset of the partition after the marker; -1 if no rule needs it.
     """
     row, ends = int(steps.markers[number]), int(steps.ends[number])
     step = _step(steps, row)

@@ -183,8 +183,8 @@ def summarise(split: Split, start: int, headers: Headers, marks: Marks, high_wat
         split: the split.
         start: first byte of the chunk.
         headers: its batches.
-        marks: of its markers.
-        high_watermark: of the log, from its directory's checkpoint; -1 if unknown.
+        marks: the marks of its markers.
+        high_watermark: the high watermark of the log, from its directory's checkpoint; -1 if unknown.
     """
     columns = columns_of(headers, split.log.topic)
     first, end, holes, disordered, boundary = local(columns)
@@ -207,7 +207,7 @@ def summarise(split: Split, start: int, headers: Headers, marks: Marks, high_wat
 
 
 def local(columns: Columns) -> tuple[int, int, int, bool, NDArray[np.void]]:
-    """First offset, end offset, holes, disordered and boundary rows of a chunk, from the chunk alone."""
+    """First offset, end offset, holes, disordered and boundary rows of a chunk, read from the chunk only."""
     if not len(columns):
         return -1, -1, 0, False, np.empty(0, BOUNDARY)
     first = int(columns.base_offset[0])

@@ -87,9 +87,9 @@ def steps_of(
 
     Args:
         headers: the batches.
-        marks: of their markers.
-        topic: of the log.
-        high_watermark: of the log, from its directory's checkpoint; -1 if unknown.
+        marks: the marks of their markers.
+        topic: the topic of the log.
+        high_watermark: the high watermark of the log, from its directory's checkpoint; -1 if unknown.
         end: one past the highest offset before the batches; when not given, no hole is assumed before them.
         holes: the number of holes of the log before the batches.
     """

@@ -1,4 +1,4 @@
-"""Chunk by chunk equals the readable rule, finding by finding, whatever the faults and the cuts are."""
+"""The findings chunk by chunk equal those of the readable rule, whatever the faults and the cuts are."""
 
 from pathlib import Path
 
