@@ -191,7 +191,7 @@ class Page:
     """The content of a page.
 
     Attributes:
-        verdicts: in the order of the page.
+        verdicts: the verdicts, in the order of the page.
         environment: name and version of what took part, the date and the seeds.
         subject: what was checked, in words, if it belongs to the user.
     """
@@ -377,7 +377,7 @@ def write_page(verdicts: Sequence[Verdict], page: Path, now: datetime | None = N
 
     Args:
         verdicts: what the page shows.
-        page: where it goes.
+        page: the file to write.
         now: the date on the page; None for today.
         subject: what was checked, in words.
     """

@@ -3,8 +3,12 @@
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
+from threading import Event, Thread
+from time import monotonic
+from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.status import Status
 from rich.table import Table
 
 from kafka_eos_checks.kit.verdict import Standing, Verdict
@@ -13,7 +17,42 @@ _COLOURS = {Standing.OK: "green", Standing.FAIL: "red", Standing.NOT_JUDGED: "ye
 WIDE = 150  # columns of a table that goes to a file or a pipe
 MOST_NAMED = 60  # verdicts with nothing to judge; an audit has fewer rules
 
-progress_console = Console(stderr=True, highlight=False)
+EVERY = 10.0  # seconds between two lines of progress where no spinner can be drawn
+
+
+class PlainStatus(Status):
+    """A status without a spinner, for a file or a pipe: its text, as a line every some seconds while the work lasts."""
+
+    def start(self) -> None:
+        """Begin to tell the status."""
+        self._ended = Event()
+        self._thread = Thread(target=self._tell, daemon=True)
+        self._thread.start()
+
+    def update(self, status: RenderableType | None = None, **_: Any) -> None:
+        """Change the text."""
+        self.status = status or self.status
+
+    def stop(self) -> None:
+        """End it."""
+        self._ended.set()
+        self._thread.join()
+
+    def _tell(self) -> None:
+        start = monotonic()
+        while not self._ended.wait(EVERY):
+            self.console.print(f"… {self.status} ({monotonic() - start:.0f} s)", markup=False, soft_wrap=True)
+
+
+class ProgressConsole(Console):
+    """A console whose status is a spinner on a terminal, and lines elsewhere."""
+
+    def status(self, status: RenderableType, **more: Any) -> Status:
+        """The status of long work; a context manager."""
+        return super().status(status, **more) if self.is_terminal else PlainStatus(status, console=self)
+
+
+progress_console = ProgressConsole(stderr=True, highlight=False)
 answer_console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
 
 

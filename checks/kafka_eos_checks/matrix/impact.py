@@ -12,6 +12,7 @@ import argparse
 import ast
 import inspect
 import re
+import shlex
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,10 +20,11 @@ from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from kafka_eos.machines.spec_mapping import snake_case
-from kafka_eos_checks.contracts.conditions import CONTRACTS
+from kafka_eos_checks.contracts.conditions import CONTRACTS, Contract
 from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.missing import Missing, MissingExtra, need_clone
 from kafka_eos_checks.kit.paths import CLONE
@@ -30,6 +32,7 @@ from kafka_eos_checks.kit.verdict import write_document
 from kafka_eos_checks.matrix.mutant_requests import SERVED
 from kafka_eos_checks.models.findings import KafkaFinding, read_findings
 from kafka_eos_checks.models.registry import Model, Registry
+from kafka_eos_checks.models.releases import Releases
 from kafka_eos_checks.mutants import rules as mutated_rules
 from kafka_eos_checks.proofs.command import proofs
 from kafka_eos_checks.tla.citations import citations, cited_operators
@@ -64,7 +67,16 @@ KINDS: Mapping[str, str] = {
     "checks/": "check",
     "": "document",
 }
-ORDER = ("spec", "action", "reference", "server", "mutant", "model", "property", *dict.fromkeys(KINDS.values()))
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "edit": ("spec", "reference", "server", "mutant"),
+    "read, and edit what no longer holds": (
+        *("conjuncts", "proof", "contract", "replay", "conform", "finding", "test", "check", "document"),
+    ),
+    "depends on it, and is checked by running": ("action", "property", "model", "claim", "walk"),
+}
+"""The groups of the kinds, by what to do with their places."""
+ORDER = tuple(kind for kinds in GROUPS.values() for kind in kinds)
+THEN_RUN = "then run"
 
 EPILOG = """examples:
   kafka-eos check impact AcceptsUnknownProducer
@@ -121,7 +133,12 @@ class Sources:
     @cached_property
     def spec(self) -> ModuleFolder:
         """The modules."""
-        return ModuleFolder(self.root / "spec")
+        return ModuleFolder(self.spec_folder)
+
+    @property
+    def spec_folder(self) -> Path:
+        """The folder of the modules."""
+        return self.root / "spec"
 
     @cached_property
     def findings(self) -> list[KafkaFinding]:
@@ -131,7 +148,7 @@ class Sources:
     @cached_property
     def registry(self) -> Registry:
         """The models and mutants."""
-        return Registry(self.root / "spec" / "models")
+        return Registry(self.spec_folder / "models")
 
     def place(self, kind: str, file: Path | str, line: int, what: str) -> Place:
         """A place in a file of the project."""
@@ -231,6 +248,10 @@ class Rule:
         reached = (self.sources.spec.reached(model.module, name) for name in (model.specification, *self.judged(model)))
         return any(self.name in operators for operators in reached)
 
+    def is_of(self, contract: Contract) -> bool:
+        """Whether a contract is about the rule."""
+        return any(self.method in about for about in contract.about.values())
+
     def judged(self, model: Model) -> list[str]:
         """The properties of a model."""
         return [*model.invariants, *model.properties]
@@ -328,7 +349,7 @@ def _by_methods(rule: Rule) -> Iterator[Place]:
     sources = rule.sources
     for contracts in CONTRACTS.values():
         for contract in contracts:
-            if any(rule.method in about for about in contract.about.values()):
+            if rule.is_of(contract):
                 file = inspect.getsourcefile(contract.promise) or ""
                 yield sources.place("contract", file, _line(contract.promise), contract.promise.__name__)
     yield from _proofs(rule)
@@ -397,6 +418,34 @@ def _entry_line(rule: Rule, entry: Model) -> int:
     return rule.sources.line_of(entry.file, rf"^\[{entry.kind}\.{re.escape(entry.name)}\]")
 
 
+# --- the commands that check a change ---------------------------------------------------------------------------------
+
+
+def commands(rule: Rule, places: Sequence[Place]) -> Iterator[str]:
+    """The commands that check a change to a rule, in the order in which one failure explains the next."""
+    models = [entry.name for entry in rule.models if entry.tier == "small"]
+    if models:
+        yield f"kafka-eos check models --update {' '.join(models)}"
+        if found := Releases(rule.sources.spec_folder).rule(rule.name):
+            releases = "".join(f" --kafka {name}" for name in found.by_release)
+            yield f"kafka-eos check models --update{releases} {' '.join(models)}"
+    if graphs := [entry.name for entry in rule.models if entry.graph == "small"]:
+        yield f"kafka-eos check graphs {' '.join(graphs)}"
+    for mutant in rule.mutants:
+        if mutant.kind == "mutant":
+            yield f"kafka-eos check models {mutant.name}"
+            yield f"kafka-eos check graphs --mutant {mutant.name}"
+    if refuted := dict.fromkeys(Path(place.file).stem for place in places if "refuted by" in place.what):
+        yield f"kafka-eos check proofs --queries {' '.join(refuted)}"
+    if subjects := [name for name, contracts in CONTRACTS.items() if any(map(rule.is_of, contracts))]:
+        yield f"kafka-eos check contracts {' '.join(map(shlex.quote, subjects))}"
+    yield f"kafka-eos check conjuncts {' '.join(rule.homes)}"
+    yield "kafka-eos check mutants"
+    if tests := dict.fromkeys(place.file for place in places if place.kind == "test" and place.file.endswith(".py")):
+        yield f"pytest {' '.join(tests)}"
+    yield "make test"
+
+
 # --- the command ------------------------------------------------------------------------------------------------------
 
 
@@ -414,15 +463,18 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.set_defaults(run=run)
 
 
-def told(places: Sequence[Place]) -> Iterable[str]:
-    """The places as text, by kind."""
-    kind = ""
-    for place in places:
-        if place.kind != kind:
-            kind = place.kind
-            yield f"{kind} ({sum(one.kind == kind for one in places)})"
-        what = place.what if len(place.what) <= 100 else f"{place.what[:97]}..."
-        yield f"  {place.file}:{place.line}  {what}"
+def told(places: Sequence[Place], run: Iterable[str]) -> Iterator[str]:
+    """The places as text, by group and kind, and the commands to run."""
+    for group, kinds in GROUPS.items():
+        if any(place.kind in kinds for place in places):
+            yield f"{group}:"
+        for kind in kinds:
+            own = [place for place in places if place.kind == kind]
+            yield from [f"  {kind} ({len(own)})"] if own else []
+            for place in own:
+                yield f"    {place.file}:{place.line}  {shorten(place.what, 100, placeholder=' …')}"
+    yield f"{THEN_RUN}:"
+    yield from (f"  {command}" for command in run)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -434,8 +486,10 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"kafka-eos check impact: {error}", file=sys.stderr)
         return 2
     places = impact(rule)
-    print("\n".join(told(places)))
+    run = list(commands(rule, places))
+    print("\n".join(told(places, run)))
     if arguments.json:
         rows = [asdict(place) for place in places]
-        write_document(arguments.json, {"operator": rule.name, "modules": list(rule.homes), "places": rows})
+        named = {"operator": rule.name, "modules": list(rule.homes)}
+        write_document(arguments.json, {**named, "places": rows, "run": run})
     return 0

@@ -33,7 +33,7 @@ Condition: TypeAlias = Callable[[Values, bool], bool]
 EPILOG = """examples:
   kafka-eos settings producer.properties
   kafka-eos settings acks=1 transactional.id=orders              refused: a transactional producer is idempotent
-  kafka-eos settings --client java-consumer group.id=g isolation.level=read_committed
+  kafka-eos settings group.id=g isolation.level=read_committed
   kafka-eos settings --client librdkafka-producer enable.idempotence=true --json -
 
 exit codes: 0 the client accepts the settings, 1 it refuses them, 2 the call or the file cannot be used
@@ -155,6 +155,8 @@ class Kind:
 
 
 STREAMS_CLIENT, GUARANTEE = "streams", "processing.guarantee"
+STREAMS_ONLY = frozenset({GUARANTEE, "application.id", "commit.interval.ms"})
+PRODUCERS, CONSUMERS = "java-producer", "java-consumer"
 STREAMS_KINDS = {
     True: Kind(PROCESSOR, STREAMS, lambda _: True),
     False: Kind(Client({}, "", ()), STREAMS_WITHOUT_TRANSACTIONS, lambda _: False),
@@ -162,9 +164,9 @@ STREAMS_KINDS = {
 """Kafka Streams with and without ``processing.guarantee=exactly_once_v2``."""
 
 KINDS = {
-    "java-producer": Kind(JAVA_PRODUCER, PRODUCER, idempotence_of_java),
+    PRODUCERS: Kind(JAVA_PRODUCER, PRODUCER, idempotence_of_java),
     "librdkafka-producer": Kind(LIBRDKAFKA_PRODUCER, PRODUCER, idempotence_of_librdkafka),
-    "java-consumer": Kind(JAVA_CONSUMER, CONSUMER, lambda _: False),
+    CONSUMERS: Kind(JAVA_CONSUMER, CONSUMER, lambda _: False),
     "librdkafka-consumer": Kind(LIBRDKAFKA_CONSUMER, CONSUMER, lambda _: False),
 }
 
@@ -174,11 +176,13 @@ class Judged:
     """The judgement on settings.
 
     Attributes:
+        client: the client that they were judged for.
         refused: why the client refuses them, None if it accepts them.
         guarantees: those about this client; none of a refused one.
         ignored: settings without a rule.
     """
 
+    client: str
     refused: RefusedSettings | None
     guarantees: tuple[Guarantee, ...]
     ignored: tuple[str, ...]
@@ -187,6 +191,7 @@ class Judged:
         """The judgement as a JSON object."""
         refused = self.refused
         return {
+            "client": self.client,
             "accepted": refused is None,
             "refused": None
             if refused is None
@@ -206,9 +211,9 @@ class Judged:
     def lines(self) -> Iterator[str]:
         """The judgement in words."""
         if self.refused is not None:
-            yield f"refused: {self.refused}"
+            yield f"refused by {self.client}: {self.refused}"
         else:
-            yield "accepted"
+            yield f"accepted by {self.client}"
         for guarantee in self.guarantees:
             mark, models = ("yes", "holds by the repaired rules") if guarantee.holds else ("NO ", "shows it")
             yield f"{mark}  {guarantee.words} ({guarantee.model} {models})"
@@ -216,9 +221,28 @@ class Judged:
                 yield f"     Kafka 4.3 as it ships breaks this: kafka-eos ledger findings {finding}"
         if self.ignored:
             yield f"no rule about: {', '.join(self.ignored)}"
-        shown = next((guarantee.model for guarantee in self.guarantees if not guarantee.holds), "")
-        if shown:
-            yield f"next: kafka-eos check models {shown}"
+        if self.refused is not None:
+            yield f"next: correct {' or '.join(self.refused.settings)}; --client names another client"
+        for guarantee in sorted(self.guarantees, key=lambda guarantee: guarantee.holds)[:1]:
+            yield f"next: kafka-eos check models {guarantee.model}"
+
+
+def client_of(given: Mapping[str, str]) -> str:
+    """The Java client that settings are for, by the names that only its kind has; a producer if there are none.
+
+    Raises:
+        UnusableProperties: names of a producer and of a consumer are among them.
+    """
+    if given.keys() & STREAMS_ONLY:
+        return STREAMS_CLIENT
+    of_producer, of_consumer = (
+        sorted(given.keys() & KINDS[name].client.kinds.keys()) for name in (PRODUCERS, CONSUMERS)
+    )
+    if of_producer and of_consumer:
+        raise UnusableProperties(
+            f"{of_producer[0]} is a producer's setting, {of_consumer[0]} a consumer's; give --client"
+        )
+    return CONSUMERS if of_consumer else PRODUCERS
 
 
 def kind_of(client: str, given: Mapping[str, str]) -> Kind:
@@ -236,10 +260,10 @@ def judge(client: str, given: Mapping[str, str]) -> Judged:
     try:
         values = kind.client.values(known)
     except RefusedSettings as refused:
-        return Judged(refused=refused, guarantees=(), ignored=ignored)
+        return Judged(client=client, refused=refused, guarantees=(), ignored=ignored)
     idempotent = kind.idempotence(values)
     guarantees = tuple(guarantee for guarantee in kind.guarantees if guarantee.about(values, idempotent))
-    return Judged(refused=None, guarantees=guarantees, ignored=ignored)
+    return Judged(client=client, refused=None, guarantees=guarantees, ignored=ignored)
 
 
 def read_settings(words: Iterable[str]) -> dict[str, str]:
@@ -265,8 +289,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument(
         "--client",
         choices=(*KINDS, STREAMS_CLIENT),
-        default="java-producer",
-        help="whose settings (default: %(default)s)",
+        help="whose settings (default: the Java producer or consumer or Kafka Streams, by the names of the settings)",
     )
     add_json(parser, "the judgement")
     parser.set_defaults(run=run)
@@ -275,7 +298,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     try:
-        judged = judge(arguments.client, read_settings(arguments.settings))
+        given = read_settings(arguments.settings)
+        judged = judge(arguments.client or client_of(given), given)
     except UnusableProperties as error:
         print(f"kafka-eos settings: {error}", file=sys.stderr)
         return 2

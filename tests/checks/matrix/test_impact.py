@@ -2,12 +2,13 @@
 
 import json
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from kafka_eos_checks.cli.command import main
+from kafka_eos_checks.cli.command import main, parser_of
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.matrix.impact import (
     Place,
@@ -16,6 +17,7 @@ from kafka_eos_checks.matrix.impact import (
     _in_reference,
     _in_registry,
     _in_spec,
+    commands,
     impact,
     rule_of,
     told,
@@ -151,9 +153,33 @@ def test_the_command_shows_the_places_as_text_and_as_json(capsys: pytest.Capture
 def test_the_tutorial_on_changing_a_rule_shows_the_commands_output(found: list[Place]) -> None:
     text = (CLONE / "CONTRIBUTING.md").read_text(encoding="utf-8")
     shown = text.split("$ kafka-eos check impact AcceptsUnknownProducer\n")[1].split("```")[0].splitlines()
-    real = [without_number(line) for line in told(found)]
-    assert len(shown) > 20
-    assert [line for line in map(without_number, shown) if line.strip() != "…" and line not in real] == []
+    run = list(commands(rule_of("AcceptsUnknownProducer", SOURCES), found))
+    real = list(map(without_number, told(found, run)))
+    lines = [line.removesuffix(" …") for line in map(without_number, shown) if line.strip() != "…"]
+    assert [line for line in lines if not any(one.startswith(line) for one in real)] == []
+    assert headings(lines) == headings(real)  # groups and kinds: neither has one that the other lacks
+
+
+def headings(lines: list[str]) -> list[str]:
+    return [line for line in lines if re.fullmatch(r"\S.*:|  \w+ ", line)]
+
+
+def test_a_change_is_checked_by_commands_that_run_about_the_models_mutants_and_tests_of_the_rule() -> None:
+    rule = rule_of("AcceptsUnknownProducer", SOURCES)
+    run = list(commands(rule, impact(rule)))
+    for command in run:
+        program, *words = shlex.split(command)
+        if program == "kafka-eos":
+            parser, left = parser_of(words)
+            parser.parse_args(left)  # ends the process if a word is wrong
+    assert any(command.startswith("kafka-eos check models --update --kafka 4.3 --kafka 3.9 ") for command in run)
+    assert "kafka-eos check graphs --mutant AnySequenceOnVirginPartition" in run
+    assert "kafka-eos check proofs --queries append" in run
+    assert "kafka-eos check contracts 'append guards'" in run
+    mutant = [command for command in run if "VirginPartitionGap" in command]
+    of_no_release = rule_of("Transactions!Verify", SOURCES)
+    assert mutant
+    assert not any("--kafka" in command for command in commands(of_no_release, []))
 
 
 def without_number(line: str) -> str:

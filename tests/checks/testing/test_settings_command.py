@@ -59,10 +59,37 @@ def test_settings_give_the_guarantees_of_the_models_with_the_same_settings(clien
     assert models(client, given) == expected
 
 
+@pytest.mark.parametrize(
+    ("words", "client", "then"),
+    [
+        (["acks=all"], "java-producer", "next: kafka-eos check models ResendAfterRestart"),
+        (["group.id=g", "enable.auto.commit=false"], "java-consumer", "next: kafka-eos check models ReadUncommitted"),
+        (["application.id=a"], "streams", "next: kafka-eos check models CommitAfterProcessingTwice"),
+        (["transactional.id=t"], "java-producer", "next: kafka-eos check models IdempotentProducer"),
+    ],
+)
+def test_without_a_client_the_names_of_the_settings_say_whose_they_are(
+    words: list[str], client: str, then: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["settings", *words]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == f"accepted by {client}"
+    assert told[-1] == then
+
+
+def test_settings_of_a_producer_and_of_a_consumer_need_a_client(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["settings", "acks=all", "group.id=g"]) == 2
+    assert "acks is a producer's setting, group.id a consumer's; give --client" in capsys.readouterr().err
+    assert main(["settings", "--client", "java-producer", "acks=all", "group.id=g"]) == 0
+    assert "no rule about: group.id" in capsys.readouterr().out
+
+
 def test_a_refused_setting_is_told_with_the_clients_rule(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["settings", "acks=1", "transactional.id=orders"]) == 1
     told = capsys.readouterr().out
     assert "a transactional producer is idempotent" in told
+    assert told.startswith("refused by java-producer: ")
+    assert "\nnext: correct " in told
     assert "ProducerConfig.postProcessAndValidateIdempotenceConfigs" in told
 
 

@@ -19,16 +19,14 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 from kafka_eos_checks.audit.engines.cost import cpu_seconds_of
 from kafka_eos_checks.audit.engines.local import ANSWER, ASKED, Item, Result, Row, answered, charged_rows
 from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.quoting import key_of_names, use_key
 from kafka_eos_checks.kit.memory import keep_modules
 from kafka_eos_checks.kit.missing import need
+from kafka_eos_checks.kit.progress import part_progress
 from kafka_eos_checks.kit.schemas import arrow_schema, ddl
-from kafka_eos_checks.kit.terminal import progress_console
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -300,22 +298,12 @@ def quiet_about_pandas() -> Iterator[None]:
 
 @contextmanager
 def task_progress(spark: "SparkSession") -> Iterator[None]:
-    """Show a bar of finished tasks while a query runs, on a terminal; Spark Connect shows its own progress."""
-    if need("pyspark.sql.utils", "spark").is_remote() or not progress_console.is_terminal:
+    """Show the number of finished tasks while a query runs; Spark Connect shows its own progress."""
+    if need("pyspark.sql.utils", "spark").is_remote():
         yield
         return
-    with Progress(
-        TextColumn("spark"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("tasks"),
-        TimeElapsedColumn(),
-        console=progress_console,
-        transient=True,
-    ) as bar:
-        task = bar.add_task("spark", total=None)
-
-        stop = _poll(spark, lambda completed, total: bar.update(task, completed=completed, total=total))
+    with part_progress("spark", "tasks") as show:
+        stop = _poll(spark, show)
         try:
             yield
         finally:

@@ -25,7 +25,6 @@ from pathlib import Path
 from types import FrameType
 
 import google_crc32c
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from kafka_eos.errors import MalformedBatch
 from kafka_eos.formats import record_batch, segment
@@ -44,7 +43,8 @@ from kafka_eos.formats.record_batch import (
 )
 from kafka_eos_checks.audit.oracle import random_clusters, random_histories, random_logs
 from kafka_eos_checks.kit.arguments import add_json
-from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progress_console
+from kafka_eos_checks.kit.progress import count_progress
+from kafka_eos_checks.kit.terminal import answer_console, print_verdicts
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.kit.workers import worker_pool
 from kafka_eos_checks.lab.fuzz import frames as fuzz_frames
@@ -432,13 +432,11 @@ def fuzz(seed: int, first: int, count: int, jobs: int) -> Outcome:
     ends = range(first, first + count, CASES_PER_TASK)
     tasks = [(seed, start, min(CASES_PER_TASK, first + count - start)) for start in ends]
     total = Outcome()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=progress_console) as progress:
-        bar = progress.add_task(f"fuzz, seed {seed}", total=count)
+    with count_progress(f"fuzz, seed {seed}", count) as advance:
         try:
             for outcome in _outcomes(tasks, jobs):
                 total.add(outcome)
-                progress.update(bar, completed=total.counts.total())
+                advance(outcome.counts.total())
                 if total.failures:
                     break
         except multiprocessing.TimeoutError:
