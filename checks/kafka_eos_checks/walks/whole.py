@@ -47,13 +47,6 @@ EXCUSED = {(1, "EndTxn"): "late-end-of-transaction", (1, "TxnOffsetCommit"): "la
 With version 2 the epoch fences both, as this application sends its offsets once a transaction.
 """
 
-UNSTORED = "ConsumerGroupHeartbeat"
-"""The request that a run with restarts does not repeat; it counts how often.
-
-The server does not store the members of a consumer group, and epochs begin again after a restart: a late copy of a join
-can give a member the epoch that it had before the restart, with which it may commit although another has its partition.
-"""
-
 SET_UPS = tuple(
     f"EOS v{eos}, transaction.version {version}{mirror}"
     for eos, version, mirror in ((1, 1, ""), (1, 1, ", mirror"), (1, 2, ""), (1, 2, ", mirror"), (2, 1, ""), (2, 2, ""))
@@ -89,7 +82,7 @@ class Outcome:
         events: what happened, in order.
         faults: kind -> how often.
         into_transactions: restarts while transactions were open.
-        excused: request -> how often it was to be repeated, and was not (:data:`EXCUSED`, :data:`UNSTORED`).
+        excused: request -> how often it was to be repeated, and was not (:data:`EXCUSED`).
         finished: the number of complete transactions, by their fate.
         wrong: what went wrong, or "".
         diagram: the diagram of a run that was cut down, as SVG; or "".
@@ -291,8 +284,7 @@ class Whole:
         self.drawn += 1
         if self._allowed is not None and self.drawn not in self._allowed:
             return ""
-        is_unstored = api == UNSTORED and self._folder is not None
-        if kind == "repeat" and (is_unstored or (self._version, api) in EXCUSED):
+        if kind == "repeat" and (self._version, api) in EXCUSED:
             self.outcome.excused[api] += 1
             return ""
         self.outcome.faults[kind] += 1
@@ -488,7 +480,7 @@ class Coverage:
         faults: kinds.
         pairs: of kinds, in one run; each with the set-up.
         set_ups: titles.
-        excused: request -> how often it was not repeated (:data:`EXCUSED`, :data:`UNSTORED`).
+        excused: request -> how often it was not repeated (:data:`EXCUSED`).
     """
 
     faults: frozenset[str]
@@ -528,14 +520,11 @@ class Coverage:
             if title in self.set_ups and missing:
                 named = "; ".join(sorted(" and ".join(sorted(pair)) for pair in missing))
                 lines.append(f"pairs of faults never met with {title}: {named}")
-        lines += [
+        return lines + [
             f"{api} not repeated {self.excused[api]} time(s) with transaction.version {version}: finding {finding}"
             for (version, api), finding in EXCUSED.items()
             if self.excused[api]
         ]
-        if self.excused[UNSTORED]:
-            lines.append(f"{UNSTORED} not repeated {self.excused[UNSTORED]} time(s) in runs with restarts")
-        return lines
 
 
 def verdict_of(outcomes: Sequence[Outcome], seconds: float) -> Verdict:
