@@ -48,14 +48,6 @@ A run counts how often it would have repeated them. With version 2 the epoch fen
 application sends its offsets once per transaction.
 """
 
-UNSTORED = "ConsumerGroupHeartbeat"
-"""The request that a run with restarts does not repeat; the run counts how often it would have.
-
-The server does not store the members of a consumer group, and epochs start again after a restart. So a delayed
-duplicate of a join can give a member the epoch that it had before the restart. With that epoch the member may commit
-although another member has its partition.
-"""
-
 SET_UPS = tuple(
     f"EOS v{eos}, transaction.version {version}{mirror}"
     for eos, version, mirror in ((1, 1, ""), (1, 1, ", mirror"), (1, 2, ""), (1, 2, ", mirror"), (2, 1, ""), (2, 2, ""))
@@ -91,7 +83,7 @@ class Outcome:
         events: the events of the run, in order.
         faults: kind -> how often.
         into_transactions: restarts while transactions were open.
-        excused: request -> how often it was to be repeated, and was not (:data:`EXCUSED`, :data:`UNSTORED`).
+        excused: request -> how often it was to be repeated, and was not (:data:`EXCUSED`).
         finished: the number of complete transactions, by their fate.
         wrong: the first violation, or "".
         diagram: the diagram of a run that was cut down, as SVG; or "".
@@ -293,8 +285,7 @@ class Whole:
         self.drawn += 1
         if self._allowed is not None and self.drawn not in self._allowed:
             return ""
-        is_unstored = api == UNSTORED and self._folder is not None
-        if kind == "repeat" and (is_unstored or (self._version, api) in EXCUSED):
+        if kind == "repeat" and (self._version, api) in EXCUSED:
             self.outcome.excused[api] += 1
             return ""
         self.outcome.faults[kind] += 1
@@ -490,7 +481,7 @@ class Coverage:
         faults: the kinds of faults that happened.
         pairs: each pair of kinds that happened in one run, with the set-up of the run.
         set_ups: the titles of the set-ups.
-        excused: request -> how often it was not repeated (:data:`EXCUSED`, :data:`UNSTORED`).
+        excused: request -> how often it was not repeated (:data:`EXCUSED`).
     """
 
     faults: frozenset[str]
@@ -530,14 +521,11 @@ class Coverage:
             if title in self.set_ups and missing:
                 named = "; ".join(sorted(" and ".join(sorted(pair)) for pair in missing))
                 lines.append(f"pairs of faults never met with {title}: {named}")
-        lines += [
+        return lines + [
             f"{api} not repeated {self.excused[api]} time(s) with transaction.version {version}: finding {finding}"
             for (version, api), finding in EXCUSED.items()
             if self.excused[api]
         ]
-        if self.excused[UNSTORED]:
-            lines.append(f"{UNSTORED} not repeated {self.excused[UNSTORED]} time(s) in runs with restarts")
-        return lines
 
 
 def verdict_of(outcomes: Sequence[Outcome], seconds: float) -> Verdict:
