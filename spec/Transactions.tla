@@ -18,13 +18,14 @@
 (*   TxnOffsetCommit is a batch for it, though without a sequence in Kafka *)
 (*   (TransactionalOffsets).                                               *)
 (*   A request is handled at any later time or never, and a few more times *)
-(*   than it was sent; so are markers.                                     *)
+(*   than it was sent; so are markers, and batches that were refused.      *)
 (* Assumed, not checked: the coordinator's log is one durable record that  *)
 (*   is replaced in one step; a partition's log is never truncated; a      *)
-(*   retry of a stored batch is acknowledged and not stored again, which   *)
-(*   IdempotentProducer shows; the network keeps no copy of a batch that a *)
-(*   leader has refused; it does not repeat InitProducerId, because the    *)
-(*   first one is not idempotent (EpochBump).                              *)
+(*   leader remembers every batch of the present epoch, where Kafka        *)
+(*   remembers five (IdempotentProducer); the network repeats batches only *)
+(*   where leaders verify, and a leader handles the copies of a batch one  *)
+(*   after the other; the network does not repeat InitProducerId, because  *)
+(*   the first one is not idempotent (EpochBump).                          *)
 (* Out of scope: what readers see before a marker, and the last stable     *)
 (*   offset (Consumer); appends of the coordinator that fail, exhaustion   *)
 (*   of epochs, expiry (TransactionCoordinator); replication of partitions *)
@@ -45,8 +46,8 @@ CONSTANTS
     CoordinatorEpochs,   \* 0..n: one more than there may be failovers
     Versions,            \* the transaction versions that the clients speak: of 1 and 2
     Verification,        \* TRUE: a leader asks the coordinator before a transaction's first batch (KIP-890 part 1)
-    Faults,              \* what may go wrong: of "repeat request", "repeat marker", "timeout", "failover",
-                         \* "former coordinator", "election", "crash", "admin abort"
+    Faults,              \* what may go wrong: of "repeat request", "repeat batch", "repeat marker", "timeout",
+                         \* "failover", "former coordinator", "election", "crash", "admin abort"
     MaxFaults            \* how often
 
 VARIABLES
@@ -307,6 +308,11 @@ Answer(instance, number, awaited, error, epoch) ==
                        \cup {[instance |-> instance, error |-> error, epoch |-> epoch]}
                ELSE answers
 
+(* The answer to a batch goes back if the instance still waits for it, and not for another partition's. *)
+AnswerBatch(request, error) ==
+    IF clients[request.instance].partition = request.partition
+    THEN Answer(request.instance, request.number, "produce", error, NoEpoch) ELSE UNCHANGED answers
+
 (***************************************************************************)
 (* The coordinator                                  WHO: the coordinator   *)
 (***************************************************************************)
@@ -474,14 +480,20 @@ WithGuard(log, request) ==
 (* The batch's epoch has passed: the leader refuses the batch without asking the coordinator. *)
 HasPassed(log, epoch) == epoch < log.epoch
 
-(* A leader begins to ask the coordinator about a batch. *)
-StartVerification(instance, number, partition) ==
+(* The leader is handling a request with this batch. *)
+IsBeingHandled(instance, number, partition) ==
+    \E request \in verifying \cup verified :
+        request.instance = instance /\ request.number = number /\ request.partition = partition
+
+(* A leader begins to ask the coordinator about a batch, perhaps in a request of which the network keeps a copy. *)
+StartVerification(instance, number, partition, stays) ==
+    /\ ~IsBeingHandled(instance, number, partition)
     /\ \E request \in produceRequests :
         /\ request.instance = instance /\ request.number = number /\ request.partition = partition
         /\ NeedsGuard(request.version)
-        /\ produceRequests' = produceRequests \ {request}
+        /\ produceRequests' = IF stays THEN produceRequests ELSE produceRequests \ {request}
         /\ IF HasPassed(logs[partition], request.epoch) THEN
-              /\ Answer(instance, number, "produce", "INVALID_PRODUCER_EPOCH", NoEpoch)
+              /\ AnswerBatch(request, "INVALID_PRODUCER_EPOCH")
               /\ UNCHANGED <<logs, verifying>>
            ELSE
               /\ verifying' = verifying \cup {[instance |-> instance, number |-> number, partition |-> partition,
@@ -489,7 +501,8 @@ StartVerification(instance, number, partition) ==
                                                guard |-> logs[partition].guard]}
               /\ logs' = [logs EXCEPT ![partition] = WithGuard(@, request)]
               /\ UNCHANGED answers
-    /\ UNCHANGED <<coordinatorVars, clientVars, initRequests, addRequests, verified, endRequests, markerRequests, faults>>
+    /\ IF stays THEN Fault("repeat batch") ELSE UNCHANGED faults
+    /\ UNCHANGED <<coordinatorVars, clientVars, initRequests, addRequests, verified, endRequests, markerRequests>>
 
 (* Before part 2 of KIP-890 the partition has to be registered, and the epoch is looked at first; since then the *)
 (* leader's question registers it.                                                                                *)
@@ -520,7 +533,7 @@ Verify(instance, number, partition) ==
               /\ transaction' = AfterVerification(request)
               /\ UNCHANGED answers
            ELSE
-              /\ Answer(instance, number, "produce", Unverified(error), NoEpoch)
+              /\ AnswerBatch(request, Unverified(error))
               /\ UNCHANGED <<verified, transaction>>
     /\ UNCHANGED <<coordinatorEpoch, former, toMark, refused, logs, clientVars, initRequests, addRequests, produceRequests,
                    endRequests, markerRequests, faults>>
@@ -564,17 +577,26 @@ IsOutOfOrder(log, request) ==
         LET entry == log.entries[i]
         IN  entry.instance = request.instance /\ entry.epoch = request.epoch /\ entry.number > request.number
 
-(* The reason why a leader refuses a batch; "NONE" if it does not. *)
+(* The batch is stored already, with its producer's present epoch. *)
+IsDuplicate(log, request) ==
+    /\ request.epoch = log.epoch
+    /\ \E i \in DOMAIN log.entries :
+          log.entries[i].epoch = request.epoch /\ log.entries[i].number = request.number
+
+(* The reason why a leader refuses a batch that is not stored; "NONE" if it does not. *)
 AppendError(log, request, guard) ==
     LET error == DataError(log, request.version, request.epoch, guard)
     IN  IF error = "NONE" /\ IsOutOfOrder(log, request) THEN "OUT_OF_ORDER_SEQUENCE_NUMBER" ELSE error
 
+(* A batch that is stored already is acknowledged and not stored again. *)
 AppendTo(partition, request, guard) ==
-    LET error == AppendError(logs[partition], request, guard) IN
-    /\ logs' = IF error = "NONE"
+    LET known == IsDuplicate(logs[partition], request)
+        error == IF known THEN "NONE" ELSE AppendError(logs[partition], request, guard)
+    IN
+    /\ logs' = IF ~known /\ error = "NONE"
                THEN [logs EXCEPT ![partition] = WithData(@, request.instance, request.number, request.epoch)]
                ELSE logs
-    /\ Answer(request.instance, request.number, "produce", error, NoEpoch)
+    /\ AnswerBatch(request, error)
 
 (* A leader appends a batch that the coordinator has verified, if nothing has happened since. *)
 AppendVerified(instance, number, partition) ==
@@ -703,7 +725,7 @@ Next ==
             \/ \E commit, stays \in BOOLEAN : HandleEnd(instance, number, commit, stays)
             \/ \E partition \in Partitions :
                 \/ HandleAdd(instance, number, partition)
-                \/ StartVerification(instance, number, partition)
+                \/ \E stays \in BOOLEAN : StartVerification(instance, number, partition, stays)
                 \/ Verify(instance, number, partition)
                 \/ VerifyByFormer(instance, number, partition)
                 \/ AppendVerified(instance, number, partition)
@@ -739,7 +761,7 @@ Fairness ==
             /\ WF_vars(\E commit \in BOOLEAN : HandleEnd(instance, number, commit, FALSE))
             /\ \A partition \in Partitions :
                 /\ WF_vars(HandleAdd(instance, number, partition))
-                /\ WF_vars(StartVerification(instance, number, partition))
+                /\ WF_vars(StartVerification(instance, number, partition, FALSE))
                 /\ WF_vars(Verify(instance, number, partition))
                 /\ WF_vars(AppendVerified(instance, number, partition) \/ AppendUnverified(instance, number, partition))
 

@@ -46,6 +46,9 @@ DataOfAnyEpoch(log, version, epoch, guard) ==
 (* for DataError: nothing between verification and append is noticed (KAFKA-14884) *)
 NoGuard(log, version, epoch, guard) == IF epoch < log.epoch THEN "INVALID_PRODUCER_EPOCH" ELSE "NONE"
 
+(* for IsDuplicate: a leader stores a batch again that comes again *)
+RepeatIsStored(log, request) == FALSE
+
 (* for UsesGuardUp: every transactional append uses the guard up, as in Kafka *)
 EveryAppendUsesGuardUp(log, epoch) == TRUE
 
@@ -143,5 +146,8 @@ HasRefusedBatch == \E answer \in answers : IsAbortable(clients[answer.instance].
 HasLateBatch ==
     \E request \in produceRequests \cup verifying \cup verified :
         clients[request.instance].state = "open" /\ clients[request.instance].number > request.number
+
+(* A batch that its leader has refused comes again, and its instance is in its next transaction. *)
+HasRefusedCopy == faults > 0 /\ HasLateBatch
 
 =============================================================================

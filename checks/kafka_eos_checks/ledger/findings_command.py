@@ -1,9 +1,9 @@
 """``kafka-eos ledger findings``: what checking found in Apache Kafka, what shows it, what it means and what mends it.
 
 A finding is shown *on a real broker* when the audit finds it in a kept recording, or when a broker that is started for
-it shows it in a scenario of ``kafka-eos conform``; *on Kafka's own client* when a test brings that client's classes to
-it; otherwise *only in the model*, where TLC finds it by itself in a model of Kafka's rules. A model with the mended
-rule has to hold.
+it shows it in a scenario of ``kafka-eos conform`` or in a test; *on Kafka's own client* when a test brings its
+classes to it; otherwise *only in the model*, where TLC finds it by itself in a model of Kafka's rules. A model with the
+mended rule has to hold.
 
 Kept recordings are audited each time. Verdicts on models, clients and brokers are those of earlier commands, in
 build/verdicts; ``--check`` takes all of them again. Evidence without a verdict is listed as not checked.
@@ -113,7 +113,7 @@ def check(findings: Sequence[KafkaFinding], registry: Registry) -> Iterator[Verd
 
 
 def of_client(finding: KafkaFinding) -> Verdict | None:
-    """The verdict of the test that brings Kafka's own client to a finding; None for a finding without one.
+    """The verdict of the test that brings Kafka's own client, or brokers, to a finding; None for one without a test.
 
     Raises:
         Absent: the test is skipped here.
@@ -130,7 +130,7 @@ def of_client(finding: KafkaFinding) -> Verdict | None:
         raise Absent(skipped)
     return Verdict(
         check=CHECK,
-        name=f"{finding.id}: client",
+        name=f"{finding.id}: {finding.tested}",
         expected="passes",
         found="passes" if done.returncode == 0 else "fails",
         ok=done.returncode == 0,
@@ -222,7 +222,12 @@ def _group(part: Part) -> str:
 
 def _words(parts: Sequence[Part]) -> str:
     """Parts of evidence in a few words."""
-    named = {"recording": "the audit of the kept recording", "broker": "a broker", "client": "Kafka's own client"}
+    named = {
+        "recording": "the audit of the kept recording",
+        "broker": "a broker",
+        "client": "Kafka's own client",
+        "brokers": "brokers",
+    }
     words = [named[part.evidence.name.rpartition(": ")[2]] for part in parts if part.evidence.check]
     models = [part.evidence.name for part in parts if not part.evidence.check]
     return " and ".join([*words, *([f"TLC on {', '.join(models)}"] if models else [])])

@@ -89,10 +89,10 @@ class KafkaFinding:
         rules: the rules of the audit that report its effect, the one that finds it in the recording first.
         concerns: the releases or clients that it concerns, if no rule of ``spec/releases.toml`` names the finding.
         scenario: the edge of ``kafka-eos conform`` whose shortest run shows it, by its id, "" for none.
-        broker: the peer that it is played on, by its name.
+        broker: the peer that the scenario is played on, by its name; without a scenario, the brokers of the test.
         version: the transaction version of that peer's clients.
         difference: the recorded difference that explains its answer.
-        test: the test that brings a client to it, as pytest names it, "" for none.
+        test: the test that brings a client, or the brokers, to it, as pytest names it, "" for none.
     """
 
     id: str
@@ -125,6 +125,11 @@ class KafkaFinding:
         report = "new: no report is known to us." if self.report is Report.NEW else f"{self.report}:"
         return f"{report} {self.known}".strip()
 
+    @property
+    def tested(self) -> str:
+        """The subject of the test: ``client``, or the ``brokers`` that it starts."""
+        return "brokers" if self.broker and not self.scenario else "client"
+
     def evidence(self) -> Iterator[Evidence]:
         """The evidence that has to show it, the strongest first."""
         check = f"kafka-eos ledger findings {self.id} --check"
@@ -145,11 +150,12 @@ class KafkaFinding:
                 command=check,
             )
         if self.test:
+            brought = f"{self.broker}," if self.tested == "brokers" else "clients"
             yield Evidence(
-                shown=Shown.CLIENT,
+                shown=Shown.REAL if self.tested == "brokers" else Shown.CLIENT,
                 check=CHECK,
-                name=f"{self.id}: client",
-                words=f"the test {self.test.partition('::')[0]} brings clients to it",
+                name=f"{self.id}: {self.tested}",
+                words=f"the test {self.test.partition('::')[0]} brings {brought} to it",
                 command=check,
             )
         for name, words in (

@@ -73,6 +73,7 @@ from kafka_eos.machines.transactions import (
     Client,
     GuardedRequest,
     Marker,
+    PartitionRequest,
     Transaction,
     TransactionalLog,
     Transactions,
@@ -368,6 +369,11 @@ def data_of_any_epoch(state: Transactions, log: TransactionalLog, version: int, 
 def no_guard(state: Transactions, log: TransactionalLog, version: int, epoch: int, guard: int) -> ErrorCode:
     """For ``data_error``: nothing between verification and append is noticed (KAFKA-14884)."""
     return ErrorCode.INVALID_PRODUCER_EPOCH if epoch < log.epoch else ErrorCode.NONE
+
+
+def repeat_is_stored(state: Transactions, log: TransactionalLog, request: PartitionRequest) -> bool:
+    """For ``is_duplicate``: a leader stores a batch again that comes again."""
+    return False
 
 
 def every_append_uses_guard_up(state: Transactions, log: TransactionalLog, epoch: int) -> bool:

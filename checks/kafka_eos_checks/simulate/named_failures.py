@@ -66,7 +66,7 @@ class Script:
         if not self.state.needs_guard(self._version):
             self.do("AppendUnverified", *batch)
             return
-        self.do("StartVerification", *batch)
+        self.do("StartVerification", *batch, False)
         if self.state.verifying:
             self.do("Verify", *batch)
         if self.state.verified:

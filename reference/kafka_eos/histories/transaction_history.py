@@ -65,7 +65,7 @@ def possible_arguments() -> dict[str, Callable[[Transactions], Arguments]]:
     """The arguments, for the simulator, of the actions that handle a request: those of the requests that are there.
 
     An instance gives up an unanswered batch in one of :data:`GIVEN_UP` transactions, and otherwise wants to commit two
-    of three.
+    of three. The network keeps no copy of a batch.
     """
 
     def of(requests: str, *fields: str) -> Callable[[Transactions], Arguments]:
@@ -81,13 +81,14 @@ def possible_arguments() -> dict[str, Callable[[Transactions], Arguments]]:
         return lambda state: [(*given, also) for given in arguments(state) for also in (False, True)]
 
     batch = ("instance", "number", "partition")
+    sent = of("produce_requests", *batch)
     marker = of("marker_requests", "partition", "version", "epoch", "commit", "coordinator_epoch")
     return {
         "Expire": _expiries,
         "End": _ends,
         "HandleAdd": of("add_requests", *batch),
-        "StartVerification": of("produce_requests", *batch),
-        "AppendUnverified": of("produce_requests", *batch),
+        "StartVerification": lambda state: [(*asked, False) for asked in sent(state)],
+        "AppendUnverified": sent,
         "Verify": of("verifying", *batch),
         "VerifyByFormer": of("verifying", *batch),
         "AppendVerified": of("verified", *batch),
@@ -174,6 +175,8 @@ class TransactionRecorder:
         """Write down a run, or its next part."""
         for taken in steps:
             self._now += 1
+            if taken.instance.action.name == "TimeOut":
+                self._now = max(self._now, self._began_ms + TIMEOUT_MS + 1)
             self._tell(taken)
             self._append(taken)
 

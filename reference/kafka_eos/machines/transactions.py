@@ -645,6 +645,12 @@ class Transactions(GuardRules):
         others = frozenset(other for other in self.answers if other.instance != instance)
         return replace(self, answers=others | {Reply(instance=instance, error=error, epoch=epoch)})
 
+    def answered_batch(self, request: PartitionRequest, error: ErrorCode) -> Self:
+        """The answer to a batch goes back if the instance still waits for it, and not for another partition's."""
+        if self.clients[request.instance].partition != request.partition:
+            return self
+        return self.answered(request.instance, request.number, "produce", error, NO_EPOCH)
+
     # --- the coordinator                                                            WHO: the coordinator ----------
 
     def may_take_over(self) -> bool:
@@ -848,9 +854,14 @@ class Transactions(GuardRules):
 
     # --- the partitions' leaders                                                    WHO: a leader -----------------
 
-    @action("StartVerification", "Instances", "Numbers", "Partitions")
-    def start_verification(self, instance: str, number: int, partition: str) -> Self:
-        """A leader begins to ask the coordinator about a batch.
+    def is_being_handled(self, instance: str, number: int, partition: str) -> bool:
+        """The leader is handling a request with this batch."""
+        handled = ((r.instance, r.number, r.partition) for r in self.verifying | self.verified)
+        return (instance, number, partition) in handled
+
+    @action("StartVerification", "Instances", "Numbers", "Partitions", "BOOLEAN")
+    def start_verification(self, instance: str, number: int, partition: str, stays: bool) -> Self:
+        """A leader begins to ask the coordinator about a batch, perhaps in a request of which the network keeps a copy.
 
         Spec:  Transactions!StartVerification
         KIP:   KIP-890
@@ -858,10 +869,12 @@ class Transactions(GuardRules):
         """
         request = _find(self.produce_requests, instance, number, partition)
         enabled(self.needs_guard(request.version), "leaders ask nobody")
-        after = replace(self, produce_requests=self.produce_requests - {request})
+        enabled(not self.is_being_handled(instance, number, partition), "the leader is handling a copy of it")
+        sent = self.produce_requests
+        after = self.fault("repeat batch") if stays else replace(self, produce_requests=sent - {request})
         log = self.logs[partition]
         if self.has_passed(log, request.epoch):
-            return after.answered(instance, number, "produce", ErrorCode.INVALID_PRODUCER_EPOCH, NO_EPOCH)
+            return after.answered_batch(request, ErrorCode.INVALID_PRODUCER_EPOCH)
         guarded = GuardedRequest(
             instance=instance,
             number=number,
@@ -907,7 +920,7 @@ class Transactions(GuardRules):
         after = replace(self, verifying=self.verifying - {request})
         error = self.verification_error(request.version, request.epoch, partition)
         if error is not ErrorCode.NONE:
-            return after.answered(instance, number, "produce", self.unverified(error), NO_EPOCH)
+            return after.answered_batch(request, self.unverified(error))
         return replace(after, verified=self.verified | {request}, transaction=self.after_verification(request))
 
     @action("VerifyByFormer", "Instances", "Numbers", "Partitions")
@@ -932,22 +945,28 @@ class Transactions(GuardRules):
         known = (request.instance, request.epoch)
         return any((entry.instance, entry.epoch) == known and entry.number > request.number for entry in log.entries)
 
+    def is_duplicate(self, log: TransactionalLog, request: PartitionRequest) -> bool:
+        """The batch is stored already, with its producer's present epoch."""
+        known = (request.epoch, request.number)
+        return request.epoch == log.epoch and any((entry.epoch, entry.number) == known for entry in log.entries)
+
     def append_error(self, log: TransactionalLog, request: PartitionRequest, guard: int) -> ErrorCode:
-        """The reason why a leader refuses a batch; ``NONE`` if it does not."""
+        """The reason why a leader refuses a batch that is not stored; ``NONE`` if it does not."""
         error = self.data_error(log, request.version, request.epoch, guard)
         if error is ErrorCode.NONE and self.is_out_of_order(log, request):
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         return error
 
     def append_to(self, partition: str, request: PartitionRequest, guard: int) -> Self:
-        """A leader appends a batch, or refuses it, and answers."""
+        """A batch that is stored already is acknowledged and not stored again."""
         log = self.logs[partition]
-        error = self.append_error(log, request, guard)
+        known = self.is_duplicate(log, request)
+        error = ErrorCode.NONE if known else self.append_error(log, request, guard)
         after = self
-        if error is ErrorCode.NONE:
+        if not known and error is ErrorCode.NONE:
             longer = self.with_data(log, request.instance, request.number, request.epoch)
             after = replace(self, logs=self.logs.set(partition, longer))
-        return after.answered(request.instance, request.number, "produce", error, NO_EPOCH)
+        return after.answered_batch(request, error)
 
     @action("AppendVerified", "Instances", "Numbers", "Partitions")
     def append_verified(self, instance: str, number: int, partition: str) -> Self:

@@ -115,7 +115,7 @@ def test_a_marker_that_was_refused_is_not_sent_again_before_the_next_failover() 
     # without a bump at the end, a leader of version 2 takes the marker for one of the transaction before
     state = mutated(Transactions, {"EndEpoch": "NoEndBump"}).initial(ONE)
     state = state.initialize("A", 2).handle_init("A").receive("A").produce("A", "p")
-    state = state.start_verification("A", 1, "p").verify("A", 1, "p").append_verified("A", 1, "p").receive("A")
+    state = state.start_verification("A", 1, "p", False).verify("A", 1, "p").append_verified("A", 1, "p").receive("A")
     state = state.end("A", True).handle_end("A", 1, True, False).send_marker("p")
     [marker] = state.marker_requests
     sent = ("p", marker.version, marker.epoch, marker.commit, marker.coordinator_epoch)
@@ -130,7 +130,7 @@ def test_a_marker_that_was_refused_is_not_sent_again_before_the_next_failover() 
 
 def test_a_former_coordinators_marker_that_is_refused_changes_nothing_for_the_present_one() -> None:
     state = Transactions.initial(ONE).initialize("A", 2).handle_init("A").receive("A").produce("A", "p")
-    state = state.start_verification("A", 1, "p").verify("A", 1, "p").append_verified("A", 1, "p").receive("A")
+    state = state.start_verification("A", 1, "p", False).verify("A", 1, "p").append_verified("A", 1, "p").receive("A")
     state = state.end("A", True).handle_end("A", 1, True, False).send_marker("p")
     [former] = state.marker_requests
     state = state.failover().send_marker("p").handle_marker("p", former.version, former.epoch, True, 1)

@@ -41,6 +41,7 @@ from kafka_eos_checks.audit.rules.readers import (
     undone,
     went_back,
 )
+from kafka_eos_checks.audit.rules.timeouts import Deadlines
 from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, read_contents
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 
@@ -83,7 +84,7 @@ def join(
             run.sort(key=lambda event: event.order or 0)
         findings += lost(run, replicas, result.figures[LOST], covered=covered)
         findings += duplicate_values(run, replicas, result.figures[DUPLICATE_VALUE])
-        findings += refused(run, replicas, result.figures[REFUSED])
+        findings += refused(run, replicas, result.figures[REFUSED], Deadlines(logs))
         findings += unasked(run, replicas, result.figures[UNASKED])
         findings += undone(run, replicas, result.figures[COMMITTED_MISSING], covered=covered)
         findings += delivered(run, replicas, result.figures[ABORTED_DELIVERED], covered=covered)

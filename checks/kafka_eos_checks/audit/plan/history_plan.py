@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos.histories.history import MalformedHistory
 from kafka_eos_checks.audit.engines.local import Engine
 from kafka_eos_checks.audit.events.history_files import (
@@ -113,6 +114,7 @@ from kafka_eos_checks.audit.rules.histories import (
     HISTORY_RULES,
     Join,
 )
+from kafka_eos_checks.audit.rules.timeouts import Deadlines
 from kafka_eos_checks.audit.segments.contents import Figures, Place
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 
@@ -204,6 +206,7 @@ class _Plan:
     read: Any
     logs: list[PartitionLog] = field(default_factory=list)
     group_logs: list[PartitionLog] = field(default_factory=list)
+    deadlines: Deadlines = field(default_factory=Deadlines)
     ends: dict[int, LogEnds] = field(default_factory=dict)
     reach: float = inf
     settings: dict[str, Setting] = field(default_factory=dict)
@@ -225,6 +228,7 @@ class _Plan:
         topics = set[str]().union(*(run.topics for run in self.runs))
         self.logs = [log for log in logs if log.topic in topics]
         self.group_logs = [log for log in logs if log.topic == OFFSETS_TOPIC]
+        self.deadlines = Deadlines([log for log in logs if log.topic == COORDINATOR_TOPIC])
         items = list(enumerate(self.logs))
         read = partial(read_log, logs=len(self.logs), buckets=self.buckets, check_crc=self.check_crc)
         self.store = self.engine.map(read, items, _bytes_of(self.logs), "records")
@@ -421,7 +425,12 @@ class _Plan:
             rest = partial(judge_members, reading=reading)
             judged.append(engine.regroup(rest, [MEMBERS], self.read, label="generations"))
         others = partial(
-            judge_others, reading=reading, groups=self.group_logs, proving=self.proving, check_crc=self.check_crc
+            judge_others,
+            reading=reading,
+            groups=self.group_logs,
+            deadlines=self.deadlines,
+            proving=self.proving,
+            check_crc=self.check_crc,
         )
         kinds = [REQUESTED] if any(run.refusals or run.declared for run in self.runs) else []
         if any(run.members and run.run not in self.proving for run in self.runs):

@@ -121,6 +121,7 @@ from kafka_eos_checks.audit.rules.readers import (
     undone,
     went_back,
 )
+from kafka_eos_checks.audit.rules.timeouts import Deadlines
 from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, Replicas, read_contents
 from kafka_eos_checks.audit.segments.headers import Ints
 from kafka_eos_checks.audit.segments.splits import PartitionLog
@@ -690,6 +691,7 @@ def judge_others(
     *,
     reading: Reading,
     groups: Sequence[PartitionLog],
+    deadlines: Deadlines,
     proving: Set[str],
     check_crc: bool,
 ) -> Iterator[Row]:
@@ -703,9 +705,8 @@ def judge_others(
         findings: list[Finding] = []
         if run.refusals:
             replicas = reading.replicas([])
-            findings += refused(
-                reading.events(np.concatenate(places[run.run, REQUESTED]), run), replicas, figures[REFUSED]
-            )
+            asked = reading.events(np.concatenate(places[run.run, REQUESTED]), run)
+            findings += refused(asked, replicas, figures[REFUSED], deadlines)
         telling = bool(run.members) and run.run not in proving
         if run.declared or telling:
             contents: dict[Place, list[tuple[PartitionLog, Contents]]] = defaultdict(list)

@@ -29,7 +29,9 @@ The audit proves by columns that most of a history agrees with the logs
       *Unknown*: the history does not show who gave the epoch; an ``EndTxn`` of the producer is not answered yet; or the
       log has an ABORT marker of a higher epoch, or no log is given and a transaction has begun. In the last two cases
       the coordinator may have fenced the producer when its transaction timed out; the history cannot tell when, since a
-      log and a history have no common order.
+      log and a history have no common order. The coordinator's log can: if it shows that the next epoch's decision
+      came before the timeout (:mod:`timeouts`), the marker is that of the client's own abort after the refusal, which
+      excuses nothing.
     - INVALID_TXN_STATE in the answer to a ``Produce`` of a transaction that nobody ended. The same conditions hold, and
       an ``AddPartitionsToTxn`` has registered the partition since the last ``EndTxn`` of (producer id, epoch) was
       invoked. For a producer that sends no ``AddPartitionsToTxn`` (KIP-890 part 2): no ``EndTxn`` of (producer id,
@@ -71,6 +73,7 @@ from kafka_eos_checks.audit.rules.readers import (
     given,
     passed_over,
 )
+from kafka_eos_checks.audit.rules.timeouts import Deadlines
 from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, Replicas, count, place_of
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 
@@ -296,10 +299,12 @@ class _Sequences:
         return not self.bases or self.bases[-1] < HALF
 
 
-def refused(run: Iterable[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
+def refused(
+    run: Iterable[Event], replicas: Replicas, figures: Figures, deadlines: Deadlines | None = None
+) -> Iterator[Finding]:
     """Find fatal refusals for which the history shows no cause (see the module's docstring)."""
     sequences: dict[tuple[Place, int, int], _Sequences] = defaultdict(_Sequences)
-    fencing = _Fencing()
+    fencing = _Fencing(deadlines or Deadlines())
     for event in run:
         fencing.follow(event)
         pid, epoch, place = event.producer_id, event.producer_epoch, place_of(event)
@@ -339,6 +344,7 @@ class _Fencing:
     """The epochs given so far, and the requests that may have fenced them.
 
     Attributes:
+        deadlines: the decisions that the coordinators' logs show.
         highest: by producer id, the highest epoch in any event.
         requests: by transactional id, how many ``InitProducerId`` were invoked.
         asking: by process and transactional id, the number of its last request among these.
@@ -350,6 +356,7 @@ class _Fencing:
         open: producer ids and epochs with a request that begins a transaction since the last ``EndTxn`` that succeeded.
     """
 
+    deadlines: Deadlines
     highest: dict[int, int] = field(default_factory=dict)
     requests: Counter[str | None] = field(default_factory=Counter)
     asking: dict[tuple[str, str | None], int] = field(default_factory=dict)
@@ -426,7 +433,7 @@ class _Fencing:
             return ""
         if highest_abort is None and (pid, epoch) in self.open:
             return UNKNOWN
-        if highest_abort is not None and highest_abort > epoch:
+        if highest_abort is not None and highest_abort > epoch and not self.deadlines.are_kept(pid, epoch + 1):
             return UNKNOWN
         name = ErrorCode(event.error or 0).name
         return f"{event.action} refused with {name}, but nothing has a higher epoch and nobody asked for a new one"

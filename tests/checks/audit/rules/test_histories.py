@@ -14,6 +14,13 @@ from kafka_eos.formats.record_batch import (
     build_batch,
     build_control_batch,
 )
+from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
+from kafka_eos.formats.transaction_log import (
+    TopicPartitions,
+    TransactionLogKey,
+    TransactionLogValue,
+    TransactionState,
+)
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
 from kafka_eos_checks.audit.rules.histories import DUPLICATE_VALUE, LOST, REFUSED, UNASKED
@@ -167,6 +174,39 @@ def test_a_refusal_is_unknown_if_the_history_does_not_show_the_grant_or_a_marker
     assert unknown([FENCED], REFUSED) == 1
     log = log_of(tmp_path, [values(0, b"a", transactional=True), ended(1, ControlType.ABORT, epoch=1)])
     assert unknown([*GRANTED, FENCED], REFUSED, [log]) == 1
+
+
+def coordinator_log(folder: Path, epoch: int, lasted_ms: int) -> PartitionLog:
+    """A log of ``__transaction_state`` with one decision to abort, so long after the transaction began."""
+    value = TransactionLogValue(
+        producer_id=7,
+        producer_epoch=epoch,
+        transaction_timeout_ms=60_000,
+        transaction_status=TransactionState.PREPARE_ABORT,
+        transaction_partitions=(TopicPartitions(topic="orders", partition_ids=(0,)),),
+        transaction_last_update_timestamp_ms=1_000 + lasted_ms,
+        transaction_start_timestamp_ms=1_000,
+        client_transaction_version=2,
+    )
+    record = Record(key=TransactionLogKey(transactional_id="t").encode(), value=value.encode())
+    path = folder / f"{COORDINATOR_TOPIC}-0" / f"{0:020d}.log"
+    write_segment(path, [build_batch([record], base_offset=0).encode()])
+    [log] = find_logs(path.parent)
+    return log
+
+
+def test_the_abort_of_the_refused_client_itself_excuses_no_refusal(tmp_path: Path) -> None:
+    refusal = produce("fail", 0, ErrorCode.INVALID_TXN_STATE)
+    aborted = [end("invoke", 0), end("ok", 0, next_producer_id=7, next_producer_epoch=1)]
+    events = [*GRANTED, produce("invoke", 0), refusal, *aborted]
+    log = log_of(tmp_path, [values(0, b"a", transactional=True), ended(1, ControlType.ABORT, epoch=1)])
+    for lasted_ms, epoch, known in ((60_000, 1, True), (60_001, 1, False), (60_000, 2, False)):
+        decided = coordinator_log(tmp_path / f"{lasted_ms}-{epoch}", epoch, lasted_ms)
+        if known:
+            assert found(events, [log, decided]) == [(REFUSED, None)], "no timeout has made the marker"
+        else:
+            assert unknown(events, REFUSED, [log, decided]) == 1
+    assert unknown(events, REFUSED, [log]) == 1
 
 
 def end(phase: str, epoch: int, **detail: int) -> Event:
