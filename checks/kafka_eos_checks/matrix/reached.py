@@ -42,7 +42,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
     finally:
         sys.settrace(None)
-        threading.settrace(None)  # type: ignore[arg-type]
+        threading.settrace(None)
         seconds = monotonic() - began
         name = item.nodeid.partition("[")[0]
         for code in set(_entered):
