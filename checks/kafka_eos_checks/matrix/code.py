@@ -26,7 +26,7 @@ from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.matrix import reached
 from kafka_eos_checks.matrix.conjuncts.equivalents import read_equivalents
 from kafka_eos_checks.matrix.conjuncts.outcomes import Score
-from kafka_eos_checks.matrix.reached import tests_of
+from kafka_eos_checks.matrix.reached import reaching
 from kafka_eos_checks.models.registry import MalformedRegistry
 from kafka_eos_checks.tla.result_cache import ResultCache, fingerprint
 
@@ -238,7 +238,7 @@ class Bench:
             known = self.cache.get(fingerprint(key, mutant.text))
             if known is None:
                 line = mutant.line
-                first = tests_of(usual["reached"], mutant.file, line, (self.root / module).read_text(encoding="utf-8"))
+                first = reaching(usual["reached"], mutant.file, line, (self.root / module).read_text(encoding="utf-8"))
                 known = {"failed": self._fate(mutant, [*first, *tests], usual["seconds"])}
                 self.cache.put(fingerprint(key, mutant.text), known)
             if known["failed"]:

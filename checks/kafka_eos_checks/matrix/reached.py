@@ -61,7 +61,7 @@ def pytest_sessionfinish() -> None:
     Path(os.environ[NOTES]).write_text(json.dumps(notes), encoding="utf-8")
 
 
-def tests_of(notes: Mapping[str, Sequence[str]], file: str, line: int, text: str) -> Sequence[str]:
+def reaching(notes: Mapping[str, Sequence[str]], file: str, line: int, text: str) -> Sequence[str]:
     """The tests that enter the function around a line; none if the line is in no function."""
     around: ast.FunctionDef | ast.AsyncFunctionDef | None = None
     for node in ast.walk(ast.parse(text)):

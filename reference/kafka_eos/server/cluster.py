@@ -502,8 +502,7 @@ class Cluster:
         """
         self.gone[node] = until
         led = [leader for leader in self.leaders() if leader.node == node]
-        loading = {leader.name for leader in led if leader.topic == TRANSACTION_STATE}
-        self.transactions.loading |= loading
+        self.transactions.loading |= {leader.name: until for leader in led if leader.topic == TRANSACTION_STATE}
         for leader in led:
             heir = next(iter(self.in_sync(leader)), self.next_broker(node))
             self.move_leader(leader.topic, leader.partition, to or heir)
@@ -511,7 +510,8 @@ class Cluster:
         def come_back() -> None:
             if self.gone.get(node) == until:
                 del self.gone[node]
-            self.transactions.loading -= loading
+            loading = self.transactions.loading
+            self.transactions.loading = {name: later for name, later in loading.items() if later > self.now}
 
         self.at(until, come_back)
 

@@ -157,7 +157,7 @@ class Coordinators:
         producer_ids: the source of producer ids.
         machine: the class of the machines.
         known: the state by transactional.id.
-        loading: the partitions of ``__transaction_state`` that their new leader has not read yet, by name.
+        loading: the partitions of ``__transaction_state`` that their new leader has not read yet, and until when.
         delayed: the time until which no marker of a transactional.id is written, in milliseconds since the epoch.
     """
 
@@ -166,7 +166,7 @@ class Coordinators:
     producer_ids: ProducerIds
     machine: type[ServedCoordinator] = ServedCoordinator
     known: dict[str, TransactionalId] = field(default_factory=dict)
-    loading: set[str] = field(default_factory=set)
+    loading: dict[str, int] = field(default_factory=dict)
     delayed: dict[str, int] = field(default_factory=dict)
     _unfinished: dict[str, None] = field(default_factory=dict)
     _open: dict[str, None] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from kafka_eos_checks import cli
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.matrix import code
 from kafka_eos_checks.matrix.code import Bench, CodeMutant, Fate, UnusableCode
+from kafka_eos_checks.matrix.reached import reaching
 from kafka_eos_checks.tla.result_cache import ResultCache
 
 RULE = '''"""A rule."""
@@ -85,6 +86,41 @@ def test_own_tests_come_before_those_of_the_folder_and_what_neither_notices_surv
     with monkeypatch.context() as patched:
         patched.setattr(Bench, "_fails", lambda *_: pytest.fail("an earlier result is kept"))
         assert [fate.by for fate in code.judged([bench], mutants, lambda _: None)] == [fate.by for fate in fates]
+
+
+def test_a_slow_computer_kills_no_mutant_and_an_endless_loop_does(
+    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(code, "_LEAST_TIMEOUT", 0.2)  # less than pytest needs to start
+    bench = Bench(root=clone, folder=tmp_path / "copy", cache=ResultCache(tmp_path / "cache"))
+    tests = ["tests/reference/room/test_rule.py"]
+    assert bench._fate(mutant("= 7", "= 8"), tests, usual=0.0) == ""
+    endless = mutant("return weight", "while weight == 8: pass\n    return weight")
+    assert bench._fate(endless, tests, usual=0.0) == code.NO_END
+
+
+def test_tests_that_enter_the_changed_function_go_first(clone: Path, tmp_path: Path) -> None:
+    tests = clone / "tests" / "reference" / "room"
+    (tests / "test_a.py").write_text("def test_nothing(): pass", encoding="utf-8")
+    (tests / "test_b.py").write_text(OTHERS.replace("light", "many"), encoding="utf-8")
+    bench = Bench(root=clone, folder=tmp_path / "copy", cache=ResultCache(tmp_path / "cache"))
+    bench.judge(mutant("= 7", "= 8"))
+    folder = ["tests/reference/room"]
+    notes = bench._usual(folder, bench._key(Path("reference/kafka_eos/room/rule.py"), folder))["reached"]
+    found = reaching(notes, "reference/toy/rule.py", 6, RULE)
+    assert sorted(found) == [
+        "tests/reference/room/test_b.py::test_many_ones_pass",
+        "tests/reference/room/test_others.py::test_light_ones_pass",
+        "tests/reference/room/test_rule.py::test_heavy_ones_stay",
+    ]
+    assert reaching(notes, "reference/toy/rule.py", 4, RULE) == (), "a default is there before any test"
+
+
+def test_a_line_belongs_to_the_innermost_function_and_its_first_decorator() -> None:
+    text = "@one\n@two\ndef outer():\n    def inner():\n        return 1\n    return inner\n"
+    notes = {"a.py:1": ["outer"], "a.py:4": ["inner"]}
+    found = [list(reaching(notes, "a.py", line, text)) for line in (1, 4, 5, 6)]
+    assert found == [[], ["outer"], ["inner"], ["outer"]]
 
 
 def test_tests_that_fail_without_a_mutant_say_nothing(clone: Path, tmp_path: Path) -> None:

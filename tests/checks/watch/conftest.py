@@ -73,7 +73,7 @@ class Written:
         errors: the error that answers for a partition instead.
         unled: the partitions without a leader.
         gone: whether the broker does not answer.
-        fetched: the number of requests for data.
+        waits: the time that each request for data may wait for more, in milliseconds.
         leader: the leader of all partitions.
         started: producer id -> start of its transaction by the leader; None takes it from the log.
     """
@@ -87,7 +87,7 @@ class Written:
     errors: dict[Place, ErrorCode] = field(default_factory=dict)
     unled: set[Place] = field(default_factory=set)
     gone: bool = False
-    fetched: int = 0
+    waits: list[int] = field(default_factory=list)
     leader: int = 1
     started: Mapping[int, int] | None = None
 
@@ -107,7 +107,7 @@ class Written:
         return {place: offset(self.logs[place]) for place in places}
 
     def fetch(self, node: int, positions: dict[Place, int], wait_ms: int) -> dict[Place, Fetched]:  # noqa: ARG002
-        self.fetched += 1
+        self.waits.append(wait_ms)
         if self.gone:
             raise Unreachable("nobody there")
         return {place: self._fetch(place, position) for place, position in positions.items()}

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.formats.record_batch import ControlType
+from kafka_eos.formats.record_batch import ControlType, Record, build_batch
 from kafka_eos_checks.audit.findings import Kind
 from kafka_eos_checks.audit.oracle.synthetic import faulty_log
 from kafka_eos_checks.audit.rules.log import LOG_RULES, ORDER, Batch, audit_log
@@ -18,8 +18,8 @@ from kafka_eos_checks.watch.advice import WORDS, Tools
 from kafka_eos_checks.watch.backoff import FIRST_MS
 from kafka_eos_checks.watch.cluster import Transaction
 from kafka_eos_checks.watch.reports import RESOLVED, Clock, Ends, Report, Since, identity
-from kafka_eos_checks.watch.state import CORRUPT, CUT, LAGS
-from kafka_eos_checks.watch.watcher import AnotherCluster, Watcher
+from kafka_eos_checks.watch.state import CORRUPT, CUT, LAGS, PartitionState
+from kafka_eos_checks.watch.watcher import WAIT_MS, AnotherCluster, Watcher
 
 from .conftest import PLACE, STAMP_MS, Log, Written
 
@@ -32,7 +32,7 @@ def ongoing(**changes: object) -> Transaction:
     """A coordinator's state for PID during a transaction with the partition."""
     known = Transaction(
         name="x",
-        state="Ongoing",
+        state=b"Ongoing".decode(),  # as it is read from a response
         producer_id=PID,
         epoch=EPOCH,
         start_ms=NOW,
@@ -108,6 +108,21 @@ def test_a_batch_with_a_wrong_crc_is_reported_and_reading_goes_on_after_it(writt
     assert found(watcher) == [(CORRUPT, 1)]
     log.append(Batch(0, 3, 3, PID, 0, 0, 0, unsequenced=False))
     assert found(watcher) == [("duplicate", 3)]
+
+
+def test_a_large_batch_that_is_cut_off_is_not_corrupt() -> None:
+    batch = build_batch([Record(value=bytes(9 << 20))])
+    state = PartitionState(topic="orders", partition=0, high_watermark=1)
+    taken = state.take(batch.encode()[:1_000], NOW)
+    assert (taken.batches, list(taken.reports)) == (0, [])
+
+
+def test_a_watcher_waits_for_more_only_when_it_has_read_everything(written: Written) -> None:
+    for sequence in range(3):
+        written.logs[PLACE].data(PID, EPOCH, sequence)
+    written.batches_a_fetch = lambda: 1
+    looks(written.watcher(hanging_after_ms=60_000), times=4)
+    assert written.waits == [0, 0, 0, WAIT_MS]
 
 
 # --- transactions ----------------------------------------------------------------------------------------------------
@@ -654,9 +669,9 @@ def test_an_unreachable_broker_is_asked_less_and_less_often_with_a_message_each_
     written.gone = True
     asked = []
     for second in range(300):
-        before = written.fetched
+        before = len(written.waits)
         watcher.poll(NOW + 1000 * second)
-        asked += [second] * (written.fetched - before)
+        asked += [second] * (len(written.waits) - before)
     assert asked == [0, 1, 3, 7, 15, *range(31, 300, 30)]
     where = "orders-0, orders-1, orders-2 and 3 more are not read: nobody there; asked again"
     assert told == [f"{where} {often}" for often in ("in 1 s", "in 2 s", "in 4 s", "in 8 s", "in 16 s", "every 30 s")]

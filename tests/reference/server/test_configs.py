@@ -165,6 +165,18 @@ def test_a_crash_makes_another_replica_the_leader(make: Make) -> None:
     assert (part["LeaderId"], part["ReplicaNodes"]) == (3, [1, 3])
 
 
+def test_a_broker_that_crashes_again_is_away_until_the_later_time(make: Make) -> None:
+    wire = make(2)
+    create(wire, factor=2)
+    for until in (1_000, 2_000):
+        wire.cluster.crash(1, NOW + until)
+        assert wire.cluster.next_broker(2) == 2
+    wire.wait(1_999)
+    assert wire.cluster.in_sync(wire.cluster.topics["n"].partitions[0]) == [2]
+    wire.wait(1)
+    assert wire.cluster.in_sync(wire.cluster.topics["n"].partitions[0]) == [1, 2]
+
+
 def test_configurations_are_there_after_a_restart(make: Make, tmp_path: Path) -> None:
     wire = make(2, storage=Directory(tmp_path))
     create(wire, cleanup_policy="compact", flush_ms="7")

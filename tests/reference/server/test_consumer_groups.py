@@ -103,7 +103,10 @@ def test_a_member_that_is_silent_or_does_not_give_up_is_removed(wire: Wire) -> N
     assert beat(wire, "a", 2)["ErrorCode"] == E.UNKNOWN_MEMBER_ID
     row = beat(wire, "b", 3)
     assert parts(row) == {0, 1, 2, 3}
-    wire.wait(46_000)
+    wire.wait(44_999)
+    [group] = wire.ask("ConsumerGroupDescribe", 1, GroupIds=["g"])["Groups"]
+    assert [member["MemberId"] for member in group["Members"]] == ["b"]
+    wire.wait(1)
     assert beat(wire, "b", row["MemberEpoch"])["ErrorCode"] == E.UNKNOWN_MEMBER_ID
 
 
@@ -116,6 +119,20 @@ def test_topics_may_be_subscribed_to_by_a_pattern_and_come_later(wire: Wire) -> 
     wire.topic("t2", 2)
     row = beat(wire, "a", row["MemberEpoch"])
     assert [topic["Partitions"] for topic in row["Assignment"]["TopicPartitions"]] == [[0, 1, 2, 3], [0, 1]]
+
+
+def test_a_pattern_is_resolved_at_once_for_who_comes_second_with_it(wire: Wire) -> None:
+    beat(wire, "a", 0, SubscribedTopicNames=[], SubscribedTopicRegex="t.*")
+    wire.wait(1)
+    assert beat(wire, "a", 1)["MemberEpoch"] == 2
+    assert beat(wire, "b", 0, SubscribedTopicNames=[], SubscribedTopicRegex="t.*")["MemberEpoch"] == 3
+    wire.topic("u", 1)
+    row = beat(wire, "c", 0, SubscribedTopicNames=[], SubscribedTopicRegex="u.*")
+    epoch = row["MemberEpoch"]
+    assert parts(row) == set()  # another pattern is resolved later
+    wire.wait(1)
+    row = beat(wire, "c", epoch)
+    assert (row["MemberEpoch"], parts(row)) == (epoch + 1, {0})
 
 
 @pytest.mark.parametrize(

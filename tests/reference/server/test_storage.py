@@ -1,5 +1,6 @@
 """Batches in memory and in files."""
 
+import os
 from pathlib import Path
 from uuid import UUID
 
@@ -77,6 +78,26 @@ def test_a_partition_is_found_again_with_all_its_segments(tmp_path: Path, monkey
     assert [each.encode() for each in batches] == written
     assert len(find_log_directories(tmp_path)[0].partitions[0].segments) > 1
     assert [found.read(offset, 3, 1, True) for offset in range(3)] == written
+
+
+def test_a_segment_ends_with_the_batch_that_makes_it_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "SEGMENT_BYTES", 100)
+    store = FileStore.create(tmp_path / "t-0", UUID(int=1))
+    fill(store, [1, 40, 1, 1, 1, 1])  # batches of 69, 108, 69, … bytes
+    starts = [int(path.stem) for path in sorted((tmp_path / "t-0").glob("*.log"))]
+    assert starts == [0, 2, 4]
+
+
+def test_a_full_disk_leaves_no_part_of_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "SEGMENT_BYTES", 100)
+    store = FileStore.create(tmp_path / "t-0", UUID(int=1))
+    written, write = fill(store, [40, 1]), os.write
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda file, data: write(file, data[:5]))
+        with pytest.raises(OSError, match="only 5 of 69 bytes"):
+            store.append(batch(2, 1).encode(), 2, 1_001)
+    assert [path.read_bytes() for path in sorted((tmp_path / "t-0").glob("*.log"))] == written
+    assert store.read(1, 3, 1_000, True) == written[1]
 
 
 @pytest.mark.parametrize("cut", [1, 30, 70])

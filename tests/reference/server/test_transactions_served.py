@@ -282,6 +282,18 @@ def test_a_coordinator_that_moves_goes_on_where_the_other_one_was(make: Make) ->
     assert (again["ProducerId"], again["ProducerEpoch"]) == (row["ProducerId"], row["ProducerEpoch"] + 1)
 
 
+def test_a_coordinator_that_crashes_while_it_loads_is_loading_until_its_own_broker_is_back(make: Make) -> None:
+    wire = make(brokers=2)
+    leader = wire.cluster.state_partition("x")
+    wire.cluster.crash(leader.node, wire.cluster.now + 1_000)
+    wire.cluster.crash(leader.node, wire.cluster.now + 2_000)
+    asked: Mapping[str, Any] = {"TransactionalId": "x", "TransactionTimeoutMs": 60_000}
+    wire.wait(1_999)
+    assert wire.ask("InitProducerId", 4, leader.node, **asked)["ErrorCode"] == E.COORDINATOR_LOAD_IN_PROGRESS
+    wire.wait(1)
+    assert wire.ask("InitProducerId", 4, leader.node, **asked)["ErrorCode"] == E.NONE
+
+
 # --- what another process finds --------------------------------------------------------------------------------------
 
 
