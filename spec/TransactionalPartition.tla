@@ -176,9 +176,9 @@ Appended(before, given) == Written(before, AtEnd(before, given))
 WithoutIndexEntry(before, given) == WithEntry(before, AtEnd(before, given))
 
 RECURSIVE Replay(_, _)
-(* The log of a replica after some more entries, without any check.                                                     *)
-(* Departs from Kafka: a follower there first takes in all that one fetch brought it, and then makes the entries of the *)
-(* index, with last stable offsets that come too late (the mutant AppendedAtOnce).                                      *)
+(* The log of a replica after some more entries, without any check.                                               *)
+(* Departs from Kafka: a follower there first appends all entries of a fetch. Then it writes the index, with last *)
+(* stable offsets that are too high (the mutant AppendedAtOnce).                                                  *)
 Replay(before, entries) == IF entries = <<>> THEN before ELSE Replay(Written(before, Head(entries)), Tail(entries))
 
 (* The log once the transactions whose marker is replicated no longer hold the last stable offset back. *)

@@ -1,8 +1,8 @@
 """Check the TLA+ models with TLC, the ones that must fail included.
 
-A model is as expected when TLC's verdict is the one the registry names, the numbers of states and the depth are the
-registry's, every action was taken, and every probe and the witness of every property was reached. A mutant is as
-expected when it violates the property it names, and no other before it.
+A model is as expected when TLC's verdict, the numbers of states and the depth are the registry's, and TLC took every
+action and reached every probe and the witness of every property. A mutant is as expected when it violates the property
+it names, and no other before it.
 """
 
 import argparse

@@ -12,9 +12,9 @@ is written down again. Two places stand for loops of unbounded length, and each 
   keep exactly what is not in the snapshot (consecution of *Restart*), and a snapshot is taken producer by producer.
 
 Unbounded: the log, the offsets, the epochs of a log, the number of producers. A log's batches are functions of their
-place; ``last(p, k)`` is the place of producer p's last batch among the first k, ``position(i)`` counts the records of
-the epoch before batch i without wrap, and ``wraps(i)`` how often the sequence has begun anew. A log only grows, so one
-set of functions serves before and after: only the first ``length`` places matter.
+place. ``last(p, k)`` is the place of producer p's last batch among the first k. ``position(i)`` counts the records of
+the epoch before batch i without wrap, and ``wraps(i)`` how often the sequence has wrapped to 0. A log only grows, so
+one set of functions serves before and after: only the first ``length`` places matter.
 
 Producers are independent: a conjunct speaks of one arbitrary producer, the request comes from another arbitrary one,
 which may be the same.

@@ -5,10 +5,10 @@ proved, and the leader's rules for epochs in ``TransactionalPartition``. The pas
 identity that the last answered InitProducerId gave, the number of transactions until then, and which identities were
 told that their partition is in which transaction.
 
-Proved: when a marker is written or a client is told of an end, every client that was told that it takes part in that
-transaction had the identity of the last answered InitProducerId, or a newer one; and so has every client whose EndTxn
-the coordinator begins to write. A leader that has seen an epoch takes no batch of an older one, and its epoch never
-goes back.
+Proved: a marker is written, or a client is told of an end, only if every client that was told that it takes part in the
+transaction had the identity of the last answered InitProducerId, or a newer one. The same holds for every client whose
+EndTxn the coordinator starts to write. A leader that has seen an epoch takes no batch of an older one, and its epoch
+never goes back.
 
 Not covered: a batch of an older epoch at a leader that has not seen a newer one, of a client that was never told that
 its partition takes part (KIP-890's verification; TLC: Transactions!Fenced, NoHangingTransaction). Assumed: as in

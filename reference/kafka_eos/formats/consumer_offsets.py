@@ -9,8 +9,8 @@ types (a group's members and generation, the state of groups of KIP-848) are rec
     value  version int16 (0 to 4), offset int64, leader_epoch int32 (from 3 on), metadata string,
            commit_timestamp_ms int64, expire_timestamp_ms int64 (only 1), tagged fields (from 4 on)
 
-The length of a string is an int16. In version 4 it is an unsigned varint of the length plus one, and tagged fields are
-a varint of their number, and each as the varints of its tag and size, and its bytes.
+The length of a string is an int16. In version 4 it is an unsigned varint of the length plus one. Tagged fields are a
+varint of their number, and for each field the varints of its tag and size, and its bytes.
 
 ``decode_key(data).encode() == data`` and ``decode_value(data).encode() == data`` for all bytes that decode. Only the
 shortest varints are accepted, as Kafka's encoder writes them.

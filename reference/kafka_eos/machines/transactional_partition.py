@@ -372,8 +372,8 @@ class TransactionalPartition(ReadablePartition):
     def replay(self, before: LeaderLog, entries: Iterable[LogEntry]) -> LeaderLog:
         """The log of a replica after some more entries, without any check.
 
-        Departs from Kafka: a follower there first takes in all that one fetch brought it, and then makes the entries of
-        the index, with last stable offsets that come too late (the mutant AppendedAtOnce).
+        Departs from Kafka: a follower there first appends all entries of a fetch. Then it writes the index, with last
+        stable offsets that are too high (the mutant AppendedAtOnce).
         """
         for entry in entries:
             before = self.written(before, entry)

@@ -22,10 +22,11 @@ The audit proves by columns that most of a history agrees with the logs
 ``refused without cause``
     A fatal refusal of a producer that nobody fenced and that did nothing wrong:
 
-    - INVALID_PRODUCER_EPOCH or PRODUCER_FENCED in the answer to a request of (producer id, epoch), although no event
-      up to the answer, in the history's order, has a higher epoch for that producer id, and no ``InitProducerId`` for
-      the same transactional id was invoked since the one that gave (producer id, epoch). An answer to ``EndTxn`` may
-      also give the next epoch (KIP-890; ``next_producer_id`` and ``next_producer_epoch`` in the event's detail).
+    - INVALID_PRODUCER_EPOCH or PRODUCER_FENCED in the answer to a request of (producer id, epoch) that nobody fenced.
+      Nobody did if no event up to the answer, in the history's order, has a higher epoch for that producer id, and no
+      ``InitProducerId`` for the same transactional id was invoked since the one that gave (producer id, epoch). An
+      answer to ``EndTxn`` may also give the next epoch (KIP-890; ``next_producer_id`` and ``next_producer_epoch`` in
+      the event's detail).
       *Unknown*: the history does not show who gave the epoch; an ``EndTxn`` of the producer is not answered yet; or the
       log has an ABORT marker of a higher epoch, or no log is given and a transaction has begun. In the last two cases
       the coordinator may have fenced the producer when its transaction timed out; the history cannot tell when, since a

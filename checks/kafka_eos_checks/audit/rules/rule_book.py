@@ -1,7 +1,7 @@
 """The rule book: for each rule of the audit, the meaning of a finding, whether it ends by itself, and the next step.
 
-An entry also names what its rule looks at, so that a rule with nothing to look at does not count as one that holds, and
-what is missing where the rule could not judge.
+An entry also names the subjects of its rule, so that a rule without a subject does not count as one that holds. And it
+names what is missing where the rule could not judge.
 """
 
 from collections.abc import Iterable, Mapping

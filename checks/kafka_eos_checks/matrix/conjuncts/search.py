@@ -156,8 +156,8 @@ class Search:
 
         If a mutant has the spec's states in a model, its edges are compared before another model is run. When thorough,
         the models of the small tier are run until a property is violated or TLC fails to evaluate it, even after the
-        graph has distinguished the mutant, and the full tier only if the small one sees nothing. Otherwise the cheapest
-        model comes first, and the first that distinguishes the mutant is enough.
+        graph has distinguished the mutant. The full tier is run only if the small one sees nothing. When not thorough,
+        the cheapest model comes first, and the first that distinguishes the mutant is enough.
 
         Raises:
             UnusableMutant: when TLC cannot read the mutated module, or an unchanged model does not hold.

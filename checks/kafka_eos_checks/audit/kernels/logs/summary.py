@@ -5,9 +5,9 @@ producers that their batches follow one another without a violation. Such a prod
 to check against the batches before the chunk, and the state after it. :class:`Combine` folds the chunks of a log from
 left to right.
 
-A chunk never writes a finding. Where a producer's batches are not provably clean, where a boundary row does not fit
-what was known, or where offsets go backwards, the readable rule runs again over that producer's batches, or over the
-chunk, from the exact state at its start. So the findings are the readable rule's own, whatever the cuts are.
+A chunk never writes a finding. If a producer's batches are not provably clean, or a boundary row does not fit what was
+known, the readable rule runs again over that producer's batches. If offsets go backwards, it runs again over the chunk.
+It starts from the exact state at the chunk's start. So the findings are the readable rule's own, whatever the cuts are.
 """
 
 from collections.abc import Callable, Iterator, Sequence
