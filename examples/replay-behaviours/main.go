@@ -1,11 +1,12 @@
 // Replays behaviours of the model LeaderOutside against a leader of a partition: a toy that checks epochs and sequences.
 // It stops at the first step whose answer by the toy differs from the spec's.
 //
-//	go run main.go FOLDER [-forgets-epoch]
+//	go run main.go [-forgets-epoch] FOLDER
 package main
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -136,21 +137,22 @@ func check(err error) {
 }
 
 func main() {
-	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: go run main.go FOLDER [-forgets-epoch]")
+	forgetsEpoch := flag.Bool("forgets-epoch", false, "a deliberate mistake: the toy takes batches of an older epoch")
+	flag.Parse()
+	if flag.NArg() != 1 {
+		fmt.Fprintln(os.Stderr, "usage: go run main.go [-forgets-epoch] FOLDER")
 		os.Exit(2)
 	}
-	paths, err := filepath.Glob(filepath.Join(os.Args[1], "*.itf.json"))
+	paths, err := filepath.Glob(filepath.Join(flag.Arg(0), "*.itf.json"))
 	check(err)
 	if len(paths) == 0 {
-		fmt.Fprintln(os.Stderr, os.Args[1]+": no behaviours")
+		fmt.Fprintln(os.Stderr, flag.Arg(0)+": no behaviours")
 		os.Exit(2)
 	}
 	sort.Strings(paths)
-	forgetsEpoch := len(os.Args) > 2 && os.Args[2] == "-forgets-epoch"
 	steps := 0
 	for _, path := range paths {
-		taken, difference := replay(path, forgetsEpoch)
+		taken, difference := replay(path, *forgetsEpoch)
 		steps += taken
 		if difference != "" {
 			fmt.Println(filepath.Base(path) + ": " + difference)

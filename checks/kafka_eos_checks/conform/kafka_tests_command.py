@@ -24,7 +24,7 @@ from kafka_eos_checks.conform.kafka_tests.clusters import kafka, served
 from kafka_eos_checks.conform.peers_command import STYLE
 from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.paths import output_folder
-from kafka_eos_checks.kit.terminal import answer_console, progress_console
+from kafka_eos_checks.kit.terminal import WordTable, answer_console, progress_console
 from kafka_eos_checks.kit.verdict import write_document
 
 DIFFERENCES = Path(__file__).with_name("kafka_tests") / "differences.toml"
@@ -173,9 +173,7 @@ def harness_faults(compared: Sequence[Compared], expected: int | None, known: Ma
 
 
 def _table(compared: Sequence[Compared]) -> Table:
-    drawn = Table(box=None, pad_edge=False)
-    for column in ("test", *PEERS, "reason"):
-        drawn.add_column(column, overflow="fold")
+    drawn = WordTable("test", *PEERS, "reason")
     for each in compared:
         if each.differs or each.fault or each.outcomes[KAFKA] is not Outcome.PASSED:
             drawn.add_row(each.test, *(each.outcomes[peer] for peer in PEERS), each.reason or "")

@@ -24,7 +24,7 @@ from kafka_eos_checks.conform.result import Report, causes_of, diagram, story, w
 from kafka_eos_checks.conform.run import Found
 from kafka_eos_checks.drawing.svg import inert
 from kafka_eos_checks.kit.paths import output_folder
-from kafka_eos_checks.kit.terminal import answer_console, progress_console
+from kafka_eos_checks.kit.terminal import WordTable, answer_console, progress_console
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
@@ -107,13 +107,9 @@ def compare(peer: Peer) -> Compared:
 
 
 def _table(compared: Sequence[Compared]) -> Table:
-    drawn = Table(box=None, pad_edge=False)
-    for column in ("peer", "edges"):
-        drawn.add_column(column, justify="left" if column == "peer" else "right")
-    for found in Found:
-        drawn.add_column(found.value, justify="right")
-    drawn.add_column("kinds of divergence", justify="right")
-    drawn.add_column("seconds", justify="right")
+    drawn = WordTable("peer")
+    for column in ("edges", *(found.value for found in Found), "kinds of divergence", "seconds"):
+        drawn.add_column(column, justify="right")
     for each in compared:
         drawn.add_row(each.peer.name, *_cells(each))
     return drawn

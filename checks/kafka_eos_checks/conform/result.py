@@ -24,6 +24,7 @@ from kafka_eos_checks.conform.quotient import Edge, Quotient
 from kafka_eos_checks.conform.run import ANSWER, Counts, Exchange, Found, Result
 from kafka_eos_checks.drawing.sequence_diagram import Kind, Lifeline, Role, Violation, sequence_diagram
 from kafka_eos_checks.drawing.sequence_diagram import Step as Drawn
+from kafka_eos_checks.kit.terminal import WordTable
 from kafka_eos_checks.kit.verdict import write_document
 
 KIPS = {
@@ -190,9 +191,7 @@ def causes_of(result: Result) -> list[Cause]:
 
 def table(report: Report) -> Table:
     """A table with a row for each mechanism and request."""
-    drawn = Table(box=None, pad_edge=False)
-    for column in ("mechanism", "request", "defined by"):
-        drawn.add_column(column)
+    drawn = WordTable("mechanism", "request", "defined by")
     for found in Found:
         drawn.add_column(found.value, justify="right")
     before = ""

@@ -20,6 +20,7 @@ from kafka_eos.machines.explorer import attempt
 from kafka_eos.machines.machine import Instance
 from kafka_eos.machines.spec_mapping import SpecValue, to_spec
 from kafka_eos_checks.graphs.command import reference_of
+from kafka_eos_checks.kit.terminal import progress_console
 from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry, bounds_predicate
 from kafka_eos_checks.tla.modules import ModuleFolder
 
@@ -237,8 +238,9 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         registry = Registry()
         for name in arguments.models:
-            found = explore(registry.get(name))
-            runs = write(found, arguments.out, runs=not arguments.no_runs)
+            with progress_console.status(f"{name}: the states of the reference, and runs that take every edge"):
+                found = explore(registry.get(name))
+                runs = write(found, arguments.out, runs=not arguments.no_runs)
             print(
                 f"{arguments.out / name}: {len(found.states)} states, {found.edge_count} edges, "
                 f"{sum(map(len, found.refusals.values()))} refusals, {runs} behaviours"

@@ -27,7 +27,7 @@ from kafka_eos_checks.graphs.command import reference_of
 from kafka_eos_checks.graphs.state_graph import instance_text
 from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.paths import build_folder
-from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progress_console
+from kafka_eos_checks.kit.terminal import WordTable, answer_console, print_verdicts, progress_console
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.models import witnesses
 from kafka_eos_checks.models.registry import (
@@ -330,9 +330,7 @@ def select(registry: Registry, names: Sequence[str], tier: str, *, mutants: bool
 
 
 def _listing(models: Iterable[Model]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for column in ("kind", "name", "tier", "expected", "states", "title"):
-        table.add_column(column, overflow="fold")
+    table = WordTable("kind", "name", "tier", "expected", "states", "title")
     for model in models:
         states = f"{model.expect.states:,}" if model.expect.states is not None else ""
         table.add_row(model.kind, model.name, model.tier, model.expect.words, states, model.title)

@@ -1,15 +1,18 @@
 """The terminal: verdict tables and progress, on standard error unless they are the answer itself."""
 
+import re
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from threading import Event, Thread
 from time import monotonic
 from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.measure import Measurement
 from rich.status import Status
 from rich.table import Table
+from rich.text import Text
 
 from kafka_eos_checks.kit.verdict import Standing, Verdict
 
@@ -56,11 +59,54 @@ progress_console = ProgressConsole(stderr=True, highlight=False)
 answer_console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
 
 
+class Wrapped:
+    """A cell that is broken between words, and a name that is too long for its column between the words in it."""
+
+    def __init__(self, text: Text) -> None:
+        self.text = text
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement.get(console, options, self.text)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        for line in self.text.split("\n", allow_blank=True):
+            for part in line.divide(breaks(line.plain, options.max_width)):
+                part.rstrip()
+                yield part
+
+
+_IN_A_NAME = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[=_/.,:!-])(?=\w)")  # Two|Replicas, holds=|1, conform_|run
+
+
+def breaks(text: str, width: int) -> list[int]:
+    """The places of a text, from 0, at which lines of a width begin, without the first line's."""
+    found, start = list[int](), 0
+    while len(text) - start > width:
+        end = start + max(width, 1)
+        spaces = [space.end() for space in re.finditer(r"\s+", text) if start < space.start() <= end]
+        inside = [place.start() for place in _IN_A_NAME.finditer(text) if start < place.start() <= end]
+        start = (spaces or inside or [end])[-1]
+        found.append(start)
+    return found
+
+
+class WordTable(Table):
+    """A table without lines whose cells are :class:`Wrapped`: text, or text with rich's markup."""
+
+    def __init__(self, *columns: str, title: str = "") -> None:
+        super().__init__(title=title or None, box=None, pad_edge=False, title_justify="left")
+        for column in columns:
+            self.add_column(column, overflow="fold")
+
+    def add_row(self, *cells: RenderableType | None, **more: Any) -> None:
+        """Add a row."""
+        texts = (Text.from_markup(cell) if isinstance(cell, str) else cell for cell in cells)
+        super().add_row(*(Wrapped(cell) if isinstance(cell, Text) else cell for cell in texts), **more)
+
+
 def verdict_table(verdicts: Sequence[Verdict], title: str = "") -> Table:
     """A line for each verdict that had something to judge: mark, name, expected, found, figures, seconds."""
-    table = Table(title=title or None, box=None, pad_edge=False, title_justify="left")
-    for column in ("", "check", "name", "expected", "found", "figures"):
-        table.add_column(column, overflow="fold")
+    table = WordTable("", "check", "name", "expected", "found", "figures", title=title)
     table.add_column("seconds", justify="right")
     for verdict in verdicts:
         if verdict.standing is Standing.NOTHING:
@@ -80,9 +126,9 @@ def verdict_table(verdicts: Sequence[Verdict], title: str = "") -> Table:
 
 def plain_table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """A table without lines: the first column is text, the others are figures."""
-    table = Table(box=None, pad_edge=False)
-    for place, name in enumerate(names):
-        table.add_column(name, justify="right" if place else "left", no_wrap=True)
+    table = WordTable(names[0])
+    for name in names[1:]:
+        table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(*row)
     return table

@@ -18,7 +18,7 @@ from rich.text import Text
 from kafka_eos_checks.graphs import model_check
 from kafka_eos_checks.kit import paths
 from kafka_eos_checks.kit.arguments import add_json
-from kafka_eos_checks.kit.terminal import answer_console, progress_console
+from kafka_eos_checks.kit.terminal import WordTable, answer_console, progress_console
 from kafka_eos_checks.kit.verdict import Verdict, write_document, write_verdicts
 from kafka_eos_checks.lab.costs.command import KEPT
 from kafka_eos_checks.lab.costs.verdicts import UnusableEvidence, read_evidence
@@ -111,9 +111,7 @@ def check(ids: Sequence[str], registry: Registry) -> list[Verdict]:
 
 def ledger_table(shown: Answer) -> Table:
     """The table of claims, a row for each: its text, what is expected, and what was checked of it here."""
-    table = Table(box=None, pad_edge=False)
-    for column in ("claim", "it says", "expected of checking", "checked here", "by"):
-        table.add_column(column, overflow="fold")
+    table = WordTable("claim", "it says", "expected of checking", "checked here", "by")
     for entry in shown.entries:
         settling = shown.settling(entry)
         names = ", ".join(dict.fromkeys(verdict.name for verdict in settling))

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kafka_eos_checks.kit.arguments import add_json
-from kafka_eos_checks.kit.terminal import answer_console
+from kafka_eos_checks.kit.terminal import WordTable, answer_console
 from kafka_eos_checks.kit.verdict import write_document
 from kafka_eos_checks.ledger.properties import Outcome, Row, properties
 from kafka_eos_checks.ledger.report import UnusableVerdicts, add_verdicts, given_verdicts
@@ -52,10 +52,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
 
 
 def _table(rows: list[Row]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    columns = list(rows[0].cells)
-    for column in ("property", *columns):
-        table.add_column(column, overflow="fold")
+    table = WordTable("property", *rows[0].cells)
     for row in rows:
         cells = [Text(cell.words, style=COLOURS.get(cell.outcome, "")) for cell in row.cells.values()]
         table.add_row(Text(f"{row.module}!{row.name}"), *cells)

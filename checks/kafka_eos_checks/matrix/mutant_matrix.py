@@ -31,7 +31,7 @@ from kafka_eos_checks.drawing.page import CANNOT_APPLY, SURVIVES
 from kafka_eos_checks.graphs import command as conformance
 from kafka_eos_checks.graphs import model_check
 from kafka_eos_checks.kit.arguments import add_json
-from kafka_eos_checks.kit.terminal import answer_console, print_verdicts
+from kafka_eos_checks.kit.terminal import WordTable, answer_console, print_verdicts
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.matrix.mutant_replays import find_by_replay
 from kafka_eos_checks.matrix.mutant_requests import find_by_requests, machines_with
@@ -186,9 +186,7 @@ def verdicts_of(
 
 def matrix(registry: Registry, verdicts: Mapping[str, Sequence[Verdict]]) -> Table:
     """The matrix as a table: a row for each mutant, a column for each means."""
-    table = Table(box=None, pad_edge=False)
-    for column in ("mutant", *verdicts, "why not"):
-        table.add_column(column, overflow="fold")
+    table = WordTable("mutant", *verdicts, "why not")
     cells = by_mutant(verdicts)
     for mutant in rows(registry):
         own = cells.get(mutant.name, {})

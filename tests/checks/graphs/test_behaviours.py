@@ -110,7 +110,7 @@ def test_a_program_in_go_replays_the_behaviours_and_finds_the_planted_mistake(ex
     assert right.returncode == 0, right.stdout + right.stderr
     assert re.fullmatch(r"\d+ behaviours, \d+ steps: the toy answers as the spec\n", right.stdout)
     wrong = subprocess.run(
-        [program, exported / "behaviours", "-forgets-epoch"], capture_output=True, text=True, check=False
+        [program, "-forgets-epoch", exported / "behaviours"], capture_output=True, text=True, check=False
     )
     assert wrong.returncode == 1
     assert "the spec answers map[error:INVALID_PRODUCER_EPOCH" in wrong.stdout

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.text import Text
 
-from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, verdict_table
+from kafka_eos_checks.kit.terminal import WordTable, answer_console, breaks, print_verdicts, verdict_table
 from kafka_eos_checks.kit.verdict import Standing, Verdict, headline, read_verdicts, verdict_from_json, write_verdicts
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
@@ -38,6 +39,40 @@ UNSURE = Verdict(
     check="replay", name="U", expected="0 findings", found="0 findings", ok=True, unjudged="2 of 3: no log", unknown=2
 )
 EMPTY = Verdict(check="replay", name="E", expected="0 findings", found="0 findings", ok=True, unjudged="there are none")
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "lines"),
+    [
+        ("transaction committed", 13, ["transaction ", "committed"]),
+        ("violates OneTransactionPerMarker", 20, ["violates ", "OneTransactionPer", "Marker"]),
+        ("generated=160,123 depth=10", 13, ["generated=", "160,123 ", "depth=10"]),
+        ("conform_run", 8, ["conform_", "run"]),
+        ("incomprehensible", 10, ["incomprehe", "nsible"]),
+        ("short", 5, ["short"]),
+    ],
+)
+def test_a_cell_is_broken_between_words_and_a_long_name_between_the_words_in_it(
+    text: str, width: int, lines: list[str]
+) -> None:
+    ends = [*breaks(text, width), len(text)]
+    assert [text[begin:end] for begin, end in zip([0, *ends], ends, strict=False)] == lines
+
+
+@given(st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=40), st.integers(1, 20))
+def test_a_broken_cell_has_the_whole_text_in_lines_that_fit(text: str, width: int) -> None:
+    ends = [*breaks(text, width), len(text)]
+    parts = [text[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+    assert "".join(parts) == text
+    assert all(len(part.rstrip()) <= width for part in parts)
+
+
+def test_a_table_shows_marked_text_broken_between_words() -> None:
+    table = WordTable("", "name")
+    table.add_row("[green]ok[/]", Text("CoordinatorTwoPartitions"))
+    with answer_console.capture() as shown:
+        answer_console.print(table, width=20)
+    assert [line.rstrip() for line in shown.get().splitlines()] == ["    name", "ok  CoordinatorTwo", "    Partitions"]
 
 
 @given(VERDICTS)

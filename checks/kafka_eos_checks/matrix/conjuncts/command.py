@@ -20,7 +20,7 @@ from rich.table import Table
 
 from kafka_eos_checks.graphs.state_graph import GraphUnusable
 from kafka_eos_checks.kit.arguments import add_json
-from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progress_console
+from kafka_eos_checks.kit.terminal import WordTable, answer_console, print_verdicts, progress_console
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.matrix.conjuncts.equivalents import check_known, read_equivalents
 from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome, Pair, pairs, verdicts
@@ -137,9 +137,7 @@ SIDES = {SPEC: _in_spec, REFERENCE: _in_reference, PROPERTIES: _in_properties}
 
 def table(module: str, outcomes: Sequence[Outcome]) -> Table:
     """The table of one module, one row for each conjunct."""
-    shown = Table(title=module, box=None, pad_edge=False, title_justify="left")
-    for column in ("place", "conjunct", "killed by", "model"):
-        shown.add_column(column, overflow="fold")
+    shown = WordTable("place", "conjunct", "killed by", "model", title=module)
     shown.add_column("states", justify="right")
     shown.add_column("depth", justify="right")
     for outcome in outcomes:
@@ -157,9 +155,7 @@ def table_of_pairs(found: Sequence[Pair]) -> Table:
     """The table of the properties, a row for each, with a mutant that no other property notices."""
     score = f"{sum(pair.ok for pair in found)} of {len(found)}"
     title = f"properties that alone notice a mutant, or are shown to follow: {score}"
-    shown = Table(title=title, box=None, pad_edge=False, title_justify="left")
-    for column in ("module", "property", "mutant that it alone notices"):
-        shown.add_column(column, overflow="fold")
+    shown = WordTable("module", "property", "mutant that it alone notices", title=title)
     for pair in found:
         by = escape(pair.by or pair.reason) or "[yellow]none[/]"
         shown.add_row(pair.module, pair.name, f"follows: {by}" if pair.reason and not pair.by else by)
