@@ -7,18 +7,20 @@
 (* implementation, request by request.                                     *)
 (*                                                                         *)
 (* Modelled: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn,  *)
-(*   Produce, TxnOffsetCommit, OffsetCommit and JoinGroup, with any        *)
-(*   producer id, epoch, sequence, member and generation; the verification *)
-(*   of a transaction by the leader (KIP-890); the codes of older requests;*)
-(*   markers and completions, which the coordinator writes by itself after *)
-(*   its answer.                                                           *)
+(*   Produce, TxnOffsetCommit, OffsetCommit, JoinGroup, and the            *)
+(*   ConsumerGroupHeartbeat of members that join, follow the group's epoch *)
+(*   and leave (KIP-848), with any producer id, epoch, sequence, member,   *)
+(*   and generation or member epoch; the verification of a transaction by  *)
+(*   the leader (KIP-890); the codes of older requests; markers and        *)
+(*   completions, which the coordinator writes by itself after its answer. *)
 (* Assumed, not checked: a request and its answer are one step, and what   *)
 (*   the step appends is replicated at once. TransactionCoordinator,       *)
 (*   Leader and ConsumeTransformProduce show what happens in between.      *)
 (* Out of scope: faults, elections, timeouts and expiry; several groups; a *)
-(*   group with more than one member.                                      *)
+(*   classic group with more than one member, a group of KIP-848 with more *)
+(*   than two; heartbeats with an epoch that is not the member's.          *)
 (*                                                                         *)
-(* KIPs: 98, 360, 447, 588, 890.  Kafka: KafkaApis.                        *)
+(* KIPs: 98, 360, 447, 588, 848, 890, 1251.  Kafka: KafkaApis.             *)
 (***************************************************************************)
 EXTENDS Integers, Sequences, FiniteSets, TLC
 
@@ -31,13 +33,15 @@ CONSTANTS
     BatchCounts,         \* the numbers of records in a batch
     TransactionalIds,    \* the transactional.ids
     Members,             \* the members that offsets come from: "none", "member" or somebody else
-    Generations,         \* -1..n: the generations that they claim
+    Generations,         \* -1..n: the generations or member epochs that they claim
     Writers,             \* the producers without a transactional.id
     ClusterVersion,      \* the finalized transaction.version of the cluster: 1 or 2; 1 stands for 0 too
     ClientVersion,       \* the transaction version of the requests: 1 or 2
     Outside,             \* TRUE: clients send batches outside of transactions, with any producer id and epoch
     Verification,        \* TRUE: leaders ask the coordinator about transactions of version 1 as well (KIP-890 part 1)
-    ApiVersions          \* for each request that clients send: the version in which they send it
+    ApiVersions,         \* for each request that clients send: the version in which they send it
+    GroupProtocol,       \* "classic", or "consumer" for that of KIP-848
+    Consumers            \* the consumers that join a group of KIP-848, at most two; the assignor prefers "first"
 
 ASSUME /\ ClientVersion \in 1..ClusterVersion
        /\ ClusterVersion \in 1..2
@@ -48,6 +52,7 @@ VARIABLES
     partitions,          \* for each partition: its leader's log and producer states
     writers,             \* for each producer without a transactional.id: its producer id
     group,               \* the group's state, generation and members
+    membership,          \* the epoch and the members of a group of KIP-848
     pending,             \* for each producer id: the place in the log of the group's offset that waits for the marker
     committed,           \* the place in the log of the group's committed offset
     allocated,           \* the number of producer ids that have been handed out
@@ -56,7 +61,7 @@ VARIABLES
     ended                \* the acknowledged ends of transactions: [transactionalId, number, commit]
 
 coordinatorVars == <<coordinators, toMark, allocated>>
-groupVars       == <<group, pending, committed>>
+groupVars       == <<group, membership, pending, committed>>
 historyVars     == <<written, ended>>
 vars == <<coordinatorVars, partitions, writers, groupVars, answer, historyVars>>
 
@@ -94,9 +99,9 @@ Coordinator == INSTANCE TransactionCoordinator WITH
     fencing <- "none", markers <- {}, told <- {}, given <- {}, faults <- 0
 
 (* The decisions of the coordinator of the group. *)
-Groups == INSTANCE GroupCoordinator WITH
-    Instances <- Members, Partitions <- {"data"}, TransactionalIds <- ProducerIds, Preferred <- <<>>,
-    GroupProtocol <- "classic"
+Groups == INSTANCE ConsumerGroup WITH
+    Instances <- Consumers, Partitions <- {"data"}, TransactionalIds <- ProducerIds,
+    Preferred <- [partition \in {"data"} |-> "first"]
 
 (* A batch as the leader of a partition sees it, and a marker. *)
 Batch(producerId, epoch, sequence, count) == Leaders!Batch(producerId, epoch, sequence, count)
@@ -145,6 +150,7 @@ Init ==
     /\ partitions = [partition \in Partitions |-> Leaders!NewLeader]
     /\ writers = [writer \in Writers |-> NoProducerId]
     /\ group = [state |-> "EMPTY", generation |-> NoGeneration, members |-> {}, joined |-> {}]
+    /\ membership = [epoch |-> 1, members |-> [consumer \in Consumers |-> Groups!NoMembership]]
     /\ pending = [producerId \in ProducerIds |-> NothingPending]
     /\ committed = NothingPending
     /\ allocated = 0
@@ -234,12 +240,30 @@ MarkerOf(known, partition) ==
 (* The group                                                               *)
 (***************************************************************************)
 
+(* The group has no members. *)
+IsEmpty == IF GroupProtocol = "classic" THEN group.state = "EMPTY" ELSE Groups!Members = {}
+
+(* The group has had members. *)
+IsKnown == IF GroupProtocol = "classic" THEN group.generation # NoGeneration ELSE membership.epoch > 1
+
+(* The reason why the group refuses offsets of a member; "NONE" if it does not. *)
+MemberError(member, generation) ==
+    IF GroupProtocol = "classic" THEN Groups!TxnOffsetCommitError(member, generation)
+    ELSE Groups!MemberEpochError(member, generation, {"data"})
+
 (* The reason why the group refuses offsets in a transaction; "NONE" if it does not. *)
 (* Kafka: OffsetMetadataManager.validateTransactionalOffsetCommit                    *)
 CommitError(member, generation) ==
-    IF generation < 0 /\ group.state = "EMPTY" THEN "NONE"
-    ELSE IF member # NoMember /\ generation >= 0 /\ group.generation = NoGeneration THEN "ILLEGAL_GENERATION"
-    ELSE Groups!TxnOffsetCommitError(member, generation)
+    IF generation < 0 /\ IsEmpty THEN "NONE"
+    ELSE IF member # NoMember /\ generation >= 0 /\ ~IsKnown THEN "ILLEGAL_GENERATION"
+    ELSE Groups!ErrorInTransaction(MemberError(member, generation))
+
+(* The reason why the group refuses offsets outside of transactions; "NONE" if it does not. *)
+(* Kafka: OffsetMetadataManager.validateOffsetCommit                                        *)
+PlainCommitError(member, generation) ==
+    IF generation < 0 /\ IsEmpty THEN "NONE"
+    ELSE IF member = NoMember THEN "UNKNOWN_MEMBER_ID"
+    ELSE MemberError(member, generation)
 
 (* The committed offset after a marker. An offset committed after the pending one stays (KAFKA-5247). *)
 CommittedAfterMarker(producerId, commit) ==
@@ -372,16 +396,20 @@ TxnOffsetCommit(transactionalId, producerId, epoch, member, generation) ==
         /\ Says("TxnOffsetCommit", error)
         /\ written' = IF appends THEN WrittenWith(transactionalId, verified.metadata.number, "offsets", EndOf(leader))
                       ELSE written
-        /\ UNCHANGED <<toMark, allocated, writers, group, committed, ended>>
+        /\ UNCHANGED <<toMark, allocated, writers, group, membership, committed, ended>>
 
 (* A client commits its group's offset outside of transactions. *)
-OffsetCommit ==
-    LET leader == partitions["offsets"] IN
-    /\ IsSent("OffsetCommit")
-    /\ partitions' = [partitions EXCEPT !["offsets"] = Leaders!WithUnidentified(leader, 1)]
-    /\ committed' = [committed EXCEPT !["data"] = EndOf(leader)]
-    /\ Says("OffsetCommit", "NONE")
-    /\ UNCHANGED <<coordinatorVars, writers, group, pending, historyVars>>
+OffsetCommit(member, generation) ==
+    LET leader == partitions["offsets"]
+        error  == PlainCommitError(member, generation)
+    IN  /\ IsSent("OffsetCommit")
+        /\ member = NoMember \/ IsKnown
+        /\ IF error = "NONE" THEN
+              /\ partitions' = [partitions EXCEPT !["offsets"] = Leaders!WithUnidentified(leader, 1)]
+              /\ committed' = [committed EXCEPT !["data"] = EndOf(leader)]
+           ELSE UNCHANGED <<partitions, committed>>
+        /\ Says("OffsetCommit", error)
+        /\ UNCHANGED <<coordinatorVars, writers, group, membership, pending, historyVars>>
 
 (* A consumer becomes the group's only member. *)
 JoinGroup ==
@@ -389,7 +417,35 @@ JoinGroup ==
     /\ group.members = {}
     /\ group' = [Groups!NextGeneration EXCEPT !.members = {"member"}]
     /\ Says("JoinGroup", "NONE")
-    /\ UNCHANGED <<coordinatorVars, partitions, writers, pending, committed, historyVars>>
+    /\ UNCHANGED <<coordinatorVars, partitions, writers, membership, pending, committed, historyVars>>
+
+(* A consumer is told its epoch after a heartbeat. *)
+TellsEpoch(epoch) ==
+    /\ answer' = Answer("ConsumerGroupHeartbeat", "NONE", Identity(NoProducerId, epoch), NoOffset)
+    /\ UNCHANGED <<coordinatorVars, partitions, writers, group, pending, committed, historyVars>>
+
+(* A consumer joins the group of KIP-848, and is given the partition if it is to have it and nobody else has it. *)
+JoinConsumerGroup(consumer) ==
+    /\ IsSent("ConsumerGroupHeartbeat")
+    /\ consumer \notin Groups!Members
+    /\ membership' = Groups!Joined(consumer)
+    /\ TellsEpoch(membership'.members[consumer].epoch)
+
+(* A member is led to the group's epoch. It says that it has what it was given, or that it has given that up. *)
+Heartbeat(consumer, givesUp) ==
+    LET current == membership.members[consumer]
+        owned   == IF givesUp THEN {} ELSE current.assigned \cup current.revoking
+    IN  /\ IsSent("ConsumerGroupHeartbeat")
+        /\ consumer \in Groups!Members
+        /\ membership' = Groups!Reconciled(consumer, owned)
+        /\ TellsEpoch(membership'.members[consumer].epoch)
+
+(* A member leaves the group of KIP-848. *)
+LeaveConsumerGroup(consumer) ==
+    /\ IsSent("ConsumerGroupHeartbeat")
+    /\ consumer \in Groups!Members
+    /\ membership' = Groups!MembershipWithout(consumer)
+    /\ TellsEpoch(NoEpoch)
 
 (***************************************************************************)
 (* Steps of the broker without a request              WHO: the coordinator *)
@@ -409,7 +465,7 @@ WriteMarker(transactionalId, partition) ==
            ELSE /\ committed' = CommittedAfterMarker(known.producerId, commit)
                 /\ pending' = [pending EXCEPT ![known.producerId] = NothingPending]
         /\ answer' = NoAnswer
-        /\ UNCHANGED <<coordinators, allocated, writers, group, historyVars>>
+        /\ UNCHANGED <<coordinators, allocated, writers, group, membership, historyVars>>
 
 (* The coordinator closes the transaction. *)
 CompleteTransaction(transactionalId) ==
@@ -441,8 +497,12 @@ Next ==
     \/ \E writer \in Writers : InitIdempotentProducer(writer)
     \/ \E producerId \in ProducerIds, epoch \in Epochs, sequence \in Sequences, count \in BatchCounts :
         ProduceOutside(producerId, epoch, sequence, count)
-    \/ OffsetCommit
+    \/ \E member \in Members, generation \in Generations : OffsetCommit(member, generation)
     \/ JoinGroup
+    \/ \E consumer \in Consumers :
+        \/ JoinConsumerGroup(consumer)
+        \/ \E givesUp \in BOOLEAN : Heartbeat(consumer, givesUp)
+        \/ LeaveConsumerGroup(consumer)
 
 Spec == Init /\ [][Next]_vars
 
@@ -548,6 +608,25 @@ OnlyMembersCommit ==
     group.members # {} => \A member \in Members \ {NoMember}, generation \in Generations :
         member \notin group.members \/ generation # group.generation => CommitError(member, generation) # "NONE"
 OnlyMembersCommitWitness == group.members # {}
+
+(* Offsets come from the member that has had the partition since the epoch that it presents, or presents its latest one. *)
+OnlyOwnersCommit ==
+    \A member \in Consumers, epoch \in Generations :
+        CommitError(member, epoch) = "NONE" /\ ~IsEmpty =>
+            /\ member \in Groups!Members
+            /\ \/ epoch = membership.members[member].epoch
+               \/ epoch < membership.members[member].epoch /\ Groups!HasHadSince(member, "data", epoch)
+OnlyOwnersCommitWitness ==
+    \E member \in Groups!Members : \E epoch \in Generations : epoch # membership.members[member].epoch /\ CommitError(member, epoch) = "NONE"
+
+(* A member of a group of KIP-848 commits offsets of its partition even if its epoch rose since it has read. *)
+OwnersAreHeard ==
+    \A member \in Groups!Members : \A epoch \in Generations :
+        epoch <= membership.members[member].epoch /\ Groups!HasHadSince(member, "data", epoch) =>
+            CommitError(member, epoch) = "NONE" /\ PlainCommitError(member, epoch) = "NONE"
+OwnersAreHeardWitness ==
+    \E member \in Groups!Members : \E epoch \in Generations :
+        epoch < membership.members[member].epoch /\ Groups!HasHadSince(member, "data", epoch)
 
 (* A client that sends the first versions gets no error code that came later. *)
 OldCodesOnly ==

@@ -32,6 +32,15 @@ PendingReplacesLater(producerId, commit) ==
 AnyGenerationCommits(member, generation) ==
     IF member # NoMember /\ member \notin group.members THEN "UNKNOWN_MEMBER_ID" ELSE "NONE"
 
+(* for MemberError: a group of KIP-848 does not check the epoch of its members *)
+AnyEpochCommits(member, epoch) == IF member \in Groups!Members \cup {NoMember} THEN "NONE" ELSE "UNKNOWN_MEMBER_ID"
+
+(* for MemberError: a group of KIP-848 takes only the latest epoch of a member, as before KIP-1251 *)
+LatestEpochCommits(member, epoch) ==
+    IF member = NoMember THEN "NONE"
+    ELSE IF member \notin Groups!Members THEN "UNKNOWN_MEMBER_ID"
+    ELSE IF epoch = membership.members[member].epoch THEN "NONE" ELSE "STALE_MEMBER_EPOCH"
+
 (* for WireError: every version gets the newest error codes *)
 SpeaksNewest(api, error) == error
 

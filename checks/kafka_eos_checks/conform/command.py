@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka_eos_checks.conform.known import known_differences
-from kafka_eos_checks.conform.mechanisms import MECHANISMS, SETTLE, Mechanism
+from kafka_eos_checks.conform.mechanisms import HEARTBEAT, MECHANISMS, SETTLE, Mechanism
 from kafka_eos_checks.conform.quotient import Edge, Quotient
 from kafka_eos_checks.conform.result import Report, diagram, story, table, write_json, write_junit
 from kafka_eos_checks.conform.run import LONGEST_SCENARIO, Found, Result, Runner
@@ -67,7 +67,7 @@ CAPS = {
 _OLD_CLIENT = {"Produce": 11, "EndTxn": 4, "TxnOffsetCommit": 4}
 _NEW_CLIENT = {"Produce": 12, "EndTxn": 5, "TxnOffsetCommit": 5}
 """KIP-890: the newest versions of a client of transaction version 1, and those with which version 2 begins."""
-FEATURE = "transaction.version"
+FEATURE, GROUPS = "transaction.version", "group.version"
 _LEGAL_PREFIX = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 
 
@@ -191,6 +191,8 @@ class Session:
                 reasons[api] = str(reason)
                 continue
             needed = _NEW_CLIENT.get(api, 0) if self.settings.client > 1 else 0
+            if api == HEARTBEAT and self.wire.features.get(GROUPS, 1) < 1:
+                reasons[api] = f"{api}: the broker's {GROUPS} is 0, without groups of KIP-848"
             if version < needed:
                 reasons[api] = f"{api}: version {needed} is needed, the broker offers up to {version}"
         return reasons
@@ -252,7 +254,8 @@ def conform(session: Session, wanted: Container[str], on_progress: Callable[[str
     with Territory(session.wire, session.target.prefix, seconds=session.target.seconds) as territory:
         report.names, report.left = territory.names, territory.left
         for quotient in session.quotients:
-            runner = Runner(quotient, territory.stage, counts=report.counts)
+            new_stage = partial(territory.stage, has_topic=quotient.mechanism.has_topic)
+            runner = Runner(quotient, new_stage, counts=report.counts)
             runner.leave_out({n: r for n, e in quotient.edges.items() if (r := unsupported.get(e.request.api, ""))})
             names = [name for name in quotient.edges if name in wanted]
             say = partial(on_progress, quotient.mechanism.name) if on_progress is not None else None
@@ -265,7 +268,7 @@ def repeat(session: Session, edge: Edge) -> Result:
     """Play the shortest scenario of one edge, and delete what was created."""
     quotient = next(each for each in session.quotients if each.mechanism is edge.mechanism)
     with Territory(session.wire, session.target.prefix, seconds=session.target.seconds) as territory:
-        return Runner(quotient, territory.stage).shortest(edge)
+        return Runner(quotient, partial(territory.stage, has_topic=edge.mechanism.has_topic)).shortest(edge)
 
 
 def report_of(session: Session) -> Report:

@@ -14,18 +14,28 @@ from kafka_eos.machines.transaction_coordinator import DEAD, NO_EPOCH, NOBODY, I
 from kafka_eos.machines.transactional_partition import PLAIN, TRANSACTIONAL
 from kafka_eos_checks.conform.visible import (
     ANOTHER_ID,
+    CLASSIC,
+    CONSUMER,
     CURRENT,
     DATA,
+    EPOCHS,
+    FIRST,
     ID_ALONE,
     MEMBER,
     NONE,
     OFFSETS,
+    SECOND,
     Answer,
     Partition,
     Visible,
 )
 
 MAX_SEQUENCE = 2**31 - 1
+HEARTBEAT = "ConsumerGroupHeartbeat"
+KEEPS, GIVES_UP = "keeps what it has", "gives up"
+COMMITS_OF_MEMBERS = ("OffsetCommit", "TxnOffsetCommit")
+CLAIMS = ("member", "member of the generation before", "member of the next generation", "somebody else")
+"""The members of a classic group that commit offsets."""
 SETTLE = "settle"
 """The one step that no client asks for: the coordinator writes markers and closes the transaction."""
 
@@ -57,7 +67,19 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request with the values of one state."""
+    """A request with the values of one state.
+
+    Attributes:
+        request: the request.
+        identity: the producer id and epoch that it presents.
+        sequence: the first sequence of a batch.
+        count: the number of its records.
+        offset: the offset that is committed.
+        generation: the generation or member epoch that it presents.
+        member: the member that it comes from; None for none.
+        owned: the member has the partition, as it says.
+        assigns: the coordinator makes a new assignment.
+    """
 
     request: Request
     identity: Identity = NOBODY
@@ -66,6 +88,8 @@ class Asked:
     offset: int = -1
     generation: int = -1
     member: str | None = None
+    owned: bool = False
+    assigns: bool = False
 
     @property
     def kind(self) -> str:
@@ -111,6 +135,15 @@ def asked(state: Visible, request: Request) -> Asked | None:
         return Asked(request=request) if not state.group.group.members else None
     if request.api == "InitProducerId" and request.detail:
         return Asked(request=request) if request.name not in state.plain else None
+    if request.api == HEARTBEAT:
+        return _beating(state, request)
+    if request.api in COMMITS_OF_MEMBERS and request.detail:
+        committer = _committer(state, request.detail)
+        identity = Identity() if request.api == "OffsetCommit" else state.identity(request.name, request.whose)
+        if committer is None or identity is None:
+            return None
+        member, generation = committer
+        return Asked(request=request, identity=identity, offset=state.offsets.end, member=member, generation=generation)
     if request.api == "OffsetCommit":
         member, generation = (MEMBER, state.group.group.generation) if state.group.group.members else (None, -1)
         offset = state.offsets.end
@@ -122,17 +155,37 @@ def asked(state: Visible, request: Request) -> Asked | None:
         found = _sequence(state.data, identity, request.detail.removeprefix("plain, ") or "next")
         return Asked(request=request, identity=identity, sequence=found[0], count=found[1]) if found else None
     if request.api == "TxnOffsetCommit":
-        member, generation = _committer(state, request.detail)
-        offset = state.offsets.end
-        return Asked(request=request, identity=identity, offset=offset, member=member, generation=generation)
+        return Asked(request=request, identity=identity, offset=state.offsets.end)
     return Asked(request=request, identity=identity)
 
 
-def _committer(state: Visible, which: str) -> tuple[str | None, int]:
-    """Member and generation."""
+def _beating(state: Visible, request: Request) -> Asked | None:
+    """A heartbeat's values in a state; its epoch is the member's."""
+    who, _, does = request.detail.partition(" ")
+    membership = state.broker.membership
+    current = membership.members[who]
+    if (does == "joins") is (who in state.group.members()):
+        return None
+    has = DATA in current.assigned | current.revoking
+    return Asked(
+        request=request,
+        member=who,
+        generation=current.epoch,
+        owned=has and does == KEEPS,
+        assigns=does != "leaves" and current.epoch < membership.epoch,
+    )
+
+
+def _committer(state: Visible, which: str) -> tuple[str | None, int] | None:
+    """Member, and generation or member epoch; None if there is no such epoch."""
     generation = state.group.group.generation
+    who, _, shift = which.partition(", ")
+    if shift:
+        membership = state.broker.membership
+        current = membership.members[who].epoch or membership.epoch
+        return (who, current + EPOCHS[shift]) if current + EPOCHS[shift] > 0 else None
     return {
-        "": (None, -1),
+        "nobody": (None, -1),
         "member": (MEMBER, generation),
         "member of the generation before": (MEMBER, generation - 1),
         "member of the next generation": (MEMBER, generation + 1),
@@ -162,7 +215,10 @@ def _answered(state: Visible, given: Asked) -> Outcome:
         case "EndTxn":
             return state.end_txn(name, identity, request.detail == "commit")
         case "OffsetCommit":
-            return state.commit_plainly()
+            return state.commit_plainly(given.member, given.generation)
+        case "ConsumerGroupHeartbeat":
+            who, _, does = request.detail.partition(" ")
+            return state.heartbeat(who, does)
         case "TxnOffsetCommit":
             return state.commit_offsets(name, identity, given.member, given.generation)
         case "JoinGroup":
@@ -302,6 +358,8 @@ class Mechanism:
         place: the projection of a state to its node.
         seen: the part of a node that a request sees; one that begins to end a transaction sees more.
         with_offset: the group's offset is read back too.
+        group_protocol: the group's.
+        has_topic: each scenario needs a topic of one partition, so that its members are assigned nothing else.
     """
 
     name: str
@@ -312,6 +370,8 @@ class Mechanism:
     place: Callable[[Visible], Hashable]
     seen: Callable[[Visible, Request, bool], str]
     with_offset: bool = True
+    group_protocol: str = CLASSIC
+    has_topic: bool = False
 
     @property
     def alone(self) -> bool:
@@ -480,18 +540,15 @@ def _offset_requests(state: Visible) -> Iterator[Request]:
             return
     yield Request("JoinGroup", name="", whose=NONE)
     yield Request("OffsetCommit", name="", whose=NONE)
+    for detail in (*CLAIMS[1:], "nobody") if state.group.group.members else ():
+        yield Request("OffsetCommit", name="", whose=NONE, detail=detail)
     for name in sorted(state.coordinators):
         if state.settings.client < 2 and OFFSETS not in state.known(name).partitions:
             yield Request("AddOffsetsToTxn", name)
             continue
         yield Request("TxnOffsetCommit", name)
         if state.group.group.members and name == "A":
-            for detail in (
-                "member",
-                "member of the generation before",
-                "member of the next generation",
-                "somebody else",
-            ):
+            for detail in CLAIMS:
                 yield Request("TxnOffsetCommit", name, detail=detail)
         if OFFSETS in state.known(name).partitions:
             yield Request("EndTxn", name, detail="commit")
@@ -516,10 +573,90 @@ def _seen_of_offsets(state: Visible, request: Request, ends: bool) -> str:  # no
     members = "a member" if state.group.group.members else "no member"
     if request.api in {"AddOffsetsToTxn", "InitProducerId"}:
         return "any"
-    if request.detail and request.api == "TxnOffsetCommit":
+    if request.detail and request.api in COMMITS_OF_MEMBERS:
         return members
     written = f"written: {_order_of_offsets(state)}"
     return ", ".join([written, *_decided(state)] if request.api in {"EndTxn", SETTLE} else [written, members])
+
+
+# --- members of groups of KIP-848 ------------------------------------------------------------------------------------
+
+
+def _member_requests(state: Visible) -> Iterator[Request]:
+    """Two consumers join, follow the group's epoch and leave; both commit offsets with any member epoch."""
+    if not state.is_settled:
+        yield Request(SETTLE)
+        return
+    known = state.known("A")
+    if known.state is DEAD:
+        yield Request("InitProducerId", whose=NONE)
+        return
+    group = state.group
+    for who in (SECOND, FIRST):
+        if who not in group.members():
+            yield Request(HEARTBEAT, whose=CURRENT, detail=f"{who} joins")
+            continue
+        current = state.broker.membership.members[who]
+        yield Request(HEARTBEAT, detail=f"{who} {KEEPS}")
+        if current.revoking or current.assigned - group.target_of(group.members(), who):
+            yield Request(HEARTBEAT, detail=f"{who} {GIVES_UP}")
+        yield Request(HEARTBEAT, detail=f"{who} leaves")
+    is_added = state.settings.client >= 2 or OFFSETS in known.partitions
+    if not is_added:
+        yield Request("AddOffsetsToTxn")
+    if state.broker.is_known():
+        for api in COMMITS_OF_MEMBERS if is_added else COMMITS_OF_MEMBERS[:1]:
+            yield Request(api, detail="nobody")
+            for who in (FIRST, SECOND):
+                for shift in EPOCHS if who in group.members() else (CURRENT,):
+                    yield Request(api, detail=f"{who}, {shift}")
+    if OFFSETS in known.partitions:
+        yield Request("EndTxn", detail="commit")
+        yield Request("EndTxn", detail="abort")
+
+
+def _member(state: Visible, who: str) -> str:
+    """A member's part in the group: does it have the partition, since how many epochs before its own."""
+    current = state.broker.membership.members[who]
+    if who not in state.group.members():
+        return "no member"
+    if DATA not in current.assigned | current.revoking:
+        return "without the partition"
+    ago = ("this epoch", "the last epoch", "before the last epoch")
+    since = ago[min(current.epoch - current.assignment_epochs[DATA], 2)]
+    return f"{'has' if DATA in current.assigned else 'gives up'} the partition since {since}"
+
+
+def _members(state: Visible) -> str:
+    """Both members, and whether they are behind the group's epoch."""
+    membership = state.broker.membership
+    said = []
+    for who in (FIRST, SECOND):
+        is_behind = 0 < membership.members[who].epoch < membership.epoch
+        said.append(f"{who} {_member(state, who)}{', behind' if is_behind else ''}")
+    return "; ".join(said)
+
+
+def _offsets_of(state: Visible) -> str:
+    return "offsets pending" if state.group.pending else "nothing pending"
+
+
+def _place_of_members(state: Visible) -> Hashable:
+    known = state.known("A")
+    registered = known.state is DEAD, OFFSETS in known.partitions
+    return registered, _decided(state), _offsets_of(state), state.broker.is_known(), _members(state)
+
+
+def _seen_of_members(state: Visible, request: Request, ends: bool) -> str:  # noqa: ARG001 - of the shape that all have
+    if request.api == HEARTBEAT:
+        return _members(state)
+    if request.api in COMMITS_OF_MEMBERS and request.detail == "nobody":
+        return "members" if state.group.members() else "no members"
+    if request.api in COMMITS_OF_MEMBERS:
+        who = request.detail.partition(", ")[0]
+        others = "" if state.group.members() else ", nor is anybody"
+        return f"{who} {_member(state, who)}{others}"
+    return ", ".join([_offsets_of(state), *_decided(state)])
 
 
 TRANSACTIONS = Mechanism(
@@ -571,4 +708,16 @@ GROUP_OFFSETS = Mechanism(
     seen=_seen_of_offsets,
 )
 
-MECHANISMS = (IDEMPOTENCE, TRANSACTIONS, COMMITS, READING, GROUP_OFFSETS)
+MEMBERS = Mechanism(
+    name="members",
+    title="offsets of a group's members: assigned, given up, fenced by member epoch",
+    kips="KIP-447, KIP-848, KIP-1251",
+    transactional_ids=("A",),
+    requests=_member_requests,
+    place=_place_of_members,
+    seen=_seen_of_members,
+    group_protocol=CONSUMER,
+    has_topic=True,
+)
+
+MECHANISMS = (IDEMPOTENCE, TRANSACTIONS, COMMITS, READING, GROUP_OFFSETS, MEMBERS)

@@ -10,9 +10,10 @@ from kafka_eos.errors import ErrorCode
 from kafka_eos.machines.spec_mapping import camel_case
 from kafka_eos.machines.transaction_coordinator import DEAD
 from kafka_eos.machines.transactional_partition import NO_PRODUCER, LogEntry
-from kafka_eos_checks.conform.visible import DATA, Visible
+from kafka_eos_checks.conform.visible import CONSUMER, DATA, Visible
 
 LOG, WATERMARK, STABLE, LATEST_COMMITTED = "log", "high watermark", "last stable offset", "latest committed offset"
+MEMBERS = "members of the group"
 COMMITTED, PRODUCERS, OFFSET = "given to read_committed", "producers at the leader", "offset of the group"
 NOTHING = "nothing"
 
@@ -44,6 +45,15 @@ def coordinator_line(state: str, producer: object, epoch: int, partitions: Itera
     return f"{state}, producer {producer} epoch {epoch}, {'+'.join(sorted(partitions)) or NOTHING} in it"
 
 
+def members_line(epoch: int, members: Mapping[str, tuple[int, bool]]) -> str:
+    """A group's epoch, and of each member its own and whether it has the partition, be it to give it up."""
+    said = (
+        f"{name} in epoch {own} with {'the partition' if has else NOTHING}"
+        for name, (own, has) in sorted(members.items())
+    )
+    return joined([f"epoch {epoch}", *said])
+
+
 def joined(lines: Iterable[str]) -> str:
     """Several lines as one."""
     return "; ".join(lines) or NOTHING
@@ -51,6 +61,11 @@ def joined(lines: Iterable[str]) -> str:
 
 def _entry(entry: LogEntry, sequences: Mapping[int, int]) -> str:
     return entry_line(entry.offset, entry.kind, entry.producer_id, entry.epoch, sequences.get(entry.offset, -1))
+
+
+def has_members(state: Visible) -> bool:
+    """Whether the group is one of KIP-848 that has had members."""
+    return state.broker.constants.group_protocol == CONSUMER and state.broker.is_known()
 
 
 def expected(state: Visible, *, with_offset: bool = True) -> dict[str, str]:
@@ -77,6 +92,12 @@ def expected(state: Visible, *, with_offset: bool = True) -> dict[str, str]:
         )
     )
     error = state.group.offset_fetch_error(DATA)
+    if has_members(state):
+        group = state.broker.membership
+        members = {name: group.members[name] for name in state.group.members()}
+        fields[MEMBERS] = members_line(
+            group.epoch, {name: (each.epoch, DATA in each.assigned | each.revoking) for name, each in members.items()}
+        )
     if with_offset:
         fields[OFFSET] = error.name if error is not ErrorCode.NONE else str(state.group.committed[DATA])
     return fields

@@ -19,6 +19,8 @@ from kafka_eos_checks.conform.wire import Address, Unreachable, Wire
 KFAKE = Path(__file__).with_name("kfake")
 STARTING_SECONDS = 20.0
 BUILDING_SECONDS = 900.0
+AT_ONCE = {"group.consumer.assignment.interval.ms": "0"}
+"""Kafka 4.3 then assigns partitions as soon as a member comes or goes, as the reference does; nobody has to wait."""
 
 
 class Absent(RuntimeError):  # noqa: N818 - what is wrong
@@ -62,7 +64,7 @@ def _kafka(release: str, version: int | None) -> Callable[[Path], AbstractContex
         if shutil.which("java") is None:
             raise Absent("there is no Java")
         features = {} if version is None else {"transaction.version": version}
-        with Cluster(folder, features=features, kafka=release) as cluster:
+        with Cluster(folder, features=features, kafka=release, settings=AT_ONCE) as cluster:
             yield f"127.0.0.1:{cluster.any_port()}"
 
     return start

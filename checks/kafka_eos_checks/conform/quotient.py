@@ -117,7 +117,7 @@ class Quotient:
 
     def initial(self) -> Visible:
         """The state in which every scenario begins."""
-        return Visible.initial(self.settings, self.mechanism.transactional_ids)
+        return Visible.initial(self.settings, self.mechanism.transactional_ids, self.mechanism.group_protocol)
 
     def explore(self) -> Self:
         """Search the graph breadth-first."""

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 from rich.table import Table
 
+from kafka_eos.machines.consumer_group import ConsumerGroup
 from kafka_eos.machines.group_coordinator import GroupCoordinator
 from kafka_eos.machines.partition_log import PartitionLog
 from kafka_eos.machines.producer_state import Log
@@ -36,11 +37,12 @@ KIPS = {
     "TxnOffsetCommit": ("KIP-98, KIP-447, KIP-890 part 1", "KIP-447, KIP-890 part 2"),
     "OffsetCommit": ("KIP-98", "KIP-98"),
     "JoinGroup": ("KIP-394", "KIP-394"),
+    "ConsumerGroupHeartbeat": ("KIP-848", "KIP-848"),
     SETTLE: ("KIP-98", "KIP-890 part 2, KIP-1228"),
 }
 """The KIPs that define a request's behaviour, in transactions of version 1 and of version 2."""
 _ABOUT = {SETTLE: "markers and completion"}
-_OWN_KIPS = {"idempotence": "KIP-98, KIP-360"}
+_OWN_KIPS = {"idempotence": "KIP-98, KIP-360", "members": "KIP-447, KIP-848, KIP-1251"}
 _RULES: dict[str, tuple[type, ...]] = {
     "TransactionCoordinator": (Rules, TransactionCoordinator),
     "ProducerState": (Log,),
@@ -48,6 +50,7 @@ _RULES: dict[str, tuple[type, ...]] = {
     "TransactionalPartition": (TransactionalPartition,),
     "Transactions": (Transactions,),
     "GroupCoordinator": (GroupCoordinator,),
+    "ConsumerGroup": (ConsumerGroup,),
 }
 _SHORT_FIELDS = {"coordinator", "listed state", "offset of the group"}
 _CONFORMING = {Found.CONFORMS, Found.KNOWN}

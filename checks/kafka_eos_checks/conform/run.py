@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from kafka_eos.errors import ErrorCode
+from kafka_eos.machines.transaction_coordinator import Identity
 from kafka_eos_checks.conform import observation
 from kafka_eos_checks.conform.mechanisms import Asked, Request, asked
 from kafka_eos_checks.conform.observation import OFFSET
@@ -235,13 +236,18 @@ def _shown(error: str, identity: object, offset: object) -> str:
     return f"{error} ({', '.join(more)})" if more else error
 
 
+def _shown_identity(identity: Identity) -> str:
+    producer = f"producer {identity.producer_id} " if identity.producer_id >= 0 else ""
+    return f"{producer}epoch {identity.epoch}"
+
+
 def shown_answer(answer: Answer) -> str:
     """An answer of the machines in words."""
     if answer.error is not ErrorCode.NONE:
         return answer.error.name
     given = None
     if answer.identity is not None:
-        given = f"producer {answer.identity.producer_id} epoch {answer.identity.epoch}"
+        given = _shown_identity(answer.identity)
     return _shown(answer.error.name, given, answer.offset)
 
 
@@ -249,7 +255,7 @@ def shown_reply(reply: Reply) -> str:
     """An answer of the broker in words."""
     given = None
     if reply.identity is not None:
-        given = f"producer {reply.identity.producer_id} epoch {reply.identity.epoch}"
+        given = _shown_identity(reply.identity)
     return _shown(error_name(reply.error), given, reply.offset)
 
 

@@ -19,8 +19,8 @@ from kafka_eos.server.cluster import CONSUMER_OFFSETS
 from kafka_eos.wire.protocol import Message
 from kafka_eos_checks.brokers import fetched
 from kafka_eos_checks.conform import observation
-from kafka_eos_checks.conform.mechanisms import Asked
-from kafka_eos_checks.conform.visible import DATA, MEMBER, OFFSETS, STRANGER, Visible
+from kafka_eos_checks.conform.mechanisms import HEARTBEAT, Asked, Request
+from kafka_eos_checks.conform.visible import DATA, FIRST, MEMBER, OFFSETS, SECOND, STRANGER, Visible
 from kafka_eos_checks.conform.wire import Address, NoAnswer, Unsupported, Wire, wait
 
 TRANSACTION_TIMEOUT_MS = 60_000
@@ -153,7 +153,9 @@ class Stage:
         prefix: the prefix of its ids.
         ids: the broker's producer ids by those of the machines.
         member_id: the id of the group's member, as the broker has named it.
-        generation_shift: the difference from the machines' generations to the broker's.
+        generation_shift: the difference from the machines' generations or member epochs to the broker's.
+        assigns_after: seconds from one assignment of a group of KIP-848 to the next.
+        consumers: the members of a group of KIP-848 that have joined.
         has_group: the group was used.
     """
 
@@ -166,6 +168,9 @@ class Stage:
     member_id: str = ""
     generation_shift: int = 0
     has_group: bool = False
+    assigns_after: float = 0.0
+    consumers: set[str] = field(default_factory=set)
+    _has_epochs: bool = False
 
     def transactional_id(self, name: str) -> str:
         """The broker's name of a transactional.id."""
@@ -230,7 +235,7 @@ class Stage:
         kind, key = TRANSACTION_KEY, self.transactional_id(request.name)
         if api == "Produce":
             at: Address | None = self.places.leader(self.topic, self.partition)
-        elif api in {"TxnOffsetCommit", "OffsetCommit"}:
+        elif api in {"TxnOffsetCommit", "OffsetCommit", HEARTBEAT}:
             at = self.places.coordinator(GROUP_KEY, self.group)
         elif row.get("TransactionalId", "") is None:
             at = None
@@ -250,7 +255,9 @@ class Stage:
         if api in {"TxnOffsetCommit", "OffsetCommit"}:
             return Reply(error=_first(_first(answer["Topics"])["Partitions"])["ErrorCode"], request=sent, response=came)
         identity = None
-        if answer["ErrorCode"] == 0 and expected is not None and "ProducerId" in answer:
+        if api == HEARTBEAT:
+            identity = self._beaten(given, expected, answer)
+        elif answer["ErrorCode"] == 0 and expected is not None and "ProducerId" in answer:
             identity = self.learn(expected, answer)
         return Reply(error=answer["ErrorCode"], identity=identity, request=sent, response=came)
 
@@ -278,6 +285,8 @@ class Stage:
             case "OffsetCommit":
                 generation = given.generation + (self.generation_shift if given.generation >= 0 else 0)
                 return {"GenerationIdOrMemberEpoch": generation, **self._offset_row(given)}
+            case "ConsumerGroupHeartbeat":
+                return self._heartbeat_row(given)
             case "Produce":
                 return self._produce_row(given, real)
         raise ValueError(request.api)
@@ -292,10 +301,58 @@ class Stage:
         }
         return {
             "GroupId": self.group,
-            "MemberId": self.member_id if given.member == MEMBER else (given.member or ""),
+            "MemberId": self._member(given.member),
             "GroupInstanceId": None,
             "Topics": [{"Name": self.topic, "Partitions": [part]}],
         }
+
+    def _member(self, member: str | None) -> str:
+        """A member's id; those of a group of KIP-848 have made up their own, in the order of their names."""
+        if member in {FIRST, SECOND}:
+            return f"{self.prefix}-{member}"
+        return self.member_id if member == MEMBER else (member or "")
+
+    def _heartbeat_row(self, given: Asked) -> Message:
+        """A whole heartbeat, so that the answer is whole too; a member that joins or leaves has its own epochs."""
+        self.has_group = True
+        does = given.request.detail.partition(" ")[2]
+        if given.assigns and self.assigns_after:
+            time.sleep(self.assigns_after)
+        rows = self.wire.ask("Metadata", {"Topics": [{"Name": self.topic}], "AllowAutoTopicCreation": False})["Topics"]
+        owned = [{"TopicId": _first(rows)["TopicId"], "Partitions": [self.partition]}]
+        epochs = {"joins": 0, "leaves": -1}
+        return {
+            "GroupId": self.group,
+            "MemberId": self._member(given.member),
+            "MemberEpoch": epochs.get(does, given.generation + self.generation_shift),
+            "RebalanceTimeoutMs": SESSION_TIMEOUT_MS,
+            "SubscribedTopicNames": [self.topic],
+            "ServerAssignor": "range",
+            "TopicPartitions": owned if given.owned else [],
+        }
+
+    def assigns(self) -> bool:
+        """Whether a member that joins is assigned the partition; it leaves again."""
+        self.has_group = True
+        joining = Asked(request=Request(HEARTBEAT, detail=f"{FIRST} joins"), member=FIRST)
+        at = self.places.coordinator(GROUP_KEY, self.group)
+        answer = self.wire.ask(HEARTBEAT, self._heartbeat_row(joining), at)
+        self.consumers.add(FIRST)
+        self.leave(())
+        return bool((answer["Assignment"] or {}).get("TopicPartitions"))
+
+    def _beaten(self, given: Asked, expected: Identity | None, answer: Message) -> Identity | None:
+        """The epoch that a member was told, as the machines count; the first one stands for the one they expect."""
+        if answer["ErrorCode"] != ErrorCode.NONE:
+            return None
+        epoch = answer["MemberEpoch"]
+        if epoch < 0:
+            self.consumers.discard(given.member or "")
+            return Identity(epoch=epoch)
+        if not self.consumers and expected is not None and not self._has_epochs:
+            self.generation_shift, self._has_epochs = epoch - expected.epoch, True
+        self.consumers.add(given.member or "")
+        return Identity(epoch=epoch - self.generation_shift)
 
     def _produce_row(self, given: Asked, real: Message) -> Message:
         transactional = given.kind == TRANSACTIONAL
@@ -415,6 +472,8 @@ class Stage:
         read([observation.COMMITTED, observation.STABLE], partial(_or_malformed, self._committed))
         read([observation.LATEST_COMMITTED], lambda: [str(self._latest())])
         read([observation.PRODUCERS], lambda: [self._producers()])
+        if observation.has_members(state):
+            read([observation.MEMBERS], lambda: [self._members()])
         if with_offset:
             read([observation.OFFSET], lambda: [self._offset()])
         return found, missing
@@ -556,6 +615,20 @@ class Stage:
         part = _first(_first(group["Topics"])["Partitions"])
         return error_name(part["ErrorCode"]) if part["ErrorCode"] else str(part["CommittedOffset"])
 
+    def _members(self) -> str:
+        at = self.places.coordinator(GROUP_KEY, self.group)
+        row = _first(self.wire.ask("ConsumerGroupDescribe", {"GroupIds": [self.group]}, at)["Groups"])
+        if row["ErrorCode"]:
+            return error_name(row["ErrorCode"])
+        members = {
+            each["MemberId"].removeprefix(f"{self.prefix}-"): (
+                each["MemberEpoch"] - self.generation_shift,
+                any(topic["TopicName"] == self.topic for topic in each["Assignment"]["TopicPartitions"]),
+            )
+            for each in row["Members"]
+        }
+        return observation.members_line(row["GroupEpoch"] - self.generation_shift, members)
+
     # --- leaving -----------------------------------------------------------------------------------------------------
 
     def leave(self, names: Sequence[str]) -> None:
@@ -571,6 +644,10 @@ class Stage:
                     at = self.places.coordinator(TRANSACTION_KEY, self.transactional_id(name))
                     self.wire.ask("InitProducerId", row | nobody, at)
                     self.settle([name], 0)
+        for member in self.consumers:
+            with suppress(NoAnswer, Unsupported):
+                row = {"GroupId": self.group, "MemberId": self._member(member), "MemberEpoch": -1}
+                self.wire.ask(HEARTBEAT, row, self.places.coordinator(GROUP_KEY, self.group))
         if self.member_id:
             with suppress(NoAnswer, Unsupported):
                 row = {"GroupId": self.group, "MemberId": self.member_id, "Members": [{"MemberId": self.member_id}]}

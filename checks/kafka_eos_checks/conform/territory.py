@@ -10,11 +10,12 @@ from typing import Self
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos_checks.conform.stage import GROUP_KEY, Places, Stage, error_name
-from kafka_eos_checks.conform.wire import NoAnswer, Unreachable, Unsupported, Wire, wait
+from kafka_eos_checks.conform.wire import Address, NoAnswer, Unreachable, Unsupported, Wire, wait
 
 PARTITIONS = 32
 """The number of partitions of a topic; each scenario has a partition of its own."""
 PREFIX = "kafka-eos-conform"
+BROKER, INTERVAL = 4, "group.consumer.assignment.interval.ms"
 _FIRST_WITH_DEFAULTS = 4
 """CreateTopics: from this version on the broker's own replication factor can be asked for (KIP-464)."""
 
@@ -45,6 +46,8 @@ class Territory:
     places: Places = field(init=False)
     _stages: list[Stage] = field(default_factory=list)
     _free: list[tuple[str, int]] = field(default_factory=list)
+    _of_members: str = ""
+    _assigns_after: float = 0.0
 
     def __post_init__(self) -> None:
         self.places = Places(self.wire, max(self.seconds, 20.0), self.seconds)
@@ -62,33 +65,66 @@ class Territory:
         """The prefix of all names."""
         return f"{self.prefix}-{self.token}"
 
-    def stage(self) -> Stage:
-        """A place for one more scenario."""
+    def stage(self, *, has_topic: bool = False) -> Stage:
+        """A place for one more scenario, with a topic of one partition if it has one."""
+        if has_topic:
+            return self._stage_of_members()
         if not self._free:
             topic = f"{self.names}-topic-{len(self.topics)}"
             self._free = [(topic, number) for number in range(self._create(topic))]
-        topic, number = self._free.pop(0)
-        stage = Stage(self.wire, self.places, topic, number, f"{self.names}-{len(self._stages)}")
+        return self._stage(*self._free.pop(0))
+
+    def _stage(self, topic: str, number: int) -> Stage:
+        prefix = f"{self.names}-{len(self._stages)}"
+        stage = Stage(self.wire, self.places, topic, number, prefix, assigns_after=self._assigns_after)
         self._stages.append(stage)
         return stage
 
-    def _create(self, topic: str) -> int:
+    def _stage_of_members(self) -> Stage:
+        """A place whose topic has one partition; nothing is written to it, so that all such places share it."""
+        if self._of_members:
+            return self._stage(self._of_members, 0)
+        topic = f"{self.names}-members"
+        self._create(topic, 1)
+        self._assigns_after = self._assignment_interval()
+        deadline, attempt = time.monotonic() + self.seconds, 0
+        while not self._stage(topic, 0).assigns() and time.monotonic() < deadline:
+            wait(attempt)  # until the coordinator knows the topic, which no other request tells
+            attempt += 1
+        self._of_members = topic
+        return self._stage(topic, 0)
+
+    def _assignment_interval(self) -> float:
+        """Seconds from one assignment of a group of KIP-848 to the next; 0 if the broker does not say.
+
+        Kafka: group.consumer.assignment.interval.ms, since 4.3
+        """
+        with suppress(NoAnswer, Unsupported):
+            broker = self.wire.ask("Metadata", {"Topics": []})["Brokers"][0]
+            asked = {"ResourceType": BROKER, "ResourceName": str(broker["NodeId"]), "ConfigurationKeys": [INTERVAL]}
+            at = Address(broker["Host"], broker["Port"])
+            for result in self.wire.ask("DescribeConfigs", {"Resources": [asked]}, at)["Results"]:
+                for config in result["Configs"]:
+                    return int(config["Value"]) / 1000
+        return 0.0
+
+    def _create(self, topic: str, partitions: int = PARTITIONS) -> int:
         """Create a topic, and return its number of partitions; without CreateTopics a question may create it."""
         try:
             copies = -1 if self.wire.version("CreateTopics") >= _FIRST_WITH_DEFAULTS else 1
         except Unsupported:
             self.topics.append(topic)
             return self.places.asked_into_being(topic)
-        row = {"Name": topic, "NumPartitions": PARTITIONS, "ReplicationFactor": copies}
+        row = {"Name": topic, "NumPartitions": partitions, "ReplicationFactor": copies}
         answer = self.wire.ask("CreateTopics", {"Topics": [row], "timeoutMs": 10_000, "ValidateOnly": False})
         for each in answer["Topics"]:
             if each["ErrorCode"]:
                 message = each.get("ErrorMessage") or ""
                 raise NotOurs(f"topic {topic}: {error_name(each['ErrorCode'])} {message}".strip())
         self.topics.append(topic)
-        for partition in range(PARTITIONS):
+        for partition in range(partitions):
             self.places.leader(topic, partition)
-        return PARTITIONS
+        return partitions
 
     def clean(self) -> None:
         """Delete everything that can be deleted; transactional.ids expire by themselves."""

@@ -17,17 +17,21 @@ from kafka_eos.machines.broker import (
     ADD_PARTITIONS,
     DATA,
     END,
+    FIRST,
+    HEARTBEAT,
     INIT,
     JOIN,
     MEMBER,
     NOTHING_PENDING,
     OFFSET_COMMIT,
     OFFSETS,
+    SECOND,
     Broker,
     Constants,
     Verified,
 )
-from kafka_eos.machines.group_coordinator import GroupCoordinator
+from kafka_eos.machines.consumer_group import ConsumerGroup
+from kafka_eos.machines.group_coordinator import CLASSIC, CONSUMER
 from kafka_eos.machines.leader import (
     MAX_EPOCH,
     NO_GUARD,
@@ -53,7 +57,7 @@ from kafka_eos.machines.transaction_coordinator import (
 )
 from kafka_eos.machines.transactional_partition import NO_PRODUCER, TRANSACTIONAL, LogEntry
 
-__all__ = ["DATA", "MEMBER", "OFFSETS"]
+__all__ = ["CLASSIC", "CONSUMER", "DATA", "FIRST", "MEMBER", "OFFSETS", "SECOND"]
 STRANGER = 1_000_000
 """A producer id that none of these coordinators has given."""
 WRITERS = ("P", "Q")
@@ -92,7 +96,7 @@ class Settings:
     verification: bool
     versions: Mapping[str, int]
 
-    def constants(self, transactional_ids: tuple[str, ...]) -> Constants:
+    def constants(self, transactional_ids: tuple[str, ...], group_protocol: str) -> Constants:
         """The constants of the machine, whose requests are not limited."""
         limits = LogLimits()
         nothing: frozenset[int] = frozenset()
@@ -111,7 +115,9 @@ class Settings:
             client_version=self.client,
             outside=True,
             verification=self.verification,
-            api_versions=Map({**self.versions, OFFSET_COMMIT: 0, JOIN: 0}),
+            api_versions=Map({**self.versions, OFFSET_COMMIT: 0, JOIN: 0, HEARTBEAT: 0}),
+            group_protocol=group_protocol,
+            consumers=frozenset({FIRST, SECOND} if group_protocol == CONSUMER else ()),
         )
 
 
@@ -121,7 +127,7 @@ class Answer:
 
     Attributes:
         error: the code on the wire.
-        identity: the producer id and epoch that it is given, None where the answer has none.
+        identity: the producer id and epoch that it is given, the epoch alone for a member; None where there is none.
         offset: the offset of the first record, None where the answer has none.
         rule: the operator of the spec that decided, with its module.
         known: the id of the recorded difference that this answer belongs to, "" for the spec's own.
@@ -218,9 +224,10 @@ class Visible:
     asked: Map[str, Map[int, Asked]] = field(default=Map({DATA: Map(), OFFSETS: Map()}))
 
     @classmethod
-    def initial(cls, settings: Settings, transactional_ids: tuple[str, ...]) -> "Visible":
+    def initial(cls, settings: Settings, transactional_ids: tuple[str, ...], group_protocol: str) -> "Visible":
         """The state before any request."""
-        return cls(settings=settings, broker=ConformingBroker.initial(settings.constants(transactional_ids)))
+        constants = settings.constants(transactional_ids, group_protocol)
+        return cls(settings=settings, broker=ConformingBroker.initial(constants))
 
     # --- what there is -----------------------------------------------------------------------------------------------
 
@@ -250,7 +257,7 @@ class Visible:
         return self.partition(OFFSETS)
 
     @property
-    def group(self) -> GroupCoordinator:
+    def group(self) -> ConsumerGroup:
         """The group, with the offsets that are pending."""
         group = self.broker.grouping
         return replace(group, pending=Map({p: each for p, each in group.pending.items() if each != NOTHING_PENDING}))
@@ -308,7 +315,7 @@ class Visible:
     def _after(self, broker: Broker, rule: str) -> tuple[Answer, "Visible"]:
         """The answer of the machine, and the state after its step."""
         said = broker.answer
-        gives = said.api == INIT or (said.api == END and self.settings.client >= 2)
+        gives = said.api in {INIT, HEARTBEAT} or (said.api == END and self.settings.client >= 2)
         given = Identity(producer_id=said.producer_id, epoch=said.epoch) if gives else None
         offset = None if said.offset < 0 else said.offset
         answer = Answer(error=said.error, identity=given, offset=offset, rule=rule)
@@ -406,7 +413,7 @@ class Visible:
         if verified.error is not ErrorCode.NONE:
             return state._after(after, rule)
         if self.broker.commit_error(member, generation) is not ErrorCode.NONE:
-            return state._after(after, "GroupCoordinator!TxnOffsetCommitError")
+            return state._after(after, self._rule_of_members)
         leader, version = state.offsets, self.settings.client
         batch = Batch(producer_id=producer_id, epoch=epoch, sequence=NO_SEQUENCE, count=1)
         error, rule = leader.append_error(batch, version, verified.guard)
@@ -416,9 +423,28 @@ class Visible:
 
     # --- requests to the group ---------------------------------------------------------------------------------------
 
-    def commit_plainly(self) -> tuple[Answer, "Visible"]:
+    @property
+    def _rule_of_members(self) -> str:
+        is_classic = self.broker.constants.group_protocol == CLASSIC
+        return "GroupCoordinator!TxnOffsetCommitError" if is_classic else "ConsumerGroup!MemberEpochError"
+
+    def commit_plainly(self, member: str | None, generation: int) -> tuple[Answer, "Visible"]:
         """A client commits its group's offset outside of transactions.    Spec: Broker!OffsetCommit."""
-        return self._after(self.broker.offset_commit(), "GroupCoordinator!Over")
+        after = self.broker.offset_commit(member, generation)
+        return self._after(
+            after, "GroupCoordinator!Over" if after.answer.error is ErrorCode.NONE else self._rule_of_members
+        )
+
+    def heartbeat(self, consumer: str, does: str) -> tuple[Answer, "Visible"]:
+        """A member of a group of KIP-848 joins, follows or leaves.
+
+        Spec: Broker!JoinConsumerGroup, Heartbeat, LeaveConsumerGroup
+        """
+        if does == "joins":
+            return self._after(self.broker.join_consumer_group(consumer), "ConsumerGroup!Joined")
+        if does == "leaves":
+            return self._after(self.broker.leave_consumer_group(consumer), "ConsumerGroup!MembershipWithout")
+        return self._after(self.broker.heartbeat(consumer, does == "gives up"), "ConsumerGroup!Reconciled")
 
     def join(self) -> tuple[Answer, "Visible"]:
         """A consumer becomes the group's only member.    Spec: Broker!JoinGroup."""

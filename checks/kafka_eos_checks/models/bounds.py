@@ -17,11 +17,12 @@ from kafka_eos.machines.transactions import Transactions
 
 
 def broker_bounds(state: Broker, constants: Mapping[str, SpecValue]) -> bool:
-    """Few entries and transactions, and as many producer ids as requests can carry."""
+    """Few entries, transactions and changes of a group, and as many producer ids as requests can carry."""
     return (
         all(len(each.log.entries) <= int(constants["MaxEntries"]) for each in state.partitions.values())
         and all(known.number <= int(constants["MaxTransactions"]) for known in state.coordinators.values())
         and state.allocated <= len(constants["ProducerIds"])
+        and state.membership.epoch <= int(constants["MaxGroupEpoch"])
     )
 
 

@@ -1587,6 +1587,22 @@ def any_generation_commits(broker: Broker, member: str | None, generation: int) 
     return ErrorCode.UNKNOWN_MEMBER_ID if stranger else ErrorCode.NONE
 
 
+def any_epoch_commits(broker: Broker, member: str | None, generation: int) -> ErrorCode:
+    """For ``member_error``: a group of KIP-848 does not check the epoch of its members."""
+    stranger = member is not None and member not in broker.grouping.members()
+    return ErrorCode.UNKNOWN_MEMBER_ID if stranger else ErrorCode.NONE
+
+
+def latest_epoch_commits(broker: Broker, member: str | None, generation: int) -> ErrorCode:
+    """For ``member_error``: a group of KIP-848 takes only the latest epoch of a member, as before KIP-1251."""
+    if member is None:
+        return ErrorCode.NONE
+    if member not in broker.grouping.members():
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    is_latest = generation == broker.membership.members[member].epoch
+    return ErrorCode.NONE if is_latest else ErrorCode.STALE_MEMBER_EPOCH
+
+
 def speaks_newest(broker: Broker, api: str, error: ErrorCode) -> ErrorCode:
     """For ``wire_error``: every version gets the newest error codes."""
     return error

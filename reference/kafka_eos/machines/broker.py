@@ -4,7 +4,7 @@ Each action of a client is a request with its answer. So a test can play a behav
 by request.
 
 Spec:  Broker.tla
-KIPs:  98, 360, 447, 588, 890
+KIPs:  98, 360, 447, 588, 848, 890, 1251
 Kafka: KafkaApis
 
 ==================  ==================  ==============================================================================
@@ -15,6 +15,7 @@ toMark              ``to_mark``         TransactionMetadata.topicPartitions whil
 partitions          ``partitions``      UnifiedLog and ProducerStateManager of each partition's leader
 writers             ``writers``         producer ids of producers without a transactional.id
 group               ``group``           ClassicGroup
+membership          ``membership``      ConsumerGroup
 pending             ``pending``         OffsetMetadataManager.pendingTransactionalOffsets, by producer id
 committed           ``committed``       OffsetMetadataManager.offsets
 allocated           ``allocated``       ProducerIdManager
@@ -33,15 +34,16 @@ from immutables import Map
 
 from kafka_eos.errors import ErrorCode, enabled
 from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2
+from kafka_eos.machines.consumer_group import ConsumerGroup, Member, Membership
 from kafka_eos.machines.group_coordinator import (
     ABORT,
+    CLASSIC,
     COMMIT,
     EMPTY,
     NO_GENERATION,
     NO_OFFSET,
     Group,
     GroupConstants,
-    GroupCoordinator,
     Offsets,
 )
 from kafka_eos.machines.leader import (
@@ -60,6 +62,7 @@ from kafka_eos.machines.spec_mapping import Context
 from kafka_eos.machines.transaction_coordinator import (
     DEAD,
     DECIDE,
+    NO_EPOCH,
     NOBODY,
     ONGOING,
     PREPARED_STATES,
@@ -75,11 +78,14 @@ from kafka_eos.machines.transactional_partition import NO_PRODUCER, LogEntry, ma
 
 DATA, OFFSETS = "data", "offsets"
 MEMBER = "member"
+FIRST, SECOND = "first", "second"
+"""The consumers of a group of KIP-848; the assignor prefers the first."""
 COORDINATOR_EPOCH = 0
 NOTHING_PENDING: Offsets = Map({DATA: NO_OFFSET})
 
 INIT, ADD_PARTITIONS, ADD_OFFSETS, END = "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn"
 PRODUCE, TXN_OFFSET_COMMIT, OFFSET_COMMIT, JOIN = "Produce", "TxnOffsetCommit", "OffsetCommit", "JoinGroup"
+HEARTBEAT = "ConsumerGroupHeartbeat"
 NO_API = "none"
 
 FIRST_FENCED = {INIT: 4, ADD_PARTITIONS: 2, ADD_OFFSETS: 2, END: 2}
@@ -101,7 +107,9 @@ class Constants:
         batch_counts: the numbers of records in a batch.
         transactional_ids: the transactional.ids.
         members: the members that offsets come from; None for none.
-        generations: -1..n, the generations that they claim.
+        generations: -1..n, the generations or member epochs that they claim.
+        group_protocol: "classic", or "consumer" for that of KIP-848.
+        consumers: the consumers that join a group of KIP-848, at most two.
         writers: the producers without a transactional.id.
         cluster_version: the finalized ``transaction.version`` of the cluster; 1 stands for 0 too.
         client_version: the transaction version of the requests, 1 or 2.
@@ -125,6 +133,8 @@ class Constants:
     outside: bool
     verification: bool
     api_versions: Map[str, int]
+    group_protocol: str = CLASSIC
+    consumers: frozenset[str] = frozenset()
 
     def domain(self, name: str) -> Iterable[Hashable]:
         """The set ``name`` that parameters of actions range over, in order."""
@@ -140,6 +150,7 @@ class Constants:
             "BatchCounts": sorted(self.batch_counts),
             "Members": sorted(self.members, key=str),
             "Generations": sorted(self.generations),
+            "Consumers": sorted(self.consumers),
             "BOOLEAN": (False, True),
         }
         return sets[name]
@@ -222,6 +233,7 @@ class Broker:
         "partitions",
         "writers",
         "group",
+        "membership",
         "pending",
         "committed",
         "allocated",
@@ -236,6 +248,7 @@ class Broker:
     partitions: Map[str, LeaderState]
     writers: Map[str, int]
     group: Group
+    membership: Membership
     pending: Map[int, Offsets]
     committed: Offsets = NOTHING_PENDING
     allocated: int = 0
@@ -259,6 +272,7 @@ class Broker:
             partitions=Map({DATA: new, OFFSETS: new}),
             writers=Map(dict.fromkeys(constants.writers, NO_PRODUCER_ID)),
             group=Group(state=EMPTY, generation=NO_GENERATION, members=nothing),
+            membership=Membership(epoch=1, members=Map(dict.fromkeys(constants.consumers, Member()))),
             pending=Map(dict.fromkeys(constants.producer_ids, NOTHING_PENDING)),
         )
 
@@ -280,14 +294,23 @@ class Broker:
         return Coordinating(self.constants.max_epoch, self.constants.cluster_version)
 
     @property
-    def grouping(self) -> GroupCoordinator:
+    def grouping(self) -> ConsumerGroup:
         """The decisions of the coordinator of the group; its producers are known by their ids as text."""
-        nothing: frozenset[str] = frozenset()
         constants = GroupConstants(
-            instances=nothing, partitions=frozenset({DATA}), transactional_ids=nothing, preferred=Map()
+            instances=self.constants.consumers,
+            partitions=frozenset({DATA}),
+            transactional_ids=frozenset(),
+            preferred=Map({DATA: FIRST}),
+            group_protocol=self.constants.group_protocol,
         )
         pending = Map({str(producer_id): offsets for producer_id, offsets in self.pending.items()})
-        return GroupCoordinator(constants=constants, group=self.group, pending=pending, committed=self.committed)
+        return ConsumerGroup(
+            constants=constants,
+            group=self.group,
+            membership=self.membership,
+            pending=pending,
+            committed=self.committed,
+        )
 
     @property
     def _is_of_version_2(self) -> bool:
@@ -424,16 +447,43 @@ class Broker:
 
     # --- the group ---------------------------------------------------------------------------------------------------
 
+    def is_empty(self) -> bool:
+        """The group has no members."""
+        if self.constants.group_protocol == CLASSIC:
+            return self.group.state == EMPTY
+        return not self.grouping.members()
+
+    def is_known(self) -> bool:
+        """The group has had members."""
+        if self.constants.group_protocol == CLASSIC:
+            return self.group.generation != NO_GENERATION
+        return self.membership.epoch > 1
+
+    def member_error(self, member: str | None, generation: int) -> ErrorCode:
+        """The reason why the group refuses offsets of a member; ``NONE`` if it does not."""
+        if self.constants.group_protocol == CLASSIC:
+            return self.grouping.txn_offset_commit_error(member, generation)
+        return self.grouping.member_epoch_error(member, generation, (DATA,))
+
     def commit_error(self, member: str | None, generation: int) -> ErrorCode:
         """The reason why the group refuses offsets in a transaction; ``NONE`` if it does not.
 
         Kafka: OffsetMetadataManager.validateTransactionalOffsetCommit
         """
-        if generation < 0 and self.group.state == EMPTY:
+        if generation < 0 and self.is_empty():
             return ErrorCode.NONE
-        if member is not None and generation >= 0 and self.group.generation == NO_GENERATION:
+        if member is not None and generation >= 0 and not self.is_known():
             return ErrorCode.ILLEGAL_GENERATION
-        return self.grouping.txn_offset_commit_error(member, generation)
+        return self.grouping.error_in_transaction(self.member_error(member, generation))
+
+    def plain_commit_error(self, member: str | None, generation: int) -> ErrorCode:
+        """The reason why the group refuses offsets outside of transactions; ``NONE`` if it does not.
+
+        Kafka: OffsetMetadataManager.validateOffsetCommit
+        """
+        if generation < 0 and self.is_empty():
+            return ErrorCode.NONE
+        return ErrorCode.UNKNOWN_MEMBER_ID if member is None else self.member_error(member, generation)
 
     def committed_after_marker(self, producer_id: int, commit: bool) -> Offsets:
         """The committed offset after a marker. An offset committed after the pending one stays (KAFKA-5247)."""
@@ -635,21 +685,25 @@ class Broker:
             written=written,
         )
 
-    @action("OffsetCommit")
-    def offset_commit(self) -> Self:
+    @action("OffsetCommit", "Members", "Generations")
+    def offset_commit(self, member: str | None, generation: int) -> Self:
         """A client commits its group's offset outside of transactions.
 
         Spec:  Broker!OffsetCommit
-        KIP:   KIP-98
+        KIP:   KIP-98, KIP-848, KIP-1251
         Kafka: OffsetMetadataManager.commitOffset
         """
         self._sent(OFFSET_COMMIT)
+        enabled(member is None or self.is_known(), "the group has never had a member")
+        error = self.plain_commit_error(member, generation)
+        said = replace(self, answer=self._said(OFFSET_COMMIT, error))
+        if error is not ErrorCode.NONE:
+            return said
         leader = self.partitions[OFFSETS]
         return replace(
-            self,
+            said,
             partitions=self.partitions.set(OFFSETS, self.leading.with_unidentified(leader, 1)),
             committed=Map({DATA: leader.log.log_end_offset}),
-            answer=self._said(OFFSET_COMMIT, ErrorCode.NONE),
         )
 
     @action("JoinGroup")
@@ -664,6 +718,52 @@ class Broker:
         enabled(not self.group.members, "it is a member")
         group = replace(self.grouping.next_generation(), members=frozenset({MEMBER}))
         return replace(self, group=group, answer=self._said(JOIN, ErrorCode.NONE))
+
+    def tells_epoch(self, epoch: int) -> Answer:
+        """A consumer is told its epoch after a heartbeat."""
+        return self._said(HEARTBEAT, ErrorCode.NONE, Identity(producer_id=NO_PRODUCER_ID, epoch=epoch))
+
+    def _after_heartbeat(self, consumer: str, membership: Membership) -> Self:
+        return replace(self, membership=membership, answer=self.tells_epoch(membership.members[consumer].epoch))
+
+    @action("JoinConsumerGroup", "Consumers")
+    def join_consumer_group(self, consumer: str) -> Self:
+        """A consumer joins the group of KIP-848, and is given the partition if it is to have it and nobody else has it.
+
+        Spec:  Broker!JoinConsumerGroup
+        KIP:   KIP-848
+        Kafka: GroupMetadataManager.consumerGroupHeartbeat
+        """
+        self._sent(HEARTBEAT)
+        enabled(consumer not in self.grouping.members(), "it is a member")
+        return self._after_heartbeat(consumer, self.grouping.joined(consumer))
+
+    @action("Heartbeat", "Consumers", "BOOLEAN")
+    def heartbeat(self, consumer: str, gives_up: bool) -> Self:
+        """A member is led to the group's epoch. It says that it has what it was given, or that it has given that up.
+
+        Spec:  Broker!Heartbeat
+        KIP:   KIP-848
+        Kafka: GroupMetadataManager.consumerGroupHeartbeat
+        """
+        self._sent(HEARTBEAT)
+        enabled(consumer in self.grouping.members(), "it is no member")
+        current = self.membership.members[consumer]
+        owned = frozenset() if gives_up else current.assigned | current.revoking
+        return self._after_heartbeat(consumer, self.grouping.reconciled(consumer, owned))
+
+    @action("LeaveConsumerGroup", "Consumers")
+    def leave_consumer_group(self, consumer: str) -> Self:
+        """A member leaves the group of KIP-848.
+
+        Spec:  Broker!LeaveConsumerGroup
+        KIP:   KIP-848
+        Kafka: GroupMetadataManager.consumerGroupLeave
+        """
+        self._sent(HEARTBEAT)
+        enabled(consumer in self.grouping.members(), "it is no member")
+        membership = self.grouping.membership_without(consumer)
+        return replace(self, membership=membership, answer=self.tells_epoch(NO_EPOCH))
 
     # --- steps of the broker without a request                                      WHO: the coordinator ----------
 

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from kafka_eos.machines.consumer_group import ConsumerGroup
 from kafka_eos.machines.group_coordinator import GroupCoordinator
 from kafka_eos.machines.leader import LeaderRules
 from kafka_eos.machines.producer_state import Log
@@ -104,6 +105,10 @@ def coordinators(**overrides: str) -> Machines:
     return Machines(coordinator=mutated(ServedCoordinator, overrides))  # type: ignore[arg-type]
 
 
+def members(**overrides: str) -> Machines:
+    return Machines(consumer_group=mutated(ConsumerGroup, overrides))  # type: ignore[arg-type]
+
+
 def groups(**overrides: str) -> Machines:
     return Machines(group=mutated(GroupCoordinator, overrides))  # type: ignore[arg-type]
 
@@ -120,6 +125,10 @@ def groups(**overrides: str) -> Machines:
         ("commit", 2, groups(OffsetFetchError="NoRequireStable"), "TxnOffsetCommit", "offset of the group"),
         ("commit", 2, groups(CommittedAtMarker="MaterialisedOnAbort"), "PrepareAbort", "offset of the group"),
         ("offsets", 1, groups(TxnOffsetCommitError="NoGenerationCheck"), "of the generation before", "answer"),
+        ("offsets", 2, groups(TxnOffsetCommitError="NoGenerationCheck"), "OffsetCommit(member of the next", "answer"),
+        ("members", 2, members(MemberEpochError="StaleEpochIsTaken"), "OffsetCommit(second, epoch - 1)", "answer"),
+        ("members", 1, members(ErrorInTransaction="StaleEpochIsTold"), "TxnOffsetCommit(first, epoch + 1", "answer"),
+        ("members", 2, members(IsFree="GivenBeforeRevoked"), "Heartbeat(first joins)", "members of the group"),
     ],
 )
 def test_a_broker_with_another_rule_diverges(

@@ -6,7 +6,8 @@ import pytest
 from immutables import Map
 
 from kafka_eos.errors import ErrorCode, NotEnabled
-from kafka_eos.machines.broker import DATA, MEMBER, NO_ANSWER, OFFSETS, Broker, Constants
+from kafka_eos.machines.broker import DATA, FIRST, MEMBER, NO_ANSWER, OFFSETS, SECOND, Broker, Constants
+from kafka_eos.machines.group_coordinator import CONSUMER
 
 VERSIONS = Map({"InitProducerId": 5, "EndTxn": 5, "Produce": 12, "TxnOffsetCommit": 5, "JoinGroup": 9})
 CONSTANTS = Constants(
@@ -25,6 +26,12 @@ CONSTANTS = Constants(
     outside=False,
     verification=True,
     api_versions=VERSIONS,
+)
+CONSUMERS = replace(
+    CONSTANTS,
+    group_protocol=CONSUMER,
+    consumers=frozenset({FIRST, SECOND}),
+    api_versions=VERSIONS.update({"OffsetCommit": 9, "ConsumerGroupHeartbeat": 1}),
 )
 
 
@@ -73,6 +80,31 @@ def test_a_member_of_another_generation_commits_nothing() -> None:
     assert broker.txn_offset_commit("A", 0, 0, "stranger", 1).answer.error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_a_member_commits_with_an_epoch_since_which_it_has_the_partition() -> None:
+    broker = Broker.initial(CONSUMERS).join_consumer_group(SECOND).offset_commit(SECOND, 2)
+    assert (broker.answer.error, broker.committed[DATA]) == (ErrorCode.NONE, 0)
+    broker = broker.join_consumer_group(FIRST)
+    assert broker.answer.epoch == 3
+    kept = broker.leave_consumer_group(FIRST).heartbeat(SECOND, gives_up=False)
+    assert [kept.offset_commit(SECOND, epoch).answer.error for epoch in (1, 2, 3, 4, 5)] == [
+        ErrorCode.STALE_MEMBER_EPOCH,
+        *[ErrorCode.NONE] * 3,
+        ErrorCode.STALE_MEMBER_EPOCH,
+    ]
+    given_up = broker.heartbeat(SECOND, gives_up=True).heartbeat(FIRST, gives_up=False)
+    assert given_up.membership.members[FIRST].assigned == {DATA}
+    assert given_up.offset_commit(SECOND, 2).answer.error is ErrorCode.STALE_MEMBER_EPOCH
+    given = given_up.init_producer_id("A", -1, -1).txn_offset_commit("A", 0, 0, SECOND, 2)
+    assert given.answer.error is ErrorCode.ILLEGAL_GENERATION
+    assert given_up.offset_commit(None, -1).answer.error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_nobody_claims_to_be_a_member_of_a_group_that_never_had_one() -> None:
+    with pytest.raises(NotEnabled):
+        Broker.initial(CONSUMERS).offset_commit(FIRST, 2)
+    assert Broker.initial(CONSUMERS).offset_commit(None, -1).answer.error is ErrorCode.NONE
+
+
 def test_a_request_that_no_client_sends_is_not_enabled() -> None:
     with pytest.raises(NotEnabled):
-        open_transaction().offset_commit()
+        open_transaction().offset_commit(None, -1)

@@ -225,7 +225,7 @@ def test_the_records_after_any_request_are_the_group(steps: Steps) -> None:
     for member, what, says in steps:
         group = wire.cluster.consumer_groups.find("g")
         is_there = group is not None and member in group.followers
-        static = {"InstanceId": "i"} if member == "c" else {}
+        static: Message = {"InstanceId": "i"} if member == "c" else {}
         if what == "silence":
             wire.wait(3_000)
         elif group is None or not is_there or what == "join":
@@ -237,7 +237,8 @@ def test_the_records_after_any_request_are_the_group(steps: Steps) -> None:
         else:
             current = group.current(member)
             has = {int(name[2:]) for name in current.assigned | (current.revoking if says else set())}
-            more = {"pattern": {"SubscribedTopicRegex": "t|u"}, "range": {"ServerAssignor": "range"}}.get(what, {})
+            every: Message = {"pattern": {"SubscribedTopicRegex": "t|u"}, "range": {"ServerAssignor": "range"}}
+            more = every.get(what, {})
             beat(wire, member, current.epoch, has, **static, **more)
         wire.wait(1)
         group = wire.cluster.consumer_groups.find("g")

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from kafka_eos.formats.consumer_offsets import TOPIC, OffsetCommitKey, OffsetCommitValue
 from kafka_eos.formats.record_batch import ControlRecord, ControlType, Record, build_batch, build_control_batch
+from kafka_eos.server.threaded import ServedCluster
+from kafka_eos.wire.protocol import Message
 from kafka_eos_checks.audit import audit
 from kafka_eos_checks.audit.inputs import open_inputs
 from kafka_eos_checks.audit.internal_topics.commits import CommitChunk, commit_rows, concatenate_commits, name_of
@@ -30,6 +32,7 @@ from kafka_eos_checks.audit.rules.offsets import Commit, GroupLog, Name, follow_
 from kafka_eos_checks.audit.segments import headers
 from kafka_eos_checks.audit.segments.contents import Figures
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs, plan
+from kafka_eos_checks.conform.wire import Wire, address_of
 
 RANDOMS = st.randoms(use_true_random=False)
 KEYS = [OffsetCommitKey(group=group, topic="t", partition=0).encode() for group in ("g", "é", "h")]
@@ -37,7 +40,7 @@ KEYS = [OffsetCommitKey(group=group, topic="t", partition=0).encode() for group 
 
 def record_of(rng: random.Random, delta: int, now: int, faults: float) -> Record:
     value = OffsetCommitValue(version=rng.randrange(5), offset=now + rng.choice((0, 1, 1, -3))).encode()
-    key = b"\0\2other" if rng.random() < 0.1 else rng.choice(KEYS)
+    key = bytes((0, rng.choice((2, 3, 5, 7, 16)))) + b"other" if rng.random() < 0.1 else rng.choice(KEYS)
     kept = rng.choice((value, value, value, value, None, b"\0\7" if rng.random() < faults else value))
     return Record(offset_delta=delta, key=key, value=kept)
 
@@ -175,3 +178,27 @@ def test_the_kept_recordings_are_folded_as_the_readable_rule_does() -> None:
                     found.append(read_group_log(log))
                     agree(found[-1], follow_group_log(log))
     assert sum(len(commits) for each in found for commits in each.commits.values()) > 50
+
+
+def test_records_of_members_between_those_of_offsets_are_passed_over(tmp_path: Path) -> None:
+    with ServedCluster(data=tmp_path) as served:
+        wire = Wire(address_of(served.bootstrap_servers), caps={"OffsetCommit": 9})
+        wire.connect()
+        topics = [{"Name": "t", "NumPartitions": 1, "ReplicationFactor": 1}]
+        wire.ask("CreateTopics", {"Topics": topics, "timeoutMs": 10_000})
+        row: Message = {"GroupId": "g", "MemberId": "a", "MemberEpoch": 0, "RebalanceTimeoutMs": 5_000}
+        row |= {"SubscribedTopicNames": ["t"], "TopicPartitions": []}
+        for offset in (1, 2):
+            epoch = wire.ask("ConsumerGroupHeartbeat", row)["MemberEpoch"]
+            part = {"PartitionIndex": 0, "CommittedOffset": offset, "CommittedMetadata": ""}
+            commit: Message = {"GroupId": "g", "MemberId": "a", "GenerationIdOrMemberEpoch": epoch}
+            wire.ask("OffsetCommit", commit | {"Topics": [{"Name": "t", "Partitions": [part]}]})
+            wire.ask("ConsumerGroupHeartbeat", row | {"MemberEpoch": -1})
+        wire.close()
+    logs = [each for each in find_logs(tmp_path) if each.topic == TOPIC]
+    found = [read_group_log(log) for log in logs]
+    for log, each in zip(logs, found, strict=True):
+        agree(each, follow_group_log(log))
+        assert each.whole
+    commits = [(name, commit.offset) for each in found for name, own in each.commits.items() for commit in own]
+    assert commits == [(("g", ("t", 0)), 1), (("g", ("t", 0)), 2)]
