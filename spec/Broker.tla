@@ -96,7 +96,7 @@ Logs == INSTANCE TransactionalPartition WITH
 Coordinator == INSTANCE TransactionCoordinator WITH
     Versions <- 1..ClusterVersion, Faults <- {}, MaxFaults <- 0,
     metadata <- coordinators, appending <- coordinators, durable <- coordinators, tail <- <<>>, loading <- FALSE,
-    fencing <- "none", markers <- {}, told <- {}, given <- {}, faults <- 0
+    fencing <- "none", carried <- {}, markers <- {}, told <- {}, given <- {}, faults <- 0
 
 (* The decisions of the coordinator of the group. *)
 Groups == INSTANCE ConsumerGroup WITH

@@ -43,6 +43,7 @@ VARIABLES
     loading,         \* the coordinator has loaded records that are not replicated yet
     toMark,          \* the partitions whose marker is still to be written
     fencing,         \* who waits for the second half of a fence: "none", "InitProducerId", "timeout"
+    carried,         \* the producer id and epoch that the second half carries; nobody's, since only Kafka's rules need them
     markers,         \* every marker ever written: [number, partition, epoch, commit]
     told,            \* the ends of transactions that clients were told: [number, commit, version, asked, answered]
     given,           \* the last producer id and epoch that a client was given, and those that it asked with
@@ -50,9 +51,11 @@ VARIABLES
     allocated,       \* the number of producer ids that have been handed out
     faults           \* the number of faults so far
 
-vars == <<metadata, appending, durable, tail, loading, toMark, fencing, markers, told, given, answer, allocated, faults>>
+vars == <<metadata, appending, durable, tail, loading, toMark, fencing, carried, markers, told, given, answer, allocated,
+          faults>>
 
 logVars     == <<durable, tail, loading>>
+fenceVars   == <<fencing, carried>>
 historyVars == <<markers, told>>
 
 NoProducerId == -1
@@ -81,6 +84,7 @@ Init ==
     /\ loading = FALSE
     /\ toMark = {}
     /\ fencing = "none"
+    /\ carried = Nobody
     /\ markers = {}
     /\ told = {}
     /\ given = Nobody @@ [asked |-> Nobody]
@@ -297,6 +301,20 @@ Raised(known) ==
 (* The coordinator's metadata after its own decision to abort; in version 2 the end's own bump fences. *)
 AfterFence(known, nextProducerId) == AfterEnd(Raised(known), FALSE, ServerVersion, nextProducerId)
 
+(* The pending transition says whether the second half of a fence is still due.                          *)
+(* Departs from Kafka: there the second half carries the epoch that the first one has chosen (the mutant *)
+(* CarriesFencingEpoch).                                                                                 *)
+
+(* The producer id and epoch that the second half of a fence carries. *)
+CarriedBy(known) == Nobody
+
+(* "DECIDE" if the next one is aborted.                                                                          *)
+(* Departs from Kafka: there the second half is an EndTxn like a client's, which aborts the next one (the mutant *)
+(* AbortsNext).                                                                                                  *)
+
+(* The answer to a fence whose transaction the client has ended itself. *)
+LateFenceVerdict(known) == "CONCURRENT_TRANSACTIONS"
+
 (***************************************************************************)
 (* The coordinator's log                                                   *)
 (***************************************************************************)
@@ -320,10 +338,19 @@ AfterAppend(record) ==
     IF record.state = "DEAD" THEN Forgotten(record.number)
     ELSE Loaded(record)
 
+(* Departs from Kafka: there the markers follow only a decision that has the epoch that the fence carries (the mutant *)
+(* MarksCarriedEpoch).                                                                                                *)
+
+(* The metadata in memory once the record of an append is in the log. *)
+GoesOn(append) == AfterAppend(append.record)
+
 (* An append of the previous coordinator that arrives now is refused. *)
 
 (* The records after those that are replicated, once another replica has become the coordinator. *)
 TailAfterFailover(found) == found
+
+(* Departs from Kafka: there a late fence whose decision has another epoch is answered PRODUCER_FENCED (the mutant *)
+(* AnswersLateFence).                                                                                              *)
 
 (* The answer to a client once the record is in the log. *)
 AnswerTo(append) ==
@@ -376,17 +403,18 @@ HandleInitProducerId(producerId, epoch) ==
         error == IF MayAct THEN InitError(known, producerId, epoch) ELSE "COORDINATOR_LOAD_IN_PROGRESS"
     IN  /\ IF error # "NONE" THEN
               /\ Answers(Answer("InitProducerId", error, Nobody), Nobody)
-              /\ UNCHANGED <<metadata, appending, fencing, allocated>>
+              /\ UNCHANGED <<metadata, appending, fenceVars, allocated>>
            ELSE IF known.state = "ONGOING" THEN
               /\ metadata' = [known EXCEPT !.pending = "PREPARE_EPOCH_FENCE"]
               /\ fencing' = "InitProducerId"
+              /\ carried' = CarriedBy(known)
               /\ AnswersNobody
               /\ UNCHANGED <<appending, allocated>>
            ELSE
               /\ Append_(known, "InitProducerId", Identity(producerId, epoch), AfterInit(known, epoch, allocated))
               /\ allocated' = IF metadata.state = "DEAD" \/ Rotates(known, epoch) THEN allocated + 1 ELSE allocated
               /\ AnswersNobody
-              /\ UNCHANGED fencing
+              /\ UNCHANGED fenceVars
         /\ UNCHANGED <<logVars, toMark, historyVars, faults>>
 
 (* A client, or a partition's leader for it, adds a partition to the transaction. *)
@@ -398,7 +426,7 @@ HandleAddPartition(producerId, epoch, partition, version) ==
            ELSE
               /\ Append_(metadata, "AddPartition", Identity(producerId, epoch), AfterAdd(metadata, partition, version))
               /\ AnswersNobody
-        /\ UNCHANGED <<logVars, toMark, fencing, historyVars, allocated, faults>>
+        /\ UNCHANGED <<logVars, toMark, fenceVars, historyVars, allocated, faults>>
 
 (* A client ends its transaction. *)
 HandleEndTxn(producerId, epoch, commit, version) ==
@@ -417,7 +445,7 @@ HandleEndTxn(producerId, epoch, commit, version) ==
                     [number |-> metadata.number, commit |-> commit, version |-> version, asked |-> asked, answered |-> same])
               /\ Answers(Answer("EndTxn", verdict, IF verdict = "NONE" THEN same ELSE Nobody), Nobody)
               /\ UNCHANGED <<metadata, appending, allocated>>
-        /\ UNCHANGED <<logVars, toMark, fencing, markers, faults>>
+        /\ UNCHANGED <<logVars, toMark, fenceVars, markers, faults>>
 
 (***************************************************************************)
 (* The coordinator by itself                          WHO: the coordinator *)
@@ -429,10 +457,9 @@ TimeOut ==
     /\ Fault("timeout")
     /\ metadata' = [metadata EXCEPT !.pending = "PREPARE_EPOCH_FENCE"]
     /\ fencing' = "timeout"
+    /\ carried' = CarriedBy(metadata)
     /\ AnswersNobody
     /\ UNCHANGED <<appending, logVars, toMark, historyVars, allocated>>
-
-(* Departs from Kafka: there the second half, if its client has ended the transaction meanwhile, aborts the next one. *)
 
 (* The second half of a fence: the coordinator aborts the transaction, if its client has not done so meanwhile. *)
 AbortFenced ==
@@ -440,13 +467,18 @@ AbortFenced ==
         request == IF fencing = "timeout" THEN "timeout" ELSE "InitProducerId fences"
     IN  /\ fencing # "none"
         /\ fencing' = "none"
+        /\ carried' = Nobody
         /\ IF metadata.pending = "PREPARE_EPOCH_FENCE" THEN
               /\ Append_(Raised(metadata), request, Nobody, AfterFence(metadata, next))
               /\ allocated' = IF next # NoProducerId THEN allocated + 1 ELSE allocated
               /\ AnswersNobody
+           ELSE IF LateFenceVerdict(metadata) = "DECIDE" THEN
+              /\ Append_(metadata, request, carried, AfterEnd(metadata, FALSE, ServerVersion, next))
+              /\ allocated' = IF next # NoProducerId THEN allocated + 1 ELSE allocated
+              /\ AnswersNobody
            ELSE
               /\ Answers(IF fencing = "timeout" THEN NoAnswer
-                         ELSE Answer("InitProducerId", "CONCURRENT_TRANSACTIONS", Nobody), Nobody)
+                         ELSE Answer("InitProducerId", LateFenceVerdict(metadata), Nobody), Nobody)
               /\ UNCHANGED <<metadata, appending, allocated>>
         /\ UNCHANGED <<logVars, toMark, historyVars, faults>>
 
@@ -456,7 +488,7 @@ ExpireTransactionalId ==
     /\ Fault("expiry")
     /\ Append_(metadata, "expiry", Nobody, Forgotten(metadata.number))
     /\ AnswersNobody
-    /\ UNCHANGED <<logVars, toMark, fencing, historyVars, allocated>>
+    /\ UNCHANGED <<logVars, toMark, fenceVars, historyVars, allocated>>
 
 (* A partition's marker commits if the coordinator has decided so. *)
 MarkerCommits(partition) == Commits(metadata)
@@ -469,7 +501,7 @@ WriteMarker(partition) ==
     /\ markers' = Noted(markers, [number |-> metadata.number, partition |-> partition, epoch |-> metadata.epoch,
                                   commit |-> MarkerCommits(partition)])
     /\ AnswersNobody
-    /\ UNCHANGED <<metadata, appending, logVars, fencing, told, allocated, faults>>
+    /\ UNCHANGED <<metadata, appending, logVars, fenceVars, told, allocated, faults>>
 
 (* Every partition has its marker. *)
 MayComplete == toMark = {}
@@ -480,7 +512,7 @@ CompleteTransaction ==
     /\ MayComplete
     /\ Append_(metadata, "complete", Nobody, AfterCompletion(metadata))
     /\ AnswersNobody
-    /\ UNCHANGED <<logVars, toMark, fencing, historyVars, allocated, faults>>
+    /\ UNCHANGED <<logVars, toMark, fenceVars, historyVars, allocated, faults>>
 
 (***************************************************************************)
 (* The coordinator's log                 WHO: leader of the log's partition *)
@@ -494,14 +526,14 @@ AppendIsReplicated ==
         /\ durable' = LogAfter(appending).durable
         /\ tail' = LogAfter(appending).tail
         /\ loading' = FALSE
-        /\ metadata' = AfterAppend(record)
-        /\ toMark' = ToMark(AfterAppend(record))
+        /\ metadata' = GoesOn(appending)
+        /\ toMark' = ToMark(GoesOn(appending))
         /\ told' = IF next.request # "EndTxn" THEN told ELSE Noted(told,
               [number |-> record.number, commit |-> Commits(record), version |-> record.version, asked |-> appending.asked,
                answered |-> Identity(next.producerId, next.epoch)])
         /\ Answers(next, IF next.request = "InitProducerId" THEN appending.asked ELSE Nobody)
         /\ appending' = NoAppend
-        /\ UNCHANGED <<fencing, markers, allocated, faults>>
+        /\ UNCHANGED <<fenceVars, markers, allocated, faults>>
 
 (* The coordinator gives an append up; the record stays in the log, and may be replicated or lost. *)
 AppendTimesOut ==
@@ -511,7 +543,7 @@ AppendTimesOut ==
     /\ metadata' = AfterTimeout(metadata, appending)
     /\ Answers(ErrorTo(appending, "COORDINATOR_NOT_AVAILABLE"), Nobody)
     /\ appending' = NoAppend
-    /\ UNCHANGED <<durable, loading, toMark, fencing, historyVars, allocated>>
+    /\ UNCHANGED <<durable, loading, toMark, fenceVars, historyVars, allocated>>
 
 (* Every in-sync replica gets a record whose append was given up. *)
 ReplicateTail ==
@@ -520,7 +552,7 @@ ReplicateTail ==
     /\ tail' = Tail(tail)
     /\ loading' = (loading /\ Tail(tail) # <<>>)
     /\ AnswersNobody
-    /\ UNCHANGED <<metadata, appending, toMark, fencing, historyVars, allocated, faults>>
+    /\ UNCHANGED <<metadata, appending, toMark, fenceVars, historyVars, allocated, faults>>
 
 (* The records that are not replicated, the one on its way included. *)
 Unreplicated == IF IsIdle THEN tail ELSE Append(tail, InLog(appending.record))
@@ -535,6 +567,7 @@ Failover(kept) ==
     /\ metadata' = Loaded(IF found = <<>> THEN durable ELSE found[kept])
     /\ toMark' = ToMark(metadata')
     /\ fencing' = "none"
+    /\ carried' = Nobody
     /\ Answers(ErrorTo(appending, "NOT_COORDINATOR"), Nobody)
     /\ appending' = NoAppend
     /\ UNCHANGED <<durable, historyVars, allocated>>

@@ -94,6 +94,34 @@ AnsweredBeforeAbort(append) ==
         Answer("EndTxn", "NONE", IF append.record.version = 2 THEN GoesOnAs(append.record) ELSE Nobody)
     ELSE NoAnswer
 
+(* for CarriedBy: the second half of a fence carries the epoch of the first one, as in Kafka *)
+CarriesFencingEpoch(known) == Identity(known.producerId, FencingEpoch(known))
+
+(* for LateFenceVerdict: the second half of a fence is an EndTxn like a client's, as in Kafka *)
+AbortsNext(known) ==
+    LET asked   == IF ServerVersion = 1 /\ carried.epoch > known.epoch THEN known.epoch ELSE carried.epoch
+        verdict == EndVerdict(known, carried.producerId, asked, FALSE, ServerVersion)
+    IN  IF verdict = "NONE" THEN "CONCURRENT_TRANSACTIONS" ELSE verdict
+
+(* The decision of a late fence has another epoch than the fence, whose markers nobody sends then. *)
+IsOfAnotherEpoch(append) ==
+    /\ append.request \in {"InitProducerId fences", "timeout"} /\ append.asked # Nobody
+    /\ append.record.version = 1 /\ append.asked.epoch # append.record.epoch
+
+(* for GoesOn: the markers follow only a decision that has the epoch that the fence carries, as in Kafka *)
+MarksCarriedEpoch(append) == IF IsOfAnotherEpoch(append) THEN append.record ELSE AfterAppend(append.record)
+
+(* for AnswerTo: a late fence of another epoch is answered as that of a fenced producer, as in Kafka *)
+AnswersLateFence(append) ==
+    IF append.request = "InitProducerId" THEN
+        Answer("InitProducerId", "NONE", Identity(append.record.producerId, append.record.epoch))
+    ELSE IF append.request = "AddPartition" THEN Answer("AddPartition", "NONE", Nobody)
+    ELSE IF append.request = "EndTxn" THEN
+        Answer("EndTxn", "NONE", IF append.record.version = 2 THEN GoesOnAs(append.record) ELSE Nobody)
+    ELSE IF append.request = "InitProducerId fences" THEN
+        Answer("InitProducerId", IF IsOfAnotherEpoch(append) THEN "PRODUCER_FENCED" ELSE "CONCURRENT_TRANSACTIONS", Nobody)
+    ELSE NoAnswer
+
 (* for AfterTimeout: a decision whose append was given up is taken for an abort that needs no record *)
 DecisionGivenUp(known, append) ==
     IF append.request = "complete" THEN known

@@ -258,6 +258,7 @@ IndInit ==
     /\ tail \in UNION {[1..n -> FirstInLog] : n \in 0..MaxTail}
     /\ loading \in BOOLEAN
     /\ fencing \in IF metadata.pending = "PREPARE_EPOCH_FENCE" THEN {"none", "InitProducerId", "timeout"} ELSE {"none"}
+    /\ carried = Nobody
     /\ Unless("LoadingIsTail", LoadingIsTail)
     /\ Unless("MemoryIsSettled", MemoryIsSettled)
     /\ Unless("MemoryGoesOn", MemoryGoesOn)

@@ -50,7 +50,7 @@ rules over histories: acknowledged but lost, duplicate value, refused without ca
 rules over readers: aborted record delivered, precommitted read, poll skip, non-monotonic poll, inconsistent offsets,
   last stable offset went back
 rules over applications: input processed twice, input skipped, output without its offset, offset without its output,
-  fenced generation committed; of declared ones also: input not processed, output of no input
+  fenced generation committed, offsets not as sent; of declared ones also: input not processed, output of no input
 anomalies of a history of Jepsen's workload for Kafka, as Jepsen defines and names them: :G1a, :lost-write, :unseen,
   :duplicate, :inconsistent-offsets, :precommitted-read, :poll-skip, :nonmonotonic-poll, :int-poll-skip,
   :int-nonmonotonic-poll, :nonmonotonic-send, :int-nonmonotonic-send, :int-send-skip, :G1c, :G1c-process,

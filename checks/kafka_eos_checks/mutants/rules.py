@@ -736,6 +736,36 @@ def abort_without_bump(rules: Rules, known: TransactionMetadata, next_producer_i
     return replace(rules.after_end(known, False, rules.server_version, next_producer_id), epoch=known.epoch)
 
 
+def carries_fencing_epoch(rules: Rules, known: TransactionMetadata) -> coordinator.Identity:
+    """For ``carried_by``: the second half of a fence carries the epoch of the first one, as in Kafka."""
+    return coordinator.Identity(producer_id=known.producer_id, epoch=rules.fencing_epoch(known))
+
+
+def aborts_next(rules: Rules, known: TransactionMetadata, carried: coordinator.Identity) -> str:
+    """For ``late_fence_verdict``: the second half of a fence is an EndTxn like a client's, as in Kafka."""
+    epoch = min(carried.epoch, known.epoch) if rules.server_version == 1 else carried.epoch
+    verdict = rules.end_verdict(known, carried.producer_id, epoch, False, rules.server_version)
+    return ErrorCode.CONCURRENT_TRANSACTIONS.name if verdict == ErrorCode.NONE.name else verdict
+
+
+def _is_of_another_epoch(append: Appending) -> bool:
+    """The decision of a late fence has another epoch than the fence, whose markers nobody sends then."""
+    late = append.request in {coordinator.INIT_FENCES, coordinator.TIMEOUT} and append.asked != coordinator.NOBODY
+    return late and append.record.version == 1 and append.asked.epoch != append.record.epoch
+
+
+def marks_carried_epoch(rules: Rules, append: Appending) -> TransactionMetadata:
+    """For ``goes_on``: the markers follow only a decision that has the epoch that the fence carries, as in Kafka."""
+    return append.record if _is_of_another_epoch(append) else Rules.goes_on(rules, append)
+
+
+def answers_late_fence(rules: Rules, append: Appending) -> coordinator.Answer:
+    """For ``answer_to``: a late fence of another epoch is answered as that of a fenced producer, as in Kafka."""
+    if append.request == coordinator.INIT_FENCES and _is_of_another_epoch(append):
+        return coordinator.answer_with(coordinator.INIT, ErrorCode.PRODUCER_FENCED)
+    return Rules.answer_to(rules, append)
+
+
 def fence_and_end_bump(rules: Rules, known: TransactionMetadata, next_producer_id: int) -> TransactionMetadata:
     """For ``after_fence``: the fence and the end bump the epoch, one after the other (KAFKA-19367)."""
     fenced = replace(known, epoch=rules.fencing_epoch(known))

@@ -18,6 +18,7 @@ tail            ``tail``             the records after it, whose callback was ca
 loading         ``loading``          TransactionStateManager.loadingPartitions
 toMark          ``to_mark``          TransactionMetadata.topicPartitions while markers are sent
 fencing         ``fencing``          the thread between prepareFenceProducerEpoch and endTransaction
+carried         ``carried``          the arguments producerId and producerEpoch of that endTransaction
 markers         ``markers``          control batches of the partitions
 told            ``told``             EndTxn responses without error
 given           ``given``            producer id and epoch of the last response that had them
@@ -516,6 +517,26 @@ class Rules:
         """The coordinator's metadata after its own decision to abort; in version 2 the end's own bump fences."""
         return self.after_end(self.raised(known), False, self.server_version, next_producer_id)
 
+    def carried_by(self, known: TransactionMetadata) -> Identity:  # noqa: ARG002 - Kafka's rule looks at it
+        """The producer id and epoch that the second half of a fence carries.
+
+        The pending transition says whether the second half of a fence is still due.
+
+        Departs from Kafka: there the second half carries the epoch that the first one has chosen (the mutant
+        CarriesFencingEpoch).
+        """
+        return NOBODY
+
+    def late_fence_verdict(self, known: TransactionMetadata, carried: Identity) -> str:  # noqa: ARG002 - as carried_by
+        """The answer to a fence whose transaction the client has ended itself.
+
+        "DECIDE" if the next one is aborted.
+
+        Departs from Kafka: there the second half is an EndTxn like a client's, which aborts the next one (the mutant
+        AbortsNext).
+        """
+        return ErrorCode.CONCURRENT_TRANSACTIONS.name
+
     # --- after an append ------------------------------------------------------------------------------------------
 
     def after_timeout(self, known: TransactionMetadata, append: Appending) -> TransactionMetadata:
@@ -529,8 +550,20 @@ class Rules:
         """The metadata in memory once a record is in the log; the markers follow the decision."""
         return forgotten(record.number) if record.state is DEAD else self.loaded(record)
 
+    def goes_on(self, append: Appending) -> TransactionMetadata:
+        """The metadata in memory once the record of an append is in the log.
+
+        Departs from Kafka: there the markers follow only a decision that has the epoch that the fence carries (the
+        mutant MarksCarriedEpoch).
+        """
+        return self.after_append(append.record)
+
     def answer_to(self, append: Appending) -> Answer:
-        """The answer to a client once the record is in the log."""
+        """The answer to a client once the record is in the log.
+
+        Departs from Kafka: there a late fence whose decision has another epoch is answered PRODUCER_FENCED (the mutant
+        AnswersLateFence).
+        """
         record = append.record
         if append.request == INIT:
             return answer_with(INIT, ErrorCode.NONE, Identity(producer_id=record.producer_id, epoch=record.epoch))
@@ -561,6 +594,7 @@ class TransactionCoordinator:
         "loading",
         "toMark",
         "fencing",
+        "carried",
         "markers",
         "told",
         "given",
@@ -578,6 +612,7 @@ class TransactionCoordinator:
     loading: bool = False
     to_mark: frozenset[str] = frozenset()
     fencing: str = NOTHING
+    carried: Identity = NOBODY
     markers: frozenset[Marker] = frozenset()
     told: frozenset[End] = frozenset()
     given: Given = Given()
@@ -650,7 +685,8 @@ class TransactionCoordinator:
         if (error := rules.init_error(known, producer_id, epoch)) is not ErrorCode.NONE:
             return self.answers(answer_with(INIT, error))
         if known.state is ONGOING:
-            return replace(self.answers(NO_ANSWER), metadata=replace(known, pending=FENCE), fencing=INIT)
+            fenced = replace(self.answers(NO_ANSWER), metadata=replace(known, pending=FENCE), fencing=INIT)
+            return replace(fenced, carried=rules.carried_by(known))
         record = rules.after_init(known, epoch, self.allocated)
         after = self.append(known, INIT, record, Identity(producer_id=producer_id, epoch=epoch))
         return replace(after, allocated=self.allocated + (new or rules.rotates(known, epoch)))
@@ -707,14 +743,12 @@ class TransactionCoordinator:
         """
         enabled(self.may_act() and self.metadata.state is ONGOING and self.metadata.pending is None, "nothing is open")
         after = self.fault("timeout").answers(NO_ANSWER)
-        return replace(after, metadata=replace(self.metadata, pending=FENCE), fencing=TIMEOUT)
+        fenced = replace(self.metadata, pending=FENCE)
+        return replace(after, metadata=fenced, fencing=TIMEOUT, carried=self.rules.carried_by(self.metadata))
 
     @action("AbortFenced")
     def abort_fenced(self) -> Self:
         """The second half of a fence: the coordinator aborts the transaction, if its client has not done so meanwhile.
-
-        Departs from Kafka: there the second half, if its client has ended the transaction meanwhile, aborts the next
-        one.
 
         Spec:  TransactionCoordinator!AbortFenced
         KIP:   KIP-98, KIP-588
@@ -722,13 +756,18 @@ class TransactionCoordinator:
         """
         enabled(self.fencing != NOTHING, "nothing is being fenced")
         rules, known = self.rules, self.metadata
-        after = replace(self, fencing=NOTHING)
-        if known.pending is not FENCE:
-            waits = self.fencing == INIT
-            return after.answers(answer_with(INIT, ErrorCode.CONCURRENT_TRANSACTIONS) if waits else NO_ANSWER)
+        after = replace(self, fencing=NOTHING, carried=NOBODY)
+        verdict = DECIDE if known.pending is FENCE else rules.late_fence_verdict(known, self.carried)
+        if verdict != DECIDE:
+            return after.answers(answer_with(INIT, ErrorCode[verdict]) if self.fencing == INIT else NO_ANSWER)
         new, allocated = self._allocates(rules.needs_next_producer_id(known, self.server_version()))
         request = TIMEOUT if self.fencing == TIMEOUT else INIT_FENCES
-        return replace(after.append(rules.raised(known), request, rules.after_fence(known, new)), allocated=allocated)
+        if known.pending is FENCE:
+            after = after.append(rules.raised(known), request, rules.after_fence(known, new))
+        else:
+            record = rules.after_end(known, False, self.server_version(), new)
+            after = after.append(known, request, record, self.carried)
+        return replace(after, allocated=allocated)
 
     @action("ExpireTransactionalId")
     def expire_transactional_id(self) -> Self:
@@ -818,7 +857,11 @@ class TransactionCoordinator:
         """
         enabled(not self.is_idle(), "no record is on its way")
         rules, record = self.rules, self.appending.record
-        answer, log, known = rules.answer_to(self.appending), self.log_after(self.appending), rules.after_append(record)
+        answer, log, known = (
+            rules.answer_to(self.appending),
+            self.log_after(self.appending),
+            rules.goes_on(self.appending),
+        )
         told = self.told
         if answer.request == END:
             end = End(
@@ -895,4 +938,5 @@ class TransactionCoordinator:
             loading=bool(found),
             to_mark=to_mark(known),
             fencing=NOTHING,
+            carried=NOBODY,
         )

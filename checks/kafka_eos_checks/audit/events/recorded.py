@@ -132,6 +132,7 @@ class RunFacts:
         places: partitions of its events by hash.
         telling: by process, an event that invokes the begin or the end of a numbered transaction.
         refusals: whether a producer was refused with an error that a rule judges.
+        sends_offsets: whether a producer sent offsets in a transaction.
         generations: whether offsets were committed by members, or members joined.
         declared: whether applications are declared.
         members: by process that polled for a group, see :class:`Member`.
@@ -150,6 +151,7 @@ class RunFacts:
     places: dict[int, tuple[str, int]] = field(default_factory=dict)
     telling: dict[int, int] = field(default_factory=dict)
     refusals: bool = False
+    sends_offsets: bool = False
     generations: bool = False
     declared: bool = False
     members: "dict[int, Member]" = field(default_factory=dict)
@@ -169,6 +171,7 @@ class RunFacts:
         for process, at in other.telling.items():
             self.telling[process] = min(at, self.telling.get(process, at))
         self.refusals |= other.refusals
+        self.sends_offsets |= other.sends_offsets
         self.generations |= other.generations
         self.declared |= other.declared
         for process, member in other.members.items():
@@ -364,6 +367,7 @@ class _Columns:
     def _request(self, at: int, event: Any) -> None:
         self.requests.append(at)
         self.facts.declared |= event.action in DECLARATIONS
+        self.facts.sends_offsets |= event.action == "TxnOffsetCommit" and event.producer_id is not None
         if event.action in GENERATIONS and event.group is not None:
             self.members.append((at, text_hash(event.group) >> 1))
         self.refusals |= event.phase == "fail" and event.error in REFUSALS

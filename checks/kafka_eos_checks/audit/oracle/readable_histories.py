@@ -41,6 +41,7 @@ from kafka_eos_checks.audit.rules.readers import (
     undone,
     went_back,
 )
+from kafka_eos_checks.audit.rules.sent_offsets import NOT_AS_SENT, not_as_sent
 from kafka_eos_checks.audit.rules.timeouts import Deadlines
 from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, read_contents
 from kafka_eos_checks.audit.segments.splits import PartitionLog
@@ -94,6 +95,7 @@ def join(
         findings += went_back(run, result.figures[STABLE_WENT_BACK])
         findings += judge_inputs(run, replicas, groups, result.figures, covered=covered)
         findings += judge_generations(run, result.figures[FENCED_GENERATION])
+        findings += not_as_sent(run, groups, result.figures[NOT_AS_SENT], covered=covered)
     return result
 
 

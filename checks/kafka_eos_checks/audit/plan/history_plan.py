@@ -432,7 +432,7 @@ class _Plan:
             proving=self.proving,
             check_crc=self.check_crc,
         )
-        kinds = [REQUESTED] if any(run.refusals or run.declared for run in self.runs) else []
+        kinds = [REQUESTED] if any(run.refusals or run.sends_offsets or run.declared for run in self.runs) else []
         if any(run.members and run.run not in self.proving for run in self.runs):
             kinds.append(APPLIED)
         if kinds:

@@ -121,6 +121,7 @@ from kafka_eos_checks.audit.rules.readers import (
     undone,
     went_back,
 )
+from kafka_eos_checks.audit.rules.sent_offsets import NOT_AS_SENT, not_as_sent
 from kafka_eos_checks.audit.rules.timeouts import Deadlines
 from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, Replicas, read_contents
 from kafka_eos_checks.audit.segments.headers import Ints
@@ -695,7 +696,7 @@ def judge_others(
     proving: Set[str],
     check_crc: bool,
 ) -> Iterator[Row]:
-    """Judge refusals, declared applications, and the applications of runs whose events do not suffice for a proof."""
+    """Judge refusals, offsets sent in transactions, declared applications, and those that columns cannot prove."""
     places: dict[tuple[str, int], list[Ints]] = defaultdict(lambda: [np.zeros(0, np.int64)])
     for run_name, kind, own in values:
         places[run_name, kind].append(own)
@@ -707,6 +708,10 @@ def judge_others(
             replicas = reading.replicas([])
             asked = reading.events(np.concatenate(places[run.run, REQUESTED]), run)
             findings += refused(asked, replicas, figures[REFUSED], deadlines)
+        if run.sends_offsets:
+            asked = reading.events(np.concatenate(places[run.run, REQUESTED]), run)
+            logs = longest_logs([read_group_log(log, check_crc) for log in groups])
+            findings += not_as_sent(asked, logs, figures[NOT_AS_SENT], covered=reading.covered(run))
         telling = bool(run.members) and run.run not in proving
         if run.declared or telling:
             contents: dict[Place, list[tuple[PartitionLog, Contents]]] = defaultdict(list)

@@ -50,8 +50,8 @@ The audit proves by columns that most of a history agrees with the logs
     never invoked ``CommitTransaction`` for that transaction. *Unknown*: a client without events for its transactions; a
     marker after a hole, because the hole may have had the transaction's own marker.
 
-:data:`HISTORY_RULES` also has the rules of :mod:`readers` (answers to applications, records given to readers) and of
-:mod:`applications` (inputs, outputs and offsets).
+:data:`HISTORY_RULES` also has the rules of :mod:`readers` (answers to applications, records given to readers), of
+:mod:`applications` (inputs, outputs and offsets) and of :mod:`sent_offsets` (offsets sent in transactions).
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -74,13 +74,14 @@ from kafka_eos_checks.audit.rules.readers import (
     given,
     passed_over,
 )
+from kafka_eos_checks.audit.rules.sent_offsets import NOT_AS_SENT
 from kafka_eos_checks.audit.rules.timeouts import Deadlines
 from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, Replicas, count, place_of
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 
 LOST, DUPLICATE_VALUE, REFUSED = "acknowledged but lost", "duplicate value", "refused without cause"
 UNASKED = "transaction committed without its application"
-HISTORY_RULES = (LOST, DUPLICATE_VALUE, REFUSED, UNASKED, *READER_RULES, *APPLICATION_RULES)
+HISTORY_RULES = (LOST, DUPLICATE_VALUE, REFUSED, UNASKED, *READER_RULES, *APPLICATION_RULES, NOT_AS_SENT)
 EPOCH_REFUSALS = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 WINDOW = Limits().cached_batches  # batches that a leader remembers of a producer
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.jepsen import anomalies as jepsen_anomalies
-from kafka_eos_checks.audit.rules import applications, beside, coordinator, histories, offsets, readers
+from kafka_eos_checks.audit.rules import applications, beside, coordinator, histories, offsets, readers, sent_offsets
 from kafka_eos_checks.audit.rules import log as log_rules
 from kafka_eos_checks.audit.rules import transactions as t
 from kafka_eos_checks.audit.rules.log import Reason
@@ -391,6 +391,14 @@ _RULES: Mapping[str, Rule] = {
         ends=_NEVER,
         then="call consumer.consumer_group_metadata() right before each send_offsets_to_transaction",
         missing=Reason("history", "the history does not have the members' generations"),
+    ),
+    sent_offsets.NOT_AS_SENT: Rule(
+        subject="checked",
+        noun="offsets sent in transactions",
+        means="A group's offset is not the one that its application committed with its transaction.",
+        ends=_NEVER,
+        then=_EXPLAIN,
+        missing=_LOGS,
     ),
 }
 

@@ -23,6 +23,7 @@ offset without its output                    the only output of an input is refu
 input not processed                          a declared input without output and offset
 output of no input                           a declared output without an input
 fenced generation committed                  a commit by a member of the generation before
+offsets not as sent                          a committed transaction of an offset that no log has
 ============================================ ========================================================================
 """
 
@@ -55,6 +56,7 @@ from kafka_eos_checks.audit.rules.readers import (
     PRECOMMITTED,
     STABLE_WENT_BACK,
 )
+from kafka_eos_checks.audit.rules.sent_offsets import NOT_AS_SENT
 from kafka_eos_checks.lab.generate.violations import Row, row_of
 
 ELSEWHERE = "elsewhere"  # a topic without logs
@@ -162,6 +164,7 @@ class HistoryViolations:
             NOT_PROCESSED: self._declare_input,
             OUTPUT_OF_NOTHING: self._declare_output,
             FENCED_GENERATION: self._commit_late,
+            NOT_AS_SENT: self._send_offset,
         }
         self._extra += self._declaration()
         for rule, plant in rules.items():
@@ -475,6 +478,21 @@ class HistoryViolations:
             *({**commit, "phase": phase} for phase in ("invoke", "ok")),
         ]
         return self._plant(FENCED_GENERATION, self._inputs, partition, None)
+
+    def _send_offset(self, number: int) -> bool:
+        sent = next((event for event in self._events if event["action"] == "SendOffsetsToTransaction"), None)
+        if sent is None:
+            return False
+        [partition] = map(int, sent["detail"]["offsets"])
+        who: Entry = {"process": "planted-offsets", "transactional_id": f"planted-offsets-{number}"}
+        who |= {"producer_id": FIRST_REFUSED + NEVER + number, "producer_epoch": 0}
+        where = {"topic": self._inputs, "partition": partition, "group": sent["group"]}
+        requests: tuple[Entry, ...] = (
+            {**who, **where, "action": "TxnOffsetCommit", "detail": {"committed_offset": NEVER + number}},
+            {**who, "action": "EndTxn", "detail": {"committed": True}},
+        )
+        self._extra += [{**each, "phase": phase} for each in requests for phase in ("invoke", "ok")]
+        return self._plant(NOT_AS_SENT, self._inputs, partition, None)
 
 
 def plant_in_history(path: Path, faults: int, *, topic: str, inputs: str, ends: list[int], seed: int) -> list[Row]:
