@@ -287,10 +287,9 @@ def test_a_checkpoint_whose_file_kept_its_time_tells_of_an_idle_directory(tmp_pa
     idle.log = replace(idle.log, segments=(segment.name,))
     (tmp_path / HIGH_WATERMARKS).write_text(f"0\n1\n{TOPIC} 0 4\n")
     os.utime(tmp_path / HIGH_WATERMARKS, (LATER / 1000, LATER / 1000))
-    os.utime(segment, ((NOW + 31) / 1000,) * 2)
-    assert reaches(tmp_path, idle) == [LATER - LAG_MS]
-    os.utime(segment, (LATER / 1000,) * 2)
-    assert reaches(tmp_path, idle) == [NOW + 30], "a copy without times"
+    for after_stamp_us, has_kept in ((-1_000_500, False), (-999_500, True), (999_500, True), (1_000_500, False)):
+        os.utime(segment, ns=(((NOW + 30) * 1_000 + after_stamp_us) * 1_000,) * 2)
+        assert reaches(tmp_path, idle) == [LATER - LAG_MS if has_kept else NOW + 30]
 
 
 def test_a_hanging_transaction_of_an_idle_cluster_is_found_in_a_copy_that_kept_the_times_of_files(

@@ -32,7 +32,7 @@ def ongoing(**changes: object) -> Transaction:
     """A coordinator's state for PID during a transaction with the partition."""
     known = Transaction(
         name="x",
-        state=b"Ongoing".decode(),  # as it is read from a response
+        state="Ongoing",
         producer_id=PID,
         epoch=EPOCH,
         start_ms=NOW,

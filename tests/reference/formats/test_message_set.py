@@ -1,4 +1,5 @@
 import json
+import struct
 import subprocess
 import zlib
 from collections.abc import Sequence
@@ -43,6 +44,16 @@ READ_BY_KAFKA_ONLY = {
 }
 
 small_bytes = st.none() | st.binary(max_size=60)
+
+
+def test_in_version_0_the_check_of_an_lz4_frame_is_ignored_with_a_content_size_too() -> None:
+    """Clients other than Kafka's may write the size of the content into the frame's descriptor."""
+    message = Message(magic=0, value=b"v" * 100)
+    section = message.encode()
+    frame = compress(CompressionType.LZ4, section)
+    sized = frame[:4] + bytes([frame[4] | 0x08, frame[5]]) + struct.pack("<Q", len(section)) + b"\0" + frame[7:]
+    wrapper = Message(magic=0, attributes=int(CompressionType.LZ4), value=sized)
+    assert decode_message_set(wrapper.encode()) == (message,)
 
 
 @st.composite

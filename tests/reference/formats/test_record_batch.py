@@ -176,6 +176,21 @@ def test_records_are_read_back(written: list[Record], compression: CompressionTy
     assert encode_records(batch.records()) == batch.decompressed()
 
 
+@given(
+    before=st.sampled_from(CompressionType),
+    after=st.sampled_from(CompressionType),
+    is_transactional=st.booleans(),
+)
+def test_a_batch_that_is_compressed_by_another_codec_keeps_everything_else(
+    before: CompressionType, after: CompressionType, is_transactional: bool
+) -> None:
+    one, other = (
+        build_batch([Record(key=b"k", value=b"v" * 50)], compression=codec, is_transactional=is_transactional)
+        for codec in (before, after)
+    )
+    assert one.compressed_by(after) == other
+
+
 def test_records_compressed_by_librdkafka_with_raw_snappy_are_read() -> None:
     section = encode_records([Record(key=b"k", value=b"v")])
     batch = with_payload(compress_snappy_raw(section), 1, CompressionType.SNAPPY)

@@ -196,6 +196,17 @@ def test_leave_group_is_for_members_of_either_protocol(wire: Wire) -> None:
     assert kind(wire) == ("consumer", "Empty")
 
 
+def test_an_assignment_is_told_in_the_version_of_the_members_first_assignor(wire: Wire) -> None:
+    """Kafka: ConsumerGroupMember.classicProtocolVersion, ConsumerProtocol.deserializeVersion."""
+    beat(wire, "new", 0)
+    protocols = [{"Name": "range", "Metadata": said([], 1)}, {"Name": "roundrobin", "Metadata": said([], 0)}]
+    row: Message = {"GroupId": "g", "SessionTimeoutMs": 10_000, "RebalanceTimeoutMs": 30_000, "MemberId": ""}
+    row |= {"ProtocolType": "consumer", "Protocols": protocols}
+    member = wire.ask("JoinGroup", 7, **row)["MemberId"]
+    joined = wire.ask("JoinGroup", 7, **(row | {"MemberId": member}))
+    assert sync(wire, member, joined["GenerationId"]) == (E.NONE, given())
+
+
 def test_a_member_of_the_classic_protocol_that_does_not_sync_is_removed(wire: Wire) -> None:
     beat(wire, "new", 0)
     member = str(join(wire)["MemberId"])

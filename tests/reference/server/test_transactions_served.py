@@ -243,6 +243,20 @@ def test_transactions_are_listed_that_are_open_for_longer_than_asked_for(wire: W
     assert listed == [1, 1, 0]
 
 
+def test_transactions_are_listed_whose_whole_id_matches_a_pattern(wire: Wire) -> None:
+    for name in ("x", "xy", "yx"):
+        wire.init(name)
+
+    def listed(pattern: str | None) -> tuple[int, set[str]]:
+        row = wire.ask("ListTransactions", 2, TransactionalIdPattern=pattern)
+        return row["ErrorCode"], {each["TransactionalId"] for each in row["TransactionStates"]}
+
+    assert listed("x.*") == (E.NONE, {"x", "xy"})
+    assert listed(None) == listed("") == (E.NONE, {"x", "xy", "yx"})
+    for wrong in ("(", r"(x)\1"):  # the latter is a pattern for Python, not for RE2
+        assert listed(wrong) == (E.INVALID_REGULAR_EXPRESSION, set())
+
+
 def test_operators_see_open_transactions_and_can_end_one_that_hangs(make: Make) -> None:
     wire = make(machines=Machines(leaders=LeaderRules(verification=False)))
     wire.topic()

@@ -8,6 +8,7 @@ from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2, Transaction
 from kafka_eos.machines.spec_mapping import camel_case
 from kafka_eos.server.cluster import Cluster
 from kafka_eos.server.consumer_groups import by_topic
+from kafka_eos.server.followers import is_pattern
 from kafka_eos.server.handlers.request import (
     Request,
     transaction_error,
@@ -219,14 +220,12 @@ def describe_transactions(cluster: Cluster, request: Request) -> Message:
 
 
 def list_transactions(cluster: Cluster, request: Request) -> Message:
-    """The transactional.ids of a broker's coordinators."""
+    """The transactional.ids of a broker's coordinators.    Kafka: TransactionStateManager.listTransactionStates."""
     row = request.row
     states, ids = set(row["StateFilters"]), set(row["ProducerIdFilters"])
     longer_than, pattern = row.get("DurationFilter", -1), row.get("TransactionalIdPattern")
-    try:
-        matches = re.compile(pattern or "")
-    except re.error:
-        return {"ErrorCode": ErrorCode.INVALID_REQUEST, "TransactionStates": []}
+    if pattern and not is_pattern(pattern):
+        return {"ErrorCode": ErrorCode.INVALID_REGULAR_EXPRESSION, "TransactionStates": []}
     rows = []
     for name, known in cluster.transactions.known.items():
         metadata = known.machine.metadata
@@ -236,7 +235,7 @@ def list_transactions(cluster: Cluster, request: Request) -> Message:
             or (states and STATE_NAMES[known.state] not in states)
             or (ids and metadata.producer_id not in ids)
             or too_young
-            or (pattern and not matches.fullmatch(name))
+            or (pattern and not re.fullmatch(pattern, name))
         )
         if not left_out:
             state = STATE_NAMES[known.state]

@@ -158,7 +158,10 @@ FENCED = produce("fail", 0, ErrorCode.INVALID_PRODUCER_EPOCH)
 
 def test_an_epoch_refused_although_nobody_fenced_it_is_without_cause() -> None:
     assert found([*GRANTED, produce("invoke", 0), FENCED]) == [(REFUSED, None)]
-    assert found([*GRANTED, event("EndTxn", "fail", producer_id=7, producer_epoch=0, error=90)]) == [(REFUSED, None)]
+    refused = event("EndTxn", "fail", producer_id=7, producer_epoch=0, error=int(ErrorCode.PRODUCER_FENCED))
+    [finding] = join(numbered([*GRANTED, refused]), []).findings
+    assert finding.rule == REFUSED
+    assert "EndTxn refused with PRODUCER_FENCED, but nothing has a higher epoch" in finding.evidence
 
 
 def test_a_higher_epoch_or_another_request_for_the_transactional_id_is_a_cause() -> None:
