@@ -419,7 +419,7 @@ def violated_by_release(registry: Registry, releases: Releases, release: str) ->
             own = {
                 name
                 for name, causes in expected.violates.items()
-                if all(releases.has_alike(cause, column.release, release) for cause in causes.split(", "))
+                if all(releases.has_alike(module, cause, column.release, release) for cause in causes.split(", "))
             }
             found[module] = found.get(module, frozenset()) | own
     return found

@@ -601,9 +601,9 @@ def test_walks_by_the_rules_of_a_release_violate_what_is_left_out(registry: Regi
 def test_a_violation_by_a_rule_that_another_release_has_too_counts_for_both(registry: Registry) -> None:
     releases = Releases(registry.folder.parent)
     assert "EpochsRiseByOne" in violated_by_release(registry, releases, "3.9")["TransactionCoordinator"]
-    assert releases.has_alike("MayAct", "4.3", "3.9")
-    assert not releases.has_alike("InLog", "3.9", "4.3")
-    assert not releases.has_alike("MayActs", "3.9", "4.3")
+    assert releases.has_alike("TransactionCoordinator", "MayAct", "4.3", "3.9")
+    assert not releases.has_alike("TransactionCoordinator", "InLog", "3.9", "4.3")
+    assert not releases.has_alike("TransactionCoordinator", "MayActs", "3.9", "4.3")
 
 
 def test_the_command_walks_by_the_rules_of_a_release(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
