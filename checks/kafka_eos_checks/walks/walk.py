@@ -382,7 +382,7 @@ class Walker:
         else:
             action = candidates.action
             every = [Instance(action, given) for given in possible(state) if candidates.allows(given)]
-            if random.random() < RARELY:
+            if random.random() < RARELY and all(self._domains[name]):
                 every = [Instance(action, tuple(random.choice(values) for values in self._domains[name])), *every]
         count = len(every)
         if count < 2:

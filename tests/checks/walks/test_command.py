@@ -301,7 +301,7 @@ def test_a_required_violation_is_found_and_shrunk_to_tlcs_shortest(registry: Reg
     assert verdict.figures["shortest"] == verdict.figures["shortest_by_tlc"]
 
 
-@pytest.mark.parametrize("name", ["NoEndBump", "NeverFenced", "OffsetOfLast"])
+@pytest.mark.parametrize("name", ["NoEndBump", "NeverFenced", "OffsetOfLast", "PendingReplacesLater"])
 def test_a_mutant_is_found_and_no_step_of_its_schedule_can_be_left_out(registry: Registry, name: str) -> None:
     walker = Walker(broken_layer(registry, name))
     wrong, schedule, at_rest = shrunk(walker, first_wrong(walker))
