@@ -708,9 +708,10 @@ RetryIsAnsweredWitness == \E end \in told : HasNothingNew(end)
 
 (* A client that goes on as it was told is not fenced, as long as nothing new has begun. *)
 NoSpuriousFencing ==
-    \A end \in told : HasNothingNew(end) => \A commit \in BOOLEAN :
-        EndVerdict(metadata, end.answered.producerId, end.answered.epoch, commit, 2)
-            \notin {"PRODUCER_FENCED", "INVALID_PRODUCER_ID_MAPPING"}
+    \A end \in told : HasNothingNew(end) =>
+        LET answers == {EndVerdict(metadata, end.answered.producerId, end.answered.epoch, commit, 2) : commit \in BOOLEAN}
+                       \cup {AddError(metadata, end.answered.producerId, end.answered.epoch)}
+        IN  answers \cap {"PRODUCER_FENCED", "INVALID_PRODUCER_ID_MAPPING"} = {}
 NoSpuriousFencingWitness == \E end \in told : HasNothingNew(end)
 
 (* A client that asks again for what it was given is not refused, as long as nothing new has begun and the coordinator *)

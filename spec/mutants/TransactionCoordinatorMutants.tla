@@ -48,6 +48,13 @@ AddWhileEnding(known, producerId, epoch) ==
     ELSE IF known.epoch # epoch THEN "PRODUCER_FENCED"
     ELSE "NONE"
 
+(* for AddError: producer id and epoch are looked at before the pending transition, as in Kafka 3.9 *)
+IdentityBeforePending(known, producerId, epoch) ==
+    IF known.state = "DEAD" \/ known.producerId # producerId THEN "INVALID_PRODUCER_ID_MAPPING"
+    ELSE IF known.epoch # epoch THEN "PRODUCER_FENCED"
+    ELSE IF known.pending # "none" \/ known.state \in PreparedStates THEN "CONCURRENT_TRANSACTIONS"
+    ELSE "NONE"
+
 (* for NeedsNextProducerId: the end of a transaction never brings a new producer id *)
 NoNextProducerId(known, version) == FALSE
 

@@ -171,6 +171,9 @@ def as_in_spec(docstring: str) -> str:
     return named[:1].lower() + named[1:].rstrip(".")
 
 
+MAKERS = {"mutated", "owner_of"}  # functions next to the mutants that make machines of them
+
+
 def differing_mutants(spec: ModuleFolder, python: ModuleType, used: Iterable[str]) -> list[str]:
     """The mutants that the registry puts in place of rules of a machine, against the functions of ``python``."""
     operators = {name: op for module in map(spec.module, spec.paths) for name, op in module.definitions.items()}
@@ -178,7 +181,7 @@ def differing_mutants(spec: ModuleFolder, python: ModuleType, used: Iterable[str
     functions = {
         name: f for name, f in vars(python).items() if inspect.isfunction(f) and f.__module__ == python.__name__
     }
-    given = {name: f for name, f in functions.items() if not name.startswith("_") and name != "mutated"}
+    given = {name: f for name, f in functions.items() if not name.startswith("_") and name not in MAKERS}
     found = [f"no function {name}" for name in wanted.keys() - given.keys()]
     found += [f"{name} is used by no override" for name in given.keys() - wanted.keys()]
     for name in wanted.keys() & given.keys():

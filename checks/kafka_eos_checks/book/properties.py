@@ -116,7 +116,7 @@ def _proofs(links: Links, name: str, proofs: Sequence["Proof"]) -> str:
         rests = ", ".join(
             links.sentence(f"{rule.module}!{rule.name}", escape=escape)
             for cause in proof.rests_on
-            if (rule := links.book.releases.rule(cause))
+            if (rule := links.book.releases.rule(proof.module, cause))
         )
         refuting = [entry for entry in links.book.entries.values() if proof.is_refuted_by(entry)]
         mutants = ", ".join(pages.link(each.name, pages.of_model(each.module, each.name)) for each in refuting)
@@ -170,9 +170,11 @@ def _by_rules(links: Links, model: Model, causes: str) -> str:
     rules = [
         links.sentence(f"{rule.module}!{rule.name}", escape=escape)
         for cause in causes.split(", ")
-        if (rule := releases.rule(cause))
+        if (rule := releases.rule(model.module, cause))
     ]
-    findings = [pages.link(found, pages.address("findings", found)) for found in releases.findings(causes)]
+    findings = [
+        pages.link(found, pages.address("findings", found)) for found in releases.findings(model.module, causes)
+    ]
     behind = f" (finding {', '.join(findings)})" if findings else ""
     return f"{pages.link(model.name, pages.of_model(model.module, model.name))} by {', '.join(rules)}{behind}"
 

@@ -20,7 +20,7 @@ from kafka_eos_checks.drawing.story_diagram import diagram
 from kafka_eos_checks.drawing.story_words import Words, words_of
 from kafka_eos_checks.graphs.model_check import check_models
 from kafka_eos_checks.models.formulas import Formulas
-from kafka_eos_checks.models.registry import Model, extended_modules
+from kafka_eos_checks.models.registry import Model, read_modules
 from kafka_eos_checks.tla.behaviour import Step
 from kafka_eos_checks.tla.parser import Definition
 from kafka_eos_checks.tla.result_cache import (
@@ -68,7 +68,7 @@ def told(book: Book) -> list[Model]:
 
 
 def _key(model: Model) -> str:
-    modules = spec_fingerprint(model.spec, extended_modules(model))
+    modules = spec_fingerprint(model.spec, read_modules(model))
     read = python_fingerprint(("kafka_eos_checks.graphs.model_check",))
     return fingerprint("story", modules, read, model.name, model.overrides, model.constants, model.bounds, model.expect)
 

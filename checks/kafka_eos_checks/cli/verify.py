@@ -21,13 +21,14 @@ from kafka_eos_checks.graphs import command as conformance
 from kafka_eos_checks.graphs import model_check, release_check
 from kafka_eos_checks.kit.missing import need_clone
 from kafka_eos_checks.kit.paths import build_folder, recordings_folder
-from kafka_eos_checks.kit.recording import kept_recordings
+from kafka_eos_checks.kit.recording import kept_recordings, manifest_of
 from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.kit.verdict import Standing, Verdict, counted, headline, write_verdicts
 from kafka_eos_checks.lab.costs.command import KEPT
 from kafka_eos_checks.lab.costs.verdicts import read_evidence
 from kafka_eos_checks.lab.costs.verdicts import verdicts as cost_verdicts
 from kafka_eos_checks.ledger.report import latest_verdicts, write_report
+from kafka_eos_checks.matrix import release_replays
 from kafka_eos_checks.models import witnesses
 from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry
 from kafka_eos_checks.models.releases import Releases, columns
@@ -39,6 +40,8 @@ PARTS = (
     *("models", "releases", "mutants", "graphs", "traces", "proofs", "contracts", "simulations", "costs"),
     "recordings",
 )
+CAUSES = "causes"  # the table of expected.toml with what is behind the findings
+PEOPLE = frozenset({"the operator", "the application"})  # who is the cause where no finding of the ledger is
 CONTRACT_SECONDS = 2.0  # CPU time for each contract; those that are confirmed within it take less than one second
 EPILOG = """examples:
   kafka-eos check all                  what `make check` runs
@@ -117,6 +120,12 @@ def contracts() -> Iterator[Verdict]:
         yield from contract_check.of_kafka((), release, CONTRACT_SECONDS)
 
 
+def simulations(registry: Registry) -> Iterator[Verdict]:
+    """The named failures of transactions, and the rules of the audit by the repaired rules and by each release."""
+    yield from scenarios()
+    yield from release_replays.check(registry)
+
+
 def costs() -> Iterator[Verdict]:
     """The claims about costs, judged by the codec and the kept figures of a measurement."""
     yield from cost_verdicts(read_evidence(KEPT))
@@ -135,9 +144,17 @@ def recordings(engine: str, archives: Sequence[Path]) -> Iterator[Verdict]:
         for recording in archives:
             name = recording.name.removesuffix(".tar.xz")
             progress_console.print(f"auditing the recording {name} ({engine})")
+            release = manifest_of(recording)["kafka"]
             for verdict in audit([recording], engine, spark=spark):
                 if verdict.standing is not Standing.NOTHING:
-                    yield _of_recording(verdict, name, expected.get(name, {}).get(verdict.name, 0))
+                    cause = expected[CAUSES].get(name, {}).get(verdict.name, "")
+                    told = replace(verdict, figures={**verdict.figures, **_figures(release, cause)})
+                    yield _of_recording(told, name, expected.get(name, {}).get(verdict.name, 0))
+
+
+def _figures(release: str, cause: str) -> dict[str, str]:
+    """The release of a recording, and the finding of the ledger behind what a rule finds there."""
+    return {"Kafka": release} | ({} if cause in {"", *PEOPLE} else {"findings": cause})
 
 
 def _of_recording(verdict: Verdict, recording: str, findings: int) -> Verdict:
@@ -175,7 +192,7 @@ def run(arguments: argparse.Namespace) -> int:
             "traces": lambda: traces(registry),
             "proofs": proofs,
             "contracts": contracts,
-            "simulations": scenarios,
+            "simulations": lambda: simulations(registry),
             "costs": costs,
             "recordings": lambda: recordings(arguments.engine, kept_recordings()),
         }

@@ -77,6 +77,11 @@ KINDS = {
     "trace": ("Traces", "Recorded behaviour, replayed through the spec's own actions; bad traces must be rejected."),
     "conformance": ("Live conformance", "Raw requests to a running broker: each response must be one the spec allows."),
     "simulation": ("Simulation", "The reference under seeded faults."),
+    "audit-release": (
+        "Rules of the audit in releases",
+        "The reference with all rules of a release under seeded faults. The release itself causes what the audit finds "
+        "in its logs.",
+    ),
     "walk": (
         "Walks",
         "Random walks over the machines under swarms of faults, with constants that TLC could not search: the spec's "
@@ -134,7 +139,7 @@ TOWER = (
         "walks of the same code.",
         (
             *("graph", "graph-mutant", "reference-conjunct", "proof", "proof-mutant", "contract", "contract-mutant"),
-            *("walk", "walk-mutant", "simulation", "fuzz"),
+            *("walk", "walk-mutant", "simulation", "audit-release", "fuzz"),
         ),
     ),
     Floor(

@@ -102,7 +102,7 @@ def watched(model: Model) -> tuple[list[Watched], list[str]]:
     found = [_watch(name, register) for register, name in enumerate(model.invariants, start=_REGISTER)]
     rest = []
     for register, name in enumerate(model.properties, start=_REGISTER + len(found)):
-        text = _text_of(model, name)
+        text = ModuleFolder(model.spec).definition_text(model.module, name)
         body = _OF_STEPS.match(text)
         if body is None:
             rest.append(name)
@@ -110,16 +110,6 @@ def watched(model: Model) -> tuple[list[Watched], list[str]]:
             indent = " " * (body.start(1) - text.rfind("\n", 0, body.start(1)) - 1)
             found.append(_watch(name, register, body[2], indent + body[1]))
     return found, rest
-
-
-def _text_of(model: Model, name: str) -> str:
-    """The text of a definition, with spaces in the place of comments."""
-    folder = ModuleFolder(model.spec)
-    home, definition = folder.operators(model.module)[name]
-    lines = folder.text(home).splitlines()[definition.line - 1 :]
-    ends = (place for place, line in enumerate(lines) if place and not line.startswith(" "))
-    text = "\n".join(lines[: next(ends)])
-    return re.sub(r"\(\*.*?\*\)", lambda comment: " " * len(comment[0]), text).rstrip()
 
 
 def judge_model(model: Model, *, timeout: float = 900.0) -> Judged:
@@ -325,13 +315,13 @@ def _told(column: Column, judged: Judged, expected: Shipped | None, releases: Re
         yield f"{rule.module}!{rule.name} is not in this column: {rule.unmodelled}"
     for name in judged.violated:
         causes = expected.violates.get(name, "") if expected else ""
-        behind = f", by {causes}{_findings(causes, releases)}" if causes else ""
+        behind = f", by {causes}{_findings(column.model.module, causes, releases)}" if causes else ""
         as_repaired = " (as by the repaired rules)" if name == column.model.expect.violates else ""
         yield f"{name} is {judged.outcomes[name]}{behind}{as_repaired}"
 
 
-def _findings(causes: str, releases: Releases) -> str:
-    found = releases.findings(causes)
+def _findings(module: str, causes: str, releases: Releases) -> str:
+    found = releases.findings(module, causes)
     return f" (finding {', '.join(found)})" if found else ""
 
 

@@ -10,6 +10,7 @@ Layout of the folder, and of the archive::
 
 import argparse
 import io
+import json
 import lzma
 import shutil
 import tarfile
@@ -17,7 +18,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, Self
+from typing import Any, BinaryIO, Self
 
 from kafka_eos_checks.kit.missing import need_clone
 from kafka_eos_checks.kit.nearest import did_you_mean
@@ -53,6 +54,22 @@ def kept_recordings() -> list[Path]:
 def example_recordings() -> list[Path]:
     """The small archives, which the wheel carries, too."""
     return [kept_recording(name) for name in EXAMPLES]
+
+
+def manifest_of(archive: Path) -> dict[str, Any]:
+    """The manifest of a kept archive.
+
+    Raises:
+        UnsafeArchive: when it has none.
+    """
+    with tarfile.open(archive, "r|xz") as members:
+        for member in members:
+            if member.isfile() and PurePosixPath(member.name).name == "manifest.json":
+                file = members.extractfile(member)
+                assert file is not None
+                found: dict[str, Any] = json.loads(file.read())
+                return found
+    raise UnsafeArchive(f"{archive}: no manifest.json, so no recording")
 
 
 def kept_recording(name: str) -> Path:

@@ -1,8 +1,9 @@
 """Properties by release: of which Kafka each property of the models holds.
 
-A row is a property that some model shows to hold by the repaired rules. A column is a release of Kafka as it ships, or
-the spec with its repaired rules. A cell is never written by hand: it has the verdicts of ``kafka-eos check models`` and
-``kafka-eos check models --kafka`` on every model that checks the property.
+A row is a property that some model shows to hold by the repaired rules, or a rule of the audit. A column is a release
+of Kafka as it ships, or the spec with its repaired rules. A cell is never written by hand: it has the verdicts of
+``kafka-eos check models`` and ``kafka-eos check models --kafka`` on every model that checks the property. For a rule of
+the audit it has what the rule found in simulations by the rules of the column, and in recordings of that release.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,12 +11,22 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from kafka_eos_checks.audit.rules.rule_book import RULE_NAMES
 from kafka_eos_checks.kit.verdict import Standing, Verdict
 from kafka_eos_checks.models.registry import Model, Registry
 from kafka_eos_checks.models.releases import CHECK, SAYS_NOTHING, Column, Releases, columns
 
 REPAIRED = "repaired"
+AUDIT = "audit"  # in the place of the module, for a rule of the audit
+AUDIT_CHECK = "audit-release"  # the kind of the verdicts on rules of the audit by release
+RECORDING_CHECK = "replay"  # the kind of those on recordings of real brokers
+FINDS_NOTHING = "finds nothing"
 _VIOLATED = "violated"
+
+
+def finds(findings: Iterable[str]) -> str:
+    """The words for a rule of the audit that finds something, with the findings of the ledger behind it."""
+    return f"finds something, by {', '.join(findings) or 'what no finding explains'}"
 
 
 class Outcome(StrEnum):
@@ -26,6 +37,7 @@ class Outcome(StrEnum):
     SILENT = "says nothing"
     DIFFERS = "differs from what is expected"
     OPEN = "not checked"
+    UNJUDGED = "not judged"
     OUTSIDE = "not of this release"
 
 
@@ -39,6 +51,7 @@ class Cell:
         findings: ids of the findings behind these rules.
         models: the models with this outcome.
         shared: whether no rule of these models is otherwise in the release, so that the repaired rules are Kafka's.
+        unjudged: the models of the deep tier that nobody has judged in this column.
     """
 
     outcome: Outcome
@@ -46,6 +59,7 @@ class Cell:
     findings: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     shared: bool = False
+    unjudged: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
@@ -64,6 +78,7 @@ class Cell:
             "findings": list(self.findings),
             "models": list(self.models),
             "shared": self.shared,
+            "unjudged": list(self.unjudged),
         }
 
 
@@ -89,7 +104,10 @@ class Row:
 
 _GROUPS = tuple(Outcome)  # the order of the outcomes of the newest release: what holds, what does not, what is unknown
 # of the models that check a property, the first of these outcomes that one has counts for all
-_STRONGEST = (Outcome.DIFFERS, Outcome.VIOLATED, Outcome.OPEN, Outcome.HOLDS, Outcome.SILENT, Outcome.OUTSIDE)
+_STRONGEST = (
+    *(Outcome.DIFFERS, Outcome.VIOLATED, Outcome.OPEN, Outcome.HOLDS, Outcome.SILENT, Outcome.UNJUDGED),
+    Outcome.OUTSIDE,
+)
 
 
 def properties(verdicts: Iterable[Verdict], registry: Registry, releases: Releases) -> list[Row]:
@@ -113,8 +131,48 @@ def properties(verdicts: Iterable[Verdict], registry: Registry, releases: Releas
         }
         cells[REPAIRED] = _joined([_repaired(name, model, known) for model in models])
         rows.append(Row(module=module, name=name, cells=cells))
+    rows += audit_rules(known, releases)
     newest = f"Kafka {releases.newest}"
     return sorted(rows, key=lambda row: _GROUPS.index(row.cells[newest].outcome))
+
+
+def audit_rules(known: Mapping[tuple[str, str], Verdict], releases: Releases) -> list[Row]:
+    """A row for each rule of the audit: whether a log of a healthy Kafka violates it, and by which finding.
+
+    A cell has what the rule found in simulations with the rules of the release, and in recordings of that release. What
+    an operator or an application did in a recording is not the release's doing.
+    """
+    columns_of = {f"Kafka {release}": release for release in releases.releases} | {REPAIRED: ""}
+    rows = []
+    for rule in RULE_NAMES:
+        cells = {}
+        for column, release in columns_of.items():
+            own = [known.get((AUDIT_CHECK, f"{rule}, {column}"))]
+            own += [
+                verdict
+                for (check, name), verdict in known.items()
+                if check == RECORDING_CHECK
+                and name.endswith(f": {rule}")
+                and release
+                and str(verdict.figures.get("Kafka", "")).startswith(f"{release}.")
+            ]
+            cells[column] = _joined([_audited(verdict) for verdict in own])
+        rows.append(Row(module=AUDIT, name=rule, cells=cells))
+    return rows
+
+
+def _audited(verdict: Verdict | None) -> Cell:
+    """The cell of one verdict of the audit."""
+    if verdict is None:
+        return Cell(outcome=Outcome.OPEN)
+    findings = tuple(str(verdict.figures["findings"]).split(", ")) if "findings" in verdict.figures else ()
+    if verdict.standing is Standing.FAIL:
+        outcome = Outcome.DIFFERS
+    elif findings:
+        outcome = Outcome.VIOLATED
+    else:
+        outcome = Outcome.SILENT if verdict.unjudged else Outcome.HOLDS
+    return Cell(outcome=outcome, findings=findings, models=(verdict.name,))
 
 
 def _of_release(
@@ -141,7 +199,7 @@ def _shipped(name: str, column: Column, releases: Releases, known: Mapping[tuple
     verdict = known.get((CHECK, column.name))
     found = "" if verdict is None else str(verdict.figures.get(name, ""))
     if verdict is None or not found:
-        outcome = Outcome.OPEN
+        outcome = _missing(model)
     elif verdict.standing is not Standing.OK:
         outcome = Outcome.DIFFERS
     elif found.startswith(_VIOLATED):
@@ -150,18 +208,25 @@ def _shipped(name: str, column: Column, releases: Releases, known: Mapping[tuple
     elif found == SAYS_NOTHING:
         outcome = Outcome.SILENT
     rules = tuple(causes.split(", ")) if causes else ()
-    return Cell(outcome=outcome, rules=rules, findings=tuple(releases.findings(causes)), models=(model.name,))
+    return Cell(
+        outcome=outcome, rules=rules, findings=tuple(releases.findings(model.module, causes)), models=(model.name,)
+    )
 
 
 def _repaired(name: str, model: Model, known: Mapping[tuple[str, str], Verdict]) -> Cell:
     verdict = known.get(("model", model.name))
     if verdict is None:
-        outcome = Outcome.OPEN
+        outcome = _missing(model)
     elif verdict.standing is not Standing.OK:
         outcome = Outcome.DIFFERS
     else:
         outcome = Outcome.SILENT if name in model.silent else Outcome.HOLDS
     return Cell(outcome=outcome, models=(model.name,))
+
+
+def _missing(model: Model) -> Outcome:
+    """The outcome where no verdict is known: nobody checks the deep tier by the way."""
+    return Outcome.UNJUDGED if model.tier == "deep" else Outcome.OPEN
 
 
 def _joined(cells: Sequence[Cell]) -> Cell:
@@ -174,4 +239,5 @@ def _joined(cells: Sequence[Cell]) -> Cell:
         findings=tuple(dict.fromkeys(finding for cell in same for finding in cell.findings)),
         models=tuple(name for cell in same for name in cell.models),
         shared=all(cell.shared for cell in same),
+        unjudged=tuple(name for cell in cells if cell.outcome is Outcome.UNJUDGED for name in cell.models),
     )

@@ -2,7 +2,9 @@
 
 First come the properties that hold of the newest release as it ships, then those that it violates, with the finding
 behind each and whether the repaired rules bring the property back. The cells have the verdicts of earlier commands:
-``kafka-eos check models`` for the repaired rules, ``kafka-eos check models --kafka`` for the releases.
+``kafka-eos check models`` for the repaired rules, ``kafka-eos check models --kafka`` for the releases. The rules of
+the audit are rows as well: a healthy Kafka of a release violates some of them, in simulations by its rules and in
+recordings of it.
 """
 
 import argparse
@@ -25,12 +27,15 @@ COLOURS = {Outcome.HOLDS: "green", Outcome.VIOLATED: "red", Outcome.DIFFERS: "bo
 CHECKS = (
     "kafka-eos check models --json build/verdicts/models.json",
     "kafka-eos check models --kafka 4.3 --kafka 3.9 --json build/verdicts/releases.json",
+    "kafka-eos check all --only simulations",
+    "kafka-eos check all --only recordings",
 )
 EPILOG = """examples:
   kafka-eos check models --json build/verdicts/models.json
   kafka-eos check models --kafka 4.3 --kafka 3.9 --json build/verdicts/releases.json
   kafka-eos ledger properties
   kafka-eos ledger properties IdempotentProducer NoDuplicate     some modules or properties only
+  kafka-eos ledger properties audit                              the rules of the audit
 
 exit codes: 0 every cell is as expected, 1 one differs or is not checked, 2 the verdicts cannot be used
 """
@@ -85,7 +90,9 @@ def run(arguments: argparse.Namespace) -> int:
     for column in rows[0].cells:
         counts = Counter(row.cells[column].outcome for row in rows)
         told = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
-        answer_console.print(f"{column}: {told}", markup=False)
+        unjudged = dict.fromkeys(name for row in rows for name in row.cells[column].unjudged)
+        left = f"; not judged, since TLC takes too long: {', '.join(unjudged)} (--tier deep)" if unjudged else ""
+        answer_console.print(f"{column}: {told}{left}", markup=False, soft_wrap=True)
     if any(cell.outcome is Outcome.OPEN for row in rows for cell in row.cells.values()):
         answer_console.print("next, for the cells that are not checked (minutes; --tier full for all of them):")
         for call in CHECKS:

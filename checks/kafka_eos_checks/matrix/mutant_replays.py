@@ -116,14 +116,19 @@ def plan_of(mutant: Model, seed: int) -> AnyPlan:
     )
 
 
-def rules_that_fire(plan: AnyPlan, folder: Path, registry: Registry) -> set[str]:
-    """The rules of the audit that find something in the recording of a simulation."""
+def write_simulation(plan: AnyPlan, folder: Path, registry: Registry) -> None:
+    """Run a simulation and write its recording."""
     if isinstance(plan, TransactionsPlan):
         write_transactions(simulate_transactions(plan, registry), folder)
     elif isinstance(plan, ApplicationPlan):
         write_application(simulate_application(plan, registry), folder)
     else:
         write_recording(simulate(plan, registry), folder)
+
+
+def rules_that_fire(plan: AnyPlan, folder: Path, registry: Registry) -> set[str]:
+    """The rules of the audit that find something in the recording of a simulation."""
+    write_simulation(plan, folder, registry)
     return {verdict.name for verdict in audit([folder]) if not verdict.ok} & RULES
 
 

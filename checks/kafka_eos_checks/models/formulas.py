@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from kafka_eos.machines.spec_mapping import SpecValue
-from kafka_eos_checks.models.registry import Model, extended_modules
+from kafka_eos_checks.models.registry import Model, extended_modules, replaced_instances
 from kafka_eos_checks.tla import evaluation
 from kafka_eos_checks.tla.modules import ModuleFolder
 from kafka_eos_checks.tla.parser import Definition, Tree, UnknownSyntax, parse_expression
@@ -92,6 +92,7 @@ class Formulas:
             model.module, *(name for name in extended_modules(model) if name.endswith("Mutants"))
         )
         self.root.overrides = dict(model.overrides)
+        self._replaced = {instance.name: instance for instance in replaced_instances(model)}
         self.variables = self.root.variables
         self._python: dict[str, Any] = {name: getattr(evaluation, name) for name in _HELPERS}
         self._compiled: dict[tuple[int, str], _Compiled] = {}
@@ -233,8 +234,11 @@ class Formulas:
         if name not in self._spaces:
             kind, module, given = space.definitions[name].body
             assert kind == "instance"
-            inner = self._namespace(module)
+            changed = self._replaced.get(name) if space is self.root else None
+            inner = self._namespace(module, *(changed.extended if changed else ()))
             inner.parent, inner.replaced = space, dict(given)
+            if changed:
+                inner.overrides = {rule: other for (_, rule, _), other in changed.overrides.items()}
             self._spaces[name] = inner
         return self._spaces[name]
 

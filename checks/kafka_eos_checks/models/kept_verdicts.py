@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 
 from kafka_eos_checks.kit.terminal import progress_console
 from kafka_eos_checks.kit.verdict import NOT_FOUND, Verdict, verdict_from_json
-from kafka_eos_checks.models.registry import Model, Registry, extended_modules
+from kafka_eos_checks.models.registry import Model, Registry, read_modules
 from kafka_eos_checks.tla.result_cache import ResultCache, fingerprint, python_fingerprint, spec_fingerprint
 
 # The modules that find the verdicts of each means; the bounds and the mutant's machine are imported by name.
@@ -47,7 +47,7 @@ def key_of(means: str, registry: Registry, mutant: Model) -> str:
     base = registry.get(mutant.model) if mutant.model else mutant
     given = (base.constants, base.overrides, base.bounds, base.invariants, base.properties, base.graph)
     python = python_fingerprint(modules_of(means, mutant.machine_class().__module__))
-    return fingerprint(means, python, about, given, spec_fingerprint(mutant.spec, extended_modules(mutant)))
+    return fingerprint(means, python, about, given, spec_fingerprint(mutant.spec, read_modules(mutant)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

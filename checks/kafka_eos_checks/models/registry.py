@@ -535,6 +535,87 @@ def extended_modules(model: Model) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """A module that a model's module instantiates, with rules in it that the model replaces.
+
+    Attributes:
+        name: of the instance.
+        extended: the module, and those of its mutants that take the place of rules.
+        given: the text behind INSTANCE and the module's name, with the instance's constants and variables.
+        overrides: (module that has the rule, rule, number of its parameters) -> the operator that replaces it.
+    """
+
+    name: str
+    extended: tuple[str, ...]
+    given: str
+    overrides: Mapping[tuple[str, str, int], str]
+
+    @property
+    def module(self) -> str:
+        """The name of the module that has the rules and what takes their places."""
+        return f"{self.name}_Rules"
+
+    @property
+    def text(self) -> str:
+        """The module."""
+        return f"{f' MODULE {self.module} '.center(78, '-')}\nEXTENDS {', '.join(self.extended)}\n{'=' * 78}\n"
+
+    @property
+    def definitions(self) -> str:
+        """The operators of the root module that take the rules' places."""
+        lines = [f"{self.module}_ == INSTANCE {self.module}{self.given}"]
+        for (_, _, count), other in self.overrides.items():
+            given = f"({', '.join(f'given{place}' for place in range(count))})" if count else ""
+            lines.append(f"{self.name}_{other}{given} == {self.module}_!{other}{given}")
+        return "\n".join(lines)
+
+    @property
+    def substitutions(self) -> list[str]:
+        """The lines of the configuration that put them there."""
+        return [f"{rule} <-[{module}] {self.name}_{other}" for (module, rule, _), other in self.overrides.items()]
+
+
+def replaced_instances(model: Model) -> list[Instance]:
+    """The instances of a model's module in which the model replaces rules, by overrides ``Module!Operator``.
+
+    Raises:
+        MalformedRegistry: when no instance has the rule, or several have.
+    """
+    modules = ModuleFolder(model.spec)
+    qualified = [(*key.split("!"), other) for key, other in model.overrides.items() if "!" in key]
+    if not qualified:
+        return []
+    found: dict[str, dict[tuple[str, str, int], str]] = {}
+    extended: dict[str, list[str]] = {}
+    instances = modules.instances(model.module)
+    every = [each for module in modules.closure([model.module]) for each in modules.own_instances(module).items()]
+    for home, rule, other in qualified:
+        having = [name for name, module in every if home in (each.name for each in modules.chain(module))]
+        if len(having) != 1 or having[0] not in instances or not modules.defines(home, rule):
+            raise MalformedRegistry(
+                f"{model.source}: overrides has {home}!{rule}; exactly one INSTANCE that {model.module} needs, "
+                f"and in itself, has to have such a rule, and there are {len(having)}"
+            )
+        count = len(modules.module(home).definitions[rule].parameters)
+        found.setdefault(having[0], {})[home, rule, count] = other
+        extended.setdefault(having[0], [instances[having[0]]]).append(f"{home}Mutants")
+    return [
+        Instance(
+            name=name,
+            extended=tuple(dict.fromkeys(extended[name])),
+            given=modules.definition_text(model.module, name).partition(f"INSTANCE {instances[name]}")[2],
+            overrides=overrides,
+        )
+        for name, overrides in found.items()
+    ]
+
+
+def read_modules(model: Model) -> list[str]:
+    """The modules that a model's root module is made of: those that it extends, and those of replaced instances."""
+    return [*extended_modules(model), *(module for one in replaced_instances(model) for module in one.extended)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
     """The lines of a configuration file that differ between the runs of one model.
 
@@ -566,9 +647,12 @@ def plain_configuration(model: Model) -> Configuration:
 
 def _configuration_text(model: Model, configuration: Configuration) -> str:
     lines = [f"SPECIFICATION {configuration.specification}"]
-    substitutions = {name: f"const_{name}" for name in model.constants} | dict(model.overrides)
-    if substitutions:
-        lines += ["CONSTANTS", *(f"    {name} <- {other}" for name, other in substitutions.items())]
+    own = {rule: other for rule, other in model.overrides.items() if "!" not in rule}
+    substitutions = {name: f"const_{name}" for name in model.constants} | own
+    every = [f"{name} <- {other}" for name, other in substitutions.items()]
+    every += [line for instance in replaced_instances(model) for line in instance.substitutions]
+    if every:
+        lines += ["CONSTANTS", *(f"    {line}" for line in every)]
     if configuration.constraint:
         lines.append(f"CONSTRAINT {configuration.constraint}")
     lines += [f"INVARIANT {name}" for name in configuration.invariants]
@@ -600,14 +684,18 @@ def write_model(
     target.mkdir(parents=True, exist_ok=True)
     extended = extended_modules(model)
     modules = ModuleFolder(model.spec)
-    for name in modules.closure(extended):
+    for name in modules.closure(read_modules(model)):
         shutil.copyfile(modules.paths[name], target / f"{name}.tla")
+    instances = replaced_instances(model)
+    for instance in instances:
+        (target / f"{instance.module}.tla").write_text(instance.text, encoding="utf-8")
     root = model.root_module + suffix
     given = [(name, text) for name, text in model.constants.items() if name not in model.overrides]
     constants = "\n".join(f"const_{name} == {text}" for name, text in given)
     head = f" MODULE {root} ".center(78, "-")
     body = [head, f"(* {model.title}. Generated from the registry of models: change that. *)"]
-    body += [f"EXTENDS {', '.join(extended)}", "", constants, "", definitions, "=" * 78, ""]
+    body += [f"EXTENDS {', '.join(extended)}", "", constants, ""]
+    body += [*(instance.definitions for instance in instances), definitions, "=" * 78, ""]
     (target / f"{root}.tla").write_text("\n".join(body), encoding="utf-8")
     text = _configuration_text(model, configuration or plain_configuration(model))
     (target / f"{root}.cfg").write_text(text, encoding="utf-8")

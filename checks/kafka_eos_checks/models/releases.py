@@ -13,6 +13,9 @@ reference through :mod:`kafka_eos_checks.mutants.rules`, check that Kafka. ::
     absent = { Versions = "2" }                        # a model with this value in the constant is not of this release
     unread = { TransactionalProducer = "the reason" }  # a module whose rules nobody has compared with this release
 
+    [instances]                                        # modules whose rules a module takes over by INSTANCE
+    Broker = ["Leader", "TransactionCoordinator"]
+
     [rule.ProducerState.SnapshotOf]
     "4.3" = "LastBatchOnly"
     "3.9" = "LastBatchOnly"
@@ -64,6 +67,7 @@ class Rule:
         kafka: where Kafka has its rule.
         finding: id of the finding that it causes, or "".
         unmodelled: why no operator can say Kafka's rule, or "".
+        instanced: whether the model at hand has the module as an instance, and does not extend it.
     """
 
     module: str
@@ -72,6 +76,12 @@ class Rule:
     kafka: str
     finding: str = ""
     unmodelled: str = ""
+    instanced: bool = False
+
+    @property
+    def key(self) -> str:
+        """The rule's name among the overrides of the model at hand."""
+        return f"{self.module}!{self.name}" if self.instanced else self.name
 
 
 class Releases:
@@ -80,6 +90,7 @@ class Releases:
     Attributes:
         releases: the releases by name, the newest first.
         rules: every rule that some release has otherwise.
+        instances: module -> the modules whose rules it takes over by INSTANCE.
     """
 
     def __init__(self, spec: Path | None = None) -> None:
@@ -96,16 +107,22 @@ class Releases:
             content = tomllib.loads(self.file.read_text(encoding="utf-8"))
         except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise MalformedRegistry(f"{self.file}: no TOML: {error}") from None
-        if content.keys() != {"release", "rule"}:
-            raise MalformedRegistry(f'{self.file}: tables are [release."4.3"] and [rule.Module.Operator]')
+        if content.keys() - {"instances"} != {"release", "rule"}:
+            raise MalformedRegistry(f'{self.file}: tables are [release."4.3"], [instances] and [rule.Module.Operator]')
         self._modules = ModuleFolder(self.file.parent)
         self.releases: dict[str, Release] = {name: self._release(name, row) for name, row in content["release"].items()}
         self.rules = [
             self._rule(module, name, row) for module, rows in content["rule"].items() for name, row in rows.items()
         ]
-        names = [rule.name for rule in self.rules]
-        if twice := {name for name in names if names.count(name) > 1}:
-            raise MalformedRegistry(f"{self.file}: two rules are called {min(twice)}; rename the operator of one")
+        self.instances: dict[str, list[str]] = content.get("instances", {})
+        for module, others in self.instances.items():
+            known = self._modules.instances(module).values() if module in self._modules.paths else ()
+            if missing := set(others) - set(known):
+                raise MalformedRegistry(f"{self.file} [instances]: {module} instantiates no {min(missing)}")
+        for module in self._modules.paths:
+            names = [rule.name for rule in self.of_scope(module)]
+            if twice := {name for name in names if names.count(name) > 1}:
+                raise MalformedRegistry(f"{self.file}: {module} has two rules {min(twice)}; rename the operator of one")
 
     def _release(self, name: str, row: Mapping[str, Any]) -> Release:
         where = f'{self.file} [release."{name}"]'
@@ -147,22 +164,30 @@ class Releases:
         """The release that the marks in the modules are about."""
         return next(iter(self.releases))
 
-    def rule(self, name: str) -> Rule | None:
-        """The rule of an operator's name, None if no release has it otherwise."""
-        return next((rule for rule in self.rules if rule.name == name), None)
+    def of_scope(self, module: str) -> list[Rule]:
+        """The rules that a module has: its own, those of modules that it extends, and those that it takes over."""
+        chain = {one.name for one in self._modules.chain(module)}
+        taken = {one.name for other in self.instances.get(module, ()) for one in self._modules.chain(other)}
+        found = [rule for rule in self.rules if rule.module in chain | taken]
+        return [replace(rule, instanced=rule.module not in chain) for rule in found]
 
-    def has_alike(self, name: str, one: str, other: str) -> bool:
+    def rule(self, module: str, name: str) -> Rule | None:
+        """The rule that a module has under this name, None if no release has it otherwise."""
+        return next((rule for rule in self.of_scope(module) if rule.name == name), None)
+
+    def has_alike(self, module: str, name: str, one: str, other: str) -> bool:
         """Whether two releases have the same operator of Kafka's for a rule; a rule of neither counts as repaired."""
-        rule = self.rule(name)
+        rule = self.rule(module, name)
         return one == other or (rule is not None and rule.by_release.get(one, "") == rule.by_release.get(other, None))
 
-    def findings(self, causes: str) -> list[str]:
+    def findings(self, module: str, causes: str) -> list[str]:
         """The ids of the findings behind some rules.
 
         Args:
+            module: the module that has them.
             causes: names of rules, separated by commas.
         """
-        found = [rule.finding for name in causes.split(", ") if (rule := self.rule(name)) and rule.finding]
+        found = [rule.finding for name in causes.split(", ") if (rule := self.rule(module, name)) and rule.finding]
         return list(dict.fromkeys(found))
 
     def outside(self, model: Model, release: str) -> str:
@@ -184,37 +209,41 @@ class Releases:
 
         A rule for which the model itself has another one is left out.
         """
-        chain = {module.name for module in self._modules.chain(model.module)}
-        found = [rule for rule in self.rules if rule.module in chain and release in rule.by_release]
+        found = [rule for rule in self.of_scope(model.module) if release in rule.by_release]
         reached = self._reached(model, found, release) if found else frozenset()
-        return [rule for rule in found if rule.name in reached and rule.name not in model.overrides]
+        return [rule for rule in found if (rule.module, rule.name) in reached and rule.key not in model.overrides]
 
     def of_module(self, module: str, release: str) -> dict[str, str]:
         """The rules that a release has otherwise, of a module and of those that it extends, each with Kafka's operator.
 
         A rule that the specification does not use is left out.
         """
-        chain = {one.name for one in self._modules.chain(module)}
-        used = self._modules.reached(module, "Spec")
-        found = [rule for rule in self.rules if rule.module in chain and rule.name in used]
-        return {rule.name: rule.by_release[release] for rule in found if release in rule.by_release}
+        used = self._modules.reached_through(module, "Spec")
+        found = [rule for rule in self.of_scope(module) if (rule.module, rule.name) in used]
+        return {rule.key: rule.by_release[release] for rule in found if release in rule.by_release}
 
     def unmodelled(self, model: Model) -> list[Rule]:
         """The rules that a model depends on, and whose form in Kafka no operator says."""
-        chain = {module.name for module in self._modules.chain(model.module)}
-        found = [rule for rule in self.rules if rule.module in chain and rule.unmodelled]
-        return [rule for rule in found if rule.name in self._modules.reached(model.module, model.specification)]
+        found = [rule for rule in self.of_scope(model.module) if rule.unmodelled]
+        reached = self._modules.reached_through(model.module, model.specification)
+        return [rule for rule in found if (rule.module, rule.name) in reached]
 
-    def _reached(self, model: Model, rules: Iterable[Rule], release: str) -> frozenset[str]:
-        """The operators that a model depends on, by what it checks or by the rules that take another one's place."""
+    def _reached(self, model: Model, rules: Iterable[Rule], release: str) -> frozenset[tuple[str, str]]:
+        """The operators that a model depends on, by what it checks or by the rules that take another one's place.
+
+        Returns:
+            Each as (module, operator).
+        """
         starts = [model.specification, *model.invariants, *model.properties, *([model.bounds] if model.bounds else [])]
-        found: set[str] = set()
+        found: set[tuple[str, str]] = set()
         for module in (model.module, f"{model.module}Bounds"):
-            found = found.union(*(self._modules.reached(module, start) for start in starts))
-        pairs = dict(model.overrides) | {rule.name: rule.by_release[release] for rule in rules}
-        for name, other in pairs.items():
-            if name in found:
-                found |= self._modules.reached(f"{model.module}Mutants", other)
+            found = found.union(*(self._modules.reached_through(module, start) for start in starts))
+        for name, other in model.overrides.items():
+            if name in {operator for _, operator in found}:
+                found |= self._modules.reached_through(f"{model.module}Mutants", other)
+        for rule in rules:
+            if (rule.module, rule.name) in found:
+                found |= self._modules.reached_through(f"{rule.module}Mutants", rule.by_release[release])
         return frozenset(found)
 
 
@@ -226,7 +255,7 @@ def shipped(model: Model, rules: Iterable[Rule], release: str) -> Model:
         rules: those to replace, by default of use all that :meth:`Releases.replaced` gives.
         release: the release of Kafka.
     """
-    overrides = {**model.overrides, **{rule.name: rule.by_release[release] for rule in rules}}
+    overrides = {**model.overrides, **{rule.key: rule.by_release[release] for rule in rules}}
     return replace(model, overrides=overrides)
 
 

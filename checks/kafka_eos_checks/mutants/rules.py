@@ -85,36 +85,61 @@ class UnknownRule(ValueError):  # noqa: N818 - named for what is unknown
     """An override that names no rule of the machine, or no function of this module."""
 
 
+PARTS = ("LOG", "LIMITS")
+"""The attributes of a machine that have the classes of its log and of its limits, with some of its rules."""
+INSTANCES = ("SEQUENCES", "LEADING", "COORDINATING")
+"""The attributes of a machine that have the classes with the rules of modules that its own module instantiates."""
+
+
+def owner_of(machine: type[Any], rule: str) -> str | None:
+    """The attribute of a machine whose class has a rule, "" for the machine itself; None if nothing has the rule.
+
+    Args:
+        machine: the machine's class.
+        rule: a TLA+ operator; ``Module!Operator`` for one of a module that the machine's module instantiates.
+    """
+    module, _, name = rule.rpartition("!")
+    if not module and hasattr(machine, snake_case(name)):
+        return ""
+    for attribute in INSTANCES if module else PARTS:
+        part = getattr(machine, attribute, None)
+        if hasattr(part, snake_case(name)) and (not module or _is_of(part, module)):
+            return attribute
+    return None
+
+
+def _is_of(part: Any, module: str) -> bool:
+    return any(base.__module__.endswith(f".{snake_case(module)}") for base in part.__mro__)
+
+
 def mutated(machine: type[Any], overrides: Mapping[str, str]) -> type[Machine]:
     """A subclass of the machine with some of its rules replaced.
 
     Args:
         machine: the machine's class.
-        overrides: TLA+ operator -> the operator of ``spec/mutants`` that takes its place.
+        overrides: TLA+ operator, as :func:`owner_of` takes it -> the operator of ``spec/mutants`` that takes its place.
 
     Raises:
         UnknownRule: when there is no such rule, or no function for the mutant.
     """
-    parts = {name: getattr(machine, name) for name in ("LOG", "LIMITS") if hasattr(machine, name)}
-    changed: dict[type[Any], dict[str, Callable[..., Any]]] = {}
+    changed: dict[str, dict[str, Callable[..., Any]]] = {}
     for rule, mutant in overrides.items():
         function = globals().get(snake_case(mutant))
         if function is None:
             raise UnknownRule(
                 f"kafka_eos_checks.mutants.rules has no function {snake_case(mutant)}; add it for the spec's mutant"
             )
-        owner = next((c for c in (machine, *parts.values()) if hasattr(c, snake_case(rule))), None)
+        owner = owner_of(machine, rule)
+        name = snake_case(rule.rpartition("!")[2])
         if owner is None:
-            raise UnknownRule(
-                f"{machine.__name__} has no rule {snake_case(rule)}; the spec's {rule} is none of its own"
-            )
-        changed.setdefault(owner, {})[snake_case(rule)] = function
+            raise UnknownRule(f"{machine.__name__} has no rule {name}; the spec's {rule} is none of its own")
+        changed.setdefault(owner, {})[name] = function
 
-    def subclass(base: type[Any], **attributes: Any) -> type[Any]:
-        members = {**changed.get(base, {}), **attributes}
+    def subclass(base: type[Any], members: Mapping[str, Any]) -> type[Any]:
         return type(f"{base.__name__}With{''.join(overrides.values())}", (base,), {"__slots__": (), **members})
 
-    return subclass(machine, **{name: subclass(part) for name, part in parts.items()})
+    parts = {name: subclass(getattr(machine, name), rules) for name, rules in changed.items() if name}
+    return subclass(machine, {**changed.get("", {}), **parts})
 
 
 # --- rules of ProducerState -------------------------------------------------------------------------------------
@@ -809,6 +834,16 @@ def add_while_ending(rules: Rules, known: TransactionMetadata, producer_id: int,
     if known.producer_id != producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     return ErrorCode.NONE if known.epoch == epoch else ErrorCode.PRODUCER_FENCED
+
+
+def identity_before_pending(rules: Rules, known: TransactionMetadata, producer_id: int, epoch: int) -> ErrorCode:
+    """For ``add_error``: producer id and epoch are looked at before the pending transition, as in Kafka 3.9."""
+    if known.state is TransactionState.DEAD or known.producer_id != producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if known.epoch != epoch:
+        return ErrorCode.PRODUCER_FENCED
+    is_busy = known.pending is not None or known.state in coordinator.PREPARED_STATES
+    return ErrorCode.CONCURRENT_TRANSACTIONS if is_busy else ErrorCode.NONE
 
 
 def no_next_producer_id(rules: Rules, known: TransactionMetadata, version: int) -> bool:

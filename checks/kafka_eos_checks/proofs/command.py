@@ -109,7 +109,7 @@ def _unproved(chosen: "Sequence[Proof]", release: str, releases: Releases) -> It
     """A line for each repair that a proof rests on and that a release of Kafka lacks, with the finding behind it."""
     for proof in chosen:
         for name in proof.rests_on:
-            rule = releases.rule(name)
+            rule = releases.rule(proof.module, name)
             if rule is not None and release in rule.by_release:
                 told = f"{proof.name} is no theorem about Kafka {release} as it ships: it rests on the repair of {name}"
                 yield f"{told} (kafka-eos ledger findings {rule.finding})" if rule.finding else told

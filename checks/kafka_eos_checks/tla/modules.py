@@ -1,5 +1,6 @@
 """The TLA+ modules of a folder: their files, the modules they need, and the operators that each sees."""
 
+import re
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
@@ -69,6 +70,23 @@ class ModuleFolder:
             }
         return self._seen[name]
 
+    def definition_text(self, name: str, operator: str) -> str:
+        """The text of an operator that a module sees, with spaces in the place of comments."""
+        home, definition = self.operators(name)[operator]
+        lines = self.text(home).splitlines()[definition.line - 1 :]
+        ends = (place for place, line in enumerate(lines) if place and not line.startswith(" "))
+        text = "\n".join(lines[: next(ends)])
+        return re.sub(r"\(\*.*?\*\)", lambda comment: " " * len(comment[0]), text).rstrip()
+
+    def own_instances(self, name: str) -> dict[str, str]:
+        """The modules that a module itself instantiates: name of the instance -> module."""
+        definitions = self.module(name).definitions.values()
+        return {each.name: each.body[1] for each in definitions if each.body[0] == "instance"}
+
+    def instances(self, name: str) -> dict[str, str]:
+        """The same of a module and those that it extends."""
+        return {name: other for module in self.chain(name) for name, other in self.own_instances(module.name).items()}
+
     def asked(self, module: str, operator: str) -> frozenset[str]:
         """The names that the body of an operator refers to.
 
@@ -98,6 +116,25 @@ class ModuleFolder:
         if (name, step) not in self._reached:
             self._reached[name, step] = frozenset(self._depends(name, step))
         return self._reached[name, step]
+
+    def reached_through(self, name: str, step: str) -> frozenset[tuple[str, str]]:
+        """Every operator that ``step`` depends on, also in instantiated modules: (module that defines it, operator)."""
+        seen: set[tuple[str, str]] = set()  # (the module from which it is seen, operator)
+        found: set[tuple[str, str]] = set()
+        waiting = [(name, step)]
+        while waiting:
+            place, operator = waiting.pop()
+            instance, _, inner = operator.rpartition("!")
+            if instance:
+                waiting.append((place, instance))
+                if instance in self.instances(place):
+                    waiting.append((self.instances(place)[instance], inner))
+            elif operator in self.operators(place) and (place, operator) not in seen:
+                seen.add((place, operator))
+                home, _ = self.operators(place)[operator]
+                found.add((home, operator))
+                waiting += [(place, other) for other in self.asked(home, operator)]
+        return frozenset(found)
 
     def _depends(self, name: str, step: str) -> set[str]:
         seen = self.operators(name)

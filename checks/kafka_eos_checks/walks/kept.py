@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from kafka_eos_checks.models.registry import read_modules
 from kafka_eos_checks.tla.result_cache import (
     ResultCache,
     fingerprint,
@@ -39,7 +40,7 @@ def specs(among: Sequence[Layer]) -> Iterator[str]:
         model = layer.model
         tables = [sorted(table.items()) for table in (model.constants, model.overrides)]
         yield repr((layer.name, layer.properties, model.name, model.module, model.machine, model.bounds, *tables))
-    named = {name for layer in among for name in (layer.model.module, f"{layer.model.module}Mutants")}
+    named = {name for layer in among for name in read_modules(layer.model)}
     yield spec_fingerprint(among[0].model.spec, sorted(named))
 
 

@@ -9,9 +9,11 @@ For each machine the table :data:`WALKS` has the facts that a walk needs; the ma
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any, TypeAlias
 
 from kafka_eos.histories.transaction_history import possible_arguments
+from kafka_eos.machines.broker import Broker
 from kafka_eos.machines.idempotent_producer import IdempotentProducer
 from kafka_eos.machines.transaction_coordinator import TransactionCoordinator
 from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry
@@ -145,6 +147,12 @@ def _partition_log(_: Constants) -> Constants:
     return {"ProducerIds": "{0, 1}", "Epochs": _range(0, 2), "MaxEntries": "20"}
 
 
+def _broker(constants: Constants) -> Constants:
+    sequences = constants["Sequences"] if constants["Sequences"] == "{}" else _range(0, 3)
+    larger = {"ProducerIds": _range(0, 3), "MaxEpoch": "4", "MaxEntries": "20", "MaxTransactions": "12"}
+    return larger | {"Sequences": sequences, "TransactionalIds": '{"A", "B"}'}
+
+
 def _on_its_way(state: IdempotentProducer) -> Arguments:
     return sorted((request.value, request.attempt) for request in state.requests)
 
@@ -177,6 +185,30 @@ def _ends(state: TransactionCoordinator) -> Arguments:
         for commit in (False, True)
         for version in sorted(state.constants.versions)
     ]
+
+
+def _presented(state: Broker) -> list[tuple[str, int, int]]:
+    """transactional.ids, each with producer ids and epochs near those that its coordinator knows."""
+    return sorted(
+        (name, known.producer_id, known.epoch + by)
+        for name, known in state.coordinators.items()
+        for by in (-1, 0, 1)
+        if known.producer_id >= 0 and 0 <= known.epoch + by <= state.constants.max_epoch
+    )
+
+
+def _init_of_broker(state: Broker) -> Arguments:
+    return [*((name, -1, -1) for name in sorted(state.coordinators)), *_presented(state)]
+
+
+def _presenting(*domains: str) -> Callable[[Broker], Arguments]:
+    """The arguments of a request that presents a producer id and epoch, with values of some sets behind them."""
+
+    def found(state: Broker) -> Arguments:
+        rest = list(product(*(state.constants.domain(name) for name in domains)))
+        return [(*presented, *values) for presented in _presented(state) for values in rest]
+
+    return found
 
 
 def _of_transactions(constants: Constants) -> tuple[str, ...]:
@@ -239,6 +271,17 @@ WALKS: Mapping[str, Walk] = {
         larger=_replacing(ProducerIds="{0, 1}", Epochs="{0, 1, 2}", GuardNumbers="-1..20", MaxEntries="20"),
         faults=frozenset({"ElectLeader", "ExpireProducer"}),
         steps=60,
+    ),
+    "Broker": Walk(
+        larger=_broker,
+        possible={
+            "InitProducerId": _init_of_broker,
+            "AddPartitionsToTxn": _presenting(),
+            "AddOffsetsToTxn": _presenting(),
+            "EndTxn": _presenting("BOOLEAN"),
+            "Produce": _presenting("Sequences", "BatchCounts"),
+            "TxnOffsetCommit": _presenting("Members", "Generations"),
+        },
     ),
     "TransactionCoordinator": Walk(
         larger=_coordinator,
@@ -419,7 +462,7 @@ def violated_by_release(registry: Registry, releases: Releases, release: str) ->
             own = {
                 name
                 for name, causes in expected.violates.items()
-                if all(releases.has_alike(cause, column.release, release) for cause in causes.split(", "))
+                if all(releases.has_alike(module, cause, column.release, release) for cause in causes.split(", "))
             }
             found[module] = found.get(module, frozenset()) | own
     return found

@@ -22,7 +22,7 @@ from kafka_eos.machines.machine import Action, Instance, actions, load_constants
 from kafka_eos.machines.spec_mapping import snake_case
 from kafka_eos_checks.models.formulas import Formulas, State
 from kafka_eos_checks.models.registry import Model, bounds_predicate, constants_class
-from kafka_eos_checks.mutants.rules import mutated
+from kafka_eos_checks.mutants.rules import mutated, owner_of
 from kafka_eos_checks.tla.evaluation import Converter
 from kafka_eos_checks.walks.corpus import EXHAUSTED, Corpus
 from kafka_eos_checks.walks.fairness import FairActions
@@ -108,12 +108,7 @@ def shape_of(instance: Instance) -> tuple[Hashable, ...]:
 
 def _with_rules(machine: type[Any], model: Model) -> type[Any]:
     """A model's machine with the rules that the model replaces, except those that only properties use."""
-    owners = [machine, *(getattr(machine, part) for part in ("LOG", "LIMITS") if hasattr(machine, part))]
-    rules = {
-        rule: other
-        for rule, other in model.overrides.items()
-        if any(hasattr(owner, snake_case(rule)) for owner in owners)
-    }
+    rules = {rule: other for rule, other in model.overrides.items() if owner_of(machine, rule) is not None}
     return mutated(machine, rules) if rules and not model.machine else machine
 
 
@@ -387,7 +382,7 @@ class Walker:
         else:
             action = candidates.action
             every = [Instance(action, given) for given in possible(state) if candidates.allows(given)]
-            if random.random() < RARELY:
+            if random.random() < RARELY and all(self._domains[name]):
                 every = [Instance(action, tuple(random.choice(values) for values in self._domains[name])), *every]
         count = len(every)
         if count < 2:

@@ -218,8 +218,8 @@ _Noted = TypeVar("_Noted")
 
 
 @cache
-def _leading(verification: bool, max_epoch: int) -> Leading:
-    return LeaderRules(verification=verification, max_epoch=max_epoch).of_leader()
+def _leading(rules: LeaderRules) -> Leading:
+    return rules.of_leader()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,6 +241,9 @@ class Broker:
         "written",
         "ended",
     )
+    SEQUENCES: ClassVar[type[Log]] = Log
+    LEADING: ClassVar[type[Leading]] = Leading
+    COORDINATING: ClassVar[type[Coordinating]] = Coordinating
 
     constants: Constants = field(compare=False)
     coordinators: Map[str, TransactionMetadata]
@@ -261,7 +264,7 @@ class Broker:
         """``Init``: no request was sent yet."""
         nothing: frozenset[str] = frozenset()
         new = LeaderState(
-            log=Log(limits=Limits(constants.max_sequence, constants.cached_batches)),
+            log=cls.SEQUENCES(limits=Limits(constants.max_sequence, constants.cached_batches)),
             transactions=replace(NO_TRANSACTIONS, producers=Map(dict.fromkeys(constants.producer_ids, NO_PRODUCER))),
             asked=Map(dict.fromkeys(constants.producer_ids, NOTHING_ASKED)),
         )
@@ -278,20 +281,21 @@ class Broker:
 
     @classmethod
     def context(cls, constants: Constants) -> Context:
-        """The limits of the logs."""
-        return {Log: Log, Limits: Limits(constants.max_sequence, constants.cached_batches)}
+        """The class of the logs, which another rule changes, and their limits."""
+        return {Log: cls.SEQUENCES, Limits: Limits(constants.max_sequence, constants.cached_batches)}
 
     # --- the rules that this module combines -------------------------------------------------------------------------
 
     @property
     def leading(self) -> Leading:
         """The decisions of a leader."""
-        return _leading(self.constants.verification, self.constants.max_epoch)
+        verification, max_epoch = self.constants.verification, self.constants.max_epoch
+        return _leading(LeaderRules(leader=self.LEADING, verification=verification, max_epoch=max_epoch))
 
     @property
     def coordinating(self) -> Coordinating:
         """The decisions of the coordinator of a transactional.id."""
-        return Coordinating(self.constants.max_epoch, self.constants.cluster_version)
+        return self.COORDINATING(self.constants.max_epoch, self.constants.cluster_version)
 
     @property
     def grouping(self) -> ConsumerGroup:

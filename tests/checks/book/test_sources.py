@@ -99,6 +99,6 @@ def test_a_changed_rule_changes_its_entry_and_its_codes_and_no_other(tmp_path: P
     file.write_text(text.replace(rule, rule.replace("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")), encoding="utf-8")
     after = entries()
     changed = {name for name in before if before[name] != after[name]}
-    assert changed == {"AddError", "HandleAddPartition"}
+    assert changed == {"AddError", "HandleAddPartition", "NoSpuriousFencing"}
     assert "errors.html#INVALID_PRODUCER_EPOCH" in after["HandleAddPartition"]
     assert "TransactionCoordinator.html#AddError" in answering("INVALID_PRODUCER_EPOCH")

@@ -5,7 +5,8 @@ import pytest
 
 from kafka_eos_checks.cli import main
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
-from kafka_eos_checks.ledger.properties import Outcome, Row, properties
+from kafka_eos_checks.ledger import properties_command
+from kafka_eos_checks.ledger.properties import AUDIT, Outcome, Row, properties
 from kafka_eos_checks.models.registry import Registry, Shipped
 from kafka_eos_checks.models.releases import Releases
 
@@ -32,7 +33,7 @@ def test_what_holds_of_the_newest_release_comes_first_then_what_it_violates_and_
     registry: Registry,
 ) -> None:
     found = rows(registry, REPAIRED, NEWER)
-    assert list(found) == ["NoDebt", "NotAboveLimit"]
+    assert [name for name, row in found.items() if row.module != AUDIT] == ["NoDebt", "NotAboveLimit"]
     cells = found["NotAboveLimit"].cells
     assert list(cells) == ["Kafka 2.0", "Kafka 1.0", "repaired"]
     assert cells["Kafka 2.0"].words == "violated: lowest-sequence"
@@ -72,6 +73,50 @@ def test_a_model_that_is_not_of_a_release_says_so(registry: Registry) -> None:
     model = registry.models["Counter"]
     registry.models["Counter"] = replace(model, constants={**model.constants, "Limit": "9"})
     assert rows(registry, REPAIRED, NEWER)["NoDebt"].cells["Kafka 1.0"].words == "not of this release"
+
+
+def test_a_model_of_the_deep_tier_that_nobody_has_run_is_named_as_not_judged(
+    registry: Registry, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    deep = replace(registry.models["Counter"], name="Deep", tier="deep", invariants=("NoDebt",), shipped={})
+    registry.models["Deep"] = deep
+    cells = rows(registry, REPAIRED, NEWER)["NoDebt"].cells
+    assert [(cell.outcome, cell.unjudged) for cell in cells.values()] == [
+        (Outcome.HOLDS, ("Deep",)),
+        (Outcome.OPEN, ("Deep",)),
+        (Outcome.HOLDS, ("Deep",)),
+    ]
+    monkeypatch.setattr(properties_command, "Registry", lambda: registry)
+    monkeypatch.setattr(properties_command, "Releases", lambda: Releases(registry.folder.parent))
+    write_verdicts(tmp_path / "v.json", [REPAIRED, NEWER])
+    main(["ledger", "properties", "Counter", "--verdicts", str(tmp_path / "v.json")])
+    assert "repaired: 2 holds; not judged, since TLC takes too long: Deep (--tier deep)" in capsys.readouterr().out
+
+
+def test_a_property_that_only_the_deep_tier_checks_is_not_judged(registry: Registry) -> None:
+    registry.models["Deep"] = replace(registry.models["Counter"], name="Deep", tier="deep", invariants=("OneMore",))
+    found = rows(registry, REPAIRED, NEWER)["OneMore"].cells
+    assert {cell.outcome for cell in found.values()} == {Outcome.UNJUDGED}
+
+
+def audited(name: str, **figures: str) -> Verdict:
+    check = "replay" if figures else "audit-release"
+    return Verdict(check=check, name=name, expected="", found="", ok=True, figures=dict(figures))
+
+
+def test_a_rule_of_the_audit_has_what_it_found_in_simulations_and_in_recordings_of_the_release(
+    registry: Registry,
+) -> None:
+    simulated = [audited(f"gap, {column}") for column in ("Kafka 2.0", "Kafka 1.0", "repaired")]
+    cells = rows(registry, *simulated)["gap"].cells
+    assert [cell.words for cell in cells.values()] == ["holds", "holds", "holds"]
+    shown = audited("crash: gap", Kafka="2.0.1", findings="lowest-sequence")
+    cells = rows(registry, *simulated, shown, audited("other: gap", Kafka="1.0.3"))["gap"].cells
+    assert [cell.words for cell in cells.values()] == ["violated: lowest-sequence", "holds", "holds"]
+    assert cells["Kafka 1.0"].models == ("gap, Kafka 1.0", "other: gap")
+    differing = rows(registry, *simulated, replace(shown, ok=False))["gap"].cells
+    assert differing["Kafka 2.0"].outcome is Outcome.DIFFERS
+    assert rows(registry)["gap"].cells["repaired"].outcome is Outcome.OPEN
 
 
 def test_the_command_shows_the_named_properties_and_what_to_check_next(

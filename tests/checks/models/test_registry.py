@@ -168,3 +168,33 @@ def test_a_long_name_becomes_a_root_module_that_sany_finds(registry: Registry) -
     assert model.root_module == "MC_Counter"
     roots = {replace(model, name=f"{'Long' * 12}{end}").root_module for end in "AB"}
     assert [len(root) for root in roots] == [LONGEST_ROOT, LONGEST_ROOT]
+
+
+TOTALS = """---- MODULE Totals ----
+EXTENDS Counter
+Shops == INSTANCE Counter WITH
+    Limit <- Limit + 1, response <- "NONE"
+Check == Shops!Add("a", 1)
+===="""
+
+
+def test_a_rule_of_an_instance_is_replaced_there_with_what_the_instance_gives(registry: Registry) -> None:
+    (registry.folder.parent / "Totals.tla").write_text(TOTALS.replace("EXTENDS Counter\n", ""), encoding="utf-8")
+    model = replace(registry.get("Counter"), module="Totals", overrides={"Counter!AddError": "NoLimit"})
+    folder, root = write_model(model)
+    assert "    AddError <-[Counter] Shops_NoLimit\n" in (folder / f"{root}.cfg").read_text(encoding="utf-8")
+    text = (folder / f"{root}.tla").read_text(encoding="utf-8")
+    assert 'Shops_Rules_ == INSTANCE Shops_Rules WITH\n    Limit <- Limit + 1, response <- "NONE"\n' in text
+    assert "Shops_NoLimit(given0, given1) == Shops_Rules_!NoLimit(given0, given1)\n" in text
+    assert "EXTENDS Counter, CounterMutants\n" in (folder / "Shops_Rules.tla").read_text(encoding="utf-8")
+    assert (folder / "CounterMutants.tla").is_file()
+
+
+def test_a_rule_that_no_single_instance_has_cannot_be_replaced_there(registry: Registry) -> None:
+    model = replace(registry.get("Counter"), overrides={"Counter!AddError": "NoLimit"})
+    with pytest.raises(MalformedRegistry, match=r"overrides has Counter!AddError.* there are 0"):
+        write_model(model)
+    twice = TOTALS.replace("EXTENDS Counter\n", "").replace("Check ==", "Others == INSTANCE Counter\nCheck ==")
+    (registry.folder.parent / "Totals.tla").write_text(twice, encoding="utf-8")
+    with pytest.raises(MalformedRegistry, match="there are 2"):
+        write_model(replace(model, module="Totals"))

@@ -5,7 +5,11 @@ from pathlib import Path
 import pytest
 
 import kafka_eos.machines
+from kafka_eos.errors import ErrorCode
+from kafka_eos.formats.transaction_log import TransactionState
+from kafka_eos.machines.broker import Broker
 from kafka_eos.machines.spec_mapping import snake_case
+from kafka_eos.machines.transaction_coordinator import TransactionMetadata
 from kafka_eos_checks.kit.paths import spec_folder
 from kafka_eos_checks.models.findings import read_findings
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry, Shipped
@@ -83,8 +87,57 @@ def test_a_model_has_the_rules_that_it_depends_on_and_no_others(releases: Releas
 
     assert rules("PartitionLog", "4.3") == ["SnapshotOf", "AcceptsUnknownProducer"]
     assert rules("Leader", "4.3") == ["AcceptsUnknownProducer", "SequenceError", "AskedAfterBatch"]
+    assert rules("TransactionCoordinatorVersion1", "3.9")[-2:] == ["AddError", "InLog"]
+    assert rules("BrokerVersion1", "4.3") == [
+        "AcceptsUnknownProducer",
+        "SequenceError",
+        "AskedAfterBatch",
+        "BumpError",
+        "AfterRetryOfInit",
+    ]
     assert rules("ApplicationLoop", "4.3") == []
     assert rules("FatalErrorFailsAll", "4.3")[0] == "AcceptsUnknownProducer"  # it has another SnapshotOf itself
+
+
+def test_rules_with_one_name_are_told_apart_by_the_module_that_has_them(releases: Releases) -> None:
+    of_transactions, of_coordinator = releases.rule("Transactions", "AddError"), releases.rule("Broker", "AddError")
+    assert of_transactions is not None
+    assert of_coordinator is not None
+    assert of_transactions.by_release == {"3.9": "FencedBeforePending"}
+    assert of_coordinator.by_release == {"3.9": "IdentityBeforePending"}
+    assert (of_transactions.key, of_coordinator.key) == ("AddError", "TransactionCoordinator!AddError")
+    assert releases.rule("Leader", "AddError") is None
+    assert not releases.has_alike("Transactions", "AddError", "3.9", "4.3")
+
+
+def test_the_reference_has_the_rules_of_a_release_in_the_classes_that_a_machine_takes_over(releases: Releases) -> None:
+    model = Registry().models["BrokerVersion1"]
+    [column] = columns([model], ["3.9"], releases)
+    machine = mutants.mutated(Broker, column.as_shipped.overrides)
+    assert issubclass(machine, Broker)
+    add_error = machine.COORDINATING(2, 1).add_error
+    busy = TransactionMetadata(producer_id=1, epoch=1, state=TransactionState.EMPTY, pending=TransactionState.ONGOING)
+    assert add_error(busy, 1, 0) is ErrorCode.PRODUCER_FENCED
+    assert Broker.COORDINATING(2, 1).add_error(busy, 1, 0) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert machine.LEADING.verification_error is not Broker.LEADING.verification_error
+    assert machine.SEQUENCES.accepts_unknown_producer is not Broker.SEQUENCES.accepts_unknown_producer
+    with pytest.raises(mutants.UnknownRule, match="has no rule data_error"):
+        mutants.mutated(Broker, {"Transactions!DataError": "GuardBeforeEpoch"})
+
+
+def test_a_module_cannot_have_two_rules_of_one_name(registry: Registry) -> None:
+    folder = registry.folder.parent
+    more = '\n[rule.More.AddError]\n"2.0" = "NoLimit"\nkafka = "x"\n'
+    (folder / "More.tla").write_text("---- MODULE More ----\nAddError == TRUE\n====", encoding="utf-8")
+    (folder / "mutants" / "MoreMutants.tla").write_text("---- MODULE MoreMutants ----\nNoLimit == TRUE\n====")
+    with (folder / "releases.toml").open("a", encoding="utf-8") as file:
+        file.write(more)
+    assert len(Releases(folder).rules) == 2
+    (folder / "Both.tla").write_text("---- MODULE Both ----\nEXTENDS Counter\nOther == INSTANCE More\n====")
+    with (folder / "releases.toml").open("a", encoding="utf-8") as file:
+        file.write('\n[instances]\nBoth = ["More"]\n')
+    with pytest.raises(MalformedRegistry, match="Both has two rules AddError"):
+        Releases(folder)
 
 
 def test_a_model_of_version_2_says_nothing_of_a_release_without_it(releases: Releases) -> None:
@@ -114,6 +167,7 @@ def test_releases_with_the_same_rules_share_an_expectation(registry: Registry) -
         ('title = "the older one"', "", "it takes title, absent and unread"),
         ('title = "the older one"', 'title = "x"\nunread = { Other = "x" }', "no module Other.tla"),
         ("[release", "[releases", "tables are"),
+        ("[rule.Counter", '[instances]\nCounter = ["Other"]\n[rule.Counter', "Counter instantiates no Other"),
         ('title = "the older one"', "title = ", "no TOML"),
     ],
 )

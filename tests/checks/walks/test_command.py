@@ -301,7 +301,7 @@ def test_a_required_violation_is_found_and_shrunk_to_tlcs_shortest(registry: Reg
     assert verdict.figures["shortest"] == verdict.figures["shortest_by_tlc"]
 
 
-@pytest.mark.parametrize("name", ["NoEndBump", "NeverFenced", "OffsetOfLast"])
+@pytest.mark.parametrize("name", ["NoEndBump", "NeverFenced", "OffsetOfLast", "PendingReplacesLater"])
 def test_a_mutant_is_found_and_no_step_of_its_schedule_can_be_left_out(registry: Registry, name: str) -> None:
     walker = Walker(broken_layer(registry, name))
     wrong, schedule, at_rest = shrunk(walker, first_wrong(walker))
@@ -601,9 +601,9 @@ def test_walks_by_the_rules_of_a_release_violate_what_is_left_out(registry: Regi
 def test_a_violation_by_a_rule_that_another_release_has_too_counts_for_both(registry: Registry) -> None:
     releases = Releases(registry.folder.parent)
     assert "EpochsRiseByOne" in violated_by_release(registry, releases, "3.9")["TransactionCoordinator"]
-    assert releases.has_alike("MayAct", "4.3", "3.9")
-    assert not releases.has_alike("InLog", "3.9", "4.3")
-    assert not releases.has_alike("MayActs", "3.9", "4.3")
+    assert releases.has_alike("TransactionCoordinator", "MayAct", "4.3", "3.9")
+    assert not releases.has_alike("TransactionCoordinator", "InLog", "3.9", "4.3")
+    assert not releases.has_alike("TransactionCoordinator", "MayActs", "3.9", "4.3")
 
 
 def test_the_command_walks_by_the_rules_of_a_release(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -402,6 +402,9 @@ _RULES: Mapping[str, Rule] = {
     ),
 }
 
+RULE_NAMES = tuple(_RULES)
+"""The rules of the audit by name, without the anomalies of Jepsen."""
+
 _ANOMALY = Rule(
     subject="given",
     noun="values that readers were given",

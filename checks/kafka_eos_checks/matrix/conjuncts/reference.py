@@ -28,7 +28,7 @@ from typing import Any
 
 from kafka_eos_checks.graphs.command import LoadedGraph, load_graph, reference_of
 from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome
-from kafka_eos_checks.models.registry import Model, Registry, extended_modules, rule_modules
+from kafka_eos_checks.models.registry import Model, Registry, read_modules, rule_modules
 from kafka_eos_checks.tla.result_cache import ResultCache, fingerprint, python_fingerprint, spec_fingerprint
 
 VERDICTS = frozenset({"ErrorCode", "str"})  # the return types of functions that name an error
@@ -303,7 +303,7 @@ class GraphSearch:
             machine = reference_of(model)
             modules = (machine.__module__, "kafka_eos_checks.graphs.command", "kafka_eos_checks.models.bounds")
             found = self._keys[model.name] = fingerprint(
-                spec_fingerprint(model.spec, extended_modules(model)),
+                spec_fingerprint(model.spec, read_modules(model)),
                 python_fingerprint(modules),
                 *(inspect.getsource(module) for module in rule_modules(machine)),
                 sorted({**model.constants, **model.overrides}.items()),

@@ -14,8 +14,8 @@ from kafka_eos_checks.models.registry import (
     Configuration,
     Model,
     Registry,
-    extended_modules,
     plain_configuration,
+    read_modules,
     write_model,
 )
 from kafka_eos_checks.tla import tlc
@@ -334,6 +334,6 @@ def _write(model: Model, configuration: Configuration, definitions: str, subject
     """Write a model with its module replaced by the mutated one, and return the root module's name."""
     folder, root = write_model(model, configuration, definitions, suffix="_conjunct", folder=folder)
     if subject is not None:
-        assert subject.module in ModuleFolder(model.spec).closure(extended_modules(model))
+        assert subject.module in ModuleFolder(model.spec).closure(read_modules(model))
         (folder / f"{subject.module}.tla").write_text(subject.text, encoding="utf-8")
     return root

@@ -10,7 +10,9 @@ from kafka_eos.formats.record_batch import ControlType, decode_batch, encode_rec
 from kafka_eos.formats.segment import StoredBatch, read_segment
 from kafka_eos.histories.history import Event, read_history
 from kafka_eos_checks.audit.audit import run
-from kafka_eos_checks.kit.recording import kept_recordings, unpack
+from kafka_eos_checks.cli.verify import CAUSES, PEOPLE
+from kafka_eos_checks.kit.recording import kept_recordings, manifest_of, unpack
+from kafka_eos_checks.ledger.findings import read_findings
 
 Place = tuple[str, int]  # partition folder, offset
 
@@ -171,6 +173,22 @@ def test_the_audit_finds_exactly_what_is_expected_of_each_recording(archive: Pat
     expected = tomllib.loads((archive.parent / "expected.toml").read_text(encoding="utf-8"))
     found = Counter(finding.rule for finding in run([archive]).findings)
     assert found == expected.get(archive.name.removesuffix(".tar.xz"), {})
+
+
+def test_what_a_recording_shows_has_a_finding_of_the_ledger_behind_it_or_somebody() -> None:
+    expected = tomllib.loads((kept_recordings()[0].parent / "expected.toml").read_text(encoding="utf-8"))
+    causes = expected.pop(CAUSES)
+    assert {name: found.keys() for name, found in causes.items()} == {
+        name: found.keys() for name, found in expected.items() if found
+    }
+    known = {finding.id for finding in read_findings()} | PEOPLE
+    assert {cause for found in causes.values() for cause in found.values()} <= known
+
+
+def test_every_kept_recording_says_of_which_release_it_is() -> None:
+    found = {archive.name.removesuffix(".tar.xz"): manifest_of(archive)["kafka"] for archive in kept_recordings()}
+    assert found["transactions-3.9"] == "3.9.1"
+    assert set(found.values()) == {"3.9.1", "4.3.0"}
 
 
 @pytest.mark.parametrize("name", ["transactions.tar.xz", "transactions-3.9.tar.xz"])
