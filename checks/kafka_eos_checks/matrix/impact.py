@@ -426,8 +426,9 @@ def commands(rule: Rule, places: Sequence[Place]) -> Iterator[str]:
     models = [entry.name for entry in rule.models if entry.tier == "small"]
     if models:
         yield f"kafka-eos check models --update {' '.join(models)}"
-        if found := Releases(rule.sources.spec_folder).rule(rule.name):
-            releases = "".join(f" --kafka {name}" for name in found.by_release)
+        found = filter(None, (Releases(rule.sources.spec_folder).rule(module, rule.name) for module in rule.homes))
+        if names := dict.fromkeys(name for each in found for name in each.by_release):
+            releases = "".join(f" --kafka {name}" for name in names)
             yield f"kafka-eos check models --update{releases} {' '.join(models)}"
     if graphs := [entry.name for entry in rule.models if entry.graph == "small"]:
         yield f"kafka-eos check graphs {' '.join(graphs)}"
