@@ -6,14 +6,14 @@ either enabled, or refused with the machine's reason.
 
 import json
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from kafka_eos.errors import NotEnabled, Rejected
-from kafka_eos.machines.explorer import attempt
+from kafka_eos.machines.explorer import TooManyStates, explore
 from kafka_eos.machines.machine import dump, instances
 from kafka_eos_checks.book import pages
 from kafka_eos_checks.book.linking import Links
@@ -88,32 +88,27 @@ def graph_of(model: Model) -> Graph:
     """
     machine = reference_of(model)
     constants = model.machine_constants(machine)
-    within = bounds_predicate(model)
     every = instances(machine, constants)
-    first: Any = machine.initial(constants)
-    states, index = [first], {first: 0}
-    graph = Graph(list(machine.VARIABLES), [each.label for each in every], [], [], [], [], [], [])
-    texts: dict[str, int] = {}
     reasons: dict[str, int] = {}
+    rows = defaultdict[int, list[str]](lambda: [" "] * len(every))
+
+    def refuse(state: int, place: int, refusal: NotEnabled | Rejected) -> None:
+        rows[state][place] = chr(40 + reasons.setdefault(str(refusal) or "not enabled", len(reasons)))
+
+    try:
+        found = explore(machine.initial(constants), every, bounds_predicate(model), MOST_STATES, on_refusal=refuse)
+    except TooManyStates:
+        raise TooLarge(f"{model.name} has more than {MOST_STATES} states; choose a smaller model") from None
+    graph = Graph(
+        list(machine.VARIABLES), [each.label for each in every], [], [], [{} for _ in found.states], [], [], []
+    )
+    for source, label, target in zip(found.sources, found.labels, found.targets, strict=True):
+        graph.edges[source][label] = target
+    texts: dict[str, int] = {}
     refused: dict[str, int] = {}
-    for state in states:
-        edges: dict[int, int] = {}
-        row: list[str] = []
-        for place, instance in enumerate(every):
-            after = attempt(state, instance)
-            if isinstance(after, NotEnabled | Rejected):
-                row.append(chr(40 + reasons.setdefault(str(after) or "not enabled", len(reasons))))
-                continue
-            row.append(" ")
-            if after not in index and within(after):
-                index[after] = len(states)
-                states.append(after)
-            edges[place] = index.get(after, -1)
-        if len(states) > MOST_STATES:
-            raise TooLarge(f"{model.name} has more than {MOST_STATES} states; choose a smaller model")
+    for place, state in enumerate(found.states):
         graph.states.append([texts.setdefault(in_words(value), len(texts)) for value in dump(state).values()])
-        graph.edges.append(edges)
-        graph.rows.append(refused.setdefault("".join(row), len(refused)))
+        graph.rows.append(refused.setdefault("".join(rows[place]), len(refused)))
     graph.texts.extend(texts)
     graph.reasons.extend(reasons)
     graph.refused.extend(refused)

@@ -8,15 +8,14 @@ runs in Apalache's Informal Trace Format that together take every edge. The same
 import argparse
 import json
 import sys
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kafka_eos.errors import NotEnabled, Rejected
+from kafka_eos.machines import explorer
 from kafka_eos.machines import machine as machines
-from kafka_eos.machines.explorer import attempt
 from kafka_eos.machines.machine import Instance
 from kafka_eos.machines.spec_mapping import SpecValue, to_spec
 from kafka_eos_checks.graphs.command import reference_of
@@ -171,25 +170,20 @@ def explore(model: Model) -> Behaviours:
     actions = {action.name for action in machines.actions(machine)}
     parameters = {name: operators[name][1].parameters for name in sorted(actions)}
     found = Behaviours(model, machines.instances(machine, constants), parameters)
-    initial = machine.initial(constants)
-    found.states.append(initial)
-    numbers = {initial: 0}
-    source = 0
-    while source < len(found.states):
-        state = found.states[source]
-        if within(state):
-            found.inside.append(source)
-            found.edges[source], found.refusals[source] = [], []
-            for label, instance in enumerate(found.instances):
-                after = attempt(state, instance)
-                if isinstance(after, NotEnabled | Rejected):
-                    found.refusals[source].append(label)
-                    continue
-                if after not in numbers:
-                    numbers[after] = len(found.states)
-                    found.states.append(after)
-                found.edges[source].append((label, numbers[after]))
-        source += 1
+    refusals = defaultdict[int, list[int]](list)
+    graph = explorer.explore(
+        machine.initial(constants),
+        found.instances,
+        within,
+        on_refusal=lambda source, label, _: refusals[source].append(label),
+        keep_outside=True,
+    )
+    found.states = graph.states
+    found.inside = [number for number, state in enumerate(graph.states) if within(state)]
+    found.edges = {source: [] for source in found.inside}
+    for source, label, target in zip(graph.sources, graph.labels, graph.targets, strict=True):
+        found.edges[source].append((label, target))
+    found.refusals = {source: refusals[source] for source in found.inside}
     return found
 
 

@@ -24,7 +24,8 @@ class Exploration(Generic[_State]):
 
     Attributes:
         instances: every instance that was tried in every state.
-        states: the states within the bounds, in the order they were found; the initial one first.
+        states: the states within the bounds, in the order they were found; the initial one first. If asked for, also
+            those just outside, which no edge leaves.
         index: state -> its place in ``states``.
         parents: for each state the place of the state it was first found from, -1 for the initial one.
         parent_instances: for each state the place of the instance that led to it first, -1 for the initial one.
@@ -71,18 +72,23 @@ def explore(
     within_bounds: Callable[[_State], bool] = _unbounded,
     limit: int = 5_000_000,
     on_progress: Callable[[int, int], None] | None = None,
+    on_refusal: Callable[[int, int, NotEnabled | Rejected], None] | None = None,
+    *,
+    keep_outside: bool = False,
 ) -> Exploration[_State]:
     """Search breadth-first from one state, trying every instance in every state.
 
     Args:
         initial: the state where the search begins.
         instances: the action instances to try in each state.
-        within_bounds: TLC's CONSTRAINT: a state outside is generated, but neither kept nor expanded.
+        within_bounds: TLC's CONSTRAINT: a state outside is generated, but not expanded.
         limit: the maximum number of states.
         on_progress: called now and then with the numbers of states expanded and found.
+        on_refusal: called with the places of a state and of an instance that it refuses, and the reason.
+        keep_outside: whether a state outside the bounds is kept, too; otherwise it is no target of its own.
 
     Raises:
-        TooManyStates: when there are more than ``limit`` states within the bounds.
+        TooManyStates: when there are more than ``limit`` states.
     """
     found: Exploration[_State] = Exploration(instances)
     if within_bounds(initial):
@@ -92,17 +98,17 @@ def explore(
         if on_progress is not None and source % 4096 == 0:
             on_progress(source, len(found.states))
         state = found.states[source]
-        for label, instance in enumerate(instances):
+        for label, instance in enumerate(instances if not keep_outside or within_bounds(state) else ()):
             after = attempt(state, instance)
-            if isinstance(after, Rejected):
-                found.refusals[instance.action.name, after.code] += 1
-                continue
-            if isinstance(after, NotEnabled):
-                found.refusals[instance.action.name, None] += 1
+            if isinstance(after, NotEnabled | Rejected):
+                found.refusals[instance.action.name, after.code if isinstance(after, Rejected) else None] += 1
+                if on_refusal is not None:
+                    on_refusal(source, label, after)
                 continue
             target = found.index.get(after)
             if target is None:
-                target = _keep(found, after, source, label) if within_bounds(after) else OUTSIDE
+                kept = keep_outside or within_bounds(after)
+                target = _keep(found, after, source, label) if kept else OUTSIDE
             found.sources.append(source)
             found.labels.append(label)
             found.targets.append(target)

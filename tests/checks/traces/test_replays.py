@@ -513,6 +513,15 @@ def test_a_file_that_is_neither_a_history_nor_a_recording_is_an_error(
         assert f"{path}: give a log directory, a recording" in " ".join(capsys.readouterr().err.split())
 
 
+def test_a_history_whose_answers_name_no_request_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    simulated = tmp_path / "simulated"
+    assert cli.main(["simulate", "--seed", "7", "--out", str(simulated)]) == 0
+    assert cli.main(["check", "traces", str(simulated)]) == 2
+    assert "a Produce without 'request' in its detail" in capsys.readouterr().err
+    assert cli.main(["check", "traces", str(simulated), "--alone"]) == 1
+    assert "a Produce without 'request' in its detail" in capsys.readouterr().out
+
+
 def test_nothing_to_replay_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "empty.jsonl"
     path.write_text("")

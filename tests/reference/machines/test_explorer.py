@@ -3,7 +3,7 @@ from typing import Any, ClassVar, Self
 
 import pytest
 
-from kafka_eos.errors import ErrorCode, enabled, require
+from kafka_eos.errors import ErrorCode, NotEnabled, Rejected, enabled, require
 from kafka_eos.machines.explorer import OUTSIDE, TooManyStates, explore
 from kafka_eos.machines.machine import action, instances
 
@@ -75,6 +75,33 @@ def test_a_state_outside_the_bounds_is_generated_but_neither_kept_nor_expanded()
         if t == OUTSIDE
     ]
     assert leaving == [(1, "Up(2)"), (2, "Up(1)"), (2, "Up(2)")]
+
+
+def test_a_state_outside_the_bounds_can_be_kept_and_is_not_expanded() -> None:
+    refused: list[tuple[int, int]] = []
+    found = explore(
+        Stairs(),
+        ALL,
+        lambda state: state.stair <= 1,
+        on_refusal=lambda state, label, _: refused.append((state, label)),
+        keep_outside=True,
+    )
+    assert [state.stair for state in found.states] == [0, 1, 2, 3]
+    assert set(found.sources) == {0, 1}
+    assert OUTSIDE not in found.targets
+    assert [(found.states[state].stair, ALL[label].label) for state, label in refused] == [(0, "Down")]
+
+
+def test_every_refusal_is_told_with_its_state_action_and_reason() -> None:
+    told: list[str] = []
+
+    def tell(state: int, label: int, refusal: NotEnabled | Rejected) -> None:
+        told.append(f"{found_at[state]} {ALL[label].label}: {refusal}")
+
+    found_at = [0, 1, 2, 3, 4]
+    explore(Stairs(), ALL, on_refusal=tell)
+    assert [line.partition(":")[0] for line in told] == ["0 Down", "3 Up(2)", "4 Up(1)", "4 Up(2)"]
+    assert told[0] == "0 Down: on the ground"
 
 
 def test_an_initial_state_outside_the_bounds_is_no_state() -> None:

@@ -52,7 +52,7 @@ _KAFKA_LOG = _KafkaLog()
 
 
 class UnexplainedOffsets(ValueError):  # noqa: N818 - what was found
-    """Raised for offsets between two appends that no request of the history can have filled, e.g. markers."""
+    """Raised for offsets that no request of the history can have filled, e.g. markers, and for nameless requests."""
 
 
 @dataclass(slots=True)
@@ -95,10 +95,19 @@ def _order(event: Event) -> int:
 
 
 def questions(events: Iterable[Event], topic: str, partition: int) -> list[_Question]:
-    """The Produce requests for one partition, in the order in which they were sent."""
+    """The Produce requests for one partition, in the order in which they were sent.
+
+    Raises:
+        UnexplainedOffsets: an event does not name its request.
+    """
     found: dict[tuple[str, int], _Question] = {}
     for event in events:
         if event.action == "Produce" and event.topic == topic and event.partition == partition:
+            if "request" not in event.detail:
+                raise UnexplainedOffsets(
+                    f"event {event.order}: a Produce without 'request' in its detail, which joins it with its answer; "
+                    "give a history of wire events, as `kafka-eos lab record` and `kafka-eos serve --record` write it"
+                )
             key = event.run, event.detail["request"]
             if event.phase == "invoke":
                 found[key] = _Question(event)
