@@ -211,6 +211,9 @@ class _World:
             behind += rng.randint(-2, 2)
         told = {"topic": TOPICS[0], "group": group, "offsets": {str(partition): behind}, "transaction": number}
         self.tell(process, "SendOffsetsToTransaction", "invoke", **told)
+        who: dict[str, Any] = {"producer_id": pid, "producer_epoch": 0}
+        for phase in ("invoke", "ok"):
+            self.tell(f"wire/{process}", "TxnOffsetCommit", phase, **where, **who, group=group, committed_offset=behind)
         key, stored = (
             OffsetCommitKey(group=group, topic=TOPICS[0], partition=partition),
             OffsetCommitValue(offset=behind),
@@ -225,6 +228,8 @@ class _World:
         self.tell(process, action, "invoke", transaction=number)
         self.mark(pid, self.partitions[-1], decision)
         self.mark(pid, self.offsets, decision if rng.random() >= self.faults else ControlType(1 - decision))
+        for phase in ("invoke", "ok"):
+            self.tell(f"wire/{process}", "EndTxn", phase, **who, committed=decision is ControlType.COMMIT)
         self.tell(process, action, "ok", transaction=number)
         if decision is ControlType.COMMIT:
             del self.inputs[partition][: len(inputs)]

@@ -27,7 +27,7 @@ RARELY = {
 
 
 def test_random_histories_are_judged_alike_by_joins_and_by_the_readable_rules() -> None:
-    verdict = judge(60, first=5000)
+    verdict = judge(60, first=4000)
     assert verdict.ok, verdict.evidence
     assert set(histories.HISTORY_RULES) - RARELY <= set(verdict.figures), "each rule finds something in some history"
     assert judge(0).found == "no history"
