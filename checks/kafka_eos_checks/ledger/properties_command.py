@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kafka_eos_checks.kit.arguments import add_json
+from kafka_eos_checks.kit.missing import need
 from kafka_eos_checks.kit.terminal import WordTable, answer_console
 from kafka_eos_checks.kit.verdict import write_document
 from kafka_eos_checks.ledger.properties import Outcome, Row, properties
@@ -36,6 +37,7 @@ EPILOG = """examples:
   kafka-eos ledger properties
   kafka-eos ledger properties IdempotentProducer NoDuplicate     some modules or properties only
   kafka-eos ledger properties audit                              the rules of the audit
+  kafka-eos ledger properties --judged                           how each release is judged, and what is not
 
 exit codes: 0 every cell is as expected, 1 one differs or is not checked, 2 the verdicts cannot be used
 """
@@ -51,6 +53,11 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="modules or properties (default: all)")
+    parser.add_argument(
+        "--judged",
+        action="store_true",
+        help="how models, proofs, contracts, walks and rules of the audit are judged by each release, and what is not",
+    )
     add_json(parser, "the table")
     add_verdicts(parser)
     parser.set_defaults(run=run)
@@ -68,8 +75,26 @@ def _names_of(row: Row) -> set[str]:
     return {row.module, row.name, f"{row.module}!{row.name}"}
 
 
+def _tell_judged() -> int:
+    """Print how everything is judged by each release, and name what is not judged."""
+    need("crosshair", "prove")
+    from kafka_eos_checks.ledger.columns import Judged, statements, unjudged  # noqa: PLC0415 - it needs z3
+
+    found = list(statements(Registry(), Releases()))
+    for (kind, release), count in Counter((each.kind, each.release) for each in found).items():
+        how = Counter(each.judged for each in found if (each.kind, each.release) == (kind, release))
+        told = ", ".join(f"{how[judged]} {judged}" for judged in Judged if how[judged])
+        answer_console.print(f"{kind}, Kafka {release}: {count}: {told}", markup=False, soft_wrap=True)
+    for each in unjudged(found):
+        told = f"{each.judged} by Kafka {each.release}: {each.kind} {each.name}: {each.reason}"
+        answer_console.print(told, markup=False, soft_wrap=True)
+    return 1 if any(each.judged is Judged.MISSING for each in found) else 0
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Run ``properties``."""
+    if arguments.judged:
+        return _tell_judged()
     try:
         rows = properties(given_verdicts(arguments), Registry(), Releases())
     except (MalformedRegistry, UnusableVerdicts) as error:

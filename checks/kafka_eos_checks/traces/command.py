@@ -1,7 +1,7 @@
 """Trace validation: TLC and the reference check that recorded, simulated and told runs are behaviours of the spec.
 
-Without paths, the kept recordings are judged by the rules of Kafka as shipped. Where such a run shows a departure of
-Kafka from the repaired rules of the spec, the repaired rules must reject it. With paths, the runs at these paths are
+Without paths, the kept recordings are judged by the rules of Kafka 4.3 as it ships. Where such a run shows a departure
+of Kafka from the repaired rules of the spec, the repaired rules must reject it. With paths, the runs at these paths are
 judged by the repaired rules: in log directories every transition of the coordinators, every marker and every
 transactional batch, in histories every answer to an idempotent batch outside of transactions. A trace of more than
 5,000 steps is judged by the reference alone, and its verdict says so.
@@ -38,6 +38,7 @@ from kafka_eos_checks.kit.terminal import print_verdicts, progress_console
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.lab.record.trace import UnexplainedOffsets, wire_trace
 from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry
+from kafka_eos_checks.models.releases import Releases
 from kafka_eos_checks.mutants.rules import mutated
 from kafka_eos_checks.traces.coordinators import (
     Recorded,
@@ -60,9 +61,6 @@ from kafka_eos_checks.traces.validation import (
     partition_log_trace,
     trace_verdicts,
 )
-
-# Kafka 4.3 as shipped: a snapshot keeps one batch (every version), and a partition starts with any sequence (until 4.5)
-KAFKA_AS_SHIPPED = {"SnapshotOf": "LastBatchOnly", "AcceptsUnknownProducer": "AnySequenceOnVirginPartition"}
 
 # Partitions of the kept recordings that no transaction touched, as (recording, scenario, topic, partition)
 RECORDED = (
@@ -104,7 +102,9 @@ def recorded(registry: Registry) -> Iterator[Verdict]:
     """The wire traces of the kept recordings, against Kafka's rules and against the repaired ones."""
     model = registry.get("PartitionLog")
     traces = list(recorded_traces())
-    yield from _judged("recorded, Kafka as shipped", model, KAFKA_AS_SHIPPED, traces, ("C04", "C09"))
+    releases = Releases(registry.folder.parent)
+    shipped = releases.of_module(model.module, releases.newest)
+    yield from _judged(f"recorded, Kafka {releases.newest}", model, shipped, traces, ("C04", "C09"))
     for trace in traces:
         if trace.name in SHOWS_THE_DEPARTURE:
             yield _rejected(f"{trace.name}, repaired snapshot", model, trace)

@@ -361,6 +361,20 @@ WALKS: Mapping[str, Walk] = {
 }
 
 
+_WHOLE = "other modules refine it; it takes steps of its own only in TLC"
+_ANY_STATE = "the models start in every state that an invariant allows, but a walk starts in one"
+UNWALKED: Mapping[str, str] = {
+    "AtomicTransactions": _WHOLE,
+    "ExactlyOnce": _WHOLE,
+    "ProducerIds": "TLC searches it completely, with more blocks and restarts than a walk would meet",
+    **dict.fromkeys(
+        ("ConsumerInduction", "CoordinatorInduction", "FencingInduction", "OffsetsInduction", "PartitionLogInduction"),
+        _ANY_STATE,
+    ),
+}
+"""The reason why the models of a module are not walked, by module."""
+
+
 # The participants of a model that must fail were chosen so that it fails: these constants stay.
 _ACTORS = frozenset({"Instances", "Partitions", "Preferred", "TransactionalIds", "Replicas", "Tasks"})
 

@@ -1,0 +1,63 @@
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from kafka_eos_checks.cli import main
+from kafka_eos_checks.ledger import columns
+from kafka_eos_checks.ledger.columns import Judged, Statement, statements, unjudged
+from kafka_eos_checks.matrix import release_replays
+from kafka_eos_checks.models.registry import Registry
+from kafka_eos_checks.models.releases import Releases
+
+
+@pytest.fixture(scope="module")
+def found() -> list[Statement]:
+    return list(statements(Registry(), Releases()))
+
+
+def test_everything_that_is_judged_says_how_each_release_is_or_why_not(found: list[Statement]) -> None:
+    assert [each for each in found if each.judged is Judged.MISSING] == []
+    needs_reason = {Judged.OUTSIDE, Judged.UNJUDGED}
+    assert [each for each in found if bool(each.reason) != (each.judged in needs_reason)] == []
+    registry, releases = Registry(), Releases()
+    for release in releases.releases:
+        kinds = Counter(each.kind for each in found if each.release == release)
+        assert kinds["model"] == len(registry.models)
+        assert kinds.keys() == {"model", "proof", "contract", "walk", "audit"}
+
+
+def test_only_what_is_named_here_is_not_judged(found: list[Statement]) -> None:
+    left = {(each.kind, each.name, each.release) for each in unjudged(found) if each.name not in columns.UNWALKED}
+    assert left == {
+        ("model", "ThreeReplicas", "4.3"),
+        ("model", "ThreeReplicas", "3.9"),
+        ("model", "ThreeReplicasTwoElections", "4.3"),
+        ("model", "ThreeReplicasTwoElections", "3.9"),
+        ("model", "TransactionalOffsetsThriceVersion1", "4.3"),
+        ("model", "TransactionsTwoPartitions", "4.3"),
+    }
+
+
+def test_a_model_without_an_expectation_and_a_module_without_walks_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = Registry()
+    registry.models["PartitionLog"] = replace(registry.models["PartitionLog"], shipped={})
+    monkeypatch.setattr(columns, "UNWALKED", {})
+    missing = {(each.kind, each.name) for each in statements(registry, Releases()) if each.judged is Judged.MISSING}
+    assert ("model", "PartitionLog") in missing
+    assert ("walk", "ProducerIds") in missing
+
+
+def test_the_command_names_what_is_not_judged(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ledger", "properties", "--judged"]) == 0
+    told = capsys.readouterr().out
+    assert "\naudit, Kafka 3.9: 34: 34 by the rules of the release\n" in told
+    assert "\nnot judged by Kafka 4.3: model ThreeReplicas: it is of the deep tier: " in told
+
+
+def test_every_rule_of_the_audit_gets_a_verdict_for_each_release(
+    found: list[Statement], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(release_replays, "MODELS", {})  # which verdicts there are does not depend on what is simulated
+    given = {verdict.name for verdict in release_replays.check(Registry())}
+    assert {f"{each.name}, Kafka {each.release}" for each in found if each.kind == "audit"} <= given
