@@ -127,6 +127,8 @@ def test_a_topic_is_on_as_many_brokers_as_it_was_asked_for(make: Make, tmp_path:
     assert create(wire, "three", 3, 2) == E.NONE
     assigned = [{"PartitionIndex": 0, "BrokerIds": [3, 1]}]
     topic = {"Name": "two", "NumPartitions": -1, "ReplicationFactor": -1, "Assignments": assigned}
+    for number in ("NumPartitions", "ReplicationFactor"):  # the assignment says both
+        assert wire.ask("CreateTopics", 7, Topics=[topic | {number: 1}])["Topics"][0]["ErrorCode"] == E.INVALID_REQUEST
     assert wire.ask("CreateTopics", 7, Topics=[topic])["Topics"][0]["ReplicationFactor"] == 2
     growing = {"Name": "two", "Count": 2, "Assignments": [{"BrokerIds": [2, 3]}]}
     assert wire.ask("CreatePartitions", 3, Topics=[growing])["Results"][0]["ErrorCode"] == E.NONE

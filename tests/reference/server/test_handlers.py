@@ -113,6 +113,9 @@ def test_topics_are_made_grown_and_deleted(wire: Wire) -> None:
         grown = wire.ask("CreatePartitions", 3, Topics=[{"Name": "n", "Count": count, "Assignments": None}])
         assert [row["ErrorCode"] for row in grown["Results"]] == [error]
     assert wire.produce("n", partition=2) == (E.NONE, 0)
+    nothing, both = {"Name": None}, {"Name": "n", "TopicId": wire.cluster.topics["n"].topic_id}
+    refused = wire.ask("DeleteTopics", 6, Topics=[nothing, both])
+    assert [row["ErrorCode"] for row in refused["Responses"]] == [E.INVALID_REQUEST] * 2
     gone = wire.ask("DeleteTopics", 6, Topics=[{"Name": "n"}, {"Name": "__consumer_offsets"}])
     assert [row["ErrorCode"] for row in gone["Responses"]] == [E.NONE, E.INVALID_TOPIC_EXCEPTION]
     assert "n" not in wire.cluster.topics
