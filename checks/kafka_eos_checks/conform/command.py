@@ -3,7 +3,7 @@
 Scenarios are walks through the graphs of the reference's machines, put together as clients see them. They cover every
 edge that a client can tell from the others. The broker's answers are compared with the machines', and after each new
 edge the state is read back: Fetch with both isolations, ListOffsets, DescribeProducers, DescribeTransactions,
-ListTransactions, and OffsetFetch with requireStable.
+ListTransactions, ConsumerGroupDescribe, and OffsetFetch with requireStable.
 """
 
 import argparse
@@ -42,7 +42,8 @@ EPILOG = """examples:
 The command creates topics, groups and transactional.ids whose names begin with --prefix and a random word. It deletes
 topics and groups when it is done; transactional.ids cannot be deleted, they expire (transactional.id.expiration.ms).
 ACLs, for names with that prefix: Create, Describe, Read, Write and Delete on Topic, Read, Describe and Delete on Group,
-Write and Describe on TransactionalId; and IdempotentWrite on Cluster for brokers before 3.0.
+Write and Describe on TransactionalId; DescribeConfigs on Cluster, for the seconds from one assignment of a group to
+the next (group.consumer.assignment.interval.ms, which scenarios wait for); IdempotentWrite on Cluster before 3.0.
 
 --command-config reads security.protocol, sasl.mechanism(s) (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512), sasl.username and
 sasl.password or sasl.jaas.config, ssl.ca.location or ssl.truststore.location (PEM), ssl.certificate.location,
@@ -191,8 +192,9 @@ class Session:
                 reasons[api] = str(reason)
                 continue
             needed = _NEW_CLIENT.get(api, 0) if self.settings.client > 1 else 0
-            if api == HEARTBEAT and self.wire.features.get(GROUPS, 1) < 1:
-                reasons[api] = f"{api}: the broker's {GROUPS} is 0, without groups of KIP-848"
+            features = self.wire.features
+            if api == HEARTBEAT and features and features.get(GROUPS, 0) < 1:
+                reasons[api] = f"{api}: {GROUPS} 1 is needed, the broker has {features.get(GROUPS, 0)}"
             if version < needed:
                 reasons[api] = f"{api}: version {needed} is needed, the broker offers up to {version}"
         return reasons

@@ -20,9 +20,9 @@ from kafka_eos.server.threaded import ServedCluster
 from kafka_eos.server.transactions import ServedCoordinator, TransactionSettings
 from kafka_eos_checks.brokers.brokers import free_ports
 from kafka_eos_checks.cli.command import main
-from kafka_eos_checks.conform import command
+from kafka_eos_checks.conform import command, stage, territory
 from kafka_eos_checks.conform.command import Target, conform, open_session
-from kafka_eos_checks.conform.mechanisms import MECHANISMS
+from kafka_eos_checks.conform.mechanisms import MECHANISMS, MEMBERS
 from kafka_eos_checks.conform.result import Report, diagram, story, write_json, write_junit
 from kafka_eos_checks.conform.run import Found
 from kafka_eos_checks.mutants.rules import mutated
@@ -285,6 +285,32 @@ def test_an_api_that_a_broker_does_not_offer_is_not_supported() -> None:
     assert set(report.found) == {Found.CONFORMS, Found.UNSUPPORTED}
     assert report.counts.unread == {"DescribeTransactions: the broker does not offer it"}
     assert report.conforms
+
+
+def test_groups_of_kip_848_are_not_supported_where_group_version_is_0() -> None:
+    with served() as cluster:
+        session = open_session(Target(bootstrap=cluster.bootstrap_servers), [MEMBERS])
+        session.wire.features = {
+            "metadata.version": 21
+        }  # as Kafka 3.9, which offers the API and answers it with an error
+        report = conform(session, session.edges())
+        session.wire.close()
+    assert report.found[Found.UNSUPPORTED] > 150
+    assert set(report.found) == {Found.CONFORMS, Found.UNSUPPORTED}
+
+
+def test_scenarios_wait_for_the_next_assignment_of_a_group_as_long_as_the_broker_says() -> None:
+    with served() as cluster:
+        session = open_session(Target(bootstrap=cluster.bootstrap_servers), [MEMBERS])
+        wanted = {name for name in session.edges() if "second joins" in name or "OffsetCommit" in name}
+        slept: list[float] = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(territory.Territory, "_assignment_interval", lambda _: 1.5)
+            patch.setattr(stage.time, "sleep", slept.append)
+            report = conform(session, wanted)
+        session.wire.close()
+    assert set(report.found) == {Found.CONFORMS}
+    assert slept.count(1.5) > 5
 
 
 def test_the_edges_of_a_broker_that_does_not_answer_are_unknown() -> None:
