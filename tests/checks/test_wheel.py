@@ -101,7 +101,7 @@ WORK = {
     "kafka-eos audit /var/lib/kafka/data": ("audit copy", 1, "duplicate: "),
     "kafka-eos audit PATH…": ("audit copy", 1, "duplicate: "),
     "kafka-eos audit copy/ --html audit.html --findings findings.jsonl": ("", 1, "duplicate: "),
-    "kafka-eos ledger claims [C15]": ("ledger claims C15", 1, "C15  open"),
+    "kafka-eos ledger claims [C15]": ("ledger claims C15", 1, "C15  not checked here"),
     "kafka-eos audit FOLDER": ("audit copy", 1, "duplicate: "),
     "kafka-eos explain": ("explain example:violations", 0, "Diagram: "),
     "kafka-eos explain RECORDING": ("explain example:violations", 0, "Diagram: "),
@@ -112,6 +112,8 @@ WORK = {
         0,
         "kafka-eos audit example:violations",
     ),
+    "kafka-eos ledger findings late-end-of-transaction": ("", 0, "the audit reports it as"),
+    "kafka-eos ledger findings decision-lost": ("", 0, "torn transaction"),
     "kafka-eos lab generate copy --transactions 2000 --clients 8 --faults 1 --seed 7": (
         "lab generate cluster --transactions 2000 --clients 8 --faults 1 --seed 7",
         0,

@@ -48,7 +48,6 @@ from kafka_eos_checks.audit.segments.splits import PartitionLog
 from kafka_eos_checks.kit.recording import as_given
 from kafka_eos_checks.kit.terminal import progress_console
 from kafka_eos_checks.kit.verdict import Verdict, counted
-from kafka_eos_checks.models.findings import possible_causes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -269,6 +268,8 @@ def of_inputs(
 
 def _advised(verdict: Verdict, number: int, finding: Finding, inputs: Inputs) -> Verdict:
     """A verdict with the next steps about one of its findings, which has this number in the audit."""
+    from kafka_eos_checks.models.findings import possible_causes  # noqa: PLC0415 - a clean audit needs no registry
+
     directories = {(log.broker, log.topic, log.partition): log.directory for log in inputs.logs}
     directory = directories.get((finding.broker, finding.topic, finding.partition))
     named = inputs.directories.get(directory) if directory is not None else None
