@@ -23,7 +23,8 @@ entry has the differences: tables (``constants``, ``overrides``) are merged, all
     [mutant.NoDuplicateCache]
     model = "PartitionLog"
     title = "the leader remembers no batch (KAFKA-5494)"
-    overrides = { IsDuplicate = "NoDuplicateCache" }   # rule -> operator of spec/mutants, in TLC and in the reference
+    overrides = { IsDuplicate = "NoDuplicateCache" }   # rule -> operator of spec/mutants, in TLC and in the reference;
+                                                       # "Module!Rule" for one of a module that an instance has
     violates = "NoGapNoDuplicate"
     replay = "duplicate"                               # the rule of the audit that finds it in a simulated log
     simulation = "slow"                                # the kind of simulation that shows it (mutant_replays.py)

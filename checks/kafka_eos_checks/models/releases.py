@@ -11,7 +11,8 @@ reference through :mod:`kafka_eos_checks.mutants.rules`, check that Kafka. ::
     [release."3.9"]
     title = "Apache Kafka 3.9"
     absent = { Versions = "2" }                        # a model with this value in the constant is not of this release
-    unread = { TransactionalProducer = "the reason" }  # a module whose rules nobody has compared with this release
+    unread = { TransactionalOffsets = "the reason" }   # a module whose rules are not stated for this release
+    unstated = { TransactionalProducer = { constant = "Errors", value = '"X"', reason = "" } }  # with this value in it
 
     [instances]                                        # modules whose rules a module takes over by INSTANCE
     Broker = ["Leader", "TransactionCoordinator"]
@@ -48,12 +49,14 @@ class Release:
         title: one line.
         absent: constant -> a value that no model of this release has in it.
         unread: module -> why its rules are not stated for this release.
+        unstated: module -> the same where a constant has a value: ``constant``, ``value`` and ``reason``.
     """
 
     name: str
     title: str
     absent: Mapping[str, str] = field(default_factory=dict)
     unread: Mapping[str, str] = field(default_factory=dict)
+    unstated: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,11 +129,15 @@ class Releases:
 
     def _release(self, name: str, row: Mapping[str, Any]) -> Release:
         where = f'{self.file} [release."{name}"]'
-        if row.keys() - {"title", "absent", "unread"} or "title" not in row:
-            raise MalformedRegistry(f"{where}: it takes title, absent and unread, and has {', '.join(row)}")
-        for module in row.get("unread", {}):
-            if module not in self._modules.paths:
-                raise MalformedRegistry(f"{where}: no module {module}.tla; correct 'unread'")
+        if row.keys() - {"title", "absent", "unread", "unstated"} or "title" not in row:
+            raise MalformedRegistry(f"{where}: it takes title, absent, unread and unstated, and has {', '.join(row)}")
+        for key in ("unread", "unstated"):
+            for module in row.get(key, {}):
+                if module not in self._modules.paths:
+                    raise MalformedRegistry(f"{where}: no module {module}.tla; correct {key!r}")
+        for module, value in row.get("unstated", {}).items():
+            if value.keys() != {"constant", "value", "reason"}:
+                raise MalformedRegistry(f"{where}: unstated.{module} takes constant, value and reason")
         return Release(name=name, **row)
 
     def _rule(self, module: str, name: str, row: Mapping[str, Any]) -> Rule:
@@ -197,11 +204,12 @@ class Releases:
             if module.name in found.unread:
                 return f"{module.name} is not stated for {release}: {found.unread[module.name]}"
         for name, value in found.absent.items():
-            if name in model.constants:
-                constant = parse_value(model.constants[name])
-                values = constant if isinstance(constant, frozenset) else {constant}
-                if parse_value(value) in values:
-                    return f"Kafka {release} has no {name} = {value}"
+            if _has(model, name, value):
+                return f"Kafka {release} has no {name} = {value}"
+        for module in self._modules.chain(model.module):
+            row = found.unstated.get(module.name)
+            if row is not None and _has(model, row["constant"], row["value"]):
+                return f"{module.name} with {row['value']} is not stated for {release}: {row['reason']}"
         return ""
 
     def replaced(self, model: Model, release: str) -> list[Rule]:
@@ -245,6 +253,14 @@ class Releases:
             if (rule.module, rule.name) in found:
                 found |= self._modules.reached_through(f"{rule.module}Mutants", rule.by_release[release])
         return frozenset(found)
+
+
+def _has(model: Model, name: str, value: str) -> bool:
+    """Whether a constant of a model is a value, or a set with it."""
+    if name not in model.constants:
+        return False
+    constant = parse_value(model.constants[name])
+    return parse_value(value) in (constant if isinstance(constant, frozenset) else {constant})
 
 
 def shipped(model: Model, rules: Iterable[Rule], release: str) -> Model:

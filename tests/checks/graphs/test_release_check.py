@@ -146,3 +146,28 @@ def test_an_unknown_release_is_refused_with_those_that_there_are(capsys: pytest.
     assert "no release '2.8'; there are 4.3, 3.9" in capsys.readouterr().err
     assert main(["check", "graphs", "PartitionLog", "--kafka", "2.8"]) == 2
     assert main(["check", "models", "PartitionLog", "--causes"]) == 2
+
+
+SHOP = """---- MODULE Shop ----
+EXTENDS Integers, Sequences
+CONSTANTS Clients, Amounts, Most
+VARIABLES total, seen, log, readers, response
+Till == INSTANCE Counter WITH Limit <- Most - 1
+Spec == Till!Init /\\ [][Till!Next]_<<total, seen, log, readers, response>>
+Bounds == Len(log) <= 3
+BelowMost == total < Most
+===="""
+
+
+@pytest.mark.tlc
+def test_a_rule_of_an_instantiated_module_is_that_of_the_release_too(registry: Registry) -> None:
+    folder = registry.folder.parent
+    (folder / "Shop.tla").write_text(SHOP, encoding="utf-8")
+    with (folder / "releases.toml").open("a", encoding="utf-8") as file:
+        file.write('\n[instances]\nShop = ["Counter"]\n')
+    constants = {"Clients": '{"a"}', "Amounts": "{1, 2}", "Most": "3"}
+    changes = {"module": "Shop", "constants": constants, "invariants": ("BelowMost",), "probes": ()}
+    column = column_of(registry, Releases(folder), **changes)
+    assert [rule.key for rule in column.rules] == ["Counter!AddError"]
+    assert judge_model(column.entry).outcomes == {"BelowMost": "violated after 3 steps"}
+    assert judge_model(replace(column, rules=()).entry).outcomes == {"BelowMost": "holds"}
