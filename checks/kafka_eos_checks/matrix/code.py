@@ -1,8 +1,8 @@
 """Mutants of the Python code: one operator, constant or branch of a module changed; its tests have to fail.
 
 Cosmic Ray says where a module can be changed and how. A sample is drawn with a seed: a place first, then one of the
-changes that are possible there. Annotations are left out, because they do not change behaviour. Each mutant is written
-into a copy of the clone. There the tests that mirror the module run, then those of its folder, then all others on
+changes that are possible there. Annotations and their like are left out, because they do not change
+behaviour. Each mutant is written into a copy of the clone. There the tests that mirror the module run, then those of its folder, then all others on
 demand. Tests that enter the changed function go first.
 """
 
@@ -13,6 +13,7 @@ import random
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -170,11 +171,16 @@ def _changes(text: str) -> Iterator[tuple[tuple[Position, Position], str, int]]:
 
 
 def _annotations(text: str) -> Iterator[tuple[Position, Position]]:
-    """The places of annotations and of imports for type checkers only."""
+    """The places that change no behaviour: annotations, their imports, dataclass flags, marks of abstract methods."""
     for node in ast.walk(ast.parse(text)):
         held = [getattr(node, name, None) for name in ("annotation", "returns")]
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             held.append(node)
+        for decorator in getattr(node, "decorator_list", ()):
+            if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "dataclass":
+                held += [flag.value for flag in decorator.keywords]
+            elif ast.unparse(decorator) == "abstractmethod":
+                yield (decorator.lineno, decorator.col_offset - 1), (decorator.lineno + 1, 0)  # with @ and line end
         for part in held:
             if isinstance(part, (ast.expr, ast.stmt)):
                 assert part.end_lineno is not None
@@ -182,12 +188,23 @@ def _annotations(text: str) -> Iterator[tuple[Position, Position]]:
                 yield (part.lineno, part.col_offset), (part.end_lineno, part.end_col_offset)
 
 
+def _is_program(text: str) -> bool:
+    """Whether Python compiles a text without a warning; any test kills a text that it does not compile."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            compile(text, "mutant", "exec")
+    except SyntaxError:
+        return False
+    return True
+
+
 def _mutant(root: Path, file: Path, line: int, operator: str, occurrence: int) -> CodeMutant | None:
     """A changed module; None if the change leaves the same program."""
     mutating, plugins = need("cosmic_ray.mutating", EXTRA), need("cosmic_ray.plugins", EXTRA)
     before = (root / file).read_text(encoding="utf-8")
     after = mutating.mutate_code(before, plugins.get_operator(operator)(), occurrence)
-    if after is None or after == before:
+    if after is None or after == before or not _is_program(after):
         return None
     old, new = before.split("\n"), after.split("\n")
     first = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)) - 1)

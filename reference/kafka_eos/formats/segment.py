@@ -240,8 +240,6 @@ class _Search:
 
 def _claimed_end(data: Buffer, position: int) -> int | None:
     """The end of the batch at ``position`` by its own length; None if that is not inside the data."""
-    if position + HEADER_BYTES > len(data):
-        return None
     length = int.from_bytes(data[position + 8 : position + LOG_OVERHEAD_BYTES], "big", signed=True)
     end = position + LOG_OVERHEAD_BYTES + length
     return end if position + HEADER_BYTES <= end <= len(data) else None

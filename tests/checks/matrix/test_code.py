@@ -169,3 +169,29 @@ def test_a_sample_is_the_same_for_a_seed_and_leaves_annotations_out(clone: Path)
     assert {each.line for each in drawn} == {4, 6}
     assert all("int | None" in each.text and each.text != RULE for each in drawn)
     assert len(code.sample(clone, [rule], 2, 1)) == 2
+
+
+WEIGHT = """from abc import abstractmethod
+from dataclasses import dataclass
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    grams: int
+
+    @abstractmethod
+    def is_heavy(self, **limits):
+        return self.grams == 7
+"""
+
+
+def test_a_sample_has_programs_only_and_no_flags_of_dataclasses(clone: Path) -> None:
+    pytest.importorskip("cosmic_ray", reason="the extra `mutants` is not installed; `make code-mutants` installs it")
+    rule = Path("reference/kafka_eos/room/weight.py")
+    (clone / rule).write_text(WEIGHT, encoding="utf-8")
+    drawn = code.sample(clone, [rule], 50, 1)
+    for each in drawn:
+        compile(each.text, "mutant", "exec")
+        assert " is 7" not in each.text  # Python warns of it
+    assert {each.line for each in drawn} <= {4, 10}
+    assert all("frozen=True, slots=True" in each.text for each in drawn if each.line == 4 and "@dataclass" in each.text)
+    assert any(each.line == 10 for each in drawn)

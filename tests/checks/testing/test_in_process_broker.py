@@ -516,6 +516,17 @@ def told(broker: InProcessBroker, action: str) -> list[Event]:
     return [event for event in read_history(broker.folder / HISTORY) if event.action == action]
 
 
+def test_events_have_the_time_of_the_brokers_clock_in_microseconds(broker: InProcessBroker, app: Application) -> None:
+    times = [broker.clock()]
+    for moment in range(2):
+        broker.advance(60)
+        app.copy("a", moment)
+        times.append(broker.clock())
+    [first, second] = [event.time_us or 0 for event in told(broker, "AdvanceClock")]
+    assert times[0] * 1000 <= first < second - 59_000_000
+    assert second <= times[2] * 1000
+
+
 def test_markers_are_recorded_with_the_transactional_id(broker: InProcessBroker, app: Application) -> None:
     app.copy("a", 0)
     app.copy("b", 1, commit=False)

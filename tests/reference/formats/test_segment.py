@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_eos.formats import segment
+from kafka_eos.formats.message_set import Message, build_message_set
 from kafka_eos.formats.record_batch import Record, RecordBatch, build_batch
 from kafka_eos.formats.segment import (
     AbortedTransaction,
@@ -124,6 +125,15 @@ def test_a_batch_of_an_older_format_is_named() -> None:
         RegionKind.CORRUPT,
         "magic 1, where only batches of format version 2 are read",
     )
+
+
+@pytest.mark.parametrize("offsets", [(7,), (7, 8), (7, 9, 12)])
+def test_messages_of_the_formats_before_batches_are_one_region_with_their_offsets(offsets: tuple[int, ...]) -> None:
+    old = build_message_set([Message(offset=offset, magic=1, timestamp=5, value=b"v") for offset in offsets])
+    region, following = scan(old + batch(13).encode())
+    said = f"messages of format version 0 or 1, offsets {offsets[0]} to {offsets[-1]}"
+    assert region == CorruptRegion(position=0, end=len(old), kind=RegionKind.OLD_FORMAT, reason=said)
+    assert following == StoredBatch(position=len(old), batch=batch(13))
 
 
 @pytest.mark.parametrize(

@@ -50,11 +50,6 @@ def test_a_producer_needs_a_sequence(wire: Wire) -> None:
     assert wire.produce(producer=(producer[0], producer[1]), sequence=-1) == (E.INVALID_RECORD, -1)
 
 
-def test_producer_ids_are_given_once(wire: Wire) -> None:
-    ids = [wire.init(None)[1] for _ in range(3)] + [wire.init(f"x{n}")[1] for n in range(3)]
-    assert len(set(ids)) == len(ids)
-
-
 def test_a_transaction_of_version_1_is_added_to_written_and_committed(wire: Wire) -> None:
     _, *who = wire.init()
     producer = who[0], who[1]
