@@ -85,6 +85,20 @@ def test_a_member_with_another_epoch_is_fenced_unless_it_missed_an_answer(wire: 
     assert beat(wire, "a", 2, {0, 1, 2, 3})["ErrorCode"] == E.FENCED_MEMBER_EPOCH
 
 
+def test_a_member_that_waits_is_in_its_epoch_twice_from_its_next_heartbeat_on(wire: Wire) -> None:
+    """Kafka: CurrentAssignmentBuilder computes the assignment of such a member again."""
+    beat(wire, "a", 0)
+    beat(wire, "b", 0)
+    group = wire.cluster.consumer_groups.find("g")
+    assert group is not None
+    assert group.followers["b"].previous_epoch == 0
+    beat(wire, "b", 3)
+    assert group.followers["b"].previous_epoch == 3
+    beat(wire, "a", 2)  # it says nothing about what it has, and may have all
+    beat(wire, "a", 2, {0, 1, 2, 3})
+    assert group.followers["a"].previous_epoch == 2
+
+
 def test_what_a_member_leaves_behind_the_other_gets(wire: Wire) -> None:
     beat(wire, "a", 0)
     beat(wire, "b", 0)
