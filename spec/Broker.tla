@@ -426,7 +426,6 @@ TellsEpoch(epoch) ==
 
 (* A consumer joins the group of KIP-848, and is given the partition if it is to have it and nobody else has it. *)
 JoinConsumerGroup(consumer) ==
-    /\ IsSent("ConsumerGroupHeartbeat")
     /\ consumer \notin Groups!Members
     /\ membership' = Groups!Joined(consumer)
     /\ TellsEpoch(membership'.members[consumer].epoch)
@@ -435,14 +434,12 @@ JoinConsumerGroup(consumer) ==
 Heartbeat(consumer, givesUp) ==
     LET current == membership.members[consumer]
         owned   == IF givesUp THEN {} ELSE current.assigned \cup current.revoking
-    IN  /\ IsSent("ConsumerGroupHeartbeat")
-        /\ consumer \in Groups!Members
+    IN  /\ consumer \in Groups!Members
         /\ membership' = Groups!Reconciled(consumer, owned)
         /\ TellsEpoch(membership'.members[consumer].epoch)
 
 (* A member leaves the group of KIP-848. *)
 LeaveConsumerGroup(consumer) ==
-    /\ IsSent("ConsumerGroupHeartbeat")
     /\ consumer \in Groups!Members
     /\ membership' = Groups!MembershipWithout(consumer)
     /\ TellsEpoch(NoEpoch)
@@ -613,9 +610,8 @@ OnlyMembersCommitWitness == group.members # {}
 OnlyOwnersCommit ==
     \A member \in Consumers, epoch \in Generations :
         CommitError(member, epoch) = "NONE" /\ ~IsEmpty =>
-            /\ member \in Groups!Members
-            /\ \/ epoch = membership.members[member].epoch
-               \/ epoch < membership.members[member].epoch /\ Groups!HasHadSince(member, "data", epoch)
+            \/ epoch = membership.members[member].epoch
+            \/ epoch < membership.members[member].epoch /\ Groups!HasHadSince(member, "data", epoch)
 OnlyOwnersCommitWitness ==
     \E member \in Groups!Members : \E epoch \in Generations : epoch # membership.members[member].epoch /\ CommitError(member, epoch) = "NONE"
 
@@ -623,7 +619,7 @@ OnlyOwnersCommitWitness ==
 OwnersAreHeard ==
     \A member \in Groups!Members : \A epoch \in Generations :
         epoch <= membership.members[member].epoch /\ Groups!HasHadSince(member, "data", epoch) =>
-            CommitError(member, epoch) = "NONE" /\ PlainCommitError(member, epoch) = "NONE"
+            MemberError(member, epoch) = "NONE"
 OwnersAreHeardWitness ==
     \E member \in Groups!Members : \E epoch \in Generations :
         epoch < membership.members[member].epoch /\ Groups!HasHadSince(member, "data", epoch)

@@ -32,8 +32,15 @@ PendingReplacesLater(producerId, commit) ==
 AnyGenerationCommits(member, generation) ==
     IF member # NoMember /\ member \notin group.members THEN "UNKNOWN_MEMBER_ID" ELSE "NONE"
 
-(* for MemberError: a group of KIP-848 does not check the epoch of its members *)
-AnyEpochCommits(member, epoch) == IF member \in Groups!Members \cup {NoMember} THEN "NONE" ELSE "UNKNOWN_MEMBER_ID"
+(* for MemberError: a group of KIP-848 takes any older epoch of its members *)
+OldEpochCommits(member, epoch) ==
+    IF member \in Groups!Members /\ epoch < membership.members[member].epoch THEN "NONE"
+    ELSE Groups!MemberEpochError(member, epoch, {"data"})
+
+(* for MemberError: a group of KIP-848 takes an epoch that it has not given yet *)
+FutureEpochCommits(member, epoch) ==
+    IF member \in Groups!Members /\ Groups!HasHadSince(member, "data", epoch) THEN "NONE"
+    ELSE Groups!MemberEpochError(member, epoch, {"data"})
 
 (* for MemberError: a group of KIP-848 takes only the latest epoch of a member, as before KIP-1251 *)
 LatestEpochCommits(member, epoch) ==

@@ -115,7 +115,7 @@ class Settings:
             client_version=self.client,
             outside=True,
             verification=self.verification,
-            api_versions=Map({**self.versions, OFFSET_COMMIT: 0, JOIN: 0, HEARTBEAT: 0}),
+            api_versions=Map({**self.versions, OFFSET_COMMIT: 0, JOIN: 0}),
             group_protocol=group_protocol,
             consumers=frozenset({FIRST, SECOND} if group_protocol == CONSUMER else ()),
         )

@@ -1,9 +1,9 @@
 """Mutants of the Python code: one operator, constant or branch of a module changed; its tests have to fail.
 
 Cosmic Ray says where a module can be changed and how. A sample is drawn with a seed: a place first, then one of the
-changes that are possible there. Annotations and their like are left out, because they do not change
-behaviour. Each mutant is written into a copy of the clone. There the tests that mirror the module run, then those of its folder, then all others on
-demand. Tests that enter the changed function go first.
+changes that are possible there. Annotations and their like are left out, because they do not change behaviour. Each
+mutant is written into a copy of the clone. There the tests that mirror the module run, then those of its folder, then
+all others on demand. Tests that enter the changed function go first.
 """
 
 import ast

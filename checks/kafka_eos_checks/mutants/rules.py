@@ -1652,10 +1652,20 @@ def any_generation_commits(broker: Broker, member: str | None, generation: int) 
     return ErrorCode.UNKNOWN_MEMBER_ID if stranger else ErrorCode.NONE
 
 
-def any_epoch_commits(broker: Broker, member: str | None, generation: int) -> ErrorCode:
-    """For ``member_error``: a group of KIP-848 does not check the epoch of its members."""
-    stranger = member is not None and member not in broker.grouping.members()
-    return ErrorCode.UNKNOWN_MEMBER_ID if stranger else ErrorCode.NONE
+def old_epoch_commits(broker: Broker, member: str | None, generation: int) -> ErrorCode:
+    """For ``member_error``: a group of KIP-848 takes any older epoch of its members."""
+    group = broker.grouping
+    if member in group.members() and generation < group.membership.members[member].epoch:
+        return ErrorCode.NONE
+    return group.member_epoch_error(member, generation, (brokers.DATA,))
+
+
+def future_epoch_commits(broker: Broker, member: str | None, generation: int) -> ErrorCode:
+    """For ``member_error``: a group of KIP-848 takes an epoch that it has not given yet."""
+    group = broker.grouping
+    if member in group.members() and group.has_had_since(member, brokers.DATA, generation):
+        return ErrorCode.NONE
+    return group.member_epoch_error(member, generation, (brokers.DATA,))
 
 
 def latest_epoch_commits(broker: Broker, member: str | None, generation: int) -> ErrorCode:

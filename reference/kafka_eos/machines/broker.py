@@ -738,7 +738,6 @@ class Broker:
         KIP:   KIP-848
         Kafka: GroupMetadataManager.consumerGroupHeartbeat
         """
-        self._sent(HEARTBEAT)
         enabled(consumer not in self.grouping.members(), "it is a member")
         return self._after_heartbeat(consumer, self.grouping.joined(consumer))
 
@@ -750,7 +749,6 @@ class Broker:
         KIP:   KIP-848
         Kafka: GroupMetadataManager.consumerGroupHeartbeat
         """
-        self._sent(HEARTBEAT)
         enabled(consumer in self.grouping.members(), "it is no member")
         current = self.membership.members[consumer]
         owned = frozenset() if gives_up else current.assigned | current.revoking
@@ -764,7 +762,6 @@ class Broker:
         KIP:   KIP-848
         Kafka: GroupMetadataManager.consumerGroupLeave
         """
-        self._sent(HEARTBEAT)
         enabled(consumer in self.grouping.members(), "it is no member")
         membership = self.grouping.membership_without(consumer)
         return replace(self, membership=membership, answer=self.tells_epoch(NO_EPOCH))

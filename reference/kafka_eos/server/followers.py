@@ -446,7 +446,6 @@ class ConsumerGroups:
             return made
         self.groups.give_up(group)
         self.groups.known[group.name] = made
-        self._store(made)
         for follower in made.followers.values():
             self._watch(made, follower)
         return made

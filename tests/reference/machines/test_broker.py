@@ -31,7 +31,7 @@ CONSUMERS = replace(
     CONSTANTS,
     group_protocol=CONSUMER,
     consumers=frozenset({FIRST, SECOND}),
-    api_versions=VERSIONS.update({"OffsetCommit": 9, "ConsumerGroupHeartbeat": 1}),
+    api_versions=VERSIONS.set("OffsetCommit", 9),
 )
 
 

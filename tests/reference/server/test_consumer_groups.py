@@ -85,6 +85,20 @@ def test_a_member_with_another_epoch_is_fenced_unless_it_missed_an_answer(wire: 
     assert beat(wire, "a", 2, {0, 1, 2, 3})["ErrorCode"] == E.FENCED_MEMBER_EPOCH
 
 
+def test_the_next_heartbeat_of_a_waiting_member_makes_its_epoch_the_previous_one_too(wire: Wire) -> None:
+    """Kafka: CurrentAssignmentBuilder computes the assignment of such a member again."""
+    beat(wire, "a", 0)
+    beat(wire, "b", 0)
+    group = wire.cluster.consumer_groups.find("g")
+    assert group is not None
+    assert group.followers["b"].previous_epoch == 0
+    beat(wire, "b", 3)
+    assert group.followers["b"].previous_epoch == 3
+    beat(wire, "a", 2)  # without a list of its partitions: it may have all of them
+    beat(wire, "a", 2, {0, 1, 2, 3})
+    assert group.followers["a"].previous_epoch == 2
+
+
 def test_the_partitions_of_a_member_that_leaves_go_to_the_other(wire: Wire) -> None:
     beat(wire, "a", 0)
     beat(wire, "b", 0)

@@ -183,14 +183,18 @@ def test_an_empty_group_keeps_its_epoch_and_its_offsets(wire: Wire) -> None:
     assert beat(wire, "b", 0)["MemberEpoch"] == 4
 
 
-def test_members_are_told_after_a_restart_that_a_topic_is_gone(wire: Wire) -> None:
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_members_are_told_after_a_restart_that_a_topic_is_gone(wire: Wire, comes_back: bool) -> None:
     wire.topic("u", 1)
     beat(wire, "a", 0, SubscribedTopicNames=["t", "u"])
     wire.ask("DeleteTopics", 5, TopicNames=["t"], TimeoutMs=1_000)
+    if comes_back:
+        wire.topic(partitions=4)  # with another id
     wire = again(wire)
     asked: Message = {"GroupId": "g", "MemberId": "a", "MemberEpoch": 2, "TopicPartitions": None}
     row = wire.ask("ConsumerGroupHeartbeat", 1, **asked)
     assert (row["MemberEpoch"], parts(row)) == (2, {0})
+    assert [topic["TopicId"] for topic in row["Assignment"]["TopicPartitions"]] == [wire.cluster.topic_id("u")]
     assert wire.ask("ConsumerGroupHeartbeat", 1, **asked | {"TopicPartitions": []})["MemberEpoch"] == 3
 
 
@@ -225,7 +229,7 @@ def test_the_records_after_any_request_are_the_group(steps: Steps) -> None:
     for member, what, says in steps:
         group = wire.cluster.consumer_groups.find("g")
         is_there = group is not None and member in group.followers
-        static: Message = {"InstanceId": "i"} if member == "c" else {}
+        static: Message = {"InstanceId": "i", "RackId": "r"} if member == "c" else {}
         if what == "silence":
             wire.wait(3_000)
         elif group is None or not is_there or what == "join":
