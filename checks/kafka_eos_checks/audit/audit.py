@@ -327,7 +327,7 @@ def _of_logs(
     judged.add(log_verdicts(scanned.audits, time.perf_counter() - started), scanned.findings)
     drafts, found, known = transaction_verdicts(scanned, engine, source, check_crc=check_crc)
     judged.add(drafts, found)
-    judged.add(*offset_verdicts(scanned, engine, check_crc=check_crc))
+    judged.add(*offset_verdicts(scanned, engine))
     judged.add(*beside_verdicts(scanned, engine, one_moment=source.one_moment, check_crc=check_crc))
     return scanned.audits, known
 
@@ -416,7 +416,7 @@ def transaction_verdicts(
     """
     started = time.perf_counter()
     audits = scanned.audits
-    states, known = stages.audit_coordinators(scanned, engine, check_crc=check_crc)
+    states, known = stages.audit_coordinators(scanned, engine)
     if not states and not any(each.transactional for each in audits if each.log.topic != COORDINATOR_TOPIC):
         return [], Found(engine), moments.Moments(source, ())
     result = stages.judge_transactions(scanned, states, known, engine, source, check_crc=check_crc)
@@ -450,10 +450,10 @@ def beside_verdicts(scanned: Scanned, engine: Engine, *, one_moment: bool = True
     return _drafts([(rule, own, None) for rule, own in figures.items() if any(own.values())], seconds), found
 
 
-def offset_verdicts(scanned: Scanned, engine: Engine, *, check_crc: bool = True) -> Drafts:
+def offset_verdicts(scanned: Scanned, engine: Engine) -> Drafts:
     """A verdict for each rule over logs of ``__consumer_offsets``, and all their findings; none without such logs."""
     started = time.perf_counter()
-    found, figures = stages.audit_offsets(scanned, engine, check_crc=check_crc)
+    found, figures = stages.audit_offsets(scanned, engine)
     seconds = time.perf_counter() - started
     return _drafts([(rule, figures, None) for rule in OFFSET_RULES if figures], seconds), found
 

@@ -20,10 +20,9 @@ from dataclasses import dataclass, field
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.histories.history import Event
+from kafka_eos_checks.audit.events.recorded import COMMITS, DECLARATIONS
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.rules.applications import (
-    COMMITS,
-    DECLARATIONS,
     NOT_PROCESSED,
     OFFSET_ALONE,
     OUTPUT_ALONE,

@@ -175,7 +175,7 @@ def explained(number: int, findings: Sequence[Finding], runs: dict[str, list[Eve
     return Explained(of_finding(finding, runs), headline, then)
 
 
-def cut_out(events: Iterable[Event], wanted: Wanted, around: int | None, says: str = "") -> Moment:
+def cut_out(events: Iterable[Event], wanted: Wanted, around: int | None) -> Moment:
     """The wanted events up to the one with the order ``around``, and a few after it; without an order, the first ones.
 
     Raises:
@@ -191,7 +191,7 @@ def cut_out(events: Iterable[Event], wanted: Wanted, around: int | None, says: s
     if place is None:
         raise NothingToDraw(f"no event {around}; the run has events {everything[0].order} to {everything[-1].order}")
     begin = max(0, place + 1 - BEFORE)
-    return Moment(kept[begin : place + 1 + AFTER], Violation(place - begin, says or f"event {around}"))
+    return Moment(kept[begin : place + 1 + AFTER], Violation(place - begin, f"event {around}"))
 
 
 def story(moment: Moment) -> str:

@@ -37,6 +37,7 @@ from pathlib import Path
 from typing import Protocol
 
 from kafka_eos_checks.audit.places import Unreachable, is_uri
+from kafka_eos_checks.audit.segments.contents import Place
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 
 SKEW_MS = 5_000  # the most by which the clocks of two brokers may differ
@@ -47,11 +48,9 @@ LOCK, CLEAN_SHUTDOWN, HIGH_WATERMARKS = ".lock", ".kafka_cleanshutdown", "replic
 LONGEST_MS = 15 * 60_000  # Kafka's default of transaction.max.timeout.ms
 GRACE_MS = 5 * 60_000  # added to it, as by `kafka-transactions find-hanging`
 
-Place = tuple[str, int]  # topic, partition
 
-
-class Dated(Protocol):
-    """The facts that date a log: its place, its end, and the timestamps that brokers set in it."""
+class Ended(Protocol):
+    """A log that was read up to its end."""
 
     @property
     def log(self) -> PartitionLog:
@@ -62,6 +61,10 @@ class Dated(Protocol):
     def end(self) -> int:
         """One past the last offset."""
         ...
+
+
+class Dated(Ended, Protocol):
+    """The facts that date a log: its place, its end, and the timestamps that brokers set in it."""
 
     @property
     def stamped_ms(self) -> int:

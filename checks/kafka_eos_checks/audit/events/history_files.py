@@ -1,11 +1,12 @@
 """Histories as files: JSON Lines for people, Parquet for volume; whole, in ranges, or single events by their place."""
 
 from collections.abc import Iterable, Iterator
-from itertools import accumulate, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import msgspec
+import numpy as np
 
 from kafka_eos.histories.history import (
     COLUMN_TYPES,
@@ -19,6 +20,7 @@ from kafka_eos.histories.history import (
     read_history,
 )
 from kafka_eos_checks.audit.places import arrow_source, count_read
+from kafka_eos_checks.audit.segments.headers import Ints
 from kafka_eos_checks.kit.missing import need
 
 SUFFIXES = (".jsonl", ".parquet")
@@ -109,11 +111,11 @@ Column = msgspec.defstruct(
     gc=False,
 )
 """A line as msgspec reads it: the columns of :class:`kafka_eos.histories.history.Event`, of the same types."""
-_DECODE = msgspec.json.Decoder(Column).decode
+_DECODER = msgspec.json.Decoder(Column)
 _REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-def numbered_events(part: Range) -> Iterator[tuple[list[int], list[Any]]]:
+def numbered_events(part: Range) -> Iterator[tuple[Ints, list[Any]]]:
     """The events of a range, some at a time, and the place of each in the file: a byte, or the number of a row.
 
     An event is an ``Event``, or has its attributes. msgspec reads lines five times as fast as json and accepts less
@@ -126,28 +128,44 @@ def numbered_events(part: Range) -> Iterator[tuple[list[int], list[Any]]]:
     if part.path.suffix == ".parquet":
         rows = _parquet_rows(part.path, range(part.start, part.end))
         while some := list(islice(rows, EVENTS_AT_ONCE)):
-            yield [at for at, _ in some], [event_from_row(row, source, at) for at, row in some]
+            yield np.array([at for at, _ in some]), [event_from_row(row, source, at) for at, row in some]
         return
-    for places, lines in _lines(part):
-        try:
-            yield places, list(map(_DECODE, lines))
-        except _REFUSED:
-            found = [(at, event) for at, line in zip(places, lines, strict=True) for event in _event(line, source, at)]
-            yield [at for at, _ in found], [event for _, event in found]
+    for at, data in _lines(part):
+        ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
+        starts = np.concatenate(([0], ends + 1))
+        events = _decoded(data, starts, ends)
+        if events is not None:
+            yield at + starts, events
+            continue
+        lines = zip((at + starts).tolist(), data.split(b"\n"), strict=True)
+        found = [(place, event) for place, line in lines for event in _event(line, source, place)]
+        yield np.array([place for place, _ in found], np.int64), [event for _, event in found]
+
+
+def _decoded(data: bytes, starts: Ints, ends: Ints) -> list[Any] | None:
+    """The events in some lines, if each line is one event without blanks around it, as msgspec reads it; else None."""
+    text = np.frombuffer(data, np.uint8)
+    if starts[-1] == len(data) or (text[starts] != ord("{")).any() or (text[ends - 1] != ord("}")).any():
+        return None  # otherwise no event would go on in the next line
+    try:
+        events = _DECODER.decode_lines(data)
+    except _REFUSED:
+        return None
+    return events if len(events) == len(starts) else None
 
 
 def _event(line: bytes, source: str, at: int) -> Iterator[Any]:
     """The event in a line, none in a blank one; raises :class:`MalformedHistory` for any other line."""
     try:
-        yield _DECODE(line)
+        yield _DECODER.decode(line)
     except _REFUSED:
         text = line.decode("utf-8", "replace")
         if text.strip():
             yield event_from_json(text, source, at)
 
 
-def _lines(part: Range) -> Iterator[tuple[list[int], list[bytes]]]:
-    """The lines that begin in a range, without empty ones, some at a time, and the first byte of each."""
+def _lines(part: Range) -> Iterator[tuple[int, bytes]]:
+    """The lines that begin in a range, some at a time, without the last newline; and where the first one begins."""
     with part.path.open("rb") as file:
         at = part.start
         if at:
@@ -160,14 +178,10 @@ def _lines(part: Range) -> Iterator[tuple[list[int], list[bytes]]]:
             if not data:
                 return
             count_read(len(data))
-            lines = data.split(b"\n")
-            places = list(accumulate((len(line) + 1 for line in lines), initial=at))
-            at += len(data)
-            if not all(lines):
-                kept = [number for number, line in enumerate(lines) if line]
-                lines, places = [lines[number] for number in kept], [places[number] for number in kept]
+            lines = data.removesuffix(b"\n")
             if lines:
-                yield places[: len(lines)], lines
+                yield at, lines
+            at += len(data)
 
 
 def line_of(path: Path, at: int) -> int:

@@ -82,13 +82,14 @@ CHANGES = whats("LeaderChange", "Crash")
 VALUED = [*SENDS, POLLED]
 STEPPING = [*MOVED, SOUGHT, *LEFT, *ABORTS]
 
-FENCING = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
-GENERATIONS = frozenset({"JoinGroup", "OffsetCommit", "TxnOffsetCommit"})
+EPOCH_REFUSALS = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
+COMMITS = frozenset({"TxnOffsetCommit", "OffsetCommit"})
 DECLARATIONS = frozenset({"DeclareApplication", "DeclareTopic", "DeclareRecord"})
+GENERATIONS = COMMITS | {"JoinGroup"}
 COMMITTING = frozenset({"SendOffsetsToTransaction", "CommitOffsets"})
-REQUESTS = frozenset({"Produce", "TxnOffsetCommit", "OffsetCommit", "EndTxn", "InitProducerId"})
+REQUESTS = COMMITS | {"Produce", "EndTxn", "InitProducerId"}
 TELLING = REQUESTS | GENERATIONS | DECLARATIONS
-REFUSALS = frozenset({*FENCING, ErrorCode.INVALID_TXN_STATE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER})
+REFUSALS = frozenset({*EPOCH_REFUSALS, ErrorCode.INVALID_TXN_STATE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER})
 
 
 def text_hash(text: str) -> int:
@@ -231,7 +232,7 @@ class Told(NamedTuple):
     applied: Ints
 
 
-Numbered = tuple[Sequence[int], Sequence[Any]]
+Numbered = tuple[Ints, Sequence[Any]]
 """The places of some events, and the events: of :class:`kafka_eos.histories.history.Event`, or with its attributes."""
 
 
@@ -254,8 +255,8 @@ def told(numbered: Iterable[Numbered], source: str) -> Iterator[Told]:
                 columns.add(places, events)
             else:
                 own = [number for number, each in enumerate(runs) if each == run]
-                columns.add([places[number] for number in own], [events[number] for number in own])
-            if len(columns.at) >= CHUNK_EVENTS:
+                columns.add(places[own], [events[number] for number in own])
+            if len(columns) >= CHUNK_EVENTS:
                 yield made.pop(run).finish()
     for columns in made.values():
         yield columns.finish()
@@ -312,7 +313,7 @@ class _Columns:
         self.place_of: list[int] = []
         self.offsets: list[int | None] = []
         self.orders: list[int | None] = []
-        self.at: list[int] = []
+        self.at: list[Ints] = []
         self.kinds: list[int] = []
         self.flags: list[int] = []
         self.times: list[int | None] = []
@@ -325,18 +326,22 @@ class _Columns:
         self.facts = RunFacts(run, 0)
         self.refusals = False
         self.texts = _Hashed[str](text_hash)
-        self.names: dict[tuple[int, int], int] = {}
+        self.names = _Hashed[tuple[int, int]](lambda name: int(name_hashes(*name)[0]))
         self.topics = _Hashed[str | None](_text_or_0)
         self.places = _Hashed[tuple[str | None, int | None]](_place_or_0)
 
-    def add(self, places: Sequence[int], events: Sequence[Any]) -> None:
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    def add(self, at: Ints, events: Sequence[Any]) -> None:
         """Add some events with their places."""
+        places = at.tolist()
         columns = list(zip(*map(_READ, events), strict=True))
         actions, phases, processes, topics, partitions, isolations, pids, groups, details = columns[:9]
         offsets, orders, times = columns[9:]
         hashed = list(map(self.texts.__getitem__, processes))
         kinds = [_KINDS.get(each, OTHER) for each in zip(actions, phases, strict=True)]
-        before = len(self.at)
+        before = len(self)
         for number, (action, kind, pid) in enumerate(zip(actions, kinds, pids, strict=True)):
             if action in TELLING or pid is not None:
                 self._request(places[number], events[number])
@@ -361,7 +366,7 @@ class _Columns:
         self.offsets += offsets
         self.orders += orders
         self.times += times
-        self.at += places
+        self.at.append(at)
         self.kinds += kinds
 
     def _request(self, at: int, event: Any) -> None:
@@ -412,10 +417,7 @@ class _Columns:
         before = self.facts.members.get(process)
         if before is None or before.group != hashed or before.order > member.order:
             self.facts.members[process] = member if before is None else before.joined(member)
-        name = self.names.get((hashed, place))
-        if name is None:
-            name = self.names[hashed, place] = int(name_hashes(hashed, place)[0])
-        self.given.append((name, hashed, place, offset, at))
+        self.given.append((self.names[hashed, place], hashed, place, offset, at))
 
     def _asked(self, at: int, process: int, event: Any) -> None:
         """Add a request to commit offsets."""
@@ -426,7 +428,7 @@ class _Columns:
             if not (isinstance(partition, str) and partition.isdecimal() and type(offset) is int):
                 self.facts.unclear = True
                 continue
-            name = int(name_hashes(group, self.places[topic, int(partition)])[0])
+            name = self.names[group, self.places[topic, int(partition)]]
             self.asked.append((name, offset, process, detail.get("transaction"), at))
 
     def finish(self) -> Told:
@@ -435,7 +437,7 @@ class _Columns:
         Raises:
             MalformedHistory: a number has more bits than its column.
         """
-        rows = np.zeros(len(self.at), TOLD)
+        rows = np.zeros(len(self), TOLD)
         encoded = "".join(self.values).encode("utf-8", "surrogatepass")
         sizes = np.array(list(map(len, self.values)), np.int64)
         if len(encoded) != sizes.sum():  # not only ASCII
@@ -448,7 +450,7 @@ class _Columns:
         rows["ended"] = np.where(numbers == NOWHERE, 0, joined_hashes(rows["process"], numbers))
         rows["place"] = self.place_of
         rows["offset"], rows["order"] = _integers(self.offsets, self), _integers(self.orders, self)
-        rows["at"], rows["what"], rows["flags"] = self.at, self.kinds, self.flags
+        rows["at"], rows["what"], rows["flags"] = np.concatenate(self.at), self.kinds, self.flags
         telling = np.flatnonzero(np.isin(rows["what"], [what(action, "invoke") for action in ACTIONS[8:]]))
         telling = telling[rows["ended"][telling] != 0][::-1]
         known = [time for time in self.times if time is not None]
@@ -469,7 +471,8 @@ class _Columns:
             generations=bool(self.members),
         )
         given = np.array(self.given, GIVEN)
-        for row in given[np.lexsort((given["offset"], given["name"]))][::-1].tolist():
+        by_name = given[np.lexsort((given["offset"], given["name"]))]
+        for row in by_name[np.unique(by_name["name"], return_index=True)[1]].tolist():
             facts.first_given[row[0]] = row[1:4]
         return Told(
             facts,
@@ -511,4 +514,4 @@ def _integers(column: Sequence[int | None], columns: _Columns) -> Ints:
     try:
         return np.array([NOWHERE if each is None else each for each in column], np.int64)
     except OverflowError:
-        raise MalformedHistory(columns.source, columns.at[0], "a number of more than 64 bits") from None
+        raise MalformedHistory(columns.source, int(columns.at[0][0]), "a number of more than 64 bits") from None

@@ -254,6 +254,14 @@ def beside_rows(transactions: Transactions, last: Iterable[Last], offset: int) -
         for segment in transactions.log.segments
         for each in transactions.aborts_in(segment.partition(".")[0])
     ]
+    for segment in transactions.log.segments:
+        name = segment.partition(".")[0]
+        due = transactions.index_of(name)
+        told = [
+            (each.producer_id, each.ends and each.ends.offset, each.offset, each.last_stable_offset)
+            for each in transactions.aborts_in(name)
+        ]
+        assert due is None or [entry[1:] for entry in due.tolist()] == told, "the index by columns is that by markers"
     [(_, producers)] = producers_at([offset], last, transactions)
     return aborts, transactions.coordinator_epochs_at(offset), transactions.open_at(offset), sorted(producers.items())
 
@@ -261,7 +269,7 @@ def beside_rows(transactions: Transactions, last: Iterable[Last], offset: int) -
 def whole_rows(scanned: Scanned, engine: Engine, offset: int) -> list[tuple[object, ...]]:
     """The same rows of all partitions: from their scan, or from the readable rules where their order needs these."""
     values: dict[int, list[tuple[Part, Last]]] = defaultdict(list)
-    for number, value in engine.collect(stages.BESIDE, scanned.rows):
+    for number, value in (each for rows in scanned.rows for each in engine.collect(stages.BESIDE, rows)):
         values[number].append(value)
     rows = []
     for number, audit in enumerate(scanned.audits):

@@ -25,7 +25,6 @@ from kafka_eos_checks.audit.rules.histories import (
     refused,
     unasked,
 )
-from kafka_eos_checks.audit.rules.offsets import longest_logs
 from kafka_eos_checks.audit.rules.readers import (
     ABORTED_DELIVERED,
     COMMITTED_MISSING,
@@ -43,6 +42,7 @@ from kafka_eos_checks.audit.rules.readers import (
 )
 from kafka_eos_checks.audit.rules.sent_offsets import NOT_AS_SENT, not_as_sent
 from kafka_eos_checks.audit.rules.timeouts import Deadlines
+from kafka_eos_checks.audit.rules.transactions import longest
 from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, read_contents
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 
@@ -73,7 +73,7 @@ def join(
     for log, contents in zip(told, ask(partial(read_contents, check_crc=check_crc), told), strict=True):
         replicas[log.topic, log.partition].append((log, contents))
     offsets = [log for log in logs if log.topic == OFFSETS_TOPIC]
-    groups = longest_logs(ask(partial(read_group_log, check_crc=check_crc), offsets))
+    groups = longest(ask(partial(read_group_log, check_crc=check_crc), offsets))
     ends = [(log, contents.end, contents.stamped_ms) for own in replicas.values() for log, contents in own]
     ends += [(group.log, group.end, group.stamped_ms) for group in groups]
     reach = min((moments.reach_of(*end) for end in ends), default=inf)

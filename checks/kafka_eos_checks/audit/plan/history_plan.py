@@ -88,6 +88,7 @@ from kafka_eos_checks.audit.plan.history_stages import (
     SPOTS,
     STORE,
     SUSPECT,
+    SUSPECT_KEYS,
     VALUES,
     WANTED,
     Crew,
@@ -314,24 +315,27 @@ class _Plan:
         self.records.append(passed)
         spots, suspects = (self._collected(kind, rows) for kind, rows in ((SPOTS, values), (SUSPECT, ended)))
         self.suspects = suspects
+        counted = [values, ended, followed]
         if any(map(len, (*spots.values(), *suspects.values()))):
-            values = engine.regroup(
+            picked = engine.regroup(
                 partial(join_bucket, settings=settings, buckets=buckets, picks=(spots, suspects), number_of=number_of),
-                [VALUES, STORE],
+                [VALUES, STORE, SUSPECT_KEYS],
                 self.read,
                 self.store,
+                values,
                 label="suspects",
             )
+            counted.append(picked)
             ends = engine.regroup(
                 partial(pick_bucket, number_of=number_of, suspects=suspects),
                 [ENDINGS, ASKED_FOR],
                 self.read,
-                values,
+                picked,
                 label="suspects' ends",
             )
-            self.picked += [values, ends]
-            self.records.append(values)
-        for rows in (values, ended, followed):
+            self.picked += [picked, ends]
+            self.records.append(picked)
+        for rows in counted:
             self.figures += [each for _, figures in engine.collect(FIGURES, rows) for each in figures.items()]
 
     def join_applications(self) -> None:

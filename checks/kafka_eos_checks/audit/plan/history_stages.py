@@ -64,6 +64,7 @@ from kafka_eos_checks.audit.kernels.histories.joining import (
     join_transactions,
     join_values,
     look_into_gaps,
+    rows_near,
     spot,
 )
 from kafka_eos_checks.audit.kernels.histories.joining import (
@@ -105,7 +106,6 @@ from kafka_eos_checks.audit.rules.histories import (
     refused,
     unasked,
 )
-from kafka_eos_checks.audit.rules.offsets import longest_logs
 from kafka_eos_checks.audit.rules.readers import (
     ABORTED_DELIVERED,
     COMMITTED_MISSING,
@@ -123,6 +123,7 @@ from kafka_eos_checks.audit.rules.readers import (
 )
 from kafka_eos_checks.audit.rules.sent_offsets import NOT_AS_SENT, not_as_sent
 from kafka_eos_checks.audit.rules.timeouts import Deadlines
+from kafka_eos_checks.audit.rules.transactions import longest
 from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, Replicas, read_contents
 from kafka_eos_checks.audit.segments.headers import Ints
 from kafka_eos_checks.audit.segments.splits import PartitionLog
@@ -131,6 +132,7 @@ from kafka_eos_checks.kit.memory import without_collections
 FACTS, FAILED, VALUES, ENDINGS, MOVES, CHANGED, REQUESTED, MEMBERS, STORE, RANGES, LOG = range(11)  # kinds of rows
 FIGURES, HELD_BY, SPOTS, SUSPECT, GAPS, PICKED, WANTED, RECORDS, FOUND, ASKED_FOR = range(11, 21)
 SENDING, GIVING, ASKING, COVERING, OUTPUTS, CHECKS, INPUTS, REACHED, APPLIED = range(21, 30)  # of applications
+SUSPECT_KEYS = 30
 _NAMES = {  # figures of the joins -> figures of the rules
     "lost": (LOST, "checked"),
     "lost unknown": (LOST, "unknown"),
@@ -151,7 +153,7 @@ _NAMES = {  # figures of the joins -> figures of the rules
 def read_range(item: tuple[int, Range], *, buckets: int) -> Iterator[Row]:
     """Read a range of a history: its events, by the bucket in which they are joined."""
     number, part = item
-    numbered = (([number << AT_BITS | at for at in places], events) for places, events in numbered_events(part))
+    numbered = ((number << AT_BITS | places, events) for places, events in numbered_events(part))
     try:
         with without_collections():
             for each in told(numbered, str(part.path)):
@@ -265,7 +267,7 @@ _Picks = tuple[Mapping[str, Hashes], Mapping[str, Hashes]]  # by run, offsets an
 
 
 def join_bucket(
-    bucket: int,  # noqa: ARG001 - the rows tell it
+    bucket: int,
     values: Iterable[tuple[str, Rows]],
     *,
     settings: Mapping[str, Setting],
@@ -273,39 +275,50 @@ def join_bucket(
     picks: _Picks | None,
     number_of: Mapping[str, int],
 ) -> Iterator[Row]:
-    """Join the events and records of some topics and values; with ``picks`` pick the rows for the readable rules."""
-    by_run = _by_run(values, TOLD, STORED)
-    records = by_run.pop("", {STORED: np.zeros(0, STORED)})[STORED]
+    """Join the events and records of some topics and values.
+
+    With ``picks``, join only those of suspects again, and pick the rows for the readable rules. The figures are then
+    the difference from what the first join has counted.
+    """
+    by_run = _by_run(values, TOLD, STORED, _KEY)
+    nothing = {dtype: np.zeros(0, dtype) for dtype in (TOLD, STORED, _KEY)}
+    records = by_run.pop("", nothing)[STORED]
     for run in settings if picks is not None else by_run:
-        events = by_run[run][TOLD] if run in by_run else np.zeros(0, TOLD)
-        spots, suspects = (None, None) if picks is None else (picks[0][run], picks[1][run])
-        joined = join_values(events, records, settings[run], suspects, spots)
-        yield Row(FIGURES, 0, _named(joined.figures))
+        own, setting = by_run.get(run, nothing), settings[run]
         if picks is None:
-            found = np.append(joined.spots, np.zeros(int(joined.suspect.any()), np.uint64))  # 0 for a key of any kind
+            joined = join_values(own[TOLD], records, setting)
+            yield Row(FIGURES, 0, _named(joined.figures))
+            keys = _as_rows(np.unique(joined.events["key"][joined.suspect]), _KEY)
+            if len(keys):
+                yield Row(SUSPECT_KEYS, bucket, (run, keys), keys.nbytes)
+            found = np.append(joined.spots, np.zeros(int(len(keys) > 0), np.uint64))  # 0 for a key of any kind
             if len(found):
                 yield Row(SPOTS, 0, (run, found), found.nbytes)
             yield from _scattered(HELD_BY, run, joined.held, "ended", buckets)
             continue
+        spots, suspects = picks[0][run], picks[1][run]
+        near = rows_near(own[TOLD], records, setting, own[_KEY]["key"], suspects, spots)
+        before = join_values(*near, setting).figures
+        joined = join_values(*near, setting, suspects, spots)
+        yield Row(FIGURES, 0, _named({name: count - before[name] for name, count in joined.figures.items()}))
         keyed, at_spot = joined.events[joined.suspect], joined.events[joined.at_spot]
         number = number_of[run]
         yield Row(PICKED, number, ("keys", keyed), keyed.nbytes)
         yield Row(PICKED, number, ("spots", at_spot), at_spot.nbytes)
         ended = np.unique(keyed["ended"][keyed["ended"] != 0])
-        yield from _scattered(ASKED_FOR, run, _as_rows(ended), "ended", buckets)
+        yield from _scattered(ASKED_FOR, run, _as_rows(ended, _ASKED), "ended", buckets)
         shown = joined.shown
         for log in np.unique(shown["log"]).tolist():
             own_rows = shown[shown["log"] == log]
             yield Row(WANTED, log, (number, "values", own_rows), own_rows.nbytes)
 
 
-_ASKED = np.dtype([("ended", "u8")])
+_ASKED, _KEY = np.dtype([("ended", "u8")]), np.dtype([("key", "u8")])
 
 
-def _as_rows(hashes: Hashes) -> Rows:
-    rows = np.zeros(len(hashes), _ASKED)
-    rows["ended"] = hashes
-    return rows
+def _as_rows(hashes: Hashes, dtype: np.dtype[Any]) -> Rows:
+    """Hashes as rows of one column."""
+    return hashes.astype(np.uint64).view(dtype)
 
 
 def _named(figures: Mapping[str, int]) -> dict[str, dict[str, int]]:
@@ -646,7 +659,7 @@ def judge_run(
         for _, group, place, offset, _ in inputs[run.run].tolist():
             only[run.groups[group], run.places[place]].append(offset)
         by_name = {name: sorted(set(offsets)) for name, offsets in only.items()}
-        logs = longest_logs([read_group_log(log, check_crc) for log in groups])
+        logs = longest([read_group_log(log, check_crc) for log in groups])
         shown = reading.replicas(records["outputs"])
         findings += judge_told(events, shown, logs, figures, covered=covered, only=by_name)
     yield from found_rows(findings, number)
@@ -710,14 +723,14 @@ def judge_others(
             findings += refused(asked, replicas, figures[REFUSED], deadlines)
         if run.sends_offsets:
             asked = reading.events(np.concatenate(places[run.run, REQUESTED]), run)
-            logs = longest_logs([read_group_log(log, check_crc) for log in groups])
+            logs = longest([read_group_log(log, check_crc) for log in groups])
             findings += not_as_sent(asked, logs, figures[NOT_AS_SENT], covered=reading.covered(run))
         telling = bool(run.members) and run.run not in proving
         if run.declared or telling:
             contents: dict[Place, list[tuple[PartitionLog, Contents]]] = defaultdict(list)
             for log in reading.logs:
                 contents[log.topic, log.partition].append((log, read_contents(log, check_crc)))
-            logs = longest_logs([read_group_log(log, check_crc) for log in groups])
+            logs = longest([read_group_log(log, check_crc) for log in groups])
             own_kinds = (REQUESTED, APPLIED) if telling else (REQUESTED,)
             events = reading.events(np.concatenate([each for kind in own_kinds for each in places[run.run, kind]]), run)
             findings += judge_inputs(events, contents, logs, figures, covered=reading.covered(run))

@@ -3,15 +3,15 @@
 ======================  ===============================  ============================================================
 stage                   mapped over                      rows
 ======================  ===============================  ============================================================
-:func:`scan`            splits of all logs               summaries of chunks by log, steps of transactions by producer
+:func:`scan`            splits of all logs               summaries of chunks by log, steps of transactions by producer,
+                                                         records of the internal topics
 :func:`fold_log`        the summaries of a log           its audit by the rules over logs, and the log as a whole
-:func:`read_states`     splits of ``__transaction_state``  records by transactional id
 :func:`fold_bucket`     records of a bucket of ids       the coordinators' rules, and what is known of each producer id
 :func:`judge_bucket`    steps and ids of a bucket        the rules over transactions
 :func:`hold_back`       open transactions of a log       the offsets that they keep from readers
-:func:`read_commits`    logs of ``__consumer_offsets``   the rule over committed offsets
+:func:`judge_commits`   commits of a log                 the rule over committed offsets
 :func:`judge_beside`    steps and last batches of a log  the rules over indexes and snapshots
-:func:`look_beside`     the replicas of a partition      the rule over replicas
+:func:`judge_copies`    digests of a partition           the rule over replicas
 ======================  ===============================  ============================================================
 
 The logs of coordinators are read after the others. So, even on a running broker, they have the decision of every marker
@@ -20,7 +20,7 @@ were made (:mod:`kafka_eos_checks.audit.plan.found`).
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -33,13 +33,17 @@ from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos_checks.audit.engines.local import Engine, LocalEngine, Row, asker
 from kafka_eos_checks.audit.findings import Finding
-from kafka_eos_checks.audit.internal_topics.states import StateChunk, States, concatenate_states, state_rows
+from kafka_eos_checks.audit.internal_topics.commits import CommitChunk
+from kafka_eos_checks.audit.internal_topics.commits import chunk_of as commit_chunk
+from kafka_eos_checks.audit.internal_topics.states import StateChunk, States, concatenate_states
+from kafka_eos_checks.audit.internal_topics.states import chunk_of as state_chunk
 from kafka_eos_checks.audit.jepsen import by_key
 from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import FoldedIds, LogFacts, fold_states
-from kafka_eos_checks.audit.kernels.coordinators.group_log import read_group_log
+from kafka_eos_checks.audit.kernels.coordinators.group_log import fold_group_log
 from kafka_eos_checks.audit.kernels.coordinators.matching import Knowledge, judge_steps
 from kafka_eos_checks.audit.kernels.logs.fold import LogAudit, fold, summaries_of
-from kafka_eos_checks.audit.kernels.logs.summary import Summary
+from kafka_eos_checks.audit.kernels.logs.replicas import Digest, compare_digests, digest
+from kafka_eos_checks.audit.kernels.logs.summary import READ_FIRST, Summary
 from kafka_eos_checks.audit.kernels.logs.transactions import (
     NO_STEPS,
     Part,
@@ -50,6 +54,7 @@ from kafka_eos_checks.audit.kernels.logs.whole import read_in_order, whole_log
 from kafka_eos_checks.audit.moments import ONE_MOMENT, Moments, Source
 from kafka_eos_checks.audit.plan.found import FINDING_BYTES, Found, found_rows
 from kafka_eos_checks.audit.rules.beside import (
+    REPLICA_COLUMNS,
     Beside,
     Last,
     Transactions,
@@ -63,20 +68,23 @@ from kafka_eos_checks.audit.rules.beside import (
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog
 from kafka_eos_checks.audit.rules.offsets import went_back
 from kafka_eos_checks.audit.rules.transactions import (
-    Figures,
     Judged,
     TransactionAudit,
     held_back,
     longest,
     read_transactions,
 )
+from kafka_eos_checks.audit.segments.contents import Figures, Place
+from kafka_eos_checks.audit.segments.headers import Block
 from kafka_eos_checks.audit.segments.splits import SPLIT_BYTES, PartitionLog, Split, plan, tasks
 
-SUMMARY, STEPS, RESULT, KNOWN, OPENED, BESIDE = range(6)  # kinds of rows
+SUMMARY, STEPS, RESULT, KNOWN, OPENED, BESIDE, STATE_CHUNK, STATES, COMMITS, DIGESTS = range(10)  # kinds of rows
 BUCKET_BYTES = 256 << 20  # of logs for each bucket of producer ids, whose steps are judged together
 MOST_BUCKETS = 4096
-STATE_SPLIT_BYTES = 16 << 20  # of __transaction_state, because records take ten times as long as headers
-RECORD_BYTES = 150  # approximate size of a record of __transaction_state between stages
+INTERNAL_SPLIT_BYTES = 16 << 20  # of the internal topics, because records take ten times as long as headers
+RECORD_BYTES = 150  # approximate size of a record of an internal topic between stages
+
+INTERNAL_TOPICS = (COORDINATOR_TOPIC, OFFSETS_TOPIC)
 
 Task = Sequence[tuple[int, Split]]  # splits, each with the number of its log
 Identity = tuple[str, str, int]  # broker, topic and partition of a log
@@ -91,14 +99,14 @@ class Scanned:
 
     Attributes:
         audits: the audits of each log, by the rules over logs, without findings.
-        rows: where the steps of their transactions are kept.
+        rows: where the steps of their transactions, and the records of the internal topics, are kept.
         buckets: the number of buckets of producer ids in which they are kept.
         findings: the findings of the rules over logs.
         snapshots: the offsets of the snapshots of each log by number, if it has snapshots or indexes.
     """
 
     audits: list[LogAudit]
-    rows: Any
+    rows: Sequence[Any]
     buckets: int
     findings: Found
     snapshots: Mapping[int, Sequence[int]]
@@ -145,12 +153,13 @@ def scan_logs(
         OSError, UnusableInput: a log cannot be read.
     """
     number = {log: place for place, log in enumerate(logs)}
-    splits = plan(logs, split_bytes, asker(engine, logs))
+    internal = [log for log in logs if log.topic in INTERNAL_TOPICS]
+    smaller = min(split_bytes, INTERNAL_SPLIT_BYTES)
+    splits = plan([log for log in logs if log.topic not in INTERNAL_TOPICS], split_bytes, asker(engine, logs))
+    splits += plan(internal, smaller, asker(engine, logs))
     by_log: list[list[Split]] = [[] for _ in logs]
     for split in splits:
         by_log[number[split.log]].append(split)
-    planned = [[(number[split.log], split) for split in task] for task in tasks(splits, split_bytes)]
-    sizes = [sum(split.size for _, split in task) for task in planned]
     buckets = min(MOST_BUCKETS, max(engine.buckets, sum(split.weight for split in splits) // BUCKET_BYTES))
     told = asker(engine, logs)(snapshots_of, logs)
     snapshots = {place: offsets for place, offsets in enumerate(told) if offsets is not None}
@@ -160,10 +169,16 @@ def scan_logs(
         buckets=buckets,
         high_watermarks=_high_watermarks(logs, source),
         snapshots=snapshots,
+        replicated={number: place for place, own in enumerate(_by_place(logs)) if len(own) > 1 for number in own},
     )
-    rows = engine.map(read, planned, sizes, "scan")
+    rows = []
+    for label, are_states in (("scan", False), ("coordinators", True)):
+        own = [split for split in splits if (split.log.topic == COORDINATOR_TOPIC) == are_states]
+        grouped = tasks(own, smaller if are_states else split_bytes)
+        planned = [[(number[split.log], split) for split in task] for task in grouped]
+        rows.append(engine.map(read, planned, [sum(split.size for split in task) for task in grouped], label))
     folded = engine.regroup(
-        partial(fold_log, logs=logs, splits=by_log, check_crc=check_crc), [SUMMARY], rows, label="logs"
+        partial(fold_log, logs=logs, splits=by_log, check_crc=check_crc), [SUMMARY], *rows, label="logs"
     )
     audits = {audit.log: audit for _, audit in engine.collect(RESULT, folded)}
     all_audits = [audits.get(log) or LogAudit(log=log, partition=Partition(log=log)) for log in logs]
@@ -172,6 +187,14 @@ def scan_logs(
 
 def _identity(log: PartitionLog) -> Identity:
     return log.broker, log.topic, log.partition
+
+
+def _by_place(logs: Sequence[PartitionLog]) -> list[list[int]]:
+    """The numbers of the replicas of each partition."""
+    found: dict[Place, list[int]] = defaultdict(list)
+    for number, log in enumerate(logs):
+        found[log.topic, log.partition].append(number)
+    return list(found.values())
 
 
 def _folders(logs: Iterable[PartitionLog]) -> dict[Identity, str]:
@@ -197,21 +220,47 @@ def scan(
     buckets: int,
     high_watermarks: Mapping[int, int],
     snapshots: Mapping[int, Sequence[int]],
+    replicated: Mapping[int, int],
 ) -> Iterator[Row]:
-    """The rows of some splits: each chunk's summary, the steps of its transactions, and what its snapshots tell."""
+    """The rows of some splits: each chunk's summary, its steps, its records of internal topics, its last batches."""
     for log, split in task:
-        for chunk, headers in summaries_of(split, check_crc, high_watermarks.get(log, -1)):
+        records: list[Row] = []
+        is_internal = split.log.topic in INTERNAL_TOPICS and split.log.has_records
+        take = partial(_take_records, records, log, split, buckets) if is_internal else None
+        columns = tuple(dict.fromkeys((*READ_FIRST, *REPLICA_COLUMNS))) if log in replicated else READ_FIRST
+        for chunk, headers in summaries_of(split, check_crc, high_watermarks.get(log, -1), take, columns):
+            yield from records
+            records.clear()
             told = chunk.transactions
             if log in snapshots:
                 part = Part(0, split.number, chunk.start, told.steps)
                 last = last_batches(headers, snapshots[log])
                 yield Row(BESIDE, log, (part, last), told.steps.nbytes + last.nbytes)
+            if log in replicated:
+                own = digest(split.segment, chunk.start, headers)
+                yield Row(DIGESTS, replicated[log], (log, own), own.blocks.nbytes)
             summary = replace(chunk, transactions=told._replace(steps=NO_STEPS))
             yield Row(SUMMARY, log, summary, chunk.boundary.nbytes)
             if len(told.steps) and split.log.topic != COORDINATOR_TOPIC:
                 part = Part(log, split.number, chunk.start, told.steps)
                 for bucket, piece in scattered(part, buckets):
                     yield Row(STEPS, bucket, piece, piece.steps.nbytes)
+
+
+def _take_records(rows: list[Row], log: int, split: Split, buckets: int, block: Block) -> None:
+    """Add the rows of a block of an internal topic: commits by log, or states by transactional id."""
+    if split.log.topic == OFFSETS_TOPIC:
+        commits = commit_chunk(block, split.number, split.segment)
+        rows.append(Row(COMMITS, log, commits, RECORD_BYTES * len(commits.commits)))
+        return
+    chunk = state_chunk(block, split.number, split.segment)
+    rows.append(Row(STATE_CHUNK, log, chunk.bare()))
+    states = chunk.states
+    of_name = np.array([crc32(name.encode("utf-8", "surrogatepass")) % buckets for name in states.names], int)
+    bucket = of_name[states.transactional_id]
+    for number in np.unique(bucket).tolist():
+        own = states if buckets == 1 else states.compact(np.flatnonzero(bucket == number))
+        rows.append(Row(STATES, number, (log, split.number, chunk.start, own), RECORD_BYTES * len(own)))
 
 
 def fold_log(
@@ -232,44 +281,24 @@ def fold_log(
 # --- the rules over transactions --------------------------------------------------------------------------------------
 
 
-def audit_coordinators(scanned: Scanned, engine: Engine, *, check_crc: bool = True) -> tuple[list[CoordinatorLog], Any]:
+def audit_coordinators(scanned: Scanned, engine: Engine) -> tuple[list[CoordinatorLog], Any]:
     """The logs of ``__transaction_state`` that have records, and the rows with their transactional ids and findings."""
-    numbers = [
-        number
+    logs = {
+        number: audit.log
         for number, audit in enumerate(scanned.audits)
         if audit.log.topic == COORDINATOR_TOPIC and audit.segment_bytes and audit.log.has_records
-    ]
-    number_of = {scanned.audits[number].log: number for number in numbers}
-    splits = plan(number_of, STATE_SPLIT_BYTES, ask=asker(engine, number_of))
-    planned = [[(number_of[split.log], split) for split in task] for task in tasks(splits, STATE_SPLIT_BYTES)]
-    sizes = [sum(split.size for _, split in task) for task in planned]
-    read = partial(read_states, check_crc=check_crc, buckets=scanned.buckets)
-    rows = engine.map(read, planned, sizes, "coordinators")
-    if not numbers:
-        return [], rows
-    logs = {number: scanned.audits[number].log for number in numbers}
-    summed_up = engine.regroup(partial(sum_up_states, logs=logs), [SUMMARY], rows, label="coordinators' logs")
+    }
+    summed_up = engine.regroup(
+        partial(sum_up_states, logs=logs), [STATE_CHUNK], *scanned.rows, label="coordinators' logs"
+    )
     facts = dict(engine.collect(RESULT, summed_up))
     fold_ids = partial(fold_bucket, facts=facts, buckets=scanned.buckets)
-    known = engine.regroup(fold_ids, [STEPS], rows, label="transactional ids")
+    known = engine.regroup(fold_ids, [STATES], *scanned.rows, label="transactional ids")
     states = {number: own.coordinator_log() for number, own in facts.items()}
     for _, (number, ids, unknown) in engine.collect(RESULT, known):
         states[number].known += ids
         states[number].unknown += unknown
-    return [states[number] for number in numbers if number in states], known
-
-
-def read_states(task: Task, *, check_crc: bool, buckets: int) -> Iterator[Row]:
-    """The rows of some splits of ``__transaction_state``: each chunk as a whole, its records by transactional id."""
-    for log, split in task:
-        for chunk in state_rows(split, check_crc):
-            yield Row(SUMMARY, log, chunk.bare())
-            states = chunk.states
-            of_name = np.array([crc32(name.encode("utf-8", "surrogatepass")) % buckets for name in states.names], int)
-            bucket = of_name[states.transactional_id]
-            for number in np.unique(bucket).tolist():
-                own = states if buckets == 1 else states.compact(np.flatnonzero(bucket == number))
-                yield Row(STEPS, number, (log, split.number, chunk.start, own), RECORD_BYTES * len(own))
+    return [states[number] for number in logs if number in states], known
 
 
 def sum_up_states(number: int, chunks: Iterable[StateChunk], *, logs: Mapping[int, PartitionLog]) -> Iterator[Row]:
@@ -352,7 +381,7 @@ def judge_transactions(
         buckets=scanned.buckets,
     )
     judged = Judged()
-    results = engine.regroup(judge, [STEPS, KNOWN], scanned.rows, known, label="transactions")
+    results = engine.regroup(judge, [STEPS, KNOWN], *scanned.rows, known, label="transactions")
     opened: set[int] = set()
     for _, (found, logs_with_open) in engine.collect(RESULT, results):
         judged.add(found)
@@ -420,28 +449,31 @@ def hold_back(
 # --- offsets, and the files next to a log -----------------------------------------------------------------------------
 
 
-def audit_offsets(scanned: Scanned, engine: Engine, *, check_crc: bool = True) -> tuple[Found, Figures]:
+def audit_offsets(scanned: Scanned, engine: Engine) -> tuple[Found, Figures]:
     """Judge the logs of ``__consumer_offsets``: the findings of the rule over committed offsets, and its figures."""
     own = [
         audit.partition
         for audit in scanned.audits
         if audit.log.topic == OFFSETS_TOPIC and audit.batches and audit.log.has_records and audit.partition
     ]
-    items = [(number, partition.log) for number, partition in enumerate(longest(own))]
-    if not items:
+    if not own:
         return Found(engine), {}
-    rows = engine.map(partial(read_commits, check_crc=check_crc), items, [1] * len(items), "offsets")
+    chosen = {partition.log for partition in longest(own)}
+    logs = {number: audit.log for number, audit in enumerate(scanned.audits) if audit.log in chosen}
+    rows = engine.regroup(partial(judge_commits, logs=logs), [COMMITS], *scanned.rows, label="offsets")
     figures: Figures = {"checked": 0, "unknown": 0}
     for _, own_figures in engine.collect(RESULT, rows):
         figures = {name: int(count) + int(own_figures[name]) for name, count in figures.items()}
     return Found(engine, rows), figures
 
 
-def read_commits(item: tuple[int, PartitionLog], *, check_crc: bool) -> Iterator[Row]:
-    """Judge one log of ``__consumer_offsets``: the findings of the rule over committed offsets, and its figures."""
-    number, log = item
+def judge_commits(number: int, chunks: Iterable[CommitChunk], *, logs: Mapping[int, PartitionLog]) -> Iterator[Row]:
+    """Judge the commits of one log: the findings of the rule over committed offsets, and its figures."""
+    if number not in logs:  # a shorter replica
+        return
     figures: Figures = {"checked": 0, "unknown": 0}
-    yield from found_rows(went_back([read_group_log(log, check_crc)], figures), number, _folders([log]))
+    log = fold_group_log(logs[number], sorted(chunks, key=lambda chunk: (chunk.split, chunk.start)))
+    yield from found_rows(went_back([log], figures), number, _folders([logs[number]]))
     yield Row(RESULT, number, figures)
 
 
@@ -452,17 +484,21 @@ def audit_around(
     audits = scanned.audits
     known = {number: (audits[number].partition, offsets) for number, offsets in scanned.snapshots.items()}
     judge = partial(judge_beside, known=known, one_moment=one_moment, check_crc=check_crc)
-    by_place: dict[tuple[str, int], list[PartitionLog]] = {}
-    for audit in audits:
-        by_place.setdefault((audit.log.topic, audit.log.partition), []).append(audit.log)
-    unread = [audits[number].log for number in scanned.snapshots if not audits[number].chunks]
-    items = [*([log] for log in unread), *(logs for logs in by_place.values() if len(logs) > 1)]
-    bytes_of = {audit.log: audit.segment_bytes for audit in audits}
-    sizes = [sum(bytes_of[log] for log in logs) for logs in items]
+    logs = [audit.log for audit in audits]
+    compare = partial(
+        judge_copies,
+        replicas=[[logs[number] for number in own] for own in _by_place(logs)],
+        logs=logs,
+        whole={
+            audit.log for audit in audits if audit.is_damaged or (audit.partition and not audit.partition.is_ordered)
+        },
+    )
+    unread = [logs[number] for number in scanned.snapshots if not audits[number].chunks]
     look = partial(look_beside, one_moment=one_moment, check_crc=check_crc)
     rows = [
-        engine.regroup(judge, [BESIDE], scanned.rows, label="indexes"),
-        engine.map(look, list(enumerate(items)), sizes, "replicas"),
+        engine.regroup(judge, [BESIDE], *scanned.rows, label="indexes"),
+        engine.regroup(compare, [DIGESTS], *scanned.rows, label="replicas"),
+        engine.map(look, list(enumerate(unread)), [0] * len(unread), "logs without a batch"),
     ]
     result = Beside()
     for each in rows:
@@ -490,18 +526,33 @@ def judge_beside(
         last = last if partition.is_ordered else read_last(partition.log, offsets)
     result = Beside()
     judge_files(transactions, offsets, last, result, one_moment=one_moment)
-    yield from found_rows(result.findings, number, _folders([partition.log]))
-    yield Row(RESULT, number, replace(result, findings=[]))
+    yield from _beside_rows(result, number, [partition.log])
 
 
-def look_beside(item: tuple[int, Sequence[PartitionLog]], *, one_moment: bool, check_crc: bool) -> Iterator[Row]:
-    """Compare the replicas of a partition; or judge the indexes and snapshots of a log without a batch."""
-    number, logs = item
-    if len(logs) == 1:
-        result = audit_beside(logs, one_moment=one_moment, check_crc=check_crc)
-    else:
-        result = Beside()
-        judge_replicas(logs, result)
+def judge_copies(
+    number: int,
+    values: Iterable[tuple[int, Digest]],
+    *,
+    replicas: Sequence[Sequence[PartitionLog]],
+    logs: Sequence[PartitionLog],
+    whole: Set[PartitionLog],
+) -> Iterator[Row]:
+    """Compare the replicas of a partition."""
+    digests: dict[PartitionLog, list[Digest]] = defaultdict(list)
+    for log, each in values:
+        digests[logs[log]].append(each)
+    result = Beside()
+    judge_replicas(replicas[number], result, partial(compare_digests, digests=digests, whole=whole))
+    yield from _beside_rows(result, number, replicas[number])
+
+
+def look_beside(item: tuple[int, PartitionLog], *, one_moment: bool, check_crc: bool) -> Iterator[Row]:
+    """Judge the indexes and snapshots of a log without a batch."""
+    number, log = item
+    yield from _beside_rows(audit_beside([log], one_moment=one_moment, check_crc=check_crc), number, [log])
+
+
+def _beside_rows(result: Beside, number: int, logs: Iterable[PartitionLog]) -> Iterator[Row]:
     yield from found_rows(result.findings, number, _folders(logs))
     yield Row(RESULT, number, replace(result, findings=[]))
 

@@ -77,6 +77,7 @@ from itertools import accumulate
 from typing import Any
 
 from kafka_eos.histories.history import Event
+from kafka_eos_checks.audit.events.recorded import COMMITS, DECLARATIONS
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.quoting import quoted
 from kafka_eos_checks.audit.rules.offsets import Commit, GroupLog
@@ -89,8 +90,6 @@ NOT_PROCESSED, OUTPUT_OF_NOTHING = "input not processed", "output of no input"
 INPUT_RULES = (TWICE, SKIPPED, OUTPUT_ALONE, OFFSET_ALONE)
 APPLICATION_RULES = (*INPUT_RULES, NOT_PROCESSED, OUTPUT_OF_NOTHING, FENCED_GENERATION)
 APPLICATION, TOPIC, RECORD = "DeclareApplication", "DeclareTopic", "DeclareRecord"
-DECLARATIONS = frozenset({APPLICATION, TOPIC, RECORD})
-COMMITS = frozenset({"TxnOffsetCommit", "OffsetCommit"})
 
 UNKNOWN = "unknown"
 

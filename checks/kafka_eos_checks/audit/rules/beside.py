@@ -30,7 +30,7 @@ Kafka: TransactionIndex, ProducerStateManager (takeSnapshot, lastStableOffset), 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import chain, groupby, pairwise
 from pathlib import Path
@@ -50,8 +50,10 @@ from kafka_eos.formats.segment import (
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.places import place
 from kafka_eos_checks.audit.rules.transactions import RECENT, Marker, read_transactions
+from kafka_eos_checks.audit.segments.contents import Figures
 from kafka_eos_checks.audit.segments.headers import (
     CONTROL_MASK,
+    DELETE_HORIZON_MASK,
     TRANSACTIONAL_MASK,
     Headers,
     Ints,
@@ -65,7 +67,6 @@ from kafka_eos_checks.audit.segments.splits import PartitionLog
 ABORTED_INDEX, SNAPSHOT, REPLICAS = "aborted index", "producer snapshot", "replicas differ"
 BESIDE_RULES = (ABORTED_INDEX, SNAPSHOT, REPLICAS)
 
-Figures = dict[str, int | float | str]
 LAST = np.dtype(
     [
         ("interval", "i4"),  # how many offsets of snapshots are at or below its first offset
@@ -487,27 +488,41 @@ REPLICA_COLUMNS = (
     *("base_offset", "leader_epoch", "crc", "record_count", "attributes", "last_offset_delta"),
     *("producer_id", "producer_epoch", "base_sequence"),
 )
-DELETE_HORIZON_MASK = 0x40  # the base timestamp is the cleaner's delete horizon (KIP-534)
 Table = dict[str, Ints]
 
 
-def judge_replicas(replicas: Sequence[PartitionLog], result: Beside) -> None:
-    """Compare the replicas of one partition with the first of them, whose columns are held in memory."""
-    by_topic: dict[str, list[PartitionLog]] = defaultdict(list)
-    for replica in replicas:
-        by_topic[topic_id(place(replica.folder)) or ""].append(replica)
-    for first, *others in by_topic.values():
-        if others:
-            _compare_replicas(first, others, result)
+class Compare(Protocol):
+    """Compares replicas with the first of them, and adds findings and figures to a result."""
+
+    def __call__(self, first: PartitionLog, others: Sequence[PartitionLog], result: Beside, /) -> None:
+        """See :func:`compare_replicas`."""
+        ...
 
 
-def _compare_replicas(first: PartitionLog, others: Sequence[PartitionLog], result: Beside) -> None:
-    parts = [_table(headers) for headers in _read(first, REPLICA_COLUMNS)]
+def _all_headers(log: PartitionLog) -> Iterator[Headers]:
+    return _read(log, REPLICA_COLUMNS)
+
+
+def compare_replicas(
+    first: PartitionLog,
+    others: Sequence[PartitionLog],
+    result: Beside,
+    read: Callable[[PartitionLog], Iterable[Headers]] = _all_headers,
+) -> None:
+    """Compare replicas with the first of them, whose columns are held in memory.
+
+    Args:
+        first: a replica.
+        others: the replicas to compare with it.
+        result: takes the findings and figures.
+        read: the headers of a replica that are compared.
+    """
+    parts = [_table(headers) for headers in read(first)]
     whole = {name: np.concatenate([np.empty(0, np.int64), *(part[name] for part in parts)]) for name in REPLICA_COLUMNS}
     order = np.argsort(whole["base_offset"], kind="stable")
     known = {name: column[order] for name, column in whole.items()}
     for log in others:
-        for found in _read(log, REPLICA_COLUMNS):
+        for found in read(log):
             result.count(REPLICAS, "batches", len(found))
             if not len(order):
                 continue
@@ -520,6 +535,16 @@ def _compare_replicas(first: PartitionLog, others: Sequence[PartitionLog], resul
                 evidence = f"the batch differs from the one of {first.broker} in leader epoch {epoch}"
                 offset, position = int(own["base_offset"][row]), int(found.positions[row])
                 result.find(REPLICAS, log, evidence, offset=offset, position=position)
+
+
+def judge_replicas(replicas: Sequence[PartitionLog], result: Beside, compare: Compare = compare_replicas) -> None:
+    """Compare the replicas of one partition, those of each topic id with the first of them."""
+    by_topic: dict[str, list[PartitionLog]] = defaultdict(list)
+    for replica in replicas:
+        by_topic[topic_id(place(replica.folder)) or ""].append(replica)
+    for first, *others in by_topic.values():
+        if others:
+            compare(first, others, result)
 
 
 def _table(headers: Headers) -> Table:

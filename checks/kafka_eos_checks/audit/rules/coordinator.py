@@ -55,6 +55,7 @@ from kafka_eos_checks.audit.internal_topics.states import UNREADABLE_REGIONS
 from kafka_eos_checks.audit.places import items_of
 from kafka_eos_checks.audit.quoting import quoted
 from kafka_eos_checks.audit.rules.log import Violation
+from kafka_eos_checks.audit.segments.contents import Place
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 
 if TYPE_CHECKING:
@@ -66,7 +67,6 @@ COORDINATOR_RULES = (ILLEGAL_TRANSITION, DECISION_CHANGED)
 LAST_EPOCH = 32767
 EXHAUSTED_FROM = LAST_EPOCH - 1  # from here on InitProducerId gives a new producer id
 
-Place = tuple[str, int]  # topic, partition
 Values = list[TransactionLogValue | None]  # None: the coordinator does not know the transactional id
 
 PREPARED = {

@@ -63,6 +63,7 @@ from typing import Self
 from kafka_eos.errors import ErrorCode
 from kafka_eos.histories.history import Event
 from kafka_eos.machines.producer_state import Limits
+from kafka_eos_checks.audit.events.recorded import EPOCH_REFUSALS
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.quoting import quoted
 from kafka_eos_checks.audit.rules.applications import (
@@ -82,7 +83,6 @@ from kafka_eos_checks.audit.segments.splits import PartitionLog
 LOST, DUPLICATE_VALUE, REFUSED = "acknowledged but lost", "duplicate value", "refused without cause"
 UNASKED = "transaction committed without its application"
 HISTORY_RULES = (LOST, DUPLICATE_VALUE, REFUSED, UNASKED, *READER_RULES, *APPLICATION_RULES, NOT_AS_SENT)
-EPOCH_REFUSALS = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 WINDOW = Limits().cached_batches  # batches that a leader remembers of a producer
 
 

@@ -174,15 +174,6 @@ def _offset(value: OffsetCommitValue | None) -> int | None:
     return None if value is None else value.offset
 
 
-def longest_logs(logs: Iterable[GroupLog]) -> list[GroupLog]:
-    """The longest replica of each partition of ``__consumer_offsets``."""
-    best: dict[int, GroupLog] = {}
-    for each in logs:
-        if each.log.partition not in best or each.end > best[each.log.partition].end:
-            best[each.log.partition] = each
-    return list(best.values())
-
-
 def _to_judge(log: GroupLog, figures: Figures) -> Iterable[Name]:
     """The groups and partitions of a log, except those whose columns show that no offset went back."""
     if log.counted is None:

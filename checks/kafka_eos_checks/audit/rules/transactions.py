@@ -64,10 +64,11 @@ import numpy as np
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2, TransactionState
 from kafka_eos_checks.audit.findings import Finding, Kind
-from kafka_eos_checks.audit.moments import GRACE_MS, ONE_MOMENT, SKEW_MS, Dated, Moments, Source, in_words, span
+from kafka_eos_checks.audit.moments import GRACE_MS, ONE_MOMENT, SKEW_MS, Dated, Ended, Moments, Source, in_words, span
 from kafka_eos_checks.audit.quoting import quoted
-from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, Place, Transaction, TransactionalId
+from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, Transaction, TransactionalId
 from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS, Reason
+from kafka_eos_checks.audit.segments.contents import Figures, Place
 from kafka_eos_checks.audit.segments.headers import (
     CONTROL_MASK,
     TIMESTAMP_TYPE_MASK,
@@ -124,8 +125,6 @@ OTHER_MOMENT = Reason(
     "the other log may be an older copy; audit the directory in place, or copy it with `cp -a`, which keeps the times "
     "of files, or say --snapshot if the brokers stood still",
 )
-
-Figures = dict[str, int | float | str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -968,7 +967,7 @@ def concluded(judged: Judged, partitions: Iterable[Dated], moments: Moments) -> 
     return TransactionAudit(findings, judged.figures, moments, judged.reasons)
 
 
-_Log = TypeVar("_Log", bound=Dated)
+_Log = TypeVar("_Log", bound=Ended)
 
 
 def longest(logs: Iterable[_Log]) -> list[_Log]:

@@ -1,6 +1,6 @@
 """The records of control batches: the decision of a marker, and the epoch of the coordinator that sent it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,15 +55,25 @@ def concatenate_marks(parts: list[tuple[int, Marks]]) -> Marks:
 
 
 def read_marked_segment(
-    segment: Path, start: int = 0, end: int | None = None, *, index: Ints | None = None, check_crc: bool = True
+    segment: Path,
+    start: int = 0,
+    end: int | None = None,
+    *,
+    index: Ints | None = None,
+    check_crc: bool = True,
+    take: Callable[[Block], None] | None = None,
 ) -> Iterator[tuple[Headers, Marks]]:
     """The headers of a byte range of a segment, a block at a time, and the marks of their control batches.
+
+    ``take`` is given each block, for its records.
 
     Raises:
         OSError: the segment cannot be read, or it changes meanwhile.
     """
     lanes = read_index(segment) if index is None else index
     for block in read_blocks(segment, start, end, index=lanes, check_crc=check_crc):
+        if take is not None:
+            take(block)
         yield block.headers, marks_of(block)
 
 

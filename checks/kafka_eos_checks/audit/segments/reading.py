@@ -1,10 +1,10 @@
 """Batch headers of a file of a log: of a segment, or of the table of its headers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from kafka_eos_checks.audit.segments import header_tables
-from kafka_eos_checks.audit.segments.headers import Headers, Ints, read_blocks
+from kafka_eos_checks.audit.segments.headers import Block, Headers, Ints, read_blocks
 from kafka_eos_checks.audit.segments.marks import Marks, read_marked_segment
 
 
@@ -46,13 +46,14 @@ def read_marked(
     *,
     index: Ints | None = None,
     check_crc: bool = True,
+    take: Callable[[Block], None] | None = None,
 ) -> Iterator[tuple[Headers, Marks]]:
     """The headers in a byte range of a file with the marks of their control batches; arguments as :func:`read_headers`.
 
     If a row group of a table has no marker, no transaction and no broker's timestamp, its times are not read: their
-    columns are 0.
+    columns are 0. ``take`` is given each block of a segment, for its records.
     """
     if header_tables.is_table(path):
         yield from header_tables.read_marked_table(path, columns, start, end, check=check_crc)
     else:
-        yield from read_marked_segment(path, start, end, index=index, check_crc=check_crc)
+        yield from read_marked_segment(path, start, end, index=index, check_crc=check_crc, take=take)

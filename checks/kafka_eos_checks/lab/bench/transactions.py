@@ -71,7 +71,7 @@ def audit(logs: Sequence[PartitionLog], engine: Engine) -> Answer:
     scanned = stages.scan_logs(logs, engine)
     states, known = stages.audit_coordinators(scanned, engine)
     result = stages.judge_transactions(scanned, states, known, engine)
-    found = Counter(finding.rule for log in scanned.audits for finding in log.findings)
+    found = Counter(finding.rule for finding in scanned.findings)
     strange = {*found, *(finding.rule for finding in result.findings)} - set(RULES)
     assert not strange, f"a generated cluster has no {strange}"
     figures = {rule: result.figures[rule] for rule in (NO_TRANSACTION, HANGING, FENCED)}

@@ -71,9 +71,9 @@ def test_a_task_is_charged_for_its_cpu_time_and_its_bytes_after_its_last_result(
     assert cost.memory > 1 << 20
 
 
-def made(folder: Path, *, as_tables: bool = False) -> Path:
+def made(folder: Path, *, as_tables: bool = False, brokers: int = 1) -> Path:
     workload = Workload(transactions=300, batches=4000, clients=20, partitions=4, seed=3)
-    Cluster(workload=workload, value_bytes=20, as_tables=as_tables, segment_bytes=20_000).write(folder)
+    Cluster(workload=workload, value_bytes=20, as_tables=as_tables, segment_bytes=20_000, brokers=brokers).write(folder)
     return folder
 
 
@@ -87,7 +87,7 @@ def test_both_engines_have_the_same_stages_and_read_the_same(tmp_path: Path, spa
     local = billed(run([folder], explain_cost=True))
     with_spark = billed(run([folder], "spark", explain_cost=True, spark=spark))
     assert [each.label for each in local.stages] == [
-        *("scan", "logs", "coordinators", "coordinators' logs", "transactional ids", "transactions"),
+        *("scan", "coordinators", "logs", "coordinators' logs", "transactional ids", "transactions"),
         *("offsets", "indexes"),
     ]
     assert [(each.label, each.read) for each in with_spark.stages] == [(each.label, each.read) for each in local.stages]
@@ -97,14 +97,20 @@ def test_both_engines_have_the_same_stages_and_read_the_same(tmp_path: Path, spa
     assert 0 < local.serial_share < 1
 
 
-def test_the_scan_reads_each_byte_of_a_segment_once(tmp_path: Path) -> None:
-    result = run([made(tmp_path)], explain_cost=True)
+@pytest.mark.parametrize("brokers", [1, 2])
+def test_an_audit_reads_each_byte_of_a_segment_once_with_internal_topics_and_replicas(
+    brokers: int, tmp_path: Path
+) -> None:
+    result = run([made(tmp_path, brokers=brokers)], explain_cost=True)
     found = billed(result)
     segments = sum(path.stat().st_size for path in tmp_path.glob("**/*.log"))
     indexes = sum(path.stat().st_size for path in tmp_path.glob("**/*.index"))
     assert found.input_bytes == segments
-    (scan,) = (each for each in found.stages if each.label == "scan")
-    assert segments <= scan.read <= segments + indexes
+    assert segments <= found.read <= segments + indexes
+    judged = {verdict.name: verdict.figures for verdict in result.verdicts}
+    assert judged["illegal coordinator transition"]["records"]
+    assert judged["committed offset went back"]["checked"]
+    assert ("replicas differ" in judged) == (brokers > 1)
 
 
 def test_only_the_columns_that_are_read_of_a_table_are_counted(tmp_path: Path) -> None:

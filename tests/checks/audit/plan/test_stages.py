@@ -19,8 +19,8 @@ from kafka_eos_checks.kit.recording import unpack
 from kafka_eos_checks.kit.verdict import Verdict
 
 RULES = (
-    *("summaries_of", "fold", "state_rows", "fold_states"),
-    *("judge_steps", "read_group_log", "went_back", "audit_beside", "judge_files", "judge_replicas", "last_batches"),
+    *("summaries_of", "fold", "state_chunk", "commit_chunk", "fold_states"),
+    *("judge_steps", "fold_group_log", "went_back", "audit_beside", "judge_files", "judge_replicas", "last_batches"),
 )
 
 

@@ -18,7 +18,8 @@ from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.findings import Kind
 from kafka_eos_checks.audit.kernels.coordinators.group_log import read_group_log
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
-from kafka_eos_checks.audit.rules.offsets import WENT_BACK, GroupLog, follow_group_log, longest_logs, went_back
+from kafka_eos_checks.audit.rules.offsets import WENT_BACK, GroupLog, follow_group_log, went_back
+from kafka_eos_checks.audit.rules.transactions import longest
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 
 COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
@@ -129,7 +130,7 @@ def test_records_of_other_types_are_passed_over_and_unreadable_ones_are_holes(tm
 
 def test_of_several_replicas_the_longest_is_read(tmp_path: Path) -> None:
     short, long = (read_group_log(log_of(tmp_path / name, *steps)) for name, steps in (("a", (5,)), ("b", (5, 3))))
-    best: list[GroupLog] = longest_logs([short, long])
+    best: list[GroupLog] = longest([short, long])
     assert best == [long]
 
 

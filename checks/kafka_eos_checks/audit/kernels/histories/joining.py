@@ -108,8 +108,8 @@ def spot(place: Hashes, offset: Ints) -> Hashes:
     return (place ^ offset.astype(np.uint64) * _MIX) * _MIX2
 
 
-def _at_key(key: Hashes, of: Hashes) -> Hashes:
-    return (key ^ of * _MIX) * _MIX2
+def _at_key(key: Ints, of: Hashes) -> Hashes:
+    return (key.astype(np.uint64) ^ of * _MIX) * _MIX2
 
 
 def is_in(some: Hashes, ordered: Hashes) -> Mask:
@@ -170,6 +170,26 @@ def join_values(
     return Values(keys.events, suspect[keys.key], at_spot, keys.stored[shown], found, held, figures)
 
 
+def rows_near(
+    events: Rows, stored: Rows, setting: Setting, keys: Hashes, transactions: Hashes, spots: Hashes
+) -> tuple[Rows, Rows]:
+    """The events and records of suspect keys, and of keys in suspect transactions or at suspect offsets.
+
+    Args:
+        events: events of one run.
+        stored: records of logs.
+        setting: the facts of the run.
+        keys: suspect keys.
+        transactions: suspect transactions, ascending.
+        spots: suspect offsets, ascending.
+    """
+    stored = setting.of_logs(stored)
+    near = is_in(events["ended"], transactions) | is_in(spot(events["place"], events["offset"]), spots)
+    there = is_in(spot(setting.columns(stored)[0], stored["offset"]), spots)
+    wanted = np.unique(np.concatenate([keys, events["key"][near], stored["key"][there]]))
+    return events[is_in(events["key"], wanted)], stored[is_in(stored["key"], wanted)]
+
+
 class _Keys:
     """Events and records by key: a topic and a value.
 
@@ -189,11 +209,12 @@ class _Keys:
 
     def __init__(self, events: Rows, stored: Rows, setting: Setting) -> None:
         self.events, self.stored = events, stored
-        keys, self.key = np.unique(events["key"], return_inverse=True)
-        self.count = len(keys)
+        keys, number = np.unique(np.concatenate([events["key"], stored["key"]]), return_inverse=True)
+        self.count, self.key, of = len(keys), number[: len(events)], number[len(events) :]
         self.of_log, self._broker, self._longest = setting.columns(stored)
-        self.mine = np.flatnonzero(is_in(stored["key"], keys))
-        self.own_key = np.searchsorted(keys, stored["key"][self.mine])
+        everything = np.ones(len(events), np.bool_)
+        self.mine = np.flatnonzero(self.any_of(everything)[of])
+        self.own_key = of[self.mine]
         self._state = stored["state"][self.mine]
         kind, self._place = events["what"], events["place"]
         self._invoked, self._acknowledged, self._polled = kind == INVOKED, kind == ACKNOWLEDGED, kind == POLLED
@@ -207,23 +228,33 @@ class _Keys:
         self._sent_at = np.full(self.count, _FAR)
         np.minimum.at(self._sent_at, self.key[self._invoked], self._when[self._invoked])
         self._sends = np.bincount(self.key[self._invoked], minlength=self.count)
-        exact, in_partition = _at_key(events["key"], self.here), _at_key(events["key"], self._place)
-        everything = np.ones(len(self.mine), np.bool_)
         clear = self._longest[self.mine] & ~np.isin(self._state, (ABORTED, OPEN, HIDDEN))
-        self._matched = is_in(exact, self._offsets(everything))
-        self._readable = is_in(exact, self._offsets(clear))
-        self._known = is_in(in_partition, self._partitions(everything))
-        self._shown = is_in(in_partition, self._partitions(VISIBLE[self._state]))
+        shown = VISIBLE[self._state]
+        places = self.of_log[self.mine]
+        spots = spot(places, stored["offset"][self.mine])
+        self._matched = self._is_among(self.here, self.tells, spots, np.ones(len(spots), np.bool_))
+        self._readable = self._is_among(self.here, self.tells, spots, clear)
+        told = self._acknowledged & ~self._has_offset
+        self._known = self._is_among(self._place, told, places, np.ones(len(places), np.bool_))
+        self._shown = self._is_among(self._place, self._invoked, places, shown)
 
-    def _offsets(self, which: Mask) -> Hashes:
-        """Keys at offsets that some of the records have, ascending."""
-        rows = self.mine[which]
-        return np.sort(_at_key(self.stored["key"][rows], spot(self.of_log[rows], self.stored["offset"][rows])))
+    def _is_among(self, there: Hashes, asked: Mask, known: Hashes, which: Mask) -> Mask:
+        """Whether a record of each event's key is where the event is, (events,); False unless ``asked``.
 
-    def _partitions(self, which: Mask) -> Hashes:
-        """Keys in partitions that some of the records have, ascending."""
-        rows = self.mine[which]
-        return np.unique(_at_key(self.stored["key"][rows], self.of_log[rows]))
+        Args:
+            there: the place of each event.
+            asked: which events to look at.
+            known: the place of each record in ``mine``.
+            which: the records that count.
+        """
+        own, known = self.own_key[which], known[which]
+        one = np.zeros(self.count, np.uint64)
+        one[own] = known
+        found: Mask = asked & (one[self.key] == there)  # most keys have one record
+        rest = asked & ~found
+        others = self.any_of(rest)[own]
+        found[rest] = is_in(_at_key(self.key[rest], there[rest]), np.sort(_at_key(own[others], known[others])))
+        return found
 
     def any_of(self, events: Mask) -> Mask:
         """Whether some of these events have each key, shape (keys,)."""

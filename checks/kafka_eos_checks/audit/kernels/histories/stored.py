@@ -77,8 +77,8 @@ _HELD = np.dtype([("key", "u8"), ("offset", "i8"), ("pid", "i8"), ("holes", "i8"
 _DATA, _LOOSE, _ABORTS, _COMMITS, _NEITHER = range(5)  # kinds: data in a transaction or not, markers
 
 
-class _Backwards(Exception):  # noqa: N818 - a signal, and no error of anybody's
-    """Raised when offsets of a log go backwards."""
+class Backwards(Exception):  # noqa: N818 - a signal
+    """Raised when offsets of a log go backwards; :func:`stored_backwards` then gives its rows."""
 
 
 @dataclass(slots=True)
@@ -110,7 +110,7 @@ class _Fold:
         offset = rows["offset"] = records.offset
         before = np.concatenate(([-1 if self.following is None else self.following], offset[:-1] + 1))
         if (offset < before).any():
-            raise _Backwards
+            raise Backwards
         gaps = offset != before
         if self.following is None:
             gaps[0] = True
@@ -186,22 +186,18 @@ def stored(log: PartitionLog, number: int, ends: LogEnds, *, check_crc: bool = T
         number: the number of the log in the rows.
         ends: filled with the facts of the whole log.
         check_crc: whether to compare each batch with its CRC.
+
+    Raises:
+        Backwards: offsets go backwards.
     """
     fold = _Fold(log, number, LogEnds())
-    try:
-        for name in log.segments:
-            path = log.file(name)
-            for block in read_blocks(path, index=read_index(path), check_crc=check_crc):
-                yield from fold.take(block)
-    except _Backwards:
-        raise Backwards from None
+    for name in log.segments:
+        path = log.file(name)
+        for block in read_blocks(path, index=read_index(path), check_crc=check_crc):
+            yield from fold.take(block)
     yield from fold.finish()
     for name in LogEnds.__slots__:
         setattr(ends, name, getattr(fold.ends, name))
-
-
-class Backwards(Exception):  # noqa: N818 - a signal
-    """Raised when offsets of a log go backwards; :func:`stored_backwards` then gives its rows."""
 
 
 def stored_backwards(log: PartitionLog, number: int, ends: LogEnds, *, check_crc: bool = True) -> Rows:

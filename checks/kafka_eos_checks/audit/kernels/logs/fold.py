@@ -1,13 +1,13 @@
 """The audit of one log: its splits summarised chunk by chunk, and the chunks folded in order."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from kafka_eos.formats.segment import CorruptRegion
+from kafka_eos.formats.segment import CorruptRegion, RegionKind
 from kafka_eos_checks.audit.findings import Finding
-from kafka_eos_checks.audit.kernels.logs.summary import Combine, Summary, chunks_of, reread_from, summarise
+from kafka_eos_checks.audit.kernels.logs.summary import READ_FIRST, Combine, Summary, chunks_of, reread_from, summarise
 from kafka_eos_checks.audit.kernels.logs.transactions import Partition, PartitionFold
-from kafka_eos_checks.audit.segments.headers import Headers, read_index
+from kafka_eos_checks.audit.segments.headers import Block, Headers, read_index
 from kafka_eos_checks.audit.segments.splits import PartitionLog, Split
 
 
@@ -43,11 +43,25 @@ class LogAudit:
     reruns: int = 0
     partition: Partition | None = field(default=None, compare=False, repr=False)
 
+    @property
+    def is_damaged(self) -> bool:
+        """Whether a region that is no unfinished tail has no readable batch."""
+        return any(region.kind is RegionKind.CORRUPT for _, region in self.damage)
 
-def summaries_of(split: Split, check_crc: bool = True, high_watermark: int = -1) -> Iterator[tuple[Summary, Headers]]:
-    """Read a split and summarise it: the summary and the batches of each chunk; arguments as for :func:`summarise`."""
+
+def summaries_of(
+    split: Split,
+    check_crc: bool = True,
+    high_watermark: int = -1,
+    take: Callable[[Block], None] | None = None,
+    columns: Sequence[str] = READ_FIRST,
+) -> Iterator[tuple[Summary, Headers]]:
+    """Read a split and summarise it: the summary and the batches of each chunk.
+
+    The arguments are those of :func:`chunks_of` and :func:`summarise`.
+    """
     index = read_index(split.path)
-    for start, headers, marks in chunks_of(split, index, check_crc):
+    for start, headers, marks in chunks_of(split, index, check_crc, take, columns):
         yield summarise(split, start, headers, marks, high_watermark), headers
 
 

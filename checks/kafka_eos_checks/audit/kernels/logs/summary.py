@@ -34,6 +34,7 @@ from kafka_eos_checks.audit.rules.log import (
 from kafka_eos_checks.audit.segments.headers import (
     CONTROL_MASK,
     TRANSACTIONAL_MASK,
+    Block,
     Headers,
     Ints,
     Narrow,
@@ -159,12 +160,21 @@ class Summary:
     transactions: Transactional = NOT_TRANSACTIONAL
 
 
-def chunks_of(split: Split, index: Ints | None, check_crc: bool = True) -> Iterator[tuple[int, Headers, Marks]]:
-    """Read a split as chunks of at most about :data:`CHUNK_BATCHES` batches: first byte, headers, marks of markers."""
+def chunks_of(
+    split: Split,
+    index: Ints | None,
+    check_crc: bool = True,
+    take: Callable[[Block], None] | None = None,
+    columns: Sequence[str] = READ_FIRST,
+) -> Iterator[tuple[int, Headers, Marks]]:
+    """Read a split as chunks of at most about :data:`CHUNK_BATCHES` batches: first byte, headers, marks of markers.
+
+    ``take`` is given each block of a segment, for its records; ``columns`` has at least :data:`READ_FIRST`.
+    """
     parts: list[Headers] = []
     marks: list[tuple[int, Marks]] = []
     start, count = split.start, 0
-    found = read_marked(split.path, READ_FIRST, split.start, split.end, index=index, check_crc=check_crc)
+    found = read_marked(split.path, columns, split.start, split.end, index=index, check_crc=check_crc, take=take)
     for part, own in found:
         parts.append(part)
         marks.append((count, own))

@@ -1,0 +1,88 @@
+"""Replicas compared by digests differ where the rule that reads them whole says so; only what differs is read again."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kafka_eos_checks.audit.audit import run
+from kafka_eos_checks.audit.engines.cost import Bill
+from kafka_eos_checks.audit.kernels.logs import replicas, summary
+from kafka_eos_checks.audit.oracle.synthetic import faulty_log, stored, write_segment
+from kafka_eos_checks.audit.rules.beside import REPLICAS, audit_beside
+from kafka_eos_checks.audit.rules.log import Batch
+from kafka_eos_checks.audit.segments import headers
+from kafka_eos_checks.audit.segments.splits import find_logs
+
+NAME = "00000000000000000000.log"
+
+
+def write(folder: Path, batches: list[Batch], epochs: list[int]) -> Path:
+    path = folder / "t-0" / NAME
+    pairs = zip(batches, epochs, strict=True)
+    write_segment(path, [replace(stored(batch), partition_leader_epoch=epoch).encode() for batch, epoch in pairs])
+    return path
+
+
+def changed(rng: random.Random, batch: Batch) -> Batch:
+    """A batch with one field changed."""
+    name = rng.choice(("producer_id", "producer_epoch", "base_sequence", "last_offset"))
+    return batch._replace(**{name: getattr(batch, name) + 1})
+
+
+@pytest.mark.parametrize("fault_rate", [0.0, 0.1])
+def test_digests_find_the_differences_that_reading_whole_replicas_finds(
+    fault_rate: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replicas, "BLOCK_BITS", 4)
+    monkeypatch.setattr(summary, "CHUNK_BATCHES", 5)
+    monkeypatch.setattr(headers, "BLOCK_BYTES", 400)
+    seed = random.randrange(1 << 32)
+    rng = random.Random(seed)
+    differences = 0
+    for number in range(40):
+        folder = tmp_path / str(number)
+        batches = faulty_log(rng.randrange(1 << 30), batches=30, fault_rate=fault_rate)
+        epochs = [offset // 10 for offset in range(len(batches))]
+        write(folder / "1", batches, epochs)
+        for broker in ("2", "3"):
+            mine = [changed(rng, batch) if rng.random() < 0.02 else batch for batch in batches]
+            kept = [place for place in range(len(mine)) if rng.random() > 0.02]
+            later = [epochs[place] + (rng.random() < 0.02) for place in kept]
+            path = write(folder / broker, [mine[place] for place in kept], later)
+            if rng.random() < 0.2:
+                data = bytearray(path.read_bytes())
+                data[rng.randrange(len(data))] ^= 1
+                path.write_bytes(data)
+            if rng.random() < 0.2:
+                path.write_bytes(path.read_bytes()[: -rng.randint(1, 30)])
+        readable = audit_beside(find_logs(folder))
+        result = run([folder])
+        found = [finding for finding in result.findings if finding.rule == REPLICAS]
+        key = [(each.broker, each.offset, each.position, each.evidence) for each in found]
+        expected = [each for each in readable.findings if each.rule == REPLICAS]
+        assert sorted(key) == sorted((e.broker, e.offset, e.position, e.evidence) for e in expected), (seed, number)
+        (verdict,) = [verdict for verdict in result.verdicts if verdict.name == REPLICAS]
+        assert verdict.figures["batches"] == readable.figures[REPLICAS]["batches"], (seed, number)
+        differences += len(found)
+    assert differences > 20
+
+
+def test_only_chunks_that_differ_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replicas, "BLOCK_BITS", 6)
+    monkeypatch.setattr(summary, "CHUNK_BATCHES", 50)
+    monkeypatch.setattr(headers, "BLOCK_BYTES", 2000)
+    batches = faulty_log(5, batches=2000, fault_rate=0.0)
+    for broker, wrong in (("1", batches), ("2", [*batches[:1000], *map(_other, batches[1000:1001]), *batches[1001:]])):
+        write(tmp_path / broker, wrong, [0] * len(batches))
+    result = run([tmp_path], explain_cost=True)
+    assert isinstance(result.bill, Bill)
+    (found,) = [finding for finding in result.findings if finding.rule == REPLICAS]
+    assert found.offset == batches[1000].base_offset
+    read = {stage.label: stage.read for stage in result.bill.stages}
+    assert 0 < read["replicas"] < read["scan"] / 5
+
+
+def _other(batch: Batch) -> Batch:
+    return batch._replace(producer_id=batch.producer_id + 100)
