@@ -32,7 +32,7 @@ TakesLateAnswers(number) ==
         /\ responses' = responses \ {response}
     /\ UNCHANGED <<coordinator, attempt, requests, takenOver>>
 
-(* for HandleBump: the coordinator takes an epoch back when it refuses the instance that the epoch has fenced *)
+(* for HandleBump: the coordinator takes the epoch back that fenced the instance it refuses *)
 TakesEpochBack(number) ==
     \E request \in requests :
         /\ request.attempt = number

@@ -1598,7 +1598,7 @@ def takes_late_answers(state: EpochBump, number: int) -> EpochBump:
 
 
 def takes_epoch_back(state: EpochBump, number: int) -> EpochBump:
-    """For ``handle_bump``: the coordinator takes an epoch back when it refuses the instance that was fenced by it."""
+    """For ``handle_bump``: the coordinator takes the epoch back that fenced the instance it refuses."""
     after = EpochBump.handle_bump(state, number)
     (request,) = state.requests - after.requests
     current = state.coordinator.current
@@ -1621,3 +1621,19 @@ def batch_is_turned_round(state: Mirror, task: str) -> Mirror:
     after = Mirror.copy(state, task)
     *before, last = after.tasks[task].batch
     return replace(after, tasks=after.tasks.set(task, replace(after.tasks[task], batch=(last, *before))))
+
+
+def only_the_last_record(state: Consumer, fetched: Sequence[LogEntry]) -> list[int]:
+    """For ``everything``: a reader is given the last record of a response only."""
+    return [entry.offset for entry in fetched if state.is_passed_on(entry)][-1:]
+
+
+def last_record_first(state: Consumer, fetched: Sequence[LogEntry]) -> list[int]:
+    """For ``everything``: a reader is given the records of a response from the last to the first."""
+    return [entry.offset for entry in fetched if state.is_passed_on(entry)][::-1]
+
+
+def back_over_marker(state: Consumer, position: int, fetched: Sequence[LogEntry], read: Sequence[int]) -> int:
+    """For ``next_position``: after a response without a record it goes back over a marker before it."""
+    is_behind_marker = any(entry.offset == position - 1 and entry.is_marker for entry in state.log.entries)
+    return position - 1 if not read and is_behind_marker else fetched[-1].offset + 1

@@ -25,7 +25,7 @@ from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progre
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.matrix.conjuncts.equivalents import check_known, read_equivalents, read_follows
 from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome, Pair, pairs, verdicts
-from kafka_eos_checks.matrix.conjuncts.properties import PropertySearch, families
+from kafka_eos_checks.matrix.conjuncts.properties import MOST_STATES, PropertySearch, families
 from kafka_eos_checks.matrix.conjuncts.properties import places as weaker_places
 from kafka_eos_checks.matrix.conjuncts.reference import GraphSearch, ReferenceSubject, reference_subjects
 from kafka_eos_checks.matrix.conjuncts.search import TIERS, Search, Subject, UnusableMutant, subjects
@@ -107,7 +107,7 @@ def _in_properties(
     registry: Registry, arguments: argparse.Namespace, cache: ResultCache, _: Set[tuple[str, str]]
 ) -> Iterator[Outcome]:
     """The outcomes of the weaker properties."""
-    search = PropertySearch(cache=cache, follows=read_follows())
+    search = PropertySearch(cache=cache, follows=read_follows(), most=arguments.states)
     with progress_console.status("properties") as status:
         for family in families(registry, arguments.modules, named=arguments.named):
 
@@ -172,6 +172,13 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         "--named",
         action="store_true",
         help="properties against the mutants of spec/models only: faster; others may notice what survives",
+    )
+    parser.add_argument(
+        "--states",
+        type=int,
+        default=MOST_STATES,
+        metavar="N",
+        help="properties: search at most so many states of each mutant of spec/models (default 20000)",
     )
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="runs of TLC at a time (default 2)")
     parser.add_argument("--timeout", type=float, default=120.0, metavar="S", help="seconds for each run (default 120)")

@@ -12,10 +12,10 @@ import ast
 import inspect
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
+from kafka_eos.machines.machine import Machine
 from kafka_eos.machines.spec_mapping import snake_case
-from kafka_eos_checks.graphs.command import reference_of
 from kafka_eos_checks.matrix.conjuncts import sightings
 from kafka_eos_checks.matrix.conjuncts.changes import OTHER_QUANTIFIER, machine_parts, of_operands
 from kafka_eos_checks.matrix.conjuncts.guards import Conjunct, numbered, of_formula, on_one_line, without
@@ -30,8 +30,7 @@ from kafka_eos_checks.tla.parser import Tree, parse_expression
 from kafka_eos_checks.tla.result_cache import ResultCache, fingerprint, python_fingerprint, spec_fingerprint
 from kafka_eos_checks.tla.sany import ACTION_LEVEL, SQUARE_ACTION, Definition, Expression, Span
 
-_MOST_STATES = 3_000  # of a named mutant's graph
-_MOST_STATES_OF_TEXT = 20_000  # of a module without a machine, which is small
+MOST_STATES = 20_000  # of a named mutant's graph
 _MOST_CHANGED = 3_000  # of a model in which a machine is changed part by part
 _NOTHING = Span("", 0, 0, 0, 0)
 _TEMPORAL = ACTION_LEVEL + 1
@@ -156,10 +155,11 @@ def _family(registry: Registry, module: str, holding: Sequence[Model], named: bo
 def _changed(chosen: Sequence[Model]) -> Iterator[Mutant]:
     """The changes of a machine and of its fairness, in the models that are small enough."""
     small = [model for model in chosen if (model.expect.states or 0) <= _MOST_CHANGED]
-    for model in small:
+    for model in chosen:
         for name in Searcher(model, [_call(name) for name in model.invariants]).fairness:
             yield Mutant(label=f"{model.specification}: {name} -> TRUE", model=model, unfair=name)
-    parts = [part for own in rule_modules(chosen[0].machine_class()) for part in machine_parts(own)]
+    own = rule_modules(chosen[0].machine_class())
+    parts = [part for module in own for part in machine_parts(module) if not part.function.startswith("Constants.")]
     for model in small:
         yield from (Mutant(label=part.name, model=model, part=part) for part in parts)
 
@@ -246,10 +246,12 @@ class PropertySearch:
         follows: (operator, change) of ``P -> TRUE`` -> the properties that P is said to follow from. A mutant that
             violates P and none of those refutes it, if its model checks one of them and all its states were met. A
             property also notices a mutant alone if all others that it violates follow from this property.
+        most: the most states of a named mutant that are searched. What is violated behind them is not known.
     """
 
     cache: ResultCache
     follows: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    most: int = MOST_STATES
     _searchers: dict[str, Searcher] = field(default_factory=dict)
     _keys: dict[str, str] = field(default_factory=dict)
 
@@ -295,7 +297,7 @@ class PropertySearch:
         if follows and follows.isdisjoint(mutant.model.invariants):
             return False
         if follows:
-            return violated.isdisjoint(follows) and sighting.states <= _most_states(mutant)
+            return violated.isdisjoint(follows) and sighting.states <= self._most_states(mutant)
         checked = set(mutant.model.invariants)
         return all(self._follows(module, other) & checked == {version.name} for other in violated)
 
@@ -310,21 +312,25 @@ class PropertySearch:
         """
         model = mutant.model
         part = (mutant.part.name, ast.dump(mutant.part.tree)) if mutant.part else ()
-        most = _most_states(mutant)
-        key = fingerprint(self._key(model, versions), most, mutant.unfair, *part)
+        most = self._most_states(mutant)
+        key = fingerprint(self._key(model, versions), mutant.unfair, *part)
         known = self.cache.get(key)
-        if known is not None:
+        if known is not None and min(known["states"], most) <= known["most"]:
             violated = {int(place): level for place, level in known["violated"].items()}
             return Sighting(violated, known["whole"], known["failed"], known["states"])
-        machine = reference_of(model) if has_machine(model) else None
+        machine = _machine(model) if has_machine(model) else None
         with mutated_reference(mutant.part) if mutant.part else nullcontext():
             found = self._searcher(model, versions).search(machine, most, (mutant.unfair,))
         if not mutant.label:
             self._check(model, found, versions)
-        self.cache.put(
-            key, {"violated": found.violated, "whole": found.whole, "failed": found.failed, "states": found.states}
-        )
+        self.cache.put(key, {**asdict(found), "most": most})
         return found
+
+    def _most_states(self, mutant: Mutant) -> int:
+        """The limit of a search. A named mutant may have more states than its model, and their number is not known."""
+        if not has_machine(mutant.model):
+            return MOST_STATES
+        return self.most if mutant.label and mutant.is_named else 2 * (mutant.model.expect.states or 0) + 500
 
     def _check(self, model: Model, found: Sighting, versions: Sequence[Version]) -> None:
         wrong = [versions[place].name for place in found.violated if versions[place].change is None]
@@ -358,11 +364,12 @@ class PropertySearch:
         return found
 
 
-def _most_states(mutant: Mutant) -> int:
-    """The limit of a search: of a named mutant, its model's own states are not known."""
-    if not has_machine(mutant.model):
-        return _MOST_STATES_OF_TEXT
-    return _MOST_STATES if mutant.label and mutant.is_named else 2 * (mutant.model.expect.states or 0) + 500
+def _machine(model: Model) -> type[Machine]:
+    """The reference's machine with the rules that a model replaces, except those that only properties use."""
+    cls = model.machine_class()
+    owners = [cls, *(getattr(cls, part) for part in ("LOG", "LIMITS") if hasattr(cls, part))]
+    own = {r: other for r, other in model.overrides.items() if any(hasattr(owner, snake_case(r)) for owner in owners)}
+    return rules.mutated(cls, own) if own else cls
 
 
 def _override(model: Model, folder: ModuleFolder, rule: str, other: str) -> Iterator[str]:

@@ -33,6 +33,8 @@ def test_an_entry_may_name_the_properties_that_a_property_follows_from(tmp_path:
     assert read_equivalents(file).keys() == {("Queue!Enter", "a -> TRUE"), ("Queue!Leave", "a -> TRUE")}
 
 
+@pytest.mark.tlc
+@pytest.mark.thorough
 def test_what_a_property_follows_from_is_a_property_that_a_model_of_its_module_checks() -> None:
     known = {(module, operator.partition("!")[2]) for module, operator, _ in weaker_places(Registry())}
     for (operator, change), follows in read_follows().items():

@@ -171,3 +171,13 @@ def test_a_search_finds_the_states_and_the_depths_of_tlc() -> None:
     assert searcher.search(None, 100).violated == {}
     assert searcher.search(None, 100).states == contending.expect.states
     assert searcher.search(None, 100, unfair=["WF(Restart)"]).violated == {0: 0}
+
+
+def test_a_kept_search_that_was_cut_is_not_taken_for_a_longer_one(planted: Registry, tmp_path: Path) -> None:
+    family = the_family(planted, named=True)
+    mutant = next(each for each in family.mutants if each.label == "NoLimit")
+    cache = ResultCache(tmp_path / "cache")
+    short = PropertySearch(cache=cache, most=10).sighting(mutant, family.versions)
+    assert short.states < PropertySearch(cache=cache).sighting(mutant, family.versions).states
+    kept = PropertySearch(cache=cache, most=10).sighting(mutant, family.versions)
+    assert kept.states > short.states  # what is known behind the limit counts
