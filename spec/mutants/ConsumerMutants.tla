@@ -83,4 +83,19 @@ HasPositionAbove    == positions["read_committed"] > LastStableOffset
 HasBufferedMore     == mostHeld > 1
 HasOvertaken        == positions["buffering"] > LastStableOffset /\ delivered["buffering"] # <<>>
 
+(* for Everything: a reader is given the last record of a response only *)
+OnlyTheLastRecord(fetched) ==
+    LET found == SelectSeq(fetched, LAMBDA entry : IsPassedOn(entry))
+    IN  IF found = <<>> THEN <<>> ELSE <<found[Len(found)].offset>>
+
+(* for Everything: a reader is given the records of a response from the last to the first *)
+LastRecordFirst(fetched) ==
+    LET found == SelectSeq(fetched, LAMBDA entry : IsPassedOn(entry))
+    IN  [k \in DOMAIN found |-> found[Len(found) + 1 - k].offset]
+
+(* for NextPosition: after a response without a record it goes back over a marker before it *)
+BackOverMarker(position, fetched, read) ==
+    IF read = <<>> /\ \E i \in DOMAIN log.entries : log.entries[i].offset = position - 1 /\ IsMarker(log.entries[i])
+    THEN position - 1 ELSE fetched[Len(fetched)].offset + 1
+
 =============================================================================

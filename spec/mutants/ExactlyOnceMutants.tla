@@ -7,4 +7,11 @@ EffectsAreTakenBack(upTo) ==
     /\ offsets' = upTo
     /\ outputs' = [partition \in Partitions |-> [input \in Inputs |-> IF input <= upTo[partition] THEN 1 ELSE 0]]
 
+(* for TakeEffect: the inputs that have taken effect take it again with the next ones *)
+EarlierTakeEffectAgain(upTo) ==
+    /\ \A partition \in Partitions : upTo[partition] > offsets[partition]
+    /\ offsets' = upTo
+    /\ outputs' = [partition \in Partitions |-> [input \in Inputs |->
+                      IF input <= upTo[partition] THEN outputs[partition][input] + 1 ELSE outputs[partition][input]]]
+
 =============================================================================

@@ -14,4 +14,11 @@ OffsetOfLast(position) == IF OffsetsIn = "target" THEN position - 1 ELSE offset
 HasMirroredAll == Len(target) = Cardinality(Records) /\ deleted = Cardinality(Records)
 HasFormerOwner == \E task \in Tasks : tasks[task].stage = "copying" /\ tasks[task].batch # <<>> /\ owner # task
 
+(* for Copy: a task puts the records of a batch in the opposite order *)
+BatchIsTurnedRound(task) ==
+    /\ tasks[task].stage = "copying"
+    /\ tasks[task].position <= produced /\ Len(tasks[task].batch) < BatchSize
+    /\ tasks' = [tasks EXCEPT ![task].position = @ + 1, ![task].batch = <<tasks[task].position>> \o @]
+    /\ UNCHANGED <<produced, deleted, target, offset, owner>>
+
 =============================================================================

@@ -22,4 +22,17 @@ HasAbortedEntry == \E place \in DOMAIN changelog : changelog[place].fate = "abor
 HasRestoredCount == \E instance \in Instances :
     processes[instance].stage = "running" /\ processes[instance].restored > 1 /\ processes[instance].store # NothingCounted
 
+(* for Process: the output has the count before the input *)
+OutputHasFormerCount(instance) ==
+    LET process == processes[instance]
+        input == process.position + 1
+        key == KeyOf[input]
+        count == process.store[key] + 1
+    IN  /\ process.stage = "running" /\ input \in Inputs
+        /\ MayWrite(instance)
+        /\ changelog' = Append(changelog, [key |-> key, count |-> count, fate |-> FateAtWrite])
+        /\ processes' = [processes EXCEPT ![instance].store[key] = count, ![instance].position = input,
+                ![instance].batch = Append(@, [input |-> input, key |-> key, count |-> count - 1])]
+        /\ UNCHANGED <<outputs, committed, owner, faults>>
+
 =============================================================================

@@ -25,6 +25,7 @@ MOST_REMEMBERED = 20_000  # values of one definition
 _BINDERS = frozenset(
     {"all", "exists", "filter", "image", "choose", "function", "functions", "SUBSET", "lambda", "UNION"}
 )
+_SCALARS = frozenset({int, str, bool})
 _COMPARISONS = {"=": "==", "#": "!=", "<": "<", ">": ">", "<=": "<=", ">=": ">="}
 _ARITHMETIC = {"+": "+", "-": "-", "*": "*", "%": "%", "div": "//", "^": "**", "o": "+"}
 _SETS = {"cup": "|", "cap": "&", "minus": "-"}
@@ -227,7 +228,7 @@ class Formulas:
                 "",
             ]
         )
-        self._python.setdefault("scalars", frozenset({int, str, bool}))
+        self._python.setdefault("scalars", _SCALARS)
         exec(compile(source, f"<{compiled.function}>", "exec"), self._python)  # noqa: S102 - as above
 
     def _instance(self, space: Namespace, name: str) -> Namespace:
@@ -252,7 +253,11 @@ class Formulas:
         return code
 
     def _literal(self, tree: Tree, scope: _Scope) -> str:  # noqa: ARG002
-        return repr(tree[1])
+        if tree[1].__class__ in _SCALARS:
+            return repr(tree[1])
+        self._count += 1
+        self._python[f"v{self._count}"] = tree[1]
+        return f"v{self._count}"
 
     def _and(self, tree: Tree, scope: _Scope) -> str:
         return "(" + " and ".join(self._code(item, scope) for item in tree[1]) + ")"

@@ -13,7 +13,7 @@ from typing import Any
 from immutables import Map
 from pyrsistent import pvector
 
-from kafka_eos.errors import ErrorCode
+from kafka_eos.errors import ErrorCode, enabled
 from kafka_eos.formats.transaction_log import TransactionState
 from kafka_eos.machines import broker as brokers
 from kafka_eos.machines import leader as leaders
@@ -1681,3 +1681,56 @@ def latest_epoch_commits(broker: Broker, member: str | None, generation: int) ->
 def speaks_newest(broker: Broker, api: str, error: ErrorCode) -> ErrorCode:
     """For ``wire_error``: every version gets the newest error codes."""
     return error
+
+
+def takes_late_answers(state: EpochBump, number: int) -> EpochBump:
+    """For ``receive_bump``: the client goes back to the identity in a late answer, while it waits for another one."""
+    enabled(state.is_alive and state.client.awaits != 0, "ended, or waiting for no answer")
+    found = next((r for r in state.responses if r.attempt == number and r.error is ErrorCode.NONE), None)
+    enabled(found is not None, "no such answer is on its way")
+    assert found is not None
+    awaits = 0 if number == state.client.awaits else state.client.awaits
+    client = replace(state.client, identity=found.identity, awaits=awaits)
+    return replace(state, client=client, responses=state.responses - {found})
+
+
+def takes_epoch_back(state: EpochBump, number: int) -> EpochBump:
+    """For ``handle_bump``: the coordinator takes the epoch back that fenced the instance it refuses."""
+    after = EpochBump.handle_bump(state, number)
+    (request,) = state.requests - after.requests
+    current = state.coordinator.current
+    if state.bump_error(request.presented) is ErrorCode.NONE or current.epoch - 1 <= request.presented.epoch:
+        return after
+    former = replace(current, epoch=current.epoch - 1)
+    return replace(after, coordinator=replace(after.coordinator, current=former))
+
+
+def output_has_former_count(state: StatefulProcessor, instance: str) -> StatefulProcessor:
+    """For ``process``: the output has the count before the input."""
+    after = StatefulProcessor.process(state, instance)
+    *before, last = after.processes[instance].batch
+    process = replace(after.processes[instance], batch=(*before, replace(last, count=last.count - 1)))
+    return replace(after, processes=after.processes.set(instance, process))
+
+
+def batch_is_turned_round(state: Mirror, task: str) -> Mirror:
+    """For ``copy``: a task puts the records of a batch in the opposite order."""
+    after = Mirror.copy(state, task)
+    *before, last = after.tasks[task].batch
+    return replace(after, tasks=after.tasks.set(task, replace(after.tasks[task], batch=(last, *before))))
+
+
+def only_the_last_record(state: Consumer, fetched: Sequence[LogEntry]) -> list[int]:
+    """For ``everything``: a reader is given the last record of a response only."""
+    return [entry.offset for entry in fetched if state.is_passed_on(entry)][-1:]
+
+
+def last_record_first(state: Consumer, fetched: Sequence[LogEntry]) -> list[int]:
+    """For ``everything``: a reader is given the records of a response from the last to the first."""
+    return [entry.offset for entry in fetched if state.is_passed_on(entry)][::-1]
+
+
+def back_over_marker(state: Consumer, position: int, fetched: Sequence[LogEntry], read: Sequence[int]) -> int:
+    """For ``next_position``: after a response without a record it goes back over a marker before it."""
+    is_behind_marker = any(entry.offset == position - 1 and entry.is_marker for entry in state.log.entries)
+    return position - 1 if not read and is_behind_marker else fetched[-1].offset + 1

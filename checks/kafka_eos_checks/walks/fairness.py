@@ -3,12 +3,15 @@
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import product
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 
 from kafka_eos.errors import NotEnabled, Rejected
 from kafka_eos.machines.machine import Action, Instance
 from kafka_eos_checks.models.formulas import Formula, Formulas, State
 from kafka_eos_checks.tla.parser import Tree
+
+Group: TypeAlias = Mapping[tuple[str, tuple[Any, ...]], Sequence[tuple[Formula, ...]]]
+"""The instances of one weakly fair action: (action, arguments) -> the guards, of which one has to be true."""
 
 SHUFFLED = 0.3  # how often the actions are tried in a new order
 _FORMULAS = ("Fairness", "FairSpec")
@@ -44,6 +47,17 @@ class FairActions:
     def actions(self) -> Mapping[str, Collection[tuple[Any, ...]]]:
         """Action -> the arguments with which it is fair."""
         return self._fair
+
+    def groups(self, specification: str) -> dict[str, list[Group]]:
+        """The weakly fair actions of a specification: each ``WF_v(A)`` of its text, with an entry for each binding."""
+        found: dict[str, list[Group]] = {}
+        for number, action in self._fair_actions(self._formulas.definition(specification).body):
+            group: dict[tuple[str, tuple[Any, ...]], list[tuple[Formula, ...]]] = {}
+            for name, arguments, guards in self._parts(action, (), True):
+                group.setdefault((name, arguments), []).append(guards)
+            names = " or ".join(dict.fromkeys(name for name, _ in group))
+            found.setdefault(f"{number}: WF({names})", []).append(group)
+        return {f"WF({name.partition('WF(')[2]}": groups for name, groups in found.items()}
 
     def begin(self) -> None:
         """A run begins: no action is known to be enabled or not."""
@@ -89,7 +103,7 @@ class FairActions:
             yield from self._parts(tree[1], guards, True)
         elif kind in {"all", "exists"}:
             for bound in self._bindings(tree[1]):
-                yield from self._parts(_with(tree[2], bound), guards, inside)
+                yield from self._parts(replaced(tree[2], bound), guards, inside)
         elif kind == "and" and inside:
             actions = [item for item in tree[1] if self._is_action(item)]
             others = tuple(item for item in tree[1] if item not in actions and item[0] != "unchanged")
@@ -104,7 +118,23 @@ class FairActions:
         elif kind == "call" and inside and tree[1] in self._formulas.root.definitions:
             definition = self._formulas.definition(tree[1])
             bound = dict(zip(definition.parameters, tree[2], strict=True))
-            yield from self._parts(_replaced(definition.body, bound), guards, inside)
+            yield from self._parts(replaced(definition.body, bound), guards, inside)
+
+    def _fair_actions(self, tree: Tree, place: str = "") -> Iterator[tuple[str, Tree]]:
+        """Each fair action of a formula with the place of its ``WF``; once for each binding of its names."""
+        kind = tree[0]
+        if kind == "fair":
+            yield place, tree[1]
+        elif kind == "all":
+            for bound in self._bindings(tree[1]):
+                yield from self._fair_actions(replaced(tree[2], bound), place)
+        elif kind == "and":
+            for number, item in enumerate(tree[1]):
+                yield from self._fair_actions(item, f"{place}.{number}")
+        elif kind == "call" and tree[1] in self._formulas.root.definitions:
+            definition = self._formulas.definition(tree[1])
+            bound = dict(zip(definition.parameters, tree[2], strict=True))
+            yield from self._fair_actions(replaced(definition.body, bound), f"{place}.{tree[1]}")
 
     def _is_action(self, tree: Tree) -> bool:
         if tree[0] == "call":
@@ -117,9 +147,7 @@ class FairActions:
         return tree[0] in {"all", "exists"} and self._is_action(tree[2])
 
     def _bindings(self, bounds: Sequence[tuple[str, Tree]]) -> Iterator[dict[str, Tree]]:
-        sets = [sorted(self._formulas.evaluate(elements)((), ())) for _, elements in bounds]
-        for chosen in product(*sets):
-            yield {name: ("literal", value) for (name, _), value in zip(bounds, chosen, strict=True)}
+        return bindings(self._formulas, bounds)
 
     def _constant(self, tree: Tree) -> Any:
         return tree[1] if tree[0] == "literal" else self._formulas.evaluate(tree)((), ())
@@ -131,14 +159,17 @@ class FairActions:
         return self._guards[key]
 
 
-def _with(tree: Any, bound: Mapping[str, Tree]) -> Any:
-    return _replaced(tree, bound)
+def bindings(formulas: Formulas, bounds: Sequence[tuple[str, Tree]]) -> Iterator[dict[str, Tree]]:
+    """Every choice of values for bound names whose sets are constant."""
+    sets = [sorted(formulas.evaluate(elements)((), ())) for _, elements in bounds]
+    for chosen in product(*sets):
+        yield {name: ("literal", value) for (name, _), value in zip(bounds, chosen, strict=True)}
 
 
-def _replaced(tree: Any, bound: Mapping[str, Tree]) -> Any:
+def replaced(tree: Any, bound: Mapping[str, Tree]) -> Any:
     """A tree with names replaced; bound variables of the project's modules have names of their own."""
     if not isinstance(tree, tuple):
         return tree
     if len(tree) == 3 and tree[0] == "call" and not tree[2] and tree[1] in bound:
         return bound[tree[1]]
-    return tuple(_replaced(item, bound) for item in tree)
+    return tuple(replaced(item, bound) for item in tree)

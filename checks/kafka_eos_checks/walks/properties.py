@@ -45,7 +45,13 @@ class Part:
 
 def parts(formulas: Formulas, name: str) -> list[Part]:
     """The parts of a property by its name."""
-    return [_part(formulas, name, kind, tree, space) for kind, tree, space in _split(formulas, ("call", name, ()))]
+    return [part for part, _, _ in parts_of(formulas, ("call", name, ()), name)]
+
+
+def parts_of(formulas: Formulas, formula: Tree, name: str) -> Iterator[tuple[Part, Tree, Namespace]]:
+    """The parts of a formula, each with its tree and the meaning of the names in it."""
+    for kind, tree, space in _split(formulas, formula):
+        yield _part(formulas, name, kind, tree, space), tree, space
 
 
 def _part(formulas: Formulas, name: str, kind: str, tree: Tree, space: Namespace) -> Part:

@@ -1,4 +1,6 @@
-r"""The small changes of a spec that are not conjuncts of guards: of operands, of effects and of fairness.
+r"""The small changes of properties and of machines that are not conjuncts of guards.
+
+A property, in TLA+:
 
 =============================  =============================================================
 the part                       its replacement
@@ -6,22 +8,51 @@ the part                       its replacement
 ``a < b``, ``a > b``           ``a <= b``, ``a >= b``: equal values count too; also the reverse
 ``a + b``, ``a - b``           ``a``
 ``a \cup b``, ``a \o b``       ``a``; of ``Append(a, b)`` as well
-``\A x : p``                   ``\E x : p``, and the reverse
-``v' = e``                     ``v' = v``: the effect does not take place
-``IF p THEN a ELSE b``         ``p`` is TRUE, and FALSE
-``WF_v(A)``, ``SF_v(A)``       ``TRUE``: nobody has to take the step
+``\A x : p``                   ``\E x : p``, and the other way round
+=============================  =============================================================
+
+A machine, in Python:
+
+=============================  =============================================================
+the part                       its replacement
+=============================  =============================================================
+``a < b``, ``a == b``          ``a <= b``, ``a != b``, and so on
+``a + b``, ``a | b``           ``a``
+``all(…)``                     ``any(…)``, and the other way round
+``replace(x, a=b, c=d)``       ``replace(x, c=d)``: the effect does not take place
+``x.set(k, v)``, ``append``    ``x``
+``a if p else b``, ``if p:``   ``p`` is ``True``, and ``False``
 =============================  =============================================================
 """
 
-from collections.abc import Container, Iterator, Mapping
+import ast
+import copy
+from collections import Counter
+from collections.abc import Iterator
+from types import ModuleType
 
-from kafka_eos_checks.matrix.conjuncts.guards import Conjunct, numbered, on_one_line, reachable, steps
-from kafka_eos_checks.tla.sany import CONDITIONAL, FAIRNESS, QUANTIFIERS, Definition, Expression, Span
+from kafka_eos_checks.matrix.conjuncts.guards import on_one_line
+from kafka_eos_checks.matrix.conjuncts.reference import GuardPart, functions_of, guard_parts
+from kafka_eos_checks.tla.sany import QUANTIFIERS, Expression, Span
 
-PRIME = "'"
 _SWAPPED = {"<": "<=", "\\leq": "<", ">": ">=", "\\geq": ">"}
 _FIRST_OPERAND = frozenset({"+", "-", "\\union", "\\o", "Append"})
 OTHER_QUANTIFIER = {"\\A": "\\E", "\\E": "\\A"}
+_OTHER_COMPARISON: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+}
+_OTHER_CALL = {"all": "any", "any": "all", "min": "max", "max": "min"}
+_UPDATES = frozenset({"set", "append", "delete", "remove", "discard", "extend"})
+_OPERATORS = (ast.Add, ast.Sub, ast.BitOr, ast.BitAnd)
 
 
 def of_operands(expression: Expression, text: str) -> Iterator[tuple[Span, str]]:
@@ -48,50 +79,64 @@ def of_operands(expression: Expression, text: str) -> Iterator[tuple[Span, str]]
                 yield part.span, first
 
 
-def of_effects(
-    definitions: Mapping[str, Definition], texts: Mapping[str, str], specifications: Container[str]
-) -> list[Conjunct]:
-    """The changes of fairness, and of the effects and operators that steps use, in the order of the text.
-
-    Args:
-        definitions: by id, the definitions of the root module and of the modules that it needs.
-        texts: module -> text, for the modules whose changes count.
-        specifications: the names of the temporal formulas whose steps and fairness count.
-    """
-    found: dict[Conjunct, None] = {}
-    for definition in steps(definitions, specifications):
-        for span, value in _of_body(definition.body, definitions, texts):
-            found[_change(definition.name, span, value, texts)] = None
-    for definition in reachable(definitions, specifications):
-        for part in definition.body.walk():
-            if part.operator in FAIRNESS and part.span.module in texts:
-                found[_change(definition.name, part.span, "TRUE", texts)] = None
-    return numbered(sorted(found, key=lambda change: (change.span, change.value)))
-
-
-def _of_body(
-    expression: Expression, definitions: Mapping[str, Definition], texts: Mapping[str, str]
-) -> Iterator[tuple[Span, str]]:
-    """The changes in the body of a definition and in its LETs."""
-    module = expression.span.module
-    if module not in texts:
-        return
-    for part in expression.walk():
-        for uid in part.local:
-            if uid in definitions:
-                yield from _of_body(definitions[uid].body, definitions, texts)
-        if part.operator == "=" and part.operands[0].operator == PRIME:
-            variable = on_one_line(texts[module], part.operands[0].operands[0].span)
-            if on_one_line(texts[module], part.operands[1].span) != variable:
-                yield part.operands[1].span, variable
-        if part.operator == CONDITIONAL:
-            yield part.operands[0].span, "TRUE"
-            yield part.operands[0].span, "FALSE"
-    yield from of_operands(expression, texts[module])
+def machine_parts(module: ModuleType) -> list[GuardPart]:
+    """The parts of all guards of a module of the reference, then those of its other expressions."""
+    found = guard_parts(module)
+    for name, function in functions_of(module):
+        seen: Counter[str] = Counter()
+        for place in range(sum(1 for _ in ast.walk(function))):
+            for number in range(len(_instead(_node(function, place)))):
+                tree = copy.deepcopy(function)
+                part = _node(tree, place)
+                assert isinstance(part, ast.expr)
+                (value,) = _instead(part)[number : number + 1]
+                change = f"{ast.unparse(part)} -> {ast.unparse(value)}"
+                seen[change] += 1
+                change = change if seen[change] == 1 else f"{change} #{seen[change]}"
+                line = part.lineno
+                _Put(part, value).visit(tree)
+                found.append(GuardPart(module=module.__name__, function=name, change=change, line=line, tree=tree))
+    return found
 
 
-def _change(name: str, span: Span, value: str, texts: Mapping[str, str]) -> Conjunct:
-    operator = f"{span.module}!{name.rpartition('!')[2]}"
-    return Conjunct(
-        operator=operator, change=f"{on_one_line(texts[span.module], span)} -> {value}", span=span, value=value
-    )
+def _node(function: ast.AST, place: int) -> ast.AST:
+    """The node at a place of the walk over a function."""
+    return next(node for number, node in enumerate(ast.walk(function)) if number == place)
+
+
+class _Put(ast.NodeTransformer):
+    """Puts a node in the place of another."""
+
+    def __init__(self, old: ast.AST, new: ast.AST) -> None:
+        self.old, self.new = old, new
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        """Replace the node, or look for it below."""
+        return self.new if node is self.old else self.generic_visit(node)
+
+
+def _instead(node: ast.AST) -> list[ast.expr]:
+    """The expressions to put in the place of one."""
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        other = _OTHER_COMPARISON[type(node.ops[0])]()
+        return [ast.Compare(left=node.left, ops=[other], comparators=node.comparators)]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, _OPERATORS):
+        return [node.left]
+    if isinstance(node, ast.IfExp):
+        return [node.body, node.orelse]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        if node.func.id in _OTHER_CALL:
+            return [
+                ast.Call(func=ast.Name(_OTHER_CALL[node.func.id], ast.Load()), args=node.args, keywords=node.keywords)
+            ]
+        if node.func.id == "replace":
+            return [
+                ast.Call(func=node.func, args=node.args, keywords=[k for k in node.keywords if k is not left_out])
+                for left_out in node.keywords
+                if left_out.arg
+            ]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _UPDATES:
+        return [node.func.value]
+    if isinstance(node, ast.Tuple) and node.elts and isinstance(node.elts[0], ast.Starred):
+        return [ast.Tuple(elts=[e for e in node.elts if isinstance(e, ast.Starred)], ctx=ast.Load())]
+    return []

@@ -2,10 +2,11 @@
 
 In the spec TLC has to find a property violated, or fail to evaluate, or find another graph than the spec's. In the
 reference the comparison with TLC's graph has to find a difference. A weaker property has to accept some mutant that
-the property refuses. A property is needed if some mutant is refused by it and by no other; a table names such a mutant
-for each property. A part whose change nothing notices is a survivor, unless spec/conjuncts.toml says why nothing can
-notice it; an explained conjunct is tried only in models of the small tier. Results are kept in
-build/checked/conjuncts, so that unchanged parts are not run again.
+the property refuses. A property is needed if some mutant is refused by it and by no other. Otherwise
+spec/conjuncts.toml names the properties that it follows from, and no mutant may contradict that. A table names the
+mutant, or those properties, for each property. A part whose change nothing notices is a survivor, unless
+spec/conjuncts.toml says why nothing can notice it; an explained conjunct is tried only in models of the small tier.
+Results are kept in build/checked/conjuncts, so that unchanged parts are not run again.
 """
 
 import argparse
@@ -22,9 +23,9 @@ from kafka_eos_checks.graphs.state_graph import GraphUnusable
 from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.terminal import WordTable, answer_console, print_verdicts, progress_console
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
-from kafka_eos_checks.matrix.conjuncts.equivalents import check_known, read_equivalents
+from kafka_eos_checks.matrix.conjuncts.equivalents import check_known, read_equivalents, read_follows
 from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome, Pair, pairs, verdicts
-from kafka_eos_checks.matrix.conjuncts.properties import PropertySearch, families
+from kafka_eos_checks.matrix.conjuncts.properties import MOST_STATES, PropertySearch, families
 from kafka_eos_checks.matrix.conjuncts.properties import places as weaker_places
 from kafka_eos_checks.matrix.conjuncts.reference import GraphSearch, ReferenceSubject, reference_subjects
 from kafka_eos_checks.matrix.conjuncts.search import TIERS, Search, Subject, UnusableMutant, subjects
@@ -106,30 +107,14 @@ def _in_properties(
     registry: Registry, arguments: argparse.Namespace, cache: ResultCache, _: Set[tuple[str, str]]
 ) -> Iterator[Outcome]:
     """The outcomes of the weaker properties."""
-    search = PropertySearch(cache=cache, timeout=arguments.timeout)
-    chosen = families(registry, arguments.modules)
-    if arguments.named:
-        chosen = [family.named() for family in chosen]
-    running: dict[str, str] = {}
-    with progress_console.status("TLC starts") as status, ThreadPoolExecutor(arguments.jobs) as pool:
+    search = PropertySearch(cache=cache, follows=read_follows(), most=arguments.states)
+    with progress_console.status("properties") as status:
+        for family in families(registry, arguments.modules, named=arguments.named):
 
-        def report(module: str) -> Callable[[str], None]:
-            def on_run(mutant: str) -> None:
-                running[module] = mutant
-                shown = "; ".join(f"{module}: {mutant}" for module, mutant in running.items())
-                status.update(f"properties: {done} of {len(chosen)} modules; {escape(shown)}")
+            def on_search(mutant: str, module: str = family.module) -> None:
+                status.update(f"properties: {module}: {escape(mutant)}")
 
-            return on_run
-
-        done = 0
-        waiting = {pool.submit(search.judge, family, report(family.module)): family.module for family in chosen}
-        try:
-            for future in as_completed(waiting):
-                done += 1
-                running.pop(waiting[future], None)
-                yield from future.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
+            yield from search.judge(family, on_search)
 
 
 SIDES = {SPEC: _in_spec, REFERENCE: _in_reference, PROPERTIES: _in_properties}
@@ -182,7 +167,14 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument(
         "--named",
         action="store_true",
-        help="properties against the mutants of spec/models only: minutes; others may notice what survives",
+        help="properties against the mutants of spec/models only: faster; others may notice what survives",
+    )
+    parser.add_argument(
+        "--states",
+        type=int,
+        default=MOST_STATES,
+        metavar="N",
+        help="properties: search at most so many states of each mutant of spec/models (default 20000)",
     )
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="runs of TLC at a time (default 2)")
     parser.add_argument("--timeout", type=float, default=120.0, metavar="S", help="seconds for each run (default 120)")

@@ -1,37 +1,39 @@
 r"""The properties of a spec, made weaker one part at a time: then some mutant has to pass that did not pass before.
 
-A run of TLC evaluates all properties of a model and all their weaker versions, and goes on when one is violated. It
-reports each violation once, with the length of its counterexample. So one run of a mutant tells which properties notice
-it. A weaker version is noticed when some mutant violates the property but not the weaker version, or when the spec
-itself violates the changed version, which then is not weaker. A changed quantifier is also noticed when its
-counterexample needs more states: a fault that can happen in one place can happen in all, one after the other, and only
-the last one violates ``\E``. ``P -> TRUE`` is noticed when ``P`` is the only property of its model that some mutant
-violates. Mutants are the named ones, the known failures, and the spec with one part of a guard, of an effect or of its
-fairness changed.
+One search of a mutant's graph judges all properties and all their weaker versions (``sightings``). A weaker version is
+noticed when some mutant violates the property and not the weaker version, or when the spec itself violates what was to
+be weaker. A changed quantifier is also noticed when a counterexample needs more states then: a fault that can happen in
+one place can happen in all, one after the other, and ``\E`` sees only the last one. ``P -> TRUE`` is noticed when ``P``
+is the only property of its model that some mutant violates. Mutants are the named ones, the known failures, and the
+machine with one part of a guard or of an effect changed, or with an action that nobody has to take.
 """
 
-import re
-import tempfile
+import ast
+import inspect
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field, replace
 
-from kafka_eos_checks.matrix.conjuncts.changes import OTHER_QUANTIFIER, of_effects, of_operands
-from kafka_eos_checks.matrix.conjuncts.guards import Conjunct, conjuncts, numbered, of_formula, on_one_line, without
+from kafka_eos.machines.machine import Machine
+from kafka_eos.machines.spec_mapping import snake_case
+from kafka_eos_checks.matrix.conjuncts import sightings
+from kafka_eos_checks.matrix.conjuncts.changes import OTHER_QUANTIFIER, machine_parts, of_operands
+from kafka_eos_checks.matrix.conjuncts.guards import Conjunct, numbered, of_formula, on_one_line, without
 from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome
+from kafka_eos_checks.matrix.conjuncts.reference import GuardPart, mutated_reference
 from kafka_eos_checks.matrix.conjuncts.search import TIERS, parsed, texts_of
-from kafka_eos_checks.models.registry import Configuration, Model, Registry, write_model
-from kafka_eos_checks.tla import tlc
-from kafka_eos_checks.tla.result_cache import ResultCache, folder_fingerprint
-from kafka_eos_checks.tla.sany import SQUARE_ACTION, STATE_LEVEL, Definition, Expression, Span
+from kafka_eos_checks.matrix.conjuncts.sightings import Searcher, Sighting, has_machine
+from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry, extended_modules, rule_modules
+from kafka_eos_checks.mutants import rules
+from kafka_eos_checks.tla.modules import ModuleFolder
+from kafka_eos_checks.tla.parser import Tree, parse_expression
+from kafka_eos_checks.tla.result_cache import ResultCache, fingerprint, python_fingerprint, spec_fingerprint
+from kafka_eos_checks.tla.sany import ACTION_LEVEL, SQUARE_ACTION, Definition, Expression, Span
 
-_REGISTER = 3001
-_SAID = "violated: "
-_TOLD = re.compile(rf'<<"{_SAID}(\d+)", (\d+)>>')
-_LIMIT = "EnoughStates__"
-_MOST_STATES = 30_000  # a named mutant's run ends after this many states: a shortest counterexample needs fewer
+MOST_STATES = 20_000  # of a named mutant's graph
+_MOST_CHANGED = 3_000  # of a model in which a machine is changed part by part
 _NOTHING = Span("", 0, 0, 0, 0)
+_TEMPORAL = ACTION_LEVEL + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,23 +43,14 @@ class Version:
     Attributes:
         name: the property's name.
         change: the part and its replacement; None for the property itself.
-        text: TLA+ that defines ``{operator}``. It is always true, and prints ``{said}`` once when the property is
-            violated, with the help of the register ``{register}``. "" for a version that no run watches: a temporal
-            property, which gets a run of its own, and ``P -> TRUE``, which nothing violates.
+        tree: the formula; None for ``P -> TRUE``, which nothing violates.
         place: file and line.
-        of_steps: whether the property is a formula about steps.
     """
 
     name: str
     change: Conjunct | None
-    text: str
+    tree: Tree | None
     place: str
-    of_steps: bool = False
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the weaker version says nothing at all."""
-        return self.change is not None and self.change.span == _NOTHING
 
     @property
     def of_quantifier(self) -> bool:
@@ -67,36 +60,24 @@ class Version:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """A changed spec.
+    """A changed machine.
 
     Attributes:
-        label: the name of the entry, or the change; "" for the spec itself.
+        label: the name of the entry, or the change; "" for the machine as it is.
         model: the model in which it is searched, with all properties that count.
-        module: the module whose text is changed, or "".
-        text: the changed text.
+        part: the changed part of the reference, or None.
+        unfair: the fairness condition that is left out, or "".
     """
 
     label: str
     model: Model
-    module: str = ""
-    text: str = ""
+    part: GuardPart | None = None
+    unfair: str = ""
 
-
-@dataclass(frozen=True, slots=True)
-class Sighting:
-    """The violations that a run saw.
-
-    Attributes:
-        violated: place in the list of versions that the run was given -> the states of a shortest counterexample.
-        whole: whether the run ended, or reached the limit of states; otherwise nothing is known of the other versions.
-        failed: whether TLC could not evaluate something.
-        states: number of distinct states.
-    """
-
-    violated: Mapping[int, int]
-    whole: bool
-    failed: bool
-    states: int
+    @property
+    def is_named(self) -> bool:
+        """Whether the registry of models has it."""
+        return self.part is None and not self.unfair
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,31 +87,35 @@ class Family:
     Attributes:
         module: the module.
         versions: each property, followed by its weaker versions.
-        mutants: the spec itself first, then the named ones, then the changes of guards, effects and fairness. The spec
-            itself comes in several models, the cheapest first; together they check all properties.
+        mutants: the spec itself first, then the named ones, then the changed machines. The spec itself comes in several
+            models, the cheapest first; together they check all properties.
     """
 
     module: str
     versions: tuple[Version, ...]
     mutants: tuple[Mutant, ...]
 
-    def named(self) -> "Family":
-        """The family without the changes of guards, effects and fairness."""
-        return replace(self, mutants=tuple(mutant for mutant in self.mutants if not mutant.module))
 
+def families(registry: Registry, modules: Sequence[str] = (), named: bool = False) -> Iterator[Family]:
+    """The families of these modules, or of all whose holding models have a machine; the cheapest module first.
 
-def families(registry: Registry, modules: Sequence[str] = ()) -> list[Family]:
-    """The families of these modules, or of all that a holding model is about."""
-    return [
-        _family(registry, name, models) for name, models in _holding(registry).items() if not modules or name in modules
-    ]
+    Args:
+        registry: the registry.
+        modules: names of modules; none for all.
+        named: whether the registry's own mutants and failures are enough.
+    """
+    holding = _holding(registry)
+    for name in sorted(
+        holding, key=lambda each: sum(model.expect.generated or 0 for model in _covering(holding[each]))
+    ):
+        if not modules or name in modules:
+            yield _family(registry, name, holding[name], named)
 
 
 def places(registry: Registry) -> Iterator[tuple[str, str, str]]:
     """Module, operator and change of each weaker version, as in ``spec/conjuncts.toml``; no mutant's text is made."""
     for module, models in _holding(registry).items():
-        texts = texts_of(registry.folder.parent, module)
-        for version in _all_versions(module, models, parsed(tuple(sorted(texts.items())), module), texts):
+        for version in _all_versions(registry, module, models):
             if version.change:
                 yield module, version.change.operator, version.change.change
 
@@ -145,33 +130,42 @@ def _holding(registry: Registry) -> Mapping[str, Sequence[Model]]:
     return holding
 
 
-def _all_versions(
-    module: str, holding: Iterable[Model], definitions: Mapping[str, Definition], texts: Mapping[str, str]
-) -> tuple[Version, ...]:
+def _all_versions(registry: Registry, module: str, holding: Iterable[Model]) -> tuple[Version, ...]:
     """The versions of all properties that these models check."""
     names = dict.fromkeys(name for model in holding for name in (*model.invariants, *model.properties))
-    return tuple(version for name in names for version in _versions(name, module, definitions, texts))
-
-
-def _family(registry: Registry, module: str, holding: Sequence[Model]) -> Family:
     texts = texts_of(registry.folder.parent, module)
     definitions = parsed(tuple(sorted(texts.items())), module)
-    versions = _all_versions(module, holding, definitions, texts)
+    chain = {each.name for each in ModuleFolder(registry.folder.parent).chain(module)}
+    return tuple(version for name in names for version in _versions(name, module, definitions, texts, chain))
+
+
+def _family(registry: Registry, module: str, holding: Sequence[Model], named: bool) -> Family:
+    versions = _all_versions(registry, module, holding)
     chosen = _covering(holding)
     mutants = [Mutant(label="", model=model) for model in chosen]
     for entry in (*registry.models.values(), *registry.mutants.values()):
         if entry.module == module and entry.expect.violates and entry.tier in TIERS:
             every = dict.fromkeys((*_claimed(registry, entry, holding), entry.expect.violates))
             mutants.append(Mutant(label=entry.name, model=replace(entry, invariants=tuple(every), properties=())))
-    specifications = {model.specification for model in holding}
-    changes = conjuncts(definitions, texts, specifications) + of_effects(definitions, texts, specifications)
-    for change in changes:
-        try:
-            text = without(texts[change.span.module], change)
-        except ValueError:  # the change would move a list of conjuncts
-            continue
-        mutants += [Mutant(label=change.name, model=each, module=change.span.module, text=text) for each in chosen]
+    if not named and has_machine(chosen[0]):
+        mutants += _changed(chosen)
     return Family(module=module, versions=versions, mutants=tuple(mutants))
+
+
+def _changed(chosen: Sequence[Model]) -> Iterator[Mutant]:
+    """The changes of a machine and of its fairness, in the models that are small enough."""
+    small = [model for model in chosen if (model.expect.states or 0) <= _MOST_CHANGED]
+    for model in chosen:
+        for name in Searcher(model, [_call(name) for name in model.invariants]).fairness:
+            yield Mutant(label=f"{model.specification}: {name} -> TRUE", model=model, unfair=name)
+    own = rule_modules(chosen[0].machine_class())
+    parts = [part for module in own for part in machine_parts(module) if not part.function.startswith("Constants.")]
+    for model in small:
+        yield from (Mutant(label=part.name, model=model, part=part) for part in parts)
+
+
+def _call(name: str) -> Tree:
+    return ("call", name, ())
 
 
 def _claimed(registry: Registry, entry: Model, holding: Iterable[Model]) -> Iterator[str]:
@@ -195,33 +189,29 @@ def _covering(models: Iterable[Model]) -> tuple[Model, ...]:
 
 
 def _versions(
-    name: str, module: str, definitions: Mapping[str, Definition], texts: Mapping[str, str]
+    name: str, module: str, definitions: Mapping[str, Definition], texts: Mapping[str, str], chain: Container[str]
 ) -> Iterator[Version]:
-    """A property and its weaker versions."""
+    """A property and its weaker versions, if it stands in the module itself or in one of those that it extends."""
     body = next(definition.body for definition in definitions.values() if definition.name == name)
-    step = _step(body)
     place = f"{body.span.module}.tla:{body.span.line}"
     whole = Conjunct(operator=f"{module}!{name}", change=f"{name} -> TRUE", span=_NOTHING, value="TRUE")
-    if body.span.module not in texts or (step is None and body.level > STATE_LEVEL):
-        yield Version(name=name, change=None, text="", place=place)
-        yield Version(name=name, change=whole, text="", place=place)
-        return
-    part, text, of_steps = step or body, texts[body.span.module], step is not None
-    watched = _watched(text, body.span, part.span, None)
-    yield Version(name=name, change=None, text=watched, place=place, of_steps=of_steps)
-    yield Version(name=name, change=whole, text="", place=place, of_steps=of_steps)
+    yield Version(name=name, change=None, tree=_call(name), place=place)
+    yield Version(name=name, change=whole, tree=None, place=place)
+    if body.span.module not in chain:
+        return  # the specification that is refined, or a property of an instance, which is weakened in its own module
+    part, text = _step(body) or body, texts[body.span.module]
     for change in _weaker(name, module, part, text):
         if change.span != part.span or change.value != "TRUE":
             try:
-                watched = _watched(text, body.span, part.span, change)
+                tree = _tree(text, body.span, change)
             except ValueError:  # the change would move a list of conjuncts
                 continue
             line = f"{change.span.module}.tla:{change.span.line}"
-            yield Version(name=name, change=change, text=watched, place=line, of_steps=of_steps)
+            yield Version(name=name, change=change, tree=tree, place=line)
 
 
 def _step(body: Expression) -> Expression | None:
-    """The action A of a formula ``[][A]_v``, possibly under quantifiers; None for other formulas."""
+    """The action A of a formula ``[][A]_v``; None for others."""
     found = [part for part in body.walk() if part.operator == SQUARE_ACTION]
     return found[0].operands[0] if len(found) == 1 and body.operator == "[]" else None
 
@@ -231,96 +221,56 @@ def _weaker(name: str, module: str, body: Expression, text: str) -> list[Conjunc
     found = [
         Conjunct(operator=f"{module}!{name}", change=f"{on_one_line(text, span)} -> {value}", span=span, value=value)
         for span, value in parts
+        if body.level < _TEMPORAL or value not in OTHER_QUANTIFIER
     ]
     return numbered(sorted(found, key=lambda change: (change.span, change.value)))
 
 
-def _watched(text: str, whole: Span, part: Span, change: Conjunct | None) -> str:
-    """The body of a property as a formula that prints when its part is false; every column stays the same."""
+def _tree(text: str, body: Span, change: Conjunct) -> Tree:
+    """The body of a property with one part changed; every column stays what it was."""
     longer = 0
-    if change is not None:
-        text = without(text, change)
-        on_line = change.span.line == change.span.end_line == part.end_line
-        longer = max(0, len(change.value) - (change.span.end_column - change.span.column + 1)) if on_line else 0
-    lines = text.split("\n")
-
-    def piece(line: int, column: int, end_line: int, end_column: int) -> list[str]:
-        """The text from one place to another, the end excluded; columns count from 0."""
-        cut = lines[line - 1 : end_line]
-        cut[-1] = cut[-1][:end_column]
-        cut[0] = " " * column + cut[0][column:]
-        return cut
-
-    end = part.end_column + longer
-    after = whole.end_column + (longer if whole.end_line == part.end_line else 0)
-    indent = " " * (part.column - 1)
-    return "\n".join(
-        [
-            "{operator} ==",
-            *piece(whole.line, whole.column - 1, part.line, part.column - 1),
-            indent + "(TLCGet({register}) \\/ (",
-            *(_escaped(line) for line in piece(part.line, part.column - 1, part.end_line, end)),
-            indent + ') \\/ (TLCSet({register}, TRUE) /\\ PrintT(<<"{said}", TLCGet("level")>>)))',
-            *(_escaped(line) for line in piece(part.end_line, end, whole.end_line, after)),
-        ]
-    )
-
-
-def _escaped(line: str) -> str:
-    return line.replace("{", "{{").replace("}", "}}")
+    if change.span.line == change.span.end_line == body.end_line:
+        longer = max(0, len(change.value) - (change.span.end_column - change.span.column + 1))
+    lines = without(text, change).split("\n")[body.line - 1 : body.end_line]
+    lines[-1] = lines[-1][: body.end_column + longer]
+    lines[0] = " " * (body.column - 1) + lines[0][body.column - 1 :]
+    return parse_expression("\n".join(lines), f"{change.operator} with {change.change}")
 
 
 @dataclass(slots=True)
 class PropertySearch:
-    """Runs of mutants, each kept.
+    """Searches of mutants, each kept.
 
     Attributes:
-        cache: the results of earlier runs.
-        timeout: seconds for one run.
+        cache: the results of earlier searches.
+        follows: (operator, change) of ``P -> TRUE`` -> the properties that P is said to follow from. A mutant that
+            violates P and none of those refutes it, if its model checks one of them and all its states were met. A
+            property also notices a mutant alone if all others that it violates follow from this property.
+        most: the most states of a named mutant that are searched. What is violated behind them is not known.
     """
 
     cache: ResultCache
-    timeout: float = 120.0
+    follows: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    most: int = MOST_STATES
+    _searchers: dict[str, Searcher] = field(default_factory=dict)
+    _keys: dict[str, str] = field(default_factory=dict)
 
-    def judge(self, family: Family, on_run: Callable[[str], None] = lambda _: None) -> list[Outcome]:
+    def judge(self, family: Family, on_search: Callable[[str], None] = lambda _: None) -> list[Outcome]:
         """The outcome for each weaker version of a family's properties, in their order."""
         versions = family.versions
         places = {place for place, version in enumerate(versions) if version.change is not None}
         noticed: dict[int, tuple[Mutant, Sighting]] = {}
         others: dict[int, set[str]] = {}  # whole property -> those that are violated wherever it is
-        for mutant, place in self._without_value(family):
-            noticed[place] = mutant, Sighting({}, False, True, 0)
-        left_out = frozenset(noticed)
         for mutant in family.mutants:
             waiting = {versions[place].name for place in places - noticed.keys()}
             if mutant.label and waiting.isdisjoint(mutant.model.invariants):
                 continue
-            on_run(mutant.label or mutant.model.name)
-            sighting = self.sighting(mutant, versions, left_out)
+            on_search(mutant.label or mutant.model.name)
+            sighting = self.sighting(mutant, versions)
             for place in places - noticed.keys():
                 if self._notices(mutant, sighting, versions, place, others):
                     noticed[place] = mutant, sighting
         return [_outcome(versions[place], noticed.get(place), others.get(place)) for place in sorted(places)]
-
-    def _without_value(self, family: Family) -> Iterator[tuple[Mutant, int]]:
-        """The weaker versions that TLC cannot evaluate in some state of the spec itself: they would end every run."""
-        weaker = [place for place, version in enumerate(family.versions) if version.change and version.text]
-        for mutant in family.mutants:
-            if not mutant.label:
-                own = [place for place in weaker if family.versions[place].name in mutant.model.invariants]
-                yield from ((mutant, place) for place in self._failing(mutant, family.versions, own))
-
-    def _failing(self, mutant: Mutant, versions: Sequence[Version], places: Sequence[int]) -> Iterator[int]:
-        """The versions among these that end a run in which no others are watched, found by bisection."""
-        others = frozenset(range(len(versions))) - frozenset(places)
-        if not places or not self.sighting(mutant, versions, others).failed:
-            return
-        if len(places) == 1:
-            yield places[0]
-            return
-        half = len(places) // 2
-        yield from self._failing(mutant, versions, places[:half])
-        yield from self._failing(mutant, versions, places[half:])
 
     def _notices(
         self, mutant: Mutant, sighting: Sighting, versions: Sequence[Version], place: int, others: dict[int, set[str]]
@@ -333,67 +283,102 @@ class PropertySearch:
             return place in sighting.violated
         own = next(i for i, each in enumerate(versions) if each.name == version.name and each.change is None)
         violated = {versions[i].name for i in sighting.violated if versions[i].change is None}
-        if not versions[own].text and not violated and sighting.whole and self._breaks(mutant, version.name):
-            violated = {version.name}
         if version.name not in violated or not sighting.whole:
             return False
-        if not version.is_whole:
+        if version.tree is not None:
             if place in sighting.violated and version.of_quantifier:
                 return sighting.violated[own] < sighting.violated[place]
             return place not in sighting.violated
         violated.discard(version.name)
         others[place] = others[place] & violated if place in others else violated
-        return not violated
+        assert version.change is not None
+        module = version.change.operator.partition("!")[0]
+        follows = self._follows(module, version.name)
+        if follows and follows.isdisjoint(mutant.model.invariants):
+            return False
+        if follows:
+            return violated.isdisjoint(follows) and sighting.states <= self._most_states(mutant)
+        checked = set(mutant.model.invariants)
+        return all(self._follows(module, other) & checked == {version.name} for other in violated)
 
-    def _breaks(self, mutant: Mutant, temporal: str) -> bool:
-        """Whether a mutant violates a temporal property."""
-        return str(self._run(mutant, "", (), (temporal,))["verdict"]).startswith("violates")
+    def _follows(self, module: str, name: str) -> frozenset[str]:
+        return self.follows.get((f"{module}!{name}", f"{name} -> TRUE"), frozenset())
 
-    def sighting(self, mutant: Mutant, versions: Sequence[Version], left_out: Container[int] = ()) -> Sighting:
-        """The violations that a run of a mutant sees, or that an earlier run saw; some versions are not watched."""
+    def sighting(self, mutant: Mutant, versions: Sequence[Version]) -> Sighting:
+        """The outcome of a search, or of an earlier one that was the same.
+
+        Raises:
+            MalformedRegistry: when the machine as it is violates a property, or is not the model's.
+        """
         model = mutant.model
-        watched = [
-            (i, v) for i, v in enumerate(versions) if v.text and v.name in model.invariants and i not in left_out
-        ]
-        lines: list[str] = []
-        invariants: list[str] = []
-        properties: list[str] = []
-        for place, version in watched:
-            operator, register = f"Watch__{place}", _REGISTER + place
-            lines.append(f"ASSUME TLCSet({register}, FALSE)")
-            lines.append(version.text.format(operator=operator, register=register, said=f"{_SAID}{place}"))
-            (properties if version.of_steps else invariants).append(operator)
-        most = 2 * (model.expect.states or 0) + 500 if mutant.module else _MOST_STATES
-        lines.append(f'{_LIMIT} == TLCGet("distinct") <= {most}')
-        found = self._run(mutant, "\n".join(lines), (*invariants, _LIMIT), properties)
-        whole = found["verdict"] in ("holds", f"violates {_LIMIT}")
-        failed = not whole and found["verdict"] != "times out"
-        return Sighting({int(place): level for place, level in found["levels"].items()}, whole, failed, found["states"])
+        part = (mutant.part.name, ast.dump(mutant.part.tree)) if mutant.part else ()
+        most = self._most_states(mutant)
+        key = fingerprint(self._key(model, versions), mutant.unfair, *part)
+        known = self.cache.get(key)
+        if known is not None and min(known["states"], most) <= known["most"]:
+            violated = {int(place): level for place, level in known["violated"].items()}
+            return Sighting(violated, known["whole"], known["failed"], known["states"])
+        machine = _machine(model) if has_machine(model) else None
+        with mutated_reference(mutant.part) if mutant.part else nullcontext():
+            found = self._searcher(model, versions).search(machine, most, (mutant.unfair,))
+        if not mutant.label:
+            self._check(model, found, versions)
+        self.cache.put(key, {**asdict(found), "most": most})
+        return found
 
-    def _run(
-        self, mutant: Mutant, definitions: str, invariants: Sequence[str], properties: Sequence[str]
-    ) -> Mapping[str, Any]:
-        """Verdict, states and violated versions of a run of TLC, or of an earlier one that was the same."""
-        model = mutant.model
-        configuration = Configuration(
-            specification=model.specification,
-            constraint=model.bounds,
-            invariants=tuple(invariants),
-            properties=tuple(properties),
-        )
-        with tempfile.TemporaryDirectory(prefix="kafka-eos-property-") as name:
-            folder, root = write_model(model, configuration, definitions, suffix="_property", folder=Path(name))
-            if mutant.module:
-                (folder / f"{mutant.module}.tla").write_text(mutant.text, encoding="utf-8")
-            key = folder_fingerprint(folder)
-            known = self.cache.get(key)
-            if known is None or "levels" not in known:
-                result = tlc.run(tlc.Job(folder=folder, module=root, timeout=self.timeout))
-                told = (found for line in result.prints if (found := _TOLD.search(line)))
-                levels = {found[1]: int(found[2]) for found in told}
-                known = {"verdict": result.verdict, "states": result.distinct, "levels": levels}
-                self.cache.put(key, known)
-        return known
+    def _most_states(self, mutant: Mutant) -> int:
+        """The limit of a search. A named mutant may have more states than its model, and their number is not known."""
+        if not has_machine(mutant.model):
+            return MOST_STATES
+        return self.most if mutant.label and mutant.is_named else 2 * (mutant.model.expect.states or 0) + 500
+
+    def _check(self, model: Model, found: Sighting, versions: Sequence[Version]) -> None:
+        wrong = [versions[place].name for place in found.violated if versions[place].change is None]
+        if wrong or not found.whole or found.states != model.expect.states:
+            what = f"violates {', '.join(wrong)}" if wrong else found.failed or f"{found.states} states"
+            raise MalformedRegistry(f"{model.source}: the machine as it is differs from the model: {what}")
+
+    def _searcher(self, model: Model, versions: Sequence[Version]) -> Searcher:
+        found = self._searchers.get(model.name)
+        if found is None:
+            trees = [version.tree if version.name in model.invariants else None for version in versions]
+            found = self._searchers[model.name] = Searcher(model, trees)
+        return found
+
+    def _key(self, model: Model, versions: Sequence[Version]) -> str:
+        """The fingerprint of what a search depends on besides the mutant: spec, model, versions, machine, this code."""
+        found = self._keys.get(model.name)
+        if found is None:
+            folder = ModuleFolder(model.spec)
+            machine = [model.machine_class().__module__] if has_machine(model) else []
+            found = self._keys[model.name] = fingerprint(
+                spec_fingerprint(model.spec, [model.module]),
+                python_fingerprint((*machine, sightings.__name__, "kafka_eos_checks.models.bounds")),
+                *(part for rule in sorted(model.overrides.items()) for part in _override(model, folder, *rule)),
+                sorted({**model.constants, **model.overrides}.items()),
+                model.bounds,
+                model.specification,
+                sorted(model.invariants),
+                *(version.change.change if version.change else version.name for version in versions),
+            )
+        return found
+
+
+def _machine(model: Model) -> type[Machine]:
+    """The reference's machine with the rules that a model replaces, except those that only properties use."""
+    cls = model.machine_class()
+    owners = [cls, *(getattr(cls, part) for part in ("LOG", "LIMITS") if hasattr(cls, part))]
+    own = {r: other for r, other in model.overrides.items() if any(hasattr(owner, snake_case(r)) for owner in owners)}
+    return rules.mutated(cls, own) if own else cls
+
+
+def _override(model: Model, folder: ModuleFolder, rule: str, other: str) -> Iterator[str]:
+    """The texts of an operator that replaces another one, in TLA+ with all that it needs, and in Python."""
+    home = next(name for name in reversed(extended_modules(model)) if other in folder.operators(name))
+    for name in sorted(folder.reached(home, other)):
+        yield f"{name} {folder.operators(home)[name][1].body}"
+    function = getattr(rules, snake_case(other), None)
+    yield inspect.getsource(function) if function else rule
 
 
 def _outcome(version: Version, noticed: tuple[Mutant, Sighting] | None, others: set[str] | None) -> Outcome:
@@ -407,7 +392,7 @@ def _outcome(version: Version, noticed: tuple[Mutant, Sighting] | None, others: 
     )
     if noticed is None:
         by = ""
-        if version.is_whole:
+        if version.tree is None:
             by = "no mutant violates it" if others is None else f"also {', '.join(sorted(others)) or 'one or another'}"
         return replace(outcome, by=by)
     mutant, sighting = noticed

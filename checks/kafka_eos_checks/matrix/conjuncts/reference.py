@@ -67,7 +67,7 @@ class GuardPart:
 def guard_parts(module: ModuleType) -> list[GuardPart]:
     """The parts of all guards of a module, in the order of the text."""
     found: list[GuardPart] = []
-    for name, function in _functions(ast.parse(inspect.getsource(module)).body):
+    for name, function in functions_of(module):
         seen: Counter[str] = Counter()
         for path, value in _Places(function).found:
             tree = copy.deepcopy(function)
@@ -77,6 +77,11 @@ def guard_parts(module: ModuleType) -> list[GuardPart]:
             change = change if seen[change] == 1 else f"{change} #{seen[change]}"
             found.append(GuardPart(module=module.__name__, function=name, change=change, line=part.lineno, tree=tree))
     return found
+
+
+def functions_of(module: ModuleType) -> list[tuple[str, ast.FunctionDef]]:
+    """The functions and methods of a module, by name, without class methods and static ones."""
+    return [*_functions(ast.parse(inspect.getsource(module)).body)]
 
 
 def _functions(body: Sequence[ast.stmt], prefix: str = "") -> Iterator[tuple[str, ast.FunctionDef]]:

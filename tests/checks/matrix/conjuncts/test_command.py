@@ -1,6 +1,6 @@
 """``kafka-eos check conjuncts``: exit codes, the table, the verdicts that it writes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -9,6 +9,7 @@ from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.kit.verdict import read_verdicts
 from kafka_eos_checks.matrix.conjuncts import command
 from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome
+from kafka_eos_checks.matrix.conjuncts.properties import Family, PropertySearch
 from kafka_eos_checks.matrix.conjuncts.search import Search, Subject
 from kafka_eos_checks.models.registry import Registry
 
@@ -83,3 +84,34 @@ def test_the_listing_runs_nothing_and_names_both_sides(capsys: pytest.CaptureFix
     shown = capsys.readouterr().out.splitlines()
     assert ": ".join(SURVIVOR) in shown
     assert "counter!Counter.read: self.seen[client] != self.total -> True" in shown
+
+
+def test_the_pairs_are_a_table_and_named_is_handed_on(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[bool] = []
+
+    def made_up_families(registry: Registry, modules: Sequence[str], named: bool) -> list[Family]:
+        asked.append(named)
+        return [Family(module="Counter", versions=(), mutants=())]
+
+    def judge(self: PropertySearch, family: Family, on_search: Callable[[str], None]) -> list[Outcome]:
+        on_search("NoLimit")
+        places = [("NotAboveLimit", Means.NONE, "also Grows"), ("Grows", Means.MUTANT, "NoLimit")]
+        return [
+            Outcome(operator=f"Counter!{name}", change=f"{name} -> TRUE", place="Counter.tla:62", means=means, by=by)
+            for name, means, by in places
+        ]
+
+    monkeypatch.setattr(command, "families", made_up_families)
+    monkeypatch.setattr(PropertySearch, "judge", judge)
+    assert main(["check", "conjuncts", "--only", "properties"]) == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "properties that alone notice a mutant, or are shown to follow: 1 of 2" in shown
+    assert "Counter Grows NoLimit" in shown
+    assert "Counter NotAboveLimit none" in shown
+    reasons = {("Counter!NotAboveLimit", "NotAboveLimit -> TRUE"): "it is never refused"}
+    monkeypatch.setattr(command, "read_equivalents", lambda: reasons)
+    assert main(["check", "conjuncts", "--only", "properties", "--named"]) == 0
+    assert "follows: it is never refused" in " ".join(capsys.readouterr().out.split())
+    assert asked == [False, True]

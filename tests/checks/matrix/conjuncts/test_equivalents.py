@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_eos_checks.matrix.conjuncts.equivalents import check_known, read_equivalents
+from kafka_eos_checks.matrix.conjuncts.equivalents import check_known, read_equivalents, read_follows
 from kafka_eos_checks.matrix.conjuncts.properties import places as weaker_places
 from kafka_eos_checks.matrix.conjuncts.reference import GraphSearch, ReferenceSubject, reference_subjects
 from kafka_eos_checks.matrix.conjuncts.search import Search, Subject, subjects
@@ -27,10 +27,28 @@ def test_entries_are_read_by_operator_and_change(tmp_path: Path) -> None:
     assert read_equivalents(tmp_path / "none.toml") == {}
 
 
+def test_an_entry_may_name_the_properties_that_a_property_follows_from(tmp_path: Path) -> None:
+    file = written(tmp_path, ENTRY + ENTRY.replace("Enter", "Leave") + 'follows = ["NoLoss"]\n')
+    assert read_follows(file) == {("Queue!Leave", "a -> TRUE"): {"NoLoss"}}
+    assert read_equivalents(file).keys() == {("Queue!Enter", "a -> TRUE"), ("Queue!Leave", "a -> TRUE")}
+
+
+@pytest.mark.tlc
+@pytest.mark.thorough
+def test_what_a_property_follows_from_is_a_property_that_a_model_of_its_module_checks() -> None:
+    known = {(module, operator.partition("!")[2]) for module, operator, _ in weaker_places(Registry())}
+    for (operator, change), follows in read_follows().items():
+        module, _, name = operator.partition("!")
+        assert change == f"{name} -> TRUE"
+        assert {(module, other) for other in follows} <= known - {(module, name)}
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("[[equivalent", "no TOML"),
+        (ENTRY + "follows = []\n", "entry 1: give operator, change, reason"),
+        (ENTRY + 'follows = "NoLoss"\n', "entry 1: give operator, change, reason"),
         ("[equal]\n", "unknown key 'equal'"),
         (ENTRY.replace("reason", "why"), "entry 1: give operator, change, reason"),
         (ENTRY.replace('"it follows"', '""'), "entry 1: give operator, change, reason"),
