@@ -53,7 +53,7 @@ _CHECK = Group(
             "kafka_eos_checks.cli.verify", "every check of the small models, and the audit of the recordings"
         ),
         "models": Command(
-            "kafka_eos_checks.graphs.model_check", "TLA+ models with TLC, known failures and mutants included"
+            "kafka_eos_checks.graphs.models_command", "TLA+ models with TLC, known failures and mutants included"
         ),
         "graphs": Command(
             "kafka_eos_checks.graphs.command", "the reference's state graphs against TLC's, with refusals"

@@ -5,18 +5,13 @@ action and reached every probe and the witness of every property. A mutant is as
 it names, and no other before it.
 """
 
-import argparse
 import os
 import re
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-from rich.table import Table
 
 from kafka_eos.errors import NotEnabled, Rejected
 from kafka_eos.machines import machine as machines
@@ -25,10 +20,8 @@ from kafka_eos_checks.drawing.story_diagram import diagram
 from kafka_eos_checks.drawing.story_words import Words, words_of
 from kafka_eos_checks.graphs.command import reference_of
 from kafka_eos_checks.graphs.state_graph import instance_text
-from kafka_eos_checks.kit.arguments import add_json
-from kafka_eos_checks.kit.paths import build_folder
-from kafka_eos_checks.kit.terminal import WordTable, answer_console, print_verdicts, progress_console
-from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
+from kafka_eos_checks.kit.terminal import progress_console
+from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.models import witnesses
 from kafka_eos_checks.models.registry import (
     TIERS,
@@ -327,131 +320,3 @@ def select(registry: Registry, names: Sequence[str], tier: str, *, mutants: bool
         return every
     bases = {model.name for model in chosen}
     return [mutant for mutant in registry.mutants.values() if mutant.model in bases or mutant.name in bases]
-
-
-def _listing(models: Iterable[Model]) -> Table:
-    table = WordTable("kind", "name", "tier", "expected", "states", "title")
-    for model in models:
-        states = f"{model.expect.states:,}" if model.expect.states is not None else ""
-        table.add_row(model.kind, model.name, model.tier, model.expect.words, states, model.title)
-    return table
-
-
-EPILOG = """examples:
-  kafka-eos check models                        the small models
-  kafka-eos check models LateEndIsNotAtomic     a known failure, told step by step, with a diagram
-  kafka-eos check models --tier full --json build/models.json
-  kafka-eos check models PartitionLog --update  write the numbers it finds into spec/models/<Module>.toml
-  kafka-eos check models --mutants              each mutant must violate the property it names
-  kafka-eos check models --kafka 4.3            by the rules of Kafka 4.3 as it ships, every property for itself
-  kafka-eos check models PartitionLog --kafka 4.3 --kafka 3.9 --causes
-  kafka-eos check models --list --tier deep
-"""
-
-
-def add_parser(subparsers: Any, help_line: str) -> None:
-    """Add ``models``."""
-    parser = subparsers.add_parser(
-        "models",
-        help=help_line,
-        description=__doc__,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("models", nargs="*", metavar="MODEL", help="models or mutants; default: all of the tier")
-    parser.add_argument("--tier", choices=TIERS, default="small", help="this tier and those before it (default small)")
-    parser.add_argument("--mutants", action="store_true", help="the mutants of the models instead of the models")
-    parser.add_argument(
-        "--kafka",
-        action="append",
-        metavar="RELEASE",
-        help="by the rules of this release of Kafka as it ships (spec/releases.toml); may be given again",
-    )
-    parser.add_argument(
-        "--causes", action="store_true", help="with --kafka: without the rules that break a property it must hold"
-    )
-    parser.add_argument("--list", action="store_true", help="say what would run, and run nothing")
-    parser.add_argument("--update", action="store_true", help="write the numbers into the registry")
-    add_json(parser)
-    parser.add_argument("--jobs", type=int, metavar="N", help="models at a time (default: one a processor)")
-    parser.add_argument("--workers", type=int, default=1, metavar="N", help="TLC's threads for each model (default 1)")
-    parser.add_argument("--timeout", type=float, default=900.0, metavar="S", help="seconds for each model")
-    parser.set_defaults(run=run)
-
-
-def shown(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict], *, named: bool) -> Iterator[str]:
-    """The lines below the table: stories of expected counterexamples, and where diagrams are.
-
-    The story of an unexpected one is evidence of a verdict that differs, and printed with it.
-
-    Args:
-        outcomes: the outcomes of the models that ran.
-        verdicts: the verdicts on them.
-        named: whether the caller has named the models.
-    """
-    failing = [verdict for outcome, verdict in zip(outcomes, verdicts, strict=True) if outcome.result.behaviour]
-    tell_all = named and len(outcomes) <= MOST_TOLD
-    for verdict in failing:
-        if verdict.ok and tell_all:
-            yield f"\n{verdict.evidence}"
-        if verdict.diagram and (tell_all or not verdict.ok):
-            yield f"Diagram of {verdict.name}: {_write_diagram(verdict)}"
-    untold = [verdict.name for verdict in failing if verdict.ok and not tell_all]
-    if untold:
-        several = f"{len(untold)} counterexamples are" if len(untold) > 1 else "1 counterexample is"
-        yield f"{several} as expected and not shown; `kafka-eos check models {untold[0]}` tells one as a story"
-
-
-def _write_diagram(verdict: Verdict) -> Path:
-    """Write a diagram next to the model; returns its path, from the current folder where it is inside."""
-    file = build_folder() / "models" / verdict.name / "counterexample.svg"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(verdict.diagram, encoding="utf-8")
-    return file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run ``models``."""
-    try:
-        registry = Registry()
-        models = select(registry, arguments.models, arguments.tier, mutants=arguments.mutants)
-        if arguments.list:
-            answer_console.print(_listing(models))
-            return 0
-        if (arguments.causes and not arguments.kafka) or (arguments.kafka and arguments.mutants):
-            print("kafka-eos check models: --causes needs --kafka, and --kafka takes no --mutants", file=sys.stderr)
-            return 2
-        if models and arguments.kafka:
-            from kafka_eos_checks.graphs import release_check  # noqa: PLC0415 - it checks models with this module
-
-            return release_check.run(arguments, models, registry)
-        if not models:
-            print("kafka-eos check models: nothing to run; name a model or another --tier", file=sys.stderr)
-            return 2
-        outcomes = check_models(models, jobs=arguments.jobs, workers=arguments.workers, timeout=arguments.timeout)
-        by_name = {}
-        for outcome in outcomes:
-            by_name[outcome.model.name] = outcome
-            progress_console.print(f"{'ok  ' if outcome.ok else 'FAIL'} {outcome.model.name}: {outcome.found}")
-        in_order = [by_name[model.name] for model in models]
-        if arguments.update:
-            _update(registry, in_order)
-    except MalformedRegistry as error:
-        print(f"kafka-eos check models: {error}", file=sys.stderr)
-        return 2
-    verdicts = [to_verdict(outcome) for outcome in in_order]
-    print_verdicts(verdicts, "mutants" if arguments.mutants else "models")
-    for text in shown(in_order, verdicts, named=bool(arguments.models)):
-        answer_console.print(text, markup=False, soft_wrap=True)
-    if arguments.json:
-        write_verdicts(arguments.json, verdicts)
-    return 0 if all(verdict.ok for verdict in verdicts) else 1
-
-
-def _update(registry: Registry, outcomes: Iterable[Outcome]) -> None:
-    """Write the numbers of the models whose verdict is the expected one."""
-    for outcome in outcomes:
-        model = outcome.model
-        if model.kind == "model" and outcome.found == model.expect.words and outcome.measured != model.expect:
-            registry.update(model.name, outcome.measured)
-            progress_console.print(f"{registry.folder}: {model.name} updated")

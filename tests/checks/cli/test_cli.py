@@ -117,7 +117,7 @@ def test_a_command_imports_neither_spark_nor_the_modules_of_other_commands() -> 
         *("kafka_eos_checks", "kit", "arguments", "missing", "nearest", "paths", "cli", "doors", "command"),
     }  # fmt: skip
     audit = subprocess.run([*asked, "audit"], capture_output=True, text=True, check=True, timeout=60).stdout.split()
-    assert {"pyspark", "kafka_eos_checks.graphs.model_check", "kafka_eos_checks.tlc"} & {*audit} == set()
+    assert {"pyspark", "kafka_eos_checks.graphs.models_command", "kafka_eos_checks.tlc"} & {*audit} == set()
     assert "kafka_eos_checks.audit.command" in audit
 
 

@@ -1,19 +1,14 @@
-import argparse
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from immutables import Map
 
 from kafka_eos_checks.graphs import model_check
 from kafka_eos_checks.graphs.model_check import (
-    Outcome,
     check_model,
     check_models,
     judge,
     select,
-    shown,
     to_verdict,
     with_arguments,
 )
@@ -117,48 +112,6 @@ def test_a_step_that_the_reference_does_not_take_keeps_its_name(registry: Regist
 # --- what is printed --------------------------------------------------------------------------------------------------
 
 
-def failing(registry: Registry, name: str, *, ok: bool = True) -> Outcome:
-    """A model whose counterexample has one step."""
-    behaviour = (Step("Init", {"total": 0}), Step("Reset", {"total": 1}))
-    model = replace(registry.get("NoLimit"), name=name, module="PartitionLog")
-    result = Result(verdict="violates NotAboveLimit", behaviour=behaviour)
-    return Outcome(model=model, result=result, found=result.verdict, problems=() if ok else ("it differs",))
-
-
-def printed(outcomes: list[Outcome], *, named: bool) -> str:
-    return "\n".join(shown(outcomes, [to_verdict(outcome) for outcome in outcomes], named=named))
-
-
-def test_a_model_that_is_named_is_told_with_the_path_of_its_diagram(
-    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(model_check, "build_folder", lambda: tmp_path / "build")
-    monkeypatch.chdir(tmp_path)
-    text = printed([failing(registry, "One")], named=True)
-    assert "   1  Reset\n        total: 0 -> 1\n" in text
-    assert text.endswith("Diagram of One: build/models/One/counterexample.svg")
-    assert ">Reset<" in (tmp_path / "build" / "models" / "One" / "counterexample.svg").read_text(encoding="utf-8")
-
-
-def test_counterexamples_of_a_tier_or_of_many_models_are_only_named(registry: Registry) -> None:
-    many = [failing(registry, name) for name in ("One", "Two", "Three", "Four")]
-    wanted = "4 counterexamples are as expected and not shown; `kafka-eos check models One` tells one as a story"
-    assert printed(many, named=True) == wanted
-    assert printed(many[:1], named=False).startswith("1 counterexample is as expected and not shown")
-
-
-def test_an_unexpected_counterexample_of_a_tier_has_its_diagram_and_is_told_with_its_verdict(
-    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(model_check, "build_folder", lambda: tmp_path)
-    outcomes = [failing(registry, "One"), failing(registry, "Two", ok=False)]
-    text = printed(outcomes, named=False)
-    assert f"Diagram of Two: {tmp_path}/models/Two/counterexample.svg" in text
-    assert "Diagram of One" not in text
-    assert "   1  Reset" not in text  # print_verdicts prints the evidence of differing verdicts
-    assert "   1  Reset" in to_verdict(outcomes[1]).evidence
-
-
 @pytest.mark.tlc
 def test_an_unexpected_violation_is_also_shown_with_arguments(registry: Registry) -> None:
     model = replace(registry.get("Counter"), invariants=("NeverFull",))
@@ -172,24 +125,6 @@ def test_a_mutant_that_breaks_nothing_is_a_failure(registry: Registry) -> None:
     mutant = replace(registry.get("NoLimit"), overrides={})
     outcome = check_model(mutant, timeout=60)
     assert outcome.problems == ("expected violates NotAboveLimit, found holds",)
-
-
-@pytest.mark.tlc
-def test_the_command_writes_its_numbers_and_then_agrees_with_them(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(model_check, "Registry", lambda: Registry(registry.folder))
-    parser = argparse.ArgumentParser()
-    model_check.add_parser(parser.add_subparsers(), "help")
-    assert model_check.run(parser.parse_args(["models", "Counter", "--update"])) == 1
-    json_file = tmp_path / "verdicts.json"
-    assert model_check.run(parser.parse_args(["models", "Counter", "--json", str(json_file)])) == 0
-    (verdict,) = json.loads(json_file.read_text(encoding="utf-8"))
-    assert verdict["ok"]
-    assert verdict["claims"] == ["C99"]
-    assert verdict["figures"]["states"] == Registry(registry.folder).get("Counter").expect.states
-    assert model_check.run(parser.parse_args(["models", "None"])) == 2
-    assert "no entry 'None'; there are 3, such as Counter" in capsys.readouterr().err
 
 
 def test_the_tiers_before_a_tier_belong_to_it_and_mutants_are_chosen_by_their_model(registry: Registry) -> None:
