@@ -21,4 +21,11 @@ BatchIsTurnedRound(task) ==
     /\ tasks' = [tasks EXCEPT ![task].position = @ + 1, ![task].batch = <<tasks[task].position>> \o @]
     /\ UNCHANGED <<produced, deleted, target, offset, owner>>
 
+(* for Copy: a task copies records before the source has them *)
+CopiesAhead(task) ==
+    /\ tasks[task].stage = "copying"
+    /\ tasks[task].position \in Records /\ Len(tasks[task].batch) < BatchSize
+    /\ tasks' = [tasks EXCEPT ![task].position = @ + 1, ![task].batch = Append(@, tasks[task].position)]
+    /\ UNCHANGED <<produced, deleted, target, offset, owner>>
+
 =============================================================================

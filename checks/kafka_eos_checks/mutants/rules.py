@@ -1734,3 +1734,9 @@ def back_over_marker(state: Consumer, position: int, fetched: Sequence[LogEntry]
     """For ``next_position``: after a response without a record it goes back over a marker before it."""
     is_behind_marker = any(entry.offset == position - 1 and entry.is_marker for entry in state.log.entries)
     return position - 1 if not read and is_behind_marker else fetched[-1].offset + 1
+
+
+def copies_ahead(state: Mirror, task: str) -> Mirror:
+    """For ``copy``: a task copies records before the source has them."""
+    enabled(state.tasks[task].position in state.constants.records, "there is no such record")
+    return replace(Mirror.copy(replace(state, produced=state.tasks[task].position), task), produced=state.produced)
