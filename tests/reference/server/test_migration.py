@@ -197,7 +197,6 @@ def test_leave_group_is_for_members_of_either_protocol(wire: Wire) -> None:
 
 
 def test_an_assignment_is_told_in_the_version_of_the_members_first_assignor(wire: Wire) -> None:
-    """Kafka: ConsumerGroupMember.classicProtocolVersion, ConsumerProtocol.deserializeVersion."""
     beat(wire, "new", 0)
     protocols = [{"Name": "range", "Metadata": said([], 1)}, {"Name": "roundrobin", "Metadata": said([], 0)}]
     row: Message = {"GroupId": "g", "SessionTimeoutMs": 10_000, "RebalanceTimeoutMs": 30_000, "MemberId": ""}
