@@ -149,6 +149,12 @@ def test_a_pattern_is_resolved_at_once_for_who_comes_second_with_it(wire: Wire) 
     assert (row["MemberEpoch"], parts(row)) == (epoch + 1, {0})
 
 
+def test_a_pattern_that_is_dropped_before_it_is_resolved_makes_a_new_epoch_at_once(wire: Wire) -> None:
+    assert beat(wire, "a", 0)["MemberEpoch"] == 2
+    for pattern, epoch in (("u.*", 2), ("v.*", 2), ("", 3)):
+        assert beat(wire, "a", 2, SubscribedTopicRegex=pattern)["MemberEpoch"] == epoch
+
+
 @pytest.mark.parametrize(
     ("pattern", "is_accepted"),
     [("t|u", True), (r"(?P<n>\d+)\+", True), ("a{2,}?", True), ("[*+]+", True)]

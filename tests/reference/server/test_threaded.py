@@ -145,6 +145,33 @@ def waits_for(what: Callable[[], bool]) -> bool:
     return what()
 
 
+class Watching:
+    """An observer of Produce, and of no other request."""
+
+    def __init__(self) -> None:
+        self.answers: list[Any] = []
+
+    def asked(self, connection: int, node: int, frame: bytes, **_: Any) -> str | None:  # noqa: ARG002
+        return "a batch" if struct.unpack_from(">h", frame)[0] == 0 else None
+
+    def answered(self, request: Any, frame: bytes, *, delivered: bool = True) -> None:  # noqa: ARG002
+        self.answers.append((request, delivered))
+
+    def happened(self, action: str, node: int, **columns: Any) -> None:
+        pass
+
+
+def test_an_observer_is_told_of_the_answers_to_the_requests_that_it_named(start: Start, connect: Connect) -> None:
+    watching = Watching()
+    cluster = start(observer=watching)
+    client = connect(cluster)
+    assert client.ask("ApiVersions", 3) is not None
+    assert client.produce() == ErrorCode.NONE
+    cluster.fault("drop-answer", api="Produce", nth=1)
+    assert client.produce() is None
+    assert watching.answers == [("a batch", True), ("a batch", False)]
+
+
 # --- fates -----------------------------------------------------------------------------------------------------------
 
 
