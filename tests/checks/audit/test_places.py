@@ -11,6 +11,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -502,7 +503,8 @@ def test_a_segment_that_is_lost_while_it_is_read_is_named(
     def planned(*arguments: Any, **more: Any) -> Any:
         made = plan(*arguments, **more)
         if fate == "gone":
-            store.delete(name)
+            with suppress(FileNotFoundError):  # splits are planned once more, for the internal topics
+                store.delete(name)
         elif fate == "shorter":
             store.write(name, b"x")
         else:
