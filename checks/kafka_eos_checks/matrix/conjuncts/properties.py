@@ -315,7 +315,7 @@ class PropertySearch:
         most = self._most_states(mutant)
         key = fingerprint(self._key(model, versions), mutant.unfair, *part)
         known = self.cache.get(key)
-        if known is not None and min(known["states"], most) <= known["most"]:
+        if known is not None and min(known["states"], most) <= known.get("most", 0):
             violated = {int(place): level for place, level in known["violated"].items()}
             return Sighting(violated, known["whole"], known["failed"], known["states"])
         machine = _machine(model) if has_machine(model) else None
