@@ -607,11 +607,11 @@ def test_a_violation_by_a_rule_that_another_release_has_too_counts_for_both(regi
 
 
 def test_the_command_walks_by_the_rules_of_a_release(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    call = ["check", "walks", "--kafka", "3.9", "--seeds", "0..9", "--jobs", "1", "--folder", str(tmp_path)]
+    call = ["check", "walks", "--kafka", "3.9", "--seeds", "0..12", "--jobs", "1", "--folder", str(tmp_path)]
     verdicts = tmp_path / "walks.json"
     assert cli.main([*call, "--json", str(verdicts)]) == 0
     found = read_verdicts(verdicts)
-    assert found[-1].name == "seeds 0..9, Kafka 3.9"
+    assert found[-1].name == "seeds 0..12, Kafka 3.9"
     [readers] = [verdict for verdict in found if verdict.name == "Consumer, Kafka 3.9"]
     told = "left out, since TLC shows how Kafka 3.9 violates it: IndexFollowsLog, NoAbortedIsDelivered"
     assert told in readers.evidence
