@@ -47,6 +47,7 @@ proofs: setup ## prove invariants of the reference without bounds, with z3; cont
 	$(KAFKA_EOS) check proofs --json $(VERDICTS)/proofs.json
 	$(KAFKA_EOS) check proofs --minimal --json $(VERDICTS)/proofs-minimal.json
 	$(KAFKA_EOS) check proofs --kafka 4.3 --json $(VERDICTS)/proofs-4.3.json
+	$(KAFKA_EOS) check proofs --kafka 3.9 --json $(VERDICTS)/proofs-3.9.json
 	$(KAFKA_EOS) check contracts --json $(VERDICTS)/contracts.json
 	$(KAFKA_EOS) check contracts --kafka 4.3 --json $(VERDICTS)/contracts-4.3.json
 	$(KAFKA_EOS) check contracts --kafka 3.9 --json $(VERDICTS)/contracts-3.9.json

@@ -17,11 +17,11 @@ from typing import Any
 
 from rich.table import Table
 
-from kafka_eos_checks.conform.command import Session, Target, conform, open_session
 from kafka_eos_checks.conform.known import known_differences
 from kafka_eos_checks.conform.peers import PEERS, Absent, Peer
 from kafka_eos_checks.conform.result import Report, causes_of, diagram, story, write_json
 from kafka_eos_checks.conform.run import Found
+from kafka_eos_checks.conform.session import Session, Target, conform, open_session
 from kafka_eos_checks.drawing.svg import inert
 from kafka_eos_checks.kit.paths import output_folder
 from kafka_eos_checks.kit.terminal import WordTable, answer_console, progress_console

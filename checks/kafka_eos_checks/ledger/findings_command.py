@@ -22,10 +22,10 @@ from typing import Any
 from rich.text import Text
 
 from kafka_eos_checks.conform import result as conform_result
-from kafka_eos_checks.conform.command import repeat
 from kafka_eos_checks.conform.peers import PEERS, Absent, Peer
 from kafka_eos_checks.conform.peers_command import session_with
 from kafka_eos_checks.conform.run import Result
+from kafka_eos_checks.conform.session import repeat
 from kafka_eos_checks.graphs import model_check
 from kafka_eos_checks.kit import paths
 from kafka_eos_checks.kit.arguments import add_json

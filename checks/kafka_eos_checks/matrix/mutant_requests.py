@@ -12,10 +12,10 @@ from kafka_eos.machines.spec_mapping import snake_case
 from kafka_eos.server.cluster import Machines, Settings
 from kafka_eos.server.threaded import ServedCluster
 from kafka_eos.server.transactions import TransactionSettings
-from kafka_eos_checks.conform.command import Target, conform, open_session
 from kafka_eos_checks.conform.mechanisms import MECHANISMS, Mechanism
 from kafka_eos_checks.conform.result import story
 from kafka_eos_checks.conform.run import Found
+from kafka_eos_checks.conform.session import Target, conform, open_session
 from kafka_eos_checks.conform.wire import NoAnswer
 from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.models.registry import Model

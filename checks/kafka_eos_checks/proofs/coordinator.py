@@ -1,7 +1,7 @@
-"""The coordinator, with the repaired MayAct: a decision is final, markers and answers agree with it.
+"""The coordinator, with the repaired MayAct and InLog: a decision is final, markers and answers agree with it.
 
 No epoch is handed out twice either. A coordinator of Kafka 4.3 acts on what it has loaded before that is replicated
-(spec/releases.toml); there a decision may be lost.
+(spec/releases.toml); there a decision may be lost. The log of Kafka 3.9 does not keep the next producer id.
 
 The proof runs the actions of ``TransactionCoordinator`` and the methods of ``Rules`` themselves, symbolically; no rule
 is written down again. One method stands for a sequence of unbounded length: ``unreplicated`` gives the tail followed by
@@ -928,7 +928,7 @@ def queries(overrides: Mapping[str, str]) -> Iterator[Query]:
 PROOF = Proof(
     name="coordinator",
     module="TransactionCoordinator",
-    rests_on=("MayAct",),
+    rests_on=("MayAct", "InLog"),
     title="a decision is final, and no epoch is handed out twice, through any failover and for every largest epoch",
     conjuncts=tuple(each.conjunct for each in INVARIANT),
     properties=tuple(each.conjunct for each in (*OF_STATES, *STEPS)),

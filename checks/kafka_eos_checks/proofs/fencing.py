@@ -1,4 +1,4 @@
-"""Fencing, with the repaired MayAct: after an answered InitProducerId nothing is ended that an older one has begun.
+"""Fencing, with the repaired MayAct and InLog: after an answered InitProducerId nothing older is ended.
 
 The proof runs the actions of ``TransactionCoordinator`` as in :mod:`.coordinator`, whose invariant is used here as
 proved, and the leader's rules for epochs in ``TransactionalPartition``. The past is kept next to the state: the

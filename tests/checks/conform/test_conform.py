@@ -21,10 +21,10 @@ from kafka_eos.server.transactions import ServedCoordinator, TransactionSettings
 from kafka_eos_checks.brokers.brokers import free_ports
 from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.conform import command, stage, territory
-from kafka_eos_checks.conform.command import Target, conform, open_session
 from kafka_eos_checks.conform.mechanisms import MECHANISMS, MEMBERS
 from kafka_eos_checks.conform.result import Report, diagram, story, write_json, write_junit
 from kafka_eos_checks.conform.run import Found
+from kafka_eos_checks.conform.session import Target, conform, open_session
 from kafka_eos_checks.mutants.rules import mutated
 
 MACHINES = Machines()

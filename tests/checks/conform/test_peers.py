@@ -13,7 +13,7 @@ from kafka_eos.server.threaded import ServedCluster
 from kafka_eos_checks.brokers import jars
 from kafka_eos_checks.brokers.jars import have_jars
 from kafka_eos_checks.cli.command import main
-from kafka_eos_checks.conform import command, peers_command
+from kafka_eos_checks.conform import peers_command, session
 from kafka_eos_checks.conform.mechanisms import MECHANISMS
 from kafka_eos_checks.conform.peers import PEERS, Absent, Peer
 from kafka_eos_checks.conform.run import Found
@@ -24,7 +24,7 @@ from kafka_eos_checks.mutants.rules import mutated
 def one_mechanism(monkeypatch: pytest.MonkeyPatch) -> None:
     """The smallest graph stands for all."""
     smallest = [each for each in MECHANISMS if each.name == "idempotence"]
-    monkeypatch.setattr(peers_command, "open_session", lambda target: command.open_session(target, smallest))
+    monkeypatch.setattr(peers_command, "open_session", lambda target: session.open_session(target, smallest))
 
 
 @contextmanager

@@ -1,0 +1,186 @@
+"""A broker that is asked, and what it is compared with: one session of ``kafka-eos conform``."""
+
+import time
+from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+
+from kafka_eos_checks.conform.mechanisms import HEARTBEAT, MECHANISMS, SETTLE, Mechanism
+from kafka_eos_checks.conform.quotient import Edge, Quotient
+from kafka_eos_checks.conform.result import Report
+from kafka_eos_checks.conform.run import Result, Runner
+from kafka_eos_checks.conform.security import Security
+from kafka_eos_checks.conform.territory import PREFIX, Territory
+from kafka_eos_checks.conform.visible import Settings
+from kafka_eos_checks.conform.wire import Unsupported, Wire, address_of
+
+CAPS = {
+    "Fetch": 12,
+    "Metadata": 12,
+    "ListOffsets": 7,
+    "OffsetFetch": 9,
+    "OffsetCommit": 9,
+    "JoinGroup": 9,
+    "CreateTopics": 7,
+    "DeleteTopics": 5,
+    "InitProducerId": 5,
+    "AddPartitionsToTxn": 3,
+}
+"""The newest versions that name topics by their names, and that clients may send."""
+_OLD_CLIENT = {"Produce": 11, "EndTxn": 4, "TxnOffsetCommit": 4}
+_NEW_CLIENT = {"Produce": 12, "EndTxn": 5, "TxnOffsetCommit": 5}
+"""KIP-890: the newest versions of a client of transaction version 1, and those with which version 2 begins."""
+FEATURE, GROUPS = "transaction.version", "group.version"
+
+
+class Unusable(RuntimeError):  # noqa: N818 - what is wrong
+    """The call or the broker cannot be used; the message says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The broker to ask, and how to ask it.
+
+    Attributes:
+        bootstrap: ``host:port`` of a broker.
+        transaction_version: the version that clients follow; None: the broker's.
+        verification: whether the broker is expected to verify transactions of version 1.
+        security: TLS and SASL.
+        seconds: the longest wait for any answer.
+        prefix: the prefix of all names.
+        name: its name in reports, by default the address.
+    """
+
+    bootstrap: str
+    transaction_version: int | None = None
+    verification: bool = True
+    security: Security = field(default=Security())
+    seconds: float = 10.0
+    prefix: str = PREFIX
+    name: str = ""
+
+
+@dataclass(slots=True)
+class Session:
+    """A broker that answers, and the graphs that it is compared with.
+
+    Attributes:
+        target: the broker to ask.
+        wire: the connections to the cluster.
+        settings: the broker's settings.
+        asked: the transaction version.
+        quotients: the graphs.
+    """
+
+    target: Target
+    wire: Wire
+    settings: Settings
+    asked: int
+    quotients: list[Quotient]
+
+    def edges(self) -> dict[str, Edge]:
+        """All edges, by name."""
+        return {name: edge for quotient in self.quotients for name, edge in quotient.edges.items()}
+
+    def unsupported(self) -> dict[str, str]:
+        """The APIs that the broker does not offer in the versions that are needed, with the reason."""
+        reasons = {}
+        for api in {edge.request.api for edge in self.edges().values()} - {SETTLE}:
+            try:
+                version = self.wire.version(api)
+            except Unsupported as reason:
+                reasons[api] = str(reason)
+                continue
+            needed = _NEW_CLIENT.get(api, 0) if self.settings.client > 1 else 0
+            features = self.wire.features
+            if api == HEARTBEAT and features and features.get(GROUPS, 0) < 1:
+                reasons[api] = f"{api}: {GROUPS} 1 is needed, the broker has {features.get(GROUPS, 0)}"
+            if version < needed:
+                reasons[api] = f"{api}: version {needed} is needed, the broker offers up to {version}"
+        return reasons
+
+
+def open_session(target: Target, mechanisms: Iterable[Mechanism] = MECHANISMS) -> Session:
+    """Connect, learn the broker's settings, and explore the graphs for it.
+
+    Raises:
+        Unreachable: when nobody answers.
+        Unusable: when it is asked for a version that it does not have.
+    """
+    wire = Wire(address_of(target.bootstrap), target.security, target.seconds, CAPS)
+    try:
+        wire.connect()
+        return _session(target, wire, mechanisms)
+    except BaseException:
+        wire.close()
+        raise
+
+
+def _session(target: Target, wire: Wire, mechanisms: Iterable[Mechanism]) -> Session:
+    level = wire.features.get(FEATURE)
+    asked = target.transaction_version if target.transaction_version is not None else (level or 0)
+    if level is not None and asked > level:
+        raise Unusable(f"the broker's {FEATURE} is {level}: --transaction-version {asked} needs another one")
+    client = 2 if asked == 2 else 1
+    wire.caps = CAPS | (_NEW_CLIENT if client > 1 else _OLD_CLIENT)
+    settings = Settings(
+        level=asked if level is None else level,
+        client=client,
+        verification=target.verification,
+        versions=_versions(wire),
+    )
+    quotients = [Quotient(mechanism, settings).explore() for mechanism in mechanisms]
+    return Session(target, wire, settings, asked, quotients)
+
+
+def _versions(wire: Wire) -> dict[str, int]:
+    """The version of each request that changes something; the newest if the broker does not offer it."""
+    versions = {}
+    for api in ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "Produce", "TxnOffsetCommit"):
+        try:
+            versions[api] = wire.version(api)
+        except Unsupported:
+            versions[api] = wire.caps.get(api, 4)
+    return versions
+
+
+def conform(session: Session, wanted: Container[str], on_progress: Callable[[str, int], None] | None = None) -> Report:
+    """Cover the wanted edges, and delete what was created.
+
+    Raises:
+        Unreachable, NotOurs, NoAnswer: when the broker cannot be used at all.
+    """
+    started = time.monotonic()
+    report = report_of(session)
+    unsupported = session.unsupported()
+    with Territory(session.wire, session.target.prefix, seconds=session.target.seconds) as territory:
+        report.names, report.left = territory.names, territory.left
+        for quotient in session.quotients:
+            new_stage = partial(territory.stage, has_topic=quotient.mechanism.has_topic)
+            runner = Runner(quotient, new_stage, counts=report.counts)
+            runner.leave_out({n: r for n, e in quotient.edges.items() if (r := unsupported.get(e.request.api, ""))})
+            names = [name for name in quotient.edges if name in wanted]
+            say = partial(on_progress, quotient.mechanism.name) if on_progress is not None else None
+            report.results |= runner.cover(names, say)
+    report.seconds = time.monotonic() - started
+    return report
+
+
+def repeat(session: Session, edge: Edge) -> Result:
+    """Play the shortest scenario of one edge, and delete what was created."""
+    quotient = next(each for each in session.quotients if each.mechanism is edge.mechanism)
+    with Territory(session.wire, session.target.prefix, seconds=session.target.seconds) as territory:
+        return Runner(quotient, partial(territory.stage, has_topic=edge.mechanism.has_topic)).shortest(edge)
+
+
+def report_of(session: Session) -> Report:
+    """A report without results."""
+    target = session.target
+    return Report(
+        target=target.name or target.bootstrap,
+        level=session.wire.features.get(FEATURE),
+        asked=session.asked,
+        client=session.settings.client,
+        versions=dict(session.settings.versions),
+        quotients=session.quotients,
+    )
