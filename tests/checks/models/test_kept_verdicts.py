@@ -149,7 +149,7 @@ RUNS: Mapping[str, tuple[str, str, set[str]]] = {
 from kafka_eos_checks.graphs.model_check import check_models, to_verdict
 [verdict] = map(to_verdict, check_models([mutant], jobs=1))
 """,
-        {"release_check.py"},  # where a release is named
+        set(),
     ),
     "graph": (
         "CatchBlocks",
