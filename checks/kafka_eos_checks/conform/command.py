@@ -76,6 +76,12 @@ class Unusable(RuntimeError):  # noqa: N818 - what is wrong
     """The call or the broker cannot be used; the message says why, and what to do."""
 
 
+NO_BROKER = """name the broker with --bootstrap HOST:PORT, or give --peers, which starts brokers itself.
+To try the command without a broker of your own:
+  kafka-eos serve                                 a broker in memory, on 127.0.0.1:9092
+  kafka-eos conform --bootstrap 127.0.0.1:9092    in another terminal"""
+
+
 def add_parser(subparsers: Any, help_line: str) -> None:
     """Add ``conform``."""
     parser = subparsers.add_parser(
@@ -85,7 +91,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    asked = parser.add_mutually_exclusive_group(required=True)
+    asked = parser.add_mutually_exclusive_group()
     asked.add_argument("--bootstrap", metavar="HOST:PORT", help="of a broker")
     asked.add_argument(
         "--peers", action="store_true", help="start the reference, Apache Kafka and its imitations, and ask each"
@@ -291,6 +297,8 @@ def report_of(session: Session) -> Report:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run ``conform``."""
+    if not (arguments.bootstrap or arguments.peers):
+        return _refuse(NO_BROKER)
     _refuse_what_does_not_apply(arguments)
     if arguments.peers:
         from kafka_eos_checks.conform import peers_command  # noqa: PLC0415 - it needs this module
