@@ -152,7 +152,7 @@ NEED = {
     "kafka-eos book": ("", EXTRA.format("book")),
     "kafka-eos check contracts": ("", EXTRA.format("prove")),
     "kafka-eos lab costs": ("", EXTRA.format("record")),
-    "kafka-eos ledger report": ("", "run a check with --json first"),
+    "kafka-eos ledger report": ("", "make some first: kafka-eos check models"),
     "kafka-eos ledger findings --check": ("", CLONES),
     "kafka-eos headers PATH… --out DIR": ("headers copy --out headers", EXTRA.format("spark")),
     "kafka-eos headers copy/ --out headers": ("", EXTRA.format("spark")),

@@ -53,6 +53,12 @@ exit codes: 0 it conforms, 1 something diverges or could not be told, 2 the call
 _LEGAL_PREFIX = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 
 
+NO_BROKER = """name the broker with --bootstrap HOST:PORT, or give --peers, which starts brokers itself.
+To try the command without a broker of your own:
+  kafka-eos serve                                 a broker in memory, on 127.0.0.1:9092
+  kafka-eos conform --bootstrap 127.0.0.1:9092    in another terminal"""
+
+
 def add_parser(subparsers: Any, help_line: str) -> None:
     """Add ``conform``."""
     parser = subparsers.add_parser(
@@ -62,7 +68,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    asked = parser.add_mutually_exclusive_group(required=True)
+    asked = parser.add_mutually_exclusive_group()
     asked.add_argument("--bootstrap", metavar="HOST:PORT", help="of a broker")
     asked.add_argument(
         "--peers", action="store_true", help="start the reference, Apache Kafka and its imitations, and ask each"
@@ -116,6 +122,8 @@ def _add_options_of_one(parser: argparse._ArgumentGroup) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run ``conform``."""
+    if not (arguments.bootstrap or arguments.peers):
+        return _refuse(NO_BROKER)
     _refuse_what_does_not_apply(arguments)
     if arguments.peers:
         return peers_command.run(arguments)

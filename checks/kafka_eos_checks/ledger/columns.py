@@ -73,8 +73,12 @@ def _of_model(column: Column, releases: Releases) -> tuple[Judged, str]:
     if column.expected(releases) is not None or column.model.expect.violates:
         return Judged.OWN, ""
     if column.model.tier == "deep":
-        return Judged.UNJUDGED, "it is of the deep tier: TLC takes long, and nobody has run it by these rules"
-    return Judged.MISSING, ""
+        return (
+            Judged.UNJUDGED,
+            "it is of the deep tier: TLC takes long, and nobody has run it by these rules",
+        )
+    call = f"kafka-eos check models {column.model.name} --kafka {column.release} --update"
+    return Judged.MISSING, f'the registry has no shipped."{column.release}"; `{call}` writes it'
 
 
 def _of_walks(registry: Registry, releases: Releases, release: str) -> Iterator[Statement]:

@@ -19,7 +19,7 @@ from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.missing import need
 from kafka_eos_checks.kit.terminal import WordTable, answer_console
 from kafka_eos_checks.kit.verdict import write_document
-from kafka_eos_checks.ledger.properties import Outcome, Row, properties
+from kafka_eos_checks.ledger.properties import AUDIT, REPAIRED, Outcome, Row, properties
 from kafka_eos_checks.ledger.report import UnusableVerdicts, add_verdicts, given_verdicts
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry
 from kafka_eos_checks.models.releases import Releases
@@ -71,6 +71,20 @@ def _table(rows: list[Row]) -> Table:
     return table
 
 
+def _calls(rows: list[Row]) -> list[str]:
+    """The commands that check only what is open in these rows."""
+    calls = []
+    for column in rows[0].cells:
+        cells = [row.cells[column] for row in rows if row.module != AUDIT]
+        models = dict.fromkeys(name for cell in cells if cell.outcome is Outcome.OPEN for name in cell.models)
+        release = column.removeprefix("Kafka ") if column != REPAIRED else ""
+        asked = f" --kafka {release}" if release else ""
+        if models:
+            file = f"build/verdicts/named-{release or REPAIRED}.json"
+            calls.append(f"kafka-eos check models {' '.join(models)}{asked} --json {file}")
+    return [*calls, *(call for call in CHECKS if "--only" in call and any(row.module == AUDIT for row in rows))]
+
+
 def _names_of(row: Row) -> set[str]:
     return {row.module, row.name, f"{row.module}!{row.name}"}
 
@@ -119,8 +133,9 @@ def run(arguments: argparse.Namespace) -> int:
         left = f"; not judged, since TLC takes too long: {', '.join(unjudged)} (--tier deep)" if unjudged else ""
         answer_console.print(f"{column}: {told}{left}", markup=False, soft_wrap=True)
     if any(cell.outcome is Outcome.OPEN for row in rows for cell in row.cells.values()):
-        answer_console.print("next, for the cells that are not checked (minutes; --tier full for all of them):")
-        for call in CHECKS:
+        span = "the named models only" if arguments.names else "minutes; --tier full for all of them"
+        answer_console.print(f"next, for the cells that are not checked ({span}):")
+        for call in _calls(rows) if arguments.names else CHECKS:
             answer_console.print(f"  {call}", markup=False, highlight=False, soft_wrap=True)
     if arguments.json:
         write_document(arguments.json, [row.to_json() for row in rows])

@@ -276,6 +276,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.set_defaults(run=run)
 
 
+NEXT = "make some first: kafka-eos check models --json build/verdicts/models.json"
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Write the report; 1 when a verdict differs, 2 when there is none to report or one cannot be read."""
     page: Path = arguments.out or paths.output_folder() / "report.html"
@@ -286,7 +289,7 @@ def run(arguments: argparse.Namespace) -> int:
         verdicts = given_verdicts(arguments)
         if not verdicts:
             where = ", ".join(map(str, arguments.verdicts or [verdicts_folder()]))
-            print(f"kafka-eos ledger report: no verdicts in {where}; run a check with --json first", file=sys.stderr)
+            print(f"kafka-eos ledger report: no verdicts in {where}; {NEXT}", file=sys.stderr)
             return 2
         report = write_report(verdicts, page)
     except (UnusableVerdicts, MalformedClaims, MalformedFindings, MalformedRegistry) as error:

@@ -129,5 +129,8 @@ def test_the_command_shows_the_named_properties_and_what_to_check_next(
     told = capsys.readouterr().out
     assert [line for line in told.splitlines() if "!" in line and "!OffsetsAreDense" not in line] == []
     assert "next, for the cells that are not checked" in told
+    assert "  kafka-eos check models PartitionLog " in told
+    assert "--json build/verdicts/named-4.3.json" in told
+    assert "--only recordings" not in told
     assert main([*call[:2], "PartitionLog", "Nowhere", *call[2:]]) == 2
     assert "no module or property Nowhere; modules are ApplicationLoop" in capsys.readouterr().err

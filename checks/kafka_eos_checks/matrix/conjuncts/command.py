@@ -162,12 +162,14 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument("--only", choices=tuple(SIDES), help="one of the three sides")
     parser.add_argument("--list", action="store_true", help="say what would be removed, and run nothing")
     parser.add_argument(
-        "--first", action="store_true", help="the first means is enough: faster, and names fewer properties"
+        "--first",
+        action="store_true",
+        help="stop at the first check that notices a part: faster, names fewer properties",
     )
     parser.add_argument(
         "--named",
         action="store_true",
-        help="properties against the mutants of spec/models only: faster; others may notice what survives",
+        help="try properties only against the mutants of spec/models: faster; others may notice a survivor",
     )
     parser.add_argument(
         "--states",
