@@ -7,12 +7,12 @@ the audit it has what the rule found in simulations by the rules of the column, 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from kafka_eos_checks.audit.rules.rule_book import RULE_NAMES
-from kafka_eos_checks.kit.verdict import Standing, Verdict
+from kafka_eos_checks.kit.verdict import Standing, Verdict, counted
 from kafka_eos_checks.models.registry import Model, Registry
 from kafka_eos_checks.models.releases import CHECK, SAYS_NOTHING, Column, Releases, columns
 
@@ -52,6 +52,7 @@ class Cell:
         models: the models with this outcome.
         shared: whether no rule of these models is otherwise in the release, so that the repaired rules are Kafka's.
         unjudged: the models of the deep tier that nobody has judged in this column.
+        failures: the known failures: models, without any other rule, in which the property must break.
     """
 
     outcome: Outcome
@@ -60,15 +61,17 @@ class Cell:
     models: tuple[str, ...] = ()
     shared: bool = False
     unjudged: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
         """The cell in words."""
         if self.outcome is Outcome.VIOLATED:
             return f"violated: {', '.join(self.findings or self.rules)}"
-        if self.outcome is Outcome.HOLDS and self.shared:
-            return "holds, by the same rules"
-        return self.outcome.value
+        if self.outcome is not Outcome.HOLDS:
+            return self.outcome.value
+        words = "holds, by the same rules" if self.shared else self.outcome.value
+        return f"{words}, except in {counted(len(self.failures), 'known failure')}" if self.failures else words
 
     def to_json(self) -> dict[str, Any]:
         """The cell for machines."""
@@ -79,6 +82,7 @@ class Cell:
             "models": list(self.models),
             "shared": self.shared,
             "unjudged": list(self.unjudged),
+            "failures": list(self.failures),
         }
 
 
@@ -120,20 +124,33 @@ def properties(verdicts: Iterable[Verdict], registry: Registry, releases: Releas
     """
     known = {(verdict.check, verdict.name): verdict for verdict in verdicts}
     checking: dict[tuple[str, str], list[Model]] = {}
+    failing: dict[tuple[str, str], list[Model]] = {}
     for model in registry.models.values():
         for name in (*model.invariants, *model.properties):
             if name != model.expect.violates:
                 checking.setdefault((model.module, name), []).append(model)
+            elif not model.overrides:
+                failing.setdefault((model.module, name), []).append(model)
     rows = []
     for (module, name), models in sorted(checking.items()):
         cells = {
             f"Kafka {release}": _of_release(name, models, release, releases, known) for release in releases.releases
         }
         cells[REPAIRED] = _joined([_repaired(name, model, known) for model in models])
+        failures = failing.get((module, name), [])
+        cells = {column: replace(cell, failures=_own(failures, column, releases)) for column, cell in cells.items()}
         rows.append(Row(module=module, name=name, cells=cells))
     rows += audit_rules(known, releases)
     newest = f"Kafka {releases.newest}"
     return sorted(rows, key=lambda row: _GROUPS.index(row.cells[newest].outcome))
+
+
+def _own(models: Sequence[Model], column: str, releases: Releases) -> tuple[str, ...]:
+    """The names of the models that are about the Kafka of a column."""
+    if column == REPAIRED:
+        return tuple(model.name for model in models)
+    found = columns(models, [column.removeprefix("Kafka ")], releases)
+    return tuple(each.model.name for each in found if not each.outside)
 
 
 def audit_rules(known: Mapping[tuple[str, str], Verdict], releases: Releases) -> list[Row]:

@@ -10,6 +10,7 @@ recordings of it.
 import argparse
 import sys
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -18,9 +19,10 @@ from rich.text import Text
 from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.missing import need
 from kafka_eos_checks.kit.terminal import WordTable, answer_console
-from kafka_eos_checks.kit.verdict import write_document
+from kafka_eos_checks.kit.verdict import counted, write_document
 from kafka_eos_checks.ledger.properties import AUDIT, REPAIRED, Outcome, Row, properties
 from kafka_eos_checks.ledger.report import UnusableVerdicts, add_verdicts, given_verdicts
+from kafka_eos_checks.models.findings import read_findings
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry
 from kafka_eos_checks.models.releases import Releases
 
@@ -71,16 +73,31 @@ def _table(rows: list[Row]) -> Table:
     return table
 
 
-def _calls(rows: list[Row]) -> list[str]:
-    """The commands that check only what is open in these rows."""
-    calls = []
+def _failures(rows: list[Row], *, named: bool) -> Iterator[str]:
+    """The known failures of the properties in these rows, with the findings that they are evidence of."""
+    failing = [(row, dict.fromkeys(name for cell in row.cells.values() for name in cell.failures)) for row in rows]
+    count = sum(len(names) for _, names in failing)
+    if count and not named:
+        yield f"{counted(count, 'known failure')}: `kafka-eos ledger properties NAME` names those of a property"
+        return
+    registry, findings = Registry(), read_findings()
+    for row, names in failing:
+        for name in names:
+            behind = ", ".join(each.id for each in findings if name in each.models)
+            what = f"{registry.get(name).title}{f' (finding {behind})' if behind else ''}"
+            yield f"{row.module}!{row.name} breaks in {name}: {what}"
+
+
+def _calls(rows: list[Row], names: Sequence[str]) -> list[str]:
+    """The commands that check only what is open in the rows with these names."""
+    calls, about = [], "-".join(names).replace("!", "-").replace(" ", "-")
     for column in rows[0].cells:
         cells = [row.cells[column] for row in rows if row.module != AUDIT]
         models = dict.fromkeys(name for cell in cells if cell.outcome is Outcome.OPEN for name in cell.models)
         release = column.removeprefix("Kafka ") if column != REPAIRED else ""
         asked = f" --kafka {release}" if release else ""
         if models:
-            file = f"build/verdicts/named-{release or REPAIRED}.json"
+            file = f"build/verdicts/{about}-{release or REPAIRED}.json"
             calls.append(f"kafka-eos check models {' '.join(models)}{asked} --json {file}")
     return [*calls, *(call for call in CHECKS if "--only" in call and any(row.module == AUDIT for row in rows))]
 
@@ -126,6 +143,8 @@ def run(arguments: argparse.Namespace) -> int:
             )
             return 2
     answer_console.print(_table(rows))
+    for told in _failures(rows, named=bool(arguments.names)):
+        answer_console.print(told, markup=False, soft_wrap=True)
     for column in rows[0].cells:
         counts = Counter(row.cells[column].outcome for row in rows)
         told = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
@@ -135,7 +154,7 @@ def run(arguments: argparse.Namespace) -> int:
     if any(cell.outcome is Outcome.OPEN for row in rows for cell in row.cells.values()):
         span = "the named models only" if arguments.names else "minutes; --tier full for all of them"
         answer_console.print(f"next, for the cells that are not checked ({span}):")
-        for call in _calls(rows) if arguments.names else CHECKS:
+        for call in _calls(rows, arguments.names) if arguments.names else CHECKS:
             answer_console.print(f"  {call}", markup=False, highlight=False, soft_wrap=True)
     if arguments.json:
         write_document(arguments.json, [row.to_json() for row in rows])

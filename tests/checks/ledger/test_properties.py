@@ -7,7 +7,7 @@ from kafka_eos_checks.cli import main
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.ledger import properties_command
 from kafka_eos_checks.ledger.properties import AUDIT, Outcome, Row, properties
-from kafka_eos_checks.models.registry import Registry, Shipped
+from kafka_eos_checks.models.registry import Expectation, Registry, Shipped
 from kafka_eos_checks.models.releases import Releases
 
 REPAIRED = Verdict(check="model", name="Counter", expected="holds", found="holds", ok=True)
@@ -75,6 +75,18 @@ def test_a_model_that_is_not_of_a_release_says_so(registry: Registry) -> None:
     assert rows(registry, REPAIRED, NEWER)["NoDebt"].cells["Kafka 1.0"].words == "not of this release"
 
 
+def test_a_known_failure_of_a_property_that_holds_elsewhere_is_counted_but_no_mutant_is(registry: Registry) -> None:
+    breaks = Expectation(violates="NoDebt")
+    registry.models["NoLimitAtAll"] = replace(
+        registry.models["Counter"], name="NoLimitAtAll", invariants=("NoDebt",), expect=breaks
+    )
+    registry.models["Changed"] = replace(registry.models["NoLimitAtAll"], name="Changed", overrides={"A": "B"})
+    cells = rows(registry, REPAIRED, NEWER)["NoDebt"].cells
+    assert cells["Kafka 2.0"].failures == ("NoLimitAtAll",)
+    assert cells["repaired"].words == "holds, except in 1 known failure"
+    assert cells["repaired"].to_json()["failures"] == ["NoLimitAtAll"]
+
+
 def test_a_model_of_the_deep_tier_that_nobody_has_run_is_named_as_not_judged(
     registry: Registry, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -130,7 +142,7 @@ def test_the_command_shows_the_named_properties_and_what_to_check_next(
     assert [line for line in told.splitlines() if "!" in line and "!OffsetsAreDense" not in line] == []
     assert "next, for the cells that are not checked" in told
     assert "  kafka-eos check models PartitionLog " in told
-    assert "--json build/verdicts/named-4.3.json" in told
+    assert "--json build/verdicts/PartitionLog-OffsetsAreDense-4.3.json" in told
     assert "--only recordings" not in told
     assert main([*call[:2], "PartitionLog", "Nowhere", *call[2:]]) == 2
     assert "no module or property Nowhere; modules are ApplicationLoop" in capsys.readouterr().err
