@@ -274,7 +274,7 @@ def test_a_failure_names_diagram_requests_logs_and_faults(broker: InProcessBroke
     assert "input skipped" in page
     assert "TxnOffsetCommit" in page
     assert picture.startswith("<svg")
-    story = html.unescape(re.sub("<[^>]+>", "", page[page.rindex("<pre") :])).splitlines()
+    story = html.unescape(re.sub("<[^>]+>", "", page[page.index("<pre") :])).splitlines()
     place = next(number for number, line in enumerate(story) if "^  input skipped" in line)
     assert "EndTxn (commit)" in story[place - 1]  # the commit after it, not the abort
     assert any("EndTxn (abort)" in line for line in story[:place])
@@ -295,7 +295,7 @@ def test_a_diagram_shows_the_commit_outside_of_the_transaction(broker: InProcess
     app.end()
     said = found(broker)
     assert "offset 3 was committed outside of its transaction" in said
-    story = (broker.folder / "exactly-once.html").read_text().rpartition("<pre")[2]
+    story = (broker.folder / "exactly-once.html").read_text().partition("<pre")[2]
     lines = [line for line in story.splitlines() if "->" in html.unescape(line)]
     names = [re.search(r": ([\w:]+( \w+)?)", html.unescape(line)) for line in lines]
     told = [name[1] for name in names if name is not None]

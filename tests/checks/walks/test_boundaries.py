@@ -30,20 +30,27 @@ def plant(monkeypatch: pytest.MonkeyPatch, owner: type | ModuleType, name: str, 
     ("seed", "owner", "name", "right", "wrong", "found"),
     [
         # the aborted transactions of a fetch that begins inside one of them
-        (1, Leader, "aborted_between", "entry.last_offset", "entry.first_offset", "of a transaction that is aborted"),
+        (2, Leader, "aborted_between", "entry.last_offset", "entry.first_offset", "of a transaction that is aborted"),
         # a timeout in its last millisecond, and in the one after it
         (15, Coordinators, "time_out", "timeout_ms < now", "timeout_ms <= now", "times out 1 ms before its timeout"),
-        (3, Coordinators, "time_out", "timeout_ms < now", "timeout_ms + 1 < now", "open 1 ms after its timeout"),
+        (10, Coordinators, "time_out", "timeout_ms < now", "timeout_ms + 1 < now", "open 1 ms after its timeout"),
         # the start of a transaction: not its last partition's, also after a restart, as its timeout
         (
-            1,
+            10,
             Coordinators,
             "_write",
             "ONGOING and transactional.state is not ONGOING",
             "ONGOING",
             "ms after its timeout",
         ),
-        (1, Coordinators, "_loaded", "value.transaction_start_", "value.transaction_last_update_", "after its timeout"),
+        (
+            32,
+            Coordinators,
+            "_loaded",
+            "value.transaction_start_",
+            "value.transaction_last_update_",
+            "after its timeout",
+        ),
         (0, Coordinators, "_loaded", "value.transaction_timeout_ms", "0", "before its timeout has passed"),
         # producer ids that were given before a restart
         (0, Directory, "reserved_producer_ids", "path.exists()", "path.is_dir()", "and was given to"),

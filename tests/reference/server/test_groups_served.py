@@ -351,7 +351,7 @@ def test_offsets_of_a_transaction_whose_coordinator_loads_are_refused_in_words_t
 ) -> None:
     """Kafka: KafkaApis.handleTxnOffsetCommitRequest (KAFKA-7296)."""
     producer = producing(wire)
-    wire.cluster.transactions.loading.add(wire.cluster.state_partition("x").name)
+    wire.cluster.transactions.loading[wire.cluster.state_partition("x").name] = 1 << 62
     assert commit_in_transaction(wire, producer, 5, version=version) == error
 
 

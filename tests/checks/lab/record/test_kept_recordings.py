@@ -12,7 +12,7 @@ from kafka_eos.histories.history import Event, read_history
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.cli.verify import CAUSES, PEOPLE
 from kafka_eos_checks.kit.recording import kept_recordings, manifest_of, unpack
-from kafka_eos_checks.ledger.findings import read_findings
+from kafka_eos_checks.models.findings import read_findings
 
 Place = tuple[str, int]  # partition folder, offset
 
