@@ -1,7 +1,7 @@
 """A broker that is asked, and what it is compared with: one session of ``kafka-eos conform``."""
 
 import time
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -158,12 +158,20 @@ def conform(session: Session, wanted: Container[str], on_progress: Callable[[str
         for quotient in session.quotients:
             new_stage = partial(territory.stage, has_topic=quotient.mechanism.has_topic)
             runner = Runner(quotient, new_stage, counts=report.counts)
-            runner.leave_out({n: r for n, e in quotient.edges.items() if (r := unsupported.get(e.request.api, ""))})
+            runner.leave_out(_left_out(quotient, unsupported))
             names = [name for name in quotient.edges if name in wanted]
             say = partial(on_progress, quotient.mechanism.name) if on_progress is not None else None
             report.results |= runner.cover(names, say)
     report.seconds = time.monotonic() - started
     return report
+
+
+def _left_out(quotient: Quotient, unsupported: Mapping[str, str]) -> dict[str, str]:
+    """The edges that the broker cannot be asked for, with the reason; without heartbeats, all edges of members."""
+    apis = {edge.request.api for edge in quotient.edges.values()}
+    whole = unsupported.get(HEARTBEAT, "") if HEARTBEAT in apis else ""
+    reasons = {name: whole or unsupported.get(edge.request.api, "") for name, edge in quotient.edges.items()}
+    return {name: reason for name, reason in reasons.items() if reason}
 
 
 def repeat(session: Session, edge: Edge) -> Result:

@@ -105,7 +105,8 @@ class Territory:
             at = Address(broker["Host"], broker["Port"])
             for result in self.wire.ask("DescribeConfigs", {"Resources": [asked]}, at)["Results"]:
                 for config in result["Configs"]:
-                    return int(config["Value"]) / 1000
+                    if config["Value"] is not None:  # Kafka before 4.3 lists the unknown name without a value
+                        return int(config["Value"]) / 1000
         return 0.0
 
     def _create(self, topic: str, partitions: int = PARTITIONS) -> int:

@@ -24,13 +24,13 @@ from typing import Any
 
 from kafka_eos_checks.kit.missing import need
 from kafka_eos_checks.kit.verdict import Verdict
-from kafka_eos_checks.matrix import reached
 from kafka_eos_checks.matrix.conjuncts.equivalents import read_equivalents
 from kafka_eos_checks.matrix.conjuncts.outcomes import Score
-from kafka_eos_checks.matrix.reached import reaching
 from kafka_eos_checks.models.registry import MalformedRegistry
 from kafka_eos_checks.tla.result_cache import ResultCache, fingerprint
 
+PLUGIN, NOTES = "kafka_eos_checks.matrix.reached", "KAFKA_EOS_REACHED"
+"""The pytest plugin that notes which functions a test enters, and the variable that names the file of its notes."""
 SOURCES = {"reference": "reference/kafka_eos", "checks": "checks/kafka_eos_checks"}
 COPIED = ("reference", "checks", "tests", "spec", "docs", "examples", "requirements")
 LINKED = ("build/jars", "build/libraries", ".venv")
@@ -294,7 +294,7 @@ class Bench:
         if known is None:
             began = monotonic()
             notes = self.folder / "reached.json"
-            failed = self._fails(tests, 3600, "-p", reached.__name__, notes=notes)
+            failed = self._fails(tests, 3600, "-p", PLUGIN, notes=notes)
             if failed:
                 raise UnusableCode(f"{' '.join(tests)} fails without a mutant: {failed}; mend that first")
             known = {"seconds": monotonic() - began, "reached": json.loads(notes.read_text(encoding="utf-8"))}
@@ -309,7 +309,7 @@ class Bench:
             run = subprocess.run(
                 [*command, *options, *tests],
                 cwd=self.folder,
-                env={**os.environ, "PYTHONPATH": paths, **({reached.NOTES: str(notes)} if notes else {})},
+                env={**os.environ, "PYTHONPATH": paths, **({NOTES: str(notes)} if notes else {})},
                 capture_output=True,
                 text=True,
                 errors="replace",
@@ -376,3 +376,22 @@ def judged(benches: Sequence[Bench], mutants: Sequence[CodeMutant], on_fate: Cal
 
     with ThreadPoolExecutor(len(benches)) as pool:
         return list(pool.map(one, mutants))
+
+
+def function_key(file: str | Path, line: int) -> str:
+    """The name of a function in the notes: its file, and the line of its first decorator or of its ``def``."""
+    return f"{file}:{line}"
+
+
+def reaching(notes: Mapping[str, Sequence[str]], file: str, line: int, text: str) -> Sequence[str]:
+    """The tests that enter the function around a line; none if the line is in no function."""
+    around: ast.FunctionDef | ast.AsyncFunctionDef | None = None
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno is not None
+            if node.body[0].lineno <= line <= node.end_lineno and (around is None or node.lineno > around.lineno):
+                around = node
+    if around is None:
+        return ()
+    first = min([around.lineno, *(decorator.lineno for decorator in around.decorator_list)])
+    return notes.get(function_key(file, first), ())

@@ -4,19 +4,18 @@ Run it as ``pytest -p kafka_eos_checks.matrix.reached``, with the file for its n
 test starts as a process of its own is not seen.
 """
 
-import ast
 import json
 import os
 import sys
 import threading
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator
 from pathlib import Path
 from time import monotonic
 from types import CodeType, FrameType
 
 import pytest
 
-NOTES = "KAFKA_EOS_REACHED"
+from kafka_eos_checks.matrix.code import NOTES, function_key
 
 _entered: set[CodeType] = set()
 _reached: dict[str, dict[str, float]] = {}
@@ -24,11 +23,6 @@ _reached: dict[str, dict[str, float]] = {}
 
 def _enter(frame: FrameType, event: str, arg: object) -> None:  # noqa: ARG001 - as Python calls it
     _entered.add(frame.f_code)
-
-
-def function_key(file: str | Path, line: int) -> str:
-    """The name of a function in the notes: its file, and the line of its first decorator or of its ``def``."""
-    return f"{file}:{line}"
 
 
 @pytest.hookimpl(wrapper=True)
@@ -59,17 +53,3 @@ def pytest_sessionfinish() -> None:
         if name.startswith(here)
     }
     Path(os.environ[NOTES]).write_text(json.dumps(notes), encoding="utf-8")
-
-
-def reaching(notes: Mapping[str, Sequence[str]], file: str, line: int, text: str) -> Sequence[str]:
-    """The tests that enter the function around a line; none if the line is in no function."""
-    around: ast.FunctionDef | ast.AsyncFunctionDef | None = None
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            assert node.end_lineno is not None
-            if node.body[0].lineno <= line <= node.end_lineno and (around is None or node.lineno > around.lineno):
-                around = node
-    if around is None:
-        return ()
-    first = min([around.lineno, *(decorator.lineno for decorator in around.decorator_list)])
-    return notes.get(function_key(file, first), ())

@@ -7,8 +7,7 @@ import pytest
 from kafka_eos_checks import cli
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.matrix import code
-from kafka_eos_checks.matrix.code import Bench, CodeMutant, Fate, UnusableCode
-from kafka_eos_checks.matrix.reached import reaching
+from kafka_eos_checks.matrix.code import Bench, CodeMutant, Fate, UnusableCode, reaching
 from kafka_eos_checks.tla.result_cache import ResultCache
 
 RULE = '''"""A rule."""

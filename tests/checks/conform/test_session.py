@@ -1,0 +1,16 @@
+from types import SimpleNamespace
+from typing import Any
+
+from kafka_eos_checks.conform.mechanisms import HEARTBEAT
+from kafka_eos_checks.conform.session import _left_out
+
+
+def quotient(*apis: str) -> Any:
+    return SimpleNamespace(edges={api: SimpleNamespace(request=SimpleNamespace(api=api)) for api in apis})
+
+
+def test_a_broker_without_heartbeats_is_asked_for_no_edge_of_members() -> None:
+    unsupported = {HEARTBEAT: "the broker does not offer it", "EndTxn": "version 5 is needed"}
+    reason = unsupported[HEARTBEAT]
+    assert _left_out(quotient(HEARTBEAT, "OffsetCommit"), unsupported) == {HEARTBEAT: reason, "OffsetCommit": reason}
+    assert _left_out(quotient("EndTxn", "OffsetCommit"), unsupported) == {"EndTxn": "version 5 is needed"}
