@@ -37,6 +37,7 @@ class Peer:
         start: starts it in a folder; a context manager that gives its ``host:port``.
         verification: it asks coordinators about transactions of version 1.
         has_to_conform: a divergence is an error of the spec, or of the reference.
+        without: the names of mechanisms whose requests end the peer's process.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Peer:
     start: Callable[[Path], AbstractContextManager[str]]
     verification: bool = True
     has_to_conform: bool = False
+    without: frozenset[str] = frozenset()
 
 
 def _reference(version: int) -> Callable[[Path], AbstractContextManager[str]]:
@@ -158,5 +160,7 @@ PEERS = (
     Peer(name="Apache Kafka 2.8.2", transaction_version=0, start=_kafka("2.8.2", None), verification=False),
     Peer(name="kfake", transaction_version=2, start=_kfake),
     Peer(name="kfake, clients of version 1", transaction_version=1, start=_kfake),
-    Peer(name="librdkafka's mock cluster", transaction_version=1, start=_mock),
+    Peer(  # a heartbeat without names and without a pattern fails an assertion of librdkafka 2.16, in this process
+        name="librdkafka's mock cluster", transaction_version=1, start=_mock, without=frozenset({"members"})
+    ),
 )

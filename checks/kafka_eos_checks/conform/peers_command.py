@@ -18,6 +18,7 @@ from typing import Any
 from rich.table import Table
 
 from kafka_eos_checks.conform.known import known_differences
+from kafka_eos_checks.conform.mechanisms import MECHANISMS
 from kafka_eos_checks.conform.peers import PEERS, Absent, Peer
 from kafka_eos_checks.conform.result import Report, causes_of, diagram, story, write_json
 from kafka_eos_checks.conform.run import Found
@@ -83,7 +84,8 @@ def session_with(peer: Peer) -> Iterator[Session]:
             verification=peer.verification,
             name=peer.name,
         )
-        session = open_session(target)
+        mechanisms = [mechanism for mechanism in MECHANISMS if mechanism.name not in peer.without]
+        session = open_session(target, mechanisms)
         try:
             yield session
         finally:
