@@ -360,6 +360,7 @@ class Mechanism:
         with_offset: the group's offset is read back too.
         group_protocol: the group's.
         has_topic: each scenario needs a topic of one partition, so that its members are assigned nothing else.
+        needs: the API without which no scenario can be played, "" for none.
     """
 
     name: str
@@ -372,6 +373,7 @@ class Mechanism:
     with_offset: bool = True
     group_protocol: str = CLASSIC
     has_topic: bool = False
+    needs: str = ""
 
     @property
     def alone(self) -> bool:
@@ -718,6 +720,7 @@ MEMBERS = Mechanism(
     seen=_seen_of_members,
     group_protocol=CONSUMER,
     has_topic=True,
+    needs=HEARTBEAT,
 )
 
 MECHANISMS = (IDEMPOTENCE, TRANSACTIONS, COMMITS, READING, GROUP_OFFSETS, MEMBERS)

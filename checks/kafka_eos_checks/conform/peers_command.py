@@ -18,7 +18,6 @@ from typing import Any
 from rich.table import Table
 
 from kafka_eos_checks.conform.known import known_differences
-from kafka_eos_checks.conform.mechanisms import MECHANISMS
 from kafka_eos_checks.conform.peers import PEERS, Absent, Peer
 from kafka_eos_checks.conform.result import Report, causes_of, diagram, story, write_json
 from kafka_eos_checks.conform.run import Found
@@ -83,9 +82,9 @@ def session_with(peer: Peer) -> Iterator[Session]:
             transaction_version=peer.transaction_version,
             verification=peer.verification,
             name=peer.name,
+            unasked=peer.unasked,
         )
-        mechanisms = [mechanism for mechanism in MECHANISMS if mechanism.name not in peer.without]
-        session = open_session(target, mechanisms)
+        session = open_session(target)
         try:
             yield session
         finally:

@@ -49,6 +49,7 @@ class Target:
         seconds: the longest wait for any answer.
         prefix: the prefix of all names.
         name: its name in reports, by default the address.
+        unasked: the APIs that it is not asked for although it offers them, with the reason.
     """
 
     bootstrap: str
@@ -58,6 +59,7 @@ class Target:
     seconds: float = 10.0
     prefix: str = PREFIX
     name: str = ""
+    unasked: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -83,9 +85,9 @@ class Session:
         return {name: edge for quotient in self.quotients for name, edge in quotient.edges.items()}
 
     def unsupported(self) -> dict[str, str]:
-        """The APIs that the broker does not offer in the versions that are needed, with the reason."""
-        reasons = {}
-        for api in {edge.request.api for edge in self.edges().values()} - {SETTLE}:
+        """The APIs that the broker cannot be asked for, or not in the versions that are needed, with the reason."""
+        reasons = dict(self.target.unasked)
+        for api in {edge.request.api for edge in self.edges().values()} - {SETTLE, *reasons}:
             try:
                 version = self.wire.version(api)
             except Unsupported as reason:
@@ -167,9 +169,8 @@ def conform(session: Session, wanted: Container[str], on_progress: Callable[[str
 
 
 def _left_out(quotient: Quotient, unsupported: Mapping[str, str]) -> dict[str, str]:
-    """The edges that the broker cannot be asked for, with the reason; without heartbeats, all edges of members."""
-    apis = {edge.request.api for edge in quotient.edges.values()}
-    whole = unsupported.get(HEARTBEAT, "") if HEARTBEAT in apis else ""
+    """The edges that the broker cannot be asked for, with the reason; all, if it lacks what their mechanism needs."""
+    whole = unsupported.get(quotient.mechanism.needs, "")
     reasons = {name: whole or unsupported.get(edge.request.api, "") for name, edge in quotient.edges.items()}
     return {name: reason for name, reason in reasons.items() if reason}
 

@@ -33,9 +33,9 @@ class Statement:
 
     Attributes:
         kind: ``model``, ``proof``, ``contract``, ``walk`` or ``audit``.
-        name: of the model, proof, contract, layer or rule; of the module, where no layer of it is walked.
-        release: of Kafka.
-        judged: how.
+        name: the name of the model, proof, contract, layer or rule; of the module if no layer of it is walked.
+        release: the release of Kafka.
+        judged: how the release judges it.
         reason: why it is not judged, or not of the release; "" otherwise.
     """
 
@@ -73,10 +73,7 @@ def _of_model(column: Column, releases: Releases) -> tuple[Judged, str]:
     if column.expected(releases) is not None or column.model.expect.violates:
         return Judged.OWN, ""
     if column.model.tier == "deep":
-        return (
-            Judged.UNJUDGED,
-            "it is of the deep tier: TLC takes long, and nobody has run it by these rules",
-        )
+        return Judged.UNJUDGED, "it is of the deep tier: TLC takes long, and nobody has run it by these rules"
     call = f"kafka-eos check models {column.model.name} --kafka {column.release} --update"
     return Judged.MISSING, f'the registry has no shipped."{column.release}"; `{call}` writes it'
 

@@ -10,6 +10,7 @@ audit that finds it (``replay``).
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
@@ -32,7 +33,7 @@ from kafka_eos_checks.matrix.mutant_replays import (
     AnyPlan,
     write_simulation,
 )
-from kafka_eos_checks.models.registry import Model, Registry
+from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.models.releases import Releases
 from kafka_eos_checks.simulate.applications import REFERENCE, ApplicationPlan
 from kafka_eos_checks.simulate.command import Plan
@@ -50,7 +51,7 @@ MODELS: Mapping[str, str] = {
 
 @dataclass(slots=True, kw_only=True)
 class _Heard:
-    """What the audit says of some simulations.
+    """The verdicts of the audit on the recordings of some simulations.
 
     Attributes:
         judged: rule -> the number of recordings with something for it to judge.
@@ -61,16 +62,17 @@ class _Heard:
     fired: dict[str, str] = field(default_factory=dict)
 
 
-def plans(module: str, release: str) -> Iterator[AnyPlan]:
-    """The simulations of a machine, by a release or by the repaired rules."""
+def plans(module: str, absent: Mapping[str, str]) -> Iterator[AnyPlan]:
+    """The simulations of a machine, without the values of constants that a release does not have."""
+    versions = [version for version in (1, 2) if str(version) != absent.get("Versions")]
     for seed in SEEDS:
         if module == "IdempotentProducer":
             for settings in (BUSY, EXPIRING, LOADING):
                 yield Plan(seed=seed, mutant=ENTRY, **settings)
         elif module == "Transactions":
-            for versions in ((1,), (2,)) if release != "3.9" else ((1,),):
+            for version in versions:
                 for settings in (TRANSACTING, SLOW, ONCE, ELECTING):
-                    yield TransactionsPlan(seed=seed, mutant=ENTRY, versions=versions, **settings)
+                    yield TransactionsPlan(seed=seed, mutant=ENTRY, versions=(version,), **settings)
         else:
             yield ApplicationPlan(seed=seed, mutant=ENTRY)
 
@@ -78,7 +80,8 @@ def plans(module: str, release: str) -> Iterator[AnyPlan]:
 def _heard(registry: Registry, module: str, rules: Mapping[str, str], tried: Sequence[AnyPlan]) -> _Heard:
     """Simulate a machine with some rules, and audit what it wrote."""
     entry = replace(registry.models[MODELS[module]], overrides=dict(rules))
-    known = _With(registry, entry)
+    known = copy(registry)
+    known.mutants = {**registry.mutants, ENTRY: entry}
     heard = _Heard()
     with tempfile.TemporaryDirectory(prefix="kafka-eos-release-") as folder:
         for number, plan in enumerate(tried):
@@ -90,14 +93,6 @@ def _heard(registry: Registry, module: str, rules: Mapping[str, str], tried: Seq
                 if not verdict.ok:
                     heard.fired.setdefault(verdict.name, f"{type(plan).__name__} with seed {plan.seed}")
     return heard
-
-
-class _With(Registry):
-    """A registry with one entry more, :data:`ENTRY`."""
-
-    def __init__(self, registry: Registry, entry: Model) -> None:
-        self.folder, self.models = registry.folder, registry.models
-        self.mutants = {**registry.mutants, ENTRY: entry}
 
 
 def expected_rules(registry: Registry, releases: Releases, release: str) -> set[str]:
@@ -129,7 +124,7 @@ def _of_release(registry: Registry, releases: Releases, release: str) -> Iterato
     for module in MODELS:
         progress_console.print(f"simulating {module} by the rules of {name}")
         rules = {} if release == REPAIRED else releases.of_module(module, release)
-        tried = list(plans(module, release))
+        tried = list(plans(module, {} if release == REPAIRED else releases.get(release).absent))
         heard = _heard(registry, module, rules, tried)
         for rule, count in heard.judged.items():
             judged[rule] = judged.get(rule, 0) + count

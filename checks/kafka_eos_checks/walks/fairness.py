@@ -161,7 +161,7 @@ class FairActions:
 
 def bindings(formulas: Formulas, bounds: Sequence[tuple[str, Tree]]) -> Iterator[dict[str, Tree]]:
     """Every choice of values for bound names whose sets are constant."""
-    sets = [sorted(formulas.evaluate(elements)((), ())) for _, elements in bounds]
+    sets = [sorted(formulas.evaluate(elements)((), ()), key=repr) for _, elements in bounds]
     for chosen in product(*sets):
         yield {name: ("literal", value) for (name, _), value in zip(bounds, chosen, strict=True)}
 

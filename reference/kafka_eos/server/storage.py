@@ -278,7 +278,7 @@ class Memory:
         """Do nothing: no later process asks where partitions begin."""
 
     def noted(self) -> None:
-        """Nothing is kept from an earlier process."""
+        """Return nothing: no earlier process has kept anything."""
 
     def note(self, what: dict[str, Any]) -> None:
         """Do nothing: no later process asks what clients have set."""

@@ -24,7 +24,7 @@ from kafka_eos_checks.mutants.rules import mutated
 def one_mechanism(monkeypatch: pytest.MonkeyPatch) -> None:
     """The smallest graph stands for all."""
     smallest = [each for each in MECHANISMS if each.name == "idempotence"]
-    monkeypatch.setattr(peers_command, "open_session", lambda target, _: session.open_session(target, smallest))
+    monkeypatch.setattr(peers_command, "open_session", lambda target: session.open_session(target, smallest))
 
 
 @contextmanager

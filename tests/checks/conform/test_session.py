@@ -1,12 +1,13 @@
 from types import SimpleNamespace
 from typing import Any
 
-from kafka_eos_checks.conform.mechanisms import HEARTBEAT
+from kafka_eos_checks.conform.mechanisms import GROUP_OFFSETS, HEARTBEAT, MEMBERS
 from kafka_eos_checks.conform.session import _left_out
 
 
 def quotient(*apis: str) -> Any:
-    return SimpleNamespace(edges={api: SimpleNamespace(request=SimpleNamespace(api=api)) for api in apis})
+    edges = {api: SimpleNamespace(request=SimpleNamespace(api=api)) for api in apis}
+    return SimpleNamespace(edges=edges, mechanism=MEMBERS if HEARTBEAT in apis else GROUP_OFFSETS)
 
 
 def test_a_broker_without_heartbeats_is_asked_for_no_edge_of_members() -> None:

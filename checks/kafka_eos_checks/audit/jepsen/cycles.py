@@ -3,6 +3,8 @@
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
+from kafka_eos_checks.kit.components import components
+
 STARTS = 100  # at most so many nodes of a component are tried as the start of a cycle
 VISITS = 200_000  # of nodes in all searches of a component, unless one search needs more: the time stays linear
 
@@ -21,7 +23,7 @@ def cycles(edges: Edges, is_free: Callable[[int], bool] = lambda _: False) -> It
         return
     within = {node: [each for each in edges[node] if each in left] for node in left}
     found = []
-    for component in _components(within):
+    for component in components(within):
         if len(component) > 1:
             members = set(component)
             starts = sorted(node for node in component if not is_free(node))
@@ -51,42 +53,6 @@ def _core(edges: Edges) -> set[int]:
                 if left[each] and not count[each]:
                     ready.append(each)
     return {node for node, is_left in enumerate(left) if is_left}
-
-
-def _components(within: dict[int, list[int]]) -> Iterator[list[int]]:
-    """Strongly connected components, by Tarjan's algorithm with an explicit stack."""
-    number: dict[int, int] = {}
-    lowest: dict[int, int] = {}
-    open_nodes: list[int] = []
-    is_open: set[int] = set()
-    for root in sorted(within):
-        if root in number:
-            continue
-        number[root] = lowest[root] = len(number)
-        open_nodes.append(root)
-        is_open.add(root)
-        path = [(root, iter(within[root]))]
-        while path:
-            node, others = path[-1]
-            for each in others:
-                if each not in number:
-                    number[each] = lowest[each] = len(number)
-                    open_nodes.append(each)
-                    is_open.add(each)
-                    path.append((each, iter(within[each])))
-                    break
-                if each in is_open:
-                    lowest[node] = min(lowest[node], number[each])
-            else:
-                path.pop()
-                if path:
-                    lowest[path[-1][0]] = min(lowest[path[-1][0]], lowest[node])
-                if lowest[node] == number[node]:
-                    component: list[int] = []
-                    while not component or component[-1] != node:
-                        component.append(open_nodes.pop())
-                    is_open.difference_update(component)
-                    yield component
 
 
 def _shortest(within: dict[int, list[int]], members: set[int], start: int, is_free: Callable[[int], bool]) -> list[int]:

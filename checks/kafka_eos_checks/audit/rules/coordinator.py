@@ -417,12 +417,12 @@ def follow_coordinator_log(log: PartitionLog) -> CoordinatorLog:
     It is the oracle of :mod:`kafka_eos_checks.audit.kernels.coordinators.coordinator_log`, which is faster.
     """
     result = CoordinatorLog(log)
-    for record in _read(log, result):
+    for record in read_records(log, result):
         result.take(record)
     return result
 
 
-def _read(log: PartitionLog, result: CoordinatorLog) -> Iterator[StateRecord]:
+def read_records(log: PartitionLog, result: CoordinatorLog) -> Iterator[StateRecord]:
     """The records of a log; offsets, holes and damage are noted in ``result`` before each of them."""
     for name in log.segments:
         for stored in items_of(log.file(name)):

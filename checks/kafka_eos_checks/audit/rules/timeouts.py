@@ -12,19 +12,9 @@ Kafka: TransactionStateManager.timedOutTransactions, TransactionMetadata.prepare
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from kafka_eos.errors import MalformedBatch
-from kafka_eos.formats.segment import CorruptRegion
-from kafka_eos.formats.transaction_log import (
-    TOPIC,
-    MalformedTransactionRecord,
-    TransactionLogValue,
-    TransactionState,
-    decode_value,
-)
-from kafka_eos_checks.audit.places import items_of
+from kafka_eos.formats.transaction_log import TOPIC, TransactionLogValue
+from kafka_eos_checks.audit.rules.coordinator import PREPARED, CoordinatorLog, read_records
 from kafka_eos_checks.audit.segments.splits import PartitionLog
-
-_PREPARED = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
 
 
 @dataclass(slots=True)
@@ -64,12 +54,6 @@ class _Decision:
 
 def _decisions(logs: Sequence[PartitionLog]) -> Iterator[_Decision]:
     for log in logs:
-        for name in log.segments:
-            for stored in items_of(log.file(name)):
-                if isinstance(stored, CorruptRegion) or stored.batch.is_control:
-                    continue
-                try:
-                    values = [decode_value(record.value) for record in stored.batch.records()]
-                except (MalformedBatch, MalformedTransactionRecord):
-                    continue
-                yield from (_Decision.of(each) for each in values if each and each.transaction_status in _PREPARED)
+        for record in read_records(log, CoordinatorLog(log)):
+            if record.value is not None and record.value.transaction_status in PREPARED:
+                yield _Decision.of(record.value)

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 from kafka_eos.errors import NotEnabled, Rejected
 from kafka_eos.machines.machine import Action, Instance, Machine, instances, load_constants
 from kafka_eos.machines.spec_mapping import snake_case
+from kafka_eos_checks.kit.components import components
 from kafka_eos_checks.matrix.conjuncts.spec_steps import Label, SpecSteps
 from kafka_eos_checks.models.formulas import Formula, Formulas, Namespace, State
 from kafka_eos_checks.models.registry import Model, bounds_predicate, constants_class
@@ -176,7 +177,7 @@ class Searcher:
 
 
 class _Search:
-    """One search."""
+    """A search of one machine's graph."""
 
     def __init__(self, searcher: Searcher, machine: type[Machine] | None, most: int) -> None:
         self.own = searcher
@@ -297,46 +298,13 @@ class _Search:
         return any(all(guard(row, row) for guard in each) for each in guards)
 
     def _components(self, places: Iterable[int]) -> Iterator[set[int]]:
-        """The strongly connected parts of the graph of these states (Tarjan's algorithm without recursion)."""
+        """The strongly connected components of the graph of these states."""
         inside = set(places)
-        number: dict[int, int] = {}
-        low: dict[int, int] = {}
-        stack: list[int] = []
-        on_stack: set[int] = set()
-        for root in inside:
-            if root in number:
-                continue
-            work = [(root, iter(self._targets(root, inside)))]
-            number[root] = low[root] = len(number)
-            stack.append(root)
-            on_stack.add(root)
-            while work:
-                place, targets = work[-1]
-                for target in targets:
-                    if target not in number:
-                        number[target] = low[target] = len(number)
-                        stack.append(target)
-                        on_stack.add(target)
-                        work.append((target, iter(self._targets(target, inside))))
-                        break
-                    if target in on_stack:
-                        low[place] = min(low[place], number[target])
-                else:
-                    work.pop()
-                    if work:
-                        low[work[-1][0]] = min(low[work[-1][0]], low[place])
-                    if low[place] == number[place]:
-                        part = set()
-                        while True:
-                            member = stack.pop()
-                            on_stack.discard(member)
-                            part.add(member)
-                            if member == place:
-                                break
-                        yield part
-
-    def _targets(self, place: int, inside: Container[int]) -> list[int]:
-        return [target for _, target in self.edges[place] if target in inside and target != place]
+        within = {
+            place: [target for _, target in self.edges[place] if target in inside and target != place]
+            for place in inside
+        }
+        return map(set, components(within))
 
 
 def _value(formula: Formula, before: State, after: State) -> bool:

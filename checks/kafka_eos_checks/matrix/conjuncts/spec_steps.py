@@ -11,14 +11,14 @@ from typing import Any, TypeAlias
 
 from kafka_eos_checks.models.formulas import Formula, Formulas, State
 from kafka_eos_checks.tla.parser import Tree
-from kafka_eos_checks.walks.fairness import replaced
+from kafka_eos_checks.walks.fairness import bindings, replaced
 
 Label: TypeAlias = tuple[str, tuple[Any, ...]]  # an action and its arguments
 
 
 @dataclass(frozen=True, slots=True)
 class _Alternative:
-    """One way to take a step: guards, and the next value of each variable by its place."""
+    """A way to take a step: its guards, and the next value of each variable by its place."""
 
     guards: tuple[Formula, ...] = ()
     effects: dict[int, Formula] = field(default_factory=dict)
@@ -42,18 +42,13 @@ class SpecSteps:
             for item in tree[1]:
                 yield from self._instances(item)
         elif tree[0] == "exists":
-            for bound in self._bindings(tree[1]):
+            for bound in bindings(self._formulas, tree[1]):
                 yield from self._instances(replaced(tree[2], bound))
         elif tree[0] == "call" and not tree[2]:
             yield from self._instances(self._formulas.definition(tree[1]).body)
         else:
             arguments = [self._formulas.evaluate(argument)((), ()) for argument in tree[2]]
             yield (tree[1], tuple(arguments)), tree
-
-    def _bindings(self, bounds: Sequence[tuple[str, Tree]]) -> Iterator[dict[str, Tree]]:
-        sets = [sorted(self._formulas.evaluate(elements)((), ()), key=repr) for _, elements in bounds]
-        for chosen in product(*sets):
-            yield {name: ("literal", value) for (name, _), value in zip(bounds, chosen, strict=True)}
 
     def _alternatives(self, tree: Tree, primed: bool = True) -> Iterator[_Alternative]:
         """The alternatives of an action; of an initial predicate, if no variable is primed."""

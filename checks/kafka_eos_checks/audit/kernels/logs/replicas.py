@@ -49,7 +49,7 @@ def digest(segment: str, start: int, headers: Headers) -> Digest:
 
 
 def _summed(rows: NDArray[np.void]) -> NDArray[np.void]:
-    """One row for each block."""
+    """A row for each block, with the sums of its rows."""
     numbers, of = np.unique(rows["block"], return_inverse=True)
     blocks = np.zeros(len(numbers), BLOCK)
     blocks["block"] = numbers
