@@ -16,6 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any
 
@@ -529,8 +531,9 @@ def _run_tlc(
     definitions = trace_definitions(traces, machine, hidden, max_hidden, follow=follow)
     invariants = ("Accepted__", "Followed__") if follow else ("Accepted__",)
     configuration = Configuration(specification="TraceSpec__", invariants=invariants)
-    folder, root = write_model(model, configuration, definitions, suffix="_trace")
-    result = tlc.run(tlc.Job(folder=folder, module=root, timeout=timeout))
+    with TemporaryDirectory(prefix="kafka-eos-trace-") as own:  # another process may replay other traces of the model
+        folder, root = write_model(model, configuration, definitions, suffix="_trace", folder=Path(own))
+        result = tlc.run(tlc.Job(folder=folder, module=root, timeout=timeout))
     if result.verdict != "holds":
         raise TraceUnusable(f"{model.name}: TLC {result.verdict} while it replays traces\n{result.error}")
     found: dict[int, int | None] = {}

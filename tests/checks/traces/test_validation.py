@@ -7,8 +7,8 @@ import pytest
 from kafka_eos.errors import ErrorCode
 from kafka_eos.histories.history import Event
 from kafka_eos.machines.partition_log import PartitionLog
-from kafka_eos_checks.models import registry as models
 from kafka_eos_checks.models.registry import Model, Registry
+from kafka_eos_checks.tla import tlc
 from kafka_eos_checks.traces import validation as traces
 from kafka_eos_checks.traces.validation import (
     NOTHING,
@@ -242,10 +242,7 @@ def leader_events() -> list[Event]:
 
 
 @pytest.mark.tlc
-def test_what_a_leader_did_is_a_trace_of_the_partition_log(
-    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    monkeypatch.setattr(models, "build_folder", lambda: tmp_path_factory.mktemp("build"))
+def test_what_a_leader_did_is_a_trace_of_the_partition_log() -> None:
     good = partition_log_trace("leader", leader_events())
     late = list(leader_events())
     late[1] = replace(late[1], offset=11)
@@ -254,6 +251,26 @@ def test_what_a_leader_did_is_a_trace_of_the_partition_log(
     verdicts = trace_verdicts("leader", model, PartitionLog, [good, bad], expected={"wrong offset": 2})
     assert [verdict.found for verdict in verdicts] == ["all accepted", "rejected at event 2"]
     assert "response.offset: spec 10, trace 11" in verdicts[1].evidence
+
+
+def test_replays_at_the_same_time_share_no_file(
+    model: Model, machine: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accepts = ('<<"accepted", 1>>', '<<"accepted", 2>>')
+    running: list[tlc.Job] = []
+
+    def run(job: tlc.Job) -> tlc.Result:
+        running.append(job)
+        if len(running) == 2:
+            return tlc.Result(verdict="holds", prints=accepts)
+        before = (job.folder / f"{job.module}.tla").read_text(encoding="utf-8")
+        validate(model, machine, [GOOD, replace(GOOD, name="again")])  # as another process may at the same time
+        assert (job.folder / f"{job.module}.tla").read_text(encoding="utf-8") == before
+        return tlc.Result(verdict="holds", prints=accepts[:1])
+
+    monkeypatch.setattr(tlc, "run", run)
+    validate(model, machine, [GOOD])
+    assert len(running) == 2
 
 
 def test_a_sequence_that_is_too_large_for_tlc_is_refused() -> None:
