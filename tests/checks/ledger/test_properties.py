@@ -87,6 +87,16 @@ def test_a_known_failure_of_a_property_that_holds_elsewhere_is_counted_but_no_mu
     assert cells["repaired"].to_json()["failures"] == ["NoLimitAtAll"]
 
 
+def test_a_model_in_which_a_property_has_to_break_says_nothing_of_its_other_properties(registry: Registry) -> None:
+    """TLC ends at the violation."""
+    breaks = replace(registry.models["Counter"], name="Breaks", expect=Expectation(violates="NoDebt"))
+    registry.models["Breaks"] = replace(breaks, invariants=("NoDebt", "NotAboveLimit"))
+    found = Verdict(check="model", name="Breaks", expected="violates NoDebt", found="violates NoDebt", ok=True)
+    cells = rows(registry, NEWER, found)["NotAboveLimit"].cells
+    assert cells["repaired"].outcome is Outcome.OPEN
+    assert cells["repaired"].models == ("Counter",)
+
+
 def test_a_model_of_the_deep_tier_that_nobody_has_run_is_named_as_not_judged(
     registry: Registry, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
