@@ -1,12 +1,15 @@
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kafka_eos_checks.cli import main
+from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.ledger import properties_command
 from kafka_eos_checks.ledger.properties import AUDIT, Outcome, Row, properties
+from kafka_eos_checks.models.findings import read_findings
 from kafka_eos_checks.models.registry import Expectation, Registry, Shipped
 from kafka_eos_checks.models.releases import Releases
 
@@ -156,3 +159,17 @@ def test_the_command_shows_the_named_properties_and_what_to_check_next(
     assert "--only recordings" not in told
     assert main([*call[:2], "PartitionLog", "Nowhere", *call[2:]]) == 2
     assert "no module or property Nowhere; modules are ApplicationLoop" in capsys.readouterr().err
+
+
+def test_the_readme_tells_what_holds_of_kafka_as_it_ships_as_the_models_have_it() -> None:
+    section = (CLONE / "README.md").read_text(encoding="utf-8").partition("## Of which Kafka")[2].partition("\n## ")[0]
+    _, holds, violated, _ = section.split("\n- ")
+    broken = {name for model in Registry().models.values() for name in model.shipped.get("4.3", Shipped()).violates}
+    checked = {name for model in Registry().models.values() for name in (*model.invariants, *model.properties)}
+    named = set(re.findall(r"`(\w+)`", holds))
+    assert named
+    assert named <= checked
+    assert not named & broken
+    ids = set(re.findall(r"`([\w-]+)`", violated))
+    assert ids
+    assert ids <= {finding.id for finding in read_findings()}
