@@ -1,6 +1,5 @@
 """The last epoch of a producer id, on a real broker: what a client meets that asks for it again."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -12,10 +11,9 @@ from kafka_eos_checks.brokers.jars import KAFKA_VERSION, have_jars
 from kafka_eos_checks.conform.security import Security
 from kafka_eos_checks.conform.wire import Address, Connection
 
-TRANSACTIONAL_ID = "t"
+from .held_threads import SECONDS, TRANSACTIONAL_ID, once_it_is_there
+
 LAST_EPOCH = 32_766  # the epoch after it is kept for fencing
-SECONDS = 60.0
-NOT_YET = {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
 
 
 class Client:
@@ -53,8 +51,7 @@ def test_a_lost_answer_at_the_last_epoch_fails_the_retry(
         cluster.coordinator(TRANSACTIONAL_ID)
         client = Client(cluster[1].port)
         request.addfinalizer(client.close)
-        while client.init(-1, -1)["ErrorCode"] in NOT_YET:
-            time.sleep(0.1)
+        once_it_is_there(lambda: client.init(-1, -1))
         before, who = (-1, -1), client.succeed(-1, -1)
         while who[1] < LAST_EPOCH - 1:
             before, who = who, client.succeed(*who)
