@@ -11,7 +11,6 @@ machine with one part of a guard or of an effect changed, or with an action that
 import ast
 import inspect
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 
 from kafka_eos.machines.machine import Machine
@@ -20,7 +19,7 @@ from kafka_eos_checks.matrix.conjuncts import sightings
 from kafka_eos_checks.matrix.conjuncts.changes import OTHER_QUANTIFIER, machine_parts, of_operands
 from kafka_eos_checks.matrix.conjuncts.guards import Conjunct, numbered, of_formula, on_one_line, without
 from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome
-from kafka_eos_checks.matrix.conjuncts.reference import GuardPart, mutated_reference
+from kafka_eos_checks.matrix.conjuncts.reference import GuardPart, codes_of, mutated_reference, original_code
 from kafka_eos_checks.matrix.conjuncts.search import TIERS, parsed, texts_of
 from kafka_eos_checks.matrix.conjuncts.sightings import Searcher, Sighting, has_machine
 from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry, extended_modules, rule_modules
@@ -31,7 +30,7 @@ from kafka_eos_checks.tla.result_cache import ResultCache, fingerprint, python_f
 from kafka_eos_checks.tla.sany import ACTION_LEVEL, SQUARE_ACTION, Definition, Expression, Span
 
 MOST_STATES = 20_000  # of a named mutant's graph
-_MOST_CHANGED = 3_200  # of a model in which a machine is changed part by part
+_MOST_CHANGED = 5_000  # of a model in which a machine is changed part by part
 _NOTHING = Span("", 0, 0, 0, 0)
 _TEMPORAL = ACTION_LEVEL + 1
 
@@ -253,6 +252,7 @@ class PropertySearch:
     follows: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     most: int = MOST_STATES
     _searchers: dict[str, Searcher] = field(default_factory=dict)
+    _machines: dict[str, type[Machine] | None] = field(default_factory=dict)
     _keys: dict[str, str] = field(default_factory=dict)
 
     def judge(self, family: Family, on_search: Callable[[str], None] = lambda _: None) -> list[Outcome]:
@@ -261,11 +261,11 @@ class PropertySearch:
         places = {place for place, version in enumerate(versions) if version.change is not None}
         noticed: dict[int, tuple[Mutant, Sighting]] = {}
         others: dict[int, set[str]] = {}  # whole property -> those that are violated wherever it is
-        for mutant in family.mutants:
+        for number, mutant in enumerate(family.mutants, start=1):
             waiting = {versions[place].name for place in places - noticed.keys()}
             if mutant.label and waiting.isdisjoint(mutant.model.invariants):
                 continue
-            on_search(mutant.label or mutant.model.name)
+            on_search(f"{number:,} of {len(family.mutants):,}: {mutant.label or 'the spec'} in {mutant.model.name}")
             sighting = self.sighting(mutant, versions)
             for place in places - noticed.keys():
                 if self._notices(mutant, sighting, versions, place, others):
@@ -318,13 +318,24 @@ class PropertySearch:
         if known is not None and min(known["states"], most) <= known.get("most", 0):
             violated = {int(place): level for place, level in known["violated"].items()}
             return Sighting(violated, known["whole"], known["failed"], known["states"])
-        machine = _machine(model) if has_machine(model) else None
-        with mutated_reference(mutant.part) if mutant.part else nullcontext():
-            found = self._searcher(model, versions).search(machine, most, (mutant.unfair,))
+        searcher = self._searcher(model, versions)
+        if mutant.part:
+            searcher.keep(self._machine(model), codes_of(rule_modules(model.machine_class())))
+            code = original_code(mutant.part.module, mutant.part.function)
+            with mutated_reference(mutant.part):
+                found = searcher.search(self._machine(model), most, changed=code)
+        else:
+            found = searcher.search(self._machine(model), most, (mutant.unfair,))
         if not mutant.label:
             self._check(model, found, versions)
         self.cache.put(key, {**asdict(found), "most": most})
         return found
+
+    def _machine(self, model: Model) -> type[Machine] | None:
+        """The machine of a model: one class, so that states of two searches can be equal."""
+        if model.name not in self._machines:
+            self._machines[model.name] = _machine(model)
+        return self._machines[model.name]
 
     def _most_states(self, mutant: Mutant) -> int:
         """The limit of a search. A named mutant may have more states than its model, and their number is not known."""
@@ -364,8 +375,13 @@ class PropertySearch:
         return found
 
 
-def _machine(model: Model) -> type[Machine]:
-    """The reference's machine with the rules that a model replaces, except those that only properties use."""
+def _machine(model: Model) -> type[Machine] | None:
+    """The reference's machine, if there is one, with the rules that a model replaces.
+
+    Rules that only properties use have no method.
+    """
+    if not has_machine(model):
+        return None
     cls = model.machine_class()
     owners = [cls, *(getattr(cls, part) for part in ("LOG", "LIMITS") if hasattr(cls, part))]
     own = {r: other for r, other in model.overrides.items() if any(hasattr(owner, snake_case(r)) for owner in owners)}
