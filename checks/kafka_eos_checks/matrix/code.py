@@ -16,7 +16,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
 from time import monotonic
@@ -41,7 +41,7 @@ EXTRA = "mutants"
 NONE, NO_END = "nothing", "no end"
 ELSEWHERE = -1
 """In the notes of a line: it is executed by an import, or by a process that does not know its test."""
-_LEAST_TIMEOUT, _SLOWER = 30.0, 3.0  # seconds, and times the unchanged run
+_LEAST_TIMEOUT, _SLOWER = 15.0, 3.0  # seconds, and times the unchanged run
 _NOTES_TIMEOUT, _AROUND_TESTS = 3600.0, 60.0  # seconds; pytest starts and ends around the tests
 _NOTHING_TO_RUN = 5  # as pytest ends, if all tests are deselected
 
@@ -229,13 +229,15 @@ class Bench:
         root: the clone.
         folder: the copy.
         cache: the results of earlier runs.
-        whole: whether a mutant that survives the tests of its folder is tried with all other tests.
+        whole: whether a mutant that survives the tests of its room is tried with all tests.
+        compiled: the folders of tests that are compiled, with what they import; that takes longer than a quick test.
     """
 
     root: Path
     folder: Path
     cache: ResultCache
     whole: bool = False
+    compiled: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         for name in COPIED:
@@ -263,6 +265,9 @@ class Bench:
             if known is None or known["under"] != _under(keys, known["failed"]):
                 first, last = statement((self.root / module).read_text(encoding="utf-8"), mutant.line)
                 reaching = reaching_tests(self._notes(module, keys), mutant.file, range(first, last + 1))
+                if folder not in self.compiled:
+                    self._fails([folder], _NOTES_TIMEOUT, 0, "--collect-only", variables={})
+                    self.compiled.add(folder)
                 failed = self._fate(mutant, reaching)
                 known = {"failed": failed, "under": _under(keys, failed)}
                 self.cache.put(entry, known)
@@ -334,7 +339,9 @@ class Bench:
             options: further ones of pytest.
             variables: further ones of the environment; None if a mutant is tried.
         """
-        paths = os.pathsep.join(str(self.folder / name) for name in SOURCES)
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        environment["PYTHONPATH"] = os.pathsep.join(str(self.folder / name) for name in SOURCES)
+        environment["PYTHONPYCACHEPREFIX"] = str(self.folder / "compiled")
         # A mutant leaves no compiled file: it would stay valid for the next one, if it is as long and as old.
         python = [sys.executable, *(["-B"] if variables is None else [])]
         pytest = ["-m", "pytest", "-x", "-v", "-p", "no:cacheprovider", "-m", "not thorough"]
@@ -343,7 +350,7 @@ class Bench:
             run = subprocess.run(
                 [*python, *pytest, *timeout, *options, *tests],
                 cwd=self.folder,
-                env={**os.environ, "PYTHONPATH": paths, **(variables or {})},
+                env=environment | dict(variables or {}),
                 capture_output=True,
                 text=True,
                 errors="replace",
