@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.segment import CorruptRegion, RegionKind
@@ -266,7 +267,7 @@ def _read(
             if marks and (not group or (fields["attributes"] & _TIMED).any()):
                 more = _read_columns(opened.file, group, [*second, *_MARKED])
                 fields |= {name: more[name].to_numpy() for name in second}
-                own = _marks(more)
+                own = _marks(more, fields["attributes"])
         except Unreachable:
             raise
         except UNREADABLE as error:
@@ -363,9 +364,11 @@ def _damage(text: bytes) -> list[tuple[int, CorruptRegion]]:
     return [(group, CorruptRegion(**{**region, "kind": RegionKind(region["kind"])})) for group, region in found]
 
 
-def _marks(found: "pa.Table") -> Marks:
-    told = {name: found[name].fill_null(missing).to_numpy() for name, missing in _MARKED.items()}
-    rows = np.flatnonzero(np.any([told[name] != missing for name, missing in _MARKED.items()], axis=0))
-    known = np.isin(told["decision"][rows], list(ControlType))
-    decisions = np.where(known, told["decision"][rows], NO_DECISION).astype(np.int8)
-    return Marks(rows, decisions, told["coordinator_epoch"][rows].astype(np.int32))
+def _marks(found: "pa.Table", attributes: NDArray[np.int16]) -> Marks:
+    mask = TRANSACTIONAL_MASK | CONTROL_MASK
+    rows = np.flatnonzero(attributes & mask == mask)
+    taken = found.select(list(_MARKED)).take(rows)
+    told = {name: taken[name].fill_null(missing).to_numpy() for name, missing in _MARKED.items()}
+    known = np.isin(told["decision"], list(ControlType))
+    decisions = np.where(known, told["decision"], NO_DECISION).astype(np.int8)
+    return Marks(rows, decisions, told["coordinator_epoch"].astype(np.int32))

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.kernels.logs import summary
-from kafka_eos_checks.audit.kernels.logs.summary import Columns, Combine
+from kafka_eos_checks.audit.kernels.logs.runs import Columns
+from kafka_eos_checks.audit.kernels.logs.summary import Combine
 from kafka_eos_checks.audit.oracle import random_logs
 from kafka_eos_checks.audit.oracle.random_logs import by_chunks, chunked, columns_of, readable, summary_of
 from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, LOG_RULES, NONE, Batch, Log
