@@ -27,7 +27,7 @@ from kafka_eos_checks.mutants import rules
 from kafka_eos_checks.tla.modules import ModuleFolder
 from kafka_eos_checks.tla.parser import Tree, parse_expression
 from kafka_eos_checks.tla.result_cache import ResultCache, fingerprint, python_fingerprint, spec_fingerprint
-from kafka_eos_checks.tla.sany import ACTION_LEVEL, SQUARE_ACTION, Definition, Expression, Span
+from kafka_eos_checks.tla.sany import ACTION_LEVEL, QUANTIFIERS, SQUARE_ACTION, Definition, Expression, Span
 
 MOST_STATES = 20_000  # of a named mutant's graph
 _MOST_CHANGED = 5_000  # of a model in which a machine is changed part by part
@@ -104,9 +104,7 @@ def families(registry: Registry, modules: Sequence[str] = (), named: bool = Fals
         named: whether the registry's own mutants and failures are enough.
     """
     holding = _holding(registry)
-    for name in sorted(
-        holding, key=lambda each: sum(model.expect.generated or 0 for model in _covering(holding[each]))
-    ):
+    for name in sorted(holding, key=lambda each: min(model.expect.generated or 0 for model in holding[each])):
         if not modules or name in modules:
             yield _family(registry, name, holding[name], named)
 
@@ -135,12 +133,28 @@ def _all_versions(registry: Registry, module: str, holding: Iterable[Model]) -> 
     texts = texts_of(registry.folder.parent, module)
     definitions = parsed(tuple(sorted(texts.items())), module)
     chain = {each.name for each in ModuleFolder(registry.folder.parent).chain(module)}
-    return tuple(version for name in names for version in _versions(name, module, definitions, texts, chain))
+    single = _single(registry, module)
+    return tuple(
+        version for name in names for version in _versions(name, module, definitions, texts, chain, single.__contains__)
+    )
+
+
+def _single(registry: Registry, module: str) -> frozenset[str]:
+    """The constants of a module that are sets of one value in all its models and mutants."""
+    entries = [each for each in (*registry.models.values(), *registry.mutants.values()) if each.module == module]
+    several = {name for each in entries for name, more in _sets(each).items() if more}
+    return frozenset(name for each in entries for name in _sets(each)) - several
+
+
+def _sets(model: Model) -> Mapping[str, bool]:
+    """The constants of a model that are sets, by name, and whether each has more than one value."""
+    trees = {name: parse_expression(written, model.source) for name, written in model.constants.items()}
+    return {name: len(tree[1]) > 1 for name, tree in trees.items() if tree[0] == "set" and tree[1]}
 
 
 def _family(registry: Registry, module: str, holding: Sequence[Model], named: bool) -> Family:
     versions = _all_versions(registry, module, holding)
-    chosen = _covering(holding)
+    chosen = _covering(holding, _ranges(registry, module, holding))
     mutants = [Mutant(label="", model=model) for model in chosen]
     for entry in (*registry.models.values(), *registry.mutants.values()):
         if entry.module == module and entry.expect.violates and entry.tier in TIERS:
@@ -175,12 +189,34 @@ def _claimed(registry: Registry, entry: Model, holding: Iterable[Model]) -> Iter
             yield from (*model.invariants, *model.properties)
 
 
-def _covering(models: Iterable[Model]) -> tuple[Model, ...]:
-    """Models, the cheapest first, that together check every property; a model that adds no property is left out."""
+def _ranges(registry: Registry, module: str, models: Iterable[Model]) -> Mapping[str, frozenset[str]]:
+    """The names of constants that the quantifiers of each property range over."""
+    names = {name for model in models for name in (*model.invariants, *model.properties)}
+    definitions = parsed(tuple(sorted(texts_of(registry.folder.parent, module).items())), module).values()
+    return {
+        each.name: frozenset(
+            bound.operator for part in each.body.walk() if part.operator in QUANTIFIERS for bound in part.bounds
+        )
+        for each in definitions
+        if each.name in names
+    }
+
+
+def _covering(models: Iterable[Model], ranges: Mapping[str, frozenset[str]]) -> tuple[Model, ...]:
+    """Models, the cheapest first, that together check every property, over sets of more than one value if they can.
+
+    A model that adds nothing is left out.
+
+    Args:
+        models: models of one module.
+        ranges: a property -> the constants that its quantifiers range over.
+    """
     chosen: list[Model] = []
-    covered: set[str] = set()
+    covered: set[tuple[str, str]] = set()
     for model in sorted(models, key=lambda each: (TIERS.index(each.tier), each.expect.generated or 0)):
-        own = {name for name in (*model.invariants, *model.properties) if name not in model.silent}
+        several = {name for name, more in _sets(model).items() if more} | {""}
+        checked = [name for name in (*model.invariants, *model.properties) if name not in model.silent]
+        own = {(name, constant) for name in checked for constant in several & (ranges[name] | {""})}
         if not own <= covered:
             covered |= own
             chosen.append(replace(model, invariants=(*model.invariants, *model.properties), properties=()))
@@ -188,7 +224,12 @@ def _covering(models: Iterable[Model]) -> tuple[Model, ...]:
 
 
 def _versions(
-    name: str, module: str, definitions: Mapping[str, Definition], texts: Mapping[str, str], chain: Container[str]
+    name: str,
+    module: str,
+    definitions: Mapping[str, Definition],
+    texts: Mapping[str, str],
+    chain: Container[str],
+    is_single: Callable[[str], bool],
 ) -> Iterator[Version]:
     """A property and its weaker versions, if it stands in the module itself or in one of those that it extends."""
     body = next(definition.body for definition in definitions.values() if definition.name == name)
@@ -199,7 +240,7 @@ def _versions(
     if body.span.module not in chain:
         return  # the specification that is refined, or a property of an instance, which is weakened in its own module
     part, text = _step(body) or body, texts[body.span.module]
-    for change in _weaker(name, module, part, text):
+    for change in _weaker(name, module, part, text, is_single):
         if change.span != part.span or change.value != "TRUE":
             try:
                 tree = _tree(text, body.span, change)
@@ -215,8 +256,8 @@ def _step(body: Expression) -> Expression | None:
     return found[0].operands[0] if len(found) == 1 and body.operator == "[]" else None
 
 
-def _weaker(name: str, module: str, body: Expression, text: str) -> list[Conjunct]:
-    parts = dict.fromkeys((*of_formula(body), *of_operands(body, text)))
+def _weaker(name: str, module: str, body: Expression, text: str, is_single: Callable[[str], bool]) -> list[Conjunct]:
+    parts = dict.fromkeys((*of_formula(body), *of_operands(body, text, is_single)))
     found = [
         Conjunct(operator=f"{module}!{name}", change=f"{on_one_line(text, span)} -> {value}", span=span, value=value)
         for span, value in parts
