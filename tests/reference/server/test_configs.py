@@ -81,6 +81,62 @@ def test_records_have_the_time_of_their_append_where_the_topic_says_so(wire: Wir
     assert row["Topics"][0]["Partitions"][0]["Offset"] == 0
 
 
+LARGEST = (1 << 63) - 1
+# Kafka: LogConfig.CONFIG_DEF; the default, and the least value that is accepted
+NUMBERS = {
+    "compression.lz4.level": (9, 1),
+    "compression.zstd.level": (3, -131072),
+    "delete.retention.ms": (86_400_000, 0),
+    "file.delete.delay.ms": (60_000, 0),
+    "flush.messages": (LARGEST, 1),
+    "flush.ms": (LARGEST, 0),
+    "index.interval.bytes": (4096, 0),
+    "local.retention.bytes": (-2, -2),
+    "local.retention.ms": (-2, -2),
+    "max.compaction.lag.ms": (LARGEST, 1),
+    "max.message.bytes": (1_048_588, 0),
+    "message.timestamp.after.max.ms": (3_600_000, 0),
+    "message.timestamp.before.max.ms": (LARGEST, 0),
+    "min.compaction.lag.ms": (0, 0),
+    "min.insync.replicas": (1, 1),
+    "retention.ms": (604_800_000, -1),
+    "segment.bytes": (1_073_741_824, 1_048_576),
+    "segment.index.bytes": (10_485_760, 4),
+    "segment.jitter.ms": (0, 0),
+    "segment.ms": (604_800_000, 1),
+}
+
+
+@pytest.mark.parametrize(("name", "default", "least"), [(name, *row) for name, row in NUMBERS.items()])
+def test_a_number_has_kafkas_default_and_may_be_as_small_as_in_kafka(
+    name: str, default: int, least: int, wire: Wire
+) -> None:
+    create(wire)
+    assert value(wire, TOPIC, "n", name)[0] == str(default)
+    assert alter(wire, TOPIC, "n", **{name: str(least - 1)}) == E.INVALID_CONFIG
+    assert alter(wire, TOPIC, "n", **{name: str(least)}) == E.NONE
+    assert value(wire, TOPIC, "n", name)[0] == str(least)
+
+
+def test_the_largest_levels_of_compression_are_those_of_kafka(wire: Wire) -> None:
+    create(wire)
+    for name, largest in (("gzip", 9), ("lz4", 17), ("zstd", 22)):
+        key = f"compression_{name}_level"
+        assert alter(wire, TOPIC, "n", **{key: str(largest + 1)}) == E.INVALID_CONFIG
+        assert alter(wire, TOPIC, "n", **{key: str(largest)}) == E.NONE
+    errors = {level: alter(wire, TOPIC, "n", compression_gzip_level=str(level)) for level in (-2, -1, 0, 1)}
+    assert errors == {-2: E.INVALID_CONFIG, -1: E.NONE, 0: E.INVALID_CONFIG, 1: E.NONE}
+
+
+@pytest.mark.parametrize(("name", "bits"), [("segment.index.bytes", 31), ("retention.bytes", 63)])
+def test_a_number_has_to_fit_its_type(name: str, bits: int, wire: Wire) -> None:
+    create(wire)
+    for number, error in (((1 << bits) - 1, E.NONE), (1 << bits, E.INVALID_CONFIG)):
+        assert alter(wire, TOPIC, "n", **{name: str(number)}) == error
+    for number, error in ((-(1 << 63), E.NONE), (-(1 << 63) - 1, E.INVALID_CONFIG)):
+        assert alter(wire, TOPIC, "n", retention_bytes=str(number)) == error
+
+
 def test_a_compacted_topic_needs_keys(wire: Wire) -> None:
     create(wire, cleanup_policy="compact,delete")
     refused = send(wire, records=[Record(key=b"k"), Record(offset_delta=1)])
