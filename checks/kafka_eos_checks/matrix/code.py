@@ -3,19 +3,23 @@
 Cosmic Ray says where a module can be changed and how. A sample is drawn with a seed: a place first, then one of the
 changes that are possible there. Annotations and their like are left out, because they do not change behaviour. Each
 mutant is written into a copy of the clone. There the tests of the module's room run that execute the changed lines,
-quick ones first, and all others that do so on demand. A run of the tests without a mutant notes which tests these are.
+quick ones first, but none that start a JVM; and on demand all tests that execute these lines. A run of the tests
+without a mutant notes which tests these are.
 """
 
 import ast
 import json
 import os
 import random
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
@@ -44,6 +48,8 @@ ELSEWHERE = -1
 _LEAST_TIMEOUT, _SLOWER = 15.0, 3.0  # seconds, and times the unchanged run
 _NOTES_TIMEOUT, _AROUND_TESTS = 3600.0, 60.0  # seconds; pytest starts and ends around the tests
 _NOTHING_TO_RUN = 5  # as pytest ends, if all tests are deselected
+_ENDED = re.compile(r"Timeout \(\d+:\d\d:\d\d(\.\d+)?\)!")  # as faulthandler says that it ends a test
+_QUICK, _ALL = "not (thorough or tlc or spark or broker or java)", "not thorough"  # marks of tests
 
 _NOT_COPIED = shutil.ignore_patterns("__pycache__")
 
@@ -259,12 +265,12 @@ class Bench:
         """
         began = monotonic()
         module = Path(mutant.file)
-        for folder in [room_tests(self.root, module), *(["tests"] if self.whole else [])]:
-            keys, entry = self._keys(module, folder), fingerprint(folder, mutant.text)
+        for folder, marks in [(room_tests(self.root, module), _QUICK), *([("tests", _ALL)] if self.whole else [])]:
+            keys, entry = self._keys(module, folder, marks), fingerprint(folder, mutant.text)
             known = self.cache.get(entry)
             if known is None or known["under"] != _under(keys, known["failed"]):
                 first, last = statement((self.root / module).read_text(encoding="utf-8"), mutant.line)
-                reaching = reaching_tests(self._notes(module, keys), mutant.file, range(first, last + 1))
+                reaching = reaching_tests(self._notes(module, keys, marks), mutant.file, range(first, last + 1))
                 if folder not in self.compiled:
                     self._fails([folder], _NOTES_TIMEOUT, 0, "--collect-only", variables={})
                     self.compiled.add(folder)
@@ -300,21 +306,23 @@ class Bench:
                 return failed
             limit *= 2
 
-    def _keys(self, module: Path, folder: str) -> dict[str, str]:
+    def _keys(self, module: Path, folder: str, marks: str) -> dict[str, str]:
         """The fingerprint of each file of tests, and with it of a module's room and of what the tests share."""
         every = sorted((self.folder / folder).rglob("*.py"))
         own = [file for file in every if file.name.startswith("test_")]
         shared = [*sorted((self.folder / room(module)).rglob("*.py")), *(file for file in every if file not in own)]
-        under = fingerprint(*(part for file in shared for part in (file.name, file.read_bytes())))
+        under = fingerprint(marks, *(part for file in shared for part in (file.name, file.read_bytes())))
         return {str(file.relative_to(self.folder)): fingerprint(under, file.read_bytes()) for file in own}
 
-    def _notes(self, module: Path, keys: Mapping[str, str]) -> list[Mapping[str, Any]]:
+    def _notes(self, module: Path, keys: Mapping[str, str], marks: str) -> list[Mapping[str, Any]]:
         """Notes of each file of tests: see ``reached``. Files that have none yet are run without a mutant."""
         missing = [file for file, key in keys.items() if self.cache.get(key) is None]
         if missing:
             notes = self.folder / "reached.json"
             variables = {NOTES: str(notes), MEASURED: str(self.folder / room(module))}
-            failed = self._fails(missing, _NOTES_TIMEOUT, _NOTES_TIMEOUT, "-p", PLUGIN, variables=variables)
+            failed = self._fails(
+                missing, _NOTES_TIMEOUT, _NOTES_TIMEOUT, "-p", PLUGIN, "-m", marks, variables=variables
+            )
             if failed:
                 raise UnusableCode(f"a test fails without a mutant: {failed}; mend that first")
             found = json.loads(notes.read_text(encoding="utf-8"))
@@ -344,26 +352,34 @@ class Bench:
         environment["PYTHONPYCACHEPREFIX"] = str(self.folder / "compiled")
         # A mutant leaves no compiled file: it would stay valid for the next one, if it is as long and as old.
         python = [sys.executable, *(["-B"] if variables is None else [])]
-        pytest = ["-m", "pytest", "-x", "-v", "-p", "no:cacheprovider", "-m", "not thorough"]
+        pytest = ["-m", "pytest", "-x", "-v", "-p", "no:cacheprovider"]
         timeout = ["-o", f"faulthandler_timeout={limit}", "-o", "faulthandler_exit_on_timeout=true"]
-        try:
-            run = subprocess.run(
+        said = self.folder / "said"  # no pipe: a server that a test had no chance to end would hold it open
+        with (
+            said.open("w", encoding="utf-8") as out,
+            subprocess.Popen(
                 [*python, *pytest, *timeout, *options, *tests],
                 cwd=self.folder,
                 env=environment | dict(variables or {}),
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=_AROUND_TESTS + limit + _SLOWER * usual,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return NO_END
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            ) as run,
+        ):
+            try:
+                run.wait(_AROUND_TESTS + limit + _SLOWER * usual)
+            except subprocess.TimeoutExpired:
+                return NO_END
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(run.pid, signal.SIGKILL)
         if run.returncode == 0 or (run.returncode == _NOTHING_TO_RUN and variables is not None):
             return ""
-        lines = run.stdout.splitlines()
-        if "Timeout (" in run.stderr:
-            return f"{NO_END} {next((line for line in reversed(lines) if '::' in line), '').strip()}".strip()
+        text = said.read_text(encoding="utf-8", errors="replace")
+        if ended := _ENDED.search(text):
+            started = [line for line in text[: ended.start()].splitlines() if "::" in line]
+            return f"{NO_END} {started[-1].strip() if started else ''}".strip()
+        lines = text.splitlines()
         failed = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
         return failed[0].partition(" - ")[0].partition(" ")[2] if failed else f"pytest ended with {run.returncode}"
 
