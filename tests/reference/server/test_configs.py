@@ -425,3 +425,16 @@ def test_settings_that_clients_only_read_are_told_with_kafkas_defaults(wire: Wir
         "transaction.state.log.replication.factor": "3",
         "transactional.id.expiration.ms": "604800000",
     }
+
+
+@pytest.mark.parametrize("name", ["2", "x"])
+def test_a_broker_tells_its_own_configurations_and_those_of_all_brokers_only(name: str, make: Make) -> None:
+    wire = make(2)
+    asked = {"ResourceType": BROKER, "ConfigurationKeys": None}
+    rows = wire.ask("DescribeConfigs", 4, Resources=[asked | {"ResourceName": each} for each in ("1", "", name)])[
+        "Results"
+    ]
+    assert [row["ErrorCode"] for row in rows] == [E.NONE, E.NONE, E.INVALID_REQUEST]
+    assert rows[0]["Configs"]
+    assert not rows[1]["Configs"], "nothing is altered for all brokers"
+    assert "id" in rows[2]["ErrorMessage"]
