@@ -128,6 +128,22 @@ def test_a_member_has_to_come_back_with_its_id_from_version_4_on(version: int, e
     assert row["ErrorCode"] == error
 
 
+def test_members_without_time_for_a_rebalance_are_not_waited_for(wire: Wire) -> None:
+    def joins(member: str = "") -> Message | None:
+        given = {"SessionTimeoutMs": SESSION, "RebalanceTimeoutMs": 0, "MemberId": member, "ProtocolType": "consumer"}
+        return wire.send("JoinGroup", 5, GroupId="g", **given, Protocols=[{"Name": "range", "Metadata": b""}])
+
+    first = named(wire)
+    row = joins(first)
+    assert row is not None
+    sync(wire, first, row["GenerationId"], {first: b""})
+    second = named(wire)
+    assert joins(second) is None
+    wire.wait(1)  # much less than a session
+    [row] = wire.late
+    assert (row["ErrorCode"], row["GenerationId"], row["Leader"]) == (E.NONE, 2, second)
+
+
 @pytest.mark.parametrize(("session_ms", "error"), [(9, 26), (10, 79), (1_800_000, 79), (1_800_001, 26)])
 def test_a_session_may_be_short_for_tests_and_as_long_as_kafkas(session_ms: int, error: int, wire: Wire) -> None:
     protocols = [{"Name": "range", "Metadata": b""}]
