@@ -69,6 +69,26 @@ def test_a_batch_may_be_as_large_as_its_topic_says(make: Make) -> None:
     assert send(wire, "small")["ErrorCode"] == E.MESSAGE_TOO_LARGE
 
 
+def test_a_batch_as_large_as_its_limit_is_taken_and_one_byte_more_is_not(wire: Wire) -> None:
+    size = len(build_batch([Record(value=b"x" * 100)], base_timestamp=NOW).encode())
+    for limit, error in ((size, E.NONE), (size - 1, E.MESSAGE_TOO_LARGE)):
+        create(wire, f"n{limit}", max_message_bytes=str(limit))
+        assert send(wire, f"n{limit}")["ErrorCode"] == error
+    create(wire, "segments", max_message_bytes="9000000", segment_bytes="1048576")
+    around = len(build_batch([Record(value=bytes(1_000_000))], base_timestamp=NOW).encode()) - 1_000_000
+    for more, error in ((0, E.NONE), (1, E.RECORD_LIST_TOO_LARGE)):
+        records = [Record(value=bytes((1 << 20) - around + more))]
+        assert send(wire, "segments", records=records)["ErrorCode"] == error
+
+
+@pytest.mark.parametrize(("version", "error"), [(3, 76), (6, 76), (7, E.NONE), (9, E.NONE)])
+def test_zstd_is_taken_from_clients_that_know_it(version: int, error: int, wire: Wire) -> None:
+    data = build_batch([Record(value=b"x")], base_timestamp=NOW, compression=CompressionType.ZSTD).encode()
+    topic = {"Name": "t", "PartitionData": [{"Index": 0, "Records": data}]}  # KIP-110
+    row = wire.ask("Produce", version, Acks=-1, TopicData=[topic])
+    assert row["Responses"][0]["PartitionResponses"][0]["ErrorCode"] == error
+
+
 def test_records_have_the_time_of_their_append_where_the_topic_says_so(wire: Wire) -> None:
     create(wire, message_timestamp_type="LogAppendTime")
     wire.wait(1000)
@@ -425,3 +445,16 @@ def test_settings_that_clients_only_read_are_told_with_kafkas_defaults(wire: Wir
         "transaction.state.log.replication.factor": "3",
         "transactional.id.expiration.ms": "604800000",
     }
+
+
+@pytest.mark.parametrize("name", ["2", "x"])
+def test_a_broker_tells_its_own_configurations_and_those_of_all_brokers_only(name: str, make: Make) -> None:
+    wire = make(2)
+    asked = {"ResourceType": BROKER, "ConfigurationKeys": None}
+    rows = wire.ask("DescribeConfigs", 4, Resources=[asked | {"ResourceName": each} for each in ("1", "", name)])[
+        "Results"
+    ]
+    assert [row["ErrorCode"] for row in rows] == [E.NONE, E.NONE, E.INVALID_REQUEST]
+    assert rows[0]["Configs"]
+    assert not rows[1]["Configs"], "nothing is altered for all brokers"
+    assert "id" in rows[2]["ErrorMessage"]
