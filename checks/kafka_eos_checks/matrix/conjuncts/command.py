@@ -170,8 +170,8 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument(
         "--first",
         action="store_true",
-        help="compare the spec's steps with the reference's graph, and ask TLC only where that cannot tell: much faster, "
-        "names no properties",
+        help="compare the spec's steps with the reference's graph, and ask TLC only where that cannot tell: "
+        "much faster, names no properties",
     )
     parser.add_argument(
         "--named",
