@@ -24,12 +24,12 @@ from kafka_eos_checks.audit.rules.log import (
     HALF,
     NONE,
     SEQUENCE_MASK,
+    UNKNOWN,
     Batch,
     Log,
     Producer,
     Violation,
     after,
-    following,
 )
 from kafka_eos_checks.audit.segments.headers import (
     CONTROL_MASK,
@@ -267,7 +267,7 @@ class Fold:
             log = replace(log, whole=chunk.first_offset == 0)
         elif chunk.first_offset > log.end:
             log = replace(log, holes=log.holes + 1)
-        unresolved = [row[0] for row in chunk.boundary.tolist() if not _resolve(log, row)]
+        unresolved = _resolve(log, chunk.boundary)
         found = self._rerun_producers(batches(), log, unresolved) if unresolved else []
         self.log = replace(log, end=chunk.end_offset, holes=log.holes + chunk.holes)
         return found
@@ -347,23 +347,38 @@ class Combine:
             self._position = self._splits[self._split].start if self._split < len(self._splits) else 0
 
 
-def _resolve(log: Log, row: tuple[int, ...]) -> bool:
+def _resolve(log: Log, rows: NDArray[np.void]) -> list[int]:
+    """Fold boundary rows into the log's producers; return the producer ids for which the readable rule must decide."""
+    pids = rows["producer_id"].tolist()
+    known = np.array([log.producers.get(pid, _NEW) for pid in pids], np.int64).reshape(-1, len(_NEW))
+    before, last = known[:, 0], known[:, 1]
+    # Nearly all producers go on after their last batch, or begin a new epoch.
+    lead, epoch = rows["lead_epoch"], rows["head_epoch"]
+    plain = rows["head_base_sequence"] == np.where(before == epoch, (last + 1) & SEQUENCE_MASK, 0)
+    plain &= (rows["unproved"] == 0) & (before <= epoch) & ((lead < 0) | ((before <= lead) & (lead <= epoch)))
+    own = rows[plain]
+    tails = (own["tail_epoch"], own["tail_last_sequence"], own["tail_holes"] + log.holes)
+    states = map(Producer, *(column.tolist() for column in tails))
+    log.producers.update(zip(own["producer_id"].tolist(), states, strict=True))
+    return [row[0] for row in rows[~plain].tolist() if not _resolve_one(log, row)]
+
+
+_NEW = Producer(NONE, NONE, UNKNOWN)
+
+
+def _resolve_one(log: Log, row: tuple[int, ...]) -> bool:
     """Fold one boundary row into the log's producers; False, and nothing folded, when the readable rule must decide."""
     pid, unproved, lead, lead_holes, epoch, base, last, holes, tail, tail_last, tail_holes = row
     if unproved:
         return False
     known, violation = log.producers.get(pid), None
-    before, last_sequence = (known.epoch, known.last_sequence) if known else (NONE, NONE)
-    expected = following(last_sequence) if before == epoch else 0
-    # Nearly all producers go on after their last batch, or begin a new epoch.
-    if base != expected or before > epoch or not (lead < 0 or before <= lead <= epoch):
-        if lead >= 0:
-            known, violation = after(known, _marker(pid, lead), log.holes + lead_holes, log.whole)
-        if epoch >= 0 and violation is None:
-            head = Batch(0, 0, 0, pid, epoch, base, last, False)
-            known, violation = after(known, head, log.holes + holes, log.whole)
-        if violation is not None:
-            return False
+    if lead >= 0:
+        known, violation = after(known, _marker(pid, lead), log.holes + lead_holes, log.whole)
+    if epoch >= 0 and violation is None:
+        head = Batch(0, 0, 0, pid, epoch, base, last, False)
+        known, violation = after(known, head, log.holes + holes, log.whole)
+    if violation is not None:
+        return False
     if tail >= 0:
         known = Producer(tail, tail_last, log.holes + tail_holes)
     assert known is not None, "a producer of a chunk has a marker or a data batch in it"
