@@ -181,6 +181,11 @@ RECURSIVE Replay(_, _)
 (* stable offsets that are too high (the mutant AppendedAtOnce).                                                  *)
 Replay(before, entries) == IF entries = <<>> THEN before ELSE Replay(Written(before, Head(entries)), Tail(entries))
 
+(* The log that a replica has when it leads: it knows every transaction that holds the last stable offset back.          *)
+(* Departs from Kafka: a replica that has restarted or truncated its log loads a snapshot, which has open transactions   *)
+(* only. There an ended transaction is stable below the high watermark although its marker is above it (OngoingOnly).    *)
+AfterLoad(before) == before
+
 (* The log once the transactions whose marker is replicated no longer hold the last stable offset back. *)
 WithReplicated(before, offset) ==
     [before EXCEPT !.transactions = {t \in @ : t.lastOffset = NoOffset \/ t.lastOffset >= offset}]
@@ -253,7 +258,7 @@ ElectLeader(endOffset, watermark) ==
     /\ IsBoundary(endOffset)
     /\ replicated <= endOffset
     /\ watermark <= replicated
-    /\ log' = WithReplicated(Replay(EmptyLog, EntriesBelow(endOffset)), watermark)
+    /\ log' = WithReplicated(AfterLoad(Replay(EmptyLog, EntriesBelow(endOffset))), watermark)
     /\ highWatermark' = watermark
     /\ leaderEpoch' = leaderEpoch + 1
     /\ UNCHANGED replicated

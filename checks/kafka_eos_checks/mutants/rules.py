@@ -635,6 +635,11 @@ def index_not_rebuilt(state: TransactionalPartition, before: LeaderLog, entries:
     return before
 
 
+def ongoing_only(state: TransactionalPartition, before: LeaderLog) -> LeaderLog:
+    """For ``after_load``: a snapshot of the log's end was loaded, which has open transactions only, as in Kafka."""
+    return replace(before, transactions=frozenset(t for t in before.transactions if t.last_offset == NO_OFFSET))
+
+
 def appended_at_once(state: TransactionalPartition, before: LeaderLog, entries: Iterable[LogEntry]) -> LeaderLog:
     """For ``replay``: a follower takes in a whole response before it writes the entries of the index, as in Kafka."""
     ended = []
