@@ -302,6 +302,27 @@ def leader_end_offset(state: IdempotentProducer) -> int:
     return state.end_offset(state.leader)
 
 
+def only_volatile(state: IdempotentProducer, replica: str) -> bool:
+    """For ``may_be_killed``: only the replicas that lose what they have not flushed."""
+    return replica in state.constants.volatile
+
+
+def advances_below_min_isr(state: IdempotentProducer) -> bool:
+    """For ``may_advance``: the high watermark moves whatever min.insync.replicas says."""
+    return True
+
+
+def killed_stays_eligible(state: IdempotentProducer, members: frozenset[str], killed: frozenset[str]) -> frozenset[str]:
+    """For ``eligible_with``: a killed replica keeps its place."""
+    small = state.constants.eligible_leader_replicas and len(members) < state.effective_min_isr
+    return (state.isr | state.elr) - members if small else frozenset()
+
+
+def anybody_leads(state: IdempotentProducer) -> frozenset[str]:
+    """For ``candidates``: without anybody in sync any replica may lead."""
+    return state.isr or state.constants.replicas
+
+
 def expire_any_time(state: IdempotentProducer, producer_id: int) -> bool:
     """For ``may_expire``: producer state is dropped while a retry may be on its way."""
     return True
@@ -1583,6 +1604,16 @@ def offsets_of_any_transaction(state: TransactionalOffsets, send: int) -> ErrorC
 def answered_at_once(state: TransactionalOffsets, position: int) -> int:
     """For ``answered_at``: the answer waits for nothing."""
     return state.replicated
+
+
+def applies_by_task(state: TransactionalOffsets) -> bool:
+    """For ``applies_at_once``: a task gives effect to a marker, as in Kafka 3.9."""
+    return False
+
+
+def reads_memory(state: TransactionalOffsets) -> Memory:
+    """For ``readable``: a fetch reads the coordinator's memory, as in Kafka 3.9."""
+    return state.memory
 
 
 def fetch_does_not_wait(state: TransactionalOffsets) -> tuple[OffsetEntry, ...]:
