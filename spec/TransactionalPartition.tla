@@ -361,7 +361,7 @@ IndexEntryOf(j) ==
          lastOffset |-> marker.offset,
          lastStableOffset |-> Least({entries[i].offset : i \in others} \cup {marker.offset + 1})]
 
-(* The index has the aborted transactions, each with what the log says, in the order of their markers. *)
+(* The entries of the index are aborted transactions, each with what the log says, in the order of their markers. *)
 IndexFollowsLog ==
     LET index == log.abortedIndex
         ended == {j \in DOMAIN log.entries : log.entries[j].kind = "abort" /\ BatchesEndedBy(log.entries, j) # {}}
@@ -406,7 +406,7 @@ CoordinatorsNeverGoBackWitness ==
 NothingPlainInside ==
     \A j \in DOMAIN log.entries : log.entries[j].kind = "plain" =>
         \A i \in Batches(log.entries) : Follows(i, j) /\ log.entries[i].kind = "transactional" =>
-            \E k \in (i + 1)..(j - 1) : IsMarker(log.entries[k]) /\ Follows(i, k)
+            \E k \in i..j : IsMarker(log.entries[k]) /\ Follows(i, k)
 NothingPlainInsideWitness ==
     "plain" \in BatchKinds /\ HasRoom /\ \E producerId \in ProducerIds : IsOpen(log.producers[producerId])
 

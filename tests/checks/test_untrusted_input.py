@@ -98,7 +98,7 @@ BETWEEN_STAGES = {
     "checks/kafka_eos_checks/audit/engines/local.py",
     "checks/kafka_eos_checks/audit/engines/spark.py",
     "checks/kafka_eos_checks/audit/plan/found.py",
-    "checks/kafka_eos_checks/audit/jepsen/by_key.py",
+    "checks/kafka_eos_checks/audit/plan/jepsen_plan.py",
 }
 UNSAFE_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "yaml"}
 UNSAFE_CALLS = {"eval", "exec", "compile", "__import__"}

@@ -19,16 +19,16 @@ from kafka_eos_checks.audit.engines.local import Engine, costs_of, open_engine
 from kafka_eos_checks.audit.events.history_files import read_events
 from kafka_eos_checks.audit.findings import Finding, Kind
 from kafka_eos_checks.audit.inputs import Inputs, UnusableInput, open_inputs
-from kafka_eos_checks.audit.jepsen import by_key
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES
+from kafka_eos_checks.audit.jepsen.by_key import Judged
 from kafka_eos_checks.audit.jepsen.export import write_operations
-from kafka_eos_checks.audit.jepsen.operations import each_operation
 from kafka_eos_checks.audit.kernels.logs.fold import LogAudit
 from kafka_eos_checks.audit.oracle.oracle import judge
 from kafka_eos_checks.audit.oracle.readable_histories import join
 from kafka_eos_checks.audit.plan import stages
 from kafka_eos_checks.audit.plan.found import SHOWN_FINDINGS, Found, Tally
 from kafka_eos_checks.audit.plan.history_plan import judge_histories
+from kafka_eos_checks.audit.plan.jepsen_plan import judge_operations
 from kafka_eos_checks.audit.plan.stages import Scanned
 from kafka_eos_checks.audit.quoting import redacted
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
@@ -485,16 +485,13 @@ def jepsen_verdicts(inputs: Inputs, engine: Engine) -> Drafts:
         UnusableInput: a history has no operation of the workload.
     """
     started = time.perf_counter()
-    judged = by_key.Judged()
+    judged = Judged()
     kept: list[Any] = []
     for path in inputs.operations:
-        size = path.stat().st_size
-        with by_key.spilled(each_operation(path), str(path), size) as spill:
-            own = by_key.judge(spill, engine.ask_each, stages.each_file_of_keys(engine, kept))
+        own = judge_operations(path, path.stat().st_size, engine, kept)
         if not own.figures["sent"] and not own.figures["given"]:
             raise UnusableInput(f"{path}: no :send, :poll or :txn of Jepsen's workload for Kafka with anything in it")
         judged.join(own)
-    judged.finish()
     seconds = time.perf_counter() - started
     drafts: list[Draft] = []
     for rule in ANOMALIES:
@@ -502,7 +499,7 @@ def jepsen_verdicts(inputs: Inputs, engine: Engine) -> Drafts:
         figures: Figures = {**judged.figures, "allowed": judged.allowed[rule]}
         told = _shortened(noted, judged.allowed[rule])
         drafts.append(partial(_verdict, rule, figures, seconds=0.0 if drafts else seconds, noted=told))
-    return drafts, Found(engine, *kept, own=judged.findings)
+    return drafts, Found(engine, *kept)
 
 
 def _verdict(

@@ -16,6 +16,7 @@ from kafka_eos_checks.audit.segments.splits import TABLE_WEIGHT, PartitionLog, f
 from kafka_eos_checks.kit.recording import UnsafeArchive, unpacked
 
 SEGMENT_SUFFIX, ARCHIVE_SUFFIX = ".log", ".tar.xz"
+OPERATIONS_WEIGHT = 200  # the same of a history of Jepsen
 HISTORY_WEIGHT = 8  # a byte of a history takes as long as some eight of a segment
 RECORDED = "history.jsonl"
 """The history of a served cluster, next to its log directory, as the pytest fixture leaves them."""
@@ -56,12 +57,17 @@ class Inputs:
         files = [log.file(name) for log in self.logs for name in log.segments]
         sizes = zip(files, sizes_of(files), strict=True)
         own = sum(size * (TABLE_WEIGHT if is_table(file) else 1) for file, size in sizes)
-        return own + HISTORY_WEIGHT * self.history_bytes
+        return own + HISTORY_WEIGHT * self.history_bytes + OPERATIONS_WEIGHT * self.operation_bytes
 
     @property
     def history_bytes(self) -> int:
         """Bytes of all histories, without those of Jepsen."""
         return sum(file.stat().st_size for path in self.histories for file in files_of(path))
+
+    @property
+    def operation_bytes(self) -> int:
+        """Bytes of all histories of Jepsen."""
+        return sum(path.stat().st_size for path in self.operations)
 
 
 @contextmanager

@@ -68,7 +68,7 @@ def test_a_fresh_clone_shows_the_kept_recordings_and_says_that_the_rest_is_not_c
     assert "not checked here: Kafka's own client and TLC on KeepsEpochWhileEnding" in paragraph(shown, OF_A_CLIENT.id)
     assert "4 checked in part, 17 not checked here." in shown
     assert "kafka-eos ledger findings --check" in shown
-    assert shown.index("Shown on a real broker (7)") < shown.index("Shown on Kafka's own client, without a broker (5)")
+    assert shown.index("Shown on a real broker (10)") < shown.index("Shown on Kafka's own client, without a broker (5)")
 
 
 def test_verdicts_of_earlier_commands_are_shown_with_their_time(

@@ -244,7 +244,7 @@ class Analysis:
                     reader[key].setdefault(value, operation)
         proofs = dict(known)
         for operation in operations:
-            if operation.ended not in proofs and (found := _proof(operation, reader)) is not None:
+            if operation.ended not in proofs and (found := happened(operation, reader)) is not None:
                 proofs[operation.ended] = found
         told: dict[Key, dict[int, Value]] = defaultdict(dict)
         conflicts: dict[Key, dict[int, dict[Value, None]]] = defaultdict(dict)
@@ -614,7 +614,7 @@ def _tells(operation: Operation, proofs: Mapping[int, str]) -> Iterator[Pairs]:
     yield operation.polls
 
 
-def _proof(writer: Operation, reader: dict[Key, dict[Value, Operation]]) -> str | None:
+def happened(writer: Operation, reader: dict[Key, dict[Value, Operation]]) -> str | None:
     """The proof, in words, that an operation of unknown outcome happened; None without a proof."""
     if writer.outcome == INFO:
         for key, value in _each(writer.sends):

@@ -18,8 +18,9 @@ EDN                       Python
 A map that is a key or a member of a set becomes the set of its pairs. ``0x1f`` in ``#object[…]``, which Clojure prints
 although EDN does not have it, is read too.
 
-One regular expression splits the text and an explicit stack builds the values. So the time is linear and Python's own
-stack cannot overflow; more levels than :data:`DEEPEST` are refused.
+One regular expression splits the text, and an explicit stack builds the values. So the time is linear and Python's own
+stack cannot overflow; more levels than :data:`DEEPEST` are refused. A vector of two integers is one token, because a
+history is mostly of such.
 """
 
 import re
@@ -34,6 +35,7 @@ DEEPEST = 100
 _TOKEN = re.compile(
     r"""[\s,]+|;[^\n]*
     |(?:(?P<integer>[+-]?(?:0|[1-9]\d*)(?![^\s,\[\](){}";]))
+    |(?P<pair>(?:(?<=[^\s,][ ])|(?<=\[))\[-?(?:0|[1-9]\d{0,17})[ ]-?(?:0|[1-9]\d{0,17})\])
     |(?P<opening>[{[(]|\#\{)
     |(?P<closing>[])}])
     |(?P<atom>(?:\#\#)?[^\s,\[\](){}";\\\#][^\s,\[\](){}";]*)
@@ -202,6 +204,12 @@ def _integer(word: str, position: int) -> int:
         raise MalformedEdn(position, f"a number of {len(word)} digits") from None
 
 
+def _pair(word: str, position: int) -> tuple[int, int]:
+    del position
+    one, other = word[1:-1].split(" ")
+    return int(one), int(other)
+
+
 def _atom(word: str, position: int) -> Any:
     try:
         return _named(word)
@@ -265,4 +273,4 @@ def _wrong(word: str, position: int) -> Any:
     raise MalformedEdn(position, f"{word!r} begins nothing")
 
 
-_SCALARS = {"integer": _integer, "atom": _atom, "text": _text, "character": _character, "wrong": _wrong}
+_SCALARS = {"integer": _integer, "pair": _pair, "atom": _atom, "text": _text, "character": _character, "wrong": _wrong}

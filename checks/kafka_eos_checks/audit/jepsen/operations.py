@@ -17,7 +17,7 @@ An operation without a completion may still happen: its outcome is unknown.
 Source: jepsen.tests.kafka, version 0.3
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,12 +27,10 @@ from kafka_eos_checks.audit.jepsen.edn import MalformedEdn, Name, hashable, read
 
 SUFFIX, HISTORY = ".edn", "history.edn"  # the latter in a folder of Jepsen's store
 OK, FAIL, INFO = ":ok", ":fail", ":info"
-_INVOKE = ":invoke"
+INVOKE = ":invoke"
 SUBSCRIBE = ":subscribe"
 ASSIGNMENTS = {":assign", SUBSCRIBE}
 _TRANSACTIONS = {":send", ":poll", ":txn"}
-
-PIECE = 1 << 22  # characters of a history that are read at once
 
 Key = Hashable
 Value = Hashable
@@ -97,14 +95,15 @@ def read_operations(path: Path) -> list[Operation]:
     return operations
 
 
-def each_operation(path: Path) -> Iterator[Operation]:
-    """Read operations one after the other, without checking for values that are sent to a key again.
+def check_operations(path: Path) -> None:
+    """Read a history once, holding only the operations that are under way.
 
     Raises:
         MalformedHistory: a line is no operation of this workload.
         OSError: the file cannot be read.
     """
-    return (operation for _, operation in _numbered(path))
+    for _ in _numbered(path):
+        pass
 
 
 def sent_again(key: Key, value: Value) -> str:
@@ -118,54 +117,69 @@ def _numbered(path: Path) -> Iterator[tuple[int, Operation]]:
     pending: dict[Hashable, tuple[int, dict[str, Any]]] = {}
     line = number = 0
     try:
-        for line, form in _forms(path):
+        for line, form in forms_in(path):
             made = _take(pending, number, form)
             if made is not None:
                 yield line, made
             number += 1
-        for invoked, form in pending.values():  # an operation without a completion may still happen
-            made = _operation({**form, ":type": INFO}, invoked, invoked)
+        for invoked, form in pending.values():
+            made = unfinished(form, invoked)
             if made is not None:
                 yield line, made
-    except _Wrong as error:
+    except WrongOperation as error:
         raise MalformedHistory(str(path), line, str(error)) from None
 
 
-def _forms(path: Path) -> Iterator[tuple[int, Any]]:
-    """The values of a text with their lines, read piece by piece.
+def forms_in(path: Path, start: int = 0, end: int | None = None) -> Iterator[tuple[int, Any]]:
+    """The values of a text with their lines, from 1. A line is in memory at a time, or the lines of one value.
 
-    A piece ends where a line ends and the next one begins with a map, as every operation does in a history of Jepsen.
-    If that map was inside a value, the piece is no EDN, and more of the text is read.
+    Args:
+        path: the file.
+        start: the byte at which the first value begins.
+        end: the byte at which the last value has ended; the end of the file when not given.
 
     Raises:
         MalformedHistory: the text is no EDN.
     """
-    with path.open(encoding="utf-8", errors="replace") as file:
-        lines, text, size = 1, "", PIECE
-        while True:
-            more = file.read(size)
-            text += more
-            cut = text.rfind("\n{") + 1 if more else len(text)
+    held, at, retry = "", 1, 0
+    for line, text in enumerate(_lines(path, start, end), start=1):
+        if text.startswith("{") and len(held) > retry:
             try:
-                forms = list(read_forms(text[:cut]))
-            except MalformedEdn as error:
-                if more:
-                    size *= 2
-                    continue
-                place = lines + text.count("\n", 0, error.position)
-                raise MalformedHistory(str(path), place, f"no EDN: {error.reason}") from None
-            at = 0
-            for position, form in forms:
-                lines += text.count("\n", at, position)
-                at = position
-                yield lines, form
-            lines += text.count("\n", at, cut)
-            text = text[cut:]
-            if not more:
+                values = list(read_forms(held))
+            except MalformedEdn:
+                retry = 2 * len(held)  # the line may be inside a value
+            else:
+                yield from _with_lines(values, held, at)
+                held, at, retry = "", line, 0
+        held += text
+    try:
+        yield from _with_lines(list(read_forms(held)), held, at)
+    except MalformedEdn as error:
+        place = at + held.count("\n", 0, error.position)
+        raise MalformedHistory(str(path), place, f"no EDN: {error.reason}") from None
+
+
+def _lines(path: Path, start: int, end: int | None) -> Iterator[str]:
+    with path.open("rb") as file:
+        file.seek(start)
+        at = start
+        for line in file:
+            yield line.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+            at += len(line)
+            if end is not None and at >= end:
                 return
 
 
-class _Wrong(ValueError):  # noqa: N818 - never leaves this module
+def _with_lines(values: Iterable[tuple[int, Any]], text: str, line: int) -> Iterator[tuple[int, Any]]:
+    """Values with the lines at which they begin, for a text that begins at a line."""
+    at = 0
+    for position, form in values:
+        line += text.count("\n", at, position)
+        at = position
+        yield line, form
+
+
+class WrongOperation(ValueError):  # noqa: N818 - named for the operation
     """An operation that does not belong to this workload; the message says why."""
 
 
@@ -177,36 +191,55 @@ def _take(pending: dict[Hashable, tuple[int, dict[str, Any]]], number: int, form
         number: the place of the form.
         form: the form.
     """
-    if not _is_of_a_client(form):
+    if not is_of_a_client(form):
         return None
     process = hashable(form[":process"])
-    if form[":type"] != _INVOKE:
+    if form[":type"] != INVOKE:
         invoked, _ = pending.pop(process, (-1, form))
-        return _operation(form, number, invoked)
+        return operation_of(form, number, invoked)
     if process in pending:
-        raise _Wrong(f"process {process} begins a second operation")
+        raise WrongOperation(f"process {process} begins a second operation")
     pending[process] = number, form
     return None
 
 
-def _is_of_a_client(form: Any) -> bool:
+def unfinished(form: dict[str, Any], invoked: int) -> Operation | None:
+    """The operation of an invocation without a completion: it may still happen."""
+    return operation_of({**form, ":type": INFO}, invoked, invoked)
+
+
+def is_of_a_client(form: Any) -> bool:
+    """Whether a form is of a client of the workload, and not of the nemesis.
+
+    Raises:
+        WrongOperation: the form is no operation.
+    """
     if not isinstance(form, dict):
-        raise _Wrong(f"expected an operation, a map, found {_short(form)}")
+        raise WrongOperation(f"expected an operation, a map, found {_short(form)}")
     for name in (":type", ":process", ":f"):
         if name not in form:
-            raise _Wrong(f"an operation without {name}")
-    if form[":type"] not in {_INVOKE, OK, FAIL, INFO}:
-        raise _Wrong(f":type {_short(form[':type'])} is none of {_INVOKE}, {OK}, {FAIL}, {INFO}")
+            raise WrongOperation(f"an operation without {name}")
+    if form[":type"] not in {INVOKE, OK, FAIL, INFO}:
+        raise WrongOperation(f":type {_short(form[':type'])} is none of {INVOKE}, {OK}, {FAIL}, {INFO}")
     return not isinstance(form[":process"], Name)
 
 
-def _operation(form: dict[str, Any], number: int, invoked: int) -> Operation | None:
-    """The operation of a form, if it is one of this workload's."""
+def operation_of(form: dict[str, Any], number: int, invoked: int) -> Operation | None:
+    """The operation of a form, if it is one of this workload's.
+
+    Args:
+        form: the form of its completion.
+        number: the place of the form.
+        invoked: the place of its invocation.
+
+    Raises:
+        WrongOperation: its value is none of this workload's.
+    """
     kind, value = form[":f"], form.get(":value")
     if kind not in _TRANSACTIONS | ASSIGNMENTS:
         return None
     if value is not None and not isinstance(value, tuple | frozenset):
-        raise _Wrong(f"expected a vector as the :value of {kind}, found {_short(value)}")
+        raise WrongOperation(f"expected a vector as the :value of {kind}, found {_short(value)}")
     sends: Pairs = {}
     polls: Pairs = {}
     if kind in _TRANSACTIONS:
@@ -241,19 +274,19 @@ def _take_micro(micro: Any, sends: Pairs, polls: Pairs) -> None:
         case (":poll", dict() as given):
             for key, pairs in given.items():
                 if not isinstance(pairs, tuple):
-                    raise _Wrong(f"expected a vector of [offset value], found {_short(pairs)}")
+                    raise WrongOperation(f"expected a vector of [offset value], found {_short(pairs)}")
                 polls.setdefault(hashable(key), []).extend(map(_pair, pairs))
         case _:
-            raise _Wrong(f"{_short(micro)} is neither [:send key value] nor [:poll {{key [[offset value] …]}}]")
+            raise WrongOperation(f"{_short(micro)} is neither [:send key value] nor [:poll {{key [[offset value] …]}}]")
 
 
 def _pair(pair: Any) -> tuple[int | None, Value]:
     """The offset and value of a pair; no offset if the client knew none."""
     if not isinstance(pair, tuple) or len(pair) != 2 or isinstance(pair[0], bool):
-        raise _Wrong(f"expected [offset value], found {_short(pair)}")
+        raise WrongOperation(f"expected [offset value], found {_short(pair)}")
     offset, value = pair
     if offset is not None and not isinstance(offset, int):
-        raise _Wrong(f"offset {_short(offset)} is no integer")
+        raise WrongOperation(f"offset {_short(offset)} is no integer")
     return (None if offset is None or offset < 0 else offset), hashable(value)
 
 

@@ -20,10 +20,9 @@ were made (:mod:`kafka_eos_checks.audit.plan.found`).
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 from zlib import crc32
 
@@ -37,7 +36,6 @@ from kafka_eos_checks.audit.internal_topics.commits import CommitChunk
 from kafka_eos_checks.audit.internal_topics.commits import chunk_of as commit_chunk
 from kafka_eos_checks.audit.internal_topics.states import StateChunk, States, concatenate_states
 from kafka_eos_checks.audit.internal_topics.states import chunk_of as state_chunk
-from kafka_eos_checks.audit.jepsen import by_key
 from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import FoldedIds, LogFacts, fold_states
 from kafka_eos_checks.audit.kernels.coordinators.group_log import fold_group_log
 from kafka_eos_checks.audit.kernels.coordinators.matching import Knowledge, judge_steps
@@ -228,13 +226,13 @@ def scan(
         is_internal = split.log.topic in INTERNAL_TOPICS and split.log.has_records
         take = partial(_take_records, records, log, split, buckets) if is_internal else None
         columns = tuple(dict.fromkeys((*READ_FIRST, *REPLICA_COLUMNS))) if log in replicated else READ_FIRST
-        for chunk, headers in summaries_of(split, check_crc, high_watermarks.get(log, -1), take, columns):
+        for chunk, headers, runs in summaries_of(split, check_crc, high_watermarks.get(log, -1), take, columns):
             yield from records
             records.clear()
             told = chunk.transactions
             if log in snapshots:
                 part = Part(0, split.number, chunk.start, told.steps)
-                last = last_batches(headers, snapshots[log])
+                last = last_batches(headers, snapshots[log], runs.last)
                 yield Row(BESIDE, log, (part, last), told.steps.nbytes + last.nbytes)
             if log in replicated:
                 own = digest(split.segment, chunk.start, headers)
@@ -555,27 +553,3 @@ def look_beside(item: tuple[int, PartitionLog], *, one_moment: bool, check_crc: 
 def _beside_rows(result: Beside, number: int, logs: Iterable[PartitionLog]) -> Iterator[Row]:
     yield from found_rows(result.findings, number, _folders(logs))
     yield Row(RESULT, number, replace(result, findings=[]))
-
-
-# --- Jepsen's anomalies -----------------------------------------------------------------------------------------------
-
-
-def each_file_of_keys(
-    engine: Engine, kept: list[Any]
-) -> Callable[[Callable[[Path], by_key.Judged], Sequence[Path]], list[by_key.Judged]]:
-    """Judges files of keys in tasks: the answers without findings, which stay in rows that are added to ``kept``."""
-
-    def each(judge: Callable[[Path], by_key.Judged], files: Sequence[Path]) -> list[by_key.Judged]:
-        sizes = [file.stat().st_size for file in files]
-        kept.append(engine.map(partial(judge_keys, judge=judge), list(enumerate(files)), sizes, "keys"))
-        return [judged for _, judged in engine.collect(RESULT, kept[-1])]
-
-    return each
-
-
-def judge_keys(item: tuple[int, Path], *, judge: Callable[[Path], by_key.Judged]) -> Iterator[Row]:
-    """Judge the keys of a file: the findings, and the rest of the answer."""
-    number, file = item
-    judged = judge(file)
-    yield from found_rows(judged.findings, number)
-    yield Row(RESULT, number, replace(judged, findings=[]))

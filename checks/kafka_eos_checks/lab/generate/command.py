@@ -19,6 +19,7 @@ EPILOG = """examples:
   kafka-eos lab generate /tmp/made --faults 3 --seed 7
   kafka-eos lab generate /tmp/made --records 50 100 --value-bytes 1000
   kafka-eos lab generate /tmp/made --transactions 20000 --partitions 8 --brokers 3
+  kafka-eos lab generate /tmp/made --jepsen 1000000 --faults 3
   kafka-eos lab generate /tmp/made --transactions 500 --value-bytes 16 --history --faults 1
   kafka-eos lab generate /tmp/made --transactions 2000000 --batches 100000000 --partitions 32 --clients 1000 --headers
 
@@ -36,8 +37,12 @@ transactions, coordinators, offsets, indexes, snapshots and, with several broker
 With --history: also the clients' history, and the inputs that clients with a group copy. Each batch of such a client is
 the output of one input. The violations are then those of the rules over histories.
 
-planted.jsonl lists each planted violation with its rule, topic, partition and offset. The audit must find exactly
-these. The same seed gives the same bytes.
+With --jepsen: history.edn, a history of Jepsen's workload for Kafka with so many operations. --faults is the number of
+keys with a lost write, with a duplicate, with inconsistent offsets, with an aborted read, and with a poll that goes
+back. An anomaly may show others: the poll over a lost write is a skip.
+
+planted.jsonl lists each planted violation with its rule, topic, partition and offset. Except with --jepsen, the
+audit must find exactly these. The same seed gives the same bytes.
 
 exit codes: 0 written, 2 the arguments cannot be used
 """
@@ -82,6 +87,9 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument("--topic", default="generated", help="name of the topic (default generated)")
     parser.add_argument("--headers", action="store_true", help="write tables of headers instead of segments")
     parser.add_argument("--seed", type=int, default=0, help="seed of all random choices (default 0)")
+    parser.add_argument(
+        "--jepsen", type=int, default=0, metavar="N", help="write a history of Jepsen of so many operations instead"
+    )
     cluster = parser.add_argument_group("a cluster with transactions")
     cluster.add_argument("--transactions", type=int, default=0, metavar="N", help="number of transactions (default 0)")
     cluster.add_argument("--clients", type=int, default=100, metavar="N", help="transactional ids (default 100)")
@@ -132,15 +140,17 @@ def run(arguments: argparse.Namespace) -> int:
         _check(arguments)
         started = time.perf_counter()
         arguments.folder.mkdir(parents=True, exist_ok=True)
-        what, batches, size, planted = _write_cluster(arguments) if arguments.transactions else _write(arguments)
+        write = _write_jepsen if arguments.jepsen else _write_cluster if arguments.transactions else _write
+        what, batches, size, planted = write(arguments)
     except (ValueError, OSError) as error:
         print(f"kafka-eos lab generate: {error}", file=sys.stderr)
         return 2
     seconds = time.perf_counter() - started
+    unit = "operations" if arguments.jepsen else "batches"
     counts = ", ".join(f"{count} {rule}" for rule, count in sorted(planted.items())) or "nothing"
     print(
         f"seed {arguments.seed}: {what}, {size:,} bytes in {seconds:.1f} s "
-        f"({batches / seconds:,.0f} batches/s) in {arguments.folder}; planted: {counts}"
+        f"({batches / seconds:,.0f} {unit}/s) in {arguments.folder}; planted: {counts}"
     )
     return 0
 
@@ -162,7 +172,7 @@ def _check(arguments: argparse.Namespace) -> None:
     for name in ("batches", "partitions", "producers", "clients", "spread", "brokers", "internal_partitions"):
         if getattr(arguments, name) < 1:
             raise ValueError(f"{_option(name)} {getattr(arguments, name)}: give 1 or more")
-    for name in ("value_bytes", "faults", "seed", "transactions", "retain_bytes"):
+    for name in ("value_bytes", "faults", "seed", "transactions", "retain_bytes", "jepsen"):
         if getattr(arguments, name) < 0:
             raise ValueError(f"{_option(name)} {getattr(arguments, name)}: give 0 or more")
     for name in ("aborted", "version_2"):
@@ -246,6 +256,26 @@ def _write_cluster(arguments: argparse.Namespace) -> Written:
         + (f", {made.events:,} events" if own.history else "")
     )
     return what, made.all_batches, made.size, Counter(row["rule"] for row in made.planted)
+
+
+def _write_jepsen(arguments: argparse.Namespace) -> Written:
+    from kafka_eos_checks.lab.generate.jepsen_history import JepsenHistory  # noqa: PLC0415
+
+    history = JepsenHistory(arguments.jepsen, arguments.faults, arguments.seed)
+    path = arguments.folder / "history.edn"
+    with path.open("w", encoding="utf-8") as out:
+        out.writelines(history.lines())
+    rows = [
+        {"rule": rule, "topic": f"key {key}", "partition": -1} for rule, keys in history.planted.items() for key in keys
+    ]
+    _write_planted(arguments.folder, rows)
+    what = f"{arguments.jepsen:,} operations"
+    return (
+        what,
+        arguments.jepsen,
+        path.stat().st_size,
+        Counter(rule for rule, keys in history.planted.items() for _ in keys),
+    )
 
 
 def _write_planted(folder: Path, rows: list[dict[str, Any]]) -> None:

@@ -1,31 +1,67 @@
-"""Histories judged key by key, in files, against the same rules over the whole history in memory."""
+"""Histories judged piece by piece and key by key, against the same rules over the whole history in memory."""
 
 import random
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kafka_eos.histories.history import MalformedHistory
 from kafka_eos_checks.audit.audit import run
+from kafka_eos_checks.audit.engines.local import Engine, LocalEngine
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.jepsen import by_key
-from kafka_eos_checks.audit.jepsen import operations as reading
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES, allowed, anomalies, subscribes
-from kafka_eos_checks.audit.jepsen.by_key import judge, spilled, stretches_of
-from kafka_eos_checks.audit.jepsen.operations import FAIL, INFO, OK, Operation, Pairs, each_operation, read_operations
+from kafka_eos_checks.audit.jepsen.by_key import stretch_of, stretches_of
+from kafka_eos_checks.audit.jepsen.operations import FAIL, INFO, OK, Operation, Pairs, forms_in, read_operations
+from kafka_eos_checks.audit.jepsen.pieces import pieces_of
+from kafka_eos_checks.audit.plan import jepsen_plan
+from kafka_eos_checks.audit.plan.found import Found
 
 
-def by_files(operations: Iterable[Operation], files: int, each: Any = map) -> by_key.Judged:
-    with spilled(operations, "r", files * by_key.FILE_BYTES) as spill:
-        assert len(spill.files) == files
-        return judge(spill, each)
+def by_pieces(path: Path, engine: Engine | None = None) -> tuple[list[Finding], Counter[str], dict[str, Any]]:
+    """The findings of a history, the numbers of allowed anomalies, and the figures."""
+    running, kept = engine or LocalEngine(), list[Any]()
+    judged = jepsen_plan.judge_operations(path, path.stat().st_size, running, kept)
+    assert judged.findings == []
+    return sorted(Found(running, *kept), key=Finding.sort_key), judged.allowed, dict(judged.figures)
 
 
-def in_memory(operations: list[Operation]) -> tuple[list[Finding], Counter[str], dict[str, Any]]:
-    found, figures = anomalies(operations, "r")
+def write(path: Path, operations: list[Operation]) -> list[Operation]:
+    """Write completed operations as a history, and read it as a whole."""
+    lines: dict[int, str] = {}
+    for own in operations:
+        names = f":process {own.process}, :f {own.kind}"
+        micros = [
+            f"[:send {key} {value if offset is None else f'[{offset} {value}]'}]"
+            for key, pairs in own.sends.items()
+            for offset, value in pairs
+        ]
+        for key, pairs in own.polls.items():
+            micros.append(f"[:poll {{{key} [{' '.join(f'[{_edn(offset)} {value}]' for offset, value in pairs)}]}}]")
+        if own.keys:
+            micros = [str(key) for key in own.keys]
+        more = ", :seek-to-beginning? true" if own.from_start else ""
+        if own.rebalanced:
+            more += f", :rebalance-log [{{:keys [{' '.join(map(str, own.rebalanced))}]}}]"
+        value = f":value [{' '.join(micros)}]"
+        if own.ended != own.invoked:
+            lines[own.ended] = f"{{:index {own.index}, :type {own.outcome}, {names}, {value}{more}}}\n"
+            value = ":value nil"
+        if own.invoked >= 0:
+            lines[own.invoked] = f"{{:type :invoke, {names}, {value}{more}}}\n"
+    path.write_text("".join(lines[place] for place in sorted(lines)), encoding="utf-8")
+    return read_operations(path)
+
+
+def _edn(offset: int | None) -> str:
+    return "nil" if offset is None else str(offset)
+
+
+def in_memory(operations: list[Operation], run: str) -> tuple[list[Finding], Counter[str], dict[str, Any]]:
+    found, figures = anomalies(operations, run)
     fine = allowed(subscribes(operations))
     noted = Counter(finding.rule for finding in found if finding.rule in fine)
     return sorted((each for each in found if each.rule not in fine), key=Finding.sort_key), noted, figures
@@ -97,45 +133,98 @@ def random_history(seed: int, count: int) -> list[Operation]:
     return done
 
 
-@pytest.mark.parametrize("files", [1, 3])
-def test_keys_judged_one_by_one_have_the_anomalies_of_the_whole_history(files: int) -> None:
+@pytest.fixture
+def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces and buckets of so many bytes."""
+    piece, bucket = request.param
+    monkeypatch.setattr(jepsen_plan, "PIECE_BYTES", piece)
+    monkeypatch.setattr(jepsen_plan, "BUCKET_BYTES", bucket)
+    monkeypatch.setattr(jepsen_plan, "ROWS_AT_ONCE", 7)
+
+
+@pytest.mark.parametrize("small", [(1 << 20, 1 << 20), (700, 4000), (150, 9000)], indirect=True)
+@pytest.mark.usefixtures("small")
+def test_pieces_judged_key_by_key_have_the_anomalies_of_the_whole_history(tmp_path: Path) -> None:
     shown: Counter[str] = Counter()
     for seed in range(60):
-        operations = random_history(seed, 120)
-        findings, noted, figures = in_memory(operations)
-        judged = by_files(iter(operations), files)
-        assert judged.findings == findings, f"seed {seed}"
-        assert judged.allowed == noted, f"seed {seed}"
-        assert judged.figures == figures, f"seed {seed}"
+        path = tmp_path / f"{seed}.edn"
+        operations = write(path, random_history(seed, 120))
+        findings, noted, figures = in_memory(operations, str(path))
+        judged = by_pieces(path)
+        assert judged == (findings, noted, figures), f"seed {seed}"
         shown.update(finding.rule for finding in findings)
         shown.update(noted)
     assert set(ANOMALIES) - set(shown) == set()
 
 
-def test_a_cut_between_operations_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_written_history_is_read_as_it_was_made(tmp_path: Path) -> None:
+    made = random_history(5, 200)
+    assert write(tmp_path / "h.edn", made) == made
+
+
+LINES = [
+    f"{{:index {number}, :type :{kind}, :process {number // 2 % 3}, :f :txn, :value {value}}}\n"
+    for number, (kind, value) in enumerate(
+        pair
+        for each in range(200)
+        for pair in (("invoke", "nil"), ("ok", f'[[:send "key {each % 5}" [{each // 5} {each}]] [:poll {{}}]]'))
+    )
+]
+
+
+@pytest.mark.parametrize("small", [(100, 1000), (1000, 4000)], indirect=True)
+@pytest.mark.usefixtures("small")
+def test_a_cut_within_a_value_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "history.edn"
-    lines = [
-        f"{{:index {number}, :type :{kind}, :process {number // 2 % 3}, :f :txn, :value {value}}}\n"
-        for number, (kind, value) in enumerate(
-            pair
-            for each in range(200)
-            for pair in (("invoke", "nil"), ("ok", f'[[:send "key {each % 5}" [{each // 5} {each}]] [:poll {{}}]]'))
-        )
-    ]
-    lines[50] = lines[50].replace(", :f", "\n, :f").replace("nil", "[[:poll\n{}]]")
+    lines = list(LINES)
+    for number in range(0, 400, 10):  # a line within a value, which begins with a map
+        lines[number] = lines[number].replace(", :f", "\n, :f").replace("nil", "[[:poll\n{}]]")
     path.write_text("".join(lines), encoding="utf-8")
-    whole = read_operations(path)
-    for size in (1, 7, 100, 1000):
-        monkeypatch.setattr(reading, "PIECE", size)
-        assert list(each_operation(path)) == whole
-    path.write_text("".join(lines[:100]) + "{:type\n" + "".join(lines[101:]), encoding="utf-8")
+    findings, noted, figures = in_memory(read_operations(path), str(path))
+    assert by_pieces(path) == (findings, noted, figures)
+    broken = "".join(lines[:100]) + "{:type\n" + "".join(lines[101:])
+    path.write_text(broken, encoding="utf-8")
+    with pytest.raises(MalformedHistory, match="no EDN"):
+        by_pieces(path)
+
+
+@pytest.mark.parametrize("small", [(200, 1000)], indirect=True)
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    ("process", "place"),
+    [("0", 300), ("7", 12)],  # it begins its next operation; and it ends, and both are in other pieces
+)
+def test_an_operation_that_is_begun_twice_is_refused_with_the_line(process: str, place: int, tmp_path: Path) -> None:
+    path = tmp_path / "history.edn"
+    begun = f"{{:type :invoke, :process {process}, :f :txn, :value nil}}\n"
+    more = [begun] if process == "0" else [begun, *LINES[place:200], begun]
+    path.write_text("".join([*LINES[:place], *more, *LINES[place:]]), encoding="utf-8")
+    with pytest.raises(MalformedHistory) as readable:
+        read_operations(path)
     with pytest.raises(MalformedHistory) as error:
-        list(each_operation(path))
-    assert "no EDN" in error.value.reason
+        by_pieces(path)
+    assert (error.value.line, error.value.reason) == (readable.value.line, readable.value.reason)
+
+
+def test_forms_of_a_range_are_those_of_its_lines(tmp_path: Path) -> None:
+    path = tmp_path / "history.edn"
+    path.write_text("".join(LINES), encoding="utf-8")
+    whole = [form for _, form in forms_in(path)]
+    for size in (1, 99, 100, 101, 5000, 1 << 20):
+        pieces = pieces_of(path, path.stat().st_size, size)
+        assert [piece.number for piece in pieces] == list(range(len(pieces)))
+        assert [form for piece in pieces for _, form in forms_in(path, piece.start, piece.end)] == whole
+    assert len(pieces_of(path, path.stat().st_size, 1)) == 400
+    path.write_text("[" + "".join(LINES) + "]", encoding="utf-8")
+    assert [form for _, form in forms_in(path)] == whole
 
 
 def test_stretches_are_joined_where_they_overlap() -> None:
-    assert stretches_of([(9, 5), (6, 2), (30, 20), (25, 21), (41, 40)]) == [(2, 9), (20, 30), (40, 41)]
+    intervals = np.array([(5, 9), (2, 6), (20, 30), (21, 25), (40, 41)], np.int64)
+    joined = stretches_of(intervals)
+    assert joined.tolist() == [[2, 9], [20, 30], [40, 41]]
+    assert stretch_of(np.array([1, 2, 9, 10, 25, 41, 42]), joined).tolist() == [-1, 0, 0, -1, 1, 2, -1]
+    assert stretches_of(by_key.NO_STEPS).tolist() == []
 
 
 def test_a_value_that_is_sent_again_is_refused_with_the_line(tmp_path: Path) -> None:
@@ -149,27 +238,40 @@ def test_a_value_that_is_sent_again_is_refused_with_the_line(tmp_path: Path) -> 
     assert (error.value.line, error.value.reason) == (readable.value.line, readable.value.reason)
 
 
-def test_allowed_anomalies_are_all_counted_and_the_first_are_kept() -> None:
+def test_allowed_anomalies_are_all_counted_and_the_first_are_kept(tmp_path: Path) -> None:
     sends = [(2 * number, number) for number in range(300)]
     between = [(2 * number + 1, 1000 + number) for number in range(300)]
     one, other = (
-        Operation(index=place, ended=place, invoked=-1, process=place, outcome=OK, kind=":send", sends={"k": own})
+        Operation(index=place, ended=place, invoked=-1, process=place, outcome=OK, kind=":send", sends={1: own})
         for place, own in enumerate((sends, between))
     )
-    judged = by_files([one, other], 1)
+    path = tmp_path / "h.edn"
+    write(path, [one, other])
+    judged = jepsen_plan.judge_operations(path, path.stat().st_size, LocalEngine(), [])
     assert judged.allowed[":int-send-skip"] == 598
     kept = [finding.offset for finding in judged.shown if finding.rule == ":int-send-skip"]
     assert kept == list(range(1, 1 + by_key.SHOWN_ALLOWED))
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("small", [(3000, 9000)], indirect=True)
+@pytest.mark.usefixtures("small")
 def test_spark_finds_the_same(spark: Any, tmp_path: Path) -> None:
     from kafka_eos_checks.audit.engines.spark import SparkEngine  # noqa: PLC0415
 
-    operations = random_history(3, 400)
-    expected = by_files(operations, 3)
-    assert expected.findings
-    assert expected.allowed
+    path = tmp_path / "h.edn"
+    operations = write(path, random_history(3, 400))
+    findings, noted, figures = in_memory(operations, str(path))
+    assert findings
+    assert noted
     with SparkEngine(spark) as engine:
-        found = by_files(operations, 3, engine.ask_each)
-    assert (found.findings, found.allowed, found.figures) == (expected.findings, expected.allowed, expected.figures)
+        assert by_pieces(path, engine) == (findings, noted, figures)
+
+
+def test_workers_find_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jepsen_plan, "PIECE_BYTES", 5000)
+    monkeypatch.setattr(jepsen_plan, "BUCKET_BYTES", 9000)
+    path = tmp_path / "h.edn"
+    expected = in_memory(write(path, random_history(4, 300)), str(path))
+    with LocalEngine(2) as engine:
+        assert by_pieces(path, engine) == expected
