@@ -28,7 +28,8 @@ EXTENDS ConsumerGroup
 CONSTANTS
     Inputs,              \* 1..n: the inputs of each partition
     Eos,                 \* "v1": one transactional.id for each partition; "v2": one for each instance
-    Faults,              \* what may go wrong: "abort", "crash", "expire session", "timeout", "join while processing"
+    Faults,              \* what may go wrong: "abort", "crash", "expire session", "timeout", "join while processing",
+                         \* "static leave"
     MaxFaults            \* how often
 
 ASSUME TransactionalIds = IF Eos = "v1" THEN Partitions ELSE Instances
@@ -302,6 +303,14 @@ Heartbeat(instance) ==
     /\ membership' # membership
     /\ UNCHANGED <<group, pending, committed, transactions, outputs, processes, faults>>
 
+(* The consumer of an instance leaves as a static member and is back under its member id, on another thread. *)
+LeaveAndReturn(instance) ==
+    /\ GroupProtocol = "consumer"
+    /\ processes[instance].isUp /\ instance \in Members
+    /\ Fault("static leave")
+    /\ membership' = Returned(instance)
+    /\ UNCHANGED <<group, pending, committed, transactions, outputs, processes>>
+
 (* Every member has joined: the next generation begins, and each that waits for it learns its partitions. *)
 CompleteRebalance(leader) ==
     /\ AllHaveJoined
@@ -349,6 +358,7 @@ Next ==
         \/ Crash(instance)
         \/ Restart(instance)
         \/ ExpireSession(instance)
+        \/ LeaveAndReturn(instance)
         \/ CompleteRebalance(instance)
         \/ \E partition \in Partitions : FetchOffset(instance, partition) \/ Process(instance, partition)
         \/ \E producer \in TransactionalIds :

@@ -14,8 +14,8 @@
 (*   consumer's own thread; the assignor follows Preferred.                *)
 (* Out of scope: FENCED_MEMBER_EPOCH, the answer to a heartbeat after two  *)
 (*   lost answers: the member then joins like one that was removed. Static *)
-(*   members; regular expressions; the change from one protocol to the     *)
-(*   other.                                                                *)
+(*   members whose member id changes; regular expressions; the change from *)
+(*   one protocol to the other.                                            *)
 (*                                                                         *)
 (* KIPs: 447, 848, 1251.  Kafka: ConsumerGroup, CurrentAssignmentBuilder.  *)
 (***************************************************************************)
@@ -88,10 +88,9 @@ Joined(member) ==
             [epoch |-> epoch, since |-> epoch, assigned |-> assigned, revoking |-> {},
              assignmentEpochs |-> [partition \in assigned |-> EpochOfGiven(member, epoch)]]]]
 
-(* A member that says what it has is led to the group's epoch: first it gives up, then it is given. *)
-Reconciled(member, owned) ==
-    LET current == membership.members[member]
-        target == TargetOf(Members, member)
+(* A member that the group has like this, and that says what it has, is led to the group's epoch. *)
+Led(member, current, owned) ==
+    LET target == TargetOf(Members, member)
         kept == current.assigned \cap target
         revoking == (current.revoking \cup (current.assigned \ target)) \cap owned
         assigned == kept \cup {partition \in target : IsFree(partition, member)}
@@ -103,6 +102,22 @@ Reconciled(member, owned) ==
                                  !.assignmentEpochs = [partition \in assigned |->
                                      IF partition \in kept THEN current.assignmentEpochs[partition]
                                      ELSE EpochOfGiven(member, membership.epoch)]]]
+
+(* A member that says what it has is led to the group's epoch: first it gives up, then it is given. *)
+Reconciled(member, owned) == Led(member, membership.members[member], owned)
+
+(* The assignment epoch of a partition whose static member has left and is back: it had the partition.              *)
+(* Departs from Kafka: there it is 0, so that offsets are taken of any epoch in which the member was in the group   *)
+(* (ZeroAfterLeave).                                                                                                *)
+EpochAfterReturn(member, partition) == membership.members[member].assignmentEpochs[partition]
+
+(* A static member that has left, which gives up at once what it has to, and is back in the group's epoch. *)
+Returned(member) ==
+    LET current == membership.members[member]
+    IN  Led(member,
+            [current EXCEPT !.revoking = {},
+                            !.assignmentEpochs = [partition \in current.assigned |-> EpochAfterReturn(member, partition)]],
+            {})
 
 (* The group without a member, in its next epoch. *)
 MembershipWithout(member) ==

@@ -28,6 +28,9 @@ RevokingHasNoEpoch(member, partition, epoch) ==
 (* for EpochOfGiven: the epoch of the group's first assignment, as if the partition had never been away *)
 AssignmentEpochStays(member, epoch) == 1
 
+(* for EpochAfterReturn: the assignment epoch is 0, as in Kafka *)
+ZeroAfterLeave(member, partition) == 0
+
 (* for ErrorInTransaction: TxnOffsetCommit is answered the error of a plain commit *)
 StaleEpochIsTold(error) == error
 

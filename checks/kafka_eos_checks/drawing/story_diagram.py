@@ -275,6 +275,7 @@ ACTORS: dict[str, dict[str, tuple[str, str, Kind]]] = {
         "Crash": (INSTANCE, "", Kind.CRASH),
         "Restart": (INSTANCE, "", Kind.RESTART),
         "ExpireSession": (GROUP, INSTANCE, Kind.REFUSED),
+        "LeaveAndReturn": (INSTANCE, GROUP, Kind.MESSAGE),
         "CompleteRebalance": (GROUP, INSTANCE, Kind.REPLY),
         "TimeOut": (COORDINATOR, "", Kind.EVENT),
         "PublishOutput": (COORDINATOR, "partition {1}", Kind.MESSAGE),

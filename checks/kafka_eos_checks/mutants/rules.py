@@ -1167,6 +1167,11 @@ def revoking_has_no_epoch(state: ConsumeTransformProduce, member: str, partition
     return partition in current.assigned and current.assignment_epochs[partition] <= epoch
 
 
+def zero_after_leave(state: ConsumeTransformProduce, member: str, partition: str) -> int:
+    """For ``epoch_after_return``: the assignment epoch is 0, as in Kafka."""
+    return 0
+
+
 def assignment_epoch_stays(state: ConsumeTransformProduce, member: str, epoch: int) -> int:
     """For ``epoch_of_given``: the epoch of the group's first assignment, as if the partition had never been away."""
     return 1

@@ -4,9 +4,9 @@ The proof runs the actions of ``ConsumeTransformProduce`` and the rules of ``Gro
 symbolically; no rule is written down again. A rule that goes through all producers, partitions, inputs or instances
 runs for an arbitrary one, which the goal is about: a guard that holds for all holds for that one, so no step is left
 out. Membership and ownership of partitions may be anything (``members``, ``ids_of``, ``written_in``, ``has_had_since``,
-``joined``, ``reconciled``, ``membership_without`` and ``assigned_to`` are stand-ins), because nothing here depends on
-them. The emptiness of a map is a truth value with a law: an empty map has nothing at the goal's terms, any other has
-something somewhere.
+``joined``, ``reconciled``, ``returned``, ``membership_without`` and ``assigned_to`` are stand-ins), because nothing
+here depends on them. The emptiness of a map is a truth value with a law: an empty map has nothing at the goal's terms,
+any other has something somewhere.
 
 Unbounded: instances, partitions, transactional ids, inputs, offsets, generations and epochs, faults. EOS v1 and v2, a
 classic group and one of KIP-848.
@@ -319,6 +319,7 @@ def machine_for(overrides: Mapping[str, str]) -> type[ConsumeTransformProduce]:
         "joined": lambda state, member: any_membership("joined"),  # noqa: ARG005
         "reconciled": lambda state, member, owned: any_membership("reconciled"),  # noqa: ARG005
         "membership_without": lambda state, member: any_membership("left"),  # noqa: ARG005
+        "returned": lambda state, member: any_membership("returned"),  # noqa: ARG005
         "assigned_to": lambda state, member, leader: any_set("assigned_anew", PARTITION),  # noqa: ARG005
     }
     found: type[ConsumeTransformProduce] = type("UnboundedApplication", (machine,), members)

@@ -557,6 +557,18 @@ class ConsumeTransformProduce(ConsumerGroup):
             faults=faults,
         )
 
+    @action("LeaveAndReturn", "Instances")
+    def leave_and_return(self, instance: str) -> Self:
+        """The consumer of an instance leaves as a static member and is back under its member id, on another thread.
+
+        Spec:  ConsumeTransformProduce!LeaveAndReturn
+        KIP:   KIP-848
+        Kafka: GroupMetadataManager.consumerGroupStaticMemberGroupLeave, getOrMaybeSubscribeStaticConsumerGroupMember
+        """
+        enabled(self.constants.group_protocol != CLASSIC, "a classic group")
+        enabled(self.processes[instance].is_up and instance in self.members(), "it does not run or is no member")
+        return replace(self, faults=self._fault("static leave"), membership=self.returned(instance))
+
     @action("Heartbeat", "Instances")
     def heartbeat(self, instance: str) -> Self:
         """A heartbeat of an instance's consumer: it joins, gives up revoked partitions, or gets free ones.

@@ -136,20 +136,40 @@ class ConsumerGroup(GroupCoordinator):
         new = Member(epoch=epoch, since=epoch, assigned=assigned, assignment_epochs=given)
         return Membership(epoch=epoch, members=self.membership.members.set(member, new))
 
-    def reconciled(self, member: str, owned: frozenset[str]) -> Membership:
-        """A member that says what it has is led to the group's epoch: first it gives up, then it is given."""
-        current, target = self.membership.members[member], self.target_of(self.members(), member)
+    def led(self, member: str, current: Member, owned: frozenset[str]) -> Membership:
+        """A member that the group has like this, and that says what it has, is led to the group's epoch."""
+        target = self.target_of(self.members(), member)
         kept = current.assigned & target
         revoking = (current.revoking | (current.assigned - target)) & owned
         if revoking:
             epochs = Map({partition: current.assignment_epochs[partition] for partition in kept | revoking})
-            led = replace(current, assigned=kept, revoking=revoking, assignment_epochs=epochs)
+            after = replace(current, assigned=kept, revoking=revoking, assignment_epochs=epochs)
         else:
             epoch, assigned = self.membership.epoch, kept | self._free(target, member)
             given = self.epoch_of_given(member, epoch)
             epochs = Map({p: current.assignment_epochs[p] if p in kept else given for p in assigned})
-            led = Member(epoch=epoch, since=current.since, assigned=assigned, assignment_epochs=epochs)
-        return replace(self.membership, members=self.membership.members.set(member, led))
+            after = Member(epoch=epoch, since=current.since, assigned=assigned, assignment_epochs=epochs)
+        return replace(self.membership, members=self.membership.members.set(member, after))
+
+    def reconciled(self, member: str, owned: frozenset[str]) -> Membership:
+        """A member that says what it has is led to the group's epoch: first it gives up, then it is given."""
+        return self.led(member, self.membership.members[member], owned)
+
+    def epoch_after_return(self, member: str, partition: str) -> int:
+        """The assignment epoch of a partition whose static member has left and is back: it had the partition.
+
+        Departs from Kafka: there it is 0, so that offsets are taken of any epoch in which the member was in the group
+        (ZeroAfterLeave).
+
+        Kafka: GroupMetadataManager.consumerGroupStaticMemberGroupLeave
+        """
+        return self.membership.members[member].assignment_epochs[partition]
+
+    def returned(self, member: str) -> Membership:
+        """A static member that has left, which gives up at once what it has to, and is back in the group's epoch."""
+        current = self.membership.members[member]
+        epochs = Map({partition: self.epoch_after_return(member, partition) for partition in current.assigned})
+        return self.led(member, replace(current, revoking=frozenset(), assignment_epochs=epochs), frozenset())
 
     def membership_without(self, member: str) -> Membership:
         """The group without a member, in its next epoch."""
