@@ -22,6 +22,9 @@ NoGuardAskedFor(before, batch, version, guard) ==
 NoTransactionLookedAt(before, batch, version) ==
     IF batch.epoch < before.transactions.producers[batch.producerId].epoch THEN "INVALID_PRODUCER_EPOCH" ELSE "NONE"
 
+(* for TransactionError: together with NoFencing, no epoch is looked at *)
+NoEpochLookedAt(before, batch, version) == "NONE"
+
 (* for IsRetry: a leader that asks about transactions looks for no retries *)
 NoRetryLookedFor(before, batch) == FALSE
 

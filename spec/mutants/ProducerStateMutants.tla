@@ -69,9 +69,6 @@ OffsetsFromOne(log) ==
     IF log.entries = <<>> THEN 1
     ELSE LET last == log.entries[Len(log.entries)] IN last.offset + last.count
 
-(* for LogEndOffset: offsets count batches, not records *)
-OffsetsCountBatches(log) == Len(log.entries)
-
 (* for DuplicateOffset: the acknowledgement names the end of the log, not the first copy *)
 OffsetOfLogEnd(log, batch) == LogEndOffset(log) - 1
 

@@ -152,8 +152,9 @@ def nothing_is_lost_by_a_restart_or_learned_from_a_failure(epoch: int, sequence:
     batches = (CachedBatch(sequence=5, count=1, offset=0), CachedBatch(sequence=sequence, count=count, offset=1))
     log = Log(producers=Map({0: ProducerState(epoch=epoch, batches=batches)}))
     assert log.with_snapshot().reloaded().producers == log.producers
-    batch = Batch(producer_id=0, epoch=epoch, sequence=(sequence + count) % 2**31, count=1)
-    assert log.failed_to_append(batch) == log
+    for producer_id in (0, 1):  # known, and new
+        batch = Batch(producer_id=producer_id, epoch=epoch, sequence=(sequence + count) % 2**31, count=1)
+        assert log.failed_to_append(batch) == log
 
 
 def epochs_have_an_end(epoch: int, max_epoch: int, failed: bool) -> None:

@@ -183,11 +183,6 @@ def offsets_from_one(log: Log) -> int:
     return log.entries[-1].offset + log.entries[-1].count if log.entries else 1
 
 
-def offsets_count_batches(log: Log) -> int:
-    """For ``log_end_offset``: offsets count batches, not records."""
-    return len(log.entries)
-
-
 def any_sequence_on_virgin_partition(log: Log, batch: Batch) -> bool:
     """For ``accepts_unknown_producer``: every sequence passes, as in Kafka before 4.5 (KAFKA-15591)."""
     return True
@@ -1585,6 +1580,11 @@ def never_replicated(rules: leaders.Rules, before: leaders.LeaderState, entry: L
     """For ``with_entry``: a transaction whose marker is replicated still holds the last stable offset back."""
     at = replace(entry, offset=before.log.log_end_offset)
     return rules.version_2.written(before.knowing(entry.producer_id), at)
+
+
+def no_epoch_looked_at(rules: leaders.Rules, before: leaders.LeaderState, batch: Batch, version: int) -> ErrorCode:
+    """For ``transaction_error``: together with NoFencing, no epoch is looked at."""
+    return ErrorCode.NONE
 
 
 def plain_is_not_told(rules: leaders.Rules, before: leaders.LeaderState, entry: LogEntry, log: Log) -> LeaderLog:
