@@ -1,5 +1,6 @@
 """Each rule over transactions has logs that violate it, logs on which it is silent, and logs it cannot judge."""
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -369,6 +370,16 @@ def test_a_transaction_is_read_across_segments_with_what_its_marker_ends(tmp_pat
     assert (marker.ends.offset, marker.ends.epoch) == (0, 3)
     assert {pid: opened.offset for pid, opened in transactions.open.items()} == {PID: 3}
     assert (transactions.start, transactions.end, transactions.holes, transactions.batches) == (0, 4, 0, 4)
+
+
+def test_a_log_that_had_ended_at_an_offset_had_nothing_from_there_on(tmp_path: Path) -> None:
+    partition(tmp_path, 0, ("data", 3), (COMMIT, 3), ("data", 3), marked_at=NOW + 5)
+    [log] = find_logs(tmp_path)
+    transactions = read_transactions(log)
+    ends = range(4)
+    assert [transactions.open_at(end) for end in ends] == [{}, {PID: 0}, {}, {PID: 2}]
+    assert [transactions.stamped_before(end) for end in ends] == [-math.inf, -math.inf, NOW + 5, NOW + 5]
+    assert [transactions.coordinator_epochs_at(end) for end in ends] == [{}, {}, {PID: 0}, {PID: 0}]
 
 
 def test_markers_that_may_belong_to_very_many_transactions_are_unknown(tmp_path: Path) -> None:
