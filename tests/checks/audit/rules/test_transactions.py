@@ -229,6 +229,18 @@ def test_a_marker_of_a_decision_that_the_coordinator_never_took_has_no_transacti
     assert "the log has no PREPARE_COMMIT at epoch 2" in figures(tmp_path)[NO_TRANSACTION].evidence
 
 
+@pytest.mark.parametrize("later_ms", [-1, 0, 1])
+def test_a_marker_before_any_decision_is_by_hand_and_one_from_the_decision_on_contradicts_it(
+    later_ms: int, tmp_path: Path
+) -> None:
+    coordinator(tmp_path, *TV1[:4], version=1, partitions=[0])
+    decided = NOW + 2
+    partition(tmp_path, 0, ("data", 0), (ABORT, 0), marked_at=decided + later_ms)
+    is_contradicted = later_ms >= 0
+    assert found(tmp_path) == ([(NO_TRANSACTION, 0, 1)] if is_contradicted else [])
+    assert told(tmp_path) == ([] if is_contradicted else [(0, 1)])
+
+
 def test_a_marker_on_a_partition_that_is_not_in_the_transaction_has_none(tmp_path: Path) -> None:
     coordinator(tmp_path, *TV2, version=2, partitions=[0])
     partition(tmp_path, 0, ("data", 0), (COMMIT, 1))
