@@ -212,6 +212,7 @@ def test_without_a_coordinators_log_only_the_epochs_of_version_2_show_a_torn_tra
         "before version 2": ([("data", 0), (COMMIT, 0)], [("data", 0), (ABORT, 0)], 0),
         "without data": ([("data", 0), (COMMIT, 1)], [(ABORT, 1)], 0),
         "two transactions": ([("data", 0), (COMMIT, 1)], [("data", 1), (ABORT, 2)], 0),
+        "an epoch between that may have had a transaction": ([("data", 0), (COMMIT, 2)], [("data", 0), (ABORT, 2)], 0),
     }
     for name, (first, second, torn) in cases.items():
         partition(tmp_path / name, 0, *first)
@@ -262,6 +263,18 @@ def test_a_partition_that_is_younger_than_a_transaction_needs_no_marker_of_it(tm
     partition(tmp_path / "old", 0, ("data", 0), (ABORT, 0), ("data", 0), (COMMIT, 0), marked_at=NOW + 1)
     assert found(tmp_path / "old") == []
     assert told(tmp_path / "old") == [(0, 1)], "an ABORT before the first decision"
+
+
+@pytest.mark.parametrize(("later_ms", "unknown"), [(-1, 2), (0, 2), (1, 0)])
+def test_only_a_partition_whose_first_batch_is_after_the_decision_is_certainly_younger(
+    later_ms: int, unknown: int, tmp_path: Path
+) -> None:
+    coordinator(tmp_path, *TV1, version=0, partitions=[0])
+    decided = NOW + 2
+    steps: list[Step] = [("data", 0), (ABORT, 0), ("data", 0), (COMMIT, 0)]
+    partition(tmp_path, 0, *steps, at=decided + later_ms, marked_at=NOW + 9)
+    assert found(tmp_path) == []
+    assert figures(tmp_path)[NO_TRANSACTION].figures == {"markers": 2, "unknown": unknown}
 
 
 def test_where_a_topic_may_have_been_made_again_after_a_decision_its_marker_is_not_missed(tmp_path: Path) -> None:
