@@ -5,6 +5,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -26,9 +27,10 @@ from kafka_eos.formats.transaction_log import (
 )
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.findings import Kind
+from kafka_eos_checks.audit.moments import GRACE_MS, LONGEST_MS
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX
-from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
+from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES, follow_coordinator_log
 from kafka_eos_checks.audit.rules.transactions import (
     FENCED,
     HANGING,
@@ -37,6 +39,7 @@ from kafka_eos_checks.audit.rules.transactions import (
     OLD_COORDINATOR,
     TORN,
     TRANSACTION_RULES,
+    fate_of,
     read_transactions,
 )
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
@@ -318,6 +321,41 @@ def test_data_that_stay_open_although_the_coordinator_is_done_hang(tmp_path: Pat
         partition(tmp_path / name, 0, ("data", 0), ("data", 0))
         assert found(tmp_path / name) == [(HANGING, 0, 0)], name
     assert "has 't' COMPLETE_COMMIT with producer 7 epoch 1" in figures(tmp_path / "complete")[HANGING].evidence
+
+
+def at_the_moment(now_ms: int) -> SimpleNamespace:
+    """Moments of a copy that was made at once, of logs whose data were appended at NOW."""
+    return SimpleNamespace(
+        source=SimpleNamespace(longest_ms=LONGEST_MS),
+        last_ms=now_ms,
+        reach=lambda _: now_ms,
+        written_by=lambda *_: NOW,
+        common_recent_after=lambda _: now_ms,
+    )
+
+
+@pytest.mark.parametrize(("later_ms", "kind"), [(0, Kind.NOT_JUDGED), (1, Kind.VIOLATION)])
+def test_without_a_coordinator_data_hang_after_the_longest_timeout_and_its_grace(
+    later_ms: int, kind: Kind, tmp_path: Path
+) -> None:
+    partition(tmp_path, 0, ("data", 0), at=NOW - 24 * 3_600_000)
+    transactions = read_transactions(*find_logs(tmp_path))
+    nobody = SimpleNamespace(owner=lambda _: None, logs=[])
+    moments = at_the_moment(NOW + LONGEST_MS + GRACE_MS + later_ms)
+    assert fate_of(transactions, transactions.open[PID], nobody, moments).kind is kind
+
+
+@pytest.mark.parametrize(("later_ms", "kind"), [(0, Kind.TOLD), (1, Kind.VIOLATION)])
+def test_a_coordinator_that_has_not_aborted_after_its_timeout_and_its_grace_never_will(
+    later_ms: int, kind: Kind, tmp_path: Path
+) -> None:
+    coordinator(tmp_path, ("EMPTY", 0), ("ONGOING", 0), version=2, partitions=[0])
+    partition(tmp_path, 0, ("data", 0))
+    states, data = find_logs(tmp_path)
+    transactions, log = read_transactions(data), follow_coordinator_log(states)
+    coordinators = SimpleNamespace(owner=lambda _: (log, log.ids["t"]))
+    moments = at_the_moment(NOW + 60_000 + GRACE_MS + later_ms)
+    assert fate_of(transactions, transactions.open[PID], coordinators, moments).kind is kind
 
 
 def test_data_of_a_forgotten_transactional_id_hang(tmp_path: Path) -> None:
