@@ -622,16 +622,17 @@ def test_a_marker_of_a_coordinator_that_was_replaced_is_found(tmp_path: Path) ->
 
 
 def test_data_of_a_fenced_producer_that_a_later_marker_commits_are_found(tmp_path: Path) -> None:
-    def history(folder: Path, granted: int) -> None:
-        states = [("EMPTY", epoch) for epoch in range(granted + 1)]
-        after = [("ONGOING", granted), ("PREPARE_COMMIT", granted + 1), ("COMPLETE_COMMIT", granted + 1)]
-        coordinator(folder, *states, *after, version=2, partitions=(0,))
-        marked((None, 0, 0), (COMMIT, granted + 1, 0), place=folder)
+    def history(folder: Path, granted: int, version: int) -> None:
+        states, marker = [("EMPTY", epoch) for epoch in range(granted + 1)], granted + (version == 2)
+        after = [("ONGOING", granted), ("PREPARE_COMMIT", marker), ("COMPLETE_COMMIT", marker)]
+        coordinator(folder, *states, *after, version=version, partitions=(0,))
+        marked((None, 0, 0), (COMMIT, marker, 0), place=folder)
 
-    history(tmp_path / "own", 0)
-    assert found(tmp_path / "own") == []
-    history(tmp_path / "fenced", 1)
-    assert found(tmp_path / "fenced") == [(FENCED, 0, 0)]
+    for version in (1, 2):
+        history(tmp_path / f"own {version}", 0, version)
+        assert found(tmp_path / f"own {version}") == []
+        history(tmp_path / f"fenced {version}", 1, version)
+        assert found(tmp_path / f"fenced {version}") == [(FENCED, 0, 0)]
 
 
 def test_without_the_coordinators_log_nobody_knows_who_was_fenced(tmp_path: Path) -> None:
