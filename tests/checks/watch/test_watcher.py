@@ -210,6 +210,14 @@ def test_no_broker_is_asked_while_a_coordinators_partition_has_no_leader(written
     assert found(watcher, at=NOW + 10_000) == [(HANGING, 0)]
 
 
+def test_broker_0_leads_coordinators_partitions_like_any_other(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0)
+    written.logs["__transaction_state", 3] = Log()
+    written.leader = 0
+    assert found(written.watcher()) == [(HANGING, 0)]
+
+
 def test_a_transaction_whose_marker_is_still_to_be_read_does_not_hang(written: Written) -> None:
     log = written.logs[PLACE]
     log.stable = log.data(PID, EPOCH, 0)

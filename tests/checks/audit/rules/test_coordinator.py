@@ -178,6 +178,17 @@ def test_a_decision_that_changed_is_found_and_the_fold_goes_on_from_there(
     assert (finding.topic, finding.partition, finding.producer_id, finding.producer_epoch) == (TOPIC, 3, 7, 0)
 
 
+def test_initproducerid_gives_another_producer_id_from_the_last_but_one_epoch_on() -> None:
+    another = state(EMPTY, 0, pid=8)
+    assert wrong_step(state(EMPTY, 32766), another) == ""
+    assert wrong_step(state(EMPTY, 32765), another) == "another producer id, although 7 has epochs left"
+
+
+def test_the_promised_producer_id_may_be_0() -> None:
+    prepared, completed = (state(each, 32767, version=2, next_pid=0) for each in (PREPARE_COMMIT, COMPLETE_COMMIT))
+    assert wrong_step(prepared, completed) == "expected producer 0, whose epochs are not used up"
+
+
 def test_a_producer_id_follows_when_the_epochs_are_used_up(tmp_path: Path) -> None:
     legal = {
         "promised": (*ROTATING, state(COMPLETE_COMMIT, 0, version=2, pid=8)),

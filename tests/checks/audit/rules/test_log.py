@@ -2,7 +2,17 @@
 
 from collections.abc import Sequence
 
-from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, NONE, ORDER, SEQUENCE_MASK, STALE_EPOCH, Batch, audit_log
+from kafka_eos_checks.audit.rules.log import (
+    DUPLICATE,
+    GAP,
+    HALF,
+    NONE,
+    ORDER,
+    SEQUENCE_MASK,
+    STALE_EPOCH,
+    Batch,
+    audit_log,
+)
 
 
 def data(offset: int, sequence: int, *, count: int = 1, pid: int = 7, epoch: int = 0) -> Batch:
@@ -57,6 +67,11 @@ def test_sequences_wrap_after_the_largest() -> None:
     assert found([plain(9), data(10, SEQUENCE_MASK - 1, count=2), data(12, 0), data(13, 1)]) == []
     assert found([plain(9), data(10, SEQUENCE_MASK), data(11, SEQUENCE_MASK)]) == [(DUPLICATE, 11)]
     assert found([plain(9), data(10, SEQUENCE_MASK), data(11, 1)]) == [(GAP, 11)]
+
+
+def test_the_shorter_way_round_says_whether_a_sequence_is_ahead() -> None:
+    assert found([data(0, 0), data(1, HALF)]) == [(GAP, 1)]
+    assert found([data(0, 0), data(1, HALF + 1)]) == [(DUPLICATE, 1)]
 
 
 def test_an_epoch_below_the_highest_is_stale_and_changes_nothing() -> None:

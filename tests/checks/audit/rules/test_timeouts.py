@@ -48,7 +48,9 @@ def test_a_coordinator_times_a_transaction_out_only_after_its_timeout(after: int
 
 
 def test_a_decision_without_a_start_may_be_a_timeout(tmp_path: Path) -> None:
-    assert not deadlines(tmp_path, replace(DECISION, transaction_start_timestamp_ms=-1)).are_kept(7, 3)
+    without = replace(DECISION, transaction_start_timestamp_ms=-1, transaction_last_update_timestamp_ms=TIMEOUT - 1)
+    assert not deadlines(tmp_path, without).are_kept(7, 3)
+    assert deadlines(tmp_path / "0", replace(without, transaction_start_timestamp_ms=0)).are_kept(7, 3)
 
 
 def test_only_decisions_of_the_producer_and_its_epoch_count(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 """Each rule over transactions has logs that violate it, logs on which it is silent, and logs it cannot judge."""
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -25,9 +27,10 @@ from kafka_eos.formats.transaction_log import (
 )
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.findings import Kind
+from kafka_eos_checks.audit.moments import GRACE_MS, LONGEST_MS
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX
-from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
+from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES, follow_coordinator_log
 from kafka_eos_checks.audit.rules.transactions import (
     FENCED,
     HANGING,
@@ -36,6 +39,7 @@ from kafka_eos_checks.audit.rules.transactions import (
     OLD_COORDINATOR,
     TORN,
     TRANSACTION_RULES,
+    fate_of,
     read_transactions,
 )
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
@@ -211,6 +215,7 @@ def test_without_a_coordinators_log_only_the_epochs_of_version_2_show_a_torn_tra
         "before version 2": ([("data", 0), (COMMIT, 0)], [("data", 0), (ABORT, 0)], 0),
         "without data": ([("data", 0), (COMMIT, 1)], [(ABORT, 1)], 0),
         "two transactions": ([("data", 0), (COMMIT, 1)], [("data", 1), (ABORT, 2)], 0),
+        "an epoch between that may have had a transaction": ([("data", 0), (COMMIT, 2)], [("data", 0), (ABORT, 2)], 0),
     }
     for name, (first, second, torn) in cases.items():
         partition(tmp_path / name, 0, *first)
@@ -226,6 +231,18 @@ def test_a_marker_of_a_decision_that_the_coordinator_never_took_has_no_transacti
     partition(tmp_path, 0, ("data", 0), (COMMIT, 1), ("data", 1), (COMMIT, 2))
     assert found(tmp_path) == [(NO_TRANSACTION, 0, 3)]
     assert "the log has no PREPARE_COMMIT at epoch 2" in figures(tmp_path)[NO_TRANSACTION].evidence
+
+
+@pytest.mark.parametrize("later_ms", [-1, 0, 1])
+def test_a_marker_before_any_decision_is_by_hand_and_one_from_the_decision_on_contradicts_it(
+    later_ms: int, tmp_path: Path
+) -> None:
+    coordinator(tmp_path, *TV1[:4], version=1, partitions=[0])
+    decided = NOW + 2
+    partition(tmp_path, 0, ("data", 0), (ABORT, 0), marked_at=decided + later_ms)
+    is_contradicted = later_ms >= 0
+    assert found(tmp_path) == ([(NO_TRANSACTION, 0, 1)] if is_contradicted else [])
+    assert told(tmp_path) == ([] if is_contradicted else [(0, 1)])
 
 
 def test_a_marker_on_a_partition_that_is_not_in_the_transaction_has_none(tmp_path: Path) -> None:
@@ -249,6 +266,18 @@ def test_a_partition_that_is_younger_than_a_transaction_needs_no_marker_of_it(tm
     partition(tmp_path / "old", 0, ("data", 0), (ABORT, 0), ("data", 0), (COMMIT, 0), marked_at=NOW + 1)
     assert found(tmp_path / "old") == []
     assert told(tmp_path / "old") == [(0, 1)], "an ABORT before the first decision"
+
+
+@pytest.mark.parametrize(("later_ms", "unknown"), [(-1, 2), (0, 2), (1, 0)])
+def test_only_a_partition_whose_first_batch_is_after_the_decision_is_certainly_younger(
+    later_ms: int, unknown: int, tmp_path: Path
+) -> None:
+    coordinator(tmp_path, *TV1, version=0, partitions=[0])
+    decided = NOW + 2
+    steps: list[Step] = [("data", 0), (ABORT, 0), ("data", 0), (COMMIT, 0)]
+    partition(tmp_path, 0, *steps, at=decided + later_ms, marked_at=NOW + 9)
+    assert found(tmp_path) == []
+    assert figures(tmp_path)[NO_TRANSACTION].figures == {"markers": 2, "unknown": unknown}
 
 
 def test_where_a_topic_may_have_been_made_again_after_a_decision_its_marker_is_not_missed(tmp_path: Path) -> None:
@@ -292,6 +321,41 @@ def test_data_that_stay_open_although_the_coordinator_is_done_hang(tmp_path: Pat
         partition(tmp_path / name, 0, ("data", 0), ("data", 0))
         assert found(tmp_path / name) == [(HANGING, 0, 0)], name
     assert "has 't' COMPLETE_COMMIT with producer 7 epoch 1" in figures(tmp_path / "complete")[HANGING].evidence
+
+
+def at_the_moment(now_ms: int) -> SimpleNamespace:
+    """Moments of a copy that was made at once, of logs whose data were appended at NOW."""
+    return SimpleNamespace(
+        source=SimpleNamespace(longest_ms=LONGEST_MS),
+        last_ms=now_ms,
+        reach=lambda _: now_ms,
+        written_by=lambda *_: NOW,
+        common_recent_after=lambda _: now_ms,
+    )
+
+
+@pytest.mark.parametrize(("later_ms", "kind"), [(0, Kind.NOT_JUDGED), (1, Kind.VIOLATION)])
+def test_without_a_coordinator_data_hang_after_the_longest_timeout_and_its_grace(
+    later_ms: int, kind: Kind, tmp_path: Path
+) -> None:
+    partition(tmp_path, 0, ("data", 0), at=NOW - 24 * 3_600_000)
+    transactions = read_transactions(*find_logs(tmp_path))
+    nobody = SimpleNamespace(owner=lambda _: None, logs=[])
+    moments = at_the_moment(NOW + LONGEST_MS + GRACE_MS + later_ms)
+    assert fate_of(transactions, transactions.open[PID], nobody, moments).kind is kind
+
+
+@pytest.mark.parametrize(("later_ms", "kind"), [(0, Kind.TOLD), (1, Kind.VIOLATION)])
+def test_a_coordinator_that_has_not_aborted_after_its_timeout_and_its_grace_never_will(
+    later_ms: int, kind: Kind, tmp_path: Path
+) -> None:
+    coordinator(tmp_path, ("EMPTY", 0), ("ONGOING", 0), version=2, partitions=[0])
+    partition(tmp_path, 0, ("data", 0))
+    states, data = find_logs(tmp_path)
+    transactions, log = read_transactions(data), follow_coordinator_log(states)
+    coordinators = SimpleNamespace(owner=lambda _: (log, log.ids["t"]))
+    moments = at_the_moment(NOW + 60_000 + GRACE_MS + later_ms)
+    assert fate_of(transactions, transactions.open[PID], coordinators, moments).kind is kind
 
 
 def test_data_of_a_forgotten_transactional_id_hang(tmp_path: Path) -> None:
@@ -369,6 +433,16 @@ def test_a_transaction_is_read_across_segments_with_what_its_marker_ends(tmp_pat
     assert (marker.ends.offset, marker.ends.epoch) == (0, 3)
     assert {pid: opened.offset for pid, opened in transactions.open.items()} == {PID: 3}
     assert (transactions.start, transactions.end, transactions.holes, transactions.batches) == (0, 4, 0, 4)
+
+
+def test_a_log_that_had_ended_at_an_offset_had_nothing_from_there_on(tmp_path: Path) -> None:
+    partition(tmp_path, 0, ("data", 3), (COMMIT, 3), ("data", 3), marked_at=NOW + 5)
+    [log] = find_logs(tmp_path)
+    transactions = read_transactions(log)
+    ends = range(4)
+    assert [transactions.open_at(end) for end in ends] == [{}, {PID: 0}, {}, {PID: 2}]
+    assert [transactions.stamped_before(end) for end in ends] == [-math.inf, -math.inf, NOW + 5, NOW + 5]
+    assert [transactions.coordinator_epochs_at(end) for end in ends] == [{}, {}, {PID: 0}, {PID: 0}]
 
 
 def test_markers_that_may_belong_to_very_many_transactions_are_unknown(tmp_path: Path) -> None:
@@ -548,16 +622,17 @@ def test_a_marker_of_a_coordinator_that_was_replaced_is_found(tmp_path: Path) ->
 
 
 def test_data_of_a_fenced_producer_that_a_later_marker_commits_are_found(tmp_path: Path) -> None:
-    def history(folder: Path, granted: int) -> None:
-        states = [("EMPTY", epoch) for epoch in range(granted + 1)]
-        after = [("ONGOING", granted), ("PREPARE_COMMIT", granted + 1), ("COMPLETE_COMMIT", granted + 1)]
-        coordinator(folder, *states, *after, version=2, partitions=(0,))
-        marked((None, 0, 0), (COMMIT, granted + 1, 0), place=folder)
+    def history(folder: Path, granted: int, version: int) -> None:
+        states, marker = [("EMPTY", epoch) for epoch in range(granted + 1)], granted + (version == 2)
+        after = [("ONGOING", granted), ("PREPARE_COMMIT", marker), ("COMPLETE_COMMIT", marker)]
+        coordinator(folder, *states, *after, version=version, partitions=(0,))
+        marked((None, 0, 0), (COMMIT, marker, 0), place=folder)
 
-    history(tmp_path / "own", 0)
-    assert found(tmp_path / "own") == []
-    history(tmp_path / "fenced", 1)
-    assert found(tmp_path / "fenced") == [(FENCED, 0, 0)]
+    for version in (1, 2):
+        history(tmp_path / f"own {version}", 0, version)
+        assert found(tmp_path / f"own {version}") == []
+        history(tmp_path / f"fenced {version}", 1, version)
+        assert found(tmp_path / f"fenced {version}") == [(FENCED, 0, 0)]
 
 
 def test_without_the_coordinators_log_nobody_knows_who_was_fenced(tmp_path: Path) -> None:

@@ -215,3 +215,11 @@ def test_a_segment_that_changes_at_every_look_is_refused(tmp_path: Path, monkeyp
     monkeypatch.setattr(headers, "crcs", lambda *_: np.zeros(1, np.uint32))
     with pytest.raises(OSError, match="changed while it was read"):
         list(read_blocks(path))
+
+
+def test_a_batch_may_reach_the_last_offset_but_not_beyond_it() -> None:
+    records = [Record(value=b"v"), Record(value=b"v", offset_delta=1)]
+    for base, is_sound in (((1 << 63) - 3, True), ((1 << 63) - 2, False), ((1 << 63) - 1, False)):
+        data = build_batch(records, base_offset=base).encode()
+        positions, _, stop, good = sound_batches(data, np.empty(0, np.int64))
+        assert (len(positions), stop, good) == ((1, len(data), True) if is_sound else (0, 0, False)), base
