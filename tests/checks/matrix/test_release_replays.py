@@ -44,6 +44,13 @@ def test_a_rule_that_finds_what_the_registry_does_not_expect_fails(monkeypatch: 
     assert not found_by(Registry())["duplicate value, Kafka 4.3"].ok
 
 
+@pytest.mark.usefixtures("briefly")
+def test_what_no_finding_of_the_release_explains_fails_though_it_is_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(release_replays, "_by_finding", lambda *_: {})
+    shown = found_by(Registry())["duplicate value, Kafka 4.3"]
+    assert (shown.ok, shown.found) == (False, "finds something, by what no finding explains")
+
+
 def test_the_rules_that_have_to_find_something_are_those_of_mutants_made_of_a_release() -> None:
     registry = Registry()
     releases = Releases()

