@@ -119,7 +119,7 @@ schemas: setup $(JARS)/kafka/.copied ## write the server's message schemas from 
 
 lock: ## write the lock files again (needs pip-tools)
 	pip-compile -q --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
-	  --extra spark --extra record --extra prove --extra dev -o requirements/main.lock pyproject.toml
+	  --extra spark --extra hdfs --extra record --extra prove --extra dev -o requirements/main.lock pyproject.toml
 	pip-compile -q --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	  --extra bench -c requirements/main.lock -o requirements/bench.lock pyproject.toml
 	pip-compile -q --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 from urllib.request import url2pathname
 
 from kafka_eos.formats.segment import CorruptRegion, StoredBatch, read_segment, scan
-from kafka_eos_checks.kit.missing import need
+from kafka_eos_checks.kit.missing import Missing, need
 
 SCHEMES = ("s3", "gs", "abfs", "abfss", "hdfs", "viewfs")
 SAME = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}  # other names, of Hadoop and of pyarrow
@@ -32,7 +32,9 @@ DENIED = re.compile(r"ACCESS_DENIED|Access ?Denied|Forbidden|HTTP status 403|403
 _QUERY = re.compile(r"\?\S+")  # of addresses in what a library says: they may be signed
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/]*)(?P<path>.*)", re.DOTALL)
 _ENDPOINTS, _REGIONS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), ("AWS_REGION", "AWS_DEFAULT_REGION")
-_AT_HOME = "default"  # pyarrow's name of the file system that Hadoop's configuration names
+_HADOOP = ("hdfs", "viewfs")
+_AT_HOME = "default"  # stands for the file system that Hadoop's configuration names
+_HDFS_TRIES = "3"  # connections to a NameNode, with pauses that double: the library's default takes three minutes
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -148,7 +150,10 @@ class Uri(PosixPath):
         fs = need("pyarrow.fs", "spark")
         with _named(self):
             system, path = self._where()
-            infos = system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=recursive))
+            try:
+                infos = system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=recursive))
+            except NotADirectoryError:
+                infos = []
         found: dict[str, dict[str, Entry]] = {str(self): {}}
         for info in infos:
             inside = info.path[len(path.rstrip("/")) :].strip("/").split("/")
@@ -441,8 +446,8 @@ def _file_system(scheme: str, authority: str) -> tuple[Any, str]:
     fs = need("pyarrow.fs", "spark")
     if scheme == "s3":
         return _s3(fs, authority), authority
-    if authority == _AT_HOME:
-        return fs.HadoopFileSystem(_AT_HOME), ""
+    if scheme in _HADOOP:
+        return fs.PyFileSystem(fs.FSSpecHandler(_hdfs(scheme, authority))), ""
     system, base = fs.FileSystem.from_uri(f"{scheme}://{authority}/")
     return system, str(base)
 
@@ -457,6 +462,34 @@ def _s3(fs: Any, bucket: str) -> Any:
         return fs.S3FileSystem(endpoint_override=address.rstrip("/"), scheme=scheme or "https")
     told = any(map(os.environ.get, _REGIONS))
     return fs.S3FileSystem(region=None if told else fs.resolve_s3_region(bucket))
+
+
+def _hdfs(scheme: str, authority: str) -> Any:
+    """The HDFS of a NameNode, of a name service, or of Hadoop's configuration.
+
+    The library needs no JVM. It reads the configuration in ``HADOOP_CONF_DIR``, or in ``HADOOP_HOME/etc/hadoop``.
+    """
+    native = need("hdfs_native.fsspec", "hdfs")
+    base: Any = native.ViewfsFileSystem if scheme == "viewfs" else native.HdfsFileSystem
+
+    class Dated(base):  # type: ignore[misc] # a class of a library without types
+        """The file system with the times of files where Arrow looks for them."""
+
+        def info(self, path: str, **more: Any) -> dict[str, Any]:
+            return _dated(super().info(path, **more))
+
+        def ls(self, path: str, detail: bool = True, **more: Any) -> list[Any]:
+            found = super().ls(path, detail, **more)
+            return list(map(_dated, found)) if detail else found
+
+    if authority == _AT_HOME:
+        return Dated()
+    host, _, port = authority.rpartition("@")[2].partition(":")
+    return Dated(host, int(port), **{"dfs.client.failover.max.attempts": _HDFS_TRIES}) if port else Dated(host)
+
+
+def _dated(info: dict[str, Any]) -> dict[str, Any]:
+    return {**info, "mtime": info["modification_time"] / 1000}
 
 
 def _entry(info: Any) -> Entry:
@@ -480,14 +513,16 @@ def _named(uri: Uri) -> Iterator[None]:
         raise _absent(uri) from None
     except Unreachable:
         raise
-    except (OSError, ValueError, NotImplementedError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
+        if isinstance(error, Missing):
+            raise
         reason = _QUERY.sub("?…", (str(error).splitlines() or [type(error).__name__])[0])
         raise Unreachable(f"{uri}: {reason}; {_remedy(uri, reason)}") from None
 
 
 def _remedy(uri: Uri, reason: str) -> str:
-    if "libhdfs" in reason or "libjvm" in reason:
-        return "set ARROW_LIBHDFS_DIR or HADOOP_HOME, JAVA_HOME, and CLASSPATH to what `hadoop classpath --glob` says"
+    if uri.parts[0].removesuffix(":") in _HADOOP and _AT_HOME in uri.parts[1:2]:
+        return "name the NameNode (hdfs://HOST:PORT/PATH), or set HADOOP_CONF_DIR to the folder with core-site.xml"
     if DENIED.search(reason):
         more = " (s3:ListBucket, s3:GetObject)" if uri.parts[0] == "s3:" else ""
         return f"the credentials of the process that reads need the right to list and to read{more}"

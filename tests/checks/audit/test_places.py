@@ -235,7 +235,7 @@ def test_tables_of_headers_are_made_of_logs_by_uri(copies: Callable[[str], tuple
 def test_any_file_system_of_pyarrow_can_be_read(
     copies: Callable[[str], tuple[Path, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Paths of HDFS begin at its root, without a bucket. This is no HDFS: it needs libhdfs."""
+    """Paths of HDFS begin at its root, without a bucket. This is no HDFS; ``test_hdfs`` has one."""
     folder, _ = copies("backwards")
     rooted = fs.SubTreeFileSystem(str(folder.parent), fs.LocalFileSystem())
     monkeypatch.setattr(places, "_file_system", lambda *_: (rooted, "/"))
@@ -550,14 +550,31 @@ def test_a_file_that_becomes_shorter_while_it_is_open_is_named(tmp_path: Path, m
         os.truncate(tmp_path / "0.log", 200)
 
 
-def test_without_libhdfs_the_remedy_is_named(
+@pytest.mark.parametrize(
+    ("uri", "words"),
+    [
+        ("hdfs://127.0.0.1:1/copies", "hdfs://127.0.0.1:1/copies: Connection refused"),
+        (
+            "hdfs:///copies",
+            'hdfs://default/copies: InvalidArgument("No fs.defaultFS setting found"); name the NameNode',
+        ),
+    ],
+)
+def test_an_hdfs_that_does_not_answer_is_named_with_the_remedy(
+    uri: str, words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("hdfs_native", reason="HDFS: pip install 'kafka-eos[hdfs]'")
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    monkeypatch.delenv("HADOOP_HOME", raising=False)
+    assert words in refused([uri], capsys)
+
+
+def test_without_the_client_of_hdfs_its_extra_is_named(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("ARROW_LIBHDFS_DIR", "/nowhere")
-    monkeypatch.setenv("HADOOP_HOME", "/nowhere")
-    told = refused(["hdfs://127.0.0.1:1/copies"], capsys)
-    assert "hdfs://127.0.0.1:1/copies" in told
-    assert "set ARROW_LIBHDFS_DIR or HADOOP_HOME" in told
+    monkeypatch.setitem(sys.modules, "hdfs_native", None)
+    monkeypatch.setitem(sys.modules, "hdfs_native.fsspec", None)
+    assert "pip install 'kafka-eos[hdfs]'" in refused(["hdfs://127.0.0.1:2/copies"], capsys)
 
 
 def test_the_tasks_of_an_engine_are_asked_only_about_files_of_other_machines(tmp_path: Path, store: Store) -> None:

@@ -397,7 +397,7 @@ def test_a_broker_tells_the_settings_with_which_it_was_started(make: Make) -> No
     assert value(without, BROKER, "1", "num.partitions")[0] == "1"
 
 
-# Kafka: SocketServerConfigs, ServerConfigs, ReplicationConfigs, TransactionLogConfigs; the default, and the least value
+# Kafka: SocketServerConfigs, ServerConfigs, ReplicationConfigs, TransactionLogConfig; the default, and the least value
 BROKER_NUMBERS = {
     "background.threads": (10, 1),
     "max.connection.creation.rate": ((1 << 31) - 1, 0),

@@ -10,6 +10,7 @@ machine with one part of a guard or of an effect changed, or with an action that
 
 import ast
 import inspect
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
@@ -30,7 +31,7 @@ from kafka_eos_checks.tla.result_cache import ResultCache, fingerprint, python_f
 from kafka_eos_checks.tla.sany import ACTION_LEVEL, QUANTIFIERS, SQUARE_ACTION, Definition, Expression, Span
 
 MOST_STATES = 20_000  # of a named mutant's graph
-_MOST_CHANGED = 5_000  # of a model in which a machine is changed part by part
+_MOST_CHANGED = 6_000  # of a model in which a machine is changed part by part
 _NOTHING = Span("", 0, 0, 0, 0)
 _TEMPORAL = ACTION_LEVEL + 1
 
@@ -182,11 +183,22 @@ def _call(name: str) -> Tree:
 
 
 def _claimed(registry: Registry, entry: Model, holding: Iterable[Model]) -> Iterator[str]:
-    """The properties that a mutant may violate: those of its model; for a known failure, all of its specification."""
-    about = [registry.models[entry.model]] if entry.model else holding
+    """The properties that a mutant may violate: those of its model; for a known failure, those of the models like it.
+
+    A model is like a failure if it has the same specification and the same constants that are ``TRUE`` or ``FALSE``: a
+    property need not hold in another mode. If no model is like it, all of its specification are.
+    """
+    if entry.model:
+        about = [registry.models[entry.model]]
+    else:
+        same = [model for model in holding if model.specification == entry.specification]
+        about = [model for model in same if _modes(model) == _modes(entry)] or same
     for model in about:
-        if entry.model or model.specification == entry.specification:
-            yield from (*model.invariants, *model.properties)
+        yield from (*model.invariants, *model.properties)
+
+
+def _modes(model: Model) -> Mapping[str, str]:
+    return {name: value for name, value in model.constants.items() if value in {"TRUE", "FALSE"}}
 
 
 def _ranges(registry: Registry, module: str, models: Iterable[Model]) -> Mapping[str, frozenset[str]]:
@@ -301,6 +313,7 @@ class PropertySearch:
         versions = family.versions
         places = {place for place, version in enumerate(versions) if version.change is not None}
         noticed: dict[int, tuple[Mutant, Sighting]] = {}
+        cut: Counter[str] = Counter()  # searches that ended at the limit, for each property
         others: dict[int, set[str]] = {}  # whole property -> those that are violated wherever it is
         for number, mutant in enumerate(family.mutants, start=1):
             waiting = {versions[place].name for place in places - noticed.keys()}
@@ -308,10 +321,12 @@ class PropertySearch:
                 continue
             on_search(f"{number:,} of {len(family.mutants):,}: {mutant.label or 'the spec'} in {mutant.model.name}")
             sighting = self.sighting(mutant, versions)
+            if sighting.states > self._most_states(mutant):
+                cut.update(mutant.model.invariants)
             for place in places - noticed.keys():
                 if self._notices(mutant, sighting, versions, place, others):
                     noticed[place] = mutant, sighting
-        return [_outcome(versions[place], noticed.get(place), others.get(place)) for place in sorted(places)]
+        return [self._outcome(versions[place], noticed.get(place), others.get(place), cut) for place in sorted(places)]
 
     def _notices(
         self, mutant: Mutant, sighting: Sighting, versions: Sequence[Version], place: int, others: dict[int, set[str]]
@@ -371,6 +386,38 @@ class PropertySearch:
             self._check(model, found, versions)
         self.cache.put(key, {**asdict(found), "most": most})
         return found
+
+    def _outcome(
+        self, version: Version, noticed: tuple[Mutant, Sighting] | None, others: set[str] | None, cut: Mapping[str, int]
+    ) -> Outcome:
+        """The outcome for one weaker version; says if a search that decides it ended at the limit of its states."""
+        assert version.change is not None
+        outcome = Outcome(
+            operator=version.change.operator,
+            change=version.change.change,
+            place=version.place,
+            means=Means.NONE,
+        )
+        if noticed is None:
+            by = ""
+            if version.tree is None:
+                by = (
+                    "no mutant violates it"
+                    if others is None
+                    else f"also {', '.join(sorted(others)) or 'one or another'}"
+                )
+            if number := cut.get(version.name, 0):
+                by += f"{', ' if by else ''}{number} searches ended at their limit"
+            return replace(outcome, by=by)
+        mutant, sighting = noticed
+        behind = f", in its first {sighting.states:,} states" if sighting.states > self._most_states(mutant) else ""
+        return replace(
+            outcome,
+            means=Means.MUTANT,
+            by=(mutant.label or "the spec") + behind,
+            model=mutant.model.name,
+            states=sighting.states,
+        )
 
     def _machine(self, model: Model) -> type[Machine] | None:
         """The machine of a model: one class, so that states of two searches can be equal."""
@@ -436,27 +483,3 @@ def _override(model: Model, folder: ModuleFolder, rule: str, other: str) -> Iter
         yield f"{name} {folder.operators(home)[name][1].body}"
     function = getattr(rules, snake_case(other), None)
     yield inspect.getsource(function) if function else rule
-
-
-def _outcome(version: Version, noticed: tuple[Mutant, Sighting] | None, others: set[str] | None) -> Outcome:
-    """The outcome for one weaker version."""
-    assert version.change is not None
-    outcome = Outcome(
-        operator=version.change.operator,
-        change=version.change.change,
-        place=version.place,
-        means=Means.NONE,
-    )
-    if noticed is None:
-        by = ""
-        if version.tree is None:
-            by = "no mutant violates it" if others is None else f"also {', '.join(sorted(others)) or 'one or another'}"
-        return replace(outcome, by=by)
-    mutant, sighting = noticed
-    return replace(
-        outcome,
-        means=Means.MUTANT,
-        by=mutant.label or "the spec",
-        model=mutant.model.name,
-        states=sighting.states,
-    )

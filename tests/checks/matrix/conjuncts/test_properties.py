@@ -113,9 +113,9 @@ def test_each_weaker_property_is_noticed_or_survives(planted: Registry, tmp_path
     assert noticed["Starts", "Starts -> TRUE"].startswith("Fair: WF(")  # nobody has to add
     assert noticed["NotAboveLimit", "NotAboveLimit -> TRUE"] == "NoLimit"
     # no mutant's total falls below zero; the two equal properties notice the same mutants, so neither is needed
-    assert survivors["Bounded", "total >= 0 -> TRUE"] == ""
-    assert survivors["SameAgain", "SameAgain -> TRUE"] == "also Bounded"
-    assert survivors["Bounded", "Bounded -> TRUE"] == "also SameAgain"
+    assert survivors["Bounded", "total >= 0 -> TRUE"] == "5 searches ended at their limit"  # has 40 states for 481
+    assert survivors["SameAgain", "SameAgain -> TRUE"].startswith("also Bounded")
+    assert survivors["Bounded", "Bounded -> TRUE"].startswith("also SameAgain")
 
 
 def test_a_pair_is_shown_by_a_mutant_of_its_own_or_by_what_it_follows_from(planted: Registry, tmp_path: Path) -> None:
