@@ -454,7 +454,8 @@ class _Producers:
         rows = np.concatenate(self._rows)
         key = rows["producer_id"] << 1 | rows["is_data"]  # producer ids are not negative
         order = stable_order(key)
-        return rows[order[np.append(key[order][1:] != key[order][:-1], True)[: len(order)]]]
+        latest: Last = rows[order[np.append(key[order][1:] != key[order][:-1], True)[: len(order)]]]
+        return latest
 
     def at(self, offset: int) -> dict[int, ProducerSnapshotEntry]:
         """The expected entry of each producer at an offset; all batches taken so far are below it."""
