@@ -332,9 +332,10 @@ def judge_snapshots(
             result.find(SNAPSHOT, log, error.reason, file=path.name, position=error.position)
             continue
         result.count(SNAPSHOT, "entries", len(entries))
+        whole = transactions.whole
         for entry in entries:
             expected = producers.get(entry.producer_id)
-            if not transactions.whole and (expected is None or _is_gone(expected, entry, transactions.start or 0)):
+            if not whole and (expected is None or _is_gone(expected, entry, transactions.start or 0)):
                 result.count(SNAPSHOT, "gone")
                 continue
             evidence = _difference(expected, entry)
@@ -358,6 +359,8 @@ def _difference(expected: ProducerSnapshotEntry | None, found: ProducerSnapshotE
     """The error of an entry in words; "" for none."""
     if expected is None:
         return "no batch below the snapshot's offset is of this producer"
+    if expected == found:
+        return ""
     pairs = {name: (getattr(expected, name), getattr(found, name)) for name in _COMPARED}
     if found.coordinator_epoch == -1:  # the producer may have expired since its last marker
         del pairs["coordinator_epoch"]
@@ -393,6 +396,7 @@ class _Last(NamedTuple):
     base_sequence: int
 
 
+_MOST_PARTS = 64  # of chunks, before those of a producer become one
 SNAPSHOT_COLUMNS = ("attributes", "producer_id", *_Last._fields)
 
 
@@ -438,22 +442,33 @@ class _Producers:
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
-        self._last: dict[int, _Last] = {}
-        self._data: dict[int, _Last] = {}
+        self._rows: list[Last] = [np.zeros(0, LAST)]
 
     def take(self, rows: Last) -> None:
         """Take in the next batches."""
-        for known, own in ((self._last, rows[~rows["is_data"]]), (self._data, rows[rows["is_data"]])):
-            columns = (own[name].tolist() for name in _Last._fields)
-            batches = map(_Last._make, zip(*columns, strict=True))
-            known.update(zip(own["producer_id"].tolist(), batches, strict=True))
+        self._rows.append(rows)
+        if len(self._rows) > _MOST_PARTS:
+            self._rows = [self._latest()]
+
+    def _latest(self) -> Last:
+        rows = np.concatenate(self._rows)
+        key = rows["producer_id"] << 1 | rows["is_data"]  # producer ids are not negative
+        order = stable_order(key)
+        latest: Last = rows[order[np.append(key[order][1:] != key[order][:-1], True)[: len(order)]]]
+        return latest
 
     def at(self, offset: int) -> dict[int, ProducerSnapshotEntry]:
         """The expected entry of each producer at an offset; all batches taken so far are below it."""
         epochs, opened = self._transactions.coordinator_epochs_at(offset), self._transactions.open_at(offset)
+        rows = self._latest()
+        self._rows = [rows]
+        known = []
+        for own in (rows[~rows["is_data"]], rows[rows["is_data"]]):
+            batches = map(_Last, *(own[name].tolist() for name in _Last._fields))
+            known.append(dict(zip(own["producer_id"].tolist(), batches, strict=True)))
         return {
-            producer_id: _entry(producer_id, last, self._data.get(producer_id), epochs.get(producer_id), opened)
-            for producer_id, last in self._last.items()
+            producer_id: _entry(producer_id, last, known[1].get(producer_id), epochs.get(producer_id), opened)
+            for producer_id, last in known[0].items()
         }
 
 

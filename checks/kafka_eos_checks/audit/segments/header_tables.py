@@ -3,7 +3,7 @@
 A table replaces one segment and has its name, ``00000000000000000000.headers.parquet``. A row is a batch: every field
 of its header (:data:`HEADER`), its position in the segment, and for a control batch the decision in its record. Rows
 are in log order, in row groups of about :data:`ROWS`. Regions of the segment without a readable batch are in the
-file's metadata. A batch takes some eleven bytes. A table has no keys, values or headers of records.
+file's metadata. A batch takes nine to twelve bytes. A table has no keys, values or headers of records.
 
 A table is read by row groups. A range of it is a range of bytes that starts and ends with a row group, so it is
 planned, counted and folded like a range of a segment.

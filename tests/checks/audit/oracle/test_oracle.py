@@ -6,6 +6,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.audit import run
@@ -57,9 +58,9 @@ def test_a_finding_that_is_left_out_and_one_that_is_made_up_are_differences(tmp_
 def test_a_fold_that_forgets_what_lies_before_a_chunk_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def forgetful(log: rules.Log, row: tuple[int, ...]) -> bool:
-        log.producers.pop(row[0], None)
-        return bool(resolve(log, row))
+    def forgetful(log: rules.Log, rows: NDArray[np.void]) -> list[int]:
+        log.producers.clear()
+        return list(resolve(log, rows))
 
     resolve = summary._resolve
     monkeypatch.setattr(summary, "_resolve", forgetful)
