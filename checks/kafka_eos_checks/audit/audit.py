@@ -342,7 +342,7 @@ def bill_of(engine: Engine, inputs: Inputs, spent: float, wall: float) -> Bill:
         wall: seconds since it began.
     """
     jvm = engine.jvm_seconds  # before the costs are collected
-    size = inputs.segment_bytes + inputs.history_bytes
+    size = inputs.segment_bytes + inputs.history_bytes + inputs.operation_bytes
     return bill(costs_of(engine), spent, size, in_process=engine.in_process, wall=wall, jvm=jvm)
 
 
