@@ -241,7 +241,7 @@ MarkerOf(known, partition) ==
 (***************************************************************************)
 
 (* The group has no members. *)
-IsEmpty == IF GroupProtocol = "classic" THEN group.state = "EMPTY" ELSE Groups!Members = {}
+IsEmpty == Groups!Members = {}
 
 (* The group has had members. *)
 IsKnown == IF GroupProtocol = "classic" THEN group.generation # NoGeneration ELSE membership.epoch > 1
@@ -255,7 +255,7 @@ MemberError(member, generation) ==
 (* Kafka: OffsetMetadataManager.validateTransactionalOffsetCommit                    *)
 CommitError(member, generation) ==
     IF generation < 0 /\ IsEmpty THEN "NONE"
-    ELSE IF member # NoMember /\ generation >= 0 /\ ~IsKnown THEN "ILLEGAL_GENERATION"
+    ELSE IF member # NoMember /\ ~IsKnown THEN "ILLEGAL_GENERATION"
     ELSE Groups!ErrorInTransaction(MemberError(member, generation))
 
 (* The reason why the group refuses offsets outside of transactions; "NONE" if it does not. *)

@@ -10,8 +10,9 @@
 (*   at any later time or never, an answer arrives after those sent before *)
 (*   it (one connection) or never, and each attempt of the producer is a   *)
 (*   message of its own. (A duplicate that the network makes is one more   *)
-(*   attempt, as the broker sees it.) NOT_LEADER_OR_FOLLOWER is a lost     *)
-(*   request that is sent again.                                           *)
+(*   attempt, as the broker sees it.) NOT_LEADER_OR_FOLLOWER and           *)
+(*   NOT_ENOUGH_REPLICAS are a lost request that is sent again, and        *)
+(*   NOT_ENOUGH_REPLICAS_AFTER_APPEND is a lost answer.                    *)
 (* Assumed, not checked: a client's answers are matched to its requests by *)
 (*   correlation id, so that an attempt that it no longer waits for has no *)
 (*   answer; an epoch bump is one step (EpochBump has its messages).       *)
@@ -165,6 +166,9 @@ Resend(value) ==
 (* The leader handles a request                        WHO: the leader     *)
 (***************************************************************************)
 
+(* The leader takes requests. With acks=all it refuses them while too few replicas are in sync. *)
+TakesRequests == leader # NoLeader /\ (Acks = "all" => HasMinIsr)
+
 (* A request that is on its way, named by its value and attempt. *)
 IsOnItsWay(value, attempt) == \E request \in requests : request.value = value /\ request.attempt = attempt
 OnItsWay(value, attempt)   == CHOOSE request \in requests : request.value = value /\ request.attempt = attempt
@@ -181,12 +185,11 @@ Answer(request, error, offset) ==
                     THEN Append(responses, [value |-> request.value, error |-> error, offset |-> offset,
                                             leaderEpoch |-> leaderEpoch])
                     ELSE responses
-    /\ UNCHANGED <<alive, leader, leaderEpoch, isr, highWatermark,
-                   queue, producer, inFlight, attempts, outcome, nextProducerId>>
+    /\ UNCHANGED <<clusterVars, queue, producer, inFlight, attempts, outcome, nextProducerId>>
 
 (* The leader appends a batch that passed every check. *)
 AppendBatch(value, attempt) ==
-    /\ leader # NoLeader
+    /\ TakesRequests
     /\ IsOnItsWay(value, attempt)
     /\ LET request == OnItsWay(value, attempt) IN
        /\ ~IsDuplicate(replicas[leader], BatchOf(request))
@@ -196,7 +199,7 @@ AppendBatch(value, attempt) ==
 
 (* The leader acknowledges a retry with the offset of the first copy. *)
 AcknowledgeDuplicate(value, attempt) ==
-    /\ leader # NoLeader
+    /\ TakesRequests
     /\ IsOnItsWay(value, attempt)
     /\ LET request == OnItsWay(value, attempt) IN
        /\ IsDuplicate(replicas[leader], BatchOf(request))
@@ -205,7 +208,7 @@ AcknowledgeDuplicate(value, attempt) ==
 
 (* The leader refuses a batch that fails a check. *)
 RefuseBatch(value, attempt) ==
-    /\ leader # NoLeader
+    /\ TakesRequests
     /\ IsOnItsWay(value, attempt)
     /\ LET request == OnItsWay(value, attempt) IN
        /\ ~IsDuplicate(replicas[leader], BatchOf(request))
@@ -219,16 +222,16 @@ ExpireProducer(producerId) ==
     /\ MayExpire(producerId)
     /\ \E replica \in Replicas : KnowsProducer(replicas[replica], producerId)
     /\ replicas' = [replica \in Replicas |-> Forgotten(replicas[replica], producerId)]
-    /\ UNCHANGED <<alive, leader, leaderEpoch, isr, highWatermark, clientVars>>
+    /\ UNCHANGED <<clusterVars, clientVars>>
 
 (***************************************************************************)
 (* The producer gets an answer, or none                WHO: the producer   *)
 (***************************************************************************)
 
-(* An answer that has left the leader: under acks=all once the batch is replicated. *)
+(* An answer that has left the leader: under acks=all once the batch is replicated and enough are in sync. *)
 HasLeft(response) ==
     Acks = "all" /\ response.error = "NONE" =>
-        leader # NoLeader /\ response.leaderEpoch = leaderEpoch /\ highWatermark > response.offset
+        TakesRequests /\ response.leaderEpoch = leaderEpoch /\ highWatermark > response.offset
 
 (* The answer to a value's last attempt, with the answers that are still on their way once it has arrived: those sent *)
 (* after it.                                                                                                          *)

@@ -516,9 +516,7 @@ Undecided ==
 
 (* The last stable offset is the first undecided batch's offset, or the end of the log. *)
 StableIsDecided ==
-    LastStableOffset =
-        IF Undecided = {} THEN LogEndOffset(leader.log)
-        ELSE Entries[CHOOSE i \in Undecided : \A k \in Undecided : i <= k].offset
+    LastStableOffset = OfVersion2!Least({Entries[i].offset : i \in Undecided} \cup {LogEndOffset(leader.log)})
 StableIsDecidedWitness == Undecided # {} /\ \E i \in DOMAIN Entries : i \notin Undecided
 
 (* No batch outside of a transaction lies inside an open transaction of its producer. *)

@@ -110,6 +110,17 @@ Loaded(entries) ==
     IF entries = <<>> THEN Nothing
     ELSE After(Loaded(SubSeq(entries, 1, Len(entries) - 1)), entries[Len(entries)])
 
+IsMarker(entry) == entry.kind # "offset"
+
+(* The log ends within a transaction. *)
+EndsOpen == log # <<>> /\ ~IsMarker(log[Len(log)])
+
+(* A marker takes effect on the offsets together with its append; in 3.9 a task follows (AppliesByTask). *)
+AppliesAtOnce == TRUE
+
+(* The last entry is a marker that has not taken effect yet. *)
+IsUnapplied == ~AppliesAtOnce /\ memory.pending # NoOffset /\ ~EndsOpen
+
 (* The state of a new coordinator: everything in the log counts, pending offsets included. *)
 KnownAfterLoad(entries) == Loaded(entries)
 
@@ -124,7 +135,7 @@ VerificationError(send) ==
 
 (* The send's transaction is open in the log: one of the same epoch, which may be an earlier one in version 1. *)
 (* Kafka: UnifiedLog.hasOngoingTransaction                                                                    *)
-IsOngoing(send) == memory.pending # NoOffset /\ sends[send].epoch = memory.epoch
+IsOngoing(send) == EndsOpen /\ sends[send].epoch = memory.epoch
 
 (* The leader does not ask about a transaction that is open in the log. *)
 
@@ -152,8 +163,11 @@ FetchedEntries == SubSeq(log, 1, replicated)
 (* Kafka: OffsetMetadataManager.fetchOffsets, UNSTABLE_OFFSET_COMMIT        *)
 IsUnstable(known) == known.pending # NoOffset
 
-Found == Loaded(FetchedEntries).committed
-CanFetch == ~IsUnstable(Loaded(FetchedEntries))
+(* The state from which a fetch is answered. *)
+Readable == Loaded(FetchedEntries)
+
+Found == Readable.committed
+CanFetch == ~IsUnstable(Readable)
 
 (***************************************************************************)
 (* The client                                       WHO: the application   *)
@@ -240,7 +254,8 @@ FetchFromFormer ==
 
 Written(entry) ==
     /\ log' = Append(log, entry)
-    /\ memory' = After(memory, entry)
+    /\ memory' = IF IsMarker(entry) /\ ~AppliesAtOnce THEN [memory EXCEPT !.epoch = entry.epoch]
+                 ELSE After(memory, entry)
 
 (* The coordinator stores an offset; with version 2 it registers its partition. *)
 StoreOffsets(send) ==
@@ -281,6 +296,13 @@ WriteMarker ==
                 epoch |-> transaction.epoch, transaction |-> transaction.number, offset |-> NoOffset])
     /\ UNCHANGED <<transaction, clientVars, networkVars, replicated, former, fetched, faults>>
 
+(* A task gives effect to the marker, after the marker is replicated and before its writer is answered. *)
+ApplyMarker ==
+    /\ IsUnapplied
+    /\ replicated = Len(log)
+    /\ memory' = After(memory, log[Len(log)])
+    /\ UNCHANGED <<transaction, clientVars, networkVars, log, replicated, former, fetched, faults>>
+
 (* The follower gets one more entry. *)
 Replicate ==
     /\ replicated < Len(log)
@@ -305,6 +327,7 @@ FailOver ==
 Complete ==
     /\ IsPrepared
     /\ \E position \in 1..replicated : IsItsMarker(log[position])
+    /\ ~IsUnapplied
     /\ transaction' = [transaction EXCEPT !.state = "EMPTY", !.registered = FALSE]
     /\ UNCHANGED <<clientVars, networkVars, groupVars, fetched, faults>>
 
@@ -321,6 +344,7 @@ Next ==
     \/ FetchOffset
     \/ FetchFromFormer
     \/ WriteMarker
+    \/ ApplyMarker
     \/ Replicate
     \/ FailOver
     \/ Complete
@@ -329,7 +353,7 @@ Spec == Init /\ [][Next]_vars
 
 FairSpec ==
     /\ Spec
-    /\ WF_vars(WriteMarker) /\ WF_vars(Replicate) /\ WF_vars(Complete)
+    /\ WF_vars(WriteMarker) /\ WF_vars(ApplyMarker) /\ WF_vars(Replicate) /\ WF_vars(Complete)
 
 (***************************************************************************)
 (* Properties                                                              *)
@@ -349,8 +373,6 @@ FindsWhatWasAskedWitness ==
 NothingElseIsCommitted ==
     memory.committed # NoOffset => outcome[sends[memory.committed].transaction] = "committed"
 NothingElseIsCommittedWitness == \E number \in Numbers : outcome[number] = "aborted" /\ memory.committed # NoOffset
-
-IsMarker(entry) == entry.kind # "offset"
 
 (* The offsets that a marker at a position decides. *)
 DecidedAt(position) ==
@@ -380,7 +402,7 @@ AnsweredIsKeptWitness ==
     /\ \E send \in SentWithin(client.number) : send \notin client.unanswered
 
 (* A new coordinator has the state that the one before it would have for the same log. *)
-LoadsWhatWasKnown == memory = Loaded(log)
+LoadsWhatWasKnown == ~IsUnapplied => memory = Loaded(log)
 LoadsWhatWasKnownWitness == memory.pending # NoOffset /\ faults > 0
 
 (* The offset that fetches find does not go back. *)

@@ -181,6 +181,11 @@ RECURSIVE Replay(_, _)
 (* stable offsets that are too high (the mutant AppendedAtOnce).                                                  *)
 Replay(before, entries) == IF entries = <<>> THEN before ELSE Replay(Written(before, Head(entries)), Tail(entries))
 
+(* The log that a replica has when it leads: it knows every transaction that holds the last stable offset back.          *)
+(* Departs from Kafka: a replica that has restarted or truncated its log loads a snapshot, which has open transactions   *)
+(* only. There an ended transaction is stable below the high watermark although its marker is above it (OngoingOnly).    *)
+AfterLoad(before) == before
+
 (* The log once the transactions whose marker is replicated no longer hold the last stable offset back. *)
 WithReplicated(before, offset) ==
     [before EXCEPT !.transactions = {t \in @ : t.lastOffset = NoOffset \/ t.lastOffset >= offset}]
@@ -253,7 +258,7 @@ ElectLeader(endOffset, watermark) ==
     /\ IsBoundary(endOffset)
     /\ replicated <= endOffset
     /\ watermark <= replicated
-    /\ log' = WithReplicated(Replay(EmptyLog, EntriesBelow(endOffset)), watermark)
+    /\ log' = WithReplicated(AfterLoad(Replay(EmptyLog, EntriesBelow(endOffset))), watermark)
     /\ highWatermark' = watermark
     /\ leaderEpoch' = leaderEpoch + 1
     /\ UNCHANGED replicated
@@ -356,7 +361,7 @@ IndexEntryOf(j) ==
          lastOffset |-> marker.offset,
          lastStableOffset |-> Least({entries[i].offset : i \in others} \cup {marker.offset + 1})]
 
-(* The index has the aborted transactions, each with what the log says, in the order of their markers. *)
+(* The entries of the index are aborted transactions, each with what the log says, in the order of their markers. *)
 IndexFollowsLog ==
     LET index == log.abortedIndex
         ended == {j \in DOMAIN log.entries : log.entries[j].kind = "abort" /\ BatchesEndedBy(log.entries, j) # {}}
@@ -401,7 +406,7 @@ CoordinatorsNeverGoBackWitness ==
 NothingPlainInside ==
     \A j \in DOMAIN log.entries : log.entries[j].kind = "plain" =>
         \A i \in Batches(log.entries) : Follows(i, j) /\ log.entries[i].kind = "transactional" =>
-            \E k \in (i + 1)..(j - 1) : IsMarker(log.entries[k]) /\ Follows(i, k)
+            \E k \in i..j : IsMarker(log.entries[k]) /\ Follows(i, k)
 NothingPlainInsideWitness ==
     "plain" \in BatchKinds /\ HasRoom /\ \E producerId \in ProducerIds : IsOpen(log.producers[producerId])
 

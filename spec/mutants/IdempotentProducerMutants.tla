@@ -45,6 +45,19 @@ SkipSequence(kept) == producer
 (* for InSyncEndOffset: the high watermark does not wait for the followers *)
 LeaderEndOffset == EndOffset(leader)
 
+(* for MayBeKilled: only the replicas that lose what they have not flushed *)
+OnlyVolatile(replica) == replica \in Volatile
+
+(* for MayAdvance: the high watermark moves whatever min.insync.replicas says *)
+AdvancesBelowMinIsr == TRUE
+
+(* for EligibleWith: a killed replica keeps its place *)
+KilledStaysEligible(members, killed) ==
+    IF EligibleLeaderReplicas /\ Cardinality(members) < EffectiveMinIsr THEN (isr \cup elr) \ members ELSE {}
+
+(* for Candidates: without anybody in sync any replica may lead *)
+AnybodyLeads == IF isr # {} THEN isr ELSE Replicas
+
 (* for MayExpire: producer state is dropped while a retry may be on its way *)
 ExpireAnyTime(producerId) == TRUE
 
@@ -57,6 +70,8 @@ NothingIsLostWhenOutOfOrder == producer.error = "OUT_OF_ORDER_SEQUENCE_NUMBER" =
 (* Interesting states, which have to be reached *)
 HasNewLeader       == leaderEpoch > 0 /\ leader # NoLeader
 HasTruncated       == \E replica \in alive : EndOffset(replica) < highWatermark /\ replica \notin isr
+HasEligibleLeader  == leader # NoLeader /\ elr # {}
+HasLastKnownLeader == isr \cup elr = {} /\ lastKnownLeader \in alive
 HasFatalError      == ~IsRunning
 HasBumpedEpoch     == producer.epoch > 0 /\ Delivered # <<>>
 HasDeliveredAll    == \A value \in Values : IsDelivered(value)

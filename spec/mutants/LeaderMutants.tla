@@ -5,7 +5,7 @@
 (* in the place of the rule; the Python function of the same name does the *)
 (* same to the reference.                                                  *)
 (***************************************************************************)
-EXTENDS Leader
+EXTENDS Leader, ProducerStateMutants
 
 (* for BatchError: the sequence is checked before the guard *)
 SequenceBeforeGuard(before, batch, version, guard) ==
@@ -93,6 +93,22 @@ OneRecordEach(before, entry, log) == OfVersion2!Appended(before.transactions, en
 (* for WithEntry: a transaction whose marker is replicated still holds the last stable offset back *)
 NeverReplicated(before, entry, log) ==
     OfVersion2!Written(before.transactions, [entry EXCEPT !.offset = LogEndOffset(before.log)])
+
+(* for WithEntry: transactions are not told of a batch outside of them *)
+PlainIsNotTold(before, entry, log) ==
+    IF entry.kind = "plain" THEN before.transactions
+    ELSE OfVersion2!WithReplicated(
+             OfVersion2!Written(before.transactions, [entry EXCEPT !.offset = LogEndOffset(before.log)]),
+             LogEndOffset(log))
+
+(* for WithEntry: the index names the end of the log instead of the marker *)
+IndexNamesLogEnd(before, entry, log) ==
+    LET after == OfVersion2!WithReplicated(
+                     OfVersion2!Written(before.transactions, [entry EXCEPT !.offset = LogEndOffset(before.log)]),
+                     LogEndOffset(log))
+        index == after.abortedIndex
+    IN  IF Len(index) = Len(before.transactions.abortedIndex) THEN after
+        ELSE [after EXCEPT !.abortedIndex[Len(index)].lastOffset = LogEndOffset(log)]
 
 (* for MarkerError: every marker is judged by the rule of version 1 (KAFKA-19446) *)
 MarkersOfVersion1(before, marker, version) == OfVersion1!MarkerError(before.transactions, marker)

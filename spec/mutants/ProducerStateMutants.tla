@@ -48,6 +48,11 @@ NoWrap(sequence) == sequence + 1
 StateBeforeAppend(log, batch) ==
     [log EXCEPT !.producers = Remember(@, [batch EXCEPT !.offset = LogEndOffset(log)])]
 
+(* for FailedToAppend: a new producer is known, without batches, before the append can fail *)
+KnownBeforeAppend(log, batch) ==
+    IF KnowsProducer(log, batch.producerId) THEN log
+    ELSE [log EXCEPT !.producers = (batch.producerId :> [epoch |-> 0, batches |-> <<>>]) @@ @]
+
 (* for IsRetryOf: the last sequence is not compared *)
 FirstSequenceOnly(cached, batch) == cached.sequence = batch.sequence
 
@@ -58,6 +63,14 @@ CacheSurvivesEpoch(producers, entry) ==
              batch == [sequence |-> entry.sequence, count |-> entry.count, offset |-> entry.offset]
          IN  (entry.producerId :> [epoch   |-> entry.epoch,
                                    batches |-> LastOf(Append(before, batch), CachedBatches)]) @@ producers
+
+(* for LogEndOffset: offsets begin with 1 *)
+OffsetsFromOne(log) ==
+    IF log.entries = <<>> THEN 1
+    ELSE LET last == log.entries[Len(log.entries)] IN last.offset + last.count
+
+(* for LogEndOffset: offsets count batches, not records *)
+OffsetsCountBatches(log) == Len(log.entries)
 
 (* for DuplicateOffset: the acknowledgement names the end of the log, not the first copy *)
 OffsetOfLogEnd(log, batch) == LogEndOffset(log) - 1

@@ -24,6 +24,12 @@ OffsetsOfAnyTransaction(send) == "NONE"
 (* for AnsweredAt: the answer waits for nothing *)
 AnsweredAtOnce(position) == replicated
 
+(* for AppliesAtOnce: a task gives effect to a marker, as in Kafka 3.9 *)
+AppliesByTask == FALSE
+
+(* for Readable: a fetch reads the coordinator's memory, as in Kafka 3.9 *)
+ReadsMemory == memory
+
 (* for FetchedEntries: a fetch reads the whole log *)
 FetchDoesNotWait == log
 

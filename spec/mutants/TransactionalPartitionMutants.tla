@@ -47,6 +47,9 @@ CompletedUnindexed(before, given) ==
     LET entry == AtEnd(before, given)
     IN  WithCompleted(WithEntry(before, entry), entry, before.producers[entry.producerId].firstOffset)
 
+(* for AfterLoad: a snapshot of the log's end was loaded, which has open transactions only, as in Kafka *)
+OngoingOnly(before) == [before EXCEPT !.transactions = {t \in @ : t.lastOffset = NoOffset}]
+
 RECURSIVE IndexNotRebuilt(_, _)
 (* for Replay: a replica that becomes the leader has no index *)
 IndexNotRebuilt(before, entries) ==

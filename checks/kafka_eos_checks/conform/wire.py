@@ -203,6 +203,7 @@ class Wire:
             if row["ErrorCode"] == _UNSUPPORTED_VERSION:
                 row = self._connection(self.bootstrap).ask("ApiVersions", 0, {})
         except NoAnswer as error:
+            self._drop(self.bootstrap)
             raise Unreachable(f"{self.bootstrap}: no Kafka broker, or another security.protocol: {error}") from None
         names = served_codec().names
         self.offered = {

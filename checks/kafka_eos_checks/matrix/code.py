@@ -2,21 +2,25 @@
 
 Cosmic Ray says where a module can be changed and how. A sample is drawn with a seed: a place first, then one of the
 changes that are possible there. Annotations and their like are left out, because they do not change behaviour. Each
-mutant is written into a copy of the clone. There the tests that mirror the module run, then those of its folder, then
-all others on demand. Tests that enter the changed function go first.
+mutant is written into a copy of the clone. There the tests of the module's room run that execute the changed lines,
+quick ones first, but none that start a JVM; and on demand all tests that execute these lines. A run of the tests
+without a mutant notes which tests these are.
 """
 
 import ast
 import json
 import os
 import random
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
 from time import monotonic
@@ -29,8 +33,9 @@ from kafka_eos_checks.matrix.conjuncts.outcomes import Score
 from kafka_eos_checks.models.registry import MalformedRegistry
 from kafka_eos_checks.tla.result_cache import ResultCache, fingerprint
 
-PLUGIN, NOTES = "kafka_eos_checks.matrix.reached", "KAFKA_EOS_REACHED"
-"""The pytest plugin that notes which functions a test enters, and the variable that names the file of its notes."""
+PLUGIN, NOTES, MEASURED = "kafka_eos_checks.matrix.reached", "KAFKA_EOS_REACHED", "KAFKA_EOS_MEASURED"
+"""The pytest plugin that notes which lines a test executes, and the variables that name the file of its notes and the
+package that it measures."""
 SOURCES = {"reference": "reference/kafka_eos", "checks": "checks/kafka_eos_checks"}
 COPIED = ("reference", "checks", "tests", "spec", "docs", "examples", "requirements")
 LINKED = ("build/jars", "build/libraries", ".venv")
@@ -38,7 +43,13 @@ EXPLAINED = Path(__file__).with_name("equivalent_code.toml")
 KEYS = ("file", "change", "reason")
 EXTRA = "mutants"
 NONE, NO_END = "nothing", "no end"
-_LEAST_TIMEOUT, _SLOWER = 30.0, 3.0  # seconds, and times the unchanged run
+ELSEWHERE = -1
+"""In the notes of a line: it is executed by an import, or by a process that does not know its test."""
+_LEAST_TIMEOUT, _SLOWER = 15.0, 3.0  # seconds, and times the unchanged run
+_NOTES_TIMEOUT, _AROUND_TESTS = 3600.0, 60.0  # seconds; pytest starts and ends around the tests
+_NOTHING_TO_RUN = 5  # as pytest ends, if all tests are deselected
+_ENDED = re.compile(r"Timeout \(\d+:\d\d:\d\d(\.\d+)?\)!")  # as faulthandler says that it ends a test
+_QUICK, _ALL = "not (thorough or tlc or spark or broker or java)", "not thorough"  # marks of tests
 
 _NOT_COPIED = shutil.ignore_patterns("__pycache__")
 
@@ -121,15 +132,18 @@ def modules(root: Path, package: str) -> list[Path]:
     )
 
 
-def mirrored(root: Path, module: Path) -> list[list[str]]:
-    """The tests of a module, the closest first: its own ones, then those of the nearest folder."""
-    for kind, source in SOURCES.items():
-        if module.is_relative_to(source):
-            inside, above = module.relative_to(source), Path("tests") / kind
-            own = above / inside.parent / f"test_{inside.name}"
-            folder = next(each for each in (above / inside.parent, *own.parents[1:]) if (root / each).is_dir())
-            return [[str(path)] for path in (own, folder) if path == folder or (root / path).is_file()]
-    return []
+def room(module: Path) -> Path:
+    """The room of a module: the folder below one of :data:`SOURCES`, or that itself for a file in no room."""
+    source = next(Path(source) for source in SOURCES.values() if module.is_relative_to(source))
+    inside = module.relative_to(source)
+    return source / inside.parts[0] if len(inside.parts) > 1 else source
+
+
+def room_tests(root: Path, module: Path) -> str:
+    """The folder of the tests of a module's room; those of its floor if the room has none."""
+    kind = next(kind for kind, source in SOURCES.items() if module.is_relative_to(source))
+    own = Path("tests") / kind / room(module).relative_to(SOURCES[kind])
+    return str(own if (root / own).is_dir() else own.parent)
 
 
 def sample(root: Path, files: Sequence[Path], count: int, seed: int) -> list[CodeMutant]:
@@ -221,13 +235,15 @@ class Bench:
         root: the clone.
         folder: the copy.
         cache: the results of earlier runs.
-        whole: whether a mutant that survives the tests of its folder is tried with all other tests.
+        whole: whether a mutant that survives the tests of its room is tried with all tests.
+        compiled: the folders of tests that are compiled, with what they import; that takes longer than a quick test.
     """
 
     root: Path
     folder: Path
     cache: ResultCache
     whole: bool = False
+    compiled: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         for name in COPIED:
@@ -249,79 +265,128 @@ class Bench:
         """
         began = monotonic()
         module = Path(mutant.file)
-        for tests in [*mirrored(self.root, module), *([["tests"]] if self.whole else [])]:
-            key = self._key(module, tests)
-            usual = self._usual(tests, key)
-            known = self.cache.get(fingerprint(key, mutant.text))
-            if known is None:
-                line = mutant.line
-                first = reaching(usual["reached"], mutant.file, line, (self.root / module).read_text(encoding="utf-8"))
-                known = {"failed": self._fate(mutant, [*first, *tests], usual["seconds"])}
-                self.cache.put(fingerprint(key, mutant.text), known)
+        for folder, marks in [(room_tests(self.root, module), _QUICK), *([("tests", _ALL)] if self.whole else [])]:
+            keys, entry = self._keys(module, folder, marks), fingerprint(folder, mutant.text)
+            known = self.cache.get(entry)
+            if known is None or known["under"] != _under(keys, known["failed"]):
+                first, last = statement((self.root / module).read_text(encoding="utf-8"), mutant.line)
+                reaching = reaching_tests(self._notes(module, keys, marks), mutant.file, range(first, last + 1))
+                if folder not in self.compiled:
+                    self._fails([folder], _NOTES_TIMEOUT, 0, "--collect-only", variables={})
+                    self.compiled.add(folder)
+                failed = self._fate(mutant, reaching)
+                known = {"failed": failed, "under": _under(keys, failed)}
+                self.cache.put(entry, known)
             if known["failed"]:
                 return Fate(mutant=mutant, by=str(known["failed"]), seconds=monotonic() - began)
         return Fate(mutant=mutant, by=NONE, seconds=monotonic() - began)
 
-    def _fate(self, mutant: CodeMutant, tests: Sequence[str], usual: float) -> str:
+    def _fate(self, mutant: CodeMutant, tests: Mapping[str, float]) -> str:
         """The first test that fails with a mutant, "" if none does.
 
-        Tests without an end count only if they have one without the mutant, in the same time on this computer.
+        A test without an end counts only if it has one without the mutant, in the same time on this computer.
+
+        Args:
+            mutant: the mutant.
+            tests: the tests to run, in this order, and the seconds of each without the mutant.
         """
-        limit = max(_LEAST_TIMEOUT, _SLOWER * usual)
+        limit = max(_LEAST_TIMEOUT, _SLOWER * max(tests.values()))
         module = self.folder / mutant.file
         original = module.read_text(encoding="utf-8")
         while True:
             module.write_text(mutant.text, encoding="utf-8")
             try:
-                failed = self._fails(tests, limit)
+                failed = self._fails(list(tests), limit, sum(tests.values()))
             finally:
                 module.write_text(original, encoding="utf-8")
-            if failed != NO_END or self._fails(tests, limit) != NO_END:
+            if not failed.startswith(NO_END):
+                return failed
+            endless = failed.removeprefix(NO_END).strip()
+            if not self._fails([endless] if endless else list(tests), limit, sum(tests.values())):
                 return failed
             limit *= 2
 
-    def _key(self, module: Path, tests: Sequence[str]) -> str:
-        """The fingerprint of a module's package and of the tests, as they are in the copy."""
-        files = [*sorted((self.folder / module).parent.glob("*.py"))]
-        for name in tests:
-            path = self.folder / name
-            files += sorted(path.rglob("*.py")) if path.is_dir() else [path]
-        return fingerprint(*(part for file in files for part in (file.name, file.read_bytes())))
+    def _keys(self, module: Path, folder: str, marks: str) -> dict[str, str]:
+        """The fingerprint of each file of tests, and with it of a module's room and of what the tests share."""
+        every = sorted((self.folder / folder).rglob("*.py"))
+        own = [file for file in every if file.name.startswith("test_")]
+        shared = [*sorted((self.folder / room(module)).rglob("*.py")), *(file for file in every if file not in own)]
+        under = fingerprint(marks, *(part for file in shared for part in (file.name, file.read_bytes())))
+        return {str(file.relative_to(self.folder)): fingerprint(under, file.read_bytes()) for file in own}
 
-    def _usual(self, tests: Sequence[str], key: str) -> Mapping[str, Any]:
-        """The seconds that the tests take without a mutant, and the tests that reach each function."""
-        known = self.cache.get(key)
-        if known is None:
-            began = monotonic()
+    def _notes(self, module: Path, keys: Mapping[str, str], marks: str) -> list[Mapping[str, Any]]:
+        """Notes of each file of tests: see ``reached``. Files that have none yet are run without a mutant."""
+        missing = [file for file, key in keys.items() if self.cache.get(key) is None]
+        if missing:
             notes = self.folder / "reached.json"
-            failed = self._fails(tests, 3600, "-p", PLUGIN, notes=notes)
-            if failed:
-                raise UnusableCode(f"{' '.join(tests)} fails without a mutant: {failed}; mend that first")
-            known = {"seconds": monotonic() - began, "reached": json.loads(notes.read_text(encoding="utf-8"))}
-            self.cache.put(key, known)
-        return known
-
-    def _fails(self, tests: Sequence[str], timeout: float, *options: str, notes: Path | None = None) -> str:
-        """The first test that fails, "" if none does."""
-        paths = os.pathsep.join(str(self.folder / name) for name in SOURCES)
-        command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not thorough"]
-        try:
-            run = subprocess.run(
-                [*command, *options, *tests],
-                cwd=self.folder,
-                env={**os.environ, "PYTHONPATH": paths, **({NOTES: str(notes)} if notes else {})},
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=timeout,
-                check=False,
+            variables = {NOTES: str(notes), MEASURED: str(self.folder / room(module))}
+            failed = self._fails(
+                missing, _NOTES_TIMEOUT, _NOTES_TIMEOUT, "-p", PLUGIN, "-m", marks, variables=variables
             )
-        except subprocess.TimeoutExpired:
-            return NO_END
-        if run.returncode == 0:
+            if failed:
+                raise UnusableCode(f"a test fails without a mutant: {failed}; mend that first")
+            found = json.loads(notes.read_text(encoding="utf-8"))
+            for file in missing:
+                self.cache.put(keys[file], found.get(file, {"tests": {}, "reached": {}}))
+        return [kept for key in keys.values() if (kept := self.cache.get(key)) is not None]
+
+    def _fails(
+        self,
+        tests: Sequence[str],
+        limit: float,
+        usual: float,
+        *options: str,
+        variables: Mapping[str, str] | None = None,
+    ) -> str:
+        """The first test that fails, "" if none does.
+
+        Args:
+            tests: the tests to run.
+            limit: after so many seconds a test has no end.
+            usual: the seconds that all of them take.
+            options: further ones of pytest.
+            variables: further ones of the environment; None if a mutant is tried.
+        """
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        environment["PYTHONPATH"] = os.pathsep.join(str(self.folder / name) for name in SOURCES)
+        environment["PYTHONPYCACHEPREFIX"] = str(self.folder / "compiled")
+        # A mutant leaves no compiled file: it would stay valid for the next one, if it is as long and as old.
+        python = [sys.executable, *(["-B"] if variables is None else [])]
+        pytest = ["-m", "pytest", "-x", "-v", "-p", "no:cacheprovider"]
+        timeout = ["-o", f"faulthandler_timeout={limit}", "-o", "faulthandler_exit_on_timeout=true"]
+        said = self.folder / "said"  # no pipe: a server that a test had no chance to end would hold it open
+        with (
+            said.open("w", encoding="utf-8") as out,
+            subprocess.Popen(
+                [*python, *pytest, *timeout, *options, *tests],
+                cwd=self.folder,
+                env=environment | dict(variables or {}),
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            ) as run,
+        ):
+            try:
+                run.wait(_AROUND_TESTS + limit + _SLOWER * usual)
+            except subprocess.TimeoutExpired:
+                return NO_END
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(run.pid, signal.SIGKILL)
+        if run.returncode == 0 or (run.returncode == _NOTHING_TO_RUN and variables is not None):
             return ""
-        lines = [line for line in run.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-        return lines[0].partition(" - ")[0].partition(" ")[2] if lines else f"pytest ended with {run.returncode}"
+        text = said.read_text(encoding="utf-8", errors="replace")
+        if ended := _ENDED.search(text):
+            started = [line for line in text[: ended.start()].splitlines() if "::" in line]
+            return f"{NO_END} {started[-1].strip() if started else ''}".strip()
+        lines = text.splitlines()
+        failed = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
+        return failed[0].partition(" - ")[0].partition(" ")[2] if failed else f"pytest ended with {run.returncode}"
+
+
+def _under(keys: Mapping[str, str], failed: str) -> str:
+    """The fingerprint of the tests on which a result rests: the file of the failed one, or all."""
+    return keys.get(_file(failed.removeprefix(NO_END).strip()), fingerprint(*keys.values()))
 
 
 def read_explained(path: Path = EXPLAINED) -> dict[tuple[str, str], str]:
@@ -378,20 +443,40 @@ def judged(benches: Sequence[Bench], mutants: Sequence[CodeMutant], on_fate: Cal
         return list(pool.map(one, mutants))
 
 
-def function_key(file: str | Path, line: int) -> str:
-    """The name of a function in the notes: its file, and the line of its first decorator or of its ``def``."""
-    return f"{file}:{line}"
-
-
-def reaching(notes: Mapping[str, Sequence[str]], file: str, line: int, text: str) -> Sequence[str]:
-    """The tests that enter the function around a line; none if the line is in no function."""
-    around: ast.FunctionDef | ast.AsyncFunctionDef | None = None
+def statement(text: str, line: int) -> tuple[int, int]:
+    """The first and the last line of the innermost statement around a line; of one with a body, the lines before it."""
+    found = (line, line)
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, ast.stmt | ast.ExceptHandler):
             assert node.end_lineno is not None
-            if node.body[0].lineno <= line <= node.end_lineno and (around is None or node.lineno > around.lineno):
-                around = node
-    if around is None:
-        return ()
-    first = min([around.lineno, *(decorator.lineno for decorator in around.decorator_list)])
-    return notes.get(function_key(file, first), ())
+            body = getattr(node, "body", None)
+            first, last = node.lineno, max(node.lineno, body[0].lineno - 1) if body else node.end_lineno
+            if first <= line <= last and (found == (line, line) or first > found[0]):
+                found = first, last
+    return found
+
+
+def reaching_tests(notes: Iterable[Mapping[str, Any]], file: str, lines: Iterable[int]) -> dict[str, float]:
+    """The tests that execute one of these lines and their seconds: quick files first, in a file quick tests first.
+
+    If a line is executed outside of the tests, or nobody knows where, all others follow.
+    """
+    seconds: dict[str, float] = {}
+    known: set[str] = set()
+    is_elsewhere, lines = False, list(lines)
+    for own in notes:
+        tests, reached = list(own["tests"]), own["reached"].get(file, {})
+        found = {number for line in lines for number in reached.get(str(line), ())}
+        known |= {tests[number] for number in found if number != ELSEWHERE}
+        is_elsewhere |= ELSEWHERE in found
+        seconds |= own["tests"]
+    every = set(seconds) if is_elsewhere or not known else known
+    files: dict[str, float] = {}
+    for name in every:
+        files[_file(name)] = files.get(_file(name), 0.0) + seconds[name]
+    order = sorted(every, key=lambda name: (name not in known, files[_file(name)], _file(name), seconds[name]))
+    return {name: seconds[name] for name in order}
+
+
+def _file(test: str) -> str:
+    return test.partition("::")[0]

@@ -1,9 +1,9 @@
 """Change the Python code, one place at a time: the tests of the changed module have to fail.
 
-A sample of mutants is drawn with a seed, by place. Each is tried in a copy of the clone: first by the tests that mirror
-its module, then by those of its folder, and with --whole by all tests of `make test`. A mutant that no test notices is
-a survivor, unless matrix/equivalent_code.toml says why no test can notice it. Results are kept in build/checked/code,
-so unchanged mutants are not run again, and an interrupted call continues.
+A sample of mutants is drawn with a seed, by place. Each is tried in a copy of the clone, by the tests of its room that
+execute the changed line and start no JVM, and with --whole by all such tests of `make test`. A mutant that no test
+notices is a survivor, unless matrix/equivalent_code.toml says why no test can notice it. Results are kept in
+build/checked/code, so unchanged mutants are not run again, and an interrupted call continues.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument("packages", nargs="+", metavar="PACKAGE", help="rooms, or files from the clone's root")
     parser.add_argument("--sample", type=int, default=300, metavar="N", help="mutants of each package (default 300)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the sample (default 1)")
-    parser.add_argument("--whole", action="store_true", help="run all tests on mutants that survive their folder's")
+    parser.add_argument("--whole", action="store_true", help="try survivors with all tests")
     parser.add_argument("--list", action="store_true", help="list the changes, and run nothing")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="copies of the clone (default 2)")
     add_json(parser, "the verdicts, one a package")

@@ -1,55 +1,81 @@
-"""A pytest plugin that notes the functions which each test enters, so that mutants meet the right tests first.
+"""A pytest plugin that notes the tests which execute each line of a package, so that a mutant meets these tests only.
 
-Run it as ``pytest -p kafka_eos_checks.matrix.reached``, with the file for its notes in ``KAFKA_EOS_REACHED``. What a
-test starts as a process of its own is not seen.
+Run it as ``pytest -p kafka_eos_checks.matrix.reached``, with the file for its notes in ``KAFKA_EOS_REACHED`` and the
+folder of the package in ``KAFKA_EOS_MEASURED``. Coverage.py measures, in processes that tests start too.
 """
 
 import json
 import os
-import sys
-import threading
 from collections.abc import Generator
 from pathlib import Path
 from time import monotonic
-from types import CodeType, FrameType
 
 import pytest
+from coverage import Coverage
 
-from kafka_eos_checks.matrix.code import NOTES, function_key
+from kafka_eos_checks.matrix.code import ELSEWHERE, MEASURED, NOTES
 
-_entered: set[CodeType] = set()
-_reached: dict[str, dict[str, float]] = {}
+# Tests end their servers by SIGTERM, and pytest names the test in a variable that the processes of a test inherit.
+CONFIG = """[run]
+data_file = {notes}.lines
+parallel = true
+source = {package}
+context = ${{PYTEST_CURRENT_TEST-}}
+sigterm = true
+"""
+
+_notes = Path(os.environ[NOTES])
+_config = _notes.with_suffix(".ini")
+_config.write_text(CONFIG.format(notes=_notes, package=os.environ[MEASURED]), encoding="utf-8")
+os.environ.pop("PYTEST_CURRENT_TEST", None)  # of a test that runs this pytest
+os.environ["COVERAGE_PROCESS_START"] = str(_config)  # read by each Python that a test starts
+_coverage = Coverage(config_file=str(_config))
+_coverage.start()
+_seconds: dict[str, float] = {}
 
 
-def _enter(frame: FrameType, event: str, arg: object) -> None:  # noqa: ARG001 - as Python calls it
-    _entered.add(frame.f_code)
+def _test(name: str) -> str:
+    """A test without its parameters and phase."""
+    return name.partition("[")[0].partition(" (")[0]
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Note the functions that a test and its fixtures enter, and the seconds that it takes."""
-    _entered.clear()
+    """Note the lines that a test and its fixtures execute, and the seconds that it takes."""
     began = monotonic()
-    threading.settrace(_enter)
-    sys.settrace(_enter)
+    _coverage.switch_context(item.nodeid)
     try:
         return (yield)
     finally:
-        sys.settrace(None)
-        threading.settrace(None)
-        seconds = monotonic() - began
-        name = item.nodeid.partition("[")[0]
-        for code in set(_entered):
-            tests = _reached.setdefault(function_key(code.co_filename, code.co_firstlineno), {})
-            tests[name] = tests.get(name, 0.0) + seconds
+        _coverage.switch_context("")
+        name = _test(item.nodeid)
+        _seconds[name] = _seconds.get(name, 0.0) + monotonic() - began
 
 
 def pytest_sessionfinish() -> None:
-    """Write the notes: for each function of the folder, its tests, quick ones first."""
-    here = str(Path.cwd()) + os.sep
+    """Write the notes, by file of tests: the seconds of each test, and by module and line the numbers of the tests."""
+    _coverage.stop()
+    _coverage.save()
+    _coverage.combine()
+    numbers: dict[str, dict[str, int]] = {}
+    for name in _seconds:
+        own = numbers.setdefault(name.partition("::")[0], {})
+        own[name] = len(own)
+    data = _coverage.get_data()
+    contexts = {os.path.relpath(file): data.contexts_by_lineno(file) for file in data.measured_files()}
     notes = {
-        name.removeprefix(here): sorted(tests, key=lambda test: tests[test])
-        for name, tests in _reached.items()
-        if name.startswith(here)
+        tests: {
+            "tests": {name: _seconds[name] for name in own},
+            "reached": {
+                file: {line: found for line, names in lines.items() if (found := _numbers(own, names))}
+                for file, lines in contexts.items()
+            },
+        }
+        for tests, own in numbers.items()
     }
-    Path(os.environ[NOTES]).write_text(json.dumps(notes), encoding="utf-8")
+    _notes.write_text(json.dumps(notes), encoding="utf-8")
+
+
+def _numbers(own: dict[str, int], contexts: list[str]) -> list[int]:
+    names = set(map(_test, contexts))
+    return sorted({own[name] for name in names if name in own} | ({ELSEWHERE} if "" in names else set()))

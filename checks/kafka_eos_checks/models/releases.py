@@ -11,8 +11,8 @@ reference through :mod:`kafka_eos_checks.mutants.rules`, check that Kafka. ::
     [release."3.9"]
     title = "Apache Kafka 3.9"
     absent = { Versions = "2" }                        # a model with this value in the constant is not of this release
-    unread = { TransactionalOffsets = "the reason" }   # a module whose rules are not stated for this release
-    unstated = { TransactionalProducer = { constant = "Errors", value = '"X"', reason = "" } }  # with this value in it
+    unstated = { TransactionalProducer = { constant = "Errors", value = '"X"', reason = "" } }  # a module without
+                                                       # this release's rules where a constant has this value
 
     [instances]                                        # modules whose rules a module takes over by INSTANCE
     Broker = ["Leader", "TransactionCoordinator"]
@@ -48,14 +48,12 @@ class Release:
         name: as Kafka numbers it, without the last number.
         title: one line.
         absent: constant -> a value that no model of this release has in it.
-        unread: module -> why its rules are not stated for this release.
-        unstated: module -> the same where a constant has a value: ``constant``, ``value`` and ``reason``.
+        unstated: module -> ``constant``, ``value``, and the ``reason`` why its rules are not stated for them.
     """
 
     name: str
     title: str
     absent: Mapping[str, str] = field(default_factory=dict)
-    unread: Mapping[str, str] = field(default_factory=dict)
     unstated: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
@@ -129,13 +127,11 @@ class Releases:
 
     def _release(self, name: str, row: Mapping[str, Any]) -> Release:
         where = f'{self.file} [release."{name}"]'
-        if row.keys() - {"title", "absent", "unread", "unstated"} or "title" not in row:
-            raise MalformedRegistry(f"{where}: it takes title, absent, unread and unstated, and has {', '.join(row)}")
-        for key in ("unread", "unstated"):
-            for module in row.get(key, {}):
-                if module not in self._modules.paths:
-                    raise MalformedRegistry(f"{where}: no module {module}.tla; correct {key!r}")
+        if row.keys() - {"title", "absent", "unstated"} or "title" not in row:
+            raise MalformedRegistry(f"{where}: it takes title, absent and unstated, and has {', '.join(row)}")
         for module, value in row.get("unstated", {}).items():
+            if module not in self._modules.paths:
+                raise MalformedRegistry(f"{where}: no module {module}.tla; correct 'unstated'")
             if value.keys() != {"constant", "value", "reason"}:
                 raise MalformedRegistry(f"{where}: unstated.{module} takes constant, value and reason")
         return Release(name=name, **row)
@@ -200,9 +196,6 @@ class Releases:
     def outside(self, model: Model, release: str) -> str:
         """Why a model says nothing about a release; "" if it does."""
         found = self.get(release)
-        for module in self._modules.chain(model.module):
-            if module.name in found.unread:
-                return f"{module.name} is not stated for {release}: {found.unread[module.name]}"
         for name, value in found.absent.items():
             if _has(model, name, value):
                 return f"Kafka {release} has no {name} = {value}"

@@ -135,7 +135,11 @@ def mutated(machine: type[Any], overrides: Mapping[str, str]) -> type[Machine]:
             raise UnknownRule(f"{machine.__name__} has no rule {name}; the spec's {rule} is none of its own")
         changed.setdefault(owner, {})[name] = function
 
-    def subclass(base: type[Any], members: Mapping[str, Any]) -> type[Any]:
+    def subclass(base: type[Any], rules: Mapping[str, Any]) -> type[Any]:
+        members = {
+            name: property(rule) if isinstance(getattr(base, name, None), property) else rule
+            for name, rule in rules.items()
+        }
         return type(f"{base.__name__}With{''.join(overrides.values())}", (base,), {"__slots__": (), **members})
 
     parts = {name: subclass(getattr(machine, name), rules) for name, rules in changed.items() if name}
@@ -174,6 +178,16 @@ def duplicates_of_any_epoch(log: Log, batch: Batch) -> tuple[CachedBatch, ...]:
     return () if producer is None else producer.batches
 
 
+def offsets_from_one(log: Log) -> int:
+    """For ``log_end_offset``: offsets begin with 1."""
+    return log.entries[-1].offset + log.entries[-1].count if log.entries else 1
+
+
+def offsets_count_batches(log: Log) -> int:
+    """For ``log_end_offset``: offsets count batches, not records."""
+    return len(log.entries)
+
+
 def any_sequence_on_virgin_partition(log: Log, batch: Batch) -> bool:
     """For ``accepts_unknown_producer``: every sequence passes, as in Kafka before 4.5 (KAFKA-15591)."""
     return True
@@ -202,6 +216,13 @@ def no_wrap(limits: Limits, sequence: int) -> int:
 def state_before_append(log: Log, batch: Batch) -> Log:
     """For ``failed_to_append``: the state is published before the append can fail (KAFKA-6683)."""
     return replace(log, producers=log.remember(log.producers, replace(batch, offset=log.log_end_offset)))
+
+
+def known_before_append(log: Log, batch: Batch) -> Log:
+    """For ``failed_to_append``: a new producer is known, without batches, before the append can fail."""
+    if log.knows_producer(batch.producer_id):
+        return log
+    return replace(log, producers=log.producers.set(batch.producer_id, ProducerState(epoch=0, batches=())))
 
 
 def first_sequence_only(log: Log, cached: CachedBatch, batch: Batch) -> bool:
@@ -300,6 +321,27 @@ def leader_end_offset(state: IdempotentProducer) -> int:
     """For ``in_sync_end_offset``: the high watermark does not wait for the followers."""
     assert state.leader is not None, "the caller has looked"
     return state.end_offset(state.leader)
+
+
+def only_volatile(state: IdempotentProducer, replica: str) -> bool:
+    """For ``may_be_killed``: only the replicas that lose what they have not flushed."""
+    return replica in state.constants.volatile
+
+
+def advances_below_min_isr(state: IdempotentProducer) -> bool:
+    """For ``may_advance``: the high watermark moves whatever min.insync.replicas says."""
+    return True
+
+
+def killed_stays_eligible(state: IdempotentProducer, members: frozenset[str], killed: frozenset[str]) -> frozenset[str]:
+    """For ``eligible_with``: a killed replica keeps its place."""
+    small = state.constants.eligible_leader_replicas and len(members) < state.effective_min_isr
+    return (state.isr | state.elr) - members if small else frozenset()
+
+
+def anybody_leads(state: IdempotentProducer) -> frozenset[str]:
+    """For ``candidates``: without anybody in sync any replica may lead."""
+    return state.isr or state.constants.replicas
 
 
 def expire_any_time(state: IdempotentProducer, producer_id: int) -> bool:
@@ -612,6 +654,11 @@ def index_not_rebuilt(state: TransactionalPartition, before: LeaderLog, entries:
     for entry in entries:
         before = replace(state.written(before, entry), aborted_index=pvector())
     return before
+
+
+def ongoing_only(state: TransactionalPartition, before: LeaderLog) -> LeaderLog:
+    """For ``after_load``: a snapshot of the log's end was loaded, which has open transactions only, as in Kafka."""
+    return replace(before, transactions=frozenset(t for t in before.transactions if t.last_offset == NO_OFFSET))
 
 
 def appended_at_once(state: TransactionalPartition, before: LeaderLog, entries: Iterable[LogEntry]) -> LeaderLog:
@@ -1535,6 +1582,26 @@ def never_replicated(rules: leaders.Rules, before: leaders.LeaderState, entry: L
     return rules.version_2.written(before.knowing(entry.producer_id), at)
 
 
+def plain_is_not_told(rules: leaders.Rules, before: leaders.LeaderState, entry: LogEntry, log: Log) -> LeaderLog:
+    """For ``with_entry``: transactions are not told of a batch outside of them."""
+    known = before.knowing(entry.producer_id)
+    if entry.kind == "plain":
+        return known
+    written = rules.version_2.written(known, replace(entry, offset=before.log.log_end_offset))
+    return rules.version_2.with_replicated(written, log.log_end_offset)
+
+
+def index_names_log_end(rules: leaders.Rules, before: leaders.LeaderState, entry: LogEntry, log: Log) -> LeaderLog:
+    """For ``with_entry``: the index names the end of the log instead of the marker."""
+    known = before.knowing(entry.producer_id)
+    written = rules.version_2.written(known, replace(entry, offset=before.log.log_end_offset))
+    after = rules.version_2.with_replicated(written, log.log_end_offset)
+    index = after.aborted_index
+    if len(index) == len(known.aborted_index):
+        return after
+    return replace(after, aborted_index=index.set(len(index) - 1, replace(index[-1], last_offset=log.log_end_offset)))
+
+
 def markers_of_version1(rules: leaders.Rules, before: leaders.LeaderState, marker: LogEntry, version: int) -> ErrorCode:
     """For ``marker_error``: every marker is judged by the rule of version 1 (KAFKA-19446)."""
     return rules.version_1.marker_error(before.knowing(marker.producer_id), marker)
@@ -1583,6 +1650,16 @@ def offsets_of_any_transaction(state: TransactionalOffsets, send: int) -> ErrorC
 def answered_at_once(state: TransactionalOffsets, position: int) -> int:
     """For ``answered_at``: the answer waits for nothing."""
     return state.replicated
+
+
+def applies_by_task(state: TransactionalOffsets) -> bool:
+    """For ``applies_at_once``: a task gives effect to a marker, as in Kafka 3.9."""
+    return False
+
+
+def reads_memory(state: TransactionalOffsets) -> Memory:
+    """For ``readable``: a fetch reads the coordinator's memory, as in Kafka 3.9."""
+    return state.memory
 
 
 def fetch_does_not_wait(state: TransactionalOffsets) -> tuple[OffsetEntry, ...]:

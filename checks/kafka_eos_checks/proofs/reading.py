@@ -1,7 +1,8 @@
-"""Reading, with the repaired Replay: a read_committed reader is given exactly the committed records.
+"""Reading, with the repaired Replay and AfterLoad: a read_committed reader is given exactly the committed records.
 
 That is so whatever batches and markers arrive. A follower of Kafka 4.3 makes its index otherwise (spec/releases.toml):
-a reader of it may be given aborted records.
+a reader of it may be given aborted records. One that has loaded a snapshot forgets transactions that ended: a
+reader may be given records whose commit marker is not replicated.
 
 The proof runs the actions of ``Consumer`` (appends, failures of the index, replication, elections, expiry, fetches) and
 the rules of ``TransactionalPartition`` and ``ReadCommitted`` themselves, symbolically; no rule is written down again.
@@ -11,8 +12,8 @@ on collections of many:
 
 - ``replay`` is a fold of its steps, as in :mod:`.append`: the lemma *replay* proves one step by running it.
 - ``last_stable_offset`` and ``stable_offset_after`` give for a set of transactions what they give for one of them, and
-  for each two with that one (lemma *choice of three*); ``with_replicated`` and ``forgotten`` judge each transaction by
-  itself.
+  for each two with that one (lemma *choice of three*); ``after_load``, ``with_replicated`` and ``forgotten`` judge each
+  transaction by itself.
 - ``collected``: an entry of the index is in a response's list if it is in the list made from it and each earlier entry
   (lemma *list of three*).
 - ``passed``: a response's entry is passed on if, for each listed transaction, it is by itself or after some earlier
@@ -791,6 +792,9 @@ def machine_for(overrides: Mapping[str, str]) -> type[Consumer]:
     def with_replicated(state: Any, before: LeaderLog, offset: Any) -> LeaderLog:
         return each_by_itself(before, lambda log: machine.with_replicated(state, log, offset))
 
+    def after_load(state: Any, before: LeaderLog) -> LeaderLog:
+        return each_by_itself(before, lambda log: machine.after_load(state, log))
+
     def forgotten(state: Any, before: LeaderLog, producer_id: Any) -> LeaderLog:
         return each_by_itself(before, lambda log: machine.forgotten(state, log, producer_id))
 
@@ -828,7 +832,8 @@ def machine_for(overrides: Mapping[str, str]) -> type[Consumer]:
         _laws.facts += law_of_passing(response, nothing, alone, pair)
         return [AnyEntry(PLACE)] if Condition(IS_PASSED) else []
 
-    rules = (last_stable_offset, stable_offset_after, with_replicated, forgotten, replay, fetched, collected, passed)
+    of_transactions = (last_stable_offset, stable_offset_after, after_load, with_replicated, forgotten)
+    rules = (*of_transactions, replay, fetched, collected, passed)
     members: dict[str, Any] = {"__slots__": (), **{rule.__name__: rule for rule in rules}}
     found: type[Consumer] = type("UnboundedConsumer", (machine,), members)
     return found
@@ -1309,7 +1314,7 @@ def _as_in_kafka() -> Iterator[Query]:
 PROOF = Proof(
     name="reading",
     module="Consumer",
-    rests_on=("Replay",),
+    rests_on=("Replay", "AfterLoad"),
     title="a read_committed reader is given exactly the committed records, for any interleaving, log and response",
     conjuncts=tuple(each.conjunct for each in INVARIANT),
     properties=(FATE_IS_FINAL, *(each.conjunct for each in (*OF_STABLE_OFFSET, *OF_DELIVERIES))),

@@ -57,6 +57,13 @@ class Converter:
         self._same.clear()
         return True
 
+    def copy(self) -> "Converter":
+        """A converter that knows the same values, and does not tell this one what it learns."""
+        other = Converter(self._most)
+        other._seen = dict(self._seen)
+        other._same = dict(self._same)
+        return other
+
     def __call__(self, value: Any) -> SpecValue:
         """The value of the spec."""
         kind = value.__class__

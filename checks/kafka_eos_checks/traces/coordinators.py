@@ -45,6 +45,7 @@ from kafka_eos.formats.transaction_log import (
 from kafka_eos.machines.spec_mapping import SpecValue
 from kafka_eos.machines.transaction_coordinator import NO_EPOCH, NO_PRODUCER_ID, Constants
 from kafka_eos.machines.transactional_partition import PLAIN, TRANSACTIONAL
+from kafka_eos_checks.audit.rules.coordinator import COMPLETED, PREPARED
 from kafka_eos_checks.models.registry import Model
 from kafka_eos_checks.tla.values import format_value
 from kafka_eos_checks.traces.transitions import Transition, is_late, name_of, open_ms, transition_of
@@ -54,14 +55,8 @@ MAX_EPOCH = 32767
 REPLICATED = Candidate("AppendIsReplicated")
 NOBODY = Candidate("HandleInitProducerId", (NO_PRODUCER_ID, NO_EPOCH))
 
-_DECISION = {
-    TransactionState.PREPARE_COMMIT: ControlType.COMMIT,
-    TransactionState.PREPARE_ABORT: ControlType.ABORT,
-}
 FAULTS = frozenset({"failover", "timeout", "expiry"})
 _FAULTS = {"Failover", "TimeOut", "ExpireTransactionalId"}  # the actions whose number a model bounds
-PREPARED = frozenset(_DECISION)
-_COMPLETED = {TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
 
 
 class UnreadableLog(ValueError):  # noqa: N818 - named for the input
@@ -129,7 +124,7 @@ class Recorded:
     @property
     def transactions(self) -> int:
         """The number of decided transactions."""
-        return sum(r.value is not None and r.value.transaction_status in _DECISION for r in self._all_records())
+        return sum(r.value is not None and r.value.transaction_status in PREPARED for r in self._all_records())
 
     def _all_records(self) -> Iterator[StateRecord]:
         for records in self.records.values():
@@ -273,7 +268,7 @@ class MarkersOf:
         return sorted((row for row in every if not row[1].again), key=lambda row: (row[0], row[1].offset))
 
     def _of(self, name: str, prepared: Transition) -> dict[int, deque[WrittenMarker]]:
-        decision = _DECISION[prepared.state]
+        decision = PREPARED[prepared.state]
         return self._by_transaction.get((name, prepared.producer_id, prepared.epoch, decision), {})
 
 
@@ -324,7 +319,7 @@ class _Steps:
     def follow(self, record: ToldRecord) -> None:
         """Add the steps of the next record."""
         told = record.told
-        if told is not None and told.state in _COMPLETED and self.last is not None:
+        if told is not None and told.state in COMPLETED and self.last is not None:
             self.mark(self.last, record.leader_epoch)
         self.move(record.leader_epoch)
         text = "" if self.names is not None else f"offset {record.offset}: {told.state.name if told else 'a tombstone'}"
@@ -382,7 +377,7 @@ class _Steps:
 
     def mark(self, prepared: Transition, until: int | None) -> None:
         """Add the markers of a decision, up to a leader epoch (None: all), those of each coordinator in its turn."""
-        if prepared.state not in _DECISION:
+        if prepared.state not in PREPARED:
             return
         partitions = sorted(prepared.partitions)
         reigns = {reign for name in partitions for reign in self.markers.reigns(name, prepared, self.since, until)}

@@ -38,6 +38,7 @@ from kafka_eos.formats.segment import RegionKind
 from kafka_eos.formats.transaction_log import TOPIC, MalformedTransactionRecord, decode_key
 from kafka_eos.histories.history import MalformedHistory, event_from_json
 from kafka_eos_checks.audit.inputs import contents_of
+from kafka_eos_checks.audit.rules.coordinator import PREPARED
 from kafka_eos_checks.audit.segments.headers import (
     CONTROL_MASK,
     TRANSACTIONAL_MASK,
@@ -49,7 +50,6 @@ from kafka_eos_checks.audit.segments.headers import (
 from kafka_eos_checks.audit.segments.marks import NO_DECISION, NO_EPOCH, marks_of
 from kafka_eos_checks.audit.segments.records import decode_block
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs, plan
-from kafka_eos_checks.traces.coordinators import PREPARED
 from kafka_eos_checks.traces.transitions import read_transition
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ KIP:   KIP-664, KIP-939
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from kafka_eos.formats.transaction_log import TOPIC as TRANSACTION_TOPIC
 from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, ORDER, STALE_EPOCH
 from kafka_eos_checks.audit.rules.transactions import TORN
 from kafka_eos_checks.watch.cluster import Transaction
@@ -103,7 +104,10 @@ def hangs(report: Report, transaction: Transaction | None, start_offset: int, to
 def will_end(report: Report, transaction: Transaction, tools: Tools) -> Report:
     """Advise about a transaction that its coordinator will end."""
     if transaction.times_out_ms is None:
-        words = "It is decided, and its markers are being written. If that goes on, see which leaders are missing:"
+        words = (
+            "It is decided, and its markers are being written. If that goes on and no leader is missing, restart the "
+        )
+        words += f"broker that leads its partition of {TRANSACTION_TOPIC}. See which leaders are missing:"
         command = tools.topics("--describe", "--unavailable-partitions")
     else:
         words = (

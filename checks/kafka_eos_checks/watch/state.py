@@ -14,7 +14,8 @@ import numpy as np
 
 from kafka_eos.formats.record_batch import LOG_OVERHEAD_BYTES, ControlType
 from kafka_eos_checks.audit.findings import Kind
-from kafka_eos_checks.audit.kernels.logs.summary import Fold, Summary, columns_of, local
+from kafka_eos_checks.audit.kernels.logs.runs import columns_of, runs_of
+from kafka_eos_checks.audit.kernels.logs.summary import Fold, Summary, local
 from kafka_eos_checks.audit.rules.log import Batch, Log, Producer
 from kafka_eos_checks.audit.rules.transactions import HANGING
 from kafka_eos_checks.audit.segments.headers import (
@@ -151,7 +152,7 @@ class PartitionState:
 
     def _logs(self, headers: Headers, since: "Stamps") -> Iterator[Report]:
         columns = columns_of(headers, self.topic)
-        first, end, holes, disordered, boundary = local(columns)
+        first, end, holes, disordered, boundary = local(columns, runs_of(columns))
         chunk = Summary(0, 0, 0, len(columns), 0, 0, first, end, holes, disordered, boundary)
         for batch, violation in self.fold.add(chunk, lambda: columns):
             if violation.kind is Kind.VIOLATION:

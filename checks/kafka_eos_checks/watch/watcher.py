@@ -85,12 +85,12 @@ class Options:
         tools: how Kafka's tools are called, for the advice.
     """
 
-    topics: frozenset[str] = frozenset()
-    from_start: bool = False
-    hanging_after_ms: int = 10_000
-    lag_after_ms: int = 60_000
-    check_ms: int = CHECK_MS
-    tools: Tools = field(default=Tools())
+    topics: frozenset[str]
+    from_start: bool
+    hanging_after_ms: int
+    lag_after_ms: int
+    check_ms: int
+    tools: Tools
 
 
 @dataclass(frozen=True, slots=True)

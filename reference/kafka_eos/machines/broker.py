@@ -453,8 +453,6 @@ class Broker:
 
     def is_empty(self) -> bool:
         """The group has no members."""
-        if self.constants.group_protocol == CLASSIC:
-            return self.group.state == EMPTY
         return not self.grouping.members()
 
     def is_known(self) -> bool:
@@ -476,7 +474,7 @@ class Broker:
         """
         if generation < 0 and self.is_empty():
             return ErrorCode.NONE
-        if member is not None and generation >= 0 and not self.is_known():
+        if member is not None and not self.is_known():
             return ErrorCode.ILLEGAL_GENERATION
         return self.grouping.error_in_transaction(self.member_error(member, generation))
 

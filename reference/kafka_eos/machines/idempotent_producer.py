@@ -322,13 +322,17 @@ class IdempotentProducer(ReplicatedLog):
 
     # --- the leader handles a request                                               WHO: the leader ---------------
 
+    def takes_requests(self) -> bool:
+        """The leader takes requests. With acks=all it refuses them while too few replicas are in sync."""
+        return self.leader is not None and (self.constants.acks != "all" or self.has_min_isr())
+
     def on_its_way(self, value: int, attempt: int) -> Request:
         """The request with a value and attempt.
 
         Raises:
-            NotEnabled: when there is no leader or no such request.
+            NotEnabled: when nobody takes it, or there is no such request.
         """
-        enabled(self.leader is not None, "no leader")
+        enabled(self.takes_requests(), "no leader, or too few replicas are in sync")
         request = next((r for r in self.requests if r.value == value and r.attempt == attempt), None)
         enabled(request is not None, "no such request is on its way")
         assert request is not None
@@ -415,10 +419,13 @@ class IdempotentProducer(ReplicatedLog):
     # --- the producer gets an answer, or none                                       WHO: the producer -------------
 
     def has_left(self, answer: Answer) -> bool:
-        """An answer that has left the leader: under acks=all once the batch is replicated.    Kafka: DelayedProduce."""
+        """An answer that has left the leader: under acks=all once the batch is replicated and enough are in sync.
+
+        Kafka: Partition.checkEnoughReplicasReachOffset
+        """
         if self.constants.acks != "all" or answer.error is not ErrorCode.NONE:
             return True
-        same_leader = self.leader is not None and answer.leader_epoch == self.leader_epoch
+        same_leader = self.takes_requests() and answer.leader_epoch == self.leader_epoch
         return same_leader and self.high_watermark > answer.offset
 
     def position(self, value: int) -> int:

@@ -209,6 +209,18 @@ class TransactionalOffsets:
         """The state of a coordinator that has loaded a log."""
         return reduce(self.after, entries, NOTHING)
 
+    def ends_open(self) -> bool:
+        """The log ends within a transaction."""
+        return bool(self.log) and self.log[-1].kind == OFFSET
+
+    def applies_at_once(self) -> bool:
+        """A marker takes effect on the offsets together with its append; in 3.9 a task follows (AppliesByTask)."""
+        return True
+
+    def is_unapplied(self) -> bool:
+        """The last entry is a marker that has not taken effect yet."""
+        return not self.applies_at_once() and self.memory.pending != NO_OFFSET and not self.ends_open()
+
     def known_after_load(self, entries: tuple[Entry, ...]) -> Memory:
         """The state of a new coordinator: everything in the log counts, pending offsets included."""
         return self.loaded(entries)
@@ -233,7 +245,7 @@ class TransactionalOffsets:
 
         Kafka: UnifiedLog.hasOngoingTransaction
         """
-        return self.memory.pending != NO_OFFSET and self.sends[send - 1].epoch == self.memory.epoch
+        return self.ends_open() and self.sends[send - 1].epoch == self.memory.epoch
 
     def txn_offset_commit_error(self, send: int) -> ErrorCode:
         """The reason why a send is refused; ``NONE`` if it is not.
@@ -266,6 +278,10 @@ class TransactionalOffsets:
         Kafka: CoordinatorRuntime, a write without records waits for those before it (KIP-447)
         """
         return self.log[: self.replicated]
+
+    def readable(self) -> Memory:
+        """The state from which a fetch is answered."""
+        return self.loaded(self.fetched_entries())
 
     def is_unstable(self, known: Memory) -> bool:
         """Whether an offset is refused to a fetch, because another one is pending.
@@ -394,7 +410,7 @@ class TransactionalOffsets:
         KIP:   KIP-447
         Kafka: GroupCoordinatorService.fetchOffsets
         """
-        known = self.loaded(self.fetched_entries())
+        known = self.readable()
         enabled(not self.is_unstable(known), "an offset is pending")
         return replace(self, fetched=known.committed)
 
@@ -412,7 +428,10 @@ class TransactionalOffsets:
     # --- the group coordinator                                                      WHO: the group's coordinator --
 
     def _written(self, entry: Entry, **changes: Any) -> Self:
-        return replace(self, log=(*self.log, entry), memory=self.after(self.memory, entry), **changes)
+        memory = self.after(self.memory, entry)
+        if entry.kind != OFFSET and not self.applies_at_once():
+            memory = replace(self.memory, epoch=entry.epoch)
+        return replace(self, log=(*self.log, entry), memory=memory, **changes)
 
     def _arrived(self, send: int, *, refused: bool) -> Map[int, int]:
         """The requests in flight after one of a send has arrived, which is refused or accepted."""
@@ -483,6 +502,18 @@ class TransactionalOffsets:
         epoch, number = self.transaction.epoch, self.transaction.number
         return self._written(Entry(kind=kind, epoch=epoch, transaction=number, offset=NO_OFFSET))
 
+    @action("ApplyMarker")
+    def apply_marker(self) -> Self:
+        """A task gives effect to the marker, after the marker is replicated and before its writer is answered.
+
+        Spec:  TransactionalOffsets!ApplyMarker
+        KIP:   none; KAFKA-17507 (the answer waits for the task)
+        Kafka: KafkaApis.handleWriteTxnMarkersRequest. In 3.9 its answer waits for a task of the group coordinator.
+        """
+        enabled(self.is_unapplied(), "no marker waits for its effect")
+        enabled(self.replicated == len(self.log), "the marker is not replicated")
+        return replace(self, memory=self.after(self.memory, self.log[-1]))
+
     @action("Replicate")
     def replicate(self) -> Self:
         """The follower gets one more entry.
@@ -527,4 +558,5 @@ class TransactionalOffsets:
         """
         enabled(self.is_prepared(), "nothing is decided")
         enabled(any(map(self.is_its_marker, self.log[: self.replicated])), "the marker is not replicated")
+        enabled(not self.is_unapplied(), "the marker has not taken effect")
         return replace(self, transaction=replace(self.transaction, state=EMPTY, registered=False))

@@ -379,6 +379,17 @@ class TransactionalPartition(ReadablePartition):
             before = self.written(before, entry)
         return before
 
+    def after_load(self, before: LeaderLog) -> LeaderLog:
+        """The log that a replica has when it leads: it knows every transaction that holds the last stable offset back.
+
+        Departs from Kafka: a replica that has restarted or truncated its log loads a snapshot, which has open
+        transactions only. There an ended transaction is stable below the high watermark although its marker is above it
+        (OngoingOnly).
+
+        Kafka: ProducerStateManager.truncateAndReload, loadProducerEntry
+        """
+        return before
+
     # --- what arrives                                                               WHO: the leader ---------------
 
     def has_room(self) -> bool:
@@ -467,7 +478,7 @@ class TransactionalPartition(ReadablePartition):
         enabled(self.replicated <= end_offset, "the replica lacks what is replicated")
         enabled(watermark <= self.replicated, "the high watermark was never there")
         kept = (entry for entry in self.log.entries if entry.offset < end_offset)
-        log = self.replay(self.empty_log(self.constants), kept)
+        log = self.after_load(self.replay(self.empty_log(self.constants), kept))
         return replace(
             self,
             log=self.with_replicated(log, watermark),

@@ -408,8 +408,6 @@ class Cluster:
 
         Kafka: Partition.effectiveMinIsr
         """
-        if least == 1:
-            return ""
         count, least = len(self.in_sync(leader)), min(least, len(leader.replicas))
         return f"{count} replica(s) of {leader.name} are in sync, and {least} have to be" if count < least else ""
 

@@ -43,7 +43,6 @@ from kafka_eos.server.offset_records import (
 from kafka_eos.server.partitions import Appended, Leader, Ticket
 from kafka_eos.wire.protocol import Message
 
-NO_GENERATION = -1
 MAX_METADATA_BYTES = 4096
 """The maximum length of an offset's metadata.    Kafka: offset.metadata.max.bytes."""
 

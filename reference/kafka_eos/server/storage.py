@@ -99,8 +99,6 @@ class _Index:
         return first, min(below, max(fitting, first + at_least_one))
 
     def first_with_timestamp(self, timestamp: int, start: int) -> int | None:
-        if self.most_recent is None or timestamp > self.most_recent[1]:
-            return None
         places = range(max(bisect_right(self.offsets, start) - 1, 0), len(self.offsets))
         return next((self.offsets[place] for place in places if self.timestamps[place] >= timestamp), None)
 

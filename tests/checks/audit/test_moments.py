@@ -31,6 +31,7 @@ from kafka_eos_checks.audit.audit import Audit, run
 from kafka_eos_checks.audit.findings import Kind
 from kafka_eos_checks.audit.moments import (
     CLEAN_SHUTDOWN,
+    GRACE_MS,
     HIGH_WATERMARKS,
     LAG_MS,
     LOCK,
@@ -224,6 +225,27 @@ def test_a_transaction_that_its_coordinator_should_have_aborted_long_ago_hangs(t
     [finding] = run([tmp_path], one_moment=True).findings
     assert finding.rule == HANGING
     assert "should have aborted it at 2023-11-14 22:14:20 UTC (timeout 1 min), 28 min 59 s ago" in finding.evidence
+
+
+@pytest.mark.parametrize(
+    ("coordinator_short", "partition_short", "kind"),
+    [(0, 0, Kind.VIOLATION), (1, 0, Kind.TOLD), (0, 1, Kind.TOLD)],
+    ids=["both logs go on for the grace", "the coordinator's does not", "the partition's does not"],
+)
+def test_a_transaction_that_was_decided_long_ago_and_has_no_marker_hangs(
+    coordinator_short: int, partition_short: int, kind: Kind, tmp_path: Path
+) -> None:
+    """Another partition of ``__transaction_state`` tells how far the coordinator's directory goes."""
+    decided = NOW + 45
+    over = decided + GRACE_MS + 1
+    coordinator(tmp_path / "a", *FIRST, ("ONGOING", 1, NOW + 40), ("PREPARE_ABORT", 2, decided))
+    coordinator(tmp_path / "a", ("EMPTY", 0, over + LAG_MS - coordinator_short), name="u", pid=8, number=1)
+    (tmp_path / "a" / HIGH_WATERMARKS).write_text(f"0\n2\n{TOPIC} 0 6\n{TOPIC} 1 1\n")
+    partition(tmp_path / "b", *OVER, data(2, NOW + 42, epoch=1), *others(over - partition_short, first=3))
+    found = run([tmp_path])
+    assert kinds(found, HANGING) == [kind]
+    told = {Kind.VIOLATION: "PREPARE_ABORT with producer 7 epoch 2 for 5 min, and no marker has come"}
+    assert told.get(kind, "its marker is under way") in [*found.findings, *found.notes][0].evidence
 
 
 def test_a_torn_transaction_is_found_in_copies_of_different_moments(tmp_path: Path) -> None:

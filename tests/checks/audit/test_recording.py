@@ -9,7 +9,7 @@ import pytest
 from kafka_eos.formats.segment import StoredBatch, read_segment
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.inputs import open_inputs
-from kafka_eos_checks.audit.kernels.logs.summary import columns_of
+from kafka_eos_checks.audit.kernels.logs.runs import columns_of
 from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS, Batch, audit_log
 from kafka_eos_checks.audit.segments.headers import read_blocks, read_index
 from kafka_eos_checks.audit.segments.reading import read_headers

@@ -1,5 +1,6 @@
 """Client properties, and logging in."""
 
+import ssl
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,49 @@ def test_scram_is_that_of_rfc_7677(monkeypatch: pytest.MonkeyPatch) -> None:
     answers[1] = b"v=AAAA"
     with pytest.raises(NotAuthenticated):
         security.authenticate(login, exchange)
+
+
+def test_a_name_with_the_marks_of_scram_is_escaped() -> None:
+    sent: list[bytes] = []
+
+    def exchange(data: bytes) -> bytes:
+        sent.append(data)
+        raise EOFError
+
+    login = Security(mechanism="SCRAM-SHA-512", username="a=b,c", password="p")  # noqa: S106 - of nobody
+    with pytest.raises(EOFError):
+        security.authenticate(login, exchange)
+    assert sent[0].startswith(b"n,,n=a=3Db=2Cc,r=")
+
+
+@pytest.mark.parametrize(
+    "first", ["r=another,s=W22Z,i=4096", "s=W22Z,i=4096", "r={nonce}x,i=4096", "r={nonce}x,s=W22Z"]
+)
+def test_a_first_message_for_another_client_or_without_salt_or_count_is_refused(first: str) -> None:
+    def exchange(data: bytes) -> bytes:
+        nonce = data.decode().rpartition("r=")[2]
+        return first.format(nonce=nonce).encode()
+
+    login = Security(mechanism="SCRAM-SHA-256", username="u", password="p")  # noqa: S106 - of nobody
+    with pytest.raises(NotAuthenticated, match="makes no sense"):
+        security.authenticate(login, exchange)
+
+
+@pytest.mark.parametrize(
+    ("text", "checks_host", "checks_certificate"),
+    [
+        ("", True, True),
+        ("ssl.endpoint.identification.algorithm=\n", False, True),
+        ("ssl.endpoint.identification.algorithm=none\n", False, True),
+        ("ssl.endpoint.identification.algorithm=HTTPS\n", True, True),
+        ("enable.ssl.certificate.verification=false\n", False, False),
+        ("enable.ssl.certificate.verification=true\n", True, True),
+    ],
+)
+def test_a_broker_is_believed_without_its_name_or_certificate_only_if_the_properties_say_so(
+    text: str, checks_host: bool, checks_certificate: bool, tmp_path: Path
+) -> None:
+    tls = security_of(read_properties(written(tmp_path, f"security.protocol=ssl\n{text}"))).tls
+    assert tls is not None
+    assert (tls.check_hostname, tls.verify_mode is ssl.CERT_REQUIRED) == (checks_host, checks_certificate)
+    assert security_of(read_properties(written(tmp_path, text))).tls is None

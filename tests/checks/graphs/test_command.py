@@ -5,6 +5,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kafka_eos.errors import NotEnabled
@@ -185,6 +186,62 @@ def test_bounds_that_differ_from_tlcs_are_a_difference(
     within = partial(counter.within_bounds, max_log=1)
     comparison = compare(registry.get("Counter"), graph=graph, within_bounds=within)
     assert comparison.differences[0].what == "the bounds in Python say False, TLC's constraint True"
+
+
+def with_edges(graph: StateGraph, edges: list[tuple[int, int, int]]) -> StateGraph:
+    """The graph with other edges: (source, label, target)."""
+    sources, labels, targets = np.array(sorted(edges), dtype=np.int64).T
+    return replace(graph, sources=sources, labels=labels, targets=targets)
+
+
+def edges_of(graph: StateGraph) -> list[tuple[int, int, int]]:
+    return list(zip(graph.sources.tolist(), graph.labels.tolist(), graph.targets.tolist(), strict=True))
+
+
+def test_an_instance_with_two_next_states_in_the_spec_is_a_difference(
+    graph: StateGraph, compare_counter: Callable[..., Comparison]
+) -> None:
+    edges = edges_of(graph)
+    source, label, target = next(edge for edge in edges if edge[2] > 0)
+    comparison = compare_counter(graph=with_edges(graph, [*edges, (source, label, target - 1)]))
+    assert comparison.difference_count == 1
+    assert comparison.differences[0].what == "the spec has several next states for one action instance"
+
+
+def test_states_that_neither_the_graph_nor_the_machine_reaches_are_a_difference(
+    graph: StateGraph, counter: ModuleType, compare_counter: Callable[..., Comparison]
+) -> None:
+    class NeverReset(counter.Counter):  # type: ignore[name-defined, misc]
+        __slots__ = ()
+
+        @action("Reset")
+        def reset(self) -> Any:
+            raise NotEnabled("the counter goes on")
+
+    reset = next(place for place, instance in enumerate(graph.instances) if instance.action.name == "Reset")
+    kept = [edge for edge in edges_of(graph) if edge[1] != reset]
+    comparison = compare_counter(NeverReset, graph=with_edges(graph, kept))
+    assert not comparison.equal
+    assert comparison.differences[0].what == "the machine does not reach it from its own initial state"
+
+
+def test_a_graph_without_edges_or_without_refusals_shows_nothing(
+    registry: Registry, compare_counter: Callable[..., Comparison]
+) -> None:
+    comparison = compare_counter()
+    for nothing in ("edges", "refusals"):
+        assert not conformance_verdict(registry.get("Counter"), replace(comparison, **{nothing: 0})).ok
+
+
+def test_a_machine_without_some_steps_to_known_states_does_not_speak_the_specs_language(
+    registry: Registry, counter: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = machines.instances(counter.Counter, registry.get("Counter").machine_constants())
+    fewer = [each for each in every if (each.action.name, each.arguments[1:]) != ("Refuse", (1,))]
+    assert len(fewer) < len(every)
+    monkeypatch.setattr(machines, "instances", lambda *_: fewer)
+    with pytest.raises(GraphUnusable, match=r"give (\d+) states \(\d+ generated\), Next gives \1 "):
+        export(registry.get("Counter"), counter.Counter, timeout=60)
 
 
 def test_a_machine_without_one_of_the_actions_does_not_speak_the_specs_language(

@@ -65,6 +65,14 @@ def test_a_wrong_cause_is_noticed(registry: Registry, releases: Releases, monkey
     assert verdict.found == "violates NotAboveLimit"
 
 
+def test_a_cause_is_not_confirmed_by_a_run_that_judged_no_property(
+    registry: Registry, releases: Releases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(release_check, "judge_model", lambda _: Judged(states=20))
+    [verdict] = without_causes(column_of(registry, releases), releases)
+    assert not verdict.ok
+
+
 def test_a_model_as_the_registry_expects_of_a_release_is_ok_and_says_the_finding(
     registry: Registry, releases: Releases
 ) -> None:
@@ -94,6 +102,16 @@ def test_every_difference_from_the_registry_is_a_failure(
     verdict = to_verdict(column_of(registry, releases), replace(FOUND, **changes), releases)  # type: ignore[arg-type]
     assert not verdict.ok
     assert problem in verdict.evidence
+
+
+def test_a_property_that_says_something_although_it_is_called_silent_is_a_failure(
+    registry: Registry, releases: Releases
+) -> None:
+    verdict = to_verdict(
+        column_of(registry, releases, shipped={"2.0": replace(BROKEN, silent=("NoDebt",))}), FOUND, releases
+    )
+    assert not verdict.ok
+    assert "says nothing: no property; shipped.\"2.0\" says otherwise in 'silent'" in verdict.evidence
 
 
 def test_a_cause_that_is_no_rule_of_the_column_is_a_failure(registry: Registry, releases: Releases) -> None:

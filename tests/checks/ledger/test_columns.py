@@ -35,6 +35,7 @@ def test_only_what_is_named_here_is_not_judged(found: list[Statement]) -> None:
         ("model", "ThreeReplicasTwoElections", "4.3"),
         ("model", "ThreeReplicasTwoElections", "3.9"),
         ("model", "TransactionalOffsetsThriceVersion1", "4.3"),
+        ("model", "TransactionalOffsetsThriceVersion1", "3.9"),
         ("model", "TransactionsTwoPartitions", "4.3"),
     }
 

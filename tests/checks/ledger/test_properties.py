@@ -1,12 +1,15 @@
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kafka_eos_checks.cli import main
+from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.ledger import properties_command
 from kafka_eos_checks.ledger.properties import AUDIT, Outcome, Row, properties
+from kafka_eos_checks.models.findings import read_findings
 from kafka_eos_checks.models.registry import Expectation, Registry, Shipped
 from kafka_eos_checks.models.releases import Releases
 
@@ -87,6 +90,16 @@ def test_a_known_failure_of_a_property_that_holds_elsewhere_is_counted_but_no_mu
     assert cells["repaired"].to_json()["failures"] == ["NoLimitAtAll"]
 
 
+def test_a_model_in_which_a_property_has_to_break_says_nothing_of_its_other_properties(registry: Registry) -> None:
+    """TLC ends at the violation."""
+    breaks = replace(registry.models["Counter"], name="Breaks", expect=Expectation(violates="NoDebt"))
+    registry.models["Breaks"] = replace(breaks, invariants=("NoDebt", "NotAboveLimit"))
+    found = Verdict(check="model", name="Breaks", expected="violates NoDebt", found="violates NoDebt", ok=True)
+    cells = rows(registry, NEWER, found)["NotAboveLimit"].cells
+    assert cells["repaired"].outcome is Outcome.OPEN
+    assert cells["repaired"].models == ("Counter",)
+
+
 def test_a_model_of_the_deep_tier_that_nobody_has_run_is_named_as_not_judged(
     registry: Registry, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -146,3 +159,17 @@ def test_the_command_shows_the_named_properties_and_what_to_check_next(
     assert "--only recordings" not in told
     assert main([*call[:2], "PartitionLog", "Nowhere", *call[2:]]) == 2
     assert "no module or property Nowhere; modules are ApplicationLoop" in capsys.readouterr().err
+
+
+def test_the_readme_tells_what_holds_of_kafka_as_it_ships_as_the_models_have_it() -> None:
+    section = (CLONE / "README.md").read_text(encoding="utf-8").partition("## Of which Kafka")[2].partition("\n## ")[0]
+    _, holds, violated, _ = section.split("\n- ")
+    broken = {name for model in Registry().models.values() for name in model.shipped.get("4.3", Shipped()).violates}
+    checked = {name for model in Registry().models.values() for name in (*model.invariants, *model.properties)}
+    named = set(re.findall(r"`(\w+)`", holds))
+    assert named
+    assert named <= checked
+    assert not named & broken
+    ids = set(re.findall(r"`([\w-]+)`", violated))
+    assert ids
+    assert ids <= {finding.id for finding in read_findings()}

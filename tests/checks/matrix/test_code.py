@@ -1,5 +1,8 @@
 """Mutants of a small package in a clone of its own: the tests that notice them, and the survivors."""
 
+import os
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -7,7 +10,7 @@ import pytest
 from kafka_eos_checks import cli
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.matrix import code
-from kafka_eos_checks.matrix.code import Bench, CodeMutant, Fate, UnusableCode, reaching
+from kafka_eos_checks.matrix.code import Bench, CodeMutant, Fate, UnusableCode
 from kafka_eos_checks.tla.result_cache import ResultCache
 
 RULE = '''"""A rule."""
@@ -59,18 +62,20 @@ def mutant(before: str, after: str) -> CodeMutant:
 def test_a_room_or_a_file_names_its_modules(clone: Path) -> None:
     rule = Path("reference/kafka_eos/room/rule.py")
     assert code.modules(clone, "room") == code.modules(clone, str(rule)) == [rule]
-    assert code.mirrored(clone, rule) == [["tests/reference/room/test_rule.py"], ["tests/reference/room"]]
-    deeper = Path("reference/kafka_eos/room/corner/shelf.py")  # without tests of its own
-    assert code.mirrored(clone, deeper) == [["tests/reference/room"]]
+    for file in ("room/rule.py", "room/corner/shelf.py"):
+        assert code.room_tests(clone, Path("reference/kafka_eos") / file) == "tests/reference/room"
+    for file in ("attic/chest.py", "errors.py"):  # a room without tests of its own, and no room
+        assert code.room_tests(clone, Path("reference/kafka_eos") / file) == "tests/reference"
     with pytest.raises(UnusableCode, match="no package 'rom'"):
         code.modules(clone, "rom")
 
 
-def test_own_tests_come_before_those_of_the_folder_and_what_neither_notices_survives(
-    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cache = ResultCache(tmp_path / "cache")
-    bench = Bench(root=clone, folder=tmp_path / "copy", cache=cache)
+@pytest.fixture
+def bench(clone: Path, tmp_path: Path) -> Bench:
+    return Bench(root=clone, folder=tmp_path / "copy", cache=ResultCache(tmp_path / "cache"))
+
+
+def test_a_mutant_that_no_test_of_its_room_notices_survives(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     mutants = [mutant("weight < most", "True"), mutant("weight < most", "False"), mutant("= 7", "= 8")]
     seen: list[Fate] = []
     fates = code.judged([bench], mutants, seen.append)
@@ -80,51 +85,91 @@ def test_own_tests_come_before_those_of_the_folder_and_what_neither_notices_surv
         code.NONE,
     ]
     assert seen == fates
-    assert (tmp_path / "copy" / mutants[0].file).read_text(encoding="utf-8") == RULE
-    assert (clone / mutants[0].file).read_text(encoding="utf-8") == RULE
+    assert (bench.folder / mutants[0].file).read_text(encoding="utf-8") == RULE
+    assert (bench.root / mutants[0].file).read_text(encoding="utf-8") == RULE
     with monkeypatch.context() as patched:
         patched.setattr(Bench, "_fails", lambda *_: pytest.fail("an earlier result is kept"))
         assert [fate.by for fate in code.judged([bench], mutants, lambda _: None)] == [fate.by for fate in fates]
 
 
+def test_another_test_is_tried_on_survivors_only(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed, left = mutant("weight < most", "True"), mutant("= 7", "= 8")
+    before = code.judged([bench], [killed, left], lambda _: None)
+    assert [fate.is_killed for fate in before] == [True, False]
+    more = OWN.replace("heavy", "many") + "    assert not may_pass(7)\n"
+    (bench.folder / "tests" / "reference" / "room" / "test_more.py").write_text(more, encoding="utf-8")
+    tried: list[CodeMutant] = []
+    monkeypatch.setattr(Bench, "_fate", lambda _, mutant, tests: tried.append(mutant) or min(tests))
+    after = code.judged([bench], [killed, left], lambda _: None)
+    assert tried == [left]
+    assert after[0].by == before[0].by
+    assert after[1].by == "tests/reference/room/test_more.py::test_many_ones_stay"
+
+
 def test_a_slow_computer_kills_no_mutant_and_an_endless_loop_does(
-    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(code, "_LEAST_TIMEOUT", 0.2)  # less than pytest needs to start
-    bench = Bench(root=clone, folder=tmp_path / "copy", cache=ResultCache(tmp_path / "cache"))
-    tests = ["tests/reference/room/test_rule.py"]
-    assert bench._fate(mutant("= 7", "= 8"), tests, usual=0.0) == ""
+    monkeypatch.setattr(code, "_LEAST_TIMEOUT", 0.2)
+    file = "tests/reference/room/test_rule.py"
+    slow = OWN.replace("    assert", "    time.sleep(0.5)\n    assert")
+    (bench.folder / file).write_text(f"import time\n{slow}", encoding="utf-8")
+    test = f"{file}::test_heavy_ones_stay"
+    assert bench._fate(mutant("= 7", "= 8"), {test: 0.0}) == ""
     endless = mutant("return weight", "while weight == 8: pass\n    return weight")
-    assert bench._fate(endless, tests, usual=0.0) == code.NO_END
+    assert bench._fate(endless, {test: 0.5}) == f"{code.NO_END} {test}"
 
 
-def test_tests_that_enter_the_changed_function_go_first(clone: Path, tmp_path: Path) -> None:
-    tests = clone / "tests" / "reference" / "room"
+def test_what_an_endless_test_has_started_ends_with_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(code, "_LEAST_TIMEOUT", 1.0)
+    file = "tests/reference/room/test_rule.py"
+    text = "import subprocess, sys\nfrom pathlib import Path\nfrom toy.rule import may_pass\n\ndef test_it():\n"
+    text += "    left = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+    text += "    Path('left').write_text(str(left.pid))\n    assert may_pass(8) is False\n    left.kill()\n"
+    (bench.folder / file).write_text(text, encoding="utf-8")
+    endless = mutant("return weight", "while weight == 8: pass\n    return weight")
+    assert bench._fails([f"{file}::test_it"], 5.0, 1.0) == ""
+    (bench.folder / endless.file).write_text(endless.text, encoding="utf-8")
+    assert bench._fails([f"{file}::test_it"], 1.0, 1.0).startswith(code.NO_END)
+    left = int((bench.folder / "left").read_text(encoding="utf-8"))
+    with suppress(ProcessLookupError):
+        for _ in range(1_000):
+            os.kill(left, 0)
+            time.sleep(0.01)
+        pytest.fail("it is still there")
+
+
+def test_tests_that_execute_the_changed_line_are_run_alone(bench: Bench) -> None:
+    tests = bench.folder / "tests" / "reference" / "room"
     (tests / "test_a.py").write_text("def test_nothing(): pass", encoding="utf-8")
-    (tests / "test_b.py").write_text(OTHERS.replace("light", "many"), encoding="utf-8")
-    bench = Bench(root=clone, folder=tmp_path / "copy", cache=ResultCache(tmp_path / "cache"))
-    bench.judge(mutant("= 7", "= 8"))
-    folder = ["tests/reference/room"]
-    notes = bench._usual(folder, bench._key(Path("reference/kafka_eos/room/rule.py"), folder))["reached"]
-    found = reaching(notes, "reference/toy/rule.py", 6, RULE)
-    assert sorted(found) == [
-        "tests/reference/room/test_b.py::test_many_ones_pass",
+    (tests / "test_process.py").write_text(
+        "import subprocess, sys\n"
+        "def test_a_process():\n"
+        "    program = 'from toy.rule import may_pass; may_pass(6)'\n"
+        "    subprocess.run([sys.executable, '-c', program], check=True)\n",
+        encoding="utf-8",
+    )
+    file = "reference/kafka_eos/room/rule.py"
+    notes = bench._notes(Path(file), bench._keys(Path(file), "tests/reference/room", ""), "")
+    names = [
         "tests/reference/room/test_others.py::test_light_ones_pass",
+        "tests/reference/room/test_process.py::test_a_process",
         "tests/reference/room/test_rule.py::test_heavy_ones_stay",
     ]
-    assert reaching(notes, "reference/toy/rule.py", 4, RULE) == (), "a default is there before any test"
+    assert sorted(code.reaching_tests(notes, file, [6])) == names
+    every = list(code.reaching_tests(notes, file, [4]))
+    assert sorted(every) == sorted([*names, "tests/reference/room/test_a.py::test_nothing"]), "an import executes it"
 
 
-def test_a_line_belongs_to_the_innermost_function_and_its_first_decorator() -> None:
-    text = "@one\n@two\ndef outer():\n    def inner():\n        return 1\n    return inner\n"
-    notes = {"a.py:1": ["outer"], "a.py:4": ["inner"]}
-    found = [list(reaching(notes, "a.py", line, text)) for line in (1, 4, 5, 6)]
-    assert found == [[], ["outer"], ["inner"], ["outer"]]
+def test_the_lines_of_a_statement_end_before_its_body() -> None:
+    text = "def outer(\n    a,\n):\n    if a:\n        return (\n            1\n        )\n"
+    text += "    try: pass\n    except A: pass\n"
+    found = [code.statement(text, line) for line in range(1, 10)]
+    assert found == [(1, 3), (1, 3), (1, 3), (4, 4), (5, 7), (5, 7), (5, 7), (8, 8), (9, 9)]
 
 
-def test_tests_that_fail_without_a_mutant_say_nothing(clone: Path, tmp_path: Path) -> None:
-    (clone / "tests" / "reference" / "room" / "test_rule.py").write_text("def test_it(): assert 0", encoding="utf-8")
-    bench = Bench(root=clone, folder=tmp_path / "copy", cache=ResultCache(tmp_path / "cache"))
+def test_tests_that_fail_without_a_mutant_say_nothing(bench: Bench) -> None:
+    test = bench.folder / "tests" / "reference" / "room" / "test_rule.py"
+    test.write_text("def test_it(): assert 0", encoding="utf-8")
     with pytest.raises(UnusableCode, match=r"fails without a mutant: .*test_rule.py::test_it; mend that first"):
         bench.judge(mutant("= 7", "= 8"))
 
@@ -144,7 +189,7 @@ def test_a_survivor_has_to_be_explained_and_an_explained_mutant_has_to_survive()
 def test_what_is_explained_names_lines_that_are_there() -> None:
     for file, change in code.read_explained():
         text = " ".join((CLONE / file).read_text(encoding="utf-8").split())
-        assert change.partition(" -> ")[0] in text, f"{file}: {change}"
+        assert " ".join(change.partition(" -> ")[0].split()) in text, f"{file}: {change}"
 
 
 def test_a_broken_list_of_explanations_is_refused(tmp_path: Path) -> None:

@@ -219,6 +219,8 @@ def test_two_means_have_to_kill_a_mutant_unless_all_others_say_why_they_cannot()
     assert (found[third].ok, found[third].expected) == (True, "killed by 1 means or more")
     assert found[third].evidence == "graph: none\nreplay: too deep"
     assert not found[list(registry.mutants)[3]].ok, "nobody has looked at it"
+    unseen = {means: [blind(means, registry.get(first), "too deep")] for means in ("TLC", "graph", "replay")}
+    assert not next(v for v in killed_verdicts(registry, unseen) if v.name == first).ok, "no means can see it"
 
 
 def test_a_mutant_without_walks_and_one_without_proofs_give_the_reason(

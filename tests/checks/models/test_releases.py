@@ -147,7 +147,7 @@ def test_a_model_of_version_2_says_nothing_of_a_release_without_it(releases: Rel
     assert found["Transactions"] == "Kafka 3.9 has no Versions = 2"
     assert found["TransactionsVersion1"] == ""
     assert found["MarkersVersion2"] == "Kafka 3.9 has no TransactionVersion = 2"
-    assert found["TransactionalOffsetsVersion1"].startswith("TransactionalOffsets is not stated for 3.9: ")
+    assert found["TransactionalOffsetsUnverified"].startswith("TransactionalOffsets with FALSE is not stated for 3.9: ")
     assert found["TransactionalProducer"] == ""
     own = models["TransactionalProducerErrors"]
     version_1 = replace(own, constants={**own.constants, "Versions": "{1}"})
@@ -171,8 +171,8 @@ def test_releases_with_the_same_rules_share_an_expectation(registry: Registry) -
         ("[rule.Counter.AddError]", "[rule.Counter.Missing]", "Counter.tla defines no Missing"),
         ('kafka = "Counter.add"', 'source = "x"', "it takes 2.0, 1.0, kafka, finding, unmodelled"),
         ('"1.0" = "NoLimit"', 'unmodelled = "x"', "give the operator of a release, or unmodelled"),
-        ('title = "the older one"', "", "it takes title, absent, unread and unstated"),
-        ('title = "the older one"', 'title = "x"\nunread = { Other = "x" }', "no module Other.tla"),
+        ('title = "the older one"', "", "it takes title, absent and unstated"),
+        ('title = "the older one"', 'title = "x"\nunstated = { Other = { constant = "x" } }', "no module Other.tla"),
         (
             'title = "the older one"',
             'title = "x"\nunstated = { Counter = { constant = "Limit" } }',

@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import z3
 from kafka_eos.machines.machine import Action
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.models.releases import Releases
+from kafka_eos_checks.proofs import induction
 from kafka_eos_checks.proofs.command import proofs
 from kafka_eos_checks.proofs.induction import (
     NO_SOLUTION,
@@ -21,6 +23,7 @@ from kafka_eos_checks.proofs.induction import (
     ask,
     discharge,
     minimal,
+    refute,
 )
 from kafka_eos_checks.proofs.kit import Asking, Clause, Terms, conjunct, each_way, of_properties
 from kafka_eos_checks.proofs.symbolic import Outcome
@@ -123,6 +126,31 @@ def test_what_z3_does_not_know_is_not_proved_and_not_witnessed(proof: Proof, mon
     monkeypatch.setattr(z3.Solver, "check", lambda _: z3.unknown)
     found = [(verdict.ok, verdict.found) for verdict in discharge(proof)]
     assert found == [(False, "undecided: IsPositive, IsBelow"), (False, "undecided: IsTaken")]
+
+
+def test_a_mutant_is_refuted_by_a_solution_and_not_by_what_z3_does_not_know(
+    proof: Proof, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutant = next(iter(Registry().mutants.values()))
+    assert (refute(proof, mutant).ok, refute(proof, mutant).found) == (False, "every query is discharged")
+    lowering = asking(step=-1)
+    falls = replace(proof, queries=lambda _: lowering.consecution(RAISE, lowering.run(None, RAISE)))
+    assert (refute(falls, mutant).ok, refute(falls, mutant).found) == (True, "consecution fails: Raise, IsPositive")
+    monkeypatch.setattr(z3.Solver, "check", lambda _: z3.unknown)
+    assert not refute(falls, mutant).ok
+
+
+def test_a_step_with_a_solution_is_not_called_undecided_for_another_query(
+    proof: Proof, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lowering = asking(step=-1)
+    falls = replace(proof, queries=lambda _: lowering.consecution(RAISE, lowering.run(None, RAISE)))
+    monkeypatch.setattr(
+        induction,
+        "ask",
+        lambda query: replace(ask(query), found=UNDECIDED) if query.goal.name == "IsBelow" else ask(query),
+    )
+    assert [verdict.found for verdict in discharge(falls)] == ["not proved: IsPositive, IsBelow"]
 
 
 def test_a_conjunct_of_which_z3_does_not_know_whether_it_is_needed_is_neither(

@@ -33,6 +33,7 @@ from kafka_eos_checks.brokers.jars import have_jars
 from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.mutants.rules import mutated
+from kafka_eos_checks.testing import command
 from kafka_eos_checks.testing.process import ServedProcess
 from kafka_eos_checks.traces import coordinators, leaders
 from kafka_eos_checks.traces.validation import replay
@@ -455,6 +456,39 @@ def test_an_unusable_call_says_why(arguments: tuple[str, ...], said: str, capsys
         main(["serve", *arguments])
     assert left.value.code == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ports"),
+    [
+        (("--port", "65535"), [65535]),
+        (("--port", "65534", "--brokers", "2"), [65534, 65535]),
+        (("--port", "0", "--brokers", "2"), [0, 0]),
+        (("--port", "0", "--brokers", "100"), [0] * 100),
+        (("--port", "9092", "--max-connections", "1", "--default-partitions", "0"), [9092]),
+        (("--port", "0", "--record", "{folder}/new/served.jsonl"), [0]),
+        (("--port", "0", "--record", "{folder}/empty.jsonl"), [0]),
+        (("--port", "0", "--faults", "{folder}/plan.toml", "--brokers", "2"), [0, 0]),
+    ],
+)
+def test_a_call_at_the_bounds_is_served(
+    arguments: tuple[str, ...], ports: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[list[int]] = []
+
+    def bind(host: str, ports: list[int]) -> list[socket.socket]:
+        seen.append(ports)
+        return []
+
+    async def serve(*_: object) -> int:
+        return 0
+
+    (tmp_path / "empty.jsonl").touch()
+    (tmp_path / "plan.toml").write_text("[[fault]]\ndo = 'move-leader'\nto = 2\n", encoding="utf-8")
+    monkeypatch.setattr(command, "bind", bind)
+    monkeypatch.setattr(command, "serve", serve)
+    assert main(["serve", *(word.format(folder=tmp_path) for word in arguments)]) == 0
+    assert seen == [ports]
 
 
 def test_a_damaged_directory_is_reported_and_left_unchanged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,6 +53,7 @@ def test_a_guarantee_that_kafka_as_it_ships_breaks_names_the_findings(capsys: py
         ("librdkafka-consumer", {"group.id": "g", "enable.auto.commit": "false"}, ["ReadCommitted"]),
         ("streams", {"processing.guarantee": "exactly_once_v2"}, ["ConsumeTransformProduce"]),
         ("streams", {"commit.interval.ms": "30000"}, ["CommitAfterProcessingTwice"]),
+        ("streams", {"processing.guarantee": "exactly_once"}, ["CommitAfterProcessingTwice"]),  # gone with Kafka 4.0
     ],
 )
 def test_settings_give_the_guarantees_of_the_models_with_the_same_settings(client, given, expected) -> None:
@@ -111,6 +112,16 @@ def test_a_properties_file_is_read_and_settings_without_a_rule_are_named(
     assert answer["accepted"]
     assert [row["model"] for row in answer["guarantees"]] == ["IdempotentProducer", "ResendAfterRestart"]
     assert answer["ignored"] == ["bootstrap.servers"]
+
+
+def test_a_later_setting_wins_and_a_file_may_have_any_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "acks=1"
+    file.write_text("acks=1\nenable.idempotence=false\n")
+    for words, shown in ((["acks=all"], True), ([str(file)], False), (["acks=0", str(file), "acks=all"], True)):
+        assert main(["settings", *words, "enable.idempotence=false"]) == 0
+        assert ("RefinesAtLeastOnce" in capsys.readouterr().out) is shown
+    assert main(["settings", "acks=all", str(file)]) == 0
+    assert "AcksOne" in capsys.readouterr().out
 
 
 def test_a_line_that_is_no_setting_is_told_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -89,6 +89,24 @@ def test_a_message_inside_a_message_is_read_with_the_outer_one() -> None:
     assert list(tlc.messages(lines)) == [(2132, 0, "inner"), (2111, 1, "outer\ninner"), (-1, 0, "printed")]
 
 
+@pytest.mark.parametrize(
+    ("code", "text", "exit_code", "verdict"),
+    [
+        (2193, "Model checking completed.", 0, "holds"),
+        (2193, "Model checking completed.", 13, "error"),
+        (2110, "Invariant P is violated.", 12, "violates P"),
+        (2110, "Invariant P is violated.", 0, "error"),
+        (2200, "Progress(1)", 0, "error"),
+    ],
+)
+def test_a_verdict_counts_only_with_the_exit_code_that_fits_it(
+    code: int, text: str, exit_code: int, verdict: str
+) -> None:
+    reading = tlc._Reading()
+    reading.take(code, 0, text)
+    assert reading.result(exit_code, 1.0).verdict == verdict
+
+
 def test_a_named_jar_must_exist(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(tlc.JAR_VARIABLE, str(tmp_path / "none.jar"))
     with pytest.raises(TlcMissing, match=r"no such file; name a tla2tools\.jar or unset the variable"):

@@ -8,13 +8,14 @@ import pytest
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.transaction_log import TopicPartitions, TransactionLogValue, TransactionState
 from kafka_eos.machines.consumer import Consumer
-from kafka_eos.machines.transaction_coordinator import TransactionCoordinator
+from kafka_eos.machines.transaction_coordinator import Constants, TransactionCoordinator, TransactionMetadata
 from kafka_eos_checks.kit.recording import kept_recordings, unpack
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.mutants.rules import mutated
 from kafka_eos_checks.traces import coordinators, leaders
 from kafka_eos_checks.traces.coordinators import Recorded, StateRecord, UnreadableLog, WrittenBatch, WrittenMarker
-from kafka_eos_checks.traces.validation import Judgement, Trace, replay
+from kafka_eos_checks.traces.leaders import LeaderOfTraces
+from kafka_eos_checks.traces.validation import Judgement, Trace, replay, replayed
 
 S = TransactionState
 ONE, TWO = frozenset({1}), frozenset({1, 2})
@@ -132,6 +133,35 @@ def test_a_transactional_id_expires_at_rest_only() -> None:
     assert judge(recorded([*COMMITTED[:2], None], [], [0] * 3)).found.startswith("rejected")
 
 
+class LongInUse(TransactionCoordinator):
+    """A coordinator whose transactional id has been given all epochs but the last two that a client may get."""
+
+    __slots__ = ()
+
+    @classmethod
+    def initial(cls, constants: Constants) -> "LongInUse":
+        known = TransactionMetadata(state=S.EMPTY, producer_id=0, epoch=32765, version=1)
+        return cls(constants=constants, metadata=known, durable=known, allocated=1)
+
+
+@pytest.mark.parametrize(
+    ("given", "rejected_at"),
+    [
+        ([(7, 32766), (8, 0)], None),
+        ([(8, 0)], 2),  # one epoch too early
+        ([(7, 32766), (7, 32767)], 4),  # kept for fencing, never given to a client
+    ],
+)
+def test_a_client_gets_the_next_producer_id_after_epoch_32766_and_not_before(
+    given: list[tuple[int, int]], rejected_at: int | None
+) -> None:
+    states = [replace(value(S.EMPTY, epoch, version=0), producer_id=producer_id) for producer_id, epoch in given]
+    (trace,) = coordinators.coordinator_traces(recorded([*states], [], [0] * len(states)))
+    assert replayed(LongInUse, coordinators.coordinator_constants(ONE, trace), trace)[0] == rejected_at
+    model = coordinators.coordinator_model(Registry().get("CoordinatorOfTraces"), [trace], versions=ONE)
+    assert replay(model, LongInUse, trace).reference_index == rejected_at
+
+
 def leader(entries: list[WrittenBatch | WrittenMarker], version: int = 2) -> str:
     logs = Recorded(
         {"id": [StateRecord(0, 0, replace(value(S.PREPARE_COMMIT, 1), client_transaction_version=version))]},
@@ -140,7 +170,9 @@ def leader(entries: list[WrittenBatch | WrittenMarker], version: int = 2) -> str
     ((found, traces),) = leaders.leader_traces(logs).items()
     model = leaders.leader_model(Registry().get("MarkersVersion2"), traces, found)
     (trace,) = traces
-    return replay(model, Consumer, trace).found
+    judgement = replay(model, Consumer, trace)
+    assert replayed(LeaderOfTraces, leaders.leader_constants(found), trace)[0] == judgement.reference_index
+    return judgement.found
 
 
 DATA = WrittenBatch(7, 0, "transactional", 0)
@@ -154,6 +186,12 @@ def test_under_version_2_a_marker_of_the_transactions_own_epoch_is_rejected() ->
     same = WrittenMarker(7, 0, ControlType.COMMIT, 0, 1)
     assert leader([DATA, same]) == "rejected at event 2"
     assert leader([DATA, same], version=1) == "accepted"
+
+
+def test_under_version_2_only_in_the_last_epoch_a_transaction_ends_in_its_own() -> None:
+    for epoch, found in ((32766, "rejected at event 2"), (32767, "accepted")):
+        entries = [DATA._replace(epoch=epoch), WrittenMarker(7, epoch, ControlType.COMMIT, 0, 1)]
+        assert leader([*entries]) == found
 
 
 def test_a_marker_of_an_older_coordinator_is_rejected() -> None:

@@ -32,7 +32,7 @@ from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.mutants.rules import mutated
 from kafka_eos_checks.traces import command, coordinators, leaders, replays
 from kafka_eos_checks.traces.coordinators import Recorded, StateRecord, coordinator_constants, steps_of, told
-from kafka_eos_checks.traces.replays import Rules, in_process
+from kafka_eos_checks.traces.replays import Rules, in_process, verdicts_of
 from kafka_eos_checks.traces.scan import LOG, pieces_of
 from kafka_eos_checks.traces.transitions import read_transition, transition_of
 from kafka_eos_checks.traces.validation import RememberingJudge, Trace, replay, replayed
@@ -298,6 +298,9 @@ def test_damage_and_a_missing_beginning_are_reported_and_a_torn_tail_is_not(copy
     assert of_logs(copy) == {}
     segment.write_bytes(data[:500] + bytes([data[500] ^ 0xFF]) + data[501:])
     assert "at byte" in of_logs(copy)[segment.parent.name]
+    verdict = verdicts_of(in_process(pieces_of([copy]), RULES), [copy])[-1]
+    assert (verdict.name, verdict.ok) == (f"logs of {copy.name}", False)
+    assert verdict.found.startswith("1 not whole")
     segment.write_bytes(data)
     _, second = batches(copy, str(segment.relative_to(copy)), lambda batch: batch.base_offset > 0)[0]
     segment.unlink()
@@ -381,6 +384,26 @@ def test_a_transition_is_read_out_of_bytes_as_the_codec_reads_it(
         encoded[place % len(encoded)] = byte
     whole = bytes(encoded[: data.draw(some.sampled_from([len(encoded), len(encoded), len(encoded) // 2]))])
     assert outcome(read_transition, whole) == outcome(by_the_codec, whole)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("status", [8, 0x7F, 0xFF])
+def test_a_state_that_there_is_not_is_told_as_the_codec_tells_it(version: int, status: int) -> None:
+    value = TransactionLogValue(
+        version=version,
+        producer_id=7,
+        producer_epoch=0,
+        transaction_timeout_ms=1,
+        transaction_status=TransactionState.EMPTY,
+        transaction_partitions=(),
+        transaction_last_update_timestamp_ms=0,
+        transaction_start_timestamp_ms=0,
+    )
+    encoded = bytearray(value.encode())
+    encoded[16] = status
+    told = outcome(read_transition, bytes(encoded))
+    assert "does not exist" in told
+    assert told == outcome(by_the_codec, bytes(encoded))
 
 
 def by_the_codec(data: bytes) -> Any:

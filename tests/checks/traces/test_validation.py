@@ -151,6 +151,12 @@ def test_no_traces_and_no_events_are_failures(model: Model, machine: type[Any]) 
     assert [(verdict.ok, verdict.found) for verdict in verdicts] == [(True, "all accepted"), (False, "no such trace")]
 
 
+def test_a_boolean_is_no_number(model: Model, machine: type[Any]) -> None:
+    one = Trace("one", (add(1, total=1),))
+    assert replay(model, machine, one).found == "accepted"
+    assert replay(model, machine, Trace("true", (add(1, total=True),))).found == "rejected at event 1"
+
+
 @pytest.mark.tlc
 def test_traces_are_judged_in_batches(model: Model, machine: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(traces, "_BATCH_EVENTS", 7)

@@ -101,7 +101,11 @@ class Planted:
         return self.invariants.judge()
 
     def decides(self, state: TransactionState, *topics: TopicPartitions) -> str:
-        value = TransactionLogValue(
+        self.appends(self.state(state, *topics))
+        return self.judge()
+
+    def state(self, state: TransactionState, *topics: TopicPartitions) -> bytes:
+        return TransactionLogValue(
             producer_id=PRODUCER,
             producer_epoch=0,
             transaction_timeout_ms=1,
@@ -109,10 +113,11 @@ class Planted:
             transaction_partitions=topics,
             transaction_last_update_timestamp_ms=NOW,
             transaction_start_timestamp_ms=NOW,
-        )
+        ).encode()
+
+    def appends(self, value: bytes) -> None:
         key = TransactionLogKey(transactional_id="a").encode()
-        self.cluster.state_partition("a").append_records([Record(key=key, value=value.encode())], NOW)
-        return self.judge()
+        self.cluster.state_partition("a").append_records([Record(key=key, value=value)], NOW)
 
     def writes(self, leader: Leader, epoch: int = 0) -> str:
         ticket = leader.start_verification(PRODUCER, epoch, 0, 1)
@@ -155,6 +160,13 @@ def test_a_transaction_that_ends_as_it_was_decided_breaks_nothing(planted: Plant
 def test_a_changed_decision_is_detected(planted: Planted) -> None:
     planted.decides(TransactionState.PREPARE_COMMIT, OUTPUT)
     assert "decides otherwise" in planted.decides(TransactionState.PREPARE_ABORT, OUTPUT)
+
+
+def test_a_coordinator_that_commits_by_itself_is_detected(planted: Planted) -> None:
+    assert planted.invariants.initialized("a", 1, PRODUCER, 0) == ""
+    planted.decides(TransactionState.ONGOING, OUTPUT)
+    planted.appends(planted.state(TransactionState.PREPARE_COMMIT, OUTPUT))
+    assert "commits a transaction that nobody has ended" in planted.invariants.judge(by_itself=True)
 
 
 def test_a_completion_without_decision_is_detected(planted: Planted) -> None:

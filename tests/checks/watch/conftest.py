@@ -17,6 +17,7 @@ from kafka_eos.formats.record_batch import (
 from kafka_eos_checks.audit.oracle.synthetic import stored
 from kafka_eos_checks.audit.rules.log import Batch
 from kafka_eos_checks.conform.wire import Unreachable
+from kafka_eos_checks.watch.advice import Tools
 from kafka_eos_checks.watch.cluster import READ_COMMITTED, Fetched, Place, Topics, Transaction
 from kafka_eos_checks.watch.watcher import Options, Watcher
 
@@ -73,6 +74,7 @@ class Written:
         errors: the error that answers for a partition instead.
         unled: the partitions without a leader.
         gone: whether the broker does not answer.
+        untold: the timestamps to which the leader finds no offset.
         waits: the time that each request for data may wait for more, in milliseconds.
         leader: the leader of all partitions.
         started: producer id -> start of its transaction by the leader; None takes it from the log.
@@ -87,6 +89,7 @@ class Written:
     errors: dict[Place, ErrorCode] = field(default_factory=dict)
     unled: set[Place] = field(default_factory=set)
     gone: bool = False
+    untold: set[int] = field(default_factory=set)
     waits: list[int] = field(default_factory=list)
     leader: int = 1
     started: Mapping[int, int] | None = None
@@ -104,7 +107,9 @@ class Written:
                 return log.start
             return log.stable if isolation == READ_COMMITTED and log.stable is not None else log.end
 
-        return {place: offset(self.logs[place]) for place in places}
+        if self.gone:
+            raise Unreachable("nobody there")
+        return {} if timestamp in self.untold else {place: offset(self.logs[place]) for place in places}
 
     def fetch(self, node: int, positions: dict[Place, int], wait_ms: int) -> dict[Place, Fetched]:  # noqa: ARG002
         self.waits.append(wait_ms)
@@ -136,8 +141,19 @@ class Written:
     def open_transactions(self, node: int, place: Place) -> Mapping[int, int] | None:  # noqa: ARG002
         return self.started
 
+    def close(self) -> None:
+        """End no connection."""
+
     def watcher(self, told: list[str] | None = None, **options: object) -> Watcher:
-        given = Options(**{"from_start": True, "check_ms": 0, "hanging_after_ms": 0, **options})  # type: ignore[arg-type]
+        usual = Options(
+            topics=frozenset(),
+            from_start=True,
+            hanging_after_ms=0,
+            lag_after_ms=60_000,
+            check_ms=0,
+            tools=Tools(),
+        )
+        given = replace(usual, **options)  # type: ignore[arg-type]
         tell = (lambda _: None) if told is None else told.append
         return Watcher(self, given, tell)  # type: ignore[arg-type]
 

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from kafka_eos.errors import ErrorCode
 from kafka_eos_checks.audit.rules.log import Batch
-from kafka_eos_checks.watch import command
+from kafka_eos_checks.cli import main
+from kafka_eos_checks.watch import cluster, command
 from kafka_eos_checks.watch.cluster import ClusterFailed, Topics
 from kafka_eos_checks.watch.command import follow, print_json
 from kafka_eos_checks.watch.journal import REPORTS, Journal
+from kafka_eos_checks.watch.watcher import Options, Watcher
 
 from .conftest import PLACE, Written
 
@@ -68,6 +71,60 @@ def test_a_cluster_that_is_unreachable_at_the_start_is_an_error() -> None:
     clock = Clock(100)
     with pytest.raises(ClusterFailed):
         follow(Gone(clock, 0, 50).watcher(), None, clock)
+
+
+def test_a_cluster_that_knows_its_topics_and_gives_no_data_is_asked_every_second(written: Written) -> None:
+    clock = Clock(10)
+    written.gone = True
+    follow(written.watcher(), None, clock)
+    assert clock.waits == [1.0] * 10
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hanging_after_ms", "lag_after_ms", "check_ms"),
+    [
+        ([], 10_000, 60_000, 2_000),
+        (["--once"], 0, 60_000, 0),
+        (["--hanging-after", "2.5", "--lag-after", "0.001"], 2_500, 1, 2_000),
+        (["--once", "--hanging-after", "3"], 3_000, 60_000, 0),
+    ],
+)
+def test_ages_are_given_in_seconds_and_a_single_look_has_no_patience(
+    arguments: list[str], hanging_after_ms: int, lag_after_ms: int, check_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Options] = []
+
+    def note(watcher: Watcher, *_: object, **__: object) -> command.Told:
+        seen.append(watcher.options)
+        return command.Told()
+
+    monkeypatch.setattr(command, "follow", note)
+    assert main(["watch", "--bootstrap", "localhost:9092", *arguments]) == 0
+    [options] = seen
+    found = options.hanging_after_ms, options.lag_after_ms, options.check_ms
+    assert found == (hanging_after_ms, lag_after_ms, check_ms)
+
+
+def test_a_partition_that_cannot_be_read_ends_a_single_look_with_2(
+    written: Written, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cluster, "Cluster", lambda *_: written)
+    call = ["watch", "--bootstrap", "localhost:9092", "--once", "--from-start"]
+    assert main(call) == 0
+    written.errors[PLACE] = ErrorCode.KAFKA_STORAGE_ERROR
+    assert main(call) == 2
+    assert "not read: orders-0\n" in capsys.readouterr().err
+    written.errors.clear()
+    for offset in range(2):
+        written.logs[PLACE].append(Batch(0, offset, offset, 7, 0, 0, 0, unsequenced=False))
+    assert main(call) == 1
+
+
+def test_without_a_broker_to_ask_the_call_cannot_be_used(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["watch"])
+    assert ended.value.code == 2
+    assert "--bootstrap" in capsys.readouterr().err
 
 
 def test_json_on_the_terminal_has_the_lines_of_the_file(

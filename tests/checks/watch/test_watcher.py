@@ -14,9 +14,10 @@ from kafka_eos_checks.audit.findings import Kind
 from kafka_eos_checks.audit.oracle.synthetic import faulty_log
 from kafka_eos_checks.audit.rules.log import LOG_RULES, ORDER, Batch, audit_log
 from kafka_eos_checks.audit.rules.transactions import HANGING, TORN
+from kafka_eos_checks.audit.segments.headers import SMALLEST_LENGTH
 from kafka_eos_checks.watch.advice import WORDS, Tools
 from kafka_eos_checks.watch.backoff import FIRST_MS
-from kafka_eos_checks.watch.cluster import Transaction
+from kafka_eos_checks.watch.cluster import EARLIEST, LATEST, Transaction
 from kafka_eos_checks.watch.reports import RESOLVED, Clock, Ends, Report, Since, identity
 from kafka_eos_checks.watch.state import CORRUPT, CUT, LAGS, PartitionState
 from kafka_eos_checks.watch.watcher import WAIT_MS, AnotherCluster, Watcher
@@ -115,6 +116,13 @@ def test_a_large_batch_that_is_cut_off_is_not_corrupt() -> None:
     state = PartitionState(topic="orders", partition=0, high_watermark=1)
     taken = state.take(batch.encode()[:1_000], NOW)
     assert (taken.batches, list(taken.reports)) == (0, [])
+
+
+@pytest.mark.parametrize(("length", "rules"), [(SMALLEST_LENGTH - 1, [CORRUPT]), (SMALLEST_LENGTH, [])])
+def test_only_a_length_that_a_batch_can_have_promises_more_bytes(length: int, rules: list[str]) -> None:
+    state = PartitionState(topic="orders", partition=0, high_watermark=1)
+    taken = state.take(bytes(8) + length.to_bytes(4, "big") + bytes(4), NOW)
+    assert [report.rule for report in taken.reports] == rules
 
 
 def test_a_watcher_waits_for_more_only_when_it_has_read_everything(written: Written) -> None:
@@ -502,6 +510,18 @@ def test_a_report_from_before_a_restart_is_resolved_after_it(written: Written) -
     assert found(third) == []
 
 
+def test_after_a_restart_the_coordinators_are_not_asked_about_a_log_that_is_not_read_yet(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0)
+    first = written.watcher(hanging_after_ms=1)
+    assert found(first) == []
+    written.errors[PLACE] = ErrorCode.KAFKA_STORAGE_ERROR
+    second = written.watcher()
+    second.resume(json.loads(json.dumps(first.to_json())))
+    assert found(second) == []
+    assert written.asked == 0, "a marker may be behind what the first watcher has read"
+
+
 def test_a_transaction_whose_marker_nobody_read_is_resolved_by_the_last_stable_offset(written: Written) -> None:
     log = written.logs[PLACE]
     log.stable = log.data(PID, EPOCH, 0)
@@ -614,14 +634,28 @@ def test_records_that_were_deleted_before_reading_are_reported_and_are_no_violat
     assert told == ["orders-0: offsets 1 to 49 were deleted before they were read"]
 
 
-def test_a_topic_that_was_deleted_and_created_again_starts_again(written: Written) -> None:
+@pytest.mark.parametrize("another", ["a", "z"])
+def test_a_topic_that_was_deleted_and_created_again_starts_again(another: str, written: Written) -> None:
     written.logs[PLACE].append(Batch(0, 0, 0, 9, 5, 0, 0, unsequenced=False))
     watcher = written.watcher()
     assert found(watcher) == []
-    written.topic_id, written.logs[PLACE] = "another", Log()
-    written.logs[PLACE].append(Batch(0, 0, 0, 9, 0, 0, 0, unsequenced=False))
-    assert found(watcher, at=NOW + 10_000) == []
-    assert watcher.partitions[PLACE].position == 1
+    written.topic_id, written.logs[PLACE] = another, Log()
+    for offset in range(2):
+        written.logs[PLACE].append(Batch(0, offset, offset, 9, 0, 0, 0, unsequenced=False))
+    assert found(watcher, at=NOW + 10_000) == [("duplicate", 1)], "epoch 0 is not stale in the new topic"
+
+
+@pytest.mark.parametrize("untold", [EARLIEST, LATEST])
+def test_a_leader_that_tells_only_one_end_of_its_log_is_asked_again(untold: int, written: Written) -> None:
+    log = written.logs[PLACE]
+    for sequence in range(5):
+        log.append(Batch(0, sequence, sequence, 9, 0, sequence, sequence, unsequenced=False))
+    watcher = written.watcher()
+    assert found(watcher) == []
+    log.batches, log.end, written.untold = log.batches[:3], 3, {untold}
+    assert found(watcher) == []
+    written.untold.clear()
+    assert found(watcher) == [(CUT, 3)]
 
 
 def test_an_unreadable_partition_is_reported_and_the_others_are_read(written: Written) -> None:
@@ -688,7 +722,7 @@ def test_a_partition_with_a_new_leader_is_read_as_soon_as_the_leader_is_known(wr
         watcher.poll(NOW + 1000 * second)
     assert watcher.unread[PLACE].until_ms == NOW + 31_000
     written.errors.clear()
-    written.leader = 2
+    written.leader = 0
     watcher.poll(NOW + 25_000)  # the leaders are looked up every ten seconds
     assert watcher.unread == {}
 

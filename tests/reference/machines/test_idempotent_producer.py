@@ -60,6 +60,17 @@ def test_a_lost_acknowledgement_and_a_retry_store_a_value_once() -> None:
     assert outcomes(state, "acknowledged") == {1}
 
 
+def test_with_acks_all_the_leader_takes_requests_and_answers_while_min_insync_replicas_are_in_sync() -> None:
+    two = replace(TWO, min_insync_replicas=2)
+    state = story(two, "AllocateProducerId", "Send(1)", "AppendBatch(1, 1)", 'Replicate("b")', "AdvanceHighWatermark")
+    alone = story(two, "Send(2)", 'Crash("b")', 'ShrinkIsr("b")', state=state)
+    for label, why in {"AppendBatch(2, 1)": "too few replicas", "ReceiveAcknowledgement(1)": "not replicated"}.items():
+        with pytest.raises(NotEnabled, match=why):
+            story(two, label, state=alone)
+    one = replace(alone, constants=replace(two, acks="1"))
+    assert stored(story(one.constants, "AppendBatch(2, 1)", state=one)) == [1, 2]
+
+
 def test_without_idempotence_a_lost_acknowledgement_and_a_retry_store_a_value_twice() -> None:
     plain = replace(ONE, idempotence=False)
     state = story(plain, "Send(1)", "AppendBatch(1, 1)", "Resend(1)", "AppendBatch(1, 2)")

@@ -171,3 +171,67 @@ def test_a_restarted_replica_has_the_producers_that_its_log_says() -> None:
     state = after(REPLICATED, 'TakeSnapshot("b")', 2, 'Replicate("b")')
     restarted = after(state, 'Crash("b")', 'Restart("b")')
     assert restarted.replicas["b"].producers == state.replicas["a"].producers
+
+
+ELIGIBLE = replace(CONSTANTS, min_insync_replicas=2, eligible_leader_replicas=True, volatile=frozenset("a"))
+COMMITTED = replace(REPLICATED, constants=ELIGIBLE)
+
+
+def test_the_high_watermark_stops_below_min_insync_replicas() -> None:
+    alone = after(COMMITTED, 2, 'ShrinkIsr("b")', 'ShrinkIsr("c")')
+    with pytest.raises(NotEnabled, match="fewer replicas are in sync"):
+        after(alone, "AdvanceHighWatermark")
+    together = after(alone, 'Replicate("b")', 'ExpandIsr("b")', "AdvanceHighWatermark")
+    assert (together.high_watermark, together.elr) == (2, frozenset())
+
+
+def test_who_leaves_the_in_sync_set_below_min_insync_replicas_stays_eligible() -> None:
+    state = after(COMMITTED, 2, 'ShrinkIsr("c")')
+    assert state.elr == frozenset(), "two are in sync"
+    state = after(state, 'ShrinkIsr("b")')
+    assert (state.isr, state.elr) == (frozenset("a"), frozenset("b"))
+
+
+def test_an_eligible_replica_leads_when_the_last_one_in_sync_has_lost_what_it_had() -> None:
+    dead = after(
+        COMMITTED, 2, 'ShrinkIsr("c")', 'ShrinkIsr("b")', 'Crash("a")', 'LoseUnflushed("a")', 'LoseUnflushed("a")'
+    )
+    with pytest.raises(NotEnabled, match="a killed replica is in sync"):
+        after(dead, 'ElectLeader("b")')
+    fenced = after(dead, 'FenceReplica("a")')
+    assert (fenced.isr, fenced.elr, fenced.last_known_leader) == (frozenset(), frozenset("ab"), "a")
+    with pytest.raises(NotEnabled, match="not in sync"):
+        after(fenced, 'ElectLeader("c")')
+    elected = after(fenced, 'ElectLeader("b")', 'Restart("a")')
+    assert (elected.leader, elected.isr, elected.elr, elected.high_watermark) == ("b", frozenset("b"), frozenset(), 1)
+    assert values(elected, "b") == [1]
+
+
+def test_without_anybody_eligible_the_last_known_leader_leads_with_what_it_still_has() -> None:
+    state = after(COMMITTED, 2, 'ShrinkIsr("c")', 'Crash("b")', 'Restart("b")', 'Crash("a")')
+    state = after(state, 'LoseUnflushed("a")', 'LoseUnflushed("a")', 'Restart("a")')
+    assert (state.isr, state.elr, state.last_known_leader) == (frozenset(), frozenset(), "a")
+    assert values(state, "b") == [1], "it has the value, and was killed"
+    elected = after(state, 'ElectLeader("a")')
+    assert (elected.isr, elected.high_watermark, values(elected, "a")) == (frozenset("a"), 0, [])
+
+
+def test_without_eligible_leader_replicas_only_the_last_in_sync_replica_stays_after_a_kill() -> None:
+    old = replace(COMMITTED, constants=replace(ELIGIBLE, eligible_leader_replicas=False))
+    assert after(old, 'Crash("a")', 'Restart("a")').isr == frozenset("bc")
+    alone = after(old, 2, 'ShrinkIsr("b")', 'ShrinkIsr("c")', 'Crash("a")')
+    alone = after(alone, 'LoseUnflushed("a")', 'LoseUnflushed("a")', 'Restart("a")')
+    assert (alone.isr, after(alone, 'ElectLeader("a")').high_watermark) == (frozenset("a"), 0)
+
+
+def test_only_a_killed_volatile_replica_loses_batches() -> None:
+    refusals = {
+        "runs, or loses nothing": ('LoseUnflushed("a")',),
+        "loses nothing": ('Crash("b")', 'LoseUnflushed("b")'),
+        "the log is empty": ('Crash("a")', 'LoseUnflushed("a")', 'LoseUnflushed("a")'),
+        "the leader takes it out": ('Crash("b")', 'FenceReplica("b")'),
+        "runs or is not in sync": ('Crash("a")', 'FenceReplica("b")'),
+    }
+    for why, steps in refusals.items():
+        with pytest.raises(NotEnabled, match=why):
+            after(COMMITTED, *steps)

@@ -5,6 +5,10 @@ from kafka_eos.machines.transactional_offsets import Constants, TransactionalOff
 from kafka_eos_checks.mutants.rules import mutated
 
 SHIPPED = mutated(TransactionalOffsets, {"IsOutdated": "NothingIsOutdated"})
+OF_3_9 = mutated(
+    TransactionalOffsets,
+    {"IsOutdated": "NothingIsOutdated", "AppliesAtOnce": "AppliesByTask", "Readable": "ReadsMemory"},
+)
 FAULTS = frozenset({"request times out", "call times out", "failover", "former coordinator"})
 
 
@@ -97,3 +101,24 @@ def test_a_former_coordinator_gives_an_offset_that_is_no_longer_the_latest() -> 
     state = ended(sent(begun(TransactionalOffsets, 2)), True).fail_over()
     state = ended(sent(state), True)
     assert (state.fetched, state.fetch_from_former().fetched) == (2, 1)
+
+
+def test_in_kafka_3_9_an_offset_stays_pending_until_a_task_follows_the_marker() -> None:
+    state = sent(begun(OF_3_9, 1)).end(True).write_marker()
+    with pytest.raises(NotEnabled, match="not replicated"):
+        state.apply_marker()
+    replicated = state.replicate()
+    for refused in (replicated.fetch_offset, replicated.complete):
+        with pytest.raises(NotEnabled, match=r"pending|not taken effect"):
+            refused()
+    applied = replicated.apply_marker()
+    assert applied.fetch_offset().fetched == 1
+    assert applied.complete().transaction.state == "EMPTY"
+    with pytest.raises(NotEnabled, match="no marker waits"):
+        applied.apply_marker()
+
+
+def test_in_kafka_3_9_a_new_coordinator_gives_effect_to_every_marker_that_it_loads() -> None:
+    state = sent(begun(OF_3_9, 1)).end(True).write_marker().replicate().fail_over()
+    assert state.fetch_offset().fetched == 1
+    assert state.complete().transaction.state == "EMPTY"

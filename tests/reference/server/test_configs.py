@@ -69,6 +69,26 @@ def test_a_batch_may_be_as_large_as_its_topic_says(make: Make) -> None:
     assert send(wire, "small")["ErrorCode"] == E.MESSAGE_TOO_LARGE
 
 
+def test_a_batch_as_large_as_its_limit_is_taken_and_one_byte_more_is_not(wire: Wire) -> None:
+    size = len(build_batch([Record(value=b"x" * 100)], base_timestamp=NOW).encode())
+    for limit, error in ((size, E.NONE), (size - 1, E.MESSAGE_TOO_LARGE)):
+        create(wire, f"n{limit}", max_message_bytes=str(limit))
+        assert send(wire, f"n{limit}")["ErrorCode"] == error
+    create(wire, "segments", max_message_bytes="9000000", segment_bytes="1048576")
+    around = len(build_batch([Record(value=bytes(1_000_000))], base_timestamp=NOW).encode()) - 1_000_000
+    for more, error in ((0, E.NONE), (1, E.RECORD_LIST_TOO_LARGE)):
+        records = [Record(value=bytes((1 << 20) - around + more))]
+        assert send(wire, "segments", records=records)["ErrorCode"] == error
+
+
+@pytest.mark.parametrize(("version", "error"), [(3, 76), (6, 76), (7, E.NONE), (9, E.NONE)])
+def test_zstd_is_taken_from_clients_that_know_it(version: int, error: int, wire: Wire) -> None:
+    data = build_batch([Record(value=b"x")], base_timestamp=NOW, compression=CompressionType.ZSTD).encode()
+    topic = {"Name": "t", "PartitionData": [{"Index": 0, "Records": data}]}  # KIP-110
+    row = wire.ask("Produce", version, Acks=-1, TopicData=[topic])
+    assert row["Responses"][0]["PartitionResponses"][0]["ErrorCode"] == error
+
+
 def test_records_have_the_time_of_their_append_where_the_topic_says_so(wire: Wire) -> None:
     create(wire, message_timestamp_type="LogAppendTime")
     wire.wait(1000)
@@ -79,6 +99,62 @@ def test_records_have_the_time_of_their_append_where_the_topic_says_so(wire: Wir
     asked = {"Name": "n", "Partitions": [{"PartitionIndex": 0, "CurrentLeaderEpoch": -1, "Timestamp": NOW + 1000}]}
     row = wire.ask("ListOffsets", 7, ReplicaId=-1, IsolationLevel=0, Topics=[asked])
     assert row["Topics"][0]["Partitions"][0]["Offset"] == 0
+
+
+LARGEST = (1 << 63) - 1
+# Kafka: LogConfig.CONFIG_DEF; the default, and the least value that is accepted
+NUMBERS = {
+    "compression.lz4.level": (9, 1),
+    "compression.zstd.level": (3, -131072),
+    "delete.retention.ms": (86_400_000, 0),
+    "file.delete.delay.ms": (60_000, 0),
+    "flush.messages": (LARGEST, 1),
+    "flush.ms": (LARGEST, 0),
+    "index.interval.bytes": (4096, 0),
+    "local.retention.bytes": (-2, -2),
+    "local.retention.ms": (-2, -2),
+    "max.compaction.lag.ms": (LARGEST, 1),
+    "max.message.bytes": (1_048_588, 0),
+    "message.timestamp.after.max.ms": (3_600_000, 0),
+    "message.timestamp.before.max.ms": (LARGEST, 0),
+    "min.compaction.lag.ms": (0, 0),
+    "min.insync.replicas": (1, 1),
+    "retention.ms": (604_800_000, -1),
+    "segment.bytes": (1_073_741_824, 1_048_576),
+    "segment.index.bytes": (10_485_760, 4),
+    "segment.jitter.ms": (0, 0),
+    "segment.ms": (604_800_000, 1),
+}
+
+
+@pytest.mark.parametrize(("name", "default", "least"), [(name, *row) for name, row in NUMBERS.items()])
+def test_a_number_has_kafkas_default_and_may_be_as_small_as_in_kafka(
+    name: str, default: int, least: int, wire: Wire
+) -> None:
+    create(wire)
+    assert value(wire, TOPIC, "n", name)[0] == str(default)
+    assert alter(wire, TOPIC, "n", **{name: str(least - 1)}) == E.INVALID_CONFIG
+    assert alter(wire, TOPIC, "n", **{name: str(least)}) == E.NONE
+    assert value(wire, TOPIC, "n", name)[0] == str(least)
+
+
+def test_the_largest_levels_of_compression_are_those_of_kafka(wire: Wire) -> None:
+    create(wire)
+    for name, largest in (("gzip", 9), ("lz4", 17), ("zstd", 22)):
+        key = f"compression_{name}_level"
+        assert alter(wire, TOPIC, "n", **{key: str(largest + 1)}) == E.INVALID_CONFIG
+        assert alter(wire, TOPIC, "n", **{key: str(largest)}) == E.NONE
+    errors = {level: alter(wire, TOPIC, "n", compression_gzip_level=str(level)) for level in (-2, -1, 0, 1)}
+    assert errors == {-2: E.INVALID_CONFIG, -1: E.NONE, 0: E.INVALID_CONFIG, 1: E.NONE}
+
+
+@pytest.mark.parametrize(("name", "bits"), [("segment.index.bytes", 31), ("retention.bytes", 63)])
+def test_a_number_has_to_fit_its_type(name: str, bits: int, wire: Wire) -> None:
+    create(wire)
+    for number, error in (((1 << bits) - 1, E.NONE), (1 << bits, E.INVALID_CONFIG)):
+        assert alter(wire, TOPIC, "n", **{name: str(number)}) == error
+    for number, error in ((-(1 << 63), E.NONE), (-(1 << 63) - 1, E.INVALID_CONFIG)):
+        assert alter(wire, TOPIC, "n", retention_bytes=str(number)) == error
 
 
 def test_a_compacted_topic_needs_keys(wire: Wire) -> None:
@@ -271,3 +347,114 @@ def test_every_default_is_a_value_that_is_taken() -> None:
         for name, config in table.items():
             config.parsed(config.default)
             assert config.name == name
+
+
+@pytest.mark.parametrize("was", [{"configs": {"retention_ms": "1"}}, {"factor": 2}, {"partitions": 2, "factor": 2}])
+def test_a_topic_that_is_made_again_has_nothing_of_the_former_one_after_a_restart(
+    was: dict[str, Any], make: Make, tmp_path: Path
+) -> None:
+    wire = make(2, storage=Directory(tmp_path))
+    configs = was.pop("configs", {})
+    assert create(wire, "n", **was, **configs) == E.NONE
+    assert wire.ask("DeleteTopics", 5, TopicNames=["n"])["Responses"][0]["ErrorCode"] == E.NONE
+    assert create(wire, "n") == E.NONE
+    again = make(2, storage=Directory(tmp_path))
+    assert value(again, TOPIC, "n", "retention.ms") == ("604800000", 5)
+    [topic] = again.ask("Metadata", 12, Topics=[{"Name": "n"}])["Topics"]
+    assert [part["ReplicaNodes"] for part in topic["Partitions"]] == [[1]]
+
+
+@pytest.mark.parametrize("other", ["AAAAAAAAAAAAAAAAAAAAAQ", "_____________________w"])
+def test_partitions_of_one_name_with_two_topic_ids_are_damage(other: str, make: Make, tmp_path: Path) -> None:
+    create(make(storage=Directory(tmp_path)), "n", partitions=2)
+    metadata = tmp_path / "n-1" / "partition.metadata"
+    own = metadata.read_text(encoding="utf-8").partition("topic_id: ")[2].split()[0]
+    metadata.write_text(metadata.read_text(encoding="utf-8").replace(own, other), encoding="utf-8")
+    with pytest.raises(DamagedLog, match="n-1: its topic id is not that of the topic's other partitions"):
+        make(storage=Directory(tmp_path))
+
+
+def test_a_broker_tells_the_settings_with_which_it_was_started(make: Make) -> None:
+    wire = make(settings=Settings(default_partitions=3, internal_partitions=7, consumer_heartbeat_ms=2_500))
+    expected = {
+        "auto.create.topics.enable": "true",
+        "default.replication.factor": "1",
+        "num.partitions": "3",
+        "offsets.topic.num.partitions": "7",
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.num.partitions": "7",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.max.timeout.ms": "900000",
+        "transactional.id.expiration.ms": "604800000",
+        "producer.id.expiration.ms": "86400000",
+        "group.consumer.session.timeout.ms": "45000",
+        "group.consumer.heartbeat.interval.ms": "2500",
+        "connections.max.idle.ms": "600000",
+    }
+    assert {name: value(wire, BROKER, "1", name)[0] for name in expected} == expected
+    without = make(settings=Settings(default_partitions=0))
+    assert value(without, BROKER, "1", "auto.create.topics.enable")[0] == "false"
+    assert value(without, BROKER, "1", "num.partitions")[0] == "1"
+
+
+# Kafka: SocketServerConfigs, ServerConfigs, ReplicationConfigs, TransactionLogConfig; the default, and the least value
+BROKER_NUMBERS = {
+    "background.threads": (10, 1),
+    "max.connection.creation.rate": ((1 << 31) - 1, 0),
+    "max.connections": ((1 << 31) - 1, 0),
+    "max.connections.per.ip": ((1 << 31) - 1, 0),
+    "num.io.threads": (8, 1),
+    "num.network.threads": (3, 1),
+    "num.recovery.threads.per.data.dir": (2, 1),
+    "num.replica.fetchers": (1, 0),
+    "producer.id.expiration.ms": (86_400_000, 1),
+}
+
+
+@pytest.mark.parametrize(("name", "default", "least"), [(name, *row) for name, row in BROKER_NUMBERS.items()])
+def test_a_number_of_a_broker_has_kafkas_default_and_may_be_as_small_as_in_kafka(
+    name: str, default: int, least: int, wire: Wire
+) -> None:
+    assert value(wire, BROKER, "1", name)[0] == str(default)
+    assert alter(wire, BROKER, "", **{name: str(least - 1)}) == E.INVALID_REQUEST
+    assert alter(wire, BROKER, "", **{name: str(least)}) == E.NONE
+    assert value(wire, BROKER, "1", name)[0] == str(least)
+
+
+def test_settings_that_clients_only_read_are_told_with_kafkas_defaults(wire: Wire) -> None:
+    resource = {"ResourceType": BROKER, "ResourceName": "1", "ConfigurationKeys": None}
+    row = wire.ask("DescribeConfigs", 4, Resources=[resource], IncludeSynonyms=True)["Results"][0]
+    found = {each["Name"]: each["Synonyms"][-1]["Value"] for each in row["Configs"] if each["ReadOnly"]}
+    assert found == {
+        "auto.create.topics.enable": "true",
+        "broker.id": "-1",
+        "connections.max.idle.ms": "600000",
+        "default.replication.factor": "1",
+        "fetch.max.bytes": "57671680",
+        "group.consumer.heartbeat.interval.ms": "5000",
+        "group.consumer.session.timeout.ms": "45000",
+        "group.initial.rebalance.delay.ms": "3000",
+        "group.max.size": "2147483647",
+        "node.id": "-1",
+        "num.partitions": "1",
+        "offsets.topic.num.partitions": "50",
+        "offsets.topic.replication.factor": "3",
+        "socket.request.max.bytes": "104857600",
+        "transaction.max.timeout.ms": "900000",
+        "transaction.state.log.num.partitions": "50",
+        "transaction.state.log.replication.factor": "3",
+        "transactional.id.expiration.ms": "604800000",
+    }
+
+
+@pytest.mark.parametrize("name", ["2", "x"])
+def test_a_broker_tells_its_own_configurations_and_those_of_all_brokers_only(name: str, make: Make) -> None:
+    wire = make(2)
+    asked = {"ResourceType": BROKER, "ConfigurationKeys": None}
+    rows = wire.ask("DescribeConfigs", 4, Resources=[asked | {"ResourceName": each} for each in ("1", "", name)])[
+        "Results"
+    ]
+    assert [row["ErrorCode"] for row in rows] == [E.NONE, E.NONE, E.INVALID_REQUEST]
+    assert rows[0]["Configs"]
+    assert not rows[1]["Configs"], "nothing is altered for all brokers"
+    assert "id" in rows[2]["ErrorMessage"]

@@ -121,6 +121,14 @@ def test_the_same_seed_spoils_the_same_requests_and_another_one_others() -> None
     assert 30 < sum(run(1)) < 90
 
 
+def test_a_rule_says_which_requests_it_is_about() -> None:
+    every = {"api": "Produce", "client": "c*", "topic": "t", "transactional_id": "x", "group": "g", "broker": 2}
+    said = "close Produce client c* topic t transactional-id x group g broker 2 nth 1, 3"
+    assert str(rule("close", nth=[3, 1], **every)) == said
+    assert str(rule("close", chance=0.5)) == "close any request chance 0.5"
+    assert str(rule("close", chance=1)) == "close any request", "every request, as without a chance"
+
+
 def test_a_rule_fires_no_more_often_than_it_may() -> None:
     faults = Faults([rule(at_most=2)])
     assert sum(bool(faults.due(asked())) for _ in range(5)) == 2

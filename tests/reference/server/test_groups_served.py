@@ -121,6 +121,44 @@ def producing(wire: Wire) -> tuple[int, int]:
     return who[0], who[1]
 
 
+@pytest.mark.parametrize(("version", "error"), [(3, E.NONE), (4, E.MEMBER_ID_REQUIRED), (5, E.MEMBER_ID_REQUIRED)])
+def test_a_member_has_to_come_back_with_its_id_from_version_4_on(version: int, error: ErrorCode, wire: Wire) -> None:
+    row = join(wire, version=version)  # KIP-394
+    assert row is not None
+    assert row["ErrorCode"] == error
+
+
+def test_members_without_time_for_a_rebalance_are_not_waited_for(wire: Wire) -> None:
+    def joins(member: str = "") -> Message | None:
+        given = {"SessionTimeoutMs": SESSION, "RebalanceTimeoutMs": 0, "MemberId": member, "ProtocolType": "consumer"}
+        return wire.send("JoinGroup", 5, GroupId="g", **given, Protocols=[{"Name": "range", "Metadata": b""}])
+
+    first = named(wire)
+    row = joins(first)
+    assert row is not None
+    sync(wire, first, row["GenerationId"], {first: b""})
+    second = named(wire)
+    assert joins(second) is None
+    wire.wait(1)  # much less than a session
+    [row] = wire.late
+    assert (row["ErrorCode"], row["GenerationId"], row["Leader"]) == (E.NONE, 2, second)
+
+
+@pytest.mark.parametrize(("session_ms", "error"), [(9, 26), (10, 79), (1_800_000, 79), (1_800_001, 26)])
+def test_a_session_may_be_short_for_tests_and_as_long_as_kafkas(session_ms: int, error: int, wire: Wire) -> None:
+    protocols = [{"Name": "range", "Metadata": b""}]
+    row = wire.ask(
+        "JoinGroup",
+        5,
+        GroupId="g",
+        SessionTimeoutMs=session_ms,
+        MemberId="",
+        ProtocolType="consumer",
+        Protocols=protocols,
+    )
+    assert row["ErrorCode"] == error
+
+
 def test_a_rebalance_waits_for_everybody_and_the_leader_assigns(wire: Wire) -> None:
     first = alone(wire)
     second = named(wire)

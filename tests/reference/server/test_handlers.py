@@ -488,3 +488,15 @@ def test_a_key_belongs_to_the_partition_that_java_gives_it() -> None:
         1906497762,  # of -1906497762
         2128682281,  # of -2128682281
     ]
+
+
+def test_partitions_are_described_of_all_topics_where_none_is_named(wire: Wire) -> None:
+    wire.topic("u", 2)
+
+    def described(*names: str) -> list[tuple[str, int, int]]:
+        rows = wire.ask("DescribeTopicPartitions", 0, Topics=[{"Name": name} for name in names])["Topics"]
+        return sorted((row["Name"], row["ErrorCode"], len(row["Partitions"])) for row in rows)
+
+    own = [row for row in described() if not row[0].startswith("__")]
+    assert own == described("t", "u") == [("t", E.NONE, 1), ("u", E.NONE, 2)]
+    assert described("t", "v") == [("t", E.NONE, 1), ("v", E.UNKNOWN_TOPIC_OR_PARTITION, 0)]

@@ -150,6 +150,7 @@ class Watching:
 
     def __init__(self) -> None:
         self.answers: list[Any] = []
+        self.events: list[tuple[str, int]] = []
 
     def asked(self, connection: int, node: int, frame: bytes, **_: Any) -> str | None:  # noqa: ARG002
         return "a batch" if struct.unpack_from(">h", frame)[0] == 0 else None
@@ -157,8 +158,8 @@ class Watching:
     def answered(self, request: Any, frame: bytes, *, delivered: bool = True) -> None:  # noqa: ARG002
         self.answers.append((request, delivered))
 
-    def happened(self, action: str, node: int, **columns: Any) -> None:
-        pass
+    def happened(self, action: str, node: int, **columns: Any) -> None:  # noqa: ARG002
+        self.events.append((action, node))
 
 
 def test_an_observer_is_told_of_the_answers_to_the_requests_that_it_named(start: Start, connect: Connect) -> None:
@@ -170,6 +171,17 @@ def test_an_observer_is_told_of_the_answers_to_the_requests_that_it_named(start:
     cluster.fault("drop-answer", api="Produce", nth=1)
     assert client.produce() is None
     assert watching.answers == [("a batch", True), ("a batch", False)]
+
+
+def test_an_observer_is_told_when_a_killed_broker_comes_back(start: Start) -> None:
+    watching = Watching()
+    cluster = start(observer=watching)
+    cluster.kill_broker(1, seconds=60)
+    cluster.advance(50)
+    own = [("Crash", 1), ("Restart", 1)]
+    assert [event for event in watching.events if event in own] == own[:1]
+    cluster.advance(10)
+    assert [event for event in watching.events if event in own] == own
 
 
 # --- fates -----------------------------------------------------------------------------------------------------------

@@ -173,6 +173,69 @@ def test_a_refused_initialisation_leaves_the_timeout_of_the_open_transaction(mak
     assert [value and value.transaction_timeout_ms for value in written] == [60_000] * 4
 
 
+@pytest.mark.parametrize(("version", "stored"), [(3, 0), (4, 2), (5, 2)])
+def test_a_partition_that_a_broker_adds_belongs_to_a_transaction_of_version_2(
+    version: int, stored: int, wire: Wire
+) -> None:
+    _, producer_id, epoch = wire.init(version=5)
+    if version < 4:  # a client's own request
+        assert wire.add((producer_id, epoch)) == E.NONE
+    else:
+        topics = [{"Name": "t", "Partitions": [0]}]
+        one = {"TransactionalId": "x", "ProducerId": producer_id, "ProducerEpoch": epoch, "VerifyOnly": False}
+        row = wire.ask("AddPartitionsToTxn", version, Transactions=[one | {"Topics": topics}])
+        assert errors_in(row) == [E.NONE] * 2
+    leader = wire.cluster.state_partition("x")
+    data = leader.store.read(leader.log_end_offset - 1, leader.log_end_offset, 1 << 20, True)
+    value = decode_value(decode_batch(data)[0].records()[0].value)
+    assert value is not None
+    assert value.client_transaction_version == stored
+    assert [(each.topic, each.partition_ids) for each in value.transaction_partitions or ()] == [("t", (0,))]
+
+
+@pytest.mark.parametrize(
+    ("timeout", "error"),
+    [(0, E.INVALID_TRANSACTION_TIMEOUT), (1, E.NONE), (900_000, E.NONE), (900_001, E.INVALID_TRANSACTION_TIMEOUT)],
+)
+def test_a_timeout_is_at_least_a_millisecond_and_at_most_what_the_broker_allows(
+    timeout: int, error: ErrorCode, wire: Wire
+) -> None:
+    assert init_with(wire, timeout)["ErrorCode"] == error
+
+
+def test_the_largest_timestamp_is_at_the_first_record_that_has_it(wire: Wire) -> None:
+    for timestamp in (5, 7, 7, 6):
+        batch = build_batch([Record(value=b"x")], base_timestamp=timestamp)
+        part = {"PartitionData": [{"Index": 0, "Records": batch.encode()}]}
+        assert errors_in(wire.ask("Produce", 9, Acks=-1, TopicData=[{"Name": "t"} | part])) == [E.NONE]
+
+    def at(timestamp: int) -> tuple[int, int]:
+        asked = {"Name": "t", "Partitions": [{"PartitionIndex": 0, "CurrentLeaderEpoch": -1, "Timestamp": timestamp}]}
+        row = wire.ask("ListOffsets", 7, ReplicaId=-1, IsolationLevel=0, Topics=[asked])["Topics"][0]["Partitions"][0]
+        return row["Offset"], row["Timestamp"]
+
+    largest = -3  # KIP-734
+    assert [at(timestamp) for timestamp in (largest, 0, 5, 6, 7, 8)] == [
+        (1, 7),
+        (0, 5),
+        (0, 5),
+        (1, 7),
+        (1, 7),
+        (-1, -1),
+    ]
+
+
+def test_nothing_is_read_at_the_end_of_what_a_reader_may_see(wire: Wire) -> None:
+    _, *who = wire.init()
+    producer = who[0], who[1]
+    assert wire.produce() == (E.NONE, 0)
+    wire.add(producer)
+    assert wire.produce(producer=producer, sequence=0, transactional_id="x", count=2) == (E.NONE, 1)
+    assert [bool(wire.fetch(offset=offset)["Records"]) for offset in (0, 1, 2, 3)] == [True, True, True, False]
+    assert [bool(wire.fetch(offset=offset, committed=True)["Records"]) for offset in (0, 1, 2)] == [True, False, False]
+    assert wire.fetch(offset=4)["ErrorCode"] == E.OFFSET_OUT_OF_RANGE
+
+
 def test_the_start_of_a_transaction_is_known_until_the_producer_starts_again(wire: Wire) -> None:
     _, *who = wire.init()
     assert described(wire)["TransactionStartTimeMs"] == -1

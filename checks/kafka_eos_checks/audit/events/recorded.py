@@ -4,12 +4,13 @@ Texts become hashes of 64 bits: of a process, of a topic and partition, of a top
 their events become suspects and never the reverse: the readable rules then compare the texts themselves.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from hashlib import blake2b
 from math import inf
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,11 +93,13 @@ TELLING = REQUESTS | GENERATIONS | DECLARATIONS
 REFUSALS = frozenset({*EPOCH_REFUSALS, ErrorCode.INVALID_TXN_STATE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER})
 
 
+@lru_cache(1 << 16)
 def text_hash(text: str) -> int:
     """The hash of a text, the same in every process; above 1."""
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little") | 2
 
 
+@lru_cache(1 << 16)
 def place_hash(topic: str, partition: int) -> int:
     """The hash of a partition."""
     return text_hash(f"{topic}\0{partition}")
@@ -262,11 +265,9 @@ def told(numbered: Iterable[Numbered], source: str) -> Iterator[Told]:
         yield columns.finish()
 
 
-_RUN = attrgetter("run")
-_READ = attrgetter(
-    *("action", "phase", "process", "topic", "partition", "isolation", "producer_id", "group", "detail"),
-    *("offset", "order", "time_us"),
-)
+_RUN, _PROCESS, _DETAIL = attrgetter("run"), attrgetter("process"), attrgetter("detail")
+_FORM = attrgetter("action", "phase", "topic", "partition", "isolation", "group", "producer_id")
+_NUMBERS = attrgetter("offset", "order", "time_us")
 _NOTHING: dict[str, Any] = {}
 _KINDS = {
     (action, phase): number * len(PHASES) + place
@@ -275,161 +276,127 @@ _KINDS = {
 }
 _ISOLATIONS = {"read_committed": COMMITTED, "read_uncommitted": UNCOMMITTED}
 _NUMBER = (1 << 62) - 1  # the bits of a transaction's number that are hashed
+REQUEST, OUTPUT, INPUT, COMMIT, REST = range(5)  # uses of an event
 _NAMED = (str, int, int)  # the types of an input: topic, partition, offset
-_Argument = TypeVar("_Argument")
 
 
-class _Hashed(dict[_Argument, int]):
-    """A cache of hashes; the hash of None, and of a partition without topic or number, is 0."""
+class _Forms(dict[tuple[Any, ...], int]):
+    """The different forms of events: action, phase, topic, partition, isolation, group and producer id; numbered.
 
-    def __init__(self, function: Callable[[_Argument], int]) -> None:
+    Attributes:
+        rows: of each form the kind of event, hashes of topic, partition and group, flags, and whether the rule over
+            generations judges it.
+        uses: of each form its use.
+    """
+
+    def __init__(self, facts: RunFacts) -> None:
         super().__init__()
-        self._function = function
+        self.rows: list[tuple[int, int, int, int, int, bool]] = []
+        self.uses: list[int] = []
+        self._facts = facts
 
-    def __missing__(self, key: _Argument) -> int:
-        found = self[key] = self._function(key)
-        return found
+    def __missing__(self, form: tuple[Any, ...]) -> int:
+        action, phase, topic, partition, isolation, group, producer_id = form
+        facts, kind, place, use = self._facts, _KINDS.get((action, phase), OTHER), 0, REST
+        if topic is not None:
+            facts.topics.add(topic)
+            if partition is not None:
+                place = place_hash(topic, partition)
+                facts.places[place] = topic, partition
+        if action in TELLING or producer_id is not None:
+            use = REQUEST
+            facts.declared |= action in DECLARATIONS
+            facts.sends_offsets |= action == "TxnOffsetCommit" and producer_id is not None
+        elif kind == INVOKED:
+            use = OUTPUT
+        elif kind == POLLED and group and place:
+            use = INPUT
+            facts.groups[text_hash(group)] = group
+        elif action in COMMITTING and phase == "invoke":
+            use = COMMIT
+        generation = use == REQUEST and action in GENERATIONS and group is not None
+        hashed = 0 if group is None else text_hash(group)
+        topic_hash = 0 if topic is None else text_hash(topic)
+        self.rows.append((kind, topic_hash, place, hashed, _ISOLATIONS.get(isolation, 0), generation))
+        self.uses.append(use)
+        number = self[form] = len(self)
+        return number
 
-
-def _text_or_0(text: str | None) -> int:
-    return 0 if text is None else text_hash(text)
-
-
-def _place_or_0(place: tuple[str | None, int | None]) -> int:
-    topic, partition = place
-    return 0 if topic is None or partition is None else place_hash(topic, partition)
+    def columns(self) -> list[NDArray[Any]]:
+        """The columns of :attr:`rows`."""
+        kinds = (np.uint8, np.uint64, np.uint64, np.uint64, np.uint8, np.bool_)
+        return [np.array(own, kind) for own, kind in zip(zip(*self.rows, strict=True), kinds, strict=True)]
 
 
 class _Columns:
     """A buffer of events of one run that become columns."""
 
     def __init__(self, run: str, source: str) -> None:
-        self.run = run
         self.source = source
-        self.values: list[str] = []
-        self.processes: list[int] = []
-        self.numbers: list[object] = []
-        self.topic_of: list[int] = []
-        self.place_of: list[int] = []
-        self.offsets: list[int | None] = []
-        self.orders: list[int | None] = []
-        self.at: list[Ints] = []
-        self.kinds: list[int] = []
-        self.flags: list[int] = []
-        self.times: list[int | None] = []
-        self.requests: list[int] = []
-        self.members: list[tuple[int, int]] = []
-        self.applied: list[int] = []
-        self.sent: list[tuple[Any, ...]] = []
-        self.given: list[tuple[Any, ...]] = []
-        self.asked: list[tuple[Any, ...]] = []
         self.facts = RunFacts(run, 0)
-        self.refusals = False
-        self.texts = _Hashed[str](text_hash)
-        self.names = _Hashed[tuple[int, int]](lambda name: int(name_hashes(*name)[0]))
-        self.topics = _Hashed[str | None](_text_or_0)
-        self.places = _Hashed[tuple[str | None, int | None]](_place_or_0)
+        self.forms = _Forms(self.facts)
+        self.at: list[Ints] = []
+        self.form: list[Ints] = []
+        self.processes: list[Hashes] = []
+        self.texts: list[str] = []
+        self.tells: list[int] = []
+        self.numbers: list[Ints] = []
+        self.offsets: list[Ints] = []
+        self.orders: list[Ints] = []
+        self.sent: list[tuple[int, int, int, int]] = []  # row, partition and offset of the input, number of the output
+        self.asked: list[tuple[int, int, int]] = []  # row, group and partition, offset
 
     def __len__(self) -> int:
-        return len(self.kinds)
+        return len(self.texts)
 
     def add(self, at: Ints, events: Sequence[Any]) -> None:
-        """Add some events with their places."""
-        places = at.tolist()
-        columns = list(zip(*map(_READ, events), strict=True))
-        actions, phases, processes, topics, partitions, isolations, pids, groups, details = columns[:9]
-        offsets, orders, times = columns[9:]
-        hashed = list(map(self.texts.__getitem__, processes))
-        kinds = [_KINDS.get(each, OTHER) for each in zip(actions, phases, strict=True)]
-        before = len(self)
-        for number, (action, kind, pid) in enumerate(zip(actions, kinds, pids, strict=True)):
-            if action in TELLING or pid is not None:
-                self._request(places[number], events[number])
-            elif kind == INVOKED:
-                self._sent(before + number, places[number], hashed[number], events[number])
-            elif kind == POLLED:
-                if groups[number]:
-                    self._given(places[number], hashed[number], events[number])
-            elif action in COMMITTING and phases[number] == "invoke":
-                self._asked(places[number], hashed[number], events[number])
-        values = [None if detail is None else detail.get("value") for detail in details]
-        self.values += [value if value.__class__ is str else str(value) for value in values]
-        self.numbers += [None if detail is None else detail.get("transaction") for detail in details]
-        self.flags += [
-            _ISOLATIONS.get(isolation, 0)
-            | (HAS_VALUE | TELLS if value is not None else TELLS if detail and "value" in detail else 0)
-            for isolation, value, detail in zip(isolations, values, details, strict=True)
-        ]
-        self.processes += hashed
-        self.topic_of += map(self.topics.__getitem__, topics)
-        self.place_of += map(self.places.__getitem__, zip(topics, partitions, strict=True))
-        self.offsets += offsets
-        self.orders += orders
-        self.times += times
+        """Add some events with their places: all that is read of the objects, while they are in the cache."""
+        before, count = len(self), len(events)
+        form = np.fromiter(map(self.forms.__getitem__, map(_FORM, events)), np.int64, count)
+        details = [detail or _NOTHING for detail in map(_DETAIL, events)]
+        values = [detail.get("value") for detail in details]
+        numbers = [detail.get("transaction") for detail in details]
+        offsets, orders, times = zip(*map(_NUMBERS, events), strict=True)
         self.at.append(at)
-        self.kinds += kinds
-
-    def _request(self, at: int, event: Any) -> None:
-        self.requests.append(at)
-        self.facts.declared |= event.action in DECLARATIONS
-        self.facts.sends_offsets |= event.action == "TxnOffsetCommit" and event.producer_id is not None
-        if event.action in GENERATIONS and event.group is not None:
-            self.members.append((at, text_hash(event.group) >> 1))
-        self.refusals |= event.phase == "fail" and event.error in REFUSALS
-
-    def _sent(self, number: int, at: int, process: int, event: Any) -> None:
-        """Add a send: an output of an application, or any other record."""
-        self.applied.append(at)
-        detail = event.detail or _NOTHING
-        named, topic = detail.get("input"), event.topic
-        if topic is None or named.__class__ is not list or tuple(map(type, named)) != _NAMED:
-            self.facts.tacit.add(process)
-            return
-        name, partition, offset = named
-        if abs(offset) >= _NUMBER:
-            self.facts.tacit.add(process)
-            return
-        output = detail.get("output")
-        numbered = isinstance(output, int) and abs(output) < _NUMBER
-        place = self.places[name, partition]
-        self.sent.append(
-            (
-                number,
-                process,
-                detail.get("transaction"),
-                place,
-                offset,
-                output if numbered else NOWHERE,
-                event.order,
-                at,
-            )
+        self.form.append(form)
+        self.processes.append(np.fromiter(map(text_hash, map(_PROCESS, events)), np.uint64, count))
+        self.texts += [value if value.__class__ is str else str(value) for value in values]
+        self.tells += [
+            HAS_VALUE | TELLS if value is not None else TELLS if "value" in detail else 0
+            for value, detail in zip(values, details, strict=True)
+        ]
+        self.numbers.append(np.array([n & _NUMBER if isinstance(n, int) else NOWHERE for n in numbers], np.int64))
+        self.offsets.append(self._integers(offsets))
+        self.orders.append(self._integers(orders))
+        last_ms = inf if None in times else max(times) / 1000
+        self.facts.last_ms = max(self.facts.last_ms, last_ms)
+        use = np.array(self.forms.uses)[form]
+        for row in np.flatnonzero(use == OUTPUT).tolist():
+            self._sent(before + row, details[row])
+        for row in np.flatnonzero(use == COMMIT).tolist():
+            self._asked(before + row, events[row], details[row])
+        self.facts.refusals |= any(
+            events[row].phase == "fail" and events[row].error in REFUSALS
+            for row in np.flatnonzero(use == REQUEST).tolist()
         )
 
-    def _given(self, at: int, process: int, event: Any) -> None:
-        """Add an input that a member was given, if the event has topic, partition and offset."""
-        group, topic, partition, offset = event.group, event.topic, event.partition, event.offset
-        if topic is None or partition is None or offset is None:
+    def _sent(self, row: int, detail: dict[str, Any]) -> None:
+        """Add a send that names its input."""
+        named, output = detail.get("input"), detail.get("output")
+        if named.__class__ is not list or tuple(map(type, named)) != _NAMED or abs(named[2]) >= _NUMBER:
             return
-        self.applied.append(at)
-        hashed, place, order = self.texts[group], self.places[topic, partition], event.order
-        self.facts.groups[hashed] = group
-        member = Member(hashed, NOWHERE if order is None else order, at, at)
-        before = self.facts.members.get(process)
-        if before is None or before.group != hashed or before.order > member.order:
-            self.facts.members[process] = member if before is None else before.joined(member)
-        self.given.append((self.names[hashed, place], hashed, place, offset, at))
+        number = output if isinstance(output, int) and abs(output) < _NUMBER else NOWHERE
+        self.sent.append((row, place_hash(named[0], named[1]), named[2], number))
 
-    def _asked(self, at: int, process: int, event: Any) -> None:
+    def _asked(self, row: int, event: Any, detail: dict[str, Any]) -> None:
         """Add a request to commit offsets."""
-        self.applied.append(at)
-        detail, topic = event.detail or _NOTHING, event.topic or ""
-        offsets, group = detail.get("offsets"), self.texts[event.group or ""]
+        group, topic = text_hash(event.group or ""), event.topic or ""
+        offsets = detail.get("offsets")
         for partition, offset in offsets.items() if isinstance(offsets, dict) else ():
-            if not (isinstance(partition, str) and partition.isdecimal() and type(offset) is int):
+            if isinstance(partition, str) and partition.isdecimal() and type(offset) is int:
+                self.asked.append((row, int(name_hashes(group, place_hash(topic, int(partition)))[0]), offset))
+            else:
                 self.facts.unclear = True
-                continue
-            name = self.names[group, self.places[topic, int(partition)]]
-            self.asked.append((name, offset, process, detail.get("transaction"), at))
 
     def finish(self) -> Told:
         """The columns of all events.
@@ -437,81 +404,97 @@ class _Columns:
         Raises:
             MalformedHistory: a number has more bits than its column.
         """
+        form = np.concatenate(self.form)
+        kind, topic, place, group, isolation, generation = (own[form] for own in self.forms.columns())
+        use = np.array(self.forms.uses)[form]
         rows = np.zeros(len(self), TOLD)
-        encoded = "".join(self.values).encode("utf-8", "surrogatepass")
-        sizes = np.array(list(map(len, self.values)), np.int64)
-        if len(encoded) != sizes.sum():  # not only ASCII
-            sizes = np.array([len(text.encode("utf-8", "surrogatepass")) for text in self.values], np.int64)
-        rows["topic"] = self.topic_of
-        buffer = np.frombuffer(encoded, np.uint8)
-        rows["key"] = key_hashes(buffer, np.cumsum(sizes) - sizes, sizes, rows["topic"])
-        rows["process"] = self.processes
-        numbers = _numbers(self.numbers)
-        rows["ended"] = np.where(numbers == NOWHERE, 0, joined_hashes(rows["process"], numbers))
-        rows["place"] = self.place_of
-        rows["offset"], rows["order"] = _integers(self.offsets, self), _integers(self.orders, self)
-        rows["at"], rows["what"], rows["flags"] = np.concatenate(self.at), self.kinds, self.flags
-        telling = np.flatnonzero(np.isin(rows["what"], [what(action, "invoke") for action in ACTIONS[8:]]))
+        rows["what"], rows["topic"], rows["place"], rows["at"] = kind, topic, place, np.concatenate(self.at)
+        rows["flags"] = isolation | np.array(self.tells, np.uint8)
+        rows["key"] = self._keys(topic)
+        rows["process"], number = np.concatenate(self.processes), np.concatenate(self.numbers)
+        rows["ended"] = np.where(number == NOWHERE, 0, joined_hashes(rows["process"], number))
+        rows["offset"], rows["order"] = np.concatenate(self.offsets), np.concatenate(self.orders)
+        telling = np.flatnonzero(np.isin(kind, [what(action, "invoke") for action in ACTIONS[8:]]))
         telling = telling[rows["ended"][telling] != 0][::-1]
-        known = [time for time in self.times if time is not None]
+
+        sends, asking, requests = (np.flatnonzero(use == each) for each in (OUTPUT, COMMIT, REQUEST))
+        sent = np.zeros(len(self.sent), SENT)
+        of, sent["place"], sent["offset"], sent["number"] = _transposed(self.sent, 4)
+        for name in ("key", "topic", "process", "order", "at"):
+            sent[name] = rows[name][of]
+        sent["attempt"] = joined_hashes(sent["process"], number[of])
+        sent, of = sent[sent["topic"] != 0], of[sent["topic"] != 0]
+        tacit = rows["process"][np.setdiff1d(sends, of, assume_unique=True)]
+
+        asked = np.zeros(len(self.asked), ASKED)
+        by, asked["name"], offsets = _transposed(self.asked, 3)
+        asked["offset"], asked["at"] = self._integers(offsets), rows["at"][by]
+        asked["attempt"] = joined_hashes(rows["process"][by], number[by])
+
+        given = np.flatnonzero((use == INPUT) & (rows["offset"] != NOWHERE))
+        inputs = np.zeros(len(given), GIVEN)
+        for name in ("place", "offset", "at"):
+            inputs[name] = rows[name][given]
+        inputs["group"] = group[given]
+        inputs["name"] = name_hashes(inputs["group"], inputs["place"])
+        by_name = inputs[np.lexsort((inputs["offset"], inputs["name"]))]
+        by_name = by_name[np.unique(by_name["name"], return_index=True)[1]]
+        members = np.flatnonzero(generation)
         facts = replace(
             self.facts,
             first=int(rows["at"].min()),
             events=len(rows),
             ordered=bool((rows["order"] != NOWHERE).all()),
-            last_ms=inf if len(known) < len(rows) else max(known) / 1000,
-            topics={topic for topic in self.topics if topic is not None},
-            places={
-                hashed: (topic, partition)
-                for (topic, partition), hashed in self.places.items()
-                if topic is not None and partition is not None
-            },
             telling=dict(zip(rows["process"][telling].tolist(), rows["at"][telling].tolist(), strict=True)),
-            refusals=self.refusals,
-            generations=bool(self.members),
+            generations=bool(len(members)),
+            members=_members(rows[given], inputs["group"]),
+            first_given={name: (own, place, offset) for name, own, place, offset, _ in by_name.tolist()},
+            tacit=set(tacit.tolist()),
         )
-        given = np.array(self.given, GIVEN)
-        by_name = given[np.lexsort((given["offset"], given["name"]))]
-        for row in by_name[np.unique(by_name["name"], return_index=True)[1]].tolist():
-            facts.first_given[row[0]] = row[1:4]
         return Told(
             facts,
-            rows[rows["what"] != OTHER],
-            np.array(self.requests, np.int64),
-            np.array(self.members, np.int64).reshape(-1, 2),
-            self._sent_rows(rows),
-            given,
-            self._asked_rows(),
-            np.array(self.applied, np.int64),
+            rows[kind != OTHER],
+            rows["at"][requests],
+            np.stack([rows["at"][members], (group[members] >> np.uint64(1)).astype(np.int64)], axis=1),
+            sent,
+            inputs,
+            asked,
+            rows["at"][np.sort(np.concatenate([sends, given, asking]))],
         )
 
-    def _sent_rows(self, told: Rows) -> Rows:
-        rows = np.zeros(len(self.sent), SENT)
-        if self.sent:
-            of, process, number, place, offset, output, order, at = zip(*self.sent, strict=True)
-            rows["key"], rows["topic"] = told["key"][list(of)], told["topic"][list(of)]
-            rows["process"], rows["place"], rows["offset"], rows["at"] = process, place, offset, at
-            rows["number"], rows["order"] = output, _integers(order, self)
-            rows["attempt"] = joined_hashes(rows["process"], _numbers(number))
-        return rows
+    def _keys(self, topic: Hashes) -> Hashes:
+        """The hashes of topics and values, shape (n,)."""
+        encoded = "".join(self.texts).encode("utf-8", "surrogatepass")
+        sizes = np.fromiter(map(len, self.texts), np.int64, len(self))
+        if len(encoded) != sizes.sum():  # not only ASCII
+            sizes = np.array([len(text.encode("utf-8", "surrogatepass")) for text in self.texts], np.int64)
+        return key_hashes(np.frombuffer(encoded, np.uint8), np.cumsum(sizes) - sizes, sizes, topic)
 
-    def _asked_rows(self) -> Rows:
-        rows = np.zeros(len(self.asked), ASKED)
-        if self.asked:
-            name, offset, process, number, at = zip(*self.asked, strict=True)
-            rows["name"], rows["at"] = name, at
-            rows["offset"] = _integers(offset, self)
-            rows["attempt"] = joined_hashes(np.array(process, np.uint64), _numbers(number))
-        return rows
+    def _integers(self, column: Sequence[int | None]) -> Ints:
+        """Numbers, :data:`NOWHERE` for None."""
+        try:
+            return np.array([NOWHERE if n is None else n for n in column] if None in column else column, np.int64)
+        except OverflowError:
+            raise MalformedHistory(self.source, int(self.at[0][0]), "a number of more than 64 bits") from None
 
 
-def _numbers(numbers: Sequence[object]) -> Ints:
-    """Numbers of transactions in the form in which they are hashed."""
-    return np.array([each & _NUMBER if isinstance(each, int) else NOWHERE for each in numbers], np.int64)
+def _transposed(rows: Sequence[tuple[Any, ...]], width: int) -> list[Any]:
+    """The columns of some rows: the numbers of events first."""
+    first, *rest = zip(*rows, strict=True) if rows else [()] * width
+    return [np.array(first, np.int64), *rest]
 
 
-def _integers(column: Sequence[int | None], columns: _Columns) -> Ints:
-    try:
-        return np.array([NOWHERE if each is None else each for each in column], np.int64)
-    except OverflowError:
-        raise MalformedHistory(columns.source, int(columns.at[0][0]), "a number of more than 64 bits") from None
+def _members(rows: Rows, groups: Hashes) -> dict[int, Member]:
+    """The members that were given some inputs, by process; see :class:`Member`."""
+    found: dict[int, Member] = {}
+    order = np.lexsort((rows["at"], rows["order"], groups, rows["process"]))
+    process, group = rows["process"][order], groups[order]
+    first = np.flatnonzero(np.append(True, (process[1:] != process[:-1]) | (group[1:] != group[:-1]))[: len(order)])
+    if not len(order):
+        return found
+    lowest = np.minimum.reduceat(rows["at"][order], first)
+    columns = (process[first], group[first], rows["order"][order][first], rows["at"][order][first], lowest)
+    for one, *own in zip(*(column.tolist() for column in columns), strict=True):
+        member = Member(*own)
+        found[one] = found[one].joined(member) if one in found else member
+    return found

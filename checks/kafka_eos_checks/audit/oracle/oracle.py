@@ -27,7 +27,7 @@ from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import read_coordinator_log
 from kafka_eos_checks.audit.kernels.coordinators.group_log import read_group_log
 from kafka_eos_checks.audit.kernels.logs.fold import LogAudit
-from kafka_eos_checks.audit.kernels.logs.summary import columns_of
+from kafka_eos_checks.audit.kernels.logs.runs import columns_of
 from kafka_eos_checks.audit.moments import ONE_MOMENT, Source
 from kafka_eos_checks.audit.places import items_of
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, follow_coordinator_log

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from kafka_eos_checks.audit.kernels.logs.summary import Columns, Combine, Summary
+from kafka_eos_checks.audit.kernels.logs.runs import Columns, runs_of
+from kafka_eos_checks.audit.kernels.logs.summary import Combine, Summary
 from kafka_eos_checks.audit.kernels.logs.summary import local as summarised
 from kafka_eos_checks.audit.oracle import oracle
 from kafka_eos_checks.audit.oracle.random_cases import compare
@@ -40,7 +41,7 @@ def columns_of(batches: Sequence[Batch]) -> Columns:
 
 def summary_of(part: Columns, start: int, end: int) -> Summary:
     """The summary of a chunk between two positions."""
-    first, end_offset, holes, disordered, boundary = summarised(part)
+    first, end_offset, holes, disordered, boundary = summarised(part, runs_of(part))
     return Summary(0, start, end, len(part), len(part), 0, first, end_offset, holes, disordered, boundary)
 
 

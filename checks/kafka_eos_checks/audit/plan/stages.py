@@ -226,13 +226,13 @@ def scan(
         is_internal = split.log.topic in INTERNAL_TOPICS and split.log.has_records
         take = partial(_take_records, records, log, split, buckets) if is_internal else None
         columns = tuple(dict.fromkeys((*READ_FIRST, *REPLICA_COLUMNS))) if log in replicated else READ_FIRST
-        for chunk, headers in summaries_of(split, check_crc, high_watermarks.get(log, -1), take, columns):
+        for chunk, headers, runs in summaries_of(split, check_crc, high_watermarks.get(log, -1), take, columns):
             yield from records
             records.clear()
             told = chunk.transactions
             if log in snapshots:
                 part = Part(0, split.number, chunk.start, told.steps)
-                last = last_batches(headers, snapshots[log])
+                last = last_batches(headers, snapshots[log], runs.last)
                 yield Row(BESIDE, log, (part, last), told.steps.nbytes + last.nbytes)
             if log in replicated:
                 own = digest(split.segment, chunk.start, headers)

@@ -404,7 +404,7 @@ class Input:
             return
         for found in self._repeated(places):
             where = ", ".join(f"{topic}-{partition} offset {offset}" for (topic, partition), offset in found)
-            yield self._finding(TWICE, found[1], f"{self} was processed more than once: {where}")
+            yield _found(self.run, TWICE, found[1], f"{self} was processed more than once: {where}")
         covering = offsets.covering(self.name, self.offset)
         appearing = [at for values in places.values() for found in values.values() for at in found]
         if isinstance(covering, str) or not covered:
@@ -434,12 +434,12 @@ class Input:
         there = {output[0] for values in places.values() for output, found in values.items() if found}
         if declared.everything and covering is None and not there:
             said = f"no output of {self} appears, and no committed offset is past it"
-            yield self._finding(NOT_PROCESSED, (self.name[1], self.offset), said)
+            yield _found(self.run, NOT_PROCESSED, (self.name[1], self.offset), said)
         missing = sorted(declared.outputs - there)
         if covering is not None and there and missing:
             behind = f"group {quoted(self.name[0])} committed offset {covering.offset}"
             said = f"{behind}, and no output of it appears in {', '.join(missing)}"
-            yield self._finding(OFFSET_ALONE, (self.name[1], self.offset), said)
+            yield _found(self.run, OFFSET_ALONE, (self.name[1], self.offset), said)
 
     def __str__(self) -> str:
         group, (topic, partition) = self.name
@@ -492,7 +492,7 @@ class Input:
                 why = f"offset {covering.offset} was committed in transaction {transaction} of {process}"
         if why and not attempts & alone:
             alone |= attempts
-            yield self._finding(OUTPUT_ALONE, at, f"{quoted(output[1])} is the output of {self}; {why}")
+            yield _found(self.run, OUTPUT_ALONE, at, f"{quoted(output[1])} is the output of {self}; {why}")
 
     def _no_output(self, covering: Commit, figures: dict[str, Figures]) -> Iterator[Finding]:
         """An input without an output that the group's offset is past."""
@@ -501,23 +501,19 @@ class Input:
         here = (self.name[1], self.offset)
         behind = f"group {quoted(self.name[0])} committed offset {covering.offset}"
         if not self.processed.given and not attempts:
-            yield self._finding(SKIPPED, here, f"{behind}, and no member was given it")
+            yield _found(self.run, SKIPPED, here, f"{behind}, and no member was given it")
         elif not attempts and self.processed.has_outputs:
-            yield self._finding(SKIPPED, here, f"{behind}, and no output of it was ever written")
+            yield _found(self.run, SKIPPED, here, f"{behind}, and no output of it was ever written")
         elif not attempts:
             for rule in (SKIPPED, OFFSET_ALONE):
                 count(figures[rule], UNKNOWN)
         elif not covering.transactional or asked & attempts:
             where = "in the transaction of its output" if covering.transactional else "outside of any transaction"
-            yield self._finding(OFFSET_ALONE, here, f"{behind} {where}, and no output of it appears")
+            yield _found(self.run, OFFSET_ALONE, here, f"{behind} {where}, and no output of it appears")
         else:
             process, transaction = min(attempts, key=str)
             sent = f"its outputs were sent in transaction {transaction} of {process}, which did not commit"
-            yield self._finding(SKIPPED, here, f"{behind}, and {sent}")
-
-    def _finding(self, rule: str, at: Found, evidence: str) -> Finding:
-        (topic, partition), offset = at
-        return Finding(rule=rule, topic=topic, partition=partition, offset=offset, run=self.run, evidence=evidence)
+            yield _found(self.run, SKIPPED, here, f"{behind}, and {sent}")
 
 
 # --- applications that are declared -----------------------------------------------------------------------------------
@@ -610,7 +606,7 @@ def judge_declared(
                 count(figures[OUTPUT_OF_NOTHING], "checked")
             if identity not in inputs and appears:
                 said = f"{quoted(identity)} appears, and no input of group {quoted(declared.group)} has this identity"
-                yield _found(run, OUTPUT_OF_NOTHING, (place, offset), said)
+                yield _found(run[0].run, OUTPUT_OF_NOTHING, (place, offset), said)
             output = place[0], f"{identity}/{which}" if which else identity
             for name, source in inputs.get(identity, ()):
                 attempts = told.inputs[name][source].outputs[output].setdefault(output, [])
@@ -650,9 +646,9 @@ def _declared_inputs(declared: Declared, replicas: Replicas) -> tuple[Told, dict
     return told, inputs
 
 
-def _found(run: Sequence[Event], rule: str, at: Found, evidence: str) -> Finding:
+def _found(run: str, rule: str, at: Found, evidence: str) -> Finding:
     (topic, partition), offset = at
-    return Finding(rule=rule, topic=topic, partition=partition, offset=offset, run=run[0].run, evidence=evidence)
+    return Finding(rule=rule, topic=topic, partition=partition, offset=offset, run=run, evidence=evidence)
 
 
 def judge_generations(run: Sequence[Event], figures: Figures) -> Iterator[Finding]:

@@ -396,24 +396,29 @@ class _Last(NamedTuple):
 SNAPSHOT_COLUMNS = ("attributes", "producer_id", *_Last._fields)
 
 
-def last_batches(headers: Headers, offsets: Sequence[int]) -> Last:
+def last_batches(headers: Headers, offsets: Sequence[int], ends: Ints | None = None) -> Last:
     """The last batch, and the last with data, of each producer between the offsets of snapshots; dtype :data:`LAST`.
 
     Args:
         headers: consecutive batches.
         offsets: the offsets of the snapshots, ascending; what follows the last one is left out.
+        ends: some of the batches, by producer id and in log order within one. After each other batch with a producer id
+            comes one of the same producer, which also has data.
     """
     begins = np.maximum.accumulate(headers.column("base_offset"))
     cuts = [0, *np.searchsorted(begins, np.array(offsets, np.int64)).tolist()]
     control = is_set(headers, CONTROL_MASK)
     found = [np.zeros(0, LAST)]
     for interval, (low, high) in enumerate(pairwise(cuts)):
-        ids = headers.raw["producer_id"][low:high].astype(np.int64)
-        order = stable_order(ids)
-        order = order[np.count_nonzero(ids < 0) :]
+        if ends is not None and (low, high) == (0, len(headers)):
+            order = ends
+        else:
+            order = low + stable_order(headers.column("producer_id")[low:high])
+        ids = headers.column("producer_id")[order]
+        order, ids = order[ids >= 0], ids[ids >= 0]
         for is_data in (False, True):
-            own = order[~control[low + order]] if is_data else order
-            rows = low + own[np.append(ids[own][1:] != ids[own][:-1], True)] if len(own) else own
+            own = ~control[order] if is_data else np.ones(len(order), np.bool_)
+            rows = order[own][np.append(ids[own][1:] != ids[own][:-1], True)] if own.any() else order[:0]
             part = np.zeros(len(rows), LAST)
             part["interval"], part["is_data"] = interval, is_data
             for name in ("producer_id", *_Last._fields):

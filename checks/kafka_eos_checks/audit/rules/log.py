@@ -61,8 +61,7 @@ class Batch(NamedTuple):
     unsequenced: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Producer:
+class Producer(NamedTuple):
     """The state of one producer id after some of the log.
 
     Attributes:

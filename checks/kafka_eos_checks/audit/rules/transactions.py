@@ -24,8 +24,9 @@ the marker of the next transaction, if that transaction has this decision and no
 
 ``hanging transaction``
     A transaction that is open at the end of the log, although the coordinator's log says that the transaction is
-    complete, or has no such transaction. Or a transaction that was still open when data of a later epoch came. Or a
-    transaction that is open for longer than any transaction may take. Every open transaction is reported with its fate.
+    complete, or has no such transaction. Or a transaction that was decided more than five minutes ago and has no
+    marker. Or a transaction that was still open when data of a later epoch came. Or a transaction that is open for
+    longer than any transaction may take. Every open transaction is reported with its fate.
 
 ``fenced producer committed``
     A COMMIT marker that ends data of an epoch below one that InitProducerId had already given: the coordinator's log
@@ -744,7 +745,7 @@ def fate_of(
         why = f"{log.log} is damaged and may not have the last state of {quoted(known.name)}"
         return Fate(Kind.NOT_JUDGED, why, STATE_DAMAGED)
     if _will_end(opened, partition.place, known):
-        return _ending(known, min(moments.reach(log), moments.last_ms))
+        return _ending(known, min(moments.reach(log), moments.last_ms), min(moments.reach(partition), moments.last_ms))
     if moments.covers(log, appended_by) and moments.covers(partition, known.last_ms):
         return Fate(Kind.VIOLATION, f"open at the end of the log, but {who}")
     older_log = opened.timestamp + SKEW_MS > moments.recent_after(log)
@@ -767,11 +768,20 @@ def _will_end(opened: OpenTransaction, place: Place, known: TransactionalId) -> 
     return opened.epoch == epoch
 
 
-def _ending(known: TransactionalId, now_ms: float) -> Fate:
-    """The fate of a transaction that its coordinator will end, by its timeout at the latest."""
+def _ending(known: TransactionalId, now_ms: float, partition_ms: float) -> Fate:
+    """The fate of a transaction that its coordinator will end, by its timeout at the latest.
+
+    Args:
+        known: its transactional id.
+        now_ms: the moment up to which the coordinator's log is complete.
+        partition_ms: the same of the partition's log.
+    """
     last = known.last
     assert last is not None, "the coordinator has it"
     if last.transaction_status is not TransactionState.ONGOING:
+        late_ms = min(now_ms, partition_ms) - last.transaction_last_update_timestamp_ms
+        if late_ms > GRACE_MS and not isinf(late_ms):
+            return Fate(Kind.VIOLATION, f"{_state_of(known)} for {span(late_ms)}, and no marker has come")
         return Fate(Kind.TOLD, f"will end: {_state_of(known)}, and its marker is under way")
     due_ms = last.transaction_start_timestamp_ms + last.transaction_timeout_ms
     timeout = f"{in_words(due_ms)} (timeout {span(last.transaction_timeout_ms)})"

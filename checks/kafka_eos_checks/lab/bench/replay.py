@@ -131,7 +131,7 @@ def count_on_spark(logs: Sequence[PartitionLog], session: Any) -> Answer:
 
 def audit_headers(held: Sequence[tuple[PartitionLog, list[Split], list[tuple[Split, int, Headers, Marks]]]]) -> Answer:
     """Only the rules, on headers in memory; a chunk with a finding is read again from its file."""
-    audits = [fold(log, splits, (summarise(*chunk) for chunk in chunks)) for log, splits, chunks in held]
+    audits = [fold(log, splits, (summarise(*chunk)[0] for chunk in chunks)) for log, splits, chunks in held]
     return _answer_of_audits(audits)
 
 

@@ -28,7 +28,7 @@ the part                       its replacement
 import ast
 import copy
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType
 
 from kafka_eos_checks.matrix.conjuncts.guards import on_one_line
@@ -55,12 +55,15 @@ _UPDATES = frozenset({"set", "append", "delete", "remove", "discard", "extend"})
 _OPERATORS = (ast.Add, ast.Sub, ast.BitOr, ast.BitAnd)
 
 
-def of_operands(expression: Expression, text: str) -> Iterator[tuple[Span, str]]:
+def of_operands(expression: Expression, text: str, is_single: Callable[[str], bool]) -> Iterator[tuple[Span, str]]:
     """The changed operators of an expression and of its parts; only operators that stand on one line.
+
+    A quantifier over one value is left out: both quantifiers are the same there.
 
     Args:
         expression: any expression.
         text: the text of its module.
+        is_single: whether a constant of this name is a set of one value, wherever the expression is evaluated.
 
     Yields:
         A place, and the text that replaces it.
@@ -69,7 +72,7 @@ def of_operands(expression: Expression, text: str) -> Iterator[tuple[Span, str]]
         if part.operator in QUANTIFIERS:
             start = Span(part.span.module, part.span.line, part.span.column, part.span.line, part.span.column + 1)
             written = on_one_line(text, start)
-            if written in OTHER_QUANTIFIER:
+            if written in OTHER_QUANTIFIER and not all(is_single(bound.operator) for bound in part.bounds):
                 yield start, OTHER_QUANTIFIER[written]
         elif len(part.operands) == 2 and part.span.line == part.span.end_line:
             first, second = (on_one_line(text, operand.span) for operand in part.operands)

@@ -10,8 +10,8 @@ machine with one part of a guard or of an effect changed, or with an action that
 
 import ast
 import inspect
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 
 from kafka_eos.machines.machine import Machine
@@ -20,7 +20,7 @@ from kafka_eos_checks.matrix.conjuncts import sightings
 from kafka_eos_checks.matrix.conjuncts.changes import OTHER_QUANTIFIER, machine_parts, of_operands
 from kafka_eos_checks.matrix.conjuncts.guards import Conjunct, numbered, of_formula, on_one_line, without
 from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome
-from kafka_eos_checks.matrix.conjuncts.reference import GuardPart, mutated_reference
+from kafka_eos_checks.matrix.conjuncts.reference import GuardPart, codes_of, mutated_reference, original_code
 from kafka_eos_checks.matrix.conjuncts.search import TIERS, parsed, texts_of
 from kafka_eos_checks.matrix.conjuncts.sightings import Searcher, Sighting, has_machine
 from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry, extended_modules, rule_modules
@@ -28,10 +28,10 @@ from kafka_eos_checks.mutants import rules
 from kafka_eos_checks.tla.modules import ModuleFolder
 from kafka_eos_checks.tla.parser import Tree, parse_expression
 from kafka_eos_checks.tla.result_cache import ResultCache, fingerprint, python_fingerprint, spec_fingerprint
-from kafka_eos_checks.tla.sany import ACTION_LEVEL, SQUARE_ACTION, Definition, Expression, Span
+from kafka_eos_checks.tla.sany import ACTION_LEVEL, QUANTIFIERS, SQUARE_ACTION, Definition, Expression, Span
 
 MOST_STATES = 20_000  # of a named mutant's graph
-_MOST_CHANGED = 3_200  # of a model in which a machine is changed part by part
+_MOST_CHANGED = 6_000  # of a model in which a machine is changed part by part
 _NOTHING = Span("", 0, 0, 0, 0)
 _TEMPORAL = ACTION_LEVEL + 1
 
@@ -105,9 +105,7 @@ def families(registry: Registry, modules: Sequence[str] = (), named: bool = Fals
         named: whether the registry's own mutants and failures are enough.
     """
     holding = _holding(registry)
-    for name in sorted(
-        holding, key=lambda each: sum(model.expect.generated or 0 for model in _covering(holding[each]))
-    ):
+    for name in sorted(holding, key=lambda each: min(model.expect.generated or 0 for model in holding[each])):
         if not modules or name in modules:
             yield _family(registry, name, holding[name], named)
 
@@ -136,12 +134,28 @@ def _all_versions(registry: Registry, module: str, holding: Iterable[Model]) -> 
     texts = texts_of(registry.folder.parent, module)
     definitions = parsed(tuple(sorted(texts.items())), module)
     chain = {each.name for each in ModuleFolder(registry.folder.parent).chain(module)}
-    return tuple(version for name in names for version in _versions(name, module, definitions, texts, chain))
+    single = _single(registry, module)
+    return tuple(
+        version for name in names for version in _versions(name, module, definitions, texts, chain, single.__contains__)
+    )
+
+
+def _single(registry: Registry, module: str) -> frozenset[str]:
+    """The constants of a module that are sets of one value in all its models and mutants."""
+    entries = [each for each in (*registry.models.values(), *registry.mutants.values()) if each.module == module]
+    several = {name for each in entries for name, more in _sets(each).items() if more}
+    return frozenset(name for each in entries for name in _sets(each)) - several
+
+
+def _sets(model: Model) -> Mapping[str, bool]:
+    """The constants of a model that are sets, by name, and whether each has more than one value."""
+    trees = {name: parse_expression(written, model.source) for name, written in model.constants.items()}
+    return {name: len(tree[1]) > 1 for name, tree in trees.items() if tree[0] == "set" and tree[1]}
 
 
 def _family(registry: Registry, module: str, holding: Sequence[Model], named: bool) -> Family:
     versions = _all_versions(registry, module, holding)
-    chosen = _covering(holding)
+    chosen = _covering(holding, _ranges(registry, module, holding))
     mutants = [Mutant(label="", model=model) for model in chosen]
     for entry in (*registry.models.values(), *registry.mutants.values()):
         if entry.module == module and entry.expect.violates and entry.tier in TIERS:
@@ -169,19 +183,52 @@ def _call(name: str) -> Tree:
 
 
 def _claimed(registry: Registry, entry: Model, holding: Iterable[Model]) -> Iterator[str]:
-    """The properties that a mutant may violate: those of its model; for a known failure, all of its specification."""
-    about = [registry.models[entry.model]] if entry.model else holding
+    """The properties that a mutant may violate: those of its model; for a known failure, those of the models like it.
+
+    A model is like a failure if it has the same specification and the same constants that are ``TRUE`` or ``FALSE``: a
+    property need not hold in another mode. If no model is like it, all of its specification are.
+    """
+    if entry.model:
+        about = [registry.models[entry.model]]
+    else:
+        same = [model for model in holding if model.specification == entry.specification]
+        about = [model for model in same if _modes(model) == _modes(entry)] or same
     for model in about:
-        if entry.model or model.specification == entry.specification:
-            yield from (*model.invariants, *model.properties)
+        yield from (*model.invariants, *model.properties)
 
 
-def _covering(models: Iterable[Model]) -> tuple[Model, ...]:
-    """Models, the cheapest first, that together check every property; a model that adds no property is left out."""
+def _modes(model: Model) -> Mapping[str, str]:
+    return {name: value for name, value in model.constants.items() if value in {"TRUE", "FALSE"}}
+
+
+def _ranges(registry: Registry, module: str, models: Iterable[Model]) -> Mapping[str, frozenset[str]]:
+    """The names of constants that the quantifiers of each property range over."""
+    names = {name for model in models for name in (*model.invariants, *model.properties)}
+    definitions = parsed(tuple(sorted(texts_of(registry.folder.parent, module).items())), module).values()
+    return {
+        each.name: frozenset(
+            bound.operator for part in each.body.walk() if part.operator in QUANTIFIERS for bound in part.bounds
+        )
+        for each in definitions
+        if each.name in names
+    }
+
+
+def _covering(models: Iterable[Model], ranges: Mapping[str, frozenset[str]]) -> tuple[Model, ...]:
+    """Models, the cheapest first, that together check every property, over sets of more than one value if they can.
+
+    A model that adds nothing is left out.
+
+    Args:
+        models: models of one module.
+        ranges: a property -> the constants that its quantifiers range over.
+    """
     chosen: list[Model] = []
-    covered: set[str] = set()
+    covered: set[tuple[str, str]] = set()
     for model in sorted(models, key=lambda each: (TIERS.index(each.tier), each.expect.generated or 0)):
-        own = {name for name in (*model.invariants, *model.properties) if name not in model.silent}
+        several = {name for name, more in _sets(model).items() if more} | {""}
+        checked = [name for name in (*model.invariants, *model.properties) if name not in model.silent]
+        own = {(name, constant) for name in checked for constant in several & (ranges[name] | {""})}
         if not own <= covered:
             covered |= own
             chosen.append(replace(model, invariants=(*model.invariants, *model.properties), properties=()))
@@ -189,7 +236,12 @@ def _covering(models: Iterable[Model]) -> tuple[Model, ...]:
 
 
 def _versions(
-    name: str, module: str, definitions: Mapping[str, Definition], texts: Mapping[str, str], chain: Container[str]
+    name: str,
+    module: str,
+    definitions: Mapping[str, Definition],
+    texts: Mapping[str, str],
+    chain: Container[str],
+    is_single: Callable[[str], bool],
 ) -> Iterator[Version]:
     """A property and its weaker versions, if it stands in the module itself or in one of those that it extends."""
     body = next(definition.body for definition in definitions.values() if definition.name == name)
@@ -200,7 +252,7 @@ def _versions(
     if body.span.module not in chain:
         return  # the specification that is refined, or a property of an instance, which is weakened in its own module
     part, text = _step(body) or body, texts[body.span.module]
-    for change in _weaker(name, module, part, text):
+    for change in _weaker(name, module, part, text, is_single):
         if change.span != part.span or change.value != "TRUE":
             try:
                 tree = _tree(text, body.span, change)
@@ -216,8 +268,8 @@ def _step(body: Expression) -> Expression | None:
     return found[0].operands[0] if len(found) == 1 and body.operator == "[]" else None
 
 
-def _weaker(name: str, module: str, body: Expression, text: str) -> list[Conjunct]:
-    parts = dict.fromkeys((*of_formula(body), *of_operands(body, text)))
+def _weaker(name: str, module: str, body: Expression, text: str, is_single: Callable[[str], bool]) -> list[Conjunct]:
+    parts = dict.fromkeys((*of_formula(body), *of_operands(body, text, is_single)))
     found = [
         Conjunct(operator=f"{module}!{name}", change=f"{on_one_line(text, span)} -> {value}", span=span, value=value)
         for span, value in parts
@@ -253,6 +305,7 @@ class PropertySearch:
     follows: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     most: int = MOST_STATES
     _searchers: dict[str, Searcher] = field(default_factory=dict)
+    _machines: dict[str, type[Machine] | None] = field(default_factory=dict)
     _keys: dict[str, str] = field(default_factory=dict)
 
     def judge(self, family: Family, on_search: Callable[[str], None] = lambda _: None) -> list[Outcome]:
@@ -260,17 +313,20 @@ class PropertySearch:
         versions = family.versions
         places = {place for place, version in enumerate(versions) if version.change is not None}
         noticed: dict[int, tuple[Mutant, Sighting]] = {}
+        cut: Counter[str] = Counter()  # searches that ended at the limit, for each property
         others: dict[int, set[str]] = {}  # whole property -> those that are violated wherever it is
-        for mutant in family.mutants:
+        for number, mutant in enumerate(family.mutants, start=1):
             waiting = {versions[place].name for place in places - noticed.keys()}
             if mutant.label and waiting.isdisjoint(mutant.model.invariants):
                 continue
-            on_search(mutant.label or mutant.model.name)
+            on_search(f"{number:,} of {len(family.mutants):,}: {mutant.label or 'the spec'} in {mutant.model.name}")
             sighting = self.sighting(mutant, versions)
+            if sighting.states > self._most_states(mutant):
+                cut.update(mutant.model.invariants)
             for place in places - noticed.keys():
                 if self._notices(mutant, sighting, versions, place, others):
                     noticed[place] = mutant, sighting
-        return [_outcome(versions[place], noticed.get(place), others.get(place)) for place in sorted(places)]
+        return [self._outcome(versions[place], noticed.get(place), others.get(place), cut) for place in sorted(places)]
 
     def _notices(
         self, mutant: Mutant, sighting: Sighting, versions: Sequence[Version], place: int, others: dict[int, set[str]]
@@ -318,13 +374,56 @@ class PropertySearch:
         if known is not None and min(known["states"], most) <= known.get("most", 0):
             violated = {int(place): level for place, level in known["violated"].items()}
             return Sighting(violated, known["whole"], known["failed"], known["states"])
-        machine = _machine(model) if has_machine(model) else None
-        with mutated_reference(mutant.part) if mutant.part else nullcontext():
-            found = self._searcher(model, versions).search(machine, most, (mutant.unfair,))
+        searcher = self._searcher(model, versions)
+        if mutant.part:
+            searcher.keep(self._machine(model), codes_of(rule_modules(model.machine_class())))
+            code = original_code(mutant.part.module, mutant.part.function)
+            with mutated_reference(mutant.part):
+                found = searcher.search(self._machine(model), most, changed=code)
+        else:
+            found = searcher.search(self._machine(model), most, (mutant.unfair,))
         if not mutant.label:
             self._check(model, found, versions)
         self.cache.put(key, {**asdict(found), "most": most})
         return found
+
+    def _outcome(
+        self, version: Version, noticed: tuple[Mutant, Sighting] | None, others: set[str] | None, cut: Mapping[str, int]
+    ) -> Outcome:
+        """The outcome for one weaker version; says if a search that decides it ended at the limit of its states."""
+        assert version.change is not None
+        outcome = Outcome(
+            operator=version.change.operator,
+            change=version.change.change,
+            place=version.place,
+            means=Means.NONE,
+        )
+        if noticed is None:
+            by = ""
+            if version.tree is None:
+                by = (
+                    "no mutant violates it"
+                    if others is None
+                    else f"also {', '.join(sorted(others)) or 'one or another'}"
+                )
+            if number := cut.get(version.name, 0):
+                by += f"{', ' if by else ''}{number} searches ended at their limit"
+            return replace(outcome, by=by)
+        mutant, sighting = noticed
+        behind = f", in its first {sighting.states:,} states" if sighting.states > self._most_states(mutant) else ""
+        return replace(
+            outcome,
+            means=Means.MUTANT,
+            by=(mutant.label or "the spec") + behind,
+            model=mutant.model.name,
+            states=sighting.states,
+        )
+
+    def _machine(self, model: Model) -> type[Machine] | None:
+        """The machine of a model: one class, so that states of two searches can be equal."""
+        if model.name not in self._machines:
+            self._machines[model.name] = _machine(model)
+        return self._machines[model.name]
 
     def _most_states(self, mutant: Mutant) -> int:
         """The limit of a search. A named mutant may have more states than its model, and their number is not known."""
@@ -364,8 +463,13 @@ class PropertySearch:
         return found
 
 
-def _machine(model: Model) -> type[Machine]:
-    """The reference's machine with the rules that a model replaces, except those that only properties use."""
+def _machine(model: Model) -> type[Machine] | None:
+    """The reference's machine, if there is one, with the rules that a model replaces.
+
+    Rules that only properties use have no method.
+    """
+    if not has_machine(model):
+        return None
     cls = model.machine_class()
     owners = [cls, *(getattr(cls, part) for part in ("LOG", "LIMITS") if hasattr(cls, part))]
     own = {r: other for r, other in model.overrides.items() if any(hasattr(owner, snake_case(r)) for owner in owners)}
@@ -379,27 +483,3 @@ def _override(model: Model, folder: ModuleFolder, rule: str, other: str) -> Iter
         yield f"{name} {folder.operators(home)[name][1].body}"
     function = getattr(rules, snake_case(other), None)
     yield inspect.getsource(function) if function else rule
-
-
-def _outcome(version: Version, noticed: tuple[Mutant, Sighting] | None, others: set[str] | None) -> Outcome:
-    """The outcome for one weaker version."""
-    assert version.change is not None
-    outcome = Outcome(
-        operator=version.change.operator,
-        change=version.change.change,
-        place=version.place,
-        means=Means.NONE,
-    )
-    if noticed is None:
-        by = ""
-        if version.tree is None:
-            by = "no mutant violates it" if others is None else f"also {', '.join(sorted(others)) or 'one or another'}"
-        return replace(outcome, by=by)
-    mutant, sighting = noticed
-    return replace(
-        outcome,
-        means=Means.MUTANT,
-        by=mutant.label or "the spec",
-        model=mutant.model.name,
-        states=sighting.states,
-    )

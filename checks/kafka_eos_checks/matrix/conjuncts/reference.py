@@ -19,11 +19,11 @@ import copy
 import inspect
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
-from types import ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from kafka_eos_checks.graphs.command import LoadedGraph, load_graph, reference_of
@@ -181,14 +181,35 @@ def _replace(tree: ast.AST, path: _Path, value: bool) -> ast.expr:
     return part
 
 
+def _owner(module: str, function: str) -> tuple[Any, str]:
+    """The module or class that has a function, and the function's name in it."""
+    owner: Any = sys.modules[module]
+    *outer, name = function.split(".")
+    for step in outer:
+        owner = getattr(owner, step)
+    return owner, name
+
+
+def original_code(module: str, function: str) -> CodeType | None:
+    """The code that runs whenever a function is called; None for one that may remember its result (``cache``)."""
+    owner, name = _owner(module, function)
+    original = vars(owner)[name]
+    if isinstance(original, property):
+        original = original.fget
+    return original.__code__ if isinstance(original, FunctionType) else None
+
+
+def codes_of(modules: Iterable[ModuleType]) -> list[CodeType]:
+    """The codes of all functions of modules."""
+    codes = [original_code(module.__name__, name) for module in modules for name, _ in functions_of(module)]
+    return [code for code in codes if code is not None]
+
+
 @contextmanager
 def mutated_reference(part: GuardPart) -> Iterator[None]:
     """Replace a function by its version without the part, in this process."""
     module = sys.modules[part.module]
-    owner: Any = module
-    *outer, name = part.function.split(".")
-    for step in outer:
-        owner = getattr(owner, step)
+    owner, name = _owner(part.module, part.function)
     original = vars(owner)[name]
     setattr(owner, name, _compiled(part, module, original))
     try:

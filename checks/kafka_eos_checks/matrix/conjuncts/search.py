@@ -1,15 +1,19 @@
-"""TLC's runs of a spec without one of its conjuncts."""
+"""A spec without one of its conjuncts: its steps against the reference's graph, and TLC's runs."""
 
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from threading import Lock
+from time import monotonic
 
+from kafka_eos_checks.matrix.conjuncts import edges as graphs
+from kafka_eos_checks.matrix.conjuncts.edges import Edges, NotComparable, difference, edges_of
 from kafka_eos_checks.matrix.conjuncts.guards import Conjunct, conjuncts, without
 from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome
+from kafka_eos_checks.matrix.conjuncts.sightings import has_machine
 from kafka_eos_checks.models.registry import (
     Configuration,
     Model,
@@ -20,7 +24,13 @@ from kafka_eos_checks.models.registry import (
 )
 from kafka_eos_checks.tla import tlc
 from kafka_eos_checks.tla.modules import ModuleFolder
-from kafka_eos_checks.tla.result_cache import ResultCache, fingerprint, folder_fingerprint
+from kafka_eos_checks.tla.result_cache import (
+    ResultCache,
+    fingerprint,
+    folder_fingerprint,
+    python_fingerprint,
+    spec_fingerprint,
+)
 from kafka_eos_checks.tla.sany import Definition, parse
 
 LIMIT = "MoreStatesThanTheSpec__"
@@ -162,13 +172,7 @@ class Search:
         Raises:
             UnusableMutant: when TLC cannot read the mutated module, or an unchanged model does not hold.
         """
-        conjunct = subject.conjunct
-        best = Outcome(
-            operator=conjunct.operator,
-            change=conjunct.change,
-            place=f"{conjunct.span.module}.tla:{conjunct.span.line}",
-            means=Means.NONE,
-        )
+        best = _nothing(subject)
         looks: list[Outcome] = []
         for model in subject.models if self.thorough else sorted(subject.models, key=_cost):
             if best.means in (_FINAL if self.thorough and model.tier == TIERS[0] else _KILLED):
@@ -179,6 +183,62 @@ class Search:
             if looks[-1].means is Means.NONE and not best.means.kills:
                 best = min(best, self._edges_in(model, subject, best), key=_strength)
         return replace(best, seconds=sum(look.seconds for look in looks))
+
+    def compared(
+        self, subjects: Sequence[Subject], on_model: Callable[[str], None] = lambda _: None
+    ) -> Iterator[Outcome | Subject]:
+        """The outcomes that the graphs of the machines decide, the cheapest model first; other subjects are for TLC.
+
+        Every graph is made once, and compared with all subjects that are not killed yet. A subject that is left has
+        only the models that cannot be compared.
+        """
+        left = {subject.place: subject for subject in subjects}
+        uncompared: dict[tuple[str, str], list[Model]] = {}
+        seconds: dict[tuple[str, str], float] = dict.fromkeys(left, 0.0)
+        every = {model.name: model for subject in subjects for model in subject.models}
+        for model in sorted(every.values(), key=_cost):
+            edges: list[Edges] = []
+            for place, subject in tuple(left.items()):
+                if model not in subject.models:
+                    continue
+                on_model(f"{model.name}, {len(left)} of {len(subjects)} left")
+                began = monotonic()
+                means, by = self._difference(model, subject, edges)
+                seconds[place] += monotonic() - began
+                if means is Means.UNDECIDED:
+                    uncompared.setdefault(place, []).append(model)
+                elif means is not Means.NONE:
+                    del left[place]
+                    found = replace(_nothing(subject), means=means, by=by, model=model.name)
+                    yield replace(found, states=model.expect.states or 0, seconds=seconds[place])
+        for place, subject in left.items():
+            if place in uncompared:
+                yield replace(subject, models=tuple(uncompared[place]))
+            else:
+                yield replace(_nothing(subject), seconds=seconds[place])
+
+    def _difference(self, model: Model, subject: Subject, edges: list[Edges]) -> tuple[Means, str]:
+        """What the graph of a model's machine says; UNDECIDED if it cannot say. The graph is made when it is needed."""
+        if not has_machine(model):
+            return Means.UNDECIDED, ""
+        key = fingerprint(
+            subject.text,
+            spec_fingerprint(model.spec, read_modules(model)),
+            python_fingerprint((model.machine_class().__module__, graphs.__name__, "kafka_eos_checks.models.bounds")),
+            sorted({**model.constants, **model.overrides}.items()),
+            model.bounds,
+        )
+        known = self.cache.get(key)
+        if known is None:
+            try:
+                if not edges:
+                    edges.append(edges_of(model))
+                means, by = difference(edges[0], subject.module, subject.conjunct.operator, subject.text)
+            except NotComparable as error:
+                means, by = Means.UNDECIDED, str(error)
+            known = {"means": means.value, "by": by}
+            self.cache.put(key, known)
+        return Means(known["means"]), str(known["by"])
 
     def _states_in(self, model: Model, subject: Subject, outcome: Outcome) -> Outcome:
         """The outcome after the properties and the states of one model."""
@@ -306,6 +366,17 @@ class Search:
 
 _FINAL = frozenset({Means.PROPERTY, Means.EVALUATION})
 _KILLED = _FINAL | {Means.GRAPH}
+
+
+def _nothing(subject: Subject) -> Outcome:
+    """The outcome for a mutant that nothing notices."""
+    conjunct = subject.conjunct
+    return Outcome(
+        operator=conjunct.operator,
+        change=conjunct.change,
+        place=f"{conjunct.span.module}.tla:{conjunct.span.line}",
+        means=Means.NONE,
+    )
 
 
 def _strength(outcome: Outcome) -> int:

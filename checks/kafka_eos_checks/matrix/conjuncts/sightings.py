@@ -5,13 +5,20 @@ properties are the spec's own text, compiled (``models.formulas``). One search j
 version, and TLC would need a start for each mutant. A part of a property is judged in the states or steps that it is
 about (``walks.properties``); a temporal one by its fair cycles, since every fairness of the project's specs is weak:
 a strongly connected part of the graph is fair if each fair action is disabled in one of its states, or taken in it.
+
+A machine with one changed function differs from the machine as it is only in the steps that call this function. The
+graph of the machine as it is is kept, with the functions that each step called. Only steps that call the changed
+function are taken again. Only states and steps that the kept graph does not have are judged.
 """
 
+import sys
+from array import array
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from operator import attrgetter
+from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
 from kafka_eos.errors import NotEnabled, Rejected
@@ -28,6 +35,7 @@ from kafka_eos_checks.walks.properties import GOAL, INITIAL, INVARIANT, STEP, Pa
 
 _ALL = 10**9
 OUTSIDE = -1  # the target of an edge that leaves the bounds
+_REFUSED = -2  # the target of a step that is not enabled
 _NO_VALUE = (Undefined, KeyError, IndexError, TypeError)  # TLC ends with an error where a formula has no value
 _Edge: TypeAlias = tuple[int, int]  # place of an instance, place of the target
 
@@ -86,11 +94,75 @@ class Steps:
         initial: the first state.
         tries: an action and its arguments, and a function from a state to the one after it, or to None.
         row: a state as the values of the spec's variables.
+        convert: makes these values.
     """
 
     initial: Any
     tries: Sequence[tuple[Label, Callable[[Any], Any]]]
     row: Callable[[Any], State]
+    convert: Converter
+
+
+class Kept:
+    """The graph of a machine as it is, with the functions that each step called.
+
+    Args:
+        steps: the steps of the machine.
+        within: the bounds.
+        functions: the functions that may be changed, by their code.
+
+    Attributes:
+        states: the states, the nearest first, within the bounds.
+        index: a state -> its place.
+        rows: the values of the spec's variables in each state.
+        targets: for each state the place of the target of each step, ``OUTSIDE`` or refused.
+        calls: for each state the number of the set of functions that each step called.
+        sets: a number -> the functions of that set, by the identity of their code.
+    """
+
+    def __init__(self, steps: Steps, within: Callable[[Any], bool], functions: Iterable[CodeType]) -> None:
+        self.steps = steps
+        self.index = {steps.initial: 0} if within(steps.initial) else {}
+        self.states = list(self.index)
+        self.rows: list[State] = []
+        self.targets: list[array[int]] = []
+        self.calls: list[array[int]] = []
+        self._numbers: dict[frozenset[int], int] = {}
+        self._relevant = {id(code) for code in functions}
+        for state in self.states:
+            self.rows.append(steps.row(state))
+            targets, calls = array("l"), array("l")
+            for _, taken in steps.tries:
+                after, met = self._traced(taken, state)
+                calls.append(self._numbers.setdefault(met, len(self._numbers)))
+                target = _REFUSED if after is None else self.index.get(after, OUTSIDE)
+                if target == OUTSIDE and within(after):
+                    target = self.index[after] = len(self.states)
+                    self.states.append(after)
+                targets.append(target)
+            self.targets.append(targets)
+            self.calls.append(calls)
+        self.sets = list(self._numbers)
+
+    def calling(self, code: CodeType | None) -> frozenset[int]:
+        """The numbers of the sets that have a function."""
+        return frozenset(number for number, each in enumerate(self.sets) if id(code) in each)
+
+    def _traced(self, taken: Callable[[Any], Any], state: Any) -> tuple[Any, frozenset[int]]:
+        """The state after a step, and the functions that were called for it."""
+        met, relevant = set(), self._relevant
+
+        def note(frame: FrameType, event: str, _: Any) -> None:
+            if event == "call" and id(frame.f_code) in relevant:
+                met.add(id(frame.f_code))
+
+        before = sys.getprofile()
+        sys.setprofile(note)
+        try:
+            after = taken(state)
+        finally:
+            sys.setprofile(before)
+        return after, frozenset(met)
 
 
 def has_machine(model: Model) -> bool:
@@ -128,32 +200,45 @@ class Searcher:
                     self.goals.append((place, list(self._goals_of(parsed, space))))
                 else:
                     self.parts.setdefault(part.kind, []).append((place, part))
+        self.kept: Kept | None = None
         self.fairness: Mapping[str, Sequence[Group]] = {}
         if self.goals:
             named = [Action(name, "", ()) for name in dict.fromkeys(label[0] for label, _ in self.steps(None).tries)]
             self.fairness = FairActions(self.formulas, named, self.within).groups(model.specification)
 
-    def steps(self, machine: type[Machine] | None) -> "Steps":
-        """The steps of a machine; without one, those of the model's own machine or of its specification's text."""
+    def steps(self, machine: type[Machine] | None, kept: "Kept | None" = None) -> "Steps":
+        """The steps of a machine; without one, those of the model's own machine or of its specification's text.
+
+        With a kept graph the values of the rows are those of the kept rows where they are equal.
+        """
         if machine is None and not has_machine(self.model):
             spec = SpecSteps(self.formulas, self.model.specification)
-            return Steps(spec.initial, spec.steps, lambda state: state)
+            return Steps(spec.initial, spec.steps, lambda state: state, Converter())
         cls: Any = machine or self.model.machine_class()
         constants = load_constants(constants_class(cls), self.formulas.constants)
         tries = [((each.action.name, each.arguments), partial(_taken, each)) for each in instances(cls, constants)]
-        convert = Converter(most=_ALL)
-        return Steps(cls.initial(constants), tries, lambda state: tuple(map(convert, self._values(state))))
+        convert = kept.steps.convert.copy() if kept else Converter(most=_ALL)
+        return Steps(cls.initial(constants), tries, lambda state: tuple(map(convert, self._values(state))), convert)
 
-    def search(self, machine: type[Machine] | None, most: int, unfair: Container[str] = ()) -> Sighting:
+    def search(
+        self, machine: type[Machine] | None, most: int, unfair: Container[str] = (), changed: CodeType | None = None
+    ) -> Sighting:
         """Search the graph of a machine.
 
         Args:
             machine: the machine's class; None where there is none.
             most: the most states that are searched.
             unfair: the names of the fairness conditions that are left out.
+            changed: the code that a changed function had before its change, if :meth:`keep` has been called with it.
+                Only what the kept graph does not have is judged then.
         """
         groups = [group for name, groups in self.fairness.items() if name not in unfair for group in groups]
-        return _Search(self, machine, most).run(groups)
+        return _Search(self, machine, most, self.kept if changed else None, changed).run(groups)
+
+    def keep(self, machine: type[Machine] | None, functions: Iterable[CodeType]) -> None:
+        """Keep the graph of the machine as it is, once, for searches of machines with a changed function."""
+        if self.kept is None:
+            self.kept = Kept(self.steps(machine), self.within, functions)
 
     def _goals_of(self, tree: Tree, space: Namespace) -> Iterator[_Goal]:
         tree, space = self.formulas.resolved(tree, space)
@@ -176,14 +261,48 @@ class Searcher:
             yield _Goal(true, self.formulas.evaluate(tree[1], space), at_first=True)
 
 
+@dataclass(slots=True)
+class _Found:
+    """The states of a search that has a kept graph.
+
+    Attributes:
+        states, origins, depths: the states, the place of each in the kept graph or ``OUTSIDE``, and its depth.
+        index: the place of each state that the kept graph does not have.
+        outside: the values of each such state that is not within the bounds.
+    """
+
+    states: list[Any]
+    origins: list[int]
+    depths: list[int]
+    index: dict[Any, int] = field(default_factory=dict)
+    outside: dict[Any, State] = field(default_factory=dict)
+
+    def add(self, state: Any, origin: int, depth: int) -> int:
+        """Add a state, and return its place."""
+        self.states.append(state)
+        self.origins.append(origin)
+        self.depths.append(depth)
+        return len(self.states) - 1
+
+
 class _Search:
     """A search of one machine's graph."""
 
-    def __init__(self, searcher: Searcher, machine: type[Machine] | None, most: int) -> None:
+    def __init__(
+        self,
+        searcher: Searcher,
+        machine: type[Machine] | None,
+        most: int,
+        kept: Kept | None = None,
+        changed: CodeType | None = None,
+    ) -> None:
         self.own = searcher
         searcher.formulas.forget()
-        self.steps = searcher.steps(machine)
+        self.steps = searcher.steps(machine, kept)
         self.most = most
+        self.kept = kept if kept and self.steps.initial in kept.index else None
+        self.again = kept.calling(changed) if kept else frozenset()
+        self.differs = self.kept is None
         self.watched: dict[str, list[_Watched]] = {}
         for kind, parts in searcher.parts.items():
             alike: dict[tuple[int, ...], list[tuple[int, Part]]] = {}
@@ -198,8 +317,8 @@ class _Search:
         """Search the graph, and judge the goals by these fair actions if all of it was met."""
         failed, whole = "", False
         try:
-            whole = self._states()
-            if whole:
+            whole = self._states() if self.kept is None else self._differences(self.kept)
+            if whole and self.differs:
                 self._judge_goals(groups)
             whole = whole or not self.own.goals
         except Exception as error:  # noqa: BLE001 - a changed machine may fail in any way
@@ -239,6 +358,64 @@ class _Search:
             if len(states) > self.most:
                 return False
         return True
+
+    def _differences(self, kept: Kept) -> bool:
+        """Search the states as ``_states`` does, and judge only what the kept graph does not have."""
+        places = [_REFUSED] * len(kept.states)  # of the kept states
+        places[0] = 0
+        found = _Found([kept.states[0]], [0], [1])
+        self.rows = [kept.rows[0]]
+        for source, state in enumerate(found.states):
+            origin, depth, edges = found.origins[source], found.depths[source] + 1, list[_Edge]()
+            for label, old, after in self._taken_again(kept, state, origin):
+                if old >= 0:
+                    target = places[old]
+                    if target == _REFUSED:
+                        target = places[old] = found.add(kept.states[old], old, depth)
+                        self.rows.append(kept.rows[old])
+                    if origin < 0 or old != kept.targets[origin][label]:
+                        self._judge(STEP, self.rows[source], kept.rows[old], depth)
+                elif after is None:
+                    target = OUTSIDE  # as before
+                else:
+                    target = self._meet(found, after, self.rows[source], depth)
+                edges.append((label, target))
+            self.edges.append(edges)
+            if len(found.states) > self.most:
+                return False
+        return True
+
+    def _taken_again(self, kept: Kept, state: Any, origin: int) -> Iterator[tuple[int, int, Any]]:
+        """Each step that is enabled: its place, its target among the kept states, and the state after it if taken.
+
+        Args:
+            kept: the graph of the machine as it is.
+            state: the state.
+            origin: its place in that graph, or ``OUTSIDE``.
+        """
+        for label, (_, taken) in enumerate(self.steps.tries):
+            if origin >= 0 and kept.calls[origin][label] not in self.again:
+                old, after = kept.targets[origin][label], None
+            else:
+                after = taken(state)
+                old = _REFUSED if after is None else kept.index.get(after, OUTSIDE)
+                self.differs |= origin < 0 or old != kept.targets[origin][label]
+            if old != _REFUSED:
+                yield label, old, after
+
+    def _meet(self, found: "_Found", after: Any, before: State, depth: int) -> int:
+        """Judge a step into a state that the kept graph does not have, and return the state's place."""
+        target = found.index.get(after, OUTSIDE)
+        row = self.rows[target] if target >= 0 else found.outside.get(after) or self.steps.row(after)
+        self._judge(STEP, before, row, depth)
+        if target < 0 and after not in found.outside:
+            self._judge(INVARIANT, row, row, depth)
+            if self.own.within(after):
+                target = found.index[after] = found.add(after, OUTSIDE, depth)
+                self.rows.append(row)
+            else:
+                found.outside[after] = row
+        return target
 
     def _judge(self, kind: str, before: State, after: State, depth: int) -> None:
         """Judge the parts of one kind that are not violated yet."""

@@ -57,8 +57,8 @@ FIRST_THAT_NOTICES = {"_not_fenced": 106}  # seeds before it do not, and take lo
         (matching._Columns, "_not_fenced", lambda self: self.log >= 0),
         (matching._Columns, "_both_decisions", lambda _, left: left & False),
         (matching._Columns, "_in_order", lambda self, _: (self.log >= 0, self.log < 0)),
-        (transactions, "_in_log", lambda part, _: part.steps),
-        (stages, "last_batches", lambda headers, offsets: last_batches(headers, offsets)[1:]),
+        (transactions, "_around", lambda *_: (0, transactions.NO_TIME)),
+        (stages, "last_batches", lambda headers, offsets, ends: last_batches(headers, offsets, ends)[1:]),
     ],
 )
 def test_a_proof_that_leaves_something_out_is_noticed(

@@ -37,6 +37,7 @@ from kafka_eos_checks.audit.rules.transactions import (
 )
 from kafka_eos_checks.audit.segments.headers import Ints
 from kafka_eos_checks.audit.segments.marks import NO_DECISION, NO_EPOCH
+from kafka_eos_checks.audit.segments.order import stable_order
 
 Flags = NDArray[np.bool_]
 
@@ -169,7 +170,8 @@ class _Columns:
         self.has_data = steps.ends != NOTHING
         ends = steps.steps[np.where(self.has_data, steps.ends, 0)]["producer_epoch"] if len(own) else self.epoch
         self.data_epoch = np.where(self.has_data, ends.astype(np.int64), -1)
-        self.pids, self.pid = np.unique(self.producer_id, return_inverse=True)
+        self.pids = np.unique(self.producer_id)
+        self.pid = np.searchsorted(self.pids, self.producer_id)
         self.owner = self._owners()
 
     def _owners(self) -> Ints:
@@ -224,8 +226,10 @@ class _Columns:
         in_order, ambiguous = self._in_order(decided)
         in_order &= why < 0
         why = np.where((why < 0) & ambiguous, 2, why)
-        saw, leave = self._by_epoch(decided)
-        by_epoch = (owner >= 0) & (why >= 0) & ~later & (saw | leave)
+        by_epoch, leave = (owner >= 0) & (why >= 0) & ~later, np.zeros(len(self), np.bool_)
+        if by_epoch.any():
+            saw, leave = self._by_epoch(decided)
+            by_epoch &= saw | leave
         left = np.where((by_epoch & leave) | unowned, why, -1)
         return in_order | by_epoch | unowned, left, reasons
 
@@ -238,34 +242,34 @@ class _Columns:
         order, group = self._groups()
         transaction, log = self._with_partition(decided)
         key, known = self._keys(decided, transaction, log), self._own_keys()[order]
-        by_key = np.argsort(key, kind="stable")
+        by_key = stable_order(key)
         key, transaction = key[by_key], transaction[by_key]
-        first, last = np.searchsorted(key, known), np.searchsorted(key, known, "right")
         begin = np.flatnonzero(np.diff(group, prepend=-1))
-        count, end = (last - first)[begin], np.append(begin[1:], len(order))
+        first, last = np.searchsorted(key, known[begin]), np.searchsorted(key, known[begin], "right")
+        count, end = last - first, np.append(begin[1:], len(order))
         decisions = decided.decision[transaction].astype(np.int64)
-        unreplaced = _all_between(~decided.replaced[transaction], first[begin], last[begin])
+        unreplaced = _all_between(~decided.replaced[transaction], first, last)
         starts = np.array([each.start or 0 for each in self.partitions], np.int64)[self.log[order][begin]]
         begins_ms = np.array([each.begins_ms for each in self.partitions], np.int64)
         many = (starts > 0) & (count + 1 > MOST_WAYS)
         younger = decided.decided_ms[transaction] < begins_ms[log[by_key]]
         before = np.concatenate(([0], np.cumsum(younger)))
-        earlier = np.where(starts > 0, count, before[last[begin]] - before[first[begin]])
+        earlier = np.where(starts > 0, count, before[last] - before[first])
 
         # Nearly all groups have one marker for each transaction, from the first one that the partition can have.
         markers = end - begin
         silent = np.concatenate(([0], np.cumsum(~self.has_data[order])))
         few = earlier + silent[end] - silent[begin] < MOST_WAYS  # a marker without data may be a repetition: a way more
         skipped = np.minimum(earlier, np.maximum(count - markers, 0))
-        due = first + skipped[group] + np.arange(len(order)) - begin[group]
+        due = (first + skipped - begin)[group] + np.arange(len(order))
         own = np.minimum(due, max(len(transaction) - 1, 0))
-        plain = due < last
+        plain = due < last[group]
         if len(decisions):
             plain &= (decisions[own] == self.decision[order]) | (self.decision[order] == NO_DECISION)
         fine = _all_between(plain, begin, end) & unreplaced & few
         for number in np.flatnonzero(~fine & unreplaced & (count > 0) & ~many).tolist():
             rows = order[begin[number] : end[number]]
-            due_decisions = decisions[first[begin[number]] : last[begin[number]]]
+            due_decisions = decisions[first[number] : last[number]]
             fine[number] = _is_a_way(due_decisions, int(earlier[number]), self.decision[rows], self.has_data[rows])
         in_order, ambiguous = np.empty(len(order), np.bool_), np.empty(len(order), np.bool_)
         in_order[order], ambiguous[order] = fine[group], many[group]
@@ -273,11 +277,9 @@ class _Columns:
 
     def _groups(self) -> tuple[Ints, Ints]:
         """The markers by partition, producer id and epoch, in log order, and the number of the group of each."""
-        order = np.lexsort((self.epoch, self.pid, self.log))  # stable
-        columns = (self.log[order], self.pid[order], self.epoch[order])
-        begins = np.ones(len(order), np.bool_)
-        begins[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
-        return order, np.cumsum(begins) - 1
+        keys = self._own_keys()
+        order = stable_order(keys)
+        return order, np.cumsum(np.diff(keys[order], prepend=-1) != 0) - 1
 
     def _with_partition(self, decided: Decisions) -> tuple[Ints, Ints]:
         """The pairs of a transaction and a log of one of its partitions, as numbers."""
@@ -309,7 +311,7 @@ class _Columns:
         """Whether each marker agrees with its epoch's only transaction, and whether its epoch has no single one."""
         second = np.flatnonzero(decided.version >= TRANSACTION_VERSION_2)
         key = self._keys(decided, second, np.zeros(len(second), np.int64))
-        order = np.argsort(key, kind="stable")
+        order = stable_order(key)
         second, key = second[order], key[order]
         known = (self.pid << 16) + (self.epoch & 0xFFFF)
         first, last = np.searchsorted(key, known), np.searchsorted(key, known, "right")
@@ -319,10 +321,12 @@ class _Columns:
         one = (last - first == 1) & self.has_data & (self.data_epoch == decided.data_epoch[own])
         one &= ~decided.replaced[own]
         topics = [(partition.log.topic, partition.log.partition) for partition in self.partitions]
-        pairs, pair = np.unique(np.stack([decided.partitions[own], self.log]), axis=1, return_inverse=True)
-        inside = np.array([topics[log] in decided.sets[places] for places, log in pairs.T.tolist()], np.bool_)
+        pair = decided.partitions[own].astype(np.int64) * len(topics) + self.log
+        pairs = np.unique(pair)
+        told = zip(*(part.tolist() for part in np.divmod(pairs, len(topics))), strict=True)
+        inside = np.array([topics[log] in decided.sets[places] for places, log in told], np.bool_)
         agrees = (self.decision == NO_DECISION) | (self.decision == decided.decision[own])
-        return one & inside[pair.reshape(-1)] & agrees, ~one
+        return one & inside[np.searchsorted(pairs, pair)] & agrees, ~one
 
     def _no_older_coordinator(self) -> Flags:
         """Whether each marker's coordinator epoch is not below that of the marker before."""

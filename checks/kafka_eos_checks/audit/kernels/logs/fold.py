@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from kafka_eos.formats.segment import CorruptRegion, RegionKind
 from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.kernels.logs.runs import Runs
 from kafka_eos_checks.audit.kernels.logs.summary import READ_FIRST, Combine, Summary, chunks_of, reread_from, summarise
 from kafka_eos_checks.audit.kernels.logs.transactions import Partition, PartitionFold
 from kafka_eos_checks.audit.segments.headers import Block, Headers, read_index
@@ -55,14 +56,15 @@ def summaries_of(
     high_watermark: int = -1,
     take: Callable[[Block], None] | None = None,
     columns: Sequence[str] = READ_FIRST,
-) -> Iterator[tuple[Summary, Headers]]:
-    """Read a split and summarise it: the summary and the batches of each chunk.
+) -> Iterator[tuple[Summary, Headers, Runs]]:
+    """Read a split and summarise it: the summary, the batches and the runs of each chunk.
 
     The arguments are those of :func:`chunks_of` and :func:`summarise`.
     """
     index = read_index(split.path)
     for start, headers, marks in chunks_of(split, index, check_crc, take, columns):
-        yield summarise(split, start, headers, marks, high_watermark), headers
+        summary, runs = summarise(split, start, headers, marks, high_watermark)
+        yield summary, headers, runs
 
 
 def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary], check_crc: bool = True) -> LogAudit:

@@ -12,19 +12,19 @@ It starts from the exact state at the chunk's start. So the findings are the rea
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafka_eos.formats.segment import CorruptRegion
 from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.kernels.logs.runs import Columns, Runs, columns_of, runs_of
 from kafka_eos_checks.audit.kernels.logs.transactions import NOT_TRANSACTIONAL, Transactional, steps_of
 from kafka_eos_checks.audit.rules.log import (
-    COORDINATOR_TOPICS,
     HALF,
     NONE,
     SEQUENCE_MASK,
+    UNKNOWN,
     Batch,
     Log,
     Producer,
@@ -37,13 +37,11 @@ from kafka_eos_checks.audit.segments.headers import (
     Block,
     Headers,
     Ints,
-    Narrow,
     concatenate,
     is_set,
     read_index,
 )
 from kafka_eos_checks.audit.segments.marks import Marks, concatenate_marks
-from kafka_eos_checks.audit.segments.order import stable_order
 from kafka_eos_checks.audit.segments.reading import read_headers, read_marked
 from kafka_eos_checks.audit.segments.splits import Split
 
@@ -79,48 +77,6 @@ BOUNDARY = np.dtype(
         )
     ]
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """Batches as arrays of shape (n,), in log order; fields as in :class:`log.Batch`."""
-
-    position: Ints
-    base_offset: Ints
-    last_offset: Ints
-    producer_id: Ints
-    producer_epoch: Narrow
-    base_sequence: Narrow
-    last_sequence: Narrow
-    unsequenced: NDArray[np.bool_]
-
-    def __len__(self) -> int:
-        return len(self.position)
-
-    def take(self, which: NDArray[Any] | slice) -> "Columns":
-        """Some of the batches: an index array, a mask or a slice."""
-        return Columns(*(getattr(self, name)[which] for name in self.__slots__))
-
-    def batches(self) -> Iterator[Batch]:
-        """The rows as batches, one at a time."""
-        return map(Batch._make, zip(*(getattr(self, name).tolist() for name in self.__slots__), strict=True))
-
-
-def columns_of(headers: Headers, topic: str = "") -> Columns:
-    """The columns that the rules need, from the headers of batches of a topic."""
-    base_offset = headers.column("base_offset")
-    base_sequence = headers.narrow("base_sequence")
-    delta = headers.narrow("last_offset_delta")
-    return Columns(
-        position=headers.positions,
-        base_offset=base_offset,
-        last_offset=base_offset + delta,
-        producer_id=headers.column("producer_id"),
-        producer_epoch=headers.narrow("producer_epoch"),
-        base_sequence=base_sequence,
-        last_sequence=(base_sequence + delta) & SEQUENCE_MASK,  # 32 bits overflow to the same 31
-        unsequenced=is_set(headers, CONTROL_MASK) | (base_sequence < 0) | (topic in COORDINATOR_TOPICS),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +142,10 @@ def chunks_of(
         yield start, concatenate(parts), concatenate_marks(marks)
 
 
-def summarise(split: Split, start: int, headers: Headers, marks: Marks, high_watermark: int = -1) -> Summary:
-    """The summary of a chunk of a split.
+def summarise(
+    split: Split, start: int, headers: Headers, marks: Marks, high_watermark: int = -1
+) -> tuple[Summary, Runs]:
+    """The summary of a chunk of a split, and its runs.
 
     Args:
         split: the split.
@@ -197,102 +155,84 @@ def summarise(split: Split, start: int, headers: Headers, marks: Marks, high_wat
         high_watermark: the high watermark of the log, from its directory's checkpoint; -1 if unknown.
     """
     columns = columns_of(headers, split.log.topic)
-    first, end, holes, disordered, boundary = local(columns)
-    return Summary(
+    runs = runs_of(columns, headers.raw["attributes"])
+    first, end, holes, disordered, boundary = local(columns, runs)
+    summary = Summary(
         split=split.number,
         start=start,
         end=headers.end,
         batches=len(columns),
         records=int(headers.narrow("record_count").sum(dtype=np.int64)),
-        markers=int(is_set(headers, CONTROL_MASK).sum()),
+        markers=int(np.count_nonzero(is_set(headers, CONTROL_MASK))),
         first_offset=first,
         end_offset=end,
         holes=holes,
         disordered=disordered,
         boundary=boundary,
         damage=headers.damage,
-        transactional=int(is_set(headers, TRANSACTIONAL_MASK).sum()),
-        transactions=steps_of(headers, marks, split.log.topic, high_watermark=high_watermark),
+        transactional=int(np.count_nonzero(is_set(headers, TRANSACTIONAL_MASK))),
+        transactions=steps_of(headers, marks, split.log.topic, columns, runs, high_watermark=high_watermark),
     )
+    return summary, runs
 
 
-def local(columns: Columns) -> tuple[int, int, int, bool, NDArray[np.void]]:
+def local(columns: Columns, runs: Runs) -> tuple[int, int, int, bool, NDArray[np.void]]:
     """First offset, end offset, holes, disordered and boundary rows of a chunk, read from the chunk only."""
     if not len(columns):
         return -1, -1, 0, False, np.empty(0, BOUNDARY)
     first = int(columns.base_offset[0])
-    ends = np.maximum.accumulate(columns.last_offset + 1)
-    if (columns.base_offset[1:] < ends[:-1]).any():
-        return first, int(ends[-1]), 0, True, np.empty(0, BOUNDARY)
-    holes = holes_before(columns)
-    return first, int(ends[-1]), int(holes[-1]), False, _boundary_rows(columns, holes)
+    if runs.disordered:
+        return first, runs.end, 0, True, np.empty(0, BOUNDARY)
+    return first, runs.end, int(runs.holes[-1]), False, _boundary_rows(columns, runs)
 
 
-def holes_before(columns: Columns) -> Narrow:
-    """The number of holes between the first batch and each batch, shape (n,); offsets must be in order."""
-    holes = np.zeros(len(columns), np.int32)
-    np.cumsum(columns.base_offset[1:] > columns.last_offset[:-1] + 1, dtype=np.int32, out=holes[1:])
-    return holes
-
-
-def _boundary_rows(columns: Columns, holes: Narrow) -> NDArray[np.void]:
-    """The boundary rows, one per producer. An anchor is a batch after which the last sequence is known."""
-    by_producer = stable_order(columns.producer_id)
-    by_producer = by_producer[np.count_nonzero(columns.producer_id < 0) :]
-    if not len(by_producer):
+def _boundary_rows(columns: Columns, runs: Runs) -> NDArray[np.void]:
+    """The boundary rows, one per producer. An anchor is a run after which the last sequence is known."""
+    rows = runs.first
+    if not len(rows):
         return np.empty(0, BOUNDARY)
-    pid, epoch = columns.producer_id[by_producer], columns.producer_epoch[by_producer]
-    base, last = columns.base_sequence[by_producer], columns.last_sequence[by_producer]
-    data, h = ~columns.unsequenced[by_producer], holes[by_producer]
-    same = pid[1:] == pid[:-1]
-    first = np.concatenate(([0], np.flatnonzero(~same) + 1))
-    end = np.append(first[1:], len(pid))
+    pid, epoch = columns.producer_id[rows], columns.producer_epoch[rows]
+    base, last = columns.base_sequence[rows], columns.last_sequence[runs.last]
+    data, h = ~columns.unsequenced[rows], runs.holes[rows]
+    inner = np.append(False, pid[1:] == pid[:-1])
+    first = np.flatnonzero(~inner)
+    owner = np.cumsum(~inner) - 1
+    rise = np.where(inner, np.diff(epoch, prepend=epoch[:1]), 0)
+    anchors, datas = _latest(data | (rise > 0)), _latest(data)
+    before = np.append(-1, anchors[:-1])
+    head = data & (np.append(-1, datas[:-1]) < first[owner])
 
-    # Most batches are data right after data of the same producer and epoch, with the next sequence.
-    plain = same & data[1:] & data[:-1] & (epoch[1:] == epoch[:-1]) & (base[1:] == (last[:-1] + 1) & SEQUENCE_MASK)
-    rest = np.concatenate(([0], np.flatnonzero(~plain) + 1))
-    owner = np.searchsorted(first, rest, "right") - 1
-    inner = rest > first[owner]
-    rise = np.where(inner, epoch[rest] - epoch[rest - 1], 0)
-    is_anchor = data.copy()
-    is_anchor[rest[rise > 0]] = True
-    anchors, datas = _latest(is_anchor), _latest(data)
-    before = np.where(rest > 0, anchors[rest - 1], -1)
-    head = data[rest] & (np.where(rest > 0, datas[rest - 1], -1) < first[owner])
-
-    # Whether a batch follows its anchor without a violation, by :func:`rules.log.after`.
-    fresh = ~data[before] | (epoch[rest] > epoch[before])
+    # Whether a run follows its anchor without a violation, by :func:`rules.log.after`.
+    fresh = ~data[before] | (epoch > epoch[before])
     expected = np.where(fresh, 0, (last[before] + 1) & SEQUENCE_MASK)
-    ahead = fresh | ((base[rest] - expected) & SEQUENCE_MASK < HALF)
-    follows = (base[rest] == expected) | (ahead & (h[rest] > h[before]))
+    ahead = fresh | ((base - expected) & SEQUENCE_MASK < HALF)
+    follows = (base == expected) | (ahead & (h > h[before]))
 
-    unproved = (rise < 0) | (data[rest] & (before >= first[owner]) & ~follows) | (epoch[rest] < 0)
-    rows = np.full(len(first), -1, BOUNDARY)
-    rows["producer_id"] = pid[first]
-    rows["unproved"] = 0
-    rows["unproved"][owner[unproved]] = 1
+    unproved = (rise < 0) | (data & (before >= first[owner]) & ~follows) | (epoch < 0)
+    found = np.full(len(first), -1, BOUNDARY)
+    found["producer_id"] = pid[first]
+    found["unproved"] = 0
+    found["unproved"][owner[unproved]] = 1
     lead = ~data[first]
-    rows["lead_epoch"][lead] = epoch[first[lead]]
-    rows["lead_holes"][lead] = h[first[lead]]
-    heads, own = rest[head], owner[head]
-    rows["head_epoch"][own] = epoch[heads]
-    rows["head_base_sequence"][own] = base[heads]
-    rows["head_last_sequence"][own] = last[heads]
-    rows["head_holes"][own] = h[heads]
-    known = anchors[end - 1] >= first
-    tail = anchors[end[known] - 1]
-    rows["tail_epoch"][known] = epoch[tail]
-    rows["tail_last_sequence"][known] = np.where(data[tail], last[tail], NONE)
-    rows["tail_holes"][known] = h[tail]
-    return rows
+    found["lead_epoch"][lead] = epoch[first[lead]]
+    found["lead_holes"][lead] = h[first[lead]]
+    own = owner[head]
+    found["head_epoch"][own] = epoch[head]
+    found["head_base_sequence"][own] = base[head]
+    found["head_last_sequence"][own] = columns.last_sequence[rows[head]]
+    found["head_holes"][own] = h[head]
+    tail = anchors[np.append(first[1:], len(rows)) - 1]
+    known = tail >= first
+    tail = tail[known]
+    found["tail_epoch"][known] = epoch[tail]
+    found["tail_last_sequence"][known] = np.where(data[tail], last[tail], NONE)
+    found["tail_holes"][known] = h[tail]
+    return found
 
 
-def _latest(which: NDArray[np.bool_]) -> Narrow:
+def _latest(which: NDArray[np.bool_]) -> Ints:
     """The last place, up to each place, at which something holds; -1 before there is one."""
-    here = np.arange(len(which), dtype=np.int32)
-    if which.all():
-        return here
-    latest: Narrow = np.maximum.accumulate(np.where(which, here, np.int32(-1)))
+    latest: Ints = np.maximum.accumulate(np.where(which, np.arange(len(which)), -1))
     return latest
 
 
@@ -327,7 +267,7 @@ class Fold:
             log = replace(log, whole=chunk.first_offset == 0)
         elif chunk.first_offset > log.end:
             log = replace(log, holes=log.holes + 1)
-        unresolved = [row[0] for row in chunk.boundary.tolist() if not _resolve(log, row)]
+        unresolved = _resolve(log, chunk.boundary)
         found = self._rerun_producers(batches(), log, unresolved) if unresolved else []
         self.log = replace(log, end=chunk.end_offset, holes=log.holes + chunk.holes)
         return found
@@ -343,7 +283,7 @@ class Fold:
 
     def _rerun_producers(self, columns: Columns, log: Log, producer_ids: list[int]) -> list[tuple[Batch, Violation]]:
         self.reruns += 1
-        holes = holes_before(columns).astype(np.int64) + log.holes
+        holes = runs_of(columns).holes.astype(np.int64) + log.holes
         which = np.isin(columns.producer_id, producer_ids)
         found = []
         for batch, count in zip(columns.take(which).batches(), holes[which].tolist(), strict=True):
@@ -407,7 +347,26 @@ class Combine:
             self._position = self._splits[self._split].start if self._split < len(self._splits) else 0
 
 
-def _resolve(log: Log, row: tuple[int, ...]) -> bool:
+def _resolve(log: Log, rows: NDArray[np.void]) -> list[int]:
+    """Fold boundary rows into the log's producers; return the producer ids for which the readable rule must decide."""
+    pids = rows["producer_id"].tolist()
+    known = np.array([log.producers.get(pid, _NEW) for pid in pids], np.int64).reshape(-1, len(_NEW))
+    before, last = known[:, 0], known[:, 1]
+    # Nearly all producers go on after their last batch, or begin a new epoch.
+    lead, epoch = rows["lead_epoch"], rows["head_epoch"]
+    plain = rows["head_base_sequence"] == np.where(before == epoch, (last + 1) & SEQUENCE_MASK, 0)
+    plain &= (rows["unproved"] == 0) & (before <= epoch) & ((lead < 0) | ((before <= lead) & (lead <= epoch)))
+    own = rows[plain]
+    tails = (own["tail_epoch"], own["tail_last_sequence"], own["tail_holes"] + log.holes)
+    states = map(Producer, *(column.tolist() for column in tails))
+    log.producers.update(zip(own["producer_id"].tolist(), states, strict=True))
+    return [row[0] for row in rows[~plain].tolist() if not _resolve_one(log, row)]
+
+
+_NEW = Producer(NONE, NONE, UNKNOWN)
+
+
+def _resolve_one(log: Log, row: tuple[int, ...]) -> bool:
     """Fold one boundary row into the log's producers; False, and nothing folded, when the readable rule must decide."""
     pid, unproved, lead, lead_holes, epoch, base, last, holes, tail, tail_last, tail_holes = row
     if unproved:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kafka_eos_checks.audit.kernels.logs.runs import Columns, Runs
 from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS
 from kafka_eos_checks.audit.segments.headers import (
     CONTROL_MASK,
@@ -24,7 +25,6 @@ from kafka_eos_checks.audit.segments.headers import (
     TRANSACTIONAL_MASK,
     Headers,
     Ints,
-    Narrow,
     is_set,
 )
 from kafka_eos_checks.audit.segments.marks import NO_DECISION, NO_EPOCH, Marks
@@ -78,9 +78,10 @@ def steps_of(
     headers: Headers,
     marks: Marks,
     topic: str,
+    columns: Columns,
+    runs: Runs,
     *,
     high_watermark: int = -1,
-    end: int | None = None,
     holes: int = 0,
 ) -> Transactional:
     """The steps of consecutive batches.
@@ -89,36 +90,30 @@ def steps_of(
         headers: the batches.
         marks: the marks of their markers.
         topic: the topic of the log.
+        columns: the columns of the batches.
+        runs: their runs.
         high_watermark: the high watermark of the log, from its directory's checkpoint; -1 if unknown.
-        end: one past the highest offset before the batches; when not given, no hole is assumed before them.
         holes: the number of holes of the log before the batches.
     """
     if not len(headers):
         return NOT_TRANSACTIONAL
-    control = is_set(headers, CONTROL_MASK)
-    stamped = control | is_set(headers, TIMESTAMP_TYPE_MASK) | (topic in COORDINATOR_TOPICS)
     times = headers.column("max_timestamp")
-    begins_ms, stamped_ms = int(headers.column("base_timestamp")[0]), int(times[stamped].max(initial=NO_TIME))
-    chosen = np.flatnonzero(is_set(headers, TRANSACTIONAL_MASK))
-    if not len(chosen):
+    by_broker = topic in COORDINATOR_TOPICS
+    stamps = times if by_broker else times[is_set(headers, CONTROL_MASK | TIMESTAMP_TYPE_MASK)]
+    begins_ms, stamped_ms = int(headers.column("base_timestamp")[0]), int(stamps.max(initial=NO_TIME))
+    rows = _rows_of_steps(headers, columns, runs)
+    if not len(rows):
         return Transactional(begins_ms=begins_ms, stamped_ms=stamped_ms)
-    base = headers.column("base_offset")
-    ends = base + headers.column("last_offset_delta") + 1
-    highest = np.maximum.accumulate(np.concatenate(([base[0] if end is None else end], ends)))
-    before = (holes + np.cumsum(base > highest[:-1]))[chosen]
-    is_marker = control[chosen]
-    producer_id, epoch = headers.column("producer_id")[chosen], headers.narrow("producer_epoch")[chosen]
-    changes = _changes(producer_id, epoch, before, is_marker)
-    rows = chosen[changes]
+    attributes = headers.raw["attributes"][rows]
     steps = np.empty(len(rows), STEP)
     steps["position"] = headers.positions[rows]
-    steps["offset"] = base[rows]
-    steps["producer_id"] = producer_id[changes]
-    steps["producer_epoch"] = epoch[changes]
+    steps["offset"] = columns.base_offset[rows]
+    steps["producer_id"] = columns.producer_id[rows]
+    steps["producer_epoch"] = columns.producer_epoch[rows]
     steps["timestamp"] = times[rows]
-    steps["holes"] = before[changes]
-    steps["is_marker"] = is_marker[changes]
-    steps["stamped"] = stamped[rows]
+    steps["holes"] = runs.holes[rows] + holes
+    steps["is_marker"] = attributes & CONTROL_MASK != 0
+    steps["stamped"] = (attributes & (CONTROL_MASK | TIMESTAMP_TYPE_MASK) != 0) | by_broker
     steps["decision"], steps["coordinator_epoch"] = NO_DECISION, NO_EPOCH
     told = np.searchsorted(rows, marks.row)
     steps["decision"][told], steps["coordinator_epoch"][told] = marks.decision, marks.coordinator_epoch
@@ -136,16 +131,21 @@ def steps_of(
     )
 
 
-def _changes(producer_id: Ints, epoch: Narrow, holes: Ints, is_marker: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Whether each batch is a step, shape (n,): all except data right after the producer's data of the same epoch."""
-    order = stable_order(producer_id)
-    same = producer_id[order][1:] == producer_id[order][:-1]
-    for column in (epoch, holes, is_marker):
-        same &= column[order][1:] == column[order][:-1]
-    same &= ~is_marker[order][1:]
-    changes = np.ones(len(producer_id), np.bool_)
-    changes[order[1:]] = ~same
-    return changes
+def _rows_of_steps(headers: Headers, columns: Columns, runs: Runs) -> Ints:
+    """The first batches of runs in transactions, except data right after data of the same producer and epoch."""
+    rows = runs.first
+    bits = headers.raw["attributes"][rows] & (TRANSACTIONAL_MASK | CONTROL_MASK)
+    same = bits[1:] == bits[:-1]
+    for column in (columns.producer_id, columns.producer_epoch, runs.holes):
+        same &= column[rows[1:]] == column[rows[:-1]]
+    is_step = bits & TRANSACTIONAL_MASK != 0
+    is_step[1:] &= ~(same & (bits[1:] == TRANSACTIONAL_MASK))
+    rows = rows[is_step]
+    if len(runs.order) < len(headers):  # a marker of no producer
+        others = is_set(headers, TRANSACTIONAL_MASK) & (columns.producer_id < 0)
+        rows = np.concatenate([rows, np.flatnonzero(others)])
+    rows.sort()
+    return rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,7 +259,7 @@ def scattered(part: Part, buckets: int) -> Iterable[tuple[int, Part]]:
     if buckets == 1:
         return [(0, part)]
     bucket = part.steps["producer_id"] % buckets
-    order = np.argsort(bucket, kind="stable")
+    order = stable_order(bucket)
     numbers, first = np.unique(bucket[order], return_index=True)
     pieces = np.split(part.steps[order], first[1:])
     return [(number, part._replace(steps=piece)) for number, piece in zip(numbers.tolist(), pieces, strict=True)]
@@ -296,39 +296,35 @@ def paired(parts: Iterable[Part], partitions: Sequence[Partition]) -> Paired:
         partitions: the partitions of all logs, by number.
     """
     ordered = sorted(parts, key=lambda part: part[:3])
-    whole = [_in_log(part, partitions[part.log]) for part in ordered]
     sizes = [len(part.steps) for part in ordered]
-    steps = np.concatenate([NO_STEPS, *whole])
+
+    def repeated(numbers: Iterable[int]) -> Ints:
+        return np.repeat(np.fromiter(numbers, np.int64, len(sizes)), sizes)
+
+    steps = np.concatenate([NO_STEPS, *(part.steps for part in ordered)])
+    log, split = repeated(part.log for part in ordered), repeated(part.split for part in ordered)
+    told = [_around(part, partitions[part.log]) for part in ordered]
+    steps["holes"] += repeated(holes for holes, _ in told)
+    steps["next_ms"] = np.where(steps["next_ms"] == NO_TIME, repeated(ms for _, ms in told), steps["next_ms"])
+
     pids = np.ascontiguousarray(steps["producer_id"])
-    log = np.repeat(np.array([part.log for part in ordered], np.int64), sizes)
-    split = np.repeat(np.array([part.split for part in ordered], np.int64), sizes)
     cuts = pairwise(np.searchsorted(log, np.arange(len(partitions) + 1)).tolist())
-    order = np.concatenate(
-        [
-            np.empty(0, np.int64),
-            *(low + stable_order(pids[low:high]) for low, high in cuts if low < high),
-        ]
-    )
-    steps, log, split = steps[order], log[order], split[order]
-    same = (log[1:] == log[:-1]) & (steps["producer_id"][1:] == steps["producer_id"][:-1])
-    is_data = ~steps["is_marker"]
-    idle = np.zeros(len(steps), np.bool_)  # no steps after all: chunks may begin inside transactions
-    idle[1:] = same & is_data[1:] & is_data[:-1]
-    for name in ("producer_epoch", "holes"):
-        idle[1:] &= steps[name][1:] == steps[name][:-1]
-    if idle.any():
-        steps, log, split, is_data = steps[~idle], log[~idle], split[~idle], is_data[~idle]
-        same = (log[1:] == log[:-1]) & (steps["producer_id"][1:] == steps["producer_id"][:-1])
-    return _paired(steps, log, split, same, is_data)
+    ranges = (low + stable_order(pids[low:high]) for low, high in cuts if low < high)
+    order = np.concatenate([np.empty(0, np.int64), *ranges])
+    is_data = ~steps["is_marker"][order]
+    idle = np.zeros(len(order), np.bool_)  # no steps after all: chunks may begin inside transactions
+    idle[1:] = is_data[1:] & is_data[:-1]
+    for column in (log, pids, steps["producer_epoch"], steps["holes"]):
+        idle[1:] &= np.diff(column[order]) == 0
+    order, is_data = order[~idle], is_data[~idle]
+    log, pids = log[order], pids[order]
+    same = (log[1:] == log[:-1]) & (pids[1:] == pids[:-1])
+    return _paired(steps[order], log, split[order], same, is_data)
 
 
-def _in_log(part: Part, partition: Partition) -> Steps:
-    """Steps with the holes and times that only the whole log knows."""
-    holes, next_ms = partition.chunks.get((part.split, part.start), (0, NO_TIME))
-    steps = part.steps.copy()
-    steps["holes"] += holes
-    steps["next_ms"][steps["next_ms"] == NO_TIME] = next_ms
-    return steps
+def _around(part: Part, partition: Partition) -> tuple[int, int]:
+    """The number of holes before a chunk, and when the next marker after it was appended."""
+    return partition.chunks.get((part.split, part.start), (0, NO_TIME))
 
 
 def _paired(steps: Steps, log: Ints, split: Ints, same: NDArray[np.bool_], is_data: NDArray[np.bool_]) -> Paired:

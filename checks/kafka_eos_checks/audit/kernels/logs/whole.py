@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos_checks.audit.kernels.logs.readable import marker_of
+from kafka_eos_checks.audit.kernels.logs.runs import columns_of, runs_of
 from kafka_eos_checks.audit.kernels.logs.summary import READ_FIRST
 from kafka_eos_checks.audit.kernels.logs.transactions import (
     NOTHING,
@@ -40,16 +41,13 @@ def read_in_order(
         for headers, marks in read_marked(log.file(name), READ_FIRST, check_crc=check_crc):
             if not len(headers):
                 continue
-            base = headers.column("base_offset")
-            ends = base + headers.column("last_offset_delta") + 1
-            told = steps_of(headers, marks, log.topic, high_watermark=high_watermark, end=whole.end, holes=holes)
-            begins = int(base[0]) if whole.end is None else whole.end
-            highest = np.maximum.accumulate(np.concatenate(([begins], ends)))
-            holes += int((base > highest[:-1]).sum())
+            columns = columns_of(headers, log.topic)
+            runs = runs_of(columns, headers.raw["attributes"], whole.end)
+            told = steps_of(headers, marks, log.topic, columns, runs, high_watermark=high_watermark, holes=holes)
+            holes += int(runs.holes[-1])
             place = split, int(headers.positions[0])
-            offsets = int(base[0]), int(highest[-1])
-            backwards = bool((base < highest[:-1]).any())
-            whole.add(place, told, offsets, holes=holes, before=0, disordered=backwards)
+            offsets = int(columns.base_offset[0]), runs.end
+            whole.add(place, told, offsets, holes=holes, before=0, disordered=runs.disordered)
             parts.append(Part(number, *place, told.steps))
     return whole.partition(), parts
 

@@ -2,13 +2,16 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.kernels.logs import summary
-from kafka_eos_checks.audit.kernels.logs.summary import Columns, Combine
+from kafka_eos_checks.audit.kernels.logs.runs import Columns
+from kafka_eos_checks.audit.kernels.logs.summary import Combine
 from kafka_eos_checks.audit.oracle import random_logs
 from kafka_eos_checks.audit.oracle.random_logs import by_chunks, chunked, columns_of, readable, summary_of
 from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, LOG_RULES, NONE, Batch, Log
@@ -29,9 +32,10 @@ def test_faulty_logs_with_random_cuts_have_the_findings_of_the_readable_rule() -
 
 
 def test_a_fold_that_forgets_what_lies_before_a_chunk_differs(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forgetful(log: Log, row: tuple[int, ...]) -> bool:
-        log.producers.pop(row[0], None)
-        return bool(resolve(log, row))
+    def forgetful(log: Log, rows: NDArray[np.void]) -> list[int]:
+        for pid in rows["producer_id"].tolist():
+            log.producers.pop(pid, None)
+        return list(resolve(log, rows))
 
     resolve = summary._resolve
     monkeypatch.setattr(summary, "_resolve", forgetful)

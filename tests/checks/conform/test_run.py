@@ -1,0 +1,63 @@
+"""What agrees with the spec, and how a broker's answer is shown."""
+
+import pytest
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.machines.transaction_coordinator import Identity
+from kafka_eos_checks.conform.known import Cause
+from kafka_eos_checks.conform.run import agrees, shown_answer, shown_reply
+from kafka_eos_checks.conform.stage import Reply
+from kafka_eos_checks.conform.visible import Answer
+
+NONE, FENCED = ErrorCode.NONE, ErrorCode.PRODUCER_FENCED
+GIVEN, ANOTHER = Identity(producer_id=0, epoch=1), Identity(producer_id=0, epoch=2)
+
+
+def answer(error: ErrorCode = NONE, **more: object) -> Answer:
+    return Answer(error=error, rule="Module!Rule", **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("reply", "allowed"),
+    [
+        (Reply(error=NONE), answer()),
+        (Reply(error=NONE, identity=GIVEN, offset=3), answer()),  # the spec says nothing about them
+        (Reply(error=NONE, identity=GIVEN), answer(identity=GIVEN)),
+        (Reply(error=NONE, offset=0), answer(offset=0)),
+        (Reply(error=FENCED, identity=ANOTHER), answer(FENCED, identity=GIVEN)),  # a refusal gives nothing
+    ],
+)
+def test_an_answer_agrees_in_all_that_the_spec_says(reply: Reply, allowed: Answer) -> None:
+    assert agrees(reply, allowed)
+
+
+@pytest.mark.parametrize(
+    ("reply", "allowed"),
+    [
+        (Reply(error=FENCED), answer()),
+        (Reply(error=NONE), answer(FENCED)),
+        (Reply(error=NONE), answer(identity=GIVEN)),
+        (Reply(error=NONE, identity=ANOTHER), answer(identity=GIVEN)),
+        (Reply(error=NONE), answer(offset=0)),
+        (Reply(error=NONE, offset=1), answer(offset=0)),
+    ],
+)
+def test_an_answer_without_what_the_spec_says_or_with_another_diverges(reply: Reply, allowed: Answer) -> None:
+    assert not agrees(reply, allowed)
+
+
+def test_both_sides_are_shown_in_the_same_words() -> None:
+    assert shown_answer(answer(identity=GIVEN, offset=0)) == "NONE (producer 0 epoch 1, offset 0)"
+    assert shown_reply(Reply(error=NONE, identity=GIVEN, offset=0)) == "NONE (producer 0 epoch 1, offset 0)"
+    assert shown_answer(answer(identity=Identity(producer_id=-1, epoch=-1))) == "NONE (epoch -1)"
+    assert shown_answer(answer(FENCED, identity=GIVEN)) == shown_reply(Reply(error=FENCED)) == "PRODUCER_FENCED"
+    assert shown_reply(Reply(error=31_000)) == "error 31000"
+
+
+def test_a_cause_explains_all_that_was_observed_and_not_a_part_of_it() -> None:
+    cause = Cause(name="^txn: ", what="answer", observed="NONE|UNKNOWN_.*", brokers="2.8", cause="", source="")
+    assert cause.explains("txn: open: EndTxn", "answer", "NONE")
+    assert cause.explains("txn: open: EndTxn", "answer", "UNKNOWN_PRODUCER_ID")
+    assert not cause.explains("txn: open: EndTxn", "answer", "NONE (offset 3)")
+    assert not cause.explains("txn: open: EndTxn", "log", "NONE")
+    assert not cause.explains("idempotence: txn: EndTxn", "answer", "NONE")

@@ -1,0 +1,136 @@
+"""A debugger that holds one thread of a broker, and a client of transaction version 1 that sends raw requests."""
+
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import IO
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.formats.record_batch import Record, build_batch
+from kafka_eos.wire.protocol import Message
+from kafka_eos_checks.brokers.brokers import HOST, LATEST, SMALL_JAVA, Broker, ask
+
+TRANSACTIONAL_ID, TOPIC = "t", "out"
+SECONDS = 60.0
+NOT_YET = {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
+
+
+def java_with_agent(port: int) -> tuple[str, ...]:
+    """The command of a broker that a debugger may attach to at a port."""
+    return (*SMALL_JAVA, f"-agentlib:jdwp=transport=dt_socket,server=y,suspend=n,address={HOST}:{port}")
+
+
+def wait_for(output: IO[bytes], text: bytes) -> None:
+    """Read a debugger's output until a text comes; its prompt ends no line."""
+    read = b""
+    while text not in read:
+        letter = output.read(1)
+        assert letter, f"the debugger ended before it said {text!r}: {read!r}"
+        read += letter
+
+
+@contextmanager
+def held(port: int, place: str) -> Iterator[IO[bytes]]:
+    """Hold the thread of a broker that comes to a place, until the end; yields the debugger's output.
+
+    Args:
+        port: the port of the broker's agent.
+        place: ``at CLASS:LINE`` or ``in CLASS.METHOD``.
+    """
+    command = ["jdb", "-attach", f"{HOST}:{port}"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as debugger:
+        assert debugger.stdin is not None
+        assert debugger.stdout is not None
+        limit = threading.Timer(SECONDS, debugger.kill)
+        limit.start()
+        try:
+            debugger.stdin.write(f"stop thread {place}\n".encode())
+            debugger.stdin.flush()
+            wait_for(debugger.stdout, b"Set breakpoint")
+            yield debugger.stdout
+        finally:
+            limit.cancel()
+            debugger.kill()  # the broker's threads go on without it
+
+
+def wait_until(reached: Callable[[], bool]) -> None:
+    """Ask again until the answer is yes."""
+    deadline = time.monotonic() + SECONDS
+    while not reached():
+        assert time.monotonic() < deadline, f"not reached within {SECONDS:.0f} s"
+        time.sleep(0.1)
+
+
+def once_it_is_there(ask_it: Callable[[], Message]) -> Message:
+    """The answer without an error of a coordinator that may still be loading."""
+    answers: list[Message] = []
+
+    def came() -> bool:
+        answers.append(ask_it())
+        return answers[-1]["ErrorCode"] not in NOT_YET
+
+    wait_until(came)
+    assert answers[-1]["ErrorCode"] == ErrorCode.NONE
+    return answers[-1]
+
+
+class Client:
+    """A client that sends raw requests of transaction version 1."""
+
+    def __init__(self, coordinator: Broker, leader: Broker) -> None:
+        self.coordinator, self.leader = coordinator, leader
+        answer = once_it_is_there(self.init_producer_id)
+        self.producer_id, self.epoch, self.sent = answer["ProducerId"], answer["ProducerEpoch"], 0
+
+    def init_producer_id(self) -> Message:
+        """The answer to a new instance's request."""
+        row = {"TransactionalId": TRANSACTIONAL_ID, "TransactionTimeoutMs": 600_000}
+        return ask(self.coordinator.port, "InitProducerId", 4, row | {"ProducerId": -1, "ProducerEpoch": -1}, SECONDS)
+
+    def add_partition(self) -> None:
+        """Make the partition one of the transaction's."""
+        row = {"TransactionalId": TRANSACTIONAL_ID, "ProducerId": self.producer_id, "ProducerEpoch": self.epoch}
+        row |= {"Topics": [{"Name": TOPIC, "Partitions": [0]}]}
+        row = {f"V3AndBelow{name}": value for name, value in row.items()}
+        added = ask(self.coordinator.port, "AddPartitionsToTxn", 3, row, SECONDS)
+        [[part]] = [topic["ResultsByPartition"] for topic in added["ResultsByTopicV3AndBelow"]]
+        assert part["PartitionErrorCode"] == ErrorCode.NONE
+
+    def produce(self) -> None:
+        """Send the next batch, of one record."""
+        batch = build_batch(
+            [Record(value=b"v")],
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            base_sequence=self.sent,
+            is_transactional=True,
+        )
+        self.sent += 1
+        data = [{"Name": TOPIC, "PartitionData": [{"Index": 0, "Records": batch.encode()}]}]
+        row = {"TransactionalId": TRANSACTIONAL_ID, "Acks": -1, "TimeoutMs": 5_000, "TopicData": data}
+        answer = ask(self.leader.port, "Produce", 9, row, SECONDS)
+        [[part]] = [topic["PartitionResponses"] for topic in answer["Responses"]]
+        assert part["ErrorCode"] == ErrorCode.NONE
+
+    def abort(self) -> None:
+        """Abort the transaction, and wait until its markers are written."""
+        row = {"TransactionalId": TRANSACTIONAL_ID, "ProducerId": self.producer_id, "ProducerEpoch": self.epoch}
+        once_it_is_there(lambda: ask(self.coordinator.port, "EndTxn", 3, row | {"Committed": False}, SECONDS))
+        wait_until(lambda: self.state() == "CompleteAbort")
+
+    def state(self) -> str:
+        """The transaction's state, as the coordinator describes it."""
+        answer = ask(
+            self.coordinator.port, "DescribeTransactions", 0, {"TransactionalIds": [TRANSACTIONAL_ID]}, SECONDS
+        )
+        [row] = answer["TransactionStates"]
+        return str(row["TransactionState"])
+
+    def end_for(self, isolation_level: int) -> int:
+        """The partition's end for readers: 0 read_uncommitted, 1 read_committed."""
+        part = {"PartitionIndex": 0, "CurrentLeaderEpoch": -1, "Timestamp": LATEST}
+        row = {"ReplicaId": -1, "IsolationLevel": isolation_level, "Topics": [{"Name": TOPIC, "Partitions": [part]}]}
+        [[part]] = [topic["Partitions"] for topic in ask(self.leader.port, "ListOffsets", 5, row, SECONDS)["Topics"]]
+        return int(part["Offset"])

@@ -1,0 +1,41 @@
+"""A minimal schedule has the violation of the run that it comes from, and no other one."""
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+from kafka_eos.machines.machine import Action, Instance
+from kafka_eos_checks.walks.properties import Wrong
+from kafka_eos_checks.walks.shrink import shrunk
+from kafka_eos_checks.walks.walk import Run, Walker
+
+
+def step(name: str) -> Instance:
+    return Instance(Action(name=name, domains=(), method=name), ())
+
+
+class Planted:
+    """A walker whose runs violate P if they have A and C, and Q if they have only C."""
+
+    judge = SimpleNamespace(steps=())
+    constants = None
+
+    def initial(self, _: object) -> frozenset[str]:
+        return frozenset()
+
+    def replay(self, schedule: Sequence[Instance], seed: int | None = None) -> tuple[Wrong | None, list[Instance], Any]:  # noqa: ARG002
+        names = [each.action.name for each in schedule]
+        if "C" not in names:
+            return None, list(schedule), ()
+        name = "P" if "A" in names[: names.index("C")] else "Q"
+        return Wrong(name, f"violates {name}"), list(schedule[: names.index("C") + 1]), ()
+
+    def alike(self, _: object, __: object) -> tuple[()]:
+        return ()
+
+
+def test_steps_without_which_another_property_is_violated_stay() -> None:
+    schedule = [step(name) for name in "BABBCB"]
+    run = SimpleNamespace(wrong=Wrong("P", "violates P"), schedule=schedule, fair=[], seed=1)
+    wrong, taken, at_rest = shrunk(cast(Walker, Planted()), cast(Run, run))
+    assert (wrong.name, [each.action.name for each in taken], at_rest) == ("P", ["A", "C"], False)
