@@ -276,7 +276,10 @@ def _advised(verdict: Verdict, number: int, finding: Finding, inputs: Inputs) ->
     paths = " ".join(shlex.quote(as_given(path)) for path in inputs.given) or Place().paths
     place = Place(paths=paths, number=number, directory=f"{named}/" if named else "")
     advice = rule_of(verdict.name).advice(finding, place)
-    causes = possible_causes(verdict.name) if finding.is_violation else {}
+    try:
+        causes = possible_causes(verdict.name) if finding.is_violation else {}
+    except NotADirectoryError:  # the package is a zip that spark-submit was given, and the registry no file
+        causes = {}
     return replace(verdict, advice="\n".join([advice, *causes.values()]), causes=tuple(causes))
 
 
@@ -342,7 +345,7 @@ def bill_of(engine: Engine, inputs: Inputs, spent: float, wall: float) -> Bill:
         wall: seconds since it began.
     """
     jvm = engine.jvm_seconds  # before the costs are collected
-    size = inputs.segment_bytes + inputs.history_bytes
+    size = inputs.segment_bytes + inputs.history_bytes + inputs.operation_bytes
     return bill(costs_of(engine), spent, size, in_process=engine.in_process, wall=wall, jvm=jvm)
 
 

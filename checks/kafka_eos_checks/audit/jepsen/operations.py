@@ -24,6 +24,7 @@ from typing import Any
 
 from kafka_eos.histories.history import MalformedHistory
 from kafka_eos_checks.audit.jepsen.edn import MalformedEdn, Name, hashable, read_forms
+from kafka_eos_checks.audit.places import count_read
 
 SUFFIX, HISTORY = ".edn", "history.edn"  # the latter in a folder of Jepsen's store
 OK, FAIL, INFO = ":ok", ":fail", ":info"
@@ -167,7 +168,8 @@ def _lines(path: Path, start: int, end: int | None) -> Iterator[str]:
             yield line.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
             at += len(line)
             if end is not None and at >= end:
-                return
+                break
+        count_read(at - start)
 
 
 def _with_lines(values: Iterable[tuple[int, Any]], text: str, line: int) -> Iterator[tuple[int, Any]]:

@@ -256,7 +256,9 @@ def test_allowed_anomalies_are_all_counted_and_the_first_are_kept(tmp_path: Path
 @pytest.mark.spark
 @pytest.mark.parametrize("small", [(3000, 9000)], indirect=True)
 @pytest.mark.usefixtures("small")
-def test_spark_finds_the_same(spark: Any, tmp_path: Path) -> None:
+def test_spark_finds_the_same_and_its_driver_reads_and_judges_nothing(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from kafka_eos_checks.audit.engines.spark import SparkEngine  # noqa: PLC0415
 
     path = tmp_path / "h.edn"
@@ -264,6 +266,13 @@ def test_spark_finds_the_same(spark: Any, tmp_path: Path) -> None:
     findings, noted, figures = in_memory(operations, str(path))
     assert findings
     assert noted
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("in the driver")
+
+    for module, name in ((jepsen_plan, "read_piece"), (jepsen_plan, "judge_key"), (jepsen_plan, "cycles_of")):
+        monkeypatch.setattr(module, name, refuse)  # workers import their own
+    monkeypatch.setattr(jepsen_plan.Analysis, "of", refuse)
     with SparkEngine(spark) as engine:
         assert by_pieces(path, engine) == (findings, noted, figures)
 
@@ -275,3 +284,14 @@ def test_workers_find_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     expected = in_memory(write(path, random_history(4, 300)), str(path))
     with LocalEngine(2) as engine:
         assert by_pieces(path, engine) == expected
+
+
+def test_each_byte_of_a_history_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jepsen_plan, "PIECE_BYTES", 3000)
+    path = tmp_path / "h.edn"
+    write(path, random_history(4, 300))
+    cost = run([path], explain_cost=True).bill
+    assert cost is not None
+    assert cost.read == cost.input_bytes == path.stat().st_size
+    [reading] = (stage for stage in cost.stages if stage.read)
+    assert len(reading.tasks) > 5
