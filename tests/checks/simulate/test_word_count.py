@@ -76,7 +76,7 @@ def test_without_a_protection_some_schedule_is_wrong_and_is_shown(mutant: str) -
 def test_every_action_has_its_place_in_every_order_or_is_a_fault_or_its_end() -> None:
     names = {action.name for action in actions(ConsumeTransformProduce)}
     for order in ORDERS.values():
-        assert names == {*order, "Crash", "Restart", "JoinWhileProcessing"}
+        assert names == {*order, "Crash", "Restart", "JoinWhileProcessing", "LeaveAndReturn"}
 
 
 def test_a_paused_instance_goes_on_when_the_others_have_nothing_left_to_do() -> None:

@@ -75,9 +75,13 @@ def test_acknowledged_values_are_stored_once_on_the_leader_in_order(seed: int) -
     assert {value for value, result in last.outcome.items() if result == "acknowledged"} <= set(stored)
 
 
-def test_a_run_without_faults_stores_everything() -> None:
-    silent = dict.fromkeys([*FAULTS, "ElectUncleanLeader", "TakeSnapshot"], 0.0) | {"Resend": 0.01}
-    assert set(run(1, silent)[-1].after.outcome.values()) == {"acknowledged"}
+@settings(max_examples=20)
+@given(SEEDS)
+def test_a_run_without_faults_stores_everything(seed: int) -> None:
+    """One batch in flight: none is overtaken."""
+    silent = dict.fromkeys([*FAULTS, "ElectUncleanLeader", "TakeSnapshot"], 0.0)
+    one = Simulation(IdempotentProducer, replace(CONSTANTS, max_in_flight=1), seed, silent, RECOVERY)
+    assert set(list(one.run(150))[-1].after.outcome.values()) == {"acknowledged"}
 
 
 def test_a_run_without_recovery_may_be_stuck() -> None:
