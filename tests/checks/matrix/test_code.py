@@ -106,6 +106,7 @@ def test_another_test_is_tried_on_survivors_only(bench: Bench, monkeypatch: pyte
     assert after[1].by == "tests/reference/room/test_more.py::test_many_ones_stay"
 
 
+@pytest.mark.thorough
 def test_a_slow_computer_kills_no_mutant_and_an_endless_loop_does(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

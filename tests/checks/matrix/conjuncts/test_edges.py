@@ -126,6 +126,7 @@ def every(registry: Registry) -> list[Subject]:
 
 
 @pytest.mark.tlc
+@pytest.mark.thorough
 def test_every_conjunct_has_the_outcome_that_tlc_gives_it(registry: Registry, edges: Edges) -> None:
     search = Search(cache=ResultCache(registry.folder / "cache"), thorough=False)
     for subject in every(registry):
