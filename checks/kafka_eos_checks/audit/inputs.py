@@ -16,8 +16,8 @@ from kafka_eos_checks.audit.segments.splits import TABLE_WEIGHT, PartitionLog, f
 from kafka_eos_checks.kit.recording import UnsafeArchive, unpacked
 
 SEGMENT_SUFFIX, ARCHIVE_SUFFIX = ".log", ".tar.xz"
-OPERATIONS_WEIGHT = 200  # the same of a history of Jepsen
 HISTORY_WEIGHT = 8  # a byte of a history takes as long as some eight of a segment
+OPERATIONS_WEIGHT = 200  # the same of a history of Jepsen
 RECORDED = "history.jsonl"
 """The history of a served cluster, next to its log directory, as the pytest fixture leaves them."""
 

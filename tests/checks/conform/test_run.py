@@ -1,4 +1,4 @@
-"""What agrees with the spec, and how a broker's answer is shown."""
+"""The agreement of an answer with the spec, and the text that shows a broker's answer."""
 
 import pytest
 

@@ -78,7 +78,7 @@ def test_acknowledged_values_are_stored_once_on_the_leader_in_order(seed: int) -
 @settings(max_examples=20)
 @given(SEEDS)
 def test_a_run_without_faults_stores_everything(seed: int) -> None:
-    """One batch in flight: none is overtaken."""
+    """With one batch in flight no batch is overtaken."""
     silent = dict.fromkeys([*FAULTS, "ElectUncleanLeader", "TakeSnapshot"], 0.0)
     one = Simulation(IdempotentProducer, replace(CONSTANTS, max_in_flight=1), seed, silent, RECOVERY)
     assert set(list(one.run(150))[-1].after.outcome.values()) == {"acknowledged"}

@@ -253,7 +253,7 @@ class Process:
 
 @dataclass(slots=True)
 class Boundary:
-    """What a piece says that pieces after it depend on, or the whole history.
+    """The facts of a piece that later pieces need, or the whole history.
 
     Attributes:
         number: the piece's number.

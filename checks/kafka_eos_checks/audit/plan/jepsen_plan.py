@@ -126,8 +126,8 @@ class Question:
     fine: frozenset[str]
     stretches: Steps = field(default_factory=lambda: NO_STEPS)
 
-    def group_of(self, stretch: int) -> int:
-        """The group of a stretch."""
+    def group_of(self, stretch: Any) -> Any:
+        """The group of a stretch, or of each of an array."""
         return stretch * self.buckets // len(self.stretches)
 
 
@@ -383,7 +383,7 @@ def step_through(number: int, values: Iterable[Any], *, question: Question) -> I
             given.append(own.given)
             behind.append(own.behind)
     steps = KeySteps(np.concatenate(given), np.concatenate(behind))
-    groups = [stretch_of(own[:, 0], question.stretches) * question.buckets // len(question.stretches) for own in steps]
+    groups = [question.group_of(stretch_of(own[:, 0], question.stretches)) for own in steps]
     for group in np.union1d(*groups).tolist():
         of_group = KeySteps(*(own[numbers == group] for own, numbers in zip(steps, groups, strict=True)))
         yield Row(STEPS, group, StepsOf(number, of_group), sum(own.nbytes for own in of_group))

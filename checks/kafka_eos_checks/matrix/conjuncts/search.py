@@ -218,7 +218,7 @@ class Search:
                 yield replace(_nothing(subject), seconds=seconds[place])
 
     def _difference(self, model: Model, subject: Subject, edges: list[Edges]) -> tuple[Means, str]:
-        """What the graph of a model's machine says; UNDECIDED if it cannot say. The graph is made when it is needed."""
+        """The verdict of the graph of a model's machine, UNDECIDED if only TLC can tell; it is made when needed."""
         if not has_machine(model):
             return Means.UNDECIDED, ""
         key = fingerprint(

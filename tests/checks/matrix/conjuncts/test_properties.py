@@ -172,7 +172,7 @@ def test_a_search_beside_the_kept_graph_finds_what_a_whole_search_finds(planted:
     for mutant in family.mutants:
         if mutant.part is None or mutant.part.function == "within_bounds":  # the bounds are not the machine's
             continue
-        beside = search.sighting(mutant, family.versions)
+        found = search.sighting(mutant, family.versions)
         trees = [each.tree if each.name in mutant.model.invariants else None for each in family.versions]
         with mutated_reference(mutant.part):
             whole = Searcher(mutant.model, trees).search(
@@ -180,8 +180,8 @@ def test_a_search_beside_the_kept_graph_finds_what_a_whole_search_finds(planted:
             )
         known = spec[mutant.model.name].violated  # by the machine as it is
         new = {place: depth for place, depth in whole.violated.items() if place not in known}
-        assert (beside.whole, beside.failed, beside.states) == (whole.whole, whole.failed, whole.states), mutant.label
-        assert {p: depth for p, depth in beside.violated.items() if p not in known} == new, mutant.label
+        assert (found.whole, found.failed, found.states) == (whole.whole, whole.failed, whole.states), mutant.label
+        assert {p: depth for p, depth in found.violated.items() if p not in known} == new, mutant.label
         compared, differing = compared + 1, differing + bool(new)
     assert compared > 20
     assert differing > 5
