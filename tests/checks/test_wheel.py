@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -20,6 +21,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from kafka_eos_checks.kit.paths import CLONE
+from kafka_eos_checks.models.findings import possible_causes
 from kafka_eos_checks.tla.tlc import JAR_VARIABLE, find_jar
 
 DOCUMENTS = ("README.md", "docs/commands.md", "docs/operators.md", "docs/sql.md")
@@ -237,6 +239,26 @@ def test_the_wheel_carries_its_version_and_answers_a_program(light: Installed) -
     done = light.kafka_eos("audit example:violations --json -")
     assert {verdict["name"] for verdict in json.loads(done.stdout) if not verdict["ok"]} >= {"duplicate value"}
     assert "found 5 findings" in done.stderr
+
+
+def test_a_zip_of_the_wheel_names_the_possible_causes_of_a_finding_as_the_clone_does(
+    wheel: Path, tmp_path: Path
+) -> None:
+    """As spark-submit puts it on the path."""
+    zipped = shutil.copyfile(wheel, tmp_path / "kafka_eos.zip")
+    program = (
+        f"import sys; sys.path.insert(0, {str(zipped)!r}); "
+        "from kafka_eos_checks.models import findings; "
+        "print(findings.__file__); print(findings.possible_causes('duplicate value'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    place, causes = done.stdout.splitlines()
+    assert place.startswith(str(zipped))
+    assert causes == str(possible_causes("duplicate value"))
+    assert "retry-refused-after-restart" in causes
 
 
 @pytest.mark.thorough

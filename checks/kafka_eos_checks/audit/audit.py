@@ -276,10 +276,7 @@ def _advised(verdict: Verdict, number: int, finding: Finding, inputs: Inputs) ->
     paths = " ".join(shlex.quote(as_given(path)) for path in inputs.given) or Place().paths
     place = Place(paths=paths, number=number, directory=f"{named}/" if named else "")
     advice = rule_of(verdict.name).advice(finding, place)
-    try:
-        causes = possible_causes(verdict.name) if finding.is_violation else {}
-    except NotADirectoryError:  # the package is a zip that spark-submit was given, and the registry no file
-        causes = {}
+    causes = possible_causes(verdict.name) if finding.is_violation else {}
     return replace(verdict, advice="\n".join([advice, *causes.values()]), causes=tuple(causes))
 
 

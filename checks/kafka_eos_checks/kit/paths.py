@@ -1,9 +1,27 @@
 """The places of the project's own files: in a clone, or those that the wheel carries."""
 
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from zipfile import ZipFile
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 CLONE = _PACKAGE.parent.parent
+
+
+_unpacked: list[TemporaryDirectory[str]] = []  # kept until the process ends
+
+
+@cache
+def package_folder() -> Path:
+    """The folder of this package, with its files; an unpacked copy if the package is in a zip, as Spark may have it."""
+    if _PACKAGE.is_dir():
+        return _PACKAGE
+    archive = next(parent for parent in _PACKAGE.parents if parent.is_file())
+    _unpacked.append(TemporaryDirectory(prefix="kafka-eos-"))
+    with ZipFile(archive) as zipped:
+        zipped.extractall(_unpacked[-1].name)
+    return Path(_unpacked[-1].name) / _PACKAGE.relative_to(archive)
 
 
 def is_clone() -> bool:
@@ -13,17 +31,17 @@ def is_clone() -> bool:
 
 def spec_folder() -> Path:
     """The folder of the TLA+ modules; the wheel carries all of them."""
-    return CLONE / "spec" if is_clone() else _PACKAGE / "spec"
+    return CLONE / "spec" if is_clone() else package_folder() / "spec"
 
 
 def recordings_folder() -> Path:
     """The folder of the kept recordings; the wheel carries the small ones."""
-    return CLONE / "checks" / "recordings" if is_clone() else _PACKAGE / "recordings"
+    return CLONE / "checks" / "recordings" if is_clone() else package_folder() / "recordings"
 
 
 def pom_file() -> Path:
     """The file by which Maven fetches the jars."""
-    return CLONE / "pom.xml" if is_clone() else _PACKAGE / "pom.xml"
+    return CLONE / "pom.xml" if is_clone() else package_folder() / "pom.xml"
 
 
 def build_folder() -> Path:

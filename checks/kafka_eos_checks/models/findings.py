@@ -11,11 +11,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from kafka_eos_checks.kit.paths import package_folder
 from kafka_eos_checks.kit.recording import EXAMPLE
 from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.models.releases import Releases
 
-FINDINGS_FILE = Path(__file__).with_name("findings.toml")
 CHECK = "finding"  # the check of verdicts on evidence other than models
 
 
@@ -187,13 +187,17 @@ class KafkaFinding:
             yield f"kafka-eos check models {' '.join((*self.models, *self.mended))}"
 
 
-def read_findings(path: Path = FINDINGS_FILE) -> list[KafkaFinding]:
+def read_findings(path: Path | None = None) -> list[KafkaFinding]:
     """Read the findings: those with the best evidence first, and of those the gravest.
+
+    Args:
+        path: the file; by default the project's.
 
     Raises:
         MalformedFindings: the file is no TOML, an entry lacks a field or has one too many, has an unknown harm or
             report, or an id comes twice.
     """
+    path = path or package_folder() / "models" / "findings.toml"
     try:
         rows = tomllib.loads(path.read_text(encoding="utf-8")).get("finding", [])
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
