@@ -1,9 +1,7 @@
 """Logs in HDFS: what a local copy gives, from a NameNode and a DataNode on loopback, in process and on Spark."""
 
 import json
-import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -18,6 +16,8 @@ from kafka_eos_checks.kit.paths import build_folder, pom_file
 from kafka_eos_checks.lab.generate.cluster import Cluster
 from kafka_eos_checks.lab.generate.jepsen_history import JepsenHistory
 from kafka_eos_checks.lab.generate.traffic import Workload
+
+from .conftest import submitted
 
 fs = pytest.importorskip("pyarrow.fs", reason="URIs are read through pyarrow")
 native = pytest.importorskip("hdfs_native.fsspec", reason="HDFS: pip install 'kafka-eos[hdfs]'")
@@ -117,25 +117,11 @@ json.dump([asdict(finding) for finding in (*result.findings, *result.notes)], op
 def test_two_executors_that_see_the_logs_only_in_hdfs_give_the_same_findings(
     copies: tuple[Path, str], tmp_path: Path
 ) -> None:
-    from pyspark import __file__ as pyspark  # noqa: PLC0415
-
     folder, uri = copies
     local = run([folder / "cluster"], one_moment=True)
-    program, out = tmp_path / "program.py", tmp_path / "found.json"
-    program.write_text(PROGRAM)
+    out = tmp_path / "found.json"
     hidden = folder.rename(tmp_path / "elsewhere")
-    done = subprocess.run(
-        [
-            *(str(Path(pyspark).parent / "bin" / "spark-submit"), "--master", "local-cluster[2,1,1024]"),
-            *("--conf", "spark.ui.enabled=false", str(program), f"{uri}/cluster", str(out)),
-        ],
-        cwd=tmp_path,
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    done = submitted(PROGRAM, tmp_path, f"{uri}/cluster", str(out))
     hidden.rename(folder)
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(out.read_text()) == [asdict(each) for each in (*local.findings, *local.notes)]

@@ -6,7 +6,6 @@ import os
 import pickle
 import re
 import shutil
-import subprocess
 import sys
 import threading
 from collections import Counter
@@ -30,6 +29,8 @@ from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.kit.recording import kept_recording, unpack
 from kafka_eos_checks.lab.generate.cluster import Cluster
 from kafka_eos_checks.lab.generate.traffic import Workload
+
+from .conftest import submitted
 
 fs = pytest.importorskip("pyarrow.fs", reason="URIs are read through pyarrow")
 moto = pytest.importorskip("moto.server", reason="an S3 on loopback: pip install 'moto[s3]' flask flask-cors")
@@ -382,20 +383,9 @@ def test_two_executors_that_see_the_logs_only_through_s3_give_the_same(
     hidden = folder.rename(tmp_path / "elsewhere")
     store.asked.clear()
     zipped = shutil.copyfile(wheel, tmp_path / "kafka_eos.zip")
-    program, out = tmp_path / "program.py", tmp_path / "found.json"
-    program.write_text(SUBMITTED)
-    submit = str(Path(pytest.importorskip("pyspark").__file__).parent / "bin" / "spark-submit")
-    options = ["--master", "local-cluster[2,1,1024]", "--py-files", str(zipped), "--conf", "spark.ui.enabled=false"]
-    options += ["--conf", f"spark.executorEnv.AWS_ACCESS_KEY_ID={WORKER}"]
-    done = subprocess.run(
-        [submit, *options, str(program), uri, str(out)],
-        cwd=tmp_path,
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    out = tmp_path / "found.json"
+    options = ("--py-files", str(zipped), "--conf", f"spark.executorEnv.AWS_ACCESS_KEY_ID={WORKER}")
+    done = submitted(SUBMITTED, tmp_path, uri, str(out), options=options)
     hidden.rename(folder)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(out.read_text())
