@@ -417,6 +417,15 @@ def test_a_report_on_blocked_readers_says_whether_and_when_it_ends_by_itself(
     assert [(each.first, each.end) for each in report.blocked] == [(0, 1)]
 
 
+def test_a_report_on_a_decided_transaction_names_the_broker_to_restart_if_no_marker_comes(written: Written) -> None:
+    """Kafka's coordinator may forget to send markers: finding fence-aborts-next."""
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0)
+    written.known = {PID: ongoing(state="PrepareAbort")}
+    [report] = looks(written.watcher(lag_after_ms=0))
+    assert "restart the broker that leads its partition of __transaction_state" in report.next
+
+
 def test_a_transaction_began_when_its_coordinator_says_or_when_it_was_seen(written: Written) -> None:
     log = written.logs[PLACE]
     log.stable = log.data(PID, EPOCH, 0, stamp_ms=-1)
