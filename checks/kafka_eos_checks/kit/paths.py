@@ -12,16 +12,18 @@ CLONE = _PACKAGE.parent.parent
 _unpacked: list[TemporaryDirectory[str]] = []  # kept until the process ends
 
 
-@cache
 def package_folder() -> Path:
     """The folder of this package, with its files; an unpacked copy if the package is in a zip, as Spark may have it."""
-    if _PACKAGE.is_dir():
-        return _PACKAGE
-    archive = next(parent for parent in _PACKAGE.parents if parent.is_file())
+    return _PACKAGE if _PACKAGE.is_dir() else _unpack(_PACKAGE)
+
+
+@cache
+def _unpack(package: Path) -> Path:
+    archive = next(parent for parent in package.parents if parent.is_file())
     _unpacked.append(TemporaryDirectory(prefix="kafka-eos-"))
     with ZipFile(archive) as zipped:
         zipped.extractall(_unpacked[-1].name)
-    return Path(_unpacked[-1].name) / _PACKAGE.relative_to(archive)
+    return Path(_unpacked[-1].name) / package.relative_to(archive)
 
 
 def is_clone() -> bool:

@@ -1,4 +1,5 @@
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -45,6 +46,19 @@ def test_an_installed_package_has_the_files_it_carries_and_writes_to_the_current
     assert paths.recordings_folder() == installed / "recordings"
     assert paths.pom_file() == installed / "pom.xml"
     assert paths.build_folder() == paths.output_folder() == Path.cwd() / "build"
+
+
+def test_a_package_in_a_zip_is_unpacked_once_and_its_files_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package_before = paths.package_folder()
+    with ZipFile(tmp_path / "program.zip", "w") as archive:
+        archive.writestr("kafka_eos_checks/spec/Log.tla", "MODULE Log")
+    monkeypatch.setattr(paths, "_PACKAGE", tmp_path / "program.zip" / "kafka_eos_checks")
+    unpacked = paths.package_folder()
+    assert unpacked != package_before
+    assert (unpacked / "spec" / "Log.tla").read_text() == "MODULE Log"
+    assert paths.package_folder() == unpacked
 
 
 @pytest.mark.usefixtures("installed")
