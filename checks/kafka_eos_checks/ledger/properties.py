@@ -13,8 +13,9 @@ from typing import Any
 
 from kafka_eos_checks.audit.rules.rule_book import RULE_NAMES
 from kafka_eos_checks.kit.verdict import Standing, Verdict, counted
-from kafka_eos_checks.models.registry import Model, Registry
-from kafka_eos_checks.models.releases import CHECK, SAYS_NOTHING, Column, Releases, columns
+from kafka_eos_checks.models.findings import read_findings
+from kafka_eos_checks.models.registry import Model, Registry, Shipped
+from kafka_eos_checks.models.releases import CHECK, SAYS_NOTHING, Column, Releases, columns, reached_findings
 
 REPAIRED = "repaired"
 AUDIT = "audit"  # in the place of the module, for a rule of the audit
@@ -22,6 +23,7 @@ AUDIT_CHECK = "audit-release"  # the kind of the verdicts on rules of the audit 
 RECORDING_CHECK = "replay"  # the kind of those on recordings of real brokers
 FINDS_NOTHING = "finds nothing"
 _VIOLATED = "violated"
+_NAMED = 2  # so many findings are named in a cell
 
 
 def finds(findings: Iterable[str]) -> str:
@@ -51,8 +53,12 @@ class Cell:
         findings: ids of the findings behind these rules.
         models: the models with this outcome.
         shared: whether no rule of these models is otherwise in the release, so that the repaired rules are Kafka's.
-        unjudged: the models of the deep tier that nobody has judged in this column.
+        unjudged: the models of the deep tier without a verdict in this column.
         failures: the known failures: models, without any other rule, in which the property must break.
+        excepted: those of the failures that show a finding: model -> id of the finding.
+        unreached: ids of the findings of the release that no step of these models can come upon, although the modules
+            have Kafka's rules behind them: of these the property says nothing.
+        expected: the words that the registry expects, for a cell that is not checked.
     """
 
     outcome: Outcome
@@ -62,16 +68,29 @@ class Cell:
     shared: bool = False
     unjudged: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
+    excepted: Mapping[str, str] = field(default_factory=dict)
+    unreached: tuple[str, ...] = ()
+    expected: str = ""
 
     @property
     def words(self) -> str:
         """The cell in words."""
         if self.outcome is Outcome.VIOLATED:
             return f"violated: {', '.join(self.findings or self.rules)}"
+        if self.outcome is Outcome.OPEN and self.expected:
+            return f"{self.outcome}, expected: {self.expected}"
         if self.outcome is not Outcome.HOLDS:
             return self.outcome.value
         words = "holds, by the same rules" if self.shared else self.outcome.value
-        return f"{words}, except in {counted(len(self.failures), 'known failure')}" if self.failures else words
+        except_in = list(dict.fromkeys(self.excepted.values()))
+        if others := len(self.failures) - len(self.excepted):
+            except_in.append(f"in {counted(others, 'known failure')}")
+        if except_in:
+            words += f", except {', '.join(except_in)}"
+        if self.unreached:
+            few = len(self.unreached) <= _NAMED
+            words += f"; not reached: {', '.join(self.unreached) if few else counted(len(self.unreached), 'finding')}"
+        return words
 
     def to_json(self) -> dict[str, Any]:
         """The cell for machines."""
@@ -83,6 +102,9 @@ class Cell:
             "shared": self.shared,
             "unjudged": list(self.unjudged),
             "failures": list(self.failures),
+            "excepted": dict(self.excepted),
+            "unreached": list(self.unreached),
+            "expected": self.expected,
         }
 
 
@@ -131,26 +153,35 @@ def properties(verdicts: Iterable[Verdict], registry: Registry, releases: Releas
                 checking.setdefault((model.module, name), []).append(model)
             elif name == model.expect.violates and not model.overrides:  # TLC ends there, so it says nothing of others
                 failing.setdefault((model.module, name), []).append(model)
+    shipped = {
+        f"Kafka {release}": {each.model.name: each for each in columns(registry.models.values(), [release], releases)}
+        for release in releases.releases
+    }
+    upon = {
+        column: {name: reached_findings(each, releases) for name, each in found.items() if not each.outside}
+        for column, found in shipped.items()
+    }
     rows = []
+    evidence = {model: finding.id for finding in read_findings() for model in finding.models}
     for (module, name), models in sorted(checking.items()):
-        cells = {
-            f"Kafka {release}": _of_release(name, models, release, releases, known) for release in releases.releases
-        }
-        cells[REPAIRED] = _joined([_repaired(name, model, known) for model in models])
         failures = failing.get((module, name), [])
-        cells = {column: replace(cell, failures=_own(failures, column, releases)) for column, cell in cells.items()}
+        cells = {}
+        for column in (*shipped, REPAIRED):
+            own = upon.get(column, {})
+            broken = tuple(model.name for model in failures if column == REPAIRED or model.name in own)
+            excepted = {model: evidence[model] for model in broken if model in evidence}
+            if column == REPAIRED:
+                found = [_joined([_repaired(name, model, each) for model in models]) for each in (known, None)]
+            else:
+                of_models = [shipped[column][model.name] for model in models]
+                found = [_of_release(name, of_models, releases, each) for each in (known, None)]
+                found = [replace(cell, unreached=_unreached(cell, own)) for cell in found]
+            found = [replace(cell, failures=broken, excepted=excepted) for cell in found]
+            cells[column] = replace(found[0], expected=found[1].words if found[0].outcome is Outcome.OPEN else "")
         rows.append(Row(module=module, name=name, cells=cells))
     rows += audit_rules(known, releases)
     newest = f"Kafka {releases.newest}"
     return sorted(rows, key=lambda row: _GROUPS.index(row.cells[newest].outcome))
-
-
-def _own(models: Sequence[Model], column: str, releases: Releases) -> tuple[str, ...]:
-    """The names of the models that are about the Kafka of a column."""
-    if column == REPAIRED:
-        return tuple(model.name for model in models)
-    found = columns(models, [column.removeprefix("Kafka ")], releases)
-    return tuple(each.model.name for each in found if not each.outside)
 
 
 def audit_rules(known: Mapping[tuple[str, str], Verdict], releases: Releases) -> list[Row]:
@@ -193,48 +224,76 @@ def _audited(verdict: Verdict | None) -> Cell:
 
 
 def _of_release(
-    name: str,
-    models: Sequence[Model],
-    release: str,
-    releases: Releases,
-    known: Mapping[tuple[str, str], Verdict],
+    name: str, found: Sequence[Column], releases: Releases, known: Mapping[tuple[str, str], Verdict] | None
 ) -> Cell:
+    """The cell of a property for a release.
+
+    Args:
+        name: of the property.
+        found: the models that check it, by the rules of the release.
+        releases: the releases.
+        known: the verdicts; None for what the registry expects.
+    """
     cells = []
-    for column in columns(models, [release], releases):
-        if column.outside:
-            cells.append(Cell(outcome=Outcome.OUTSIDE, models=(column.model.name,)))
-        elif column.rules:
-            cells.append(_shipped(name, column, releases, known))
+    for each in found:
+        if each.outside:
+            cells.append(Cell(outcome=Outcome.OUTSIDE, models=(each.model.name,)))
+        elif each.rules:
+            cells.append(_shipped(name, each, releases, known))
         else:
-            repaired = _repaired(name, column.model, known)
+            repaired = _repaired(name, each.model, known)
             cells.append(Cell(outcome=repaired.outcome, models=repaired.models, shared=True))
     return _joined(cells)
 
 
-def _shipped(name: str, column: Column, releases: Releases, known: Mapping[tuple[str, str], Verdict]) -> Cell:
-    model, outcome, causes = column.model, Outcome.HOLDS, ""
-    verdict = known.get((CHECK, column.name))
-    found = "" if verdict is None else str(verdict.figures.get(name, ""))
-    if verdict is None or not found:
-        outcome = _missing(model)
-    elif verdict.standing is not Standing.OK:
-        outcome = Outcome.DIFFERS
-    elif found.startswith(_VIOLATED):
-        outcome, expected = Outcome.VIOLATED, column.expected(releases)
-        causes = expected.violates[name] if expected else ""
-    elif found == SAYS_NOTHING:
-        outcome = Outcome.SILENT
+def _unreached(cell: Cell, upon: Mapping[str, tuple[frozenset[str], frozenset[str]]]) -> tuple[str, ...]:
+    """The findings that no step of the models of a cell can come upon.
+
+    Args:
+        cell: the cell.
+        upon: model -> see :func:`reached_findings`.
+    """
+    if cell.outcome is not Outcome.HOLDS:
+        return ()
+    reached, unreached = zip(*(upon[name] for name in cell.models), strict=True)
+    return tuple(sorted(frozenset().union(*unreached).difference(*reached)))
+
+
+def _shipped(name: str, column: Column, releases: Releases, known: Mapping[tuple[str, str], Verdict] | None) -> Cell:
+    model, expected = column.model, column.expected(releases)
+    if known is None:
+        outcome = _expected(name, expected)
+    else:
+        verdict = known.get((CHECK, column.name))
+        found = "" if verdict is None else str(verdict.figures.get(name, ""))
+        if verdict is None or not found:
+            outcome = _missing(model)
+        elif verdict.standing is not Standing.OK:
+            outcome = Outcome.DIFFERS
+        elif found.startswith(_VIOLATED):
+            outcome = Outcome.VIOLATED
+        else:
+            outcome = Outcome.SILENT if found == SAYS_NOTHING else Outcome.HOLDS
+    causes = expected.violates[name] if expected and outcome is Outcome.VIOLATED else ""
     rules = tuple(causes.split(", ")) if causes else ()
-    return Cell(
-        outcome=outcome, rules=rules, findings=tuple(releases.findings(model.module, causes)), models=(model.name,)
-    )
+    findings = tuple(releases.findings(model.module, causes))
+    return Cell(outcome=outcome, rules=rules, findings=findings, models=(model.name,))
 
 
-def _repaired(name: str, model: Model, known: Mapping[tuple[str, str], Verdict]) -> Cell:
-    verdict = known.get(("model", model.name))
-    if verdict is None:
+def _expected(name: str, expected: Shipped | None) -> Outcome:
+    """The outcome that the registry expects of a model by the rules of a release."""
+    if expected is None:
+        return Outcome.UNJUDGED
+    if name in expected.violates:
+        return Outcome.VIOLATED
+    return Outcome.SILENT if name in expected.silent else Outcome.HOLDS
+
+
+def _repaired(name: str, model: Model, known: Mapping[tuple[str, str], Verdict] | None) -> Cell:
+    verdict = None if known is None else known.get(("model", model.name))
+    if verdict is None and known is not None:
         outcome = _missing(model)
-    elif verdict.standing is not Standing.OK:
+    elif verdict is not None and verdict.standing is not Standing.OK:
         outcome = Outcome.DIFFERS
     else:
         outcome = Outcome.SILENT if name in model.silent else Outcome.HOLDS

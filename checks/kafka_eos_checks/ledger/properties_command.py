@@ -1,28 +1,31 @@
 """``kafka-eos ledger properties``: of which Kafka each property holds.
 
 First come the properties that hold of the newest release as it ships, then those that it violates, with the finding
-behind each and whether the repaired rules bring the property back. The cells have the verdicts of earlier commands:
-``kafka-eos check models`` for the repaired rules, ``kafka-eos check models --kafka`` for the releases. The rules of
-the audit are rows as well: a healthy Kafka of a release violates some of them, in simulations by its rules and in
-recordings of it.
+behind each and whether the repaired rules bring the property back. "Except" names the finding, or counts the models, by
+which a property breaks without any other rule. "Not reached" names the findings that no step of the property's models
+can come upon: it says nothing of them. The cells have the verdicts of earlier commands: ``kafka-eos check models`` for
+the repaired rules, ``kafka-eos check models --kafka`` for the releases. The rules of the audit are rows as well: a
+healthy Kafka of a release violates some of them, in simulations by its rules and in recordings of it.
 """
 
 import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
+from kafka_eos_checks.drawing.story_words import words_of
 from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.missing import need
+from kafka_eos_checks.kit.paths import spec_folder
 from kafka_eos_checks.kit.terminal import WordTable, answer_console
-from kafka_eos_checks.kit.verdict import counted, write_document
+from kafka_eos_checks.kit.verdict import write_document
 from kafka_eos_checks.ledger.properties import AUDIT, REPAIRED, Outcome, Row, properties
 from kafka_eos_checks.ledger.report import UnusableVerdicts, add_verdicts, given_verdicts
-from kafka_eos_checks.models.findings import read_findings
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry
 from kafka_eos_checks.models.releases import Releases
 
@@ -38,6 +41,7 @@ EPILOG = """examples:
   kafka-eos check models --kafka 4.3 --kafka 3.9 --json build/verdicts/releases.json
   kafka-eos ledger properties
   kafka-eos ledger properties IdempotentProducer NoDuplicate     some modules or properties only
+  kafka-eos ledger properties static-leave                       those that a finding is about
   kafka-eos ledger properties audit                              the rules of the audit
   kafka-eos ledger properties --judged                           how each release is judged, and what is not
 
@@ -54,7 +58,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="modules or properties (default: all)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="modules, properties or findings (default: all)")
     parser.add_argument(
         "--judged",
         action="store_true",
@@ -73,19 +77,19 @@ def _table(rows: list[Row]) -> Table:
     return table
 
 
-def _failures(rows: list[Row], *, named: bool) -> Iterator[str]:
-    """The known failures of the properties in these rows, with the findings that they are evidence of."""
-    failing = [(row, dict.fromkeys(name for cell in row.cells.values() for name in cell.failures)) for row in rows]
-    count = sum(len(names) for _, names in failing)
-    if count and not named:
-        yield f"{counted(count, 'known failure')}: `kafka-eos ledger properties NAME` names those of a property"
+def _told(row: Row, registry: Registry) -> Iterator[str]:
+    """A property in words: what it says, the known failures, and the findings that its models cannot come upon."""
+    if row.module == AUDIT:
         return
-    registry, findings = Registry(), read_findings()
-    for row, names in failing:
-        for name in names:
-            behind = ", ".join(each.id for each in findings if name in each.models)
-            what = f"{registry.get(name).title}{f' (finding {behind})' if behind else ''}"
-            yield f"{row.module}!{row.name} breaks in {name}: {what}"
+    meaning = words_of(spec_folder(), row.module).sentences.get(row.name)
+    yield f"{row.module}!{row.name}{f': {meaning}' if meaning else ''}"
+    finding = {name: each for cell in row.cells.values() for name, each in cell.excepted.items()}
+    for name in dict.fromkeys(name for cell in row.cells.values() for name in cell.failures):
+        shows = f" (finding {finding[name]})" if name in finding else ""
+        yield f"  breaks in {name}: {registry.get(name).title}{shows}"
+    for column, cell in row.cells.items():
+        if cell.unreached:
+            yield f"  no step of its models uses the rules of {column} behind {', '.join(cell.unreached)}"
 
 
 def _calls(rows: list[Row], names: Sequence[str]) -> list[str]:
@@ -103,7 +107,8 @@ def _calls(rows: list[Row], names: Sequence[str]) -> list[str]:
 
 
 def _names_of(row: Row) -> set[str]:
-    return {row.module, row.name, f"{row.module}!{row.name}"}
+    found = (each for cell in row.cells.values() for each in (*cell.findings, *cell.excepted.values(), *cell.unreached))
+    return {row.module, row.name, f"{row.module}!{row.name}", *found}
 
 
 def _tell_judged() -> int:
@@ -135,21 +140,27 @@ def run(arguments: argparse.Namespace) -> int:
         every, names = rows, set(arguments.names)
         rows = [row for row in every if names & _names_of(row)]
         if unknown := names.difference(*map(_names_of, every)):
-            known = {row.module for row in every}
-            print(
-                f"kafka-eos ledger properties: no module or property {', '.join(sorted(unknown))}; "
-                f"modules are {', '.join(sorted(known))}",
-                file=sys.stderr,
-            )
+            known = set().union(*map(_names_of, every))
+            for name in sorted(unknown):
+                near = ", ".join(get_close_matches(name, sorted(known), n=5, cutoff=0.5))
+                modules = ", ".join(sorted({row.module for row in every}))
+                told = f"similar names: {near}" if near else f"modules are {modules}"
+                print(f"kafka-eos ledger properties: no module, property or finding {name}; {told}", file=sys.stderr)
             return 2
     answer_console.print(_table(rows))
-    for told in _failures(rows, named=bool(arguments.names)):
-        answer_console.print(told, markup=False, soft_wrap=True)
+    if arguments.names:
+        registry = Registry()
+        for told in (line for row in rows for line in _told(row, registry)):
+            answer_console.print(told, markup=False, soft_wrap=True)
+    else:
+        answer_console.print(
+            "`kafka-eos ledger properties NAME` says more of a property: meaning, failures, models", markup=False
+        )
     for column in rows[0].cells:
         counts = Counter(row.cells[column].outcome for row in rows)
         told = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
         unjudged = dict.fromkeys(name for row in rows for name in row.cells[column].unjudged)
-        left = f"; not judged, since TLC takes too long: {', '.join(unjudged)} (--tier deep)" if unjudged else ""
+        left = f"; not run here: {', '.join(unjudged)} (check models --tier deep)" if unjudged else ""
         answer_console.print(f"{column}: {told}{left}", markup=False, soft_wrap=True)
     if any(cell.outcome is Outcome.OPEN for row in rows for cell in row.cells.values()):
         span = "the named models only" if arguments.names else "minutes; --tier full for all of them"

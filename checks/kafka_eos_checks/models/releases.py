@@ -90,6 +90,7 @@ class Releases:
 
     Attributes:
         releases: the releases by name, the newest first.
+        modules: the modules of the spec.
         rules: every rule that some release has otherwise.
         instances: module -> the modules whose rules it takes over by INSTANCE.
     """
@@ -110,17 +111,17 @@ class Releases:
             raise MalformedRegistry(f"{self.file}: no TOML: {error}") from None
         if content.keys() - {"instances"} != {"release", "rule"}:
             raise MalformedRegistry(f'{self.file}: tables are [release."4.3"], [instances] and [rule.Module.Operator]')
-        self._modules = ModuleFolder(self.file.parent)
+        self.modules = ModuleFolder(self.file.parent)
         self.releases: dict[str, Release] = {name: self._release(name, row) for name, row in content["release"].items()}
         self.rules = [
             self._rule(module, name, row) for module, rows in content["rule"].items() for name, row in rows.items()
         ]
         self.instances: dict[str, list[str]] = content.get("instances", {})
         for module, others in self.instances.items():
-            known = self._modules.instances(module).values() if module in self._modules.paths else ()
+            known = self.modules.instances(module).values() if module in self.modules.paths else ()
             if missing := set(others) - set(known):
                 raise MalformedRegistry(f"{self.file} [instances]: {module} instantiates no {min(missing)}")
-        for module in self._modules.paths:
+        for module in self.modules.paths:
             names = [rule.name for rule in self.of_scope(module)]
             if twice := {name for name in names if names.count(name) > 1}:
                 raise MalformedRegistry(f"{self.file}: {module} has two rules {min(twice)}; rename the operator of one")
@@ -130,7 +131,7 @@ class Releases:
         if row.keys() - {"title", "absent", "unstated"} or "title" not in row:
             raise MalformedRegistry(f"{where}: it takes title, absent and unstated, and has {', '.join(row)}")
         for module, value in row.get("unstated", {}).items():
-            if module not in self._modules.paths:
+            if module not in self.modules.paths:
                 raise MalformedRegistry(f"{where}: no module {module}.tla; correct 'unstated'")
             if value.keys() != {"constant", "value", "reason"}:
                 raise MalformedRegistry(f"{where}: unstated.{module} takes constant, value and reason")
@@ -145,10 +146,10 @@ class Releases:
             raise MalformedRegistry(f"{where}: it takes {known}, and has {', '.join(row)}")
         if bool(by_release) == ("unmodelled" in rest):
             raise MalformedRegistry(f"{where}: give the operator of a release, or unmodelled = the reason")
-        if not self._modules.defines(module, name):
+        if not self.modules.defines(module, name):
             raise MalformedRegistry(f"{where}: {module}.tla defines no {name}; correct the table's name")
         for other in by_release.values():
-            if not self._modules.defines(f"{module}Mutants", other):
+            if not self.modules.defines(f"{module}Mutants", other):
                 raise MalformedRegistry(f"{where}: {module}Mutants.tla defines no {other}; define it there")
         return Rule(module=module, name=name, by_release=by_release, **rest)
 
@@ -169,8 +170,8 @@ class Releases:
 
     def of_scope(self, module: str) -> list[Rule]:
         """The rules that a module has: its own, those of modules that it extends, and those that it takes over."""
-        chain = {one.name for one in self._modules.chain(module)}
-        taken = {one.name for other in self.instances.get(module, ()) for one in self._modules.chain(other)}
+        chain = {one.name for one in self.modules.chain(module)}
+        taken = {one.name for other in self.instances.get(module, ()) for one in self.modules.chain(other)}
         found = [rule for rule in self.rules if rule.module in chain | taken]
         return [replace(rule, instanced=rule.module not in chain) for rule in found]
 
@@ -199,7 +200,7 @@ class Releases:
         for name, value in found.absent.items():
             if _has(model, name, value):
                 return f"Kafka {release} has no {name} = {value}"
-        for module in self._modules.chain(model.module):
+        for module in self.modules.chain(model.module):
             row = found.unstated.get(module.name)
             if row is not None and _has(model, row["constant"], row["value"]):
                 return f"{module.name} with {row['value']} is not stated for {release}: {row['reason']}"
@@ -219,14 +220,14 @@ class Releases:
 
         A rule that the specification does not use is left out.
         """
-        used = self._modules.reached_through(module, "Spec")
+        used = self.modules.reached_through(module, "Spec")
         found = [rule for rule in self.of_scope(module) if (rule.module, rule.name) in used]
         return {rule.key: rule.by_release[release] for rule in found if release in rule.by_release}
 
     def unmodelled(self, model: Model) -> list[Rule]:
         """The rules that a model depends on, and whose form in Kafka no operator says."""
         found = [rule for rule in self.of_scope(model.module) if rule.unmodelled]
-        reached = self._modules.reached_through(model.module, model.specification)
+        reached = self.modules.reached_through(model.module, model.specification)
         return [rule for rule in found if (rule.module, rule.name) in reached]
 
     def _reached(self, model: Model, rules: Iterable[Rule], release: str) -> frozenset[tuple[str, str]]:
@@ -238,13 +239,13 @@ class Releases:
         starts = [model.specification, *model.invariants, *model.properties, *([model.bounds] if model.bounds else [])]
         found: set[tuple[str, str]] = set()
         for module in (model.module, f"{model.module}Bounds"):
-            found = found.union(*(self._modules.reached_through(module, start) for start in starts))
+            found = found.union(*(self.modules.reached_through(module, start) for start in starts))
         for name, other in model.overrides.items():
             if name in {operator for _, operator in found}:
-                found |= self._modules.reached_through(f"{model.module}Mutants", other)
+                found |= self.modules.reached_through(f"{model.module}Mutants", other)
         for rule in rules:
             if (rule.module, rule.name) in found:
-                found |= self._modules.reached_through(f"{rule.module}Mutants", rule.by_release[release])
+                found |= self.modules.reached_through(f"{rule.module}Mutants", rule.by_release[release])
         return frozenset(found)
 
 
@@ -308,6 +309,27 @@ class Column:
             if same and release in self.model.shipped:
                 return self.model.shipped[release]
         return None
+
+
+def reached_findings(column: Column, releases: Releases) -> tuple[frozenset[str], frozenset[str]]:
+    """The findings of a release that a step of a model can come upon, and those that no step can.
+
+    A finding is of a model if a module that the model is built of has a rule behind it. A step can come upon it if it
+    depends on such a rule, and the model does take the step.
+    """
+    model, spec = column.model, releases.modules
+    modules = set(spec.closure([model.module]))
+    rules = [rule for rule in releases.rules if column.release in rule.by_release and rule.module in modules]
+    behind = {(rule.module, rule.name): rule.finding for rule in rules if rule.finding}
+    if not behind or "Next" not in spec.operators(model.module):
+        return frozenset(), frozenset(behind.values())
+    expected = column.expected(releases)
+    never = (expected.never if expected else ()) or model.never
+    steps = [name for name in spec.actions(model.module, "Next") if name not in never]
+    depends = frozenset().union(*(spec.reached_through(model.module, name) for name in steps))
+    acting = {(rule.module, rule.name) for rule in column.rules} & depends
+    reached = frozenset(behind[rule] for rule in acting if rule in behind)
+    return reached, frozenset(behind.values()) - reached
 
 
 def columns(models: Iterable[Model], names: Iterable[str], releases: Releases) -> list[Column]:

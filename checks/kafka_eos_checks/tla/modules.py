@@ -15,6 +15,7 @@ class ModuleFolder:
         self.folder = folder
         self._seen: dict[str, dict[str, tuple[str, Definition]]] = {}
         self._reached: dict[tuple[str, str], frozenset[str]] = {}
+        self._reached_through: dict[tuple[str, str], frozenset[tuple[str, str]]] = {}
         self._asked: dict[tuple[str, str], frozenset[str]] = {}
 
     @cached_property
@@ -119,6 +120,11 @@ class ModuleFolder:
 
     def reached_through(self, name: str, step: str) -> frozenset[tuple[str, str]]:
         """Every operator that ``step`` depends on, also in instantiated modules: (module that defines it, operator)."""
+        if (name, step) not in self._reached_through:
+            self._reached_through[name, step] = frozenset(self._depends_through(name, step))
+        return self._reached_through[name, step]
+
+    def _depends_through(self, name: str, step: str) -> set[tuple[str, str]]:
         seen: set[tuple[str, str]] = set()  # (the module from which it is seen, operator)
         found: set[tuple[str, str]] = set()
         waiting = [(name, step)]
@@ -134,7 +140,7 @@ class ModuleFolder:
                 home, _ = self.operators(place)[operator]
                 found.add((home, operator))
                 waiting += [(place, other) for other in self.asked(home, operator)]
-        return frozenset(found)
+        return found
 
     def _depends(self, name: str, step: str) -> set[str]:
         seen = self.operators(name)

@@ -69,13 +69,45 @@ def test_a_property_whose_rules_are_those_of_the_release_has_the_repaired_verdic
     own = replace(registry.models["Counter"], overrides={"AddError": "NoLimit"}, silent=())
     registry.models["Counter"] = own
     cell = rows(registry, REPAIRED)["NoDebt"].cells["Kafka 2.0"]
-    assert cell.words == "holds, by the same rules"
+    assert cell.words == "holds, by the same rules; not reached: lowest-sequence"
 
 
 def test_a_model_that_is_not_of_a_release_says_so(registry: Registry) -> None:
     model = registry.models["Counter"]
     registry.models["Counter"] = replace(model, constants={**model.constants, "Limit": "9"})
     assert rows(registry, REPAIRED, NEWER)["NoDebt"].cells["Kafka 1.0"].words == "not of this release"
+
+
+def test_a_known_failure_that_shows_a_finding_is_named_after_it(registry: Registry) -> None:
+    name = next(model for finding in read_findings() for model in finding.models)
+    breaks = Expectation(violates="NoDebt")
+    registry.models[name] = replace(registry.models["Counter"], name=name, invariants=("NoDebt",), expect=breaks)
+    finding = next(each.id for each in read_findings() if name in each.models)
+    assert rows(registry, REPAIRED, NEWER)["NoDebt"].cells["repaired"].words == f"holds, except {finding}"
+    registry.models["Other"] = replace(registry.models[name], name="Other")
+    words = rows(registry, REPAIRED, NEWER)["NoDebt"].cells["repaired"].words
+    assert words == f"holds, except {finding}, in 1 known failure"
+
+
+def test_a_finding_that_no_step_of_the_models_can_come_upon_is_not_reached() -> None:
+    found = {f"{row.module}!{row.name}": row.cells for row in properties([], Registry(), Releases())}
+    # BrokerConsumers has no static members
+    assert "; not reached: " in found["Broker!OnlyOwnersCommit"]["Kafka 4.3"].expected
+    # ElectLeader is among the steps that are never taken in the two models of the readers
+    assert found["Consumer!ReadersAgree"]["Kafka 4.3"].expected.endswith(
+        "; not reached: aborted-records-delivered, marker-not-replicated"
+    )
+    assert "not reached" not in found["Consumer!ReadersAgree"]["repaired"].expected
+    # one of the models of NoSkip has static members, although the others have none
+    assert "not reached" not in found["ConsumeTransformProduce!NoSkip"]["Kafka 4.3"].expected
+    assert "not reached" in found["ConsumeTransformProduce!OwnerIsHeard"]["Kafka 4.3"].expected
+
+
+def test_a_cell_that_is_not_checked_says_what_the_registry_expects(registry: Registry) -> None:
+    cells = rows(registry)["NotAboveLimit"].cells
+    assert cells["Kafka 2.0"].words == "not checked, expected: violated: lowest-sequence"
+    assert cells["repaired"].words == "not checked, expected: holds"
+    assert rows(registry, REPAIRED, NEWER)["NotAboveLimit"].cells["Kafka 2.0"].expected == ""
 
 
 def test_a_known_failure_of_a_property_that_holds_elsewhere_is_counted_but_no_mutant_is(registry: Registry) -> None:
@@ -115,7 +147,7 @@ def test_a_model_of_the_deep_tier_that_nobody_has_run_is_named_as_not_judged(
     monkeypatch.setattr(properties_command, "Releases", lambda: Releases(registry.folder.parent))
     write_verdicts(tmp_path / "v.json", [REPAIRED, NEWER])
     main(["ledger", "properties", "Counter", "--verdicts", str(tmp_path / "v.json")])
-    assert "repaired: 2 holds; not judged, since TLC takes too long: Deep (--tier deep)" in capsys.readouterr().out
+    assert "repaired: 2 holds; not run here: Deep (check models --tier deep)" in capsys.readouterr().out
 
 
 def test_a_property_that_only_the_deep_tier_checks_is_not_judged(registry: Registry) -> None:
@@ -153,23 +185,43 @@ def test_the_command_shows_the_named_properties_and_what_to_check_next(
     assert main([*call[:2], "PartitionLog!OffsetsAreDense", *call[2:]]) == 1
     told = capsys.readouterr().out
     assert [line for line in told.splitlines() if "!" in line and "!OffsetsAreDense" not in line] == []
+    assert "PartitionLog!OffsetsAreDense: " in told
     assert "next, for the cells that are not checked" in told
     assert "  kafka-eos check models PartitionLog " in told
     assert "--json build/verdicts/PartitionLog-OffsetsAreDense-4.3.json" in told
     assert "--only recordings" not in told
-    assert main([*call[:2], "PartitionLog", "Nowhere", *call[2:]]) == 2
-    assert "no module or property Nowhere; modules are ApplicationLoop" in capsys.readouterr().err
+    assert main([*call[:2], "PartitionLog", "Xyz", *call[2:]]) == 2
+    assert "no module, property or finding Xyz; modules are ApplicationLoop" in capsys.readouterr().err
+    assert main([*call[:2], "ReadersAgre", *call[2:]]) == 2
+    assert "no module, property or finding ReadersAgre; similar names: ReadersAgree" in capsys.readouterr().err
+
+
+def test_the_command_shows_the_properties_that_a_finding_is_about(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verdict = Verdict(check="model", name="LateEndTearsTransaction", expected="", found="", ok=True)
+    write_verdicts(tmp_path / "models.json", [verdict])
+    assert main(["ledger", "properties", "late-end-of-transaction", "--verdicts", str(tmp_path / "models.json")]) == 1
+    told = capsys.readouterr().out
+    assert "Transactions!AllOrNone" in told
+    assert "breaks in LateEndTearsTransaction: version 1: " in told
+    assert "(finding late-end-of-transaction)" in told
+    assert "NoGap" not in told
 
 
 def test_the_readme_tells_what_holds_of_kafka_as_it_ships_as_the_models_have_it() -> None:
     section = (CLONE / "README.md").read_text(encoding="utf-8").partition("## Of which Kafka")[2].partition("\n## ")[0]
     _, holds, violated, _ = section.split("\n- ")
-    broken = {name for model in Registry().models.values() for name in model.shipped.get("4.3", Shipped()).violates}
-    checked = {name for model in Registry().models.values() for name in (*model.invariants, *model.properties)}
     named = set(re.findall(r"`(\w+)`", holds))
-    assert named
-    assert named <= checked
-    assert not named & broken
+    found = [row for row in properties([], Registry(), Releases()) if row.name in named]
+    expected = {
+        row.name: [each.cells["Kafka 4.3"].expected for each in found if each.name == row.name] for row in found
+    }
+    assert expected.keys() == named
+    assert len(named) >= 5
+    for name, words in expected.items():
+        assert all(each.startswith("holds") for each in words), name
+        assert any("not reached" not in each for each in words), name
     ids = set(re.findall(r"`([\w-]+)`", violated))
     assert ids
     assert ids <= {finding.id for finding in read_findings()}
