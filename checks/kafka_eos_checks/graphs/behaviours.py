@@ -2,7 +2,8 @@
 
 The graph is that of the reference's machine; ``kafka-eos check graphs`` compares it with TLC's. Two kinds of files are
 written: ``graph.json`` has all states, edges and refusals (``graph.schema.json``), and ``behaviours/*.itf.json`` are
-runs in Apalache's Informal Trace Format that together take every edge. The same model gives the same bytes.
+runs in Apalache's Informal Trace Format that together take every edge. The same model gives the same bytes. The rules
+are the repaired ones, or those of a release of Kafka as it ships.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from kafka_eos.machines.spec_mapping import SpecValue, to_spec
 from kafka_eos_checks.graphs.command import reference_of
 from kafka_eos_checks.kit.terminal import progress_console
 from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry, bounds_predicate
+from kafka_eos_checks.models.releases import Releases, columns
 from kafka_eos_checks.tla.modules import ModuleFolder
 
 FORMAT = "state graph of kafka-eos, 1"
@@ -30,6 +32,7 @@ LONGEST = 60
 
 EPILOG = """examples:
   kafka-eos check behaviours LeaderOutside --out build/behaviours
+  kafka-eos check behaviours LeaderOutside --kafka 4.3 --out build/behaviours    by the rules of Kafka 4.3 as it ships
   kafka-eos check behaviours Broker --out build/behaviours --no-runs
 
 docs/behaviours.md says how to drive an implementation with the files; examples/replay-behaviours does it in Go.
@@ -100,6 +103,7 @@ class Behaviours:
             "module": self.model.module,
             "title": self.model.title,
             "constants": dict(sorted(self.model.constants.items())),
+            "replaced": dict(sorted(self.model.overrides.items())),
             "variables": list(self.model.machine_class().VARIABLES),
             "instances": [self.label(number) for number in range(len(self.instances))],
             "states": [self.state(number) for number in range(len(self.states))],
@@ -159,6 +163,19 @@ class Behaviours:
             "vars": list(self.model.machine_class().VARIABLES),
             "states": states,
         }
+
+
+def of_release(model: Model, release: str) -> Model:
+    """The model by the rules of a release of Kafka as it ships, under a name of its own.
+
+    Raises:
+        MalformedRegistry: when the release is not known, or the model says nothing about it.
+    """
+    releases = Releases()
+    [column] = columns([model], [releases.get(release).name], releases)
+    if column.outside:
+        raise MalformedRegistry(f"{model.name} is not of Kafka {release}: {column.outside}")
+    return column.entry
 
 
 def explore(model: Model) -> Behaviours:
@@ -222,6 +239,9 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("models", nargs="+", metavar="MODEL", help="models of the registry")
+    parser.add_argument(
+        "--kafka", metavar="RELEASE", help="by the rules of this release of Kafka as it ships (spec/releases.toml)"
+    )
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the files go")
     parser.add_argument("--no-runs", action="store_true", help="write only graph.json")
     parser.set_defaults(run=run)
@@ -232,11 +252,14 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         registry = Registry()
         for name in arguments.models:
-            with progress_console.status(f"{name}: the states of the reference, and runs that take every edge"):
-                found = explore(registry.get(name))
+            model = registry.get(name)
+            if arguments.kafka:
+                model = of_release(model, arguments.kafka)
+            with progress_console.status(f"{model.name}: the states of the reference, and runs that take every edge"):
+                found = explore(model)
                 runs = write(found, arguments.out, runs=not arguments.no_runs)
             print(
-                f"{arguments.out / name}: {len(found.states)} states, {found.edge_count} edges, "
+                f"{arguments.out / model.name}: {len(found.states)} states, {found.edge_count} edges, "
                 f"{sum(map(len, found.refusals.values()))} refusals, {runs} behaviours"
             )
     except MalformedRegistry as error:

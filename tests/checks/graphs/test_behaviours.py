@@ -57,6 +57,22 @@ def test_the_graph_has_the_states_of_the_registry_and_decides_every_instance(gra
     assert sorted(pairs) == [(state, label) for state in sorted(inside) for label in range(len(graph["instances"]))]
 
 
+def test_behaviours_of_kafka_as_it_ships_differ_and_name_the_rules(
+    tmp_path: Path, graph: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = ["check", "behaviours", MODEL, "--out", str(tmp_path), "--no-runs", "--kafka"]
+    assert main([*call, "4.3"]) == 0
+    shipped = json.loads((tmp_path / f"{MODEL}_Kafka_4_3" / "graph.json").read_text())
+    assert shipped["replaced"]["AcceptsUnknownProducer"] == "AnySequenceOnVirginPartition"
+    assert graph["replaced"] == {}
+    taken = {json.dumps(graph["instances"][label]) for source, label, _ in graph["edges"] if source == 0}
+    by_kafka = {json.dumps(shipped["instances"][label]) for source, label, _ in shipped["edges"] if source == 0}
+    more = [json.loads(each) for each in by_kafka - taken]
+    assert {(each["action"], each["parameters"]["sequence"]["#bigint"]) for each in more} == {("AppendBatch", "1")}
+    assert main(["check", "behaviours", "Broker", *call[3:], "3.9"]) == 2
+    assert "Broker is not of Kafka 3.9: Kafka 3.9 has no " in capsys.readouterr().err
+
+
 def test_the_behaviours_take_every_edge_and_nothing_else(exported: Path, graph: dict[str, Any]) -> None:
     numbers = {json.dumps(state, sort_keys=True): place for place, state in enumerate(graph["states"])}
     labels = {json.dumps(label, sort_keys=True): place for place, label in enumerate(graph["instances"])}
