@@ -1,8 +1,9 @@
 """The places that a change to a rule has to touch, or that check it: ``kafka-eos check impact OPERATOR``.
 
 A rule is an operator of the spec. Its places follow from the modules, the registry of models, the tables of the methods
-that check it, and the lines that name it in either of its names (``AppendError``, ``append_error``). Nothing is listed
-by hand, so a place is missing only where a file neither names the rule nor a mutant of it.
+that check it, and the lines that name it in either of its names (``AppendError``, ``append_error``), or that name the
+finding which Kafka's form of the rule causes. Nothing is listed by hand, so a place is missing only where a file names
+neither the rule, nor a mutant of it, nor that finding.
 
 An operator of the same name in another module counts too: often it is the same rule on another floor of the tower.
 ``Module!Name`` leaves it out, as far as the sources distinguish the two.
@@ -144,6 +145,11 @@ class Sources:
     def findings(self) -> list[KafkaFinding]:
         """The findings in Kafka."""
         return read_findings()
+
+    @cached_property
+    def releases(self) -> Releases:
+        """The rules that releases of Kafka have otherwise."""
+        return Releases(self.spec_folder)
 
     @cached_property
     def registry(self) -> Registry:
@@ -342,6 +348,12 @@ def _in_registry(rule: Rule) -> Iterator[Place]:
         if entries & {*finding.models, *finding.mended}:
             file = f"{_CHECKS}models/findings.toml"
             yield place("finding", file, rule.sources.line_of(file, rf'^id = "{finding.id}"'), finding.title)
+    for shipped in rule.sources.releases.rules:
+        if shipped.finding and shipped.name == rule.name and shipped.module in rule.homes:
+            for path, lines in rule.sources.lines.items():
+                for number, line in enumerate(lines, start=1):
+                    if re.search(rf"\b{shipped.finding}\b", line):
+                        yield place(kind_of(path), path, number, line.strip())
 
 
 def _by_methods(rule: Rule) -> Iterator[Place]:
@@ -426,7 +438,7 @@ def commands(rule: Rule, places: Sequence[Place]) -> Iterator[str]:
     models = [entry.name for entry in rule.models if entry.tier == "small"]
     if models:
         yield f"kafka-eos check models --update {' '.join(models)}"
-        found = filter(None, (Releases(rule.sources.spec_folder).rule(module, rule.name) for module in rule.homes))
+        found = filter(None, (rule.sources.releases.rule(module, rule.name) for module in rule.homes))
         if names := dict.fromkeys(name for each in found for name in each.by_release):
             releases = "".join(f" --kafka {name}" for name in names)
             yield f"kafka-eos check models --update{releases} {' '.join(models)}"

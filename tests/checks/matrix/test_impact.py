@@ -53,6 +53,16 @@ def of_kind(places: list[Place], kind: str) -> list[str]:
             'checks/kafka_eos_checks/conform/known.toml source = "KAFKA-15591; ProducerState!AcceptsUnknownProducer"',
         ),
         ("claim", "checks/kafka_eos_checks/ledger/claims.toml C03, settled by its models"),
+        # these name the finding that Kafka's form of the rule causes
+        (
+            "replay",
+            "checks/kafka_eos_checks/audit/rules/log.py "
+            "topic of the same name: a leader accepts any first sequence (finding gap-after-expiry).",
+        ),
+        (
+            "check",
+            'checks/kafka_eos_checks/testing/settings_command.py ("retry-refused-after-restart", "gap-after-expiry"),',
+        ),
     ],
 )
 def test_a_rule_has_its_places_on_all_floors(found: list[Place], kind: str, what: str) -> None:
