@@ -243,6 +243,22 @@ def test_two_transactions_that_are_closed_at_once_have_no_one_end() -> None:
 
 
 @SETTINGS
+def test_between_two_steps_of_the_broker_no_answer_is_allowed_that_neither_before_nor_after_is(
+    settings: Settings,
+) -> None:
+    several = 0
+    for each in every_step(TRANSACTIONS, settings):
+        if each.is_settle or each.state.is_settled:
+            continue
+        ends = (each.state, each.state.settled())
+        assert {answer for answer, _ in each.outcomes} == {
+            answer for state in ends for answer, _ in state.outcomes(each.asked.instance)
+        }
+        several += len(each.outcomes) > 1
+    assert several > 0
+
+
+@SETTINGS
 def test_only_steps_of_the_broker_answer_nobody(settings: Settings) -> None:
     for mechanism in MECHANISMS:
         for each in every_step(mechanism, settings):
@@ -292,6 +308,23 @@ def test_every_bound_leaves_out_requests_that_nothing_else_leaves_out(mechanism:
                 if len(by) == 1 and by[0] in idle and asked(state, request) is not None:
                     idle.remove(by[0])
     assert [bound.reason for bound in idle] == []
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "of_version_1", "of_version_2"),
+    [
+        ("idempotence", 132, 132),
+        ("transaction", 390, 246),
+        ("commit", 74, 47),
+        ("reading", 131, 127),
+        ("offsets", 252, 230),
+        ("members", 189, 188),
+    ],
+)
+def test_no_edge_is_lost_unnoticed(mechanism: str, of_version_1: int, of_version_2: int) -> None:
+    [chosen] = [each for each in MECHANISMS if each.name == mechanism]
+    edges = [len({each.edge for each in every_step(chosen, settings)}) for settings in (VERSION_1, VERSION_2)]
+    assert edges == [of_version_1, of_version_2]
 
 
 # --- the operators that decide ---------------------------------------------------------------------------------------
