@@ -19,12 +19,16 @@ class KnownDifference:
         reason: why the spec stays as it is.
         brokers: the releases of Apache Kafka that differ.
         source: the source that decides it.
+        rule: the rule of the spec that Kafka has otherwise.
+        operator: the operator of ``spec/mutants`` that is Kafka's rule without its other differences.
     """
 
     title: str
     reason: str
     brokers: str
     source: str
+    rule: str
+    operator: str
 
 
 @cache

@@ -1,17 +1,23 @@
 """The mechanisms: the requests that are tried, and the edges of the graph that a client cannot tell apart.
 
+A request is an instance of an action of ``Broker``, with arguments relative to the broker's state. So a scenario is a
+behaviour of the spec. Each mechanism is to the machine what a model is to the module: it says which actions clients
+take with which arguments (``sends``), and what bounds them (``bounds``), each with its reason.
+
 The graph of :class:`Visible` is infinite, so each mechanism looks at it through two projections. ``place`` says which
 states are one node (epochs count only as far as a request can tell them apart); ``seen`` is the part of a node that a
 request's guards look at. An edge of the quotient is what is seen, the request, and the allowed answers.
 """
 
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 
 from kafka_eos.errors import ErrorCode
+from kafka_eos.machines.broker import HEARTBEAT, INIT, PRODUCE
+from kafka_eos.machines.machine import Instance
 from kafka_eos.machines.spec_mapping import camel_case
 from kafka_eos.machines.transaction_coordinator import DEAD, NO_EPOCH, NOBODY, Identity
-from kafka_eos.machines.transactional_partition import PLAIN, TRANSACTIONAL
 from kafka_eos_checks.conform.visible import (
     ANOTHER_ID,
     CLASSIC,
@@ -26,43 +32,63 @@ from kafka_eos_checks.conform.visible import (
     OFFSETS,
     SECOND,
     Answer,
+    Outcome,
     Partition,
     Visible,
+    action_of,
 )
 
 MAX_SEQUENCE = 2**31 - 1
-HEARTBEAT = "ConsumerGroupHeartbeat"
 KEEPS, GIVES_UP = "keeps what it has", "gives up"
-COMMITS_OF_MEMBERS = ("OffsetCommit", "TxnOffsetCommit")
-CLAIMS = ("member", "member of the generation before", "member of the next generation", "somebody else")
+COMMIT, ABORT = "commit", "abort"
+NOBODY_COMMITS, MEMBER_COMMITS = "nobody", "member"
+CLAIMS = (MEMBER_COMMITS, "member of the generation before", "member of the next generation", "somebody else")
 """The members of a classic group that commit offsets."""
+COMMITS_OF_MEMBERS = ("OffsetCommit", "TxnOffsetCommit")
 SETTLE = "settle"
-"""The one step that no client asks for: the coordinator writes markers and closes the transaction."""
+"""What no client asks for: the coordinator writes markers and closes the transaction, in any order."""
+API = {
+    "InitIdempotentProducer": INIT,
+    "ProduceOutside": PRODUCE,
+    "JoinConsumerGroup": HEARTBEAT,
+    "Heartbeat": HEARTBEAT,
+    "LeaveConsumerGroup": HEARTBEAT,
+}
+"""The request of Kafka's protocol that an action stands for, where that has another name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request, relative to the broker's state.
+    """An instance of an action of ``Broker``, relative to its state.
 
     Attributes:
-        api: its name, or ``settle``.
-        name: the transactional.id, or the name of the producer without one.
+        action: the action, or ``settle``.
+        name: the transactional.id, the producer without one, or the consumer.
         whose: which producer id and epoch it presents.
         detail: the rest: commit or abort, which sequence, who commits offsets.
     """
 
-    api: str
+    action: str
     name: str = "A"
     whose: str = CURRENT
     detail: str = ""
 
+    @property
+    def api(self) -> str:
+        """The request of Kafka's protocol."""
+        return API.get(self.action, self.action)
+
     def label(self, alone: bool) -> str:
-        """The request in words; ``alone`` if there is only one producer."""
-        if self.api == SETTLE:
+        """The request in words; ``alone`` if there is only one transactional.id."""
+        if self.action == SETTLE:
             return SETTLE
-        words = [self.detail, "" if self.whose == CURRENT else self.whose, "" if alone else self.name]
+        words = [
+            self.detail,
+            "" if self.whose == CURRENT else self.whose,
+            "" if alone and self.name == "A" else self.name,
+        ]
         said = ", ".join(word for word in words if word)
-        return f"{self.api}({said})" if said else self.api
+        return f"{self.action}({said})" if said else self.action
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,12 +118,24 @@ class Asked:
     assigns: bool = False
 
     @property
-    def kind(self) -> str:
-        """The kind of the request's batch."""
-        return PLAIN if self.request.detail.startswith("plain") else TRANSACTIONAL
-
-
-Outcome = tuple[Answer, Visible]
+    def instance(self) -> Instance:
+        """The instance of the action of ``Broker``."""
+        action, name = action_of(self.request.action), self.request.name
+        values: dict[str, Hashable] = {
+            "TransactionalIds": name,
+            "Writers": name,
+            "Consumers": name,
+            "RequestProducerIds": self.identity.producer_id,
+            "RequestEpochs": self.identity.epoch,
+            "ProducerIds": self.identity.producer_id,
+            "Epochs": self.identity.epoch,
+            "Sequences": self.sequence,
+            "BatchCounts": self.count,
+            "Members": self.member,
+            "Generations": self.generation,
+            "BOOLEAN": self.request.detail in {COMMIT, GIVES_UP},
+        }
+        return Instance(action, tuple(values[domain] for domain in action.domains))
 
 
 # --- requests in a state ---------------------------------------------------------------------------------------------
@@ -130,49 +168,46 @@ def _sequence(leader: Partition, identity: Identity, which: str) -> tuple[int, i
 
 
 def asked(state: Visible, request: Request) -> Asked | None:
-    """A request's values in a state, None where they make no sense there."""
-    if request.api == "JoinGroup":
-        return Asked(request=request) if not state.group.group.members else None
-    if request.api == "InitProducerId" and request.detail:
-        return Asked(request=request) if request.name not in state.plain else None
-    if request.api == HEARTBEAT:
+    """A request's values in a state; None where there are no such values, or the spec does not allow the request."""
+    given = _valued(state, request)
+    return given if given is not None and (request.action == SETTLE or state.is_enabled(given.instance)) else None
+
+
+def _valued(state: Visible, request: Request) -> Asked | None:
+    """A request's values in a state, None where there are no such values."""
+    if request.action == SETTLE:
+        return Asked(request=request)
+    domains = action_of(request.action).domains
+    if "Consumers" in domains:
         return _beating(state, request)
-    if request.api in COMMITS_OF_MEMBERS and request.detail:
-        committer = _committer(state, request.detail)
-        identity = Identity() if request.api == "OffsetCommit" else state.identity(request.name, request.whose)
-        if committer is None or identity is None:
-            return None
-        member, generation = committer
-        return Asked(request=request, identity=identity, offset=state.offsets.end, member=member, generation=generation)
-    if request.api == "OffsetCommit":
-        member, generation = (MEMBER, state.group.group.generation) if state.group.group.members else (None, -1)
-        offset = state.offsets.end
-        return Asked(request=request, offset=offset, member=member, generation=generation)
-    identity = state.identity(request.name, request.whose)
+    identity: Identity | None = NOBODY
+    if {"ProducerIds", "RequestProducerIds"} & set(domains):
+        identity = state.identity(request.name, request.whose)
     if identity is None:
         return None
-    if request.api == "Produce":
-        found = _sequence(state.data, identity, request.detail.removeprefix("plain, ") or "next")
-        return Asked(request=request, identity=identity, sequence=found[0], count=found[1]) if found else None
-    if request.api == "TxnOffsetCommit":
-        return Asked(request=request, identity=identity, offset=state.offsets.end)
-    return Asked(request=request, identity=identity)
+    given = Asked(request=request, identity=identity)
+    if "Sequences" in domains:
+        found = _sequence(state.data, identity, request.detail)
+        return replace(given, sequence=found[0], count=found[1]) if found else None
+    if "Members" in domains:
+        committer = _committer(state, request.detail or NOBODY_COMMITS)
+        if committer is None:
+            return None
+        return replace(given, offset=state.offsets.end, member=committer[0], generation=committer[1])
+    return given
 
 
-def _beating(state: Visible, request: Request) -> Asked | None:
+def _beating(state: Visible, request: Request) -> Asked:
     """A heartbeat's values in a state; its epoch is the member's."""
-    who, _, does = request.detail.partition(" ")
     membership = state.broker.membership
-    current = membership.members[who]
-    if (does == "joins") is (who in state.group.members()):
-        return None
+    current = membership.members[request.name]
     has = DATA in current.assigned | current.revoking
     return Asked(
         request=request,
-        member=who,
+        member=request.name,
         generation=current.epoch,
-        owned=has and does == KEEPS,
-        assigns=does != "leaves" and current.epoch < membership.epoch,
+        owned=has and request.detail == KEEPS,
+        assigns=request.action != "LeaveConsumerGroup" and current.epoch < membership.epoch,
     )
 
 
@@ -185,56 +220,23 @@ def _committer(state: Visible, which: str) -> tuple[str | None, int] | None:
         current = membership.members[who].epoch or membership.epoch
         return (who, current + EPOCHS[shift]) if current + EPOCHS[shift] > 0 else None
     return {
-        "nobody": (None, -1),
-        "member": (MEMBER, generation),
+        NOBODY_COMMITS: (None, -1),
+        MEMBER_COMMITS: (MEMBER, generation),
         "member of the generation before": (MEMBER, generation - 1),
         "member of the next generation": (MEMBER, generation + 1),
         "somebody else": ("somebody", generation),
     }[which]
 
 
-def answered(state: Visible, given: Asked) -> list[Outcome]:
-    """The immediate answers: the machines', and Kafka's where that is a recorded difference."""
-    if given.request.api == "Produce":
-        return state.produce(given.request.name, given.identity, given.sequence, given.count, given.kind)
-    return [_answered(state, given)]
-
-
-def _answered(state: Visible, given: Asked) -> Outcome:
-    request, identity = given.request, given.identity
-    name = request.name
-    match request.api:
-        case "InitProducerId" if request.detail:
-            return state.plain_init(name)
-        case "InitProducerId":
-            return state.init_producer_id(name, identity)
-        case "AddPartitionsToTxn":
-            return state.add_partitions(name, identity, DATA)
-        case "AddOffsetsToTxn":
-            return state.add_partitions(name, identity, OFFSETS)
-        case "EndTxn":
-            return state.end_txn(name, identity, request.detail == "commit")
-        case "OffsetCommit":
-            return state.commit_plainly(given.member, given.generation)
-        case "ConsumerGroupHeartbeat":
-            who, _, does = request.detail.partition(" ")
-            return state.heartbeat(who, does)
-        case "TxnOffsetCommit":
-            return state.commit_offsets(name, identity, given.member, given.generation)
-        case "JoinGroup":
-            return state.join()
-    raise ValueError(request.api)
-
-
 def outcomes(state: Visible, given: Asked) -> list[Outcome]:
-    """All outcomes that the spec allows: while markers are being written, the coordinator may finish at any time."""
-    if given.request.api == SETTLE:
-        return [(Answer(error=ErrorCode.NONE, rule="TransactionCoordinator!CompleteTransaction"), state.settled())]
-    found = answered(state, given)
-    if not state.is_settled:
-        at_once = {answer for answer, _ in found}
-        found += [outcome for outcome in answered(state.settled(), given) if outcome[0] not in at_once]
-    return found
+    """All outcomes that the spec allows: while markers are being written, the broker may be at any of its own steps."""
+    if given.request.action == SETTLE:
+        return [(Answer(error=ErrorCode.NONE), state.settled())]
+    found: dict[Answer, Visible] = {}
+    for before in state.meanwhile():
+        for answer, after in before.outcomes(given.instance):
+            found.setdefault(answer, after)
+    return list(found.items())
 
 
 # --- what is seen ----------------------------------------------------------------------------------------------------
@@ -261,7 +263,7 @@ def _cached(leader: Partition, identity: Identity) -> int:
 
 def _asked_before(state: Visible, own: Identity) -> str:
     """Whether the leader has asked about a sequence that is not the next one."""
-    asked = state.data.as_shipped.questions(own.producer_id)
+    asked = state.data.state.questions(own.producer_id)
     before = asked.guard_epoch != NO_EPOCH and asked.lowest_sequence <= state.data.state.last_sequence(own.producer_id)
     return "a sequence before was asked about" if before else ""
 
@@ -293,56 +295,49 @@ def _seen_in_transaction(state: Visible, request: Request, ends: bool) -> str:
     """The part of the state that the guards of a request look at; if it is accepted also what its effect depends on."""
     name, own = request.name, _own(state, request.name)
     seen = [_state_name(state, name)]
-    if request.api == "Produce":
+    if request.api == PRODUCE:
         seen += [_registered(state, name), f"partition: {_relation(state.data, own)}"]
         seen += ["" if _cached(state.data, own) else "no batch", _asked_before(state, own)]
-    elif request.api == "InitProducerId":
+    elif request.action == "InitProducerId":
         seen += ["bumped before" if state.known(name).last_epoch >= 0 else ""]
-    elif request.api != "EndTxn" or ends:
+    elif request.action != "EndTxn" or ends:
         seen += [_registered(state, name)]
-    if request.api == "EndTxn" and ends:
+    if request.action == "EndTxn" and ends:
         seen += [f"partition {'open' if state.data.state.producer(own.producer_id).is_open else 'closed'}"]
     return ", ".join(part for part in seen if part)
 
 
-def _writers(state: Visible) -> tuple[str, ...]:
-    """The writers to partitions.
+# --- mechanisms ------------------------------------------------------------------------------------------------------
 
-    Without verification a leader accepts an epoch or a producer id that no coordinator has given, and then refuses the
-    markers of the legitimate producer for ever (KAFKA-12671): nothing can be asked after that.
+
+@dataclass(frozen=True, slots=True)
+class Sends:
+    """An action that clients take in a mechanism, with every combination of its relative arguments.
+
+    Attributes:
+        action: the action of ``Broker``.
+        whose: the producer ids and epochs that it presents.
+        details: the rest of its arguments.
+        names: the transactional.ids, producers or consumers; by default all transactional.ids of the mechanism.
     """
-    nobody = () if state.settings.client < 2 and not state.settings.verification else ("epoch + 1", ANOTHER_ID)
-    return (CURRENT, "epoch - 1", *nobody)
+
+    action: str
+    whose: tuple[str, ...] = (CURRENT,)
+    details: tuple[str, ...] = ("",)
+    names: tuple[str, ...] = ()
 
 
-def _transaction_requests(state: Visible) -> Iterator[Request]:
-    """Any request of a transactional.id."""
-    coordinator = (CURRENT, "epoch - 1", "epoch + 1", ANOTHER_ID)
-    if not state.is_settled:
-        yield Request(SETTLE)
-        yield Request("InitProducerId", whose=NONE)
-        yield Request("InitProducerId", whose=CURRENT)
-        for detail in ("commit", "abort"):
-            for whose in (CURRENT, "epoch - 1", "epoch - 2", ANOTHER_ID):
-                yield Request("EndTxn", whose=whose, detail=detail)
-        return
-    for whose in (NONE, CURRENT, "epoch - 1", "epoch - 2", "epoch + 1", ANOTHER_ID, ID_ALONE):
-        yield Request("InitProducerId", whose=whose)
-    if state.settings.client < 2:
-        yield Request("AddOffsetsToTxn")
-        for whose in coordinator:
-            yield Request("AddPartitionsToTxn", whose=whose)
-    else:
-        yield Request("TxnOffsetCommit")
-    for detail in ("commit", "abort"):
-        for whose in (*coordinator, "epoch - 2"):
-            yield Request("EndTxn", whose=whose, detail=detail)
-    for detail in ("again", "gap"):
-        yield Request("Produce", detail=detail)
-    for whose in _writers(state):
-        yield Request("Produce", whose=whose, detail="next")
-    if state.data.state.producer(state.known("A").producer_id).is_open:
-        yield Request("Produce", detail="plain, next")
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Requests that a mechanism leaves out in some states, although the spec allows them.
+
+    Attributes:
+        reason: why.
+        leaves_out: the state and the request.
+    """
+
+    reason: str
+    leaves_out: Callable[[Visible, Request], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,7 +349,8 @@ class Mechanism:
         title: its title.
         kips: the KIPs that define it.
         transactional_ids: those that take part.
-        requests: the requests that are tried in a state.
+        sends: the requests that are tried.
+        bounds: what is left out of them.
         place: the projection of a state to its node.
         seen: the part of a node that a request sees; one that begins to end a transaction sees more.
         with_offset: the group's offset is read back too.
@@ -367,7 +363,8 @@ class Mechanism:
     title: str
     kips: str
     transactional_ids: tuple[str, ...]
-    requests: Callable[[Visible], Iterator[Request]]
+    sends: tuple[Sends, ...]
+    bounds: tuple[Bound, ...]
     place: Callable[[Visible], Hashable]
     seen: Callable[[Visible, Request, bool], str]
     with_offset: bool = True
@@ -377,25 +374,118 @@ class Mechanism:
 
     @property
     def alone(self) -> bool:
-        """There is only one producer."""
+        """There is only one transactional.id."""
         return len(self.transactional_ids) == 1
+
+    def all_requests(self) -> Iterator[Request]:
+        """The requests of all states."""
+        for row in self.sends:
+            for name, detail, whose in product(row.names or self.transactional_ids, row.details, row.whose):
+                yield Request(row.action, name, whose, detail)
+
+    def requests(self, state: Visible) -> Iterator[Request]:
+        """The requests that are tried in a state, and what the broker does by itself."""
+        if not state.is_settled:
+            yield Request(SETTLE)
+        for request in self.all_requests():
+            if not any(bound.leaves_out(state, request) for bound in self.bounds):
+                yield request
+
+
+def _is_begun(state: Visible, name: str) -> bool:
+    """The producer has its producer id."""
+    return name in state.plain or (name in state.coordinators and state.known(name).state is not DEAD)
+
+
+def _begin(*names: str) -> Bound:
+    """The producers get their producer ids in this order, before anything else is asked."""
+
+    def leaves_out(state: Visible, request: Request) -> bool:
+        waiting = next((name for name in names if not _is_begun(state, name)), "")
+        is_init = request.action in {"InitProducerId", "InitIdempotentProducer"}
+        return request.name != waiting or not is_init if waiting else is_init
+
+    return Bound("which producer begins when makes no difference to the others", leaves_out)
+
+
+def _adds_once(state: Visible, request: Request) -> bool:
+    """The partition of a request of version 1 is added first, and once."""
+    if state.settings.client >= 2 or request.action not in {*_ADDS, *_WRITES, "EndTxn"}:
+        return False
+    partitions = state.known(request.name).partitions
+    if request.action == "EndTxn":
+        return not partitions
+    partition = {**_ADDS, **_WRITES}[request.action]
+    return (partition in partitions) is (request.action in _ADDS)
+
+
+_ADDS = {"AddPartitionsToTxn": DATA, "AddOffsetsToTxn": OFFSETS}
+_WRITES = {"Produce": DATA, "TxnOffsetCommit": OFFSETS}
+_WHILE_CLOSING = {
+    "InitProducerId": (NONE, CURRENT),
+    "EndTxn": (CURRENT, "epoch - 1", "epoch - 2", ANOTHER_ID),
+}
+
+AS_CLIENTS_ADD = Bound("a client of version 1 adds a partition once, before it writes to it", _adds_once)
+WAITS = Bound(
+    "while a transaction is being closed an answer may be of before or of after, and tells little of either",
+    lambda state, _: not state.is_settled,
+)
+RETRIES = Bound(
+    "while a transaction is being closed clients retry what closes it; other answers may be of before or of after",
+    lambda state, request: not state.is_settled and request.whose not in _WHILE_CLOSING.get(request.action, ()),
+)
+WITHOUT_VERIFICATION = Bound(
+    "without verification a leader accepts an epoch or a producer id that no coordinator has given, and then refuses "
+    "the markers of the legitimate producer for ever (KAFKA-12671): nothing can be asked after that",
+    lambda state, request: (
+        state.settings.client < 2
+        and not state.settings.verification
+        and request.action in _WRITES
+        and request.whose in {"epoch + 1", ANOTHER_ID}
+    ),
+)
+
+
+# --- one transactional.id --------------------------------------------------------------------------------------------
+
+ANYBODY = (CURRENT, "epoch - 1", "epoch + 1", ANOTHER_ID)
+TRANSACTIONS = Mechanism(
+    name="transaction",
+    title="one transactional.id: any request in any state",
+    kips="KIP-98, KIP-360, KIP-588, KIP-890",
+    transactional_ids=("A",),
+    sends=(
+        Sends("InitProducerId", (NONE, CURRENT, "epoch - 1", "epoch - 2", "epoch + 1", ANOTHER_ID, ID_ALONE)),
+        Sends("AddOffsetsToTxn"),
+        Sends("AddPartitionsToTxn", ANYBODY),
+        Sends("TxnOffsetCommit"),
+        Sends("EndTxn", (*ANYBODY, "epoch - 2"), (COMMIT, ABORT)),
+        Sends("Produce", details=("again", "gap")),
+        Sends("Produce", ANYBODY, ("next",)),
+        Sends("ProduceOutside", details=("next",), names=("A",)),
+    ),
+    bounds=(
+        RETRIES,
+        WITHOUT_VERIFICATION,
+        Bound(
+            "the mechanism commit asks for offsets in transactions of version 1",
+            lambda state, request: request.action == "TxnOffsetCommit" and state.settings.client < 2,
+        ),
+        Bound(
+            "the mechanism idempotence asks for batches of a producer with nothing open",
+            lambda state, request: (
+                request.action == "ProduceOutside"
+                and not state.data.state.producer(state.known("A").producer_id).is_open
+            ),
+        ),
+    ),
+    place=_place_in_transaction,
+    seen=_seen_in_transaction,
+)
 
 
 # --- offsets in one transaction --------------------------------------------------------------------------------------
-
-
-def _commit_requests(state: Visible) -> Iterator[Request]:
-    """Offsets in a transaction, by anybody."""
-    if not state.is_settled:
-        yield Request(SETTLE)
-        return
-    yield Request("InitProducerId", whose=NONE)
-    for whose in (CURRENT, "epoch - 1", "epoch + 1", ANOTHER_ID) if state.settings.client < 2 else ():
-        yield Request("AddOffsetsToTxn", whose=whose)
-    for whose in _writers(state):
-        yield Request("TxnOffsetCommit", whose=whose)
-    for detail in ("commit", "abort"):
-        yield Request("EndTxn", detail=detail)
 
 
 def _place_of_commits(state: Visible) -> Hashable:
@@ -405,7 +495,7 @@ def _place_of_commits(state: Visible) -> Hashable:
 
 def _seen_of_commits(state: Visible, request: Request, ends: bool) -> str:
     seen = [_state_name(state, "A")]
-    if request.api == "TxnOffsetCommit" or ends:
+    if request.action == "TxnOffsetCommit" or ends:
         pending = ["pending"] if state.group.pending else []
         seen += [
             _registered(state, "A"),
@@ -415,10 +505,27 @@ def _seen_of_commits(state: Visible, request: Request, ends: bool) -> str:
     return ", ".join(seen)
 
 
+COMMITS = Mechanism(
+    name="commit",
+    title="offsets in a transaction: any request in any state",
+    kips="KIP-98, KIP-588, KIP-890",
+    transactional_ids=("A",),
+    sends=(
+        Sends("InitProducerId", (NONE,)),
+        Sends("AddOffsetsToTxn", ANYBODY),
+        Sends("TxnOffsetCommit", ANYBODY),
+        Sends("EndTxn", details=(COMMIT, ABORT)),
+    ),
+    bounds=(WAITS, WITHOUT_VERIFICATION),
+    place=_place_of_commits,
+    seen=_seen_of_commits,
+)
+
+
 # --- producers without transactions ----------------------------------------------------------------------------------
 
 WRITER, LATE = "P", "Q"
-NO_TRANSACTIONAL_ID = "no transactional.id"
+_AGAIN = ("again", "again and one more", "the oldest remembered again", "one that is forgotten again")
 
 
 def _plain_identity(state: Visible, name: str) -> Identity | None:
@@ -439,23 +546,6 @@ def _history(state: Visible, name: str) -> str:
     return f"{remembered} remembered, {more} forgotten{', at the wrap' if wraps else ''}"
 
 
-def _idempotent_requests(state: Visible) -> Iterator[Request]:
-    """Any batch of one producer, then the first batches of another one."""
-    for name in (WRITER, LATE):
-        if name not in state.plain:
-            yield Request("InitProducerId", name, NONE, NO_TRANSACTIONAL_ID)
-            return
-        details = ["next", "gap", "the last before the wrap"]
-        if name == WRITER:
-            details += ["next, two records", "again", "again and one more"]
-            details += ["the oldest remembered again", "one that is forgotten again"]
-        for detail in details:
-            yield Request("Produce", name, CURRENT, f"plain, {detail}")
-        for whose in ("epoch - 1", "epoch + 1"):
-            for detail in ("next", "gap"):
-                yield Request("Produce", name, whose, f"plain, {detail}")
-
-
 def _place_of_batches(state: Visible) -> Hashable:
     identity = _plain_identity(state, WRITER)
     epoch = 0 if identity is None else min(identity.epoch, 1)
@@ -464,10 +554,33 @@ def _place_of_batches(state: Visible) -> Hashable:
 
 
 def _seen_of_batches(state: Visible, request: Request, ends: bool) -> str:  # noqa: ARG001 - of the shape that all have
-    if request.api != "Produce":
+    if request.action == "InitIdempotentProducer":
         return "any"
     seen = _history(state, request.name)
     return seen if state.data.end else f"{seen}, empty partition"
+
+
+IDEMPOTENCE = Mechanism(
+    name="idempotence",
+    title="producers without transactions: duplicates, gaps, epochs",
+    kips="KIP-98, KIP-360",
+    transactional_ids=(),
+    sends=(
+        Sends("InitIdempotentProducer", names=(WRITER, LATE)),
+        Sends("ProduceOutside", details=("next", "gap", "the last before the wrap"), names=(WRITER, LATE)),
+        Sends("ProduceOutside", details=("next, two records", *_AGAIN), names=(WRITER,)),
+        Sends("ProduceOutside", ("epoch - 1", "epoch + 1"), ("next", "gap"), (WRITER, LATE)),
+    ),
+    bounds=(
+        Bound(
+            "the second producer is there for the batches of one that the leader does not know",
+            lambda state, request: request.name == LATE and not _is_begun(state, WRITER),
+        ),
+    ),
+    place=_place_of_batches,
+    seen=_seen_of_batches,
+    with_offset=False,
+)
 
 
 # --- readers ---------------------------------------------------------------------------------------------------------
@@ -491,70 +604,53 @@ def _last_entries(state: Visible, count: int) -> tuple[str, ...]:
     return tuple(f"{entry.kind} {owners.get(entry.producer_id, '')}".strip() for entry in state.data.entries[-count:])
 
 
-def _reading_requests(state: Visible) -> Iterator[Request]:
-    """Two producers in transactions and one outside write to one partition, as clients do."""
-    if not state.is_settled:
-        yield Request(SETTLE)
-        return
-    for name in sorted(state.coordinators):
-        if state.known(name).state is DEAD:
-            yield Request("InitProducerId", name, NONE)
-            return
-    if WRITER not in state.plain:
-        yield Request("InitProducerId", WRITER, NONE, NO_TRANSACTIONAL_ID)
-        return
-    for name in sorted(state.coordinators):
-        if state.settings.client < 2 and DATA not in state.known(name).partitions:
-            yield Request("AddPartitionsToTxn", name)
-            continue
-        yield Request("Produce", name, detail="next")
-        if state.data.state.producer(state.known(name).producer_id).epoch < 0:
-            yield Request("Produce", name, detail="gap")
-        if name in _begun(state):
-            yield Request("EndTxn", name, detail="commit")
-            yield Request("EndTxn", name, detail="abort")
-    yield Request("Produce", WRITER, detail="plain, next")
-
-
 def _place_of_readers(state: Visible) -> Hashable:
     registered = tuple((state.known(name).state is DEAD, DATA in state.known(name).partitions) for name in ("A", "B"))
     return registered, WRITER in state.plain, tuple(_begun(state)), _last_entries(state, 2), _decided(state)
 
 
 def _seen_by_readers(state: Visible, request: Request, ends: bool) -> str:  # noqa: ARG001 - of the shape that all have
-    if request.api not in {"Produce", SETTLE}:
+    if request.api not in {PRODUCE, SETTLE}:
         return f"open: {', '.join(_begun(state)) or 'nothing'}"
     last = "".join(_last_entries(state, 1)) or "nothing"
     return ", ".join([f"open: {', '.join(_begun(state)) or 'nothing'}", *_decided(state), f"last entry: {last}"])
 
 
+READING = Mechanism(
+    name="reading",
+    title="two transactions in one partition: last stable offset, aborted transactions, what readers are given",
+    kips="KIP-98",
+    transactional_ids=("A", "B"),
+    sends=(
+        Sends("InitProducerId", (NONE,)),
+        Sends("InitIdempotentProducer", names=(WRITER,)),
+        Sends("AddPartitionsToTxn"),
+        Sends("Produce", details=("next", "gap")),
+        Sends("EndTxn", details=(COMMIT, ABORT)),
+        Sends("ProduceOutside", details=("next",), names=(WRITER,)),
+    ),
+    bounds=(
+        WAITS,
+        _begin("A", "B", WRITER),
+        AS_CLIENTS_ADD,
+        Bound(
+            "readers are given the same whatever else is refused",
+            lambda state, request: (
+                request.detail == "gap" and state.data.state.producer(state.known(request.name).producer_id).epoch >= 0
+            ),
+        ),
+        Bound(
+            "an empty transaction has nothing to read",
+            lambda state, request: request.action == "EndTxn" and request.name not in _begun(state),
+        ),
+    ),
+    place=_place_of_readers,
+    seen=_seen_by_readers,
+    with_offset=False,
+)
+
+
 # --- offsets of groups -----------------------------------------------------------------------------------------------
-
-
-def _offset_requests(state: Visible) -> Iterator[Request]:
-    """Two producers write offsets of one group, with and without a member."""
-    if not state.is_settled:
-        yield Request(SETTLE)
-        return
-    for name in sorted(state.coordinators):
-        if state.known(name).state is DEAD:
-            yield Request("InitProducerId", name, NONE)
-            return
-    yield Request("JoinGroup", name="", whose=NONE)
-    yield Request("OffsetCommit", name="", whose=NONE)
-    for detail in (*CLAIMS[1:], "nobody") if state.group.group.members else ():
-        yield Request("OffsetCommit", name="", whose=NONE, detail=detail)
-    for name in sorted(state.coordinators):
-        if state.settings.client < 2 and OFFSETS not in state.known(name).partitions:
-            yield Request("AddOffsetsToTxn", name)
-            continue
-        yield Request("TxnOffsetCommit", name)
-        if state.group.group.members and name == "A":
-            for detail in CLAIMS:
-                yield Request("TxnOffsetCommit", name, detail=detail)
-        if OFFSETS in state.known(name).partitions:
-            yield Request("EndTxn", name, detail="commit")
-            yield Request("EndTxn", name, detail="abort")
 
 
 def _order_of_offsets(state: Visible) -> str:
@@ -573,48 +669,70 @@ def _place_of_offsets(state: Visible) -> Hashable:
 
 def _seen_of_offsets(state: Visible, request: Request, ends: bool) -> str:  # noqa: ARG001 - of the shape that all have
     members = "a member" if state.group.group.members else "no member"
-    if request.api in {"AddOffsetsToTxn", "InitProducerId"}:
+    if request.action in {"AddOffsetsToTxn", "InitProducerId"}:
         return "any"
-    if request.detail and request.api in COMMITS_OF_MEMBERS:
+    accepted = {"OffsetCommit": MEMBER_COMMITS if state.group.group.members else NOBODY_COMMITS}
+    if request.action in COMMITS_OF_MEMBERS and request.detail != accepted.get(request.action, ""):
         return members
     written = f"written: {_order_of_offsets(state)}"
-    return ", ".join([written, *_decided(state)] if request.api in {"EndTxn", SETTLE} else [written, members])
+    return ", ".join([written, *_decided(state)] if request.action in {"EndTxn", SETTLE} else [written, members])
+
+
+GROUP_OFFSETS = Mechanism(
+    name="offsets",
+    title="offsets of a group in transactions: pending, decided, fenced by generation",
+    kips="KIP-98, KIP-447",
+    transactional_ids=("A", "B"),
+    sends=(
+        Sends("InitProducerId", (NONE,)),
+        Sends("JoinGroup", names=("",)),
+        Sends("OffsetCommit", details=(NOBODY_COMMITS, *CLAIMS), names=("",)),
+        Sends("AddOffsetsToTxn"),
+        Sends("TxnOffsetCommit"),
+        Sends("TxnOffsetCommit", details=CLAIMS, names=("A",)),
+        Sends("EndTxn", details=(COMMIT, ABORT)),
+    ),
+    bounds=(
+        WAITS,
+        _begin("A", "B"),
+        AS_CLIENTS_ADD,
+        Bound(
+            "nobody claims to be a member of a group without members",
+            lambda state, request: request.detail in CLAIMS and not state.group.group.members,
+        ),
+        Bound(
+            "an empty transaction has no offsets",
+            lambda state, request: request.action == "EndTxn" and OFFSETS not in state.known(request.name).partitions,
+        ),
+    ),
+    place=_place_of_offsets,
+    seen=_seen_of_offsets,
+)
 
 
 # --- members of groups of KIP-848 ------------------------------------------------------------------------------------
 
 
-def _member_requests(state: Visible) -> Iterator[Request]:
-    """Two consumers join, follow the group's epoch and leave; both commit offsets with any member epoch."""
-    if not state.is_settled:
-        yield Request(SETTLE)
-        return
-    known = state.known("A")
-    if known.state is DEAD:
-        yield Request("InitProducerId", whose=NONE)
-        return
-    group = state.group
-    for who in (SECOND, FIRST):
-        if who not in group.members():
-            yield Request(HEARTBEAT, whose=CURRENT, detail=f"{who} joins")
-            continue
-        current = state.broker.membership.members[who]
-        yield Request(HEARTBEAT, detail=f"{who} {KEEPS}")
-        if current.revoking or current.assigned - group.target_of(group.members(), who):
-            yield Request(HEARTBEAT, detail=f"{who} {GIVES_UP}")
-        yield Request(HEARTBEAT, detail=f"{who} leaves")
-    is_added = state.settings.client >= 2 or OFFSETS in known.partitions
-    if not is_added:
-        yield Request("AddOffsetsToTxn")
-    if state.broker.is_known():
-        for api in COMMITS_OF_MEMBERS if is_added else COMMITS_OF_MEMBERS[:1]:
-            yield Request(api, detail="nobody")
-            for who in (FIRST, SECOND):
-                for shift in EPOCHS if who in group.members() else (CURRENT,):
-                    yield Request(api, detail=f"{who}, {shift}")
-    if OFFSETS in known.partitions:
-        yield Request("EndTxn", detail="commit")
-        yield Request("EndTxn", detail="abort")
+_MEMBER_COMMITS = (NOBODY_COMMITS, *(f"{who}, {shift}" for who in (FIRST, SECOND) for shift in EPOCHS))
+
+
+def _gives_nothing_up(state: Visible, request: Request) -> bool:
+    """A member that has nothing to give up says that it does."""
+    group, who = state.group, request.name
+    if request.detail != GIVES_UP or who not in group.members():
+        return False
+    current = state.broker.membership.members[who]
+    return not (current.revoking or current.assigned - group.target_of(group.members(), who))
+
+
+def _claims_of_unknown_group(state: Visible, request: Request) -> bool:
+    return request.action in COMMITS_OF_MEMBERS and not state.broker.is_known()
+
+
+def _has_no_epoch(state: Visible, request: Request) -> bool:
+    """A consumer that is no member presents an epoch relative to its own."""
+    who, _, shift = request.detail.partition(", ")
+    return shift not in {"", CURRENT} and who in {FIRST, SECOND} and who not in state.group.members()
 
 
 def _member(state: Visible, who: str) -> str:
@@ -652,70 +770,42 @@ def _place_of_members(state: Visible) -> Hashable:
 def _seen_of_members(state: Visible, request: Request, ends: bool) -> str:  # noqa: ARG001 - of the shape that all have
     if request.api == HEARTBEAT:
         return _members(state)
-    if request.api in COMMITS_OF_MEMBERS and request.detail == "nobody":
+    if request.action in COMMITS_OF_MEMBERS and request.detail == NOBODY_COMMITS:
         return "members" if state.group.members() else "no members"
-    if request.api in COMMITS_OF_MEMBERS:
+    if request.action in COMMITS_OF_MEMBERS:
         who = request.detail.partition(", ")[0]
         others = "" if state.group.members() else ", nor is anybody"
         return f"{who} {_member(state, who)}{others}"
     return ", ".join([_offsets_of(state), *_decided(state)])
 
 
-TRANSACTIONS = Mechanism(
-    name="transaction",
-    title="one transactional.id: any request in any state",
-    kips="KIP-98, KIP-360, KIP-588, KIP-890",
-    transactional_ids=("A",),
-    requests=_transaction_requests,
-    place=_place_in_transaction,
-    seen=_seen_in_transaction,
-)
-
-IDEMPOTENCE = Mechanism(
-    name="idempotence",
-    title="producers without transactions: duplicates, gaps, epochs",
-    kips="KIP-98, KIP-360",
-    transactional_ids=(),
-    requests=_idempotent_requests,
-    place=_place_of_batches,
-    seen=_seen_of_batches,
-    with_offset=False,
-)
-COMMITS = Mechanism(
-    name="commit",
-    title="offsets in a transaction: any request in any state",
-    kips="KIP-98, KIP-588, KIP-890",
-    transactional_ids=("A",),
-    requests=_commit_requests,
-    place=_place_of_commits,
-    seen=_seen_of_commits,
-)
-READING = Mechanism(
-    name="reading",
-    title="two transactions in one partition: last stable offset, aborted transactions, what readers are given",
-    kips="KIP-98",
-    transactional_ids=("A", "B"),
-    requests=_reading_requests,
-    place=_place_of_readers,
-    seen=_seen_by_readers,
-    with_offset=False,
-)
-GROUP_OFFSETS = Mechanism(
-    name="offsets",
-    title="offsets of a group in transactions: pending, decided, fenced by generation",
-    kips="KIP-98, KIP-447",
-    transactional_ids=("A", "B"),
-    requests=_offset_requests,
-    place=_place_of_offsets,
-    seen=_seen_of_offsets,
-)
-
 MEMBERS = Mechanism(
     name="members",
     title="offsets of a group's members: assigned, given up, fenced by member epoch",
     kips="KIP-447, KIP-848, KIP-1251",
     transactional_ids=("A",),
-    requests=_member_requests,
+    sends=(
+        Sends("InitProducerId", (NONE,)),
+        Sends("JoinConsumerGroup", names=(SECOND, FIRST)),
+        Sends("Heartbeat", details=(KEEPS, GIVES_UP), names=(SECOND, FIRST)),
+        Sends("LeaveConsumerGroup", names=(SECOND, FIRST)),
+        Sends("AddOffsetsToTxn"),
+        Sends("OffsetCommit", details=_MEMBER_COMMITS, names=("",)),
+        Sends("TxnOffsetCommit", details=_MEMBER_COMMITS),
+        Sends("EndTxn", details=(COMMIT, ABORT)),
+    ),
+    bounds=(
+        WAITS,
+        _begin("A"),
+        AS_CLIENTS_ADD,
+        Bound("a member gives up what it is to give up, and nothing else", _gives_nothing_up),
+        Bound("nobody claims to be of a group that has never had members", _claims_of_unknown_group),
+        Bound("the epoch of a consumer that is no member is the group's", _has_no_epoch),
+        Bound(
+            "an empty transaction has no offsets",
+            lambda state, request: request.action == "EndTxn" and OFFSETS not in state.known("A").partitions,
+        ),
+    ),
     place=_place_of_members,
     seen=_seen_of_members,
     group_protocol=CONSUMER,
@@ -723,4 +813,16 @@ MEMBERS = Mechanism(
     needs=HEARTBEAT,
 )
 
+
 MECHANISMS = (IDEMPOTENCE, TRANSACTIONS, COMMITS, READING, GROUP_OFFSETS, MEMBERS)
+
+_LIKE_OLDER = "a leader, and a coordinator that adds a partition, remember no epoch but the latest: as epoch - 1"
+NOT_ASKED = {
+    ("AddPartitionsToTxn", "epoch - 2"): _LIKE_OLDER,
+    ("AddOffsetsToTxn", "epoch - 2"): _LIKE_OLDER,
+    ("Produce", "epoch - 2"): _LIKE_OLDER,
+    ("TxnOffsetCommit", "epoch - 2"): _LIKE_OLDER,
+    ("ProduceOutside", "epoch - 2"): _LIKE_OLDER,
+    ("ProduceOutside", ANOTHER_ID): "a leader knows no producer id but by its batches: as a producer without batches",
+}
+"""The producer ids and epochs that no mechanism presents with an action, and why."""

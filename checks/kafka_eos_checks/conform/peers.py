@@ -9,12 +9,12 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kafka_eos.machines.broker import HEARTBEAT
 from kafka_eos.server.cluster import Settings
 from kafka_eos.server.threaded import ServedCluster
 from kafka_eos.server.transactions import TransactionSettings
 from kafka_eos_checks.brokers.brokers import Cluster, free_ports
 from kafka_eos_checks.brokers.jars import have_jars
-from kafka_eos_checks.conform.mechanisms import HEARTBEAT
 from kafka_eos_checks.conform.wire import Address, Unreachable, Wire
 
 KFAKE = Path(__file__).with_name("kfake")

@@ -6,8 +6,9 @@ from collections.abc import Container, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Self
 
-from kafka_eos_checks.conform.mechanisms import SETTLE, Asked, Mechanism, Outcome, Request, asked, outcomes
-from kafka_eos_checks.conform.visible import Settings, Visible
+from kafka_eos_checks.conform.deciding import Rule, deciding
+from kafka_eos_checks.conform.mechanisms import SETTLE, Asked, Mechanism, Request, asked, outcomes
+from kafka_eos_checks.conform.visible import Outcome, Settings, Visible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +32,7 @@ class Edge:
     @property
     def is_internal(self) -> bool:
         """No client sends this request."""
-        return self.request.api == SETTLE
+        return self.request.action == SETTLE
 
     @property
     def id(self) -> str:
@@ -58,10 +59,15 @@ class Step:
     outcomes: tuple[Outcome, ...]
     edge: str
 
+    def rules(self) -> tuple[Rule, ...]:
+        """The operators of the spec that decide the answers."""
+        found = [rule for state in self.state.meanwhile() for rule in deciding(state.broker, self.asked.instance)]
+        return tuple(dict.fromkeys(found))
+
     @property
     def is_settle(self) -> bool:
         """No client sends this request."""
-        return self.asked.request.api == SETTLE
+        return self.asked.request.action == SETTLE
 
 
 def steps(mechanism: Mechanism, state: Visible) -> Iterator[Step]:

@@ -1,6 +1,5 @@
 """The results of a run: a table by mechanism and request, each divergence with its scenario, JSON, JUnit, diagrams."""
 
-import inspect
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,14 +10,6 @@ from xml.etree import ElementTree
 
 from rich.table import Table
 
-from kafka_eos.machines.consumer_group import ConsumerGroup
-from kafka_eos.machines.group_coordinator import GroupCoordinator
-from kafka_eos.machines.partition_log import PartitionLog
-from kafka_eos.machines.producer_state import Log
-from kafka_eos.machines.spec_mapping import snake_case
-from kafka_eos.machines.transaction_coordinator import Rules, TransactionCoordinator
-from kafka_eos.machines.transactional_partition import TransactionalPartition
-from kafka_eos.machines.transactions import Transactions
 from kafka_eos_checks.conform.known import Cause, causes, known_differences
 from kafka_eos_checks.conform.mechanisms import SETTLE
 from kafka_eos_checks.conform.quotient import Edge, Quotient
@@ -43,36 +34,18 @@ KIPS = {
 """The KIPs that define a request's behaviour, in transactions of version 1 and of version 2."""
 _ABOUT = {SETTLE: "markers and completion"}
 _OWN_KIPS = {"idempotence": "KIP-98, KIP-360", "members": "KIP-447, KIP-848, KIP-1251"}
-_RULES: dict[str, tuple[type, ...]] = {
-    "TransactionCoordinator": (Rules, TransactionCoordinator),
-    "ProducerState": (Log,),
-    "PartitionLog": (PartitionLog,),
-    "TransactionalPartition": (TransactionalPartition,),
-    "Transactions": (Transactions,),
-    "GroupCoordinator": (GroupCoordinator,),
-    "ConsumerGroup": (ConsumerGroup,),
-}
 _SHORT_FIELDS = {"coordinator", "listed state", "offset of the group"}
 _CONFORMING = {Found.CONFORMS, Found.KNOWN}
 
 
 def about(edge: Edge) -> str:
     """The subject of a row of the table."""
-    return _ABOUT.get(edge.request.api, edge.request.api)
+    return _ABOUT.get(edge.request.action, edge.request.api)
 
 
 def kips_of(edge: Edge, client: int) -> str:
     """The KIPs that define an edge."""
     return _OWN_KIPS.get(edge.mechanism.name) or KIPS[edge.request.api][client - 1]
-
-
-def explained(rule: str) -> str:
-    """A rule of the spec with what it says: ``TransactionCoordinator!AddError: The reason why the coordinator …``."""
-    module, _, operator = rule.partition("!")
-    name = snake_case(operator)
-    found = next((getattr(each, name) for each in _RULES.get(module, ()) if hasattr(each, name)), None)
-    said = inspect.getdoc(found) if found is not None else None
-    return f"{rule}: {said.split(chr(10) * 2)[0]}".replace("\n", " ") if said else rule
 
 
 @dataclass(slots=True, kw_only=True)
@@ -218,7 +191,7 @@ def story(result: Result, client: int) -> str:
         ]
     last = result.scenario[-1] if result.scenario else None
     if last is not None and result.found is Found.DIVERGES:
-        lines += [f"  why: {explained(rule)}" for rule in last.rules]
+        lines += [f"  why: {rule}" for rule in last.rules]
         lines.append(f"  defined by: {kips_of(result.edge, client)}")
         lines += [f"  known of: {each.brokers}. {each.cause} ({each.source})" for each in causes_of(result)]
         if last.request:
@@ -337,7 +310,7 @@ def _result_json(result: Result, client: int) -> dict[str, Any]:
             }
             for e in result.scenario
         ]
-        row["rules"] = list(result.scenario[-1].rules)
+        row["rules"] = [rule.name for rule in result.scenario[-1].rules]
     return row
 
 

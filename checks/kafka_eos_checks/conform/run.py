@@ -8,7 +8,8 @@ from enum import StrEnum
 from kafka_eos.errors import ErrorCode
 from kafka_eos.machines.transaction_coordinator import Identity
 from kafka_eos_checks.conform import observation
-from kafka_eos_checks.conform.mechanisms import Asked, Request, asked
+from kafka_eos_checks.conform.deciding import Rule
+from kafka_eos_checks.conform.mechanisms import Request, asked
 from kafka_eos_checks.conform.observation import OFFSET
 from kafka_eos_checks.conform.quotient import Edge, Quotient, Step, edge_of, step_of
 from kafka_eos_checks.conform.stage import Reply, Stage, error_name
@@ -46,7 +47,7 @@ class Exchange:
     answered: str = ""
     request: str = ""
     response: str = ""
-    rules: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +187,7 @@ class Play:
             self.counts.retries += 1
             wait(attempt)
             attempt += 1
-        self.transcript.append(self._exchange(given, answers, reply))
+        self.transcript.append(self._exchange(step, answers, reply))
         self.requests.append(given.request)
         if outcome is None:
             allowed = " or ".join(shown_answer(answer) for answer in answers if not answer.known)
@@ -194,7 +195,8 @@ class Play:
         self.known = outcome[0].known
         return outcome[1]
 
-    def _exchange(self, given: Asked, answers: Sequence[Answer], reply: Reply) -> Exchange:
+    def _exchange(self, step: Step, answers: Sequence[Answer], reply: Reply) -> Exchange:
+        given = step.asked
         return Exchange(
             label=given.request.label(self.quotient.mechanism.alone),
             api=given.request.api,
@@ -203,7 +205,7 @@ class Play:
             answered=shown_reply(reply),
             request=reply.request,
             response=reply.response,
-            rules=tuple(dict.fromkeys(answer.rule for answer in answers)),
+            rules=step.rules(),
         )
 
     def _compare_state(self) -> None:

@@ -5,7 +5,8 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from kafka_eos_checks.conform.mechanisms import HEARTBEAT, MECHANISMS, SETTLE, Mechanism
+from kafka_eos.machines.broker import HEARTBEAT
+from kafka_eos_checks.conform.mechanisms import MECHANISMS, SETTLE, Mechanism
 from kafka_eos_checks.conform.quotient import Edge, Quotient
 from kafka_eos_checks.conform.result import Report
 from kafka_eos_checks.conform.run import Result, Runner

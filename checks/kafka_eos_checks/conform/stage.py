@@ -13,16 +13,43 @@ from typing import Any
 
 from kafka_eos.errors import ErrorCode, MalformedBatch
 from kafka_eos.formats.record_batch import ControlType, Record, RecordBatch, build_batch
+from kafka_eos.machines.broker import HEARTBEAT
 from kafka_eos.machines.transaction_coordinator import Identity
 from kafka_eos.machines.transactional_partition import ABORT, COMMIT, PLAIN, TRANSACTIONAL
 from kafka_eos.server.cluster import CONSUMER_OFFSETS
 from kafka_eos.wire.protocol import Message
 from kafka_eos_checks.brokers import fetched
 from kafka_eos_checks.conform import observation
-from kafka_eos_checks.conform.mechanisms import HEARTBEAT, Asked, Request
+from kafka_eos_checks.conform.mechanisms import COMMIT as COMMITS
+from kafka_eos_checks.conform.mechanisms import Asked, Request
 from kafka_eos_checks.conform.visible import DATA, FIRST, MEMBER, OFFSETS, SECOND, STRANGER, Visible
 from kafka_eos_checks.conform.wire import Address, NoAnswer, Unsupported, Wire, wait
 
+BESIDE = {
+    "ApiVersions": "learns the versions and features of the broker",
+    "SaslHandshake": "logs in",
+    "SaslAuthenticate": "logs in",
+    "Metadata": "finds leaders",
+    "FindCoordinator": "finds coordinators",
+    "DescribeConfigs": "learns how long a group of KIP-848 keeps an assignment",
+    "CreateTopics": "makes the partitions of scenarios",
+    "SyncGroup": "completes JoinGroup, which is one step in Broker",
+    "DescribeTransactions": "reads the coordinator's state back",
+    "ListTransactions": "reads the coordinator's state back",
+    "Fetch": "reads the log back",
+    "ListOffsets": "reads the last stable offset back",
+    "DescribeProducers": "reads the leader's state of producers back",
+    "OffsetFetch": "reads the committed offset back",
+    "ConsumerGroupDescribe": "reads the members of a group of KIP-848 back",
+    "LeaveGroup": "ends a scenario",
+    "DeleteGroups": "cleans up",
+    "DeleteTopics": "cleans up",
+}
+"""The requests that no action of ``Broker`` stands for, with what they are for.
+
+None of them is judged by an answer of the spec. Those that read back are compared with the fields of ``observation``,
+which are values of the machine.
+"""
 TRANSACTION_TIMEOUT_MS = 60_000
 SESSION_TIMEOUT_MS = 45_000
 
@@ -266,7 +293,7 @@ class Stage:
         name = self.transactional_id(request.name)
         match request.api:
             case "InitProducerId":
-                named = None if request.detail else name
+                named = None if request.action == "InitIdempotentProducer" else name
                 return {"TransactionalId": named, "TransactionTimeoutMs": TRANSACTION_TIMEOUT_MS, **real}
             case "AddPartitionsToTxn":
                 return {
@@ -278,7 +305,7 @@ class Stage:
             case "AddOffsetsToTxn":
                 return {"TransactionalId": name, "GroupId": self.group, **real}
             case "EndTxn":
-                return {"TransactionalId": name, "Committed": request.detail == "commit", **real}
+                return {"TransactionalId": name, "Committed": request.detail == COMMITS, **real}
             case "TxnOffsetCommit":
                 generation = given.generation + (self.generation_shift if given.generation >= 0 else 0)
                 return {"TransactionalId": name, "GenerationId": generation, **self._offset_row(given), **real}
@@ -315,16 +342,15 @@ class Stage:
     def _heartbeat_row(self, given: Asked) -> Message:
         """A whole heartbeat, so that the answer is whole too; a member that joins or leaves has its own epochs."""
         self.has_group = True
-        does = given.request.detail.partition(" ")[2]
         if given.assigns and self.assigns_after:
             time.sleep(self.assigns_after)
         rows = self.wire.ask("Metadata", {"Topics": [{"Name": self.topic}], "AllowAutoTopicCreation": False})["Topics"]
         owned = [{"TopicId": _first(rows)["TopicId"], "Partitions": [self.partition]}]
-        epochs = {"joins": 0, "leaves": -1}
+        epochs = {"JoinConsumerGroup": 0, "LeaveConsumerGroup": -1}
         return {
             "GroupId": self.group,
             "MemberId": self._member(given.member),
-            "MemberEpoch": epochs.get(does, given.generation + self.generation_shift),
+            "MemberEpoch": epochs.get(given.request.action, given.generation + self.generation_shift),
             "RebalanceTimeoutMs": SESSION_TIMEOUT_MS,
             "SubscribedTopicNames": [self.topic],
             "ServerAssignor": "range",
@@ -334,7 +360,7 @@ class Stage:
     def assigns(self) -> bool:
         """Whether a member that joins is assigned the partition; it leaves again."""
         self.has_group = True
-        joining = Asked(request=Request(HEARTBEAT, detail=f"{FIRST} joins"), member=FIRST)
+        joining = Asked(request=Request("JoinConsumerGroup", FIRST), member=FIRST)
         at = self.places.coordinator(GROUP_KEY, self.group)
         answer = self.wire.ask(HEARTBEAT, self._heartbeat_row(joining), at)
         self.consumers.add(FIRST)
@@ -355,7 +381,7 @@ class Stage:
         return Identity(epoch=epoch - self.generation_shift)
 
     def _produce_row(self, given: Asked, real: Message) -> Message:
-        transactional = given.kind == TRANSACTIONAL
+        transactional = given.request.action == "Produce"
         value = f"{self.prefix} {given.request.name} {given.sequence}".encode()
         batch = build_batch(
             [Record(value=value, offset_delta=delta) for delta in range(given.count)],

@@ -19,6 +19,8 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "contract": ("kafka_eos_checks.matrix.mutant_contracts",),
     "requests": ("kafka_eos_checks.matrix.mutant_requests",),
 }
+# The files of the spec's folder that a means judges by, besides the modules: requests know Kafka's rules from there.
+DATA: Mapping[str, tuple[str, ...]] = {"requests": ("releases.toml",)}
 
 
 def modules_of(means: str, machine: str) -> tuple[str, ...]:
@@ -47,7 +49,8 @@ def key_of(means: str, registry: Registry, mutant: Model) -> str:
     base = registry.get(mutant.model) if mutant.model else mutant
     given = (base.constants, base.overrides, base.bounds, base.invariants, base.properties, base.graph)
     python = python_fingerprint(modules_of(means, mutant.machine_class().__module__))
-    return fingerprint(means, python, about, given, spec_fingerprint(mutant.spec, read_modules(mutant)))
+    data = [(mutant.spec / name).read_bytes() for name in DATA.get(means, ())]
+    return fingerprint(means, python, about, given, spec_fingerprint(mutant.spec, read_modules(mutant)), *data)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

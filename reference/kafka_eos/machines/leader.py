@@ -367,15 +367,6 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShippedGuards(GuardRules):
-    """The guards of Kafka 4.3, with the mutant EveryAppendUsesGuardUp of Transactions."""
-
-    def uses_guard_up(self, log: TransactionalLog, epoch: int) -> bool:  # noqa: ARG002 - the spec's rule looks at them
-        """Every batch of a transaction uses the guard up."""
-        return True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class VersionConstants:
     """The constants that decide about a marker: see ``transactional_partition.MarkerConstants``."""
 

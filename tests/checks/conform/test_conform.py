@@ -12,7 +12,7 @@ import pytest
 
 from kafka_eos.machines.consumer_group import ConsumerGroup
 from kafka_eos.machines.group_coordinator import GroupCoordinator
-from kafka_eos.machines.leader import LeaderRules
+from kafka_eos.machines.leader import LeaderRules, Rules
 from kafka_eos.machines.producer_state import Log
 from kafka_eos.machines.transactional_partition import ReadablePartition
 from kafka_eos.server.cluster import INTERNAL_TOPICS, Machines, Settings
@@ -25,6 +25,7 @@ from kafka_eos_checks.conform.mechanisms import MECHANISMS, MEMBERS
 from kafka_eos_checks.conform.result import Report, diagram, story, write_json, write_junit
 from kafka_eos_checks.conform.run import Found
 from kafka_eos_checks.conform.session import Target, conform, open_session
+from kafka_eos_checks.conform.wire import Connection
 from kafka_eos_checks.mutants.rules import mutated
 
 MACHINES = Machines()
@@ -116,8 +117,9 @@ def groups(**overrides: str) -> Machines:
 @pytest.mark.parametrize(
     ("mechanism", "version", "machines", "edge", "what"),
     [
-        ("idempotence", 2, leaders(IsDuplicate="NoDuplicateCache"), "Produce(plain, again", "answer"),
-        ("idempotence", 2, leaders(IsInSequence="NoSequenceCheck"), "Produce(plain, gap", "answer"),
+        ("idempotence", 2, leaders(IsDuplicate="NoDuplicateCache"), "ProduceOutside(again", "answer"),
+        ("idempotence", 2, leaders(IsInSequence="NoSequenceCheck"), "ProduceOutside(gap", "answer"),
+        ("transaction", 2, leaders(AcceptsUnknownProducer="AnySequenceOnVirginPartition"), "Produce(gap)", "answer"),
         ("commit", 1, coordinators(AfterFence="AbortWithoutBump"), "PrepareAbort: settle", "coordinator of A"),
         ("transaction", 2, coordinators(IsEpochToEnd="EndByAnyEpoch"), "EndTxn(commit, epoch + 1)", "answer"),
         ("reading", 2, partitions(LastStableOffset="HighWatermarkOnly"), "Produce(next, A)", "last stable offset"),
@@ -128,7 +130,7 @@ def groups(**overrides: str) -> Machines:
         ("offsets", 2, groups(TxnOffsetCommitError="NoGenerationCheck"), "OffsetCommit(member of the next", "answer"),
         ("members", 2, members(MemberEpochError="StaleEpochIsTaken"), "OffsetCommit(second, epoch - 1)", "answer"),
         ("members", 1, members(ErrorInTransaction="StaleEpochIsTold"), "TxnOffsetCommit(first, epoch + 1", "answer"),
-        ("members", 2, members(IsFree="GivenBeforeRevoked"), "Heartbeat(first joins)", "members of the group"),
+        ("members", 2, members(IsFree="GivenBeforeRevoked"), "JoinConsumerGroup(first)", "members of the group"),
     ],
 )
 def test_a_broker_with_another_rule_diverges(
@@ -146,9 +148,9 @@ def test_a_divergence_shows_its_shortest_scenario_its_rule_and_a_diagram() -> No
         report = report_on(cluster, "idempotence")
     first = report.kinds()[0][0]
     told = story(first, report.client)
-    assert [each.label for each in first.scenario][-2:] == ["Produce(plain, next, P)", "Produce(plain, again, P)"]
+    assert [each.label for each in first.scenario][-2:] == ["ProduceOutside(next, P)", "ProduceOutside(again, P)"]
     assert "the spec: NONE (offset 0)\n    the broker: OUT_OF_ORDER_SEQUENCE_NUMBER" in told
-    assert "ProducerState!IsDuplicate: The batch is a retry of one that the leader remembers." in told
+    assert "Leader!IsRetry: The batch is in the log already" in told
     assert "request: Produce v" in told
     drawn = ElementTree.fromstring(diagram(first))  # noqa: S314 - our own
     assert any("where the spec says" in text for text in drawn.itertext())
@@ -160,9 +162,46 @@ def test_a_recorded_difference_is_no_divergence() -> None:
     assert report.conforms
     assert set(report.known()) == {"first-sequence"}
     assert {result.edge.request.detail for result in report.known()["first-sequence"]} == {
-        "plain, gap",
-        "plain, the last before the wrap",
+        "gap",
+        "the last before the wrap",
     }
+
+
+@pytest.mark.parametrize(
+    ("overrides", "conforms"),
+    [
+        ({"SequenceError": "LowestSequenceCounts", "AskedAfterBatch": "EveryBatchUsesGuardUp"}, True),
+        ({"SequenceError": "LowestSequenceCounts"}, False),  # it refuses batches that no Kafka refuses
+    ],
+)
+def test_a_refusal_of_kafka_is_excused_only_where_kafka_refuses(overrides: dict[str, str], conforms: bool) -> None:
+    machines = Machines(leaders=LeaderRules(leader=mutated(Rules, overrides)))  # type: ignore[arg-type]
+    with served(1, machines) as cluster:
+        report = report_on(cluster, "transaction")
+    assert set(report.known()) == {"lowest-sequence"}
+    assert report.conforms is conforms
+    for result in report.differing():
+        assert (result.edge.request.api, result.differences[0].observed) == ("Produce", "OUT_OF_ORDER_SEQUENCE_NUMBER")
+
+
+def test_every_request_stands_for_an_action_of_the_spec_or_is_named_with_its_purpose(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent: set[str] = set()
+    ask = Connection.ask
+
+    def watched(self: Connection, api: str, *rest: Any) -> Any:
+        sent.add(api)
+        return ask(self, api, *rest)
+
+    monkeypatch.setattr(Connection, "ask", watched)
+    with served() as cluster:
+        report_on(cluster, "idempotence", "offsets", "members")
+        report_on(cluster, "commit", transaction_version=1)
+    of_spec = {request.api for mechanism in MECHANISMS for request in mechanism.all_requests()}
+    assert not of_spec & stage.BESIDE.keys()
+    assert sent >= stage.BESIDE.keys() - {"SaslHandshake", "SaslAuthenticate"}  # test_security.py logs in
+    assert sent <= of_spec | stage.BESIDE.keys()
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -302,7 +341,7 @@ def test_groups_of_kip_848_are_not_supported_where_group_version_is_0() -> None:
 def test_scenarios_wait_for_the_next_assignment_of_a_group_as_long_as_the_broker_says() -> None:
     with served() as cluster:
         session = open_session(Target(bootstrap=cluster.bootstrap_servers), [MEMBERS])
-        wanted = {name for name in session.edges() if "second joins" in name or "OffsetCommit" in name}
+        wanted = {name for name in session.edges() if "JoinConsumerGroup(second)" in name or "OffsetCommit" in name}
         slept: list[float] = []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(territory.Territory, "_assignment_interval", lambda _: 1.5)

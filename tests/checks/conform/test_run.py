@@ -14,7 +14,7 @@ GIVEN, ANOTHER = Identity(producer_id=0, epoch=1), Identity(producer_id=0, epoch
 
 
 def answer(error: ErrorCode = NONE, **more: object) -> Answer:
-    return Answer(error=error, rule="Module!Rule", **more)  # type: ignore[arg-type]
+    return Answer(error=error, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

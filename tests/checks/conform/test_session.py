@@ -1,7 +1,8 @@
 from types import SimpleNamespace
 from typing import Any
 
-from kafka_eos_checks.conform.mechanisms import GROUP_OFFSETS, HEARTBEAT, MEMBERS
+from kafka_eos.machines.broker import HEARTBEAT
+from kafka_eos_checks.conform.mechanisms import GROUP_OFFSETS, MEMBERS
 from kafka_eos_checks.conform.session import _left_out
 
 

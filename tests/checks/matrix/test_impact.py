@@ -48,10 +48,7 @@ def of_kind(places: list[Place], kind: str) -> list[str]:
         ("proof", "checks/kafka_eos_checks/proofs/append.py append: refuted by AnySequenceOnVirginPartition"),
         ("contract", "checks/kafka_eos_checks/contracts/conditions.py unknown_producer_begins_with_zero"),
         ("walk", "checks/kafka_eos_checks/walks/layers.py WALKS of PartitionLog"),
-        (
-            "conform",
-            'checks/kafka_eos_checks/conform/known.toml source = "KAFKA-15591; ProducerState!AcceptsUnknownProducer"',
-        ),
+        ("conform", 'checks/kafka_eos_checks/conform/known.toml rule = "ProducerState!AcceptsUnknownProducer"'),
         ("claim", "checks/kafka_eos_checks/ledger/claims.toml C03, settled by its models"),
         # these name the finding that Kafka's form of the rule causes
         (

@@ -15,10 +15,11 @@ from kafka_eos.machines.leader import (
     Leader,
     LeaderRules,
     LeaderState,
-    ShippedGuards,
+    Rules,
 )
 from kafka_eos.machines.producer_state import Batch
 from kafka_eos.machines.transactional_partition import marker_entry
+from kafka_eos_checks.mutants.rules import mutated
 
 PRODUCER = 0
 
@@ -144,8 +145,9 @@ def test_kafka_wants_an_unknown_producer_to_begin_with_zero_under_version_2(lead
     assert not rules.begins_behind_zero(known.leader, batch(0, 1))
 
 
-@pytest.mark.parametrize(("rules", "kept"), [(LeaderRules(), 1), (LeaderRules(guards=ShippedGuards), -1)])
-def test_kafka_drops_the_question_of_a_later_epoch_with_any_batch(rules: LeaderRules, kept: int) -> None:
+@pytest.mark.parametrize(("overrides", "kept"), [({}, 1), ({"AskedAfterBatch": "EveryBatchUsesGuardUp"}, -1)])
+def test_kafka_drops_the_question_of_a_later_epoch_with_any_batch(overrides: dict[str, str], kept: int) -> None:
+    rules = LeaderRules(leader=mutated(Rules, overrides))  # type: ignore[arg-type]
     spec, state = rules.of_leader(), rules.new_state()
     for epoch in (0, 1):
         state = spec.with_question(state, PRODUCER, epoch, 0, 1)
