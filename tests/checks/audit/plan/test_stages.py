@@ -119,3 +119,15 @@ def test_workers_find_what_one_process_finds_and_their_errors_are_its_own(
             engine.map(Path.read_bytes, [tmp_path / "nowhere"], [1], "t")
         with pytest.raises(UnusableInput, match="was killed"):
             engine.map(os._exit, [3] * 50, [1] * 50, "t")  # some are submitted after the first has died
+
+
+def test_a_row_about_transactional_ids_has_only_their_own_sets_of_partitions(tmp_path: Path) -> None:
+    unpack(recordings_folder() / "transactions.tar.xz", tmp_path / "recording")
+    engine = LocalEngine()
+    engine.buckets = 8
+    scanned = stages.scan_logs(find_logs(tmp_path / "recording" / "brokers"), engine)
+    _, known = stages.audit_coordinators(scanned, engine)
+    rows = [folded for key in known.keys([stages.KNOWN]) for _, folded in known.values([stages.KNOWN], key)]
+    assert len(rows) > 8
+    for folded in rows:
+        assert set(range(len(folded.decisions.sets))) == set(folded.decisions.partitions.tolist())

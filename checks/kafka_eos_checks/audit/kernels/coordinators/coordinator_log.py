@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2, TransactionLogValue, TransactionState
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.internal_topics.chunks import chunk_runs
-from kafka_eos_checks.audit.internal_topics.decisions import COLUMNS, Decisions
+from kafka_eos_checks.audit.internal_topics.decisions import COLUMNS, Decisions, PartitionSets, stretches
 from kafka_eos_checks.audit.internal_topics.states import (
     TOMBSTONE,
     StateChunk,
@@ -179,14 +179,9 @@ class FoldedIds:
         rank = np.full(len(self.names), -1, np.int32)
         rank[numbers] = np.arange(len(numbers))
 
-        def rows(start: Ints) -> tuple[Ints, Ints]:
-            sizes = np.diff(start)[numbers]
-            begin = np.cumsum(sizes) - sizes
-            return np.repeat(start[numbers] - begin, sizes) + np.arange(sizes.sum()), np.append(begin, sizes.sum())
-
-        tails, tail_start = rows(self.tail_start)
-        decided, decision_start = rows(self.decision_start)
-        decisions = self.decisions.take(decided)
+        tails, tail_start = stretches(self.tail_start, numbers)
+        decided, decision_start = stretches(self.decision_start, numbers)
+        decisions = self.decisions.take(decided).with_own_sets()
         granted, owned = rank[self.granted_by] >= 0, rank[self.owner] >= 0
         names = [self.names[number] for number in numbers.tolist()]
         return FoldedIds(
@@ -452,7 +447,7 @@ class _Fold:
             completed=completed,
             replaced=there & ~completes,
             names=self.names,
-            sets=list(self.sets),
+            sets=PartitionSets.of(self.sets),
         )
         return rows, decisions
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2
-from kafka_eos_checks.audit.internal_topics.decisions import Decisions, concatenate_decisions
+from kafka_eos_checks.audit.internal_topics.decisions import Decisions, concatenate_decisions, stretches
 from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import FoldedIds
 from kafka_eos_checks.audit.kernels.logs.readable import data_of, marker_of
 from kafka_eos_checks.audit.kernels.logs.transactions import NOTHING, Paired, Part, Partition, paired
@@ -160,7 +160,7 @@ class _Columns:
         self, steps: Paired, partitions: Sequence[Partition], coordinators: Knowledge, moments: Moments
     ) -> None:
         self.partitions, self.coordinators, self.moments = partitions, coordinators, moments
-        own = steps.steps[steps.markers]
+        own = steps.steps.take(steps.markers)  # ten times as fast as [] for rows of several fields
         self.log = steps.log[steps.markers]
         self.producer_id = own["producer_id"]
         self.epoch = own["producer_epoch"].astype(np.int64)
@@ -168,7 +168,7 @@ class _Columns:
         self.coordinator_epoch = own["coordinator_epoch"].astype(np.int64)
         self.stamped_ms = own["timestamp"]
         self.has_data = steps.ends != NOTHING
-        ends = steps.steps[np.where(self.has_data, steps.ends, 0)]["producer_epoch"] if len(own) else self.epoch
+        ends = steps.steps["producer_epoch"][np.where(self.has_data, steps.ends, 0)] if len(own) else self.epoch
         self.data_epoch = np.where(self.has_data, ends.astype(np.int64), -1)
         self.pids = np.unique(self.producer_id)
         self.pid = np.searchsorted(self.pids, self.producer_id)
@@ -283,19 +283,18 @@ class _Columns:
 
     def _with_partition(self, decided: Decisions) -> tuple[Ints, Ints]:
         """The pairs of a transaction and a log of one of its partitions, as numbers."""
-        numbers = {
-            (self.partitions[number].log.topic, self.partitions[number].log.partition): number
-            for number in np.unique(self.log).tolist()
-        }
-        logs = [np.array(sorted(numbers[place] for place in own if place in numbers), np.int64) for own in decided.sets]
-        sizes = np.array([len(own) for own in logs], np.int64)
-        if not sizes.sum():
-            return np.empty(0, np.int64), np.empty(0, np.int64)
-        first = np.cumsum(sizes) - sizes
-        count = sizes[decided.partitions]
-        transaction = np.repeat(np.arange(len(count)), count)
-        inside = np.arange(len(transaction)) - np.repeat(np.cumsum(count) - count, count)
-        return transaction, np.concatenate(logs)[first[decided.partitions][transaction] + inside]
+        sets = decided.sets
+        numbers = {self._place(number): number for number in np.unique(self.log).tolist()}
+        log = np.array([numbers.get(place, NOTHING) for place in sets.places], np.int64)[sets.members]
+        rows, begin = stretches(sets.begin, decided.partitions)
+        transaction, log = np.repeat(np.arange(len(decided)), np.diff(begin)), log[rows]
+        there = log != NOTHING
+        return transaction[there], log[there]
+
+    def _place(self, number: int) -> tuple[str, int]:
+        """The topic and partition of a log."""
+        log = self.partitions[number].log
+        return log.topic, log.partition
 
     def _keys(self, decided: Decisions, transaction: Ints, log: Ints) -> Ints:
         """A number for log, producer id and marker epoch of each transaction; -1 for a producer id without markers."""
@@ -320,13 +319,16 @@ class _Columns:
         own = second[np.minimum(first, len(second) - 1)]
         one = (last - first == 1) & self.has_data & (self.data_epoch == decided.data_epoch[own])
         one &= ~decided.replaced[own]
-        topics = [(partition.log.topic, partition.log.partition) for partition in self.partitions]
-        pair = decided.partitions[own].astype(np.int64) * len(topics) + self.log
-        pairs = np.unique(pair)
-        told = zip(*(part.tolist() for part in np.divmod(pairs, len(topics))), strict=True)
-        inside = np.array([topics[log] in decided.sets[places] for places, log in told], np.bool_)
+        sets = decided.sets
+        of_place = {place: number for number, place in enumerate(sets.places)}
+        place = np.array(
+            [of_place.get(self._place(number), NOTHING) for number in range(len(self.partitions))], np.int64
+        )
+        member = np.repeat(np.arange(len(sets)), np.diff(sets.begin)) * len(of_place) + sets.members
+        inside = np.isin(decided.partitions[own].astype(np.int64) * len(of_place) + place[self.log], member)
+        inside &= place[self.log] != NOTHING
         agrees = (self.decision == NO_DECISION) | (self.decision == decided.decision[own])
-        return one & inside[np.searchsorted(pairs, pair)] & agrees, ~one
+        return one & inside & agrees, ~one
 
     def _no_older_coordinator(self) -> Flags:
         """Whether each marker's coordinator epoch is not below that of the marker before."""
