@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +29,7 @@ from kafka_eos.formats.transaction_log import (
 )
 from kafka_eos_checks.audit.internal_topics.chunks import Chunk, placed
 from kafka_eos_checks.audit.segments.headers import Block, Bytes, Ints, Narrow, read_blocks, read_index
+from kafka_eos_checks.audit.segments.order import stable_order
 from kafka_eos_checks.audit.segments.records import Records, decode_block
 from kafka_eos_checks.audit.segments.splits import Split
 from kafka_eos_checks.audit.segments.strings import are_ascii, intern, strings, texts
@@ -149,7 +151,16 @@ class States:
         """Some of the records: an index array, a mask or a slice; the strings stay."""
         return replace(self, **{name: getattr(self, name)[which] for name in COLUMNS})
 
-    def compact(self, which: NDArray[Any]) -> "States":
+    def scattered(self, bucket: Ints, buckets: int) -> Iterator[tuple[int, "States"]]:
+        """The records of each bucket that has some, with only their own strings; ``bucket`` has shape (n,)."""
+        order = stable_order(bucket)
+        ordered = self.take(order)
+        cuts = np.searchsorted(bucket[order], np.arange(buckets + 1)).tolist()
+        for number, (begin, end) in enumerate(pairwise(cuts)):
+            if begin < end:
+                yield number, ordered.compact(slice(begin, end))
+
+    def compact(self, which: NDArray[Any] | slice) -> "States":
         """Some of the records as :meth:`take` gives them, with only their own strings."""
         some = self.take(which)
         found: dict[str, Any] = {}

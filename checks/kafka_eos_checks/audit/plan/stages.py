@@ -6,7 +6,7 @@ stage                   mapped over                      rows
 :func:`scan`            splits of all logs               summaries of chunks by log, steps of transactions by producer,
                                                          records of the internal topics
 :func:`fold_log`        the summaries of a log           its audit by the rules over logs, and the log as a whole
-:func:`fold_bucket`     records of a bucket of ids       the coordinators' rules, and what is known of each producer id
+:func:`fold_bucket`     records of ids of a log          the coordinators' rules, and what is known of each producer id
 :func:`judge_bucket`    steps and ids of a bucket        the rules over transactions
 :func:`hold_back`       open transactions of a log       the offsets that they keep from readers
 :func:`judge_commits`   commits of a log                 the rule over committed offsets
@@ -46,6 +46,7 @@ from kafka_eos_checks.audit.kernels.logs.transactions import (
     NO_STEPS,
     Part,
     Partition,
+    Parts,
     scattered,
 )
 from kafka_eos_checks.audit.kernels.logs.whole import read_in_order, whole_log
@@ -77,7 +78,7 @@ from kafka_eos_checks.audit.segments.headers import Block
 from kafka_eos_checks.audit.segments.splits import SPLIT_BYTES, PartitionLog, Split, plan, tasks
 
 SUMMARY, STEPS, RESULT, KNOWN, OPENED, BESIDE, STATE_CHUNK, STATES, COMMITS, DIGESTS = range(10)  # kinds of rows
-BUCKET_BYTES = 256 << 20  # of logs for each bucket of producer ids, whose steps are judged together
+BUCKET_BYTES = 512 << 20  # of logs for each bucket of producer ids, whose steps are judged together
 MOST_BUCKETS = 4096
 INTERNAL_SPLIT_BYTES = 16 << 20  # of the internal topics, because records take ten times as long as headers
 RECORD_BYTES = 150  # approximate size of a record of an internal topic between stages
@@ -165,6 +166,7 @@ def scan_logs(
         scan,
         check_crc=check_crc,
         buckets=buckets,
+        id_buckets=_id_buckets(by_log, buckets),
         high_watermarks=_high_watermarks(logs, source),
         snapshots=snapshots,
         replicated={number: place for place, own in enumerate(_by_place(logs)) if len(own) > 1 for number in own},
@@ -181,6 +183,24 @@ def scan_logs(
     audits = {audit.log: audit for _, audit in engine.collect(RESULT, folded)}
     all_audits = [audits.get(log) or LogAudit(log=log, partition=Partition(log=log)) for log in logs]
     return Scanned(all_audits, rows, buckets, Found(engine, folded), snapshots)
+
+
+def _id_buckets(splits: Sequence[Sequence[Split]], buckets: int) -> dict[int, tuple[int, int]]:
+    """The first bucket of transactional ids, and the number of buckets, of each log of ``__transaction_state``.
+
+    A bucket has ids of one log. The logs share about as many buckets as there are of producer ids, by their size.
+    """
+    sizes = {
+        number: sum(split.size for split in own)
+        for number, own in enumerate(splits)
+        if own and own[0].log.topic == COORDINATOR_TOPIC
+    }
+    found, first = {}, 0
+    for number, size in sizes.items():
+        count = -(-buckets * size // max(sum(sizes.values()), 1))
+        found[number] = first, count
+        first += count
+    return found
 
 
 def _identity(log: PartitionLog) -> Identity:
@@ -216,19 +236,20 @@ def scan(
     *,
     check_crc: bool,
     buckets: int,
+    id_buckets: Mapping[int, tuple[int, int]],
     high_watermarks: Mapping[int, int],
     snapshots: Mapping[int, Sequence[int]],
     replicated: Mapping[int, int],
 ) -> Iterator[Row]:
     """The rows of some splits: each chunk's summary, its steps, its records of internal topics, its last batches."""
+    steps: list[Part] = []
     for log, split in task:
-        records: list[Row] = []
+        states: list[StateChunk] = []
+        commits: list[CommitChunk] = []
         is_internal = split.log.topic in INTERNAL_TOPICS and split.log.has_records
-        take = partial(_take_records, records, log, split, buckets) if is_internal else None
+        take = partial(_take_records, split, states, commits) if is_internal else None
         columns = tuple(dict.fromkeys((*READ_FIRST, *REPLICA_COLUMNS))) if log in replicated else READ_FIRST
         for chunk, headers, runs in summaries_of(split, check_crc, high_watermarks.get(log, -1), take, columns):
-            yield from records
-            records.clear()
             told = chunk.transactions
             if log in snapshots:
                 part = Part(0, split.number, chunk.start, told.steps)
@@ -240,25 +261,30 @@ def scan(
             summary = replace(chunk, transactions=told._replace(steps=NO_STEPS))
             yield Row(SUMMARY, log, summary, chunk.boundary.nbytes)
             if len(told.steps) and split.log.topic != COORDINATOR_TOPIC:
-                part = Part(log, split.number, chunk.start, told.steps)
-                for bucket, piece in scattered(part, buckets):
-                    yield Row(STEPS, bucket, piece, piece.steps.nbytes)
+                steps.append(Part(log, split.number, chunk.start, told.steps))
+        for each in commits:
+            yield Row(COMMITS, log, each, RECORD_BYTES * len(each.commits))
+        yield from _rows_of_states(log, split, states, *id_buckets.get(log, (0, 1)))
+    for bucket, piece in scattered(steps, buckets):
+        yield Row(STEPS, bucket, piece, piece.steps.nbytes)
 
 
-def _take_records(rows: list[Row], log: int, split: Split, buckets: int, block: Block) -> None:
-    """Add the rows of a block of an internal topic: commits by log, or states by transactional id."""
+def _take_records(split: Split, states: list[StateChunk], commits: list[CommitChunk], block: Block) -> None:
+    """Add the records of a block of an internal topic."""
     if split.log.topic == OFFSETS_TOPIC:
-        commits = commit_chunk(block, split.number, split.segment)
-        rows.append(Row(COMMITS, log, commits, RECORD_BYTES * len(commits.commits)))
-        return
-    chunk = state_chunk(block, split.number, split.segment)
-    rows.append(Row(STATE_CHUNK, log, chunk.bare()))
-    states = chunk.states
-    of_name = np.array([crc32(name.encode("utf-8", "surrogatepass")) % buckets for name in states.names], int)
-    bucket = of_name[states.transactional_id]
-    for number in np.unique(bucket).tolist():
-        own = states if buckets == 1 else states.compact(np.flatnonzero(bucket == number))
-        rows.append(Row(STATES, number, (log, split.number, chunk.start, own), RECORD_BYTES * len(own)))
+        commits.append(commit_chunk(block, split.number, split.segment))
+    else:
+        states.append(state_chunk(block, split.number, split.segment))
+
+
+def _rows_of_states(log: int, split: Split, chunks: Sequence[StateChunk], first: int, buckets: int) -> Iterator[Row]:
+    """The rows of the chunks of a split of ``__transaction_state``: their facts, and their records by bucket of ids."""
+    for chunk in chunks:
+        yield Row(STATE_CHUNK, log, chunk.bare())
+    states = concatenate_states([chunk.states for chunk in chunks])
+    of_name = np.array([crc32(name.encode("utf-8", "surrogatepass")) % buckets for name in states.names], np.int64)
+    for bucket, own in states.scattered(of_name[states.transactional_id], buckets):
+        yield Row(STATES, first + bucket, (log, split.number, own), RECORD_BYTES * len(own))
 
 
 def fold_log(
@@ -306,27 +332,22 @@ def sum_up_states(number: int, chunks: Iterable[StateChunk], *, logs: Mapping[in
 
 def fold_bucket(
     bucket: int,
-    values: Iterable[tuple[int, int, int, States]],
+    values: Iterable[tuple[int, int, States]],
     *,
     facts: Mapping[int, LogFacts],
     buckets: int,
 ) -> Iterator[Row]:
-    """Fold the records of some transactional ids: the findings of each log, and its ids by bucket of producer ids."""
-    by_log: dict[int, list[tuple[int, int, int, States]]] = {}
-    for value in values:
-        by_log.setdefault(value[0], []).append(value)
-    found: list[Finding] = []
-    for log, parts in sorted(by_log.items()):
-        in_order = sorted(parts, key=lambda part: part[:3])
-        folded = fold_states(concatenate_states([part[3] for part in in_order]), facts[log])
-        yield Row(RESULT, log, (log, len(folded.names), folded.unknown))
-        found += folded.findings
-        bucket_of = folded.owned_producer_id % buckets
-        for number in np.unique(bucket_of).tolist():
-            ids = np.unique(folded.owner[bucket_of == number])
-            own = folded.take(ids)
-            yield Row(KNOWN, number, (log, own), RECORD_BYTES * (len(own.decisions) + len(ids)))
-    yield from found_rows(found, bucket, _folders(own.log for own in facts.values()))
+    """Fold the records of some transactional ids of a log: its findings, and its ids by bucket of producer ids."""
+    in_order = sorted(values, key=lambda value: value[:2])
+    log = in_order[0][0]
+    folded = fold_states(concatenate_states([states for *_, states in in_order]), facts[log])
+    yield Row(RESULT, log, (log, len(folded.names), folded.unknown))
+    bucket_of = folded.owned_producer_id % buckets
+    for number in np.unique(bucket_of).tolist():
+        ids = np.unique(folded.owner[bucket_of == number])
+        own = folded.take(ids)
+        yield Row(KNOWN, number, (log, own), RECORD_BYTES * (len(own.decisions) + len(ids)))
+    yield from found_rows(folded.findings, bucket, _folders([facts[log].log]))
 
 
 def judge_transactions(
@@ -399,7 +420,7 @@ def _read_again(item: tuple[PartitionLog, int, int], *, check_crc: bool) -> tupl
 
 def judge_bucket(
     bucket: int,
-    values: Iterable[Part | tuple[int, FoldedIds]],
+    values: Iterable[Parts | tuple[int, FoldedIds]],
     *,
     partitions: Sequence[Partition],
     chosen: Sequence[int],
@@ -415,15 +436,15 @@ def judge_bucket(
     parts: list[Part] = []
     ids: dict[int, list[FoldedIds]] = {}
     for value in values:
-        if isinstance(value, Part):
-            parts += [] if value.log in again else [value]
+        if isinstance(value, Parts):
+            parts += [part for part in value.each() if part.log not in again]
         else:
             ids.setdefault(value[0], []).append(value[1])
-    for part in exact:
-        parts += [piece for number, piece in scattered(part, buckets) if number == bucket]
+    for number, own in scattered(exact, buckets):
+        parts += own.each() if number == bucket else ()
     known = [(log, piece) for log in coordinators for piece in ids.get(numbers[log.log], ())]
-    own = Knowledge(coordinators, known, given=given)
-    judged = judge_steps(parts, partitions, chosen, own, moments)
+    knowledge = Knowledge(coordinators, known, given=given)
+    judged = judge_steps(parts, partitions, chosen, knowledge, moments)
     logs = [*(partition.log for partition in partitions), *(each.log for each in coordinators)]
     yield from found_rows(judged.findings, bucket, _folders(logs) if judged.findings else None)
     number_of = {_identity(partition.log): number for number, partition in enumerate(partitions)} if judged.open else {}

@@ -121,6 +121,26 @@ def test_workers_find_what_one_process_finds_and_their_errors_are_its_own(
             engine.map(os._exit, [3] * 50, [1] * 50, "t")  # some are submitted after the first has died
 
 
+def test_tasks_leave_a_row_for_each_bucket_whatever_the_number_of_chunks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unpack(recordings_folder() / "transactions.tar.xz", tmp_path / "recording")
+    monkeypatch.setattr("kafka_eos_checks.audit.segments.headers.BLOCK_BYTES", 4096)
+    monkeypatch.setattr("kafka_eos_checks.audit.kernels.logs.summary.CHUNK_BATCHES", 8)
+    engine = LocalEngine()
+    engine.buckets = 3
+    scanned = stages.scan_logs(find_logs(tmp_path / "recording" / "brokers"), engine)
+    (data, coordinators) = scanned.rows
+    steps = {key: list(data.values([stages.STEPS], key)) for key in data.keys([stages.STEPS])}
+    assert {key: len(rows) for key, rows in steps.items()} == {0: 1, 1: 1, 2: 1}, "one task has read all logs"
+    assert all(len(rows[0].chunks) > 3 for rows in steps.values())
+    logs = coordinators.keys([stages.STATE_CHUNK])
+    chunks = [len(list(coordinators.values([stages.STATE_CHUNK], log))) for log in logs]
+    states = [row for key in coordinators.keys([stages.STATES]) for row in coordinators.values([stages.STATES], key)]
+    assert 0 < len(states) < 3 + len(logs) < sum(chunks)
+    assert all(len({log for log, *_ in coordinators.values([stages.STATES], key)}) == 1 for key in range(len(states)))
+
+
 def test_a_row_about_transactional_ids_has_only_their_own_sets_of_partitions(tmp_path: Path) -> None:
     unpack(recordings_folder() / "transactions.tar.xz", tmp_path / "recording")
     engine = LocalEngine()

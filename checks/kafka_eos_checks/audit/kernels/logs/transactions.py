@@ -9,7 +9,7 @@ steps leave no row.
 The readable form of the same fold is :func:`kafka_eos_checks.audit.rules.transactions.read_transactions`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -51,6 +51,7 @@ STEP = np.dtype(
 )
 Steps = NDArray[np.void]
 NO_STEPS: Steps = np.empty(0, STEP)
+_WHOLE = f"V{STEP.itemsize}"  # a step as bytes: numpy joins these ten times as fast as field by field
 
 
 class Transactional(NamedTuple):
@@ -254,15 +255,45 @@ class Part(NamedTuple):
     steps: Steps
 
 
-def scattered(part: Part, buckets: int) -> Iterable[tuple[int, Part]]:
-    """The steps of a chunk by bucket; a producer id is in one bucket."""
-    if buckets == 1:
-        return [(0, part)]
-    bucket = part.steps["producer_id"] % buckets
+class Parts(NamedTuple):
+    """Parts of several chunks as two arrays, which take less time than a row for each.
+
+    Attributes:
+        chunks: shape (c, 4): of each part the number of its log, its split, its first byte and its number of steps.
+        steps: their steps, one part after the other.
+    """
+
+    chunks: Ints
+    steps: Steps
+
+    def each(self) -> Iterator[Part]:
+        """The parts."""
+        ends = np.cumsum(self.chunks[:, 3]).tolist()
+        for (log, split, start, size), end in zip(self.chunks.tolist(), ends, strict=True):
+            yield Part(log, split, start, self.steps[end - size : end])
+
+
+def _joined(parts: Sequence[Part]) -> Steps:
+    """The steps of some chunks one after the other."""
+    return np.concatenate([part.steps.view(_WHOLE) for part in parts]).view(STEP) if parts else NO_STEPS.copy()
+
+
+def scattered(parts: Sequence[Part], buckets: int) -> Iterator[tuple[int, Parts]]:
+    """The steps of some chunks by bucket; a producer id is in one bucket."""
+    if not parts:
+        return
+    steps = _joined(parts)
+    chunks = np.array([(*part[:3], len(part.steps)) for part in parts], np.int64)
+    bucket = steps["producer_id"] % buckets
     order = stable_order(bucket)
-    numbers, first = np.unique(bucket[order], return_index=True)
-    pieces = np.split(part.steps[order], first[1:])
-    return [(number, part._replace(steps=piece)) for number, piece in zip(numbers.tolist(), pieces, strict=True)]
+    steps, bucket = steps.take(order), bucket[order]
+    chunk = np.repeat(np.arange(len(parts)), chunks[:, 3])[order]
+    cuts = np.searchsorted(bucket, np.arange(buckets + 1)).tolist()
+    for number, (begin, end) in enumerate(pairwise(cuts)):
+        if begin < end:
+            sizes = np.bincount(chunk[begin:end], minlength=len(parts))
+            own = np.column_stack((chunks[:, :3], sizes))[sizes > 0]
+            yield number, Parts(own, steps[begin:end])
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +332,7 @@ def paired(parts: Iterable[Part], partitions: Sequence[Partition]) -> Paired:
     def repeated(numbers: Iterable[int]) -> Ints:
         return np.repeat(np.fromiter(numbers, np.int64, len(sizes)), sizes)
 
-    steps = np.concatenate([NO_STEPS, *(part.steps for part in ordered)])
+    steps = _joined(ordered)
     log, split = repeated(part.log for part in ordered), repeated(part.split for part in ordered)
     told = [_around(part, partitions[part.log]) for part in ordered]
     steps["holes"] += repeated(holes for holes, _ in told)
@@ -319,7 +350,7 @@ def paired(parts: Iterable[Part], partitions: Sequence[Partition]) -> Paired:
     order, is_data = order[~idle], is_data[~idle]
     log, pids = log[order], pids[order]
     same = (log[1:] == log[:-1]) & (pids[1:] == pids[:-1])
-    return _paired(steps[order], log, split[order], same, is_data)
+    return _paired(steps.take(order), log, split[order], same, is_data)
 
 
 def _around(part: Part, partition: Partition) -> tuple[int, int]:

@@ -103,7 +103,7 @@ class WholeLog:
         """As :meth:`beside.Transactions.index_of`."""
         places = self._aborts_in(segment)
         own = self.in_order[places]
-        markers, data = self.steps.steps[self.steps.markers[own]], self.steps.steps[self.steps.ends[own]]
+        markers, data = self.steps.steps.take(self.steps.markers[own]), self.steps.steps.take(self.steps.ends[own])
         entries = np.zeros(len(places), INDEXED)
         entries["producer_id"], entries["first_offset"] = markers["producer_id"], data["offset"]
         entries["last_offset"], entries["last_stable_offset"] = markers["offset"], self.last_stable_offset[places]
@@ -120,7 +120,7 @@ class WholeLog:
 
     def coordinator_epochs_at(self, offset: int) -> dict[int, int | None]:
         """As :meth:`PartitionTransactions.coordinator_epochs_at`."""
-        markers = self.steps.steps[self.steps.markers]
+        markers = self.steps.steps.take(self.steps.markers)
         before = np.flatnonzero(markers["offset"] < offset)
         pids, last = np.unique(markers["producer_id"][before][::-1], return_index=True)
         epochs = markers["coordinator_epoch"][before][::-1][last]
@@ -149,7 +149,7 @@ def whole_log(partition: Partition, parts: Iterable[Part]) -> WholeLog | None:
         parts: all its steps; the number of the log is left out of account.
     """
     steps = paired([part._replace(log=0) for part in parts], [partition])
-    markers = steps.steps[steps.markers]
+    markers = steps.steps.take(steps.markers)
     place = np.lexsort((markers["position"], steps.split[steps.markers]))
     offsets = markers["offset"][place]
     if steps.merged or not partition.is_ordered:
