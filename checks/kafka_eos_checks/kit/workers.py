@@ -2,12 +2,15 @@
 
 import multiprocessing
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.pool import Pool
 from threading import Thread
 from typing import TypeVar
+
+left_behind: set[str] = set()  # in a worker: folders to remove if its parent is killed
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -51,4 +54,6 @@ def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
+    for folder in tuple(left_behind):
+        shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)

@@ -13,7 +13,11 @@ from kafka_eos_checks.kit.workers import worker_pool
 STARTS_TWO = """
 import time
 from multiprocessing import active_children, get_context
-from kafka_eos_checks.kit.workers import worker_pool
+from pathlib import Path
+from kafka_eos_checks.kit.workers import left_behind, worker_pool
+
+def leave_rows():
+    left_behind.add(str(Path(__file__).with_name("rows")))
 
 if __name__ == "__main__":
     pool = {pool}
@@ -55,6 +59,13 @@ def workers_left(pool: str, folder: Path, seconds: float) -> list[int]:
 
 def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     assert workers_left("worker_pool(2)", tmp_path, MOST_SECONDS) == []
+
+
+def test_workers_remove_what_their_killed_parent_would_leave_behind(tmp_path: Path) -> None:
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    assert workers_left("worker_pool(2, leave_rows)", tmp_path, MOST_SECONDS) == []
+    assert not folder.exists()
 
 
 def test_other_workers_would_stay_until_their_task_is_done(tmp_path: Path) -> None:

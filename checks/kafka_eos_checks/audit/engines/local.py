@@ -2,20 +2,23 @@
 
 A plan (:mod:`kafka_eos_checks.audit.plan`) is made of functions. The first function is mapped over items and gives
 rows; a second one reduces the rows of each kind and key. The rows between the two stay where they were made. In this
-process, with workers or without, that is memory, and a temporary file beyond :data:`SPILL_BYTES`; on Spark it is the
-executors (:mod:`kafka_eos_checks.audit.engines.spark`).
+process that is memory, and a temporary file beyond :data:`SPILL_BYTES`. Each worker writes them to a temporary file of
+its own, from which the other workers read, so that this process only knows where they are. On Spark it is the executors
+(:mod:`kafka_eos_checks.audit.engines.spark`).
 """
 
+import os
 import pickle
+import shutil
 import tempfile
 import traceback
+import weakref
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache, partial
-from os import SEEK_END
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 
@@ -25,13 +28,14 @@ from kafka_eos_checks.audit.places import Ask, ask_here, is_uri
 from kafka_eos_checks.audit.quoting import key_of_names, use_key
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 from kafka_eos_checks.kit.progress import byte_progress, count_progress
-from kafka_eos_checks.kit.workers import worker_executor
+from kafka_eos_checks.kit.workers import left_behind, worker_executor
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ENGINES = ("local", "spark")
-SPILL_BYTES = 256 << 20  # of all rows that are kept in memory
+SPILL_BYTES = 32 << 20  # of the rows of a stage that are kept in memory
+AHEAD = 4  # tasks for each worker that are submitted and not taken yet, so that no worker waits for the slowest
 
 ANSWER, COST = -1, -2  # kinds of rows: of `ask_each`, and of each task
 ASKED = "tasks"  # the label of what `ask_each` runs
@@ -117,61 +121,89 @@ class Engine(Protocol):
         ...
 
 
-class Packed(bytes):
-    """A pickled value, which goes from worker to worker and is not looked at in between."""
+class Stored(NamedTuple):
+    """Where a list of values is stored, pickled: the file, the first byte and the number of bytes."""
+
+    path: str
+    start: int
+    size: int
 
 
-def opened(value: Any) -> Any:
-    """A value, which may be packed."""
-    return pickle.loads(value) if isinstance(value, Packed) else value  # noqa: S301 - of a worker
+Places = dict[tuple[int, int], list[Stored]]  # by kind and key
+
+
+def opened(parts: Iterable[Sequence[Any]]) -> Iterator[Any]:
+    """The values of some lists, which may be stored."""
+    with ExitStack() as stack:
+        files: dict[str, IO[bytes]] = {}
+        for part in parts:
+            if not isinstance(part, Stored):
+                yield from part
+                continue
+            if part.path not in files:
+                files[part.path] = stack.enter_context(Path(part.path).open("rb"))
+            files[part.path].seek(part.start)
+            yield from pickle.loads(files[part.path].read(part.size))  # noqa: S301 - written by `LocalRows`
 
 
 class LocalRows:
-    """Rows in memory, and in a temporary file once they are many."""
+    """Rows in memory, and in temporary files once they are many.
 
-    def __init__(self) -> None:
+    Args:
+        folder: where the files are; without it a new folder, which is removed with the rows or when they are closed.
+    """
+
+    def __init__(self, folder: str | None = None) -> None:
+        self.places: Places = defaultdict(list)
         self._values: dict[tuple[int, int], list[Any]] = defaultdict(list)
-        self._places: dict[tuple[int, int], list[int]] = defaultdict(list)  # in the file
-        self._file: IO[bytes] | None = None
+        self._folder = folder
         self._size = 0
+        self.close: Callable[[], object] = lambda: None
 
-    def __del__(self) -> None:
-        if self._file is not None:
-            self._file.close()
+    @property
+    def folder(self) -> str:
+        """The folder of the files."""
+        if self._folder is None:
+            self._folder = tempfile.mkdtemp(prefix="kafka-eos-")
+            self.close = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        return self._folder
 
     def add(self, row: Row) -> None:
         """Keep a row."""
         self._values[row.kind, row.key].append(row.value)
         self._size += row.size
         if self._size > SPILL_BYTES:
-            self._spill()
+            self.store()
 
-    def _spill(self) -> None:
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="kafka-eos-")  # noqa: SIM115 - closed with the rows
-        self._file.seek(0, SEEK_END)
-        for place, values in self._values.items():
-            self._places[place].append(self._file.tell())
-            pickle.dump(values, self._file, pickle.HIGHEST_PROTOCOL)
+    def add_stored(self, places: Places) -> None:
+        """Keep rows that another process has stored in the folder."""
+        for place, own in places.items():
+            self.places[place] += own
+
+    def store(self) -> None:
+        """Move all rows from memory to this process's file."""
+        path = f"{self.folder}/{os.getpid()}"
+        with Path(path).open("ab") as file:
+            for place, values in self._values.items():
+                start = file.tell()
+                pickle.dump(values, file, pickle.HIGHEST_PROTOCOL)
+                self.places[place].append(Stored(path, start, file.tell() - start))
         self._values.clear()
         self._size = 0
 
     def keys(self, kinds: Sequence[int]) -> set[int]:
         """All keys of some kinds."""
-        return {key for kind, key in (*self._values, *self._places) if kind in kinds}
+        return {key for kind, key in (*self._values, *self.places) if kind in kinds}
 
     def values(self, kinds: Sequence[int], key: int) -> Iterator[Any]:
         """The values of a key, in the order in which they were added."""
-        return map(opened, self.kept(kinds, key))
+        return opened(self.parts(kinds, key))
 
-    def kept(self, kinds: Sequence[int], key: int) -> Iterator[Any]:
-        """The same, those of workers as they came."""
+    def parts(self, kinds: Sequence[int], key: int) -> Iterator[Sequence[Any]]:
+        """The same as lists for :func:`opened`."""
         for kind in kinds:
-            for at in self._places.get((kind, key), ()):
-                assert self._file is not None
-                self._file.seek(at)
-                yield from pickle.load(self._file)  # noqa: S301 - written above
-            yield from self._values.get((kind, key), ())
+            yield from self.places.get((kind, key), ())
+            yield self._values.get((kind, key), ())
 
 
 class LocalEngine:
@@ -197,6 +229,8 @@ class LocalEngine:
     def __exit__(self, *_: object) -> None:
         if self._workers is not None:
             self._workers.shutdown(cancel_futures=True)
+        for _label, rows in self.stages:
+            rows.close()
 
     def map(
         self, function: Callable[[Item], Iterable[Row]], items: Sequence[Item], sizes: Sequence[int], label: str
@@ -205,9 +239,7 @@ class LocalEngine:
         rows = LocalRows()
         self.stages.append((label, rows))
         with byte_progress(label, sum(sizes)) as advance:
-            for made, size in zip(self._each_done(function, ((item,) for item in items)), sizes, strict=True):
-                for row in made:
-                    rows.add(row)
+            for _, size in zip(self._each_done(function, ((item,) for item in items), rows), sizes, strict=True):
                 advance(size)
         return rows
 
@@ -218,32 +250,34 @@ class LocalEngine:
         whole = LocalRows()
         self.stages.append((label, whole))
         keys = sorted(set[int]().union(*(each.keys(kinds) for each in rows)))
-        for made in self._each_done(function, ((key, _kept(rows, kinds, key)) for key in keys)):
-            for row in made:
-                whole.add(row)
+        for _ in self._each_done(function, ((key, _parts(rows, kinds, key)) for key in keys), whole):
+            pass
         return whole
 
     def _each_done(
-        self, function: Callable[..., Iterable[Row]], tasks: Iterable[tuple[Any, ...]]
-    ) -> Iterator[Iterable[Row]]:
-        """The rows of each task, in order, with its cost; in workers only a few tasks are under way at once."""
+        self, function: Callable[..., Iterable[Row]], tasks: Iterable[tuple[Any, ...]], rows: LocalRows
+    ) -> Iterator[None]:
+        """Run tasks, add the rows of each and its cost, in order; in workers only a few tasks are under way at once."""
         if self.jobs == 1:
-            yield from (charged_rows(partial(function, *_opened(task))) for task in tasks)
+            for task in tasks:
+                _run(function, task, rows)
+                yield
             return
         if self._workers is None:
             self._workers = worker_executor(self.jobs)
         with tempfile.NamedTemporaryFile(prefix="kafka-eos-") as file:
             pickle.dump(function, file, pickle.HIGHEST_PROTOCOL)
             file.flush()
-            waiting: deque[Future[list[Row] | Exception]] = deque()
+            waiting: deque[Future[Places | Exception]] = deque()
             try:
                 for task in tasks:
-                    given = (*task[:1], *map(list, task[1:]))  # an item, or a key and its values
-                    waiting.append(self._workers.submit(_in_worker, file.name, key_of_names(), given))
-                    if len(waiting) > self.jobs:
-                        yield _rows_of(waiting.popleft())
+                    waiting.append(self._workers.submit(_in_worker, file.name, key_of_names(), task, rows.folder))
+                    if len(waiting) > AHEAD * self.jobs:
+                        rows.add_stored(_places_of(waiting.popleft()))
+                        yield
                 while waiting:
-                    yield _rows_of(waiting.popleft())
+                    rows.add_stored(_places_of(waiting.popleft()))
+                    yield
             except BrokenProcessPool:  # by a task, or when the next one is submitted
                 told = "a process of the audit was killed, perhaps for want of memory; try --jobs 1"
                 raise UnusableInput(told) from None
@@ -269,14 +303,14 @@ class LocalEngine:
                 advance(1)
 
 
-def _kept(rows: Iterable[LocalRows], kinds: Sequence[int], key: int) -> Iterator[Any]:
-    for each in rows:
-        yield from each.kept(kinds, key)
+def _parts(rows: Iterable[LocalRows], kinds: Sequence[int], key: int) -> list[Sequence[Any]]:
+    return [part for each in rows for part in each.parts(kinds, key) if part]
 
 
-def _opened(task: tuple[Any, ...]) -> tuple[Any, ...]:
-    """An item; or a key and its values."""
-    return *task[:1], *(map(opened, values) for values in task[1:])
+def _run(function: Callable[..., Iterable[Row]], task: tuple[Any, ...], rows: LocalRows) -> None:
+    """Add the rows of a task about an item, or about a key and the lists of its values; then its cost."""
+    for row in charged_rows(partial(function, *task[:1], *map(opened, task[1:]))):
+        rows.add(row)
 
 
 @lru_cache(maxsize=1)
@@ -285,12 +319,15 @@ def _function_in(path: str) -> Callable[..., Iterable[Row]]:
     return function
 
 
-def _in_worker(path: str, key: bytes | None, given: tuple[Any, ...]) -> list[Row] | Exception:
-    """The rows of a task, whose function is pickled in a file; or its error, if that can be sent."""
+def _in_worker(path: str, key: bytes | None, task: tuple[Any, ...], folder: str) -> Places | Exception:
+    """Where the rows of a task are, whose function is pickled in a file; or its error, if that can be sent."""
     use_key(key)
+    left_behind.add(folder)
     try:
-        rows = charged_rows(partial(_function_in(path), *_opened(given)))
-        return [row._replace(value=Packed(pickle.dumps(row.value, pickle.HIGHEST_PROTOCOL))) for row in rows]
+        rows = LocalRows(folder)
+        _run(_function_in(path), task, rows)
+        rows.store()
+        return dict(rows.places)
     except Exception as error:  # noqa: BLE001 - raised in the parent
         try:
             pickle.loads(pickle.dumps(error))  # noqa: S301 - just made
@@ -299,7 +336,7 @@ def _in_worker(path: str, key: bytes | None, given: tuple[Any, ...]) -> list[Row
         return error
 
 
-def _rows_of(task: "Future[list[Row] | Exception]") -> list[Row]:
+def _places_of(task: "Future[Places | Exception]") -> Places:
     answer = task.result()
     if isinstance(answer, Exception):
         raise answer

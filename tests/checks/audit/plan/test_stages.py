@@ -72,7 +72,7 @@ def test_rows_between_stages_spill_to_a_file_once_they_are_many(monkeypatch: pyt
     rows = LocalRows()
     for number in range(100):
         rows.add(Row(number % 2, number % 3, number, 90))
-    assert rows._places, "most are in the file"
+    assert rows.places, "most are in the file"
     assert rows.keys([0, 1]) == {0, 1, 2}
     assert sorted(rows.values([0, 1], 1)) == [number for number in range(100) if number % 3 == 1]
     assert sorted(rows.values([0], 1)) == sorted(rows.values([0], 1)), "they can be read again"
@@ -115,10 +115,15 @@ def test_workers_find_what_one_process_finds_and_their_errors_are_its_own(
         assert engine.buckets > 1
         rows = engine.map(list, [[Row(0, 0, 3)], [Row(0, 0, 4)]], [1, 1], "t")
         assert engine.collect(0, rows) == [(0, 3), (0, 4)]
+        assert rows.places, "they are in a file of the worker"
+        assert not rows._values, "and not in this process"
+        folder = Path(rows.folder)
+        assert list(folder.iterdir())
         with pytest.raises(FileNotFoundError, match="nowhere"):
             engine.map(Path.read_bytes, [tmp_path / "nowhere"], [1], "t")
         with pytest.raises(UnusableInput, match="was killed"):
             engine.map(os._exit, [3] * 50, [1] * 50, "t")  # some are submitted after the first has died
+    assert not folder.exists()
 
 
 def test_tasks_leave_a_row_for_each_bucket_whatever_the_number_of_chunks(
