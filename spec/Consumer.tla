@@ -143,15 +143,17 @@ Total(buffer, producerIds) ==
     ELSE LET one == CHOOSE producerId \in producerIds : TRUE
          IN  Len(buffer[one]) + Total(buffer, producerIds \ {one})
 
+(* The records of a producer that a buffering reader holds back after one of that producer's entries. *)
+StillHeld(mine, entry) ==
+    IF IsMarker(entry) THEN <<>> ELSE IF entry.kind = "transactional" THEN Append(mine, entry.offset) ELSE mine
+
 RECURSIVE Buffered(_, _)
 (* The records that a buffering reader has passed on, holds back, and has held back at most, after some more entries. *)
 Buffered(before, fetched) ==
     IF fetched = <<>> THEN before
     ELSE LET entry == Head(fetched)
              mine  == before.held[entry.producerId]
-             now   == [before.held EXCEPT ![entry.producerId] =
-                          IF IsMarker(entry) THEN <<>>
-                          ELSE IF entry.kind = "transactional" THEN Append(mine, entry.offset) ELSE mine]
+             now   == [before.held EXCEPT ![entry.producerId] = StillHeld(mine, entry)]
              read  == IF entry.kind = "commit" THEN mine ELSE IF entry.kind = "plain" THEN <<entry.offset>> ELSE <<>>
          IN  Buffered([read |-> before.read \o read, held |-> now,
                        most |-> Larger(before.most, Total(now, ProducerIds))], Tail(fetched))

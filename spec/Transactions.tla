@@ -323,6 +323,9 @@ MayTakeOver == IsAtRest
 (* An instance that has an epoch presents it, and is fenced if another one has a later epoch (KIP-360). *)
 IsFenced(epoch) == epoch # NoEpoch /\ epoch # transaction.epoch
 
+(* The record after an instance has got its epoch. *)
+Initialized == [transaction EXCEPT !.state = "EMPTY", !.epoch = @ + 1]
+
 (* An instance asks for its epoch: the transaction of the one before it is ended first. *)
 HandleInit(instance) ==
     /\ instance \in initRequests
@@ -331,7 +334,7 @@ HandleInit(instance) ==
           /\ Answer(instance, clients[instance].number, "init", "PRODUCER_FENCED", NoEpoch)
           /\ UNCHANGED coordinatorVars
        ELSE IF MayTakeOver THEN
-          /\ transaction' = [transaction EXCEPT !.state = "EMPTY", !.epoch = @ + 1]
+          /\ transaction' = Initialized
           /\ Answer(instance, clients[instance].number, "init", "NONE", transaction.epoch + 1)
           /\ UNCHANGED <<coordinatorEpoch, former, toMark, refused>>
        ELSE

@@ -54,6 +54,10 @@ PositionOfRecords(position, fetched, read) == IF read = <<>> THEN position ELSE 
 LastRecordAgain(position, fetched, read) ==
     IF read = <<>> THEN fetched[Len(fetched)].offset + 1 ELSE read[Len(read)]
 
+(* for StillHeld: the records of a committed transaction stay in the buffer after they have been passed on *)
+CommittedStillHeld(mine, entry) ==
+    IF entry.kind = "abort" THEN <<>> ELSE IF entry.kind = "transactional" THEN Append(mine, entry.offset) ELSE mine
+
 (* The last stable offset is less than the first offset of every open transaction. *)
 StableOffsetIsLess ==
     \A i \in Batches(log.entries) : Fate(log.entries, i) = "open" => LastStableOffset < log.entries[i].offset

@@ -50,6 +50,22 @@ CompletedUnindexed(before, given) ==
 (* for AfterLoad: a snapshot of the log's end was loaded, which has open transactions only, as in Kafka *)
 OngoingOnly(before) == [before EXCEPT !.transactions = {t \in @ : t.lastOffset = NoOffset}]
 
+(* for AfterLoad: a replica that leads fences the producers of open transactions, which no marker ends then *)
+OpenAreFenced(before) ==
+    [before EXCEPT !.producers =
+        [id \in DOMAIN @ |-> IF IsOpen(@[id]) THEN [@[id] EXCEPT !.epoch = @ + 1] ELSE @[id]]]
+
+(* for ElectLeader: a replica leads that has truncated its log to the high watermark that it knew (KIP-101) *)
+TruncatedLeads(endOffset, watermark) ==
+    /\ leaderEpoch < MaxLeaderEpoch
+    /\ IsBoundary(endOffset)
+    /\ endOffset = watermark
+    /\ watermark <= replicated
+    /\ log' = WithReplicated(AfterLoad(Replay(EmptyLog, EntriesBelow(endOffset))), watermark)
+    /\ highWatermark' = watermark
+    /\ replicated' = watermark
+    /\ leaderEpoch' = leaderEpoch + 1
+
 RECURSIVE IndexNotRebuilt(_, _)
 (* for Replay: a replica that becomes the leader has no index *)
 IndexNotRebuilt(before, entries) ==

@@ -46,6 +46,11 @@ DataOfAnyEpoch(log, version, epoch, guard) ==
 (* for DataError: nothing between verification and append is noticed (KAFKA-14884) *)
 NoGuard(log, version, epoch, guard) == IF epoch < log.epoch THEN "INVALID_PRODUCER_EPOCH" ELSE "NONE"
 
+(* for IsDuplicate: the first batch of an epoch makes duplicates of all others *)
+OneBatchAnEpoch(log, request) ==
+    /\ request.epoch = log.epoch
+    /\ \E i \in DOMAIN log.entries : log.entries[i].kind = "data" /\ log.entries[i].epoch = request.epoch
+
 (* for IsDuplicate: a leader stores a batch again that comes again *)
 RepeatIsStored(log, request) == FALSE
 
@@ -108,6 +113,17 @@ EndOfAnyEpoch(version, epoch, commit) ==
 
 (* for MayTakeOver: an instance gets its epoch before the markers of the one before it are written *)
 TakesOverEarly == transaction.state # "ONGOING"
+
+(* for Initialized, with TakesOverEarly: the markers go on, with the epoch of the new instance *)
+MarkersGoOn == [transaction EXCEPT !.state = IF IsPrepared THEN @ ELSE "EMPTY", !.epoch = @ + 1]
+
+(* for EndVerdict: the coordinator acknowledges an abort, and leaves the transaction to its timeout *)
+AbortLeftToTimeout(version, epoch, commit) ==
+    IF IsPrepared THEN "CONCURRENT_TRANSACTIONS"
+    ELSE IF epoch # transaction.epoch THEN "PRODUCER_FENCED"
+    ELSE IF ~commit THEN "NONE"
+    ELSE IF transaction.state = "ONGOING" THEN "DECIDE"
+    ELSE "INVALID_TXN_STATE"
 
 (* for AfterVerification: a batch is stored whose partition nobody has registered *)
 NotRegistered(request) == transaction

@@ -11,7 +11,7 @@ from itertools import takewhile
 from typing import Any
 
 from immutables import Map
-from pyrsistent import pvector
+from pyrsistent import PVector, pvector
 
 from kafka_eos.errors import ErrorCode, enabled
 from kafka_eos.formats.transaction_log import TransactionState
@@ -433,6 +433,12 @@ def no_guard(state: Transactions, log: TransactionalLog, version: int, epoch: in
     return ErrorCode.INVALID_PRODUCER_EPOCH if epoch < log.epoch else ErrorCode.NONE
 
 
+def one_batch_an_epoch(state: Transactions, log: TransactionalLog, request: PartitionRequest) -> bool:
+    """For ``is_duplicate``: the first batch of an epoch makes duplicates of all others."""
+    stored = (entry for entry in log.entries if entry.kind == "data")
+    return request.epoch == log.epoch and any(entry.epoch == request.epoch for entry in stored)
+
+
 def repeat_is_stored(state: Transactions, log: TransactionalLog, request: PartitionRequest) -> bool:
     """For ``is_duplicate``: a leader stores a batch again that comes again."""
     return False
@@ -520,6 +526,23 @@ def end_of_any_epoch(state: Transactions, version: int, epoch: int, commit: bool
 def takes_over_early(state: Transactions) -> bool:
     """For ``may_take_over``: an instance gets its epoch before the markers of the one before it are written."""
     return state.transaction.state is not TransactionState.ONGOING
+
+
+def markers_go_on(state: Transactions) -> Transaction:
+    """For ``initialized``, with ``takes_over_early``: the markers go on, with the epoch of the new instance."""
+    known = state.transaction
+    return replace(known, state=known.state if state.is_prepared() else TransactionState.EMPTY, epoch=known.epoch + 1)
+
+
+def abort_left_to_timeout(state: Transactions, version: int, epoch: int, commit: bool) -> str:
+    """For ``end_verdict``: the coordinator acknowledges an abort, and leaves the transaction to its timeout."""
+    if state.is_prepared():
+        return "CONCURRENT_TRANSACTIONS"
+    if epoch != state.transaction.epoch:
+        return "PRODUCER_FENCED"
+    if not commit:
+        return "NONE"
+    return DECIDE if state.transaction.state is TransactionState.ONGOING else "INVALID_TXN_STATE"
 
 
 def not_registered(state: Transactions, request: GuardedRequest) -> Transaction:
@@ -654,6 +677,23 @@ def index_not_rebuilt(state: TransactionalPartition, before: LeaderLog, entries:
 def ongoing_only(state: TransactionalPartition, before: LeaderLog) -> LeaderLog:
     """For ``after_load``: a snapshot of the log's end was loaded, which has open transactions only, as in Kafka."""
     return replace(before, transactions=frozenset(t for t in before.transactions if t.last_offset == NO_OFFSET))
+
+
+def open_are_fenced(state: TransactionalPartition, before: LeaderLog) -> LeaderLog:
+    """For ``after_load``: a replica that leads fences the producers of open transactions, which no marker ends then."""
+    fenced = {
+        producer_id: replace(producer, epoch=producer.epoch + 1)
+        for producer_id, producer in before.producers.items()
+        if producer.is_open
+    }
+    return replace(before, producers=before.producers.update(fenced))
+
+
+def truncated_leads(state: TransactionalPartition, end_offset: int, watermark: int) -> TransactionalPartition:
+    """For ``elect_leader``: a replica leads that has truncated its log to the high watermark that it knew (KIP-101)."""
+    enabled(end_offset == watermark, "the replica has more than that")
+    enabled(watermark <= state.replicated, "the high watermark was never there")
+    return TransactionalPartition.elect_leader(replace(state, replicated=watermark), end_offset, watermark)
 
 
 def appended_at_once(state: TransactionalPartition, before: LeaderLog, entries: Iterable[LogEntry]) -> LeaderLog:
@@ -793,6 +833,13 @@ def position_of_records(state: Consumer, position: int, fetched: Sequence[LogEnt
 def last_record_again(state: Consumer, position: int, fetched: Sequence[LogEntry], read: Sequence[int]) -> int:
     """For ``next_position``: the position stays at the last record passed on."""
     return read[-1] if read else fetched[-1].offset + 1
+
+
+def committed_still_held(state: Consumer, mine: PVector[int], entry: LogEntry) -> PVector[int]:
+    """For ``still_held``: the records of a committed transaction stay in the buffer after they have been passed on."""
+    if entry.is_abort_marker:
+        return pvector()
+    return mine.append(entry.offset) if entry.is_transactional else mine
 
 
 # --- rules of TransactionCoordinator ----------------------------------------------------------------------------

@@ -25,7 +25,13 @@ from pyrsistent import PVector, pvector
 from kafka_eos.errors import enabled
 from kafka_eos.machines.machine import action
 from kafka_eos.machines.read_committed import AbortedTransaction, ReadCommitted
-from kafka_eos.machines.transactional_partition import COMMIT, LogEntry, PartitionConstants, TransactionalPartition
+from kafka_eos.machines.transactional_partition import (
+    COMMIT,
+    PLAIN,
+    LogEntry,
+    PartitionConstants,
+    TransactionalPartition,
+)
 
 READ_COMMITTED, READ_UNCOMMITTED, BUFFERING = "read_committed", "read_uncommitted", "buffering"
 
@@ -152,6 +158,12 @@ class Consumer(ReadCommitted, TransactionalPartition):
         fetched = self._response(READ_UNCOMMITTED, self.high_watermark, size)
         return self.read(READ_UNCOMMITTED, fetched, self.everything(fetched))
 
+    def still_held(self, mine: PVector[int], entry: LogEntry) -> PVector[int]:
+        """The records of a producer that a buffering reader holds back after one of that producer's entries."""
+        if entry.is_marker:
+            return pvector()
+        return mine.append(entry.offset) if entry.is_transactional else mine
+
     @action("FetchAndHold", "FetchSizes")
     def fetch_and_hold(self, size: int) -> Self:
         """The buffering reader gets a response, holds undecided records back, and passes committed ones on.
@@ -165,12 +177,10 @@ class Consumer(ReadCommitted, TransactionalPartition):
         held, most = self.held, self.most_held
         for entry in fetched:
             mine = held[entry.producer_id]
-            if entry.is_marker:
-                read += mine if entry.kind == COMMIT else ()
-                held = held.set(entry.producer_id, pvector())
-            elif entry.is_transactional:
-                held = held.set(entry.producer_id, mine.append(entry.offset))
-            else:
+            if entry.kind == COMMIT:
+                read += mine
+            elif entry.kind == PLAIN:
                 read.append(entry.offset)
+            held = held.set(entry.producer_id, self.still_held(mine, entry))
             most = max(most, sum(map(len, held.values())))
         return replace(self.read(BUFFERING, fetched, read), held=held, most_held=most)

@@ -661,6 +661,10 @@ class Transactions(GuardRules):
         """An instance that has an epoch presents it, and is fenced if another one has a later epoch (KIP-360)."""
         return epoch not in {NO_EPOCH, self.transaction.epoch}
 
+    def initialized(self) -> Transaction:
+        """The record after an instance has got its epoch."""
+        return replace(self.transaction, state=TransactionState.EMPTY, epoch=self.transaction.epoch + 1)
+
     @action("HandleInit", "Instances")
     def handle_init(self, instance: str) -> Self:
         """An instance asks for its epoch: the transaction of the one before it is ended first.
@@ -676,8 +680,8 @@ class Transactions(GuardRules):
             return after.answered(instance, number, "init", ErrorCode.PRODUCER_FENCED, NO_EPOCH)
         if self.may_take_over():
             epoch = self.transaction.epoch + 1
-            record = replace(self.transaction, state=TransactionState.EMPTY, epoch=epoch)
-            return replace(after, transaction=record).answered(instance, number, "init", ErrorCode.NONE, epoch)
+            after = replace(after, transaction=self.initialized())
+            return after.answered(instance, number, "init", ErrorCode.NONE, epoch)
         after = after.answered(instance, number, "init", ErrorCode.CONCURRENT_TRANSACTIONS, NO_EPOCH)
         if self.transaction.state is TransactionState.ONGOING:
             return after.decide(False, self.transaction.version, self.fencing_epoch())
