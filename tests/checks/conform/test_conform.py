@@ -356,3 +356,5 @@ def test_the_edges_of_a_broker_that_does_not_answer_are_unknown() -> None:
     with served() as cluster, cluster.faulty("close", api="EndTxn"):
         report = report_on(cluster, "commit")
     assert report.found[Found.UNKNOWN] > 0
+    assert report.found[Found.DIVERGES] == 0
+    assert not report.conforms

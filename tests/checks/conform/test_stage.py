@@ -1,0 +1,126 @@
+"""A scenario's place on a broker: ids and epochs in the machines' terms, waiting, reading back, and leaving."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.machines.transaction_coordinator import Identity
+from kafka_eos.wire.protocol import Message
+from kafka_eos_checks.conform.mechanisms import Asked, Request
+from kafka_eos_checks.conform.stage import Places, Stage
+from kafka_eos_checks.conform.territory import Territory
+from kafka_eos_checks.conform.visible import FIRST
+from kafka_eos_checks.conform.wire import Address, NoAnswer
+
+HERE = {"Coordinators": [{"ErrorCode": 0, "Host": "127.0.0.1", "Port": 1}]}
+
+
+def staged(answer: Callable[[str, Message], Message], **versions: int) -> Stage:
+    """A stage whose broker answers so; it is the coordinator of everything."""
+
+    def ask(api: str, row: Message, at: Address | None = None, version: int | None = None) -> Message:
+        return HERE if api == "FindCoordinator" else answer(api, row)
+
+    wire: Any = SimpleNamespace(ask=ask, version=lambda api: versions.get(api, 4))
+    return Stage(wire, Places(wire, seconds=0.2, closing_seconds=0.2), "topic", 0, "prefix")
+
+
+def nothing(api: str, row: Message) -> Message:
+    raise AssertionError(f"{api} was asked")
+
+
+def given(producer_id: int, epoch: int) -> Message:
+    return {"ProducerId": producer_id, "ProducerEpoch": epoch}
+
+
+def test_a_producer_id_of_the_machines_stands_for_one_of_the_broker_for_the_whole_scenario() -> None:
+    stage = staged(nothing)
+    assert stage.learn(Identity(producer_id=0, epoch=0), given(7000, 0)) == Identity(producer_id=0, epoch=0)
+    another = stage.learn(Identity(producer_id=0, epoch=1), given(7001, 1))
+    assert another.producer_id != 0  # a new producer id where a new epoch was expected
+    assert stage.learn(Identity(producer_id=0, epoch=1), given(7000, 1)) == Identity(producer_id=0, epoch=1)
+    assert stage.learn(Identity(producer_id=1, epoch=0), given(7000, 0)).producer_id == 0  # nor is one given twice
+
+
+def test_epochs_of_members_count_from_the_first_one_even_if_all_have_left() -> None:
+    stage = staged(nothing)
+    joins, leaves = (
+        Asked(request=Request(action, FIRST), member=FIRST) for action in ("JoinConsumerGroup", "LeaveConsumerGroup")
+    )
+
+    def told(asked: Asked, expected: int, epoch: int) -> Identity | None:
+        answer = {"ErrorCode": ErrorCode.NONE, "MemberEpoch": epoch}
+        return stage._beaten(asked, Identity(epoch=expected), answer)
+
+    assert told(joins, 2, 5) == Identity(epoch=2)
+    assert told(leaves, -1, -1) == Identity(epoch=-1)
+    assert told(joins, 4, 7) == Identity(epoch=4)
+    assert told(leaves, -1, -1) == Identity(epoch=-1)
+    assert told(joins, 6, 5) == Identity(epoch=2)  # a group that begins again
+
+
+@pytest.mark.parametrize(
+    ("version", "row", "answer"),
+    [
+        (7, {"GroupId": "prefix-group"}, lambda group: group),
+        (8, {"Groups": [{"GroupId": "prefix-group"}]}, lambda group: {"Groups": [group]}),
+        (9, {"Groups": [{"GroupId": "prefix-group"}]}, lambda group: {"Groups": [group]}),
+    ],
+)
+def test_the_offset_is_asked_for_in_the_shape_of_the_version(
+    version: int, row: Message, answer: Callable[[Message], Message]
+) -> None:
+    topics = [{"Name": "topic", "PartitionIndexes": [0]}]
+    expected = {"RequireStable": True, **row}
+    (expected if version < 8 else expected["Groups"][0])["Topics"] = topics
+
+    def broker(api: str, sent: Message) -> Message:
+        assert (api, sent) == ("OffsetFetch", expected)
+        part = {"ErrorCode": 0, "CommittedOffset": 3}
+        return answer({"ErrorCode": 0, "Topics": [{"Partitions": [part]}]})
+
+    assert staged(broker, OffsetFetch=version)._offset() == "3"
+
+
+def closing(*states: str) -> Callable[[str, Message], Message]:
+    """A coordinator that tells these states one after another, and the last one for ever."""
+    left = list(states)
+
+    def broker(api: str, row: Message) -> Message:
+        assert api == "DescribeTransactions"
+        state = left.pop(0) if len(left) > 1 else left[0]
+        return {"TransactionStates": [{"ErrorCode": 0, "TransactionState": state}]}
+
+    return broker
+
+
+def test_a_scenario_waits_until_every_coordinator_has_closed_its_transaction() -> None:
+    asked: list[str] = []
+    broker = closing("CompleteCommit", "PrepareCommit", "CompleteCommit")
+
+    def noting(api: str, row: Message) -> Message:
+        asked.append(row["TransactionalIds"][0])
+        return broker(api, row)
+
+    staged(noting).settle(["A", "B"], 0)
+    assert asked == ["prefix-A", "prefix-B"] * 2
+
+
+def test_a_transaction_that_is_never_closed_is_no_answer() -> None:
+    with pytest.raises(NoAnswer, match="did not close"):
+        staged(closing("PrepareAbort")).settle(["A"], 0)
+
+
+def test_what_could_not_be_deleted_is_told_with_the_reason() -> None:
+    def broker(api: str, row: Message, *_: object) -> Message:
+        assert (api, row["TopicNames"]) == ("DeleteTopics", ["ours"])
+        return {"Responses": [{"ErrorCode": ErrorCode.NOT_COORDINATOR}]}
+
+    wire: Any = SimpleNamespace(ask=broker)
+    territory = Territory(wire, seconds=0.0)
+    territory.topics.append("ours")
+    territory.clean()
+    assert territory.left == ["topic ours (NOT_COORDINATOR)"]
