@@ -191,7 +191,7 @@ def story(result: Result, client: int) -> str:
         ]
     last = result.scenario[-1] if result.scenario else None
     if last is not None and result.found is Found.DIVERGES:
-        lines += [f"  why: {rule}" for rule in last.rules]
+        lines += [f"  why: {rule}" for rule in last.rules()]
         lines.append(f"  defined by: {kips_of(result.edge, client)}")
         lines += [f"  known of: {each.brokers}. {each.cause} ({each.source})" for each in causes_of(result)]
         if last.request:
@@ -310,7 +310,7 @@ def _result_json(result: Result, client: int) -> dict[str, Any]:
             }
             for e in result.scenario
         ]
-        row["rules"] = [rule.name for rule in result.scenario[-1].rules]
+        row["rules"] = [rule.name for rule in result.scenario[-1].rules()]
     return row
 
 
