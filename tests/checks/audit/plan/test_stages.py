@@ -12,16 +12,22 @@ from kafka_eos_checks.audit.engines import local as engines
 from kafka_eos_checks.audit.engines.local import LocalEngine, LocalRows, Row
 from kafka_eos_checks.audit.engines.spark import failures_told
 from kafka_eos_checks.audit.inputs import UnusableInput
-from kafka_eos_checks.audit.plan import stages
+from kafka_eos_checks.audit.plan import beside_stages, stages
 from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.kit.paths import recordings_folder
 from kafka_eos_checks.kit.recording import unpack
 from kafka_eos_checks.kit.verdict import Verdict
 
-RULES = (
-    *("summaries_of", "fold", "state_chunk", "commit_chunk", "fold_states"),
-    *("judge_steps", "fold_group_log", "went_back", "audit_beside", "judge_files", "judge_replicas", "last_batches"),
-)
+RULES = {
+    stages: (
+        *("summaries_of", "fold", "state_chunk", "commit_chunk", "fold_states"),
+        *("paired", "judge_steps", "fold_group_log", "went_back"),
+    ),
+    beside_stages: (
+        *("audit_beside", "judge_index", "judge_entries", "judge_replicas"),
+        *("last_batches", "tails", "stored_in", "held_in"),
+    ),
+}
 
 
 def comparable(audit: Audit) -> tuple[object, ...]:
@@ -42,8 +48,9 @@ def test_spark_finds_in_recordings_what_the_local_engine_finds_and_its_driver_ru
     def not_here(*_: object, **__: object) -> NoReturn:
         raise AssertionError("a rule runs on the driver")
 
-    for rule in RULES:
-        monkeypatch.setattr(stages, rule, not_here)
+    for module, names in RULES.items():
+        for rule in names:
+            monkeypatch.setattr(module, rule, not_here)
     assert comparable(run(brokers, "spark", spark=spark)) == comparable(expected)
     with pytest.raises(AssertionError, match="on the driver"):
         run(brokers)
