@@ -328,7 +328,7 @@ def _of_logs(
     judged.add(log_verdicts(scanned.audits, time.perf_counter() - started), scanned.findings)
     drafts, found, transactions = transaction_verdicts(scanned, engine, source, check_crc=check_crc)
     judged.add(drafts, found)
-    judged.add(*offset_verdicts(scanned, engine))
+    judged.add(*offset_verdicts(scanned, engine, check_crc=check_crc))
     ended = [] if transactions is None else [transactions.ended]
     judged.add(*beside_verdicts(scanned, engine, *ended, one_moment=source.one_moment, check_crc=check_crc))
     return scanned.audits, moments.Moments(source, ()) if transactions is None else transactions.moments
@@ -457,10 +457,10 @@ def beside_verdicts(
     return _drafts([(rule, own, None) for rule, own in figures.items() if any(own.values())], seconds), found
 
 
-def offset_verdicts(scanned: Scanned, engine: Engine) -> Drafts:
+def offset_verdicts(scanned: Scanned, engine: Engine, *, check_crc: bool = True) -> Drafts:
     """A verdict for each rule over logs of ``__consumer_offsets``, and all their findings; none without such logs."""
     started = time.perf_counter()
-    found, figures = stages.audit_offsets(scanned, engine)
+    found, figures = stages.audit_offsets(scanned, engine, check_crc=check_crc)
     seconds = time.perf_counter() - started
     return _drafts([(rule, figures, None) for rule in OFFSET_RULES if figures], seconds), found
 

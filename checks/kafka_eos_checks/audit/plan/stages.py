@@ -39,7 +39,7 @@ from kafka_eos_checks.audit.internal_topics.commits import chunk_of as commit_ch
 from kafka_eos_checks.audit.internal_topics.states import StateChunk, States, concatenate_states
 from kafka_eos_checks.audit.internal_topics.states import chunk_of as state_chunk
 from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import FoldedIds, LogFacts, fold_states
-from kafka_eos_checks.audit.kernels.coordinators.group_log import fold_group_log
+from kafka_eos_checks.audit.kernels.coordinators.group_log import fold_group_log, read_group_log, thinned
 from kafka_eos_checks.audit.kernels.coordinators.matching import Knowledge, judge_steps
 from kafka_eos_checks.audit.kernels.logs.fold import LogAudit, fold, summaries_of
 from kafka_eos_checks.audit.kernels.logs.summary import READ_FIRST, Summary
@@ -206,6 +206,11 @@ def _id_buckets(splits: Sequence[Sequence[Split]], buckets: int) -> dict[int, tu
     return found
 
 
+def _partitions(scanned: Scanned) -> list[Partition]:
+    """The facts of each log."""
+    return [audit.partition or Partition(log=audit.log) for audit in scanned.audits]
+
+
 def _by_place(logs: Sequence[PartitionLog]) -> list[list[int]]:
     """The numbers of the replicas of each partition."""
     found: dict[Place, list[int]] = defaultdict(list)
@@ -255,7 +260,8 @@ def scan(
             if len(told.steps) and split.log.topic != COORDINATOR_TOPIC:
                 steps.append(part)
         for each in commits:
-            yield Row(COMMITS, log, each, RECORD_BYTES * len(each.commits))
+            kept, counted = thinned(each.commits)
+            yield Row(COMMITS, log, (replace(each, commits=kept), counted), RECORD_BYTES * len(kept))
         yield from _rows_of_states(log, split, states, *id_buckets.get(log, (0, 1)))
     for bucket, piece in scattered(steps, buckets):
         yield Row(STEPS, bucket, piece, piece.steps.nbytes)
@@ -362,7 +368,7 @@ def judge_transactions(
         check_crc: whether to compare each batch with its CRC, where a log has to be read again.
     """
     given = any(audit.log.topic == COORDINATOR_TOPIC for audit in scanned.audits)
-    partitions = [audit.partition or Partition(log=audit.log) for audit in scanned.audits]
+    partitions = _partitions(scanned)
     others = [
         number
         for number, audit in enumerate(scanned.audits)
@@ -466,7 +472,7 @@ def hold_back(
 # --- offsets, and the files next to a log -----------------------------------------------------------------------------
 
 
-def audit_offsets(scanned: Scanned, engine: Engine) -> tuple[Found, Figures]:
+def audit_offsets(scanned: Scanned, engine: Engine, *, check_crc: bool = True) -> tuple[Found, Figures]:
     """Judge the logs of ``__consumer_offsets``: the findings of the rule over committed offsets, and its figures."""
     own = [
         audit.partition
@@ -476,21 +482,30 @@ def audit_offsets(scanned: Scanned, engine: Engine) -> tuple[Found, Figures]:
     if not own:
         return Found(engine), {}
     chosen = {partition.log for partition in longest(own)}
-    logs = {number: audit.log for number, audit in enumerate(scanned.audits) if audit.log in chosen}
-    rows = engine.regroup(partial(judge_commits, logs=logs), [COMMITS], *scanned.rows, label="offsets")
+    logs = {number: partition for number, partition in enumerate(_partitions(scanned)) if partition.log in chosen}
+    judge = partial(judge_commits, logs=logs, check_crc=check_crc)
+    rows = engine.regroup(judge, [COMMITS], *scanned.rows, label="offsets")
     figures: Figures = {"checked": 0, "unknown": 0}
     for _, own_figures in engine.collect(RESULT, rows):
         figures = {name: int(count) + int(own_figures[name]) for name, count in figures.items()}
     return Found(engine, rows), figures
 
 
-def judge_commits(number: int, chunks: Iterable[CommitChunk], *, logs: Mapping[int, PartitionLog]) -> Iterator[Row]:
+def judge_commits(
+    number: int, chunks: Iterable[tuple[CommitChunk, int]], *, logs: Mapping[int, Partition], check_crc: bool
+) -> Iterator[Row]:
     """Judge the commits of one log: the findings of the rule over committed offsets, and its figures."""
     if number not in logs:  # a shorter replica
         return
-    figures: Figures = {"checked": 0, "unknown": 0}
-    log = fold_group_log(logs[number], sorted(chunks, key=lambda chunk: (chunk.split, chunk.start)))
-    yield from found_rows(went_back([log], figures), number, folders([logs[number]]))
+    partition, counted = logs[number], 0
+    if partition.is_ordered:
+        in_order = sorted(chunks, key=lambda told: (told[0].split, told[0].start))
+        counted = sum(count for _, count in in_order)
+        log = fold_group_log(partition.log, [chunk for chunk, _ in in_order])
+    else:
+        log = read_group_log(partition.log, check_crc)
+    figures: Figures = {"checked": counted, "unknown": 0}
+    yield from found_rows(went_back([log], figures), number, folders([partition.log]))
     yield Row(RESULT, number, figures)
 
 

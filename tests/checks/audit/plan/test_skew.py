@@ -73,3 +73,11 @@ def test_no_task_gets_a_hot_partition(tmp_path: Path, monkeypatch: pytest.Monkey
     for label in ("transactions", "indexes", "snapshots"):
         assert engine.given[label].total() > 2000, f"{label} has something to share"
         assert engine.share(label) < 0.3, f"{label}: {engine.given[label]}"
+
+
+def test_no_task_gets_the_commits_of_a_hot_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hot = Workload(transactions=4000, batches=12_000, partitions=8, spread=1, clients=64, hot_client=0.9)
+    engine = counted(hot, tmp_path, monkeypatch)
+    largest = max(engine.given["offsets"].values())
+    commits = 0.9 * hot.transactions
+    assert largest < commits / 8, "its records are summed up where they are read"
