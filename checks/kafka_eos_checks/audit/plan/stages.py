@@ -545,10 +545,10 @@ def audit_around(
         engine.regroup(of_indexes, [HELD], *scanned.rows, *ended, label="indexes"),
         engine.regroup(of_snapshots, [TAILS, STORED], *scanned.rows, label="snapshots"),
         engine.regroup(compare, [DIGESTS], *scanned.rows, label="replicas"),
-        engine.map(look, others, [0] * len(others), "logs to read again"),
     ]
+    if others:
+        rows.append(engine.map(look, others, [0] * len(others), "logs to read again"))
     result = Beside()
-    for each in rows:
-        for _, found in engine.collect(BESIDE, each):
-            result.add(found)
+    for _, found in engine.collect(BESIDE, *rows):
+        result.add(found)
     return Found(engine, *rows), result.figures

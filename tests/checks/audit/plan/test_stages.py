@@ -17,6 +17,8 @@ from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.kit.paths import recordings_folder
 from kafka_eos_checks.kit.recording import unpack
 from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.lab.generate.cluster import Cluster
+from kafka_eos_checks.lab.generate.traffic import Workload
 
 RULES = {
     stages: (
@@ -72,6 +74,18 @@ def test_this_process_asks_about_an_item_when_its_answer_is_taken() -> None:
     answers = iter(LocalEngine().ask_each(ask, [3, 1, 2]))
     assert (next(answers), asked) == (6, [3])
     assert (list(answers), asked) == ([2, 4], [3, 1, 2])
+
+
+def test_the_driver_asks_as_often_for_many_logs_as_for_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    collect = LocalEngine.collect
+    monkeypatch.setattr(LocalEngine, "collect", lambda *told: asked.append(told[1]) or collect(*told))
+    for partitions in (1, 12):
+        made = Workload(transactions=60, batches=400, partitions=partitions, spread=1, clients=6)
+        Cluster(workload=made).write(tmp_path / str(partitions))
+        run([tmp_path / str(partitions)], take=lambda _: None)
+    assert asked[: len(asked) // 2] == asked[len(asked) // 2 :]
+    assert len(asked) == 2 * 7, "each of them is a query"
 
 
 def test_rows_between_stages_spill_to_a_file_once_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
