@@ -42,6 +42,7 @@ from kafka_eos_checks.audit.rules.transactions import (
     TORN,
     TRANSACTION_RULES,
     UNKNOWN,
+    TransactionAudit,
 )
 from kafka_eos_checks.audit.segments.contents import Figures
 from kafka_eos_checks.audit.segments.splits import PartitionLog
@@ -325,11 +326,12 @@ def _of_logs(
     started = time.perf_counter()
     scanned = stages.scan_logs(logs, engine, source, check_crc=check_crc)
     judged.add(log_verdicts(scanned.audits, time.perf_counter() - started), scanned.findings)
-    drafts, found, known = transaction_verdicts(scanned, engine, source, check_crc=check_crc)
+    drafts, found, transactions = transaction_verdicts(scanned, engine, source, check_crc=check_crc)
     judged.add(drafts, found)
-    judged.add(*offset_verdicts(scanned, engine))
-    judged.add(*beside_verdicts(scanned, engine, one_moment=source.one_moment, check_crc=check_crc))
-    return scanned.audits, known
+    judged.add(*offset_verdicts(scanned, engine, check_crc=check_crc))
+    ended = [] if transactions is None else [transactions.ended]
+    judged.add(*beside_verdicts(scanned, engine, *ended, one_moment=source.one_moment, check_crc=check_crc))
+    return scanned.audits, moments.Moments(source, ()) if transactions is None else transactions.moments
 
 
 def bill_of(engine: Engine, inputs: Inputs, spent: float, wall: float) -> Bill:
@@ -400,7 +402,7 @@ def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float) -> V
 
 def transaction_verdicts(
     scanned: Scanned, engine: Engine, source: moments.Source = moments.ONE_MOMENT, *, check_crc: bool = True
-) -> tuple[list[Draft], Found, moments.Moments]:
+) -> tuple[list[Draft], Found, TransactionAudit | None]:
     """A verdict for each rule over the coordinator's logs and over transactions, and all their findings.
 
     Without a log of ``__transaction_state`` and without markers there are none.
@@ -412,13 +414,13 @@ def transaction_verdicts(
         check_crc: whether to compare each batch with its CRC.
 
     Returns:
-        The verdicts, their findings, and the moments of the logs.
+        The verdicts, their findings, and the audit of the transactions.
     """
     started = time.perf_counter()
     audits = scanned.audits
     states, known = stages.audit_coordinators(scanned, engine)
     if not states and not any(each.transactional for each in audits if each.log.topic != COORDINATOR_TOPIC):
-        return [], Found(engine), moments.Moments(source, ())
+        return [], Found(engine), None
     result = stages.judge_transactions(scanned, states, known, engine, source, check_crc=check_crc)
     figures: Figures = {
         "records": sum(state.records for state in states),
@@ -428,7 +430,7 @@ def transaction_verdicts(
     of_rules: list[_OfRule] = [(rule, figures, None) for rule in COORDINATOR_RULES if states]
     of_rules += [(rule, result.figures[rule], result.reasons[rule]) for rule in TRANSACTION_RULES]
     drafts = _drafts(of_rules, time.perf_counter() - started)
-    return drafts, Found(engine, *([known] if states else [])) + result.findings, result.moments
+    return drafts, Found(engine, *([known] if states else [])) + result.findings, result
 
 
 _OfRule = tuple[str, Figures, Mapping[Reason, int] | None]
@@ -442,18 +444,23 @@ def _drafts(of_rules: Iterable[_OfRule], seconds: float) -> list[Draft]:
     ]
 
 
-def beside_verdicts(scanned: Scanned, engine: Engine, *, one_moment: bool = True, check_crc: bool = True) -> Drafts:
-    """Judge indexes, snapshots and replicas: a verdict for each rule that has something to judge, and all findings."""
+def beside_verdicts(
+    scanned: Scanned, engine: Engine, *ended: Any, one_moment: bool = True, check_crc: bool = True
+) -> Drafts:
+    """Judge indexes, snapshots and replicas: a verdict for each rule that has something to judge, and all findings.
+
+    The arguments are those of :func:`stages.audit_around`.
+    """
     started = time.perf_counter()
-    found, figures = stages.audit_around(scanned, engine, one_moment=one_moment, check_crc=check_crc)
+    found, figures = stages.audit_around(scanned, engine, *ended, one_moment=one_moment, check_crc=check_crc)
     seconds = time.perf_counter() - started
     return _drafts([(rule, own, None) for rule, own in figures.items() if any(own.values())], seconds), found
 
 
-def offset_verdicts(scanned: Scanned, engine: Engine) -> Drafts:
+def offset_verdicts(scanned: Scanned, engine: Engine, *, check_crc: bool = True) -> Drafts:
     """A verdict for each rule over logs of ``__consumer_offsets``, and all their findings; none without such logs."""
     started = time.perf_counter()
-    found, figures = stages.audit_offsets(scanned, engine)
+    found, figures = stages.audit_offsets(scanned, engine, check_crc=check_crc)
     seconds = time.perf_counter() - started
     return _drafts([(rule, figures, None) for rule in OFFSET_RULES if figures], seconds), found
 

@@ -346,19 +346,6 @@ def read_producer_snapshot(path: Path) -> tuple[ProducerSnapshotEntry, ...]:
     Raises:
         MalformedFile: another version than 1, a CRC that is not of these bytes, or a count that does not fit.
     """
-    data = _read(path)
-    if not data and not path.exists():
-        return ()
-    if len(data) < _SNAPSHOT_HEADER.size:
-        raise MalformedFile(path, len(data), f"{len(data)} bytes, where the header takes {_SNAPSHOT_HEADER.size}")
-    version, crc, count = _SNAPSHOT_HEADER.unpack_from(data)
-    if version != 1:
-        raise MalformedFile(path, 0, f"version {version}; 1 is read")
-    computed = google_crc32c.value(data[_SNAPSHOT_CHECKED_FROM:])
-    if crc != computed:
-        raise MalformedFile(path, 2, f"CRC32C is {crc:08x}, of the bytes {computed:08x}")
-    if len(data) != _SNAPSHOT_HEADER.size + count * _SNAPSHOT_ENTRY.size:
-        raise MalformedFile(path, _SNAPSHOT_CHECKED_FROM, f"{count} entries do not take {len(data)} bytes")
     return tuple(
         ProducerSnapshotEntry(
             producer_id=producer_id,
@@ -379,8 +366,30 @@ def read_producer_snapshot(path: Path) -> tuple[ProducerSnapshotEntry, ...]:
             timestamp,
             coordinator_epoch,
             txn_first_offset,
-        ) in _SNAPSHOT_ENTRY.iter_unpack(data[_SNAPSHOT_HEADER.size :])
+        ) in _SNAPSHOT_ENTRY.iter_unpack(producer_snapshot_bytes(path))
     )
+
+
+def producer_snapshot_bytes(path: Path) -> bytes:
+    """The entries of a ``.snapshot`` as they are stored; none if the file is absent.
+
+    Raises:
+        MalformedFile: as for :func:`read_producer_snapshot`.
+    """
+    data = _read(path)
+    if not data and not path.exists():
+        return b""
+    if len(data) < _SNAPSHOT_HEADER.size:
+        raise MalformedFile(path, len(data), f"{len(data)} bytes, where the header takes {_SNAPSHOT_HEADER.size}")
+    version, crc, count = _SNAPSHOT_HEADER.unpack_from(data)
+    if version != 1:
+        raise MalformedFile(path, 0, f"version {version}; 1 is read")
+    computed = google_crc32c.value(data[_SNAPSHOT_CHECKED_FROM:])
+    if crc != computed:
+        raise MalformedFile(path, 2, f"CRC32C is {crc:08x}, of the bytes {computed:08x}")
+    if len(data) != _SNAPSHOT_HEADER.size + count * _SNAPSHOT_ENTRY.size:
+        raise MalformedFile(path, _SNAPSHOT_CHECKED_FROM, f"{count} entries do not take {len(data)} bytes")
+    return data[_SNAPSHOT_HEADER.size :]
 
 
 def read_leader_epochs(path: Path) -> tuple[LeaderEpochStart, ...]:

@@ -104,8 +104,8 @@ class Engine(Protocol):
         """
         ...
 
-    def collect(self, kind: int, rows: Any) -> list[tuple[int, Any]]:
-        """All keys and values of a kind, in order of keys, brought to the caller."""
+    def collect(self, kind: int, *rows: Any) -> list[tuple[int, Any]]:
+        """All keys and values of a kind, in the rows of some stages and in order of keys, brought to the caller."""
         ...
 
     def stream(self, kind: int, rows: Any) -> Iterator[Any]:
@@ -282,9 +282,10 @@ class LocalEngine:
                 told = "a process of the audit was killed, perhaps for want of memory; try --jobs 1"
                 raise UnusableInput(told) from None
 
-    def collect(self, kind: int, rows: Any) -> list[tuple[int, Any]]:
+    def collect(self, kind: int, *rows: Any) -> list[tuple[int, Any]]:
         """As :meth:`Engine.collect`."""
-        return [(key, value) for key in sorted(rows.keys([kind])) for value in rows.values([kind], key)]
+        keys = sorted(set[int]().union(*(each.keys([kind]) for each in rows)))
+        return [(key, value) for key in keys for each in rows for value in each.values([kind], key)]
 
     def stream(self, kind: int, rows: Any) -> Iterator[Any]:
         """As :meth:`Engine.stream`."""

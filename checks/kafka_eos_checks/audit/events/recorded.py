@@ -267,7 +267,7 @@ def told(numbered: Iterable[Numbered], source: str) -> Iterator[Told]:
 
 _RUN, _PROCESS, _DETAIL = attrgetter("run"), attrgetter("process"), attrgetter("detail")
 _FORM = attrgetter("action", "phase", "topic", "partition", "isolation", "group", "producer_id")
-_NUMBERS = attrgetter("offset", "order", "time_us")
+_NUMBERS = tuple(map(attrgetter, ("offset", "order", "time_us")))  # a tuple for each event would take longer
 _NOTHING: dict[str, Any] = {}
 _KINDS = {
     (action, phase): number * len(PHASES) + place
@@ -356,7 +356,7 @@ class _Columns:
         details = [detail or _NOTHING for detail in map(_DETAIL, events)]
         values = [detail.get("value") for detail in details]
         numbers = [detail.get("transaction") for detail in details]
-        offsets, orders, times = zip(*map(_NUMBERS, events), strict=True)
+        offsets, orders, times = (list(map(number, events)) for number in _NUMBERS)
         self.at.append(at)
         self.form.append(form)
         self.processes.append(np.fromiter(map(text_hash, map(_PROCESS, events)), np.uint64, count))

@@ -7,11 +7,16 @@ different moments. All of it follows from a seed.
 """
 
 import random
+import struct
 import tempfile
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
+
+import numpy as np
+from google_crc32c import value as crc32c
+from numpy.typing import NDArray
 
 from kafka_eos.formats.record_batch import (
     ControlRecord,
@@ -29,15 +34,15 @@ from kafka_eos.formats.transaction_log import (
     TransactionState,
 )
 from kafka_eos_checks.audit.engines.local import Engine, LocalEngine
-from kafka_eos_checks.audit.kernels.logs.transactions import Part, Partition
-from kafka_eos_checks.audit.kernels.logs.whole import whole_log
+from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.kernels.logs.beside import STORED
 from kafka_eos_checks.audit.moments import Directory, Source
 from kafka_eos_checks.audit.oracle.oracle import readable_transactions
 from kafka_eos_checks.audit.oracle.random_cases import compare
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
 from kafka_eos_checks.audit.plan import stages
 from kafka_eos_checks.audit.plan.stages import Scanned
-from kafka_eos_checks.audit.rules.beside import Last, Transactions, producers_at, read_last
+from kafka_eos_checks.audit.rules.beside import INDEXED, Beside, audit_beside, producers_at, read_last
 from kafka_eos_checks.audit.rules.transactions import (
     TRANSACTION_RULES,
     TransactionAudit,
@@ -247,41 +252,39 @@ def by_steps(
     return stages.judge_transactions(scanned, states, known, engine, source), scanned
 
 
-def beside_rows(transactions: Transactions, last: Iterable[Last], offset: int) -> tuple[object, ...]:
-    """The answers that the rules over indexes and snapshots get from a log, at an offset."""
-    aborts = [
-        (each.offset, each.producer_id, each.ends and each.ends.offset, transactions.holes or each.last_stable_offset)
-        for segment in transactions.log.segments
-        for each in transactions.aborts_in(segment.partition(".")[0])
-    ]
-    for segment in transactions.log.segments:
+def write_beside(log: PartitionLog, rng: random.Random) -> None:
+    """Write indexes and snapshots next to a log, some of them wrong, as they follow from its batches."""
+    transactions = read_transactions(log)
+    for segment in log.segments:
         name = segment.partition(".")[0]
-        due = transactions.index_of(name)
-        told = [
-            (each.producer_id, each.ends and each.ends.offset, each.offset, each.last_stable_offset)
-            for each in transactions.aborts_in(name)
-        ]
-        assert due is None or [entry[1:] for entry in due.tolist()] == told, "the index by columns is that by markers"
-    [(_, producers)] = producers_at([offset], last, transactions)
-    return aborts, transactions.coordinator_epochs_at(offset), transactions.open_at(offset), sorted(producers.items())
+        entries = [(0, *astuple(each)) for each in transactions.aborts_in(name) if rng.random() < 0.95]
+        if rng.random() < 0.2:
+            entries += [(0, *(rng.randint(0, 12) for _ in range(4)))]
+        written = _spoiled(np.array(entries, INDEXED), rng)
+        if rng.random() < 0.9:
+            log.file(f"{name}.txnindex").write_bytes(written.tobytes() + b"?" * (rng.random() < 0.05))
+    offsets = sorted({rng.randint(0, transactions.end + 1) for _ in range(rng.randint(0, 5))})
+    for offset, producers in producers_at(offsets, read_last(log, offsets), transactions):
+        rows = [tuple(-1 if value is None else value for value in astuple(each)) for each in producers.values()]
+        if rng.random() < 0.2:
+            rows += [tuple(rng.randint(0, 12) for _ in range(8))]
+        checked = struct.pack(">i", len(rows)) + _spoiled(np.array(rows, STORED), rng).tobytes()
+        crc = crc32c(checked) ^ (rng.random() < 0.05)
+        log.file(f"{offset:020d}.snapshot").write_bytes(struct.pack(">hI", 1, crc) + checked)
 
 
-def whole_rows(scanned: Scanned, engine: Engine, offset: int) -> list[tuple[object, ...]]:
-    """The same rows of all partitions: from their scan, or from the readable rules where their order needs these."""
-    values: dict[int, list[tuple[Part, Last]]] = defaultdict(list)
-    for number, value in (each for rows in scanned.rows for each in engine.collect(stages.BESIDE, rows)):
-        values[number].append(value)
-    rows = []
-    for number, audit in enumerate(scanned.audits):
-        if audit.log.topic == TOPIC:
-            continue
-        told = sorted(values[number], key=lambda value: value[0][:3])
-        found = whole_log(audit.partition or Partition(log=audit.log), [part for part, _ in told])
-        last = [own for _, own in told]
-        if found is None or not told:
-            rows.append(beside_rows(read_transactions(audit.log), read_last(audit.log, [offset]), offset))
-        else:
-            rows.append(beside_rows(found, last, offset))
+def _spoiled(rows: NDArray[np.void], rng: random.Random) -> NDArray[np.void]:
+    """Some rows, perhaps with an error."""
+    if len(rows) and rng.random() < 0.3:
+        name = rng.choice((rows.dtype.names or ())[1:])
+        rows[name][rng.randrange(len(rows))] += rng.choice((-1, 1, 7))
+    return rows
+
+
+def around(beside: Beside, findings: Iterable[Finding]) -> Counter[Row]:
+    """Findings and figures of the rules over the files next to logs, as rows that can be compared."""
+    rows: Counter[Row] = Counter(astuple(replace(finding, time_ms=None)) for finding in findings)
+    rows.update((rule, name, int(value)) for rule, own in beside.figures.items() for name, value in own.items())
     return rows
 
 
@@ -296,17 +299,18 @@ def difference(seed: int, engine: Engine | None = None) -> tuple[str, Counter[st
         running = engine or LocalEngine()
         running.buckets = cluster.rng.randint(1, 3)
         expected = readable_transactions(logs, source)
-        split_bytes, at = cluster.rng.choice((100, 1000, 100_000)), cluster.rng.randint(0, 40)
+        split_bytes = cluster.rng.choice((100, 1000, 100_000))
         for log in logs:
-            Path(log.folder, f"{at:020d}.snapshot").write_bytes(b"its producers are asked for")
+            if log.topic != TOPIC:
+                write_beside(log, cluster.rng)
         found, scanned = by_steps(logs, running, source, split_bytes)
-        partitions = [log for log in logs if log.topic != TOPIC]
-        ordered = [beside_rows(read_transactions(log), read_last(log, [at]), at) for log in partitions]
-        whole = whole_rows(scanned, running, at)
-    kinds = Counter(f"{finding.rule}, {finding.kind}" for finding in expected.findings)
-    wanted, got = rows_of(expected), rows_of(found)
-    if ordered != whole:
-        return f"next to the logs: readable {ordered}, by steps {whole}", kinds
+        readable = audit_beside(logs, one_moment=source.one_moment)
+        findings, figures = stages.audit_around(scanned, running, found.ended, one_moment=source.one_moment)
+        wanted, got = rows_of(expected), rows_of(found)
+        wanted += around(readable, readable.findings)
+        got += around(Beside(figures=figures), findings)
+    told = [*expected.findings, *readable.findings]
+    kinds = Counter(f"{finding.rule}, {finding.kind}" for finding in told)
     if wanted == got:
         return "", kinds
     return f"only readable: {[*(wanted - got)]}, only by steps: {[*(got - wanted)]}", kinds

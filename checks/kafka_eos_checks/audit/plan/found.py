@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from kafka_eos_checks.audit.engines.local import Engine, Row
 from kafka_eos_checks.audit.findings import COLUMNS, Finding, Kind, dated, to_arrow
+from kafka_eos_checks.audit.segments.splits import PartitionLog
 from kafka_eos_checks.kit.schemas import ddl
 
 if TYPE_CHECKING:
@@ -92,6 +93,16 @@ def found_rows(
         yield Row(FINDINGS, key << KEY_BITS | number, own, FINDING_BYTES * len(own))
     if tally.counts:
         yield Row(TALLY, 0, tally)
+
+
+def identity(log: PartitionLog) -> tuple[str, str, int]:
+    """Broker, topic and partition of a log."""
+    return log.broker, log.topic, log.partition
+
+
+def folders(logs: Iterable[PartitionLog]) -> dict[tuple[str, str, int], str]:
+    """The folder of each log."""
+    return {identity(log): log.folder for log in logs}
 
 
 def _summed(key: int, tallies: Iterable[Tally]) -> Iterator[Row]:

@@ -335,8 +335,7 @@ class _Plan:
             )
             self.picked += [picked, ends]
             self.records.append(picked)
-        for rows in counted:
-            self.figures += [each for _, figures in engine.collect(FIGURES, rows) for each in figures.items()]
+        self.figures += [each for _, figures in engine.collect(FIGURES, *counted) for each in figures.items()]
 
     def join_applications(self) -> None:
         """In runs whose events suffice, count the inputs that are proved to be processed once, and pick the others."""
@@ -357,12 +356,10 @@ class _Plan:
             label="inputs",
         )
         checked = engine.regroup(commit_bucket, [CHECKS, ASKING], inputs, self.read, label="commits asked for")
-        for rows in (inputs, checked):
-            self.figures += [each for _, figures in engine.collect(FIGURES, rows) for each in figures.items()]
+        self.figures += [each for _, own in engine.collect(FIGURES, inputs, checked) for each in own.items()]
         found: dict[str, list[Rows]] = defaultdict(list)
-        for rows in (inputs, checked):
-            for _, (run, own) in engine.collect(INPUTS, rows):
-                found[run].append(own)
+        for _, (run, suspects) in engine.collect(INPUTS, inputs, checked):
+            found[run].append(suspects)
         self.inputs = {run: np.unique(np.concatenate(own)) for run, own in found.items()}
         if self.inputs:
             outputs_of = partial(
@@ -441,7 +438,7 @@ class _Plan:
             kinds.append(APPLIED)
         if kinds:
             judged.append(engine.regroup(others, kinds, self.read, label="applications, refusals"))
-        figures = [own for rows in judged for _, own in engine.collect(FOUND, rows)]
+        figures = [own for _, own in engine.collect(FOUND, *judged)]
         return figures, Found(engine, *judged)
 
 

@@ -10,17 +10,19 @@ stage                   mapped over                      rows
 :func:`judge_bucket`    steps and ids of a bucket        the rules over transactions
 :func:`hold_back`       open transactions of a log       the offsets that they keep from readers
 :func:`judge_commits`   commits of a log                 the rule over committed offsets
-:func:`judge_beside`    steps and last batches of a log  the rules over indexes and snapshots
+:func:`judge_stretch`   transactions of some segments    the rule over indexes of aborted transactions
+:func:`judge_producers` last batches of a bucket         the rule over snapshots
 :func:`judge_copies`    digests of a partition           the rule over replicas
 ======================  ===============================  ============================================================
 
 The logs of coordinators are read after the others. So, even on a running broker, they have the decision of every marker
 that was read before. The caller, on Spark the driver, has some numbers of each log and chunk. Findings stay where they
-were made (:mod:`kafka_eos_checks.audit.plan.found`).
+were made (:mod:`kafka_eos_checks.audit.plan.found`). The last three stages are those of
+:mod:`kafka_eos_checks.audit.plan.beside_stages`.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -37,33 +39,35 @@ from kafka_eos_checks.audit.internal_topics.commits import chunk_of as commit_ch
 from kafka_eos_checks.audit.internal_topics.states import StateChunk, States, concatenate_states
 from kafka_eos_checks.audit.internal_topics.states import chunk_of as state_chunk
 from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import FoldedIds, LogFacts, fold_states
-from kafka_eos_checks.audit.kernels.coordinators.group_log import fold_group_log
+from kafka_eos_checks.audit.kernels.coordinators.group_log import fold_group_log, read_group_log, thinned
 from kafka_eos_checks.audit.kernels.coordinators.matching import Knowledge, judge_steps
 from kafka_eos_checks.audit.kernels.logs.fold import LogAudit, fold, summaries_of
-from kafka_eos_checks.audit.kernels.logs.replicas import Digest, compare_digests, digest
 from kafka_eos_checks.audit.kernels.logs.summary import READ_FIRST, Summary
 from kafka_eos_checks.audit.kernels.logs.transactions import (
     NO_STEPS,
     Part,
     Partition,
     Parts,
+    paired,
     scattered,
 )
-from kafka_eos_checks.audit.kernels.logs.whole import read_in_order, whole_log
+from kafka_eos_checks.audit.kernels.logs.whole import read_in_order
 from kafka_eos_checks.audit.moments import ONE_MOMENT, Moments, Source
-from kafka_eos_checks.audit.plan.found import FINDING_BYTES, Found, found_rows
-from kafka_eos_checks.audit.rules.beside import (
-    REPLICA_COLUMNS,
-    Beside,
-    Last,
-    Transactions,
-    audit_beside,
-    judge_files,
-    judge_replicas,
-    last_batches,
-    read_last,
-    snapshots_of,
+from kafka_eos_checks.audit.plan.beside_stages import (
+    BESIDE,
+    DIGESTS,
+    HELD,
+    STORED,
+    TAILS,
+    Neighbours,
+    digest_row,
+    judge_copies,
+    judge_producers,
+    judge_stretch,
+    look_beside,
 )
+from kafka_eos_checks.audit.plan.found import FINDING_BYTES, Found, folders, found_rows, identity
+from kafka_eos_checks.audit.rules.beside import REPLICA_COLUMNS, Beside, files_of
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog
 from kafka_eos_checks.audit.rules.offsets import went_back
 from kafka_eos_checks.audit.rules.transactions import (
@@ -71,13 +75,12 @@ from kafka_eos_checks.audit.rules.transactions import (
     TransactionAudit,
     held_back,
     longest,
-    read_transactions,
 )
 from kafka_eos_checks.audit.segments.contents import Figures, Place
 from kafka_eos_checks.audit.segments.headers import Block
 from kafka_eos_checks.audit.segments.splits import SPLIT_BYTES, PartitionLog, Split, plan, tasks
 
-SUMMARY, STEPS, RESULT, KNOWN, OPENED, BESIDE, STATE_CHUNK, STATES, COMMITS, DIGESTS = range(10)  # kinds of rows
+SUMMARY, STEPS, RESULT, KNOWN, OPENED, STATE_CHUNK, STATES, COMMITS = range(8)  # kinds of rows
 BUCKET_BYTES = 512 << 20  # of logs for each bucket of producer ids, whose steps are judged together
 MOST_BUCKETS = 4096
 INTERNAL_SPLIT_BYTES = 16 << 20  # of the internal topics, because records take ten times as long as headers
@@ -86,7 +89,6 @@ RECORD_BYTES = 150  # approximate size of a record of an internal topic between 
 INTERNAL_TOPICS = (COORDINATOR_TOPIC, OFFSETS_TOPIC)
 
 Task = Sequence[tuple[int, Split]]  # splits, each with the number of its log
-Identity = tuple[str, str, int]  # broker, topic and partition of a log
 
 
 # --- the rules over logs ----------------------------------------------------------------------------------------------
@@ -101,14 +103,14 @@ class Scanned:
         rows: where the steps of their transactions, and the records of the internal topics, are kept.
         buckets: the number of buckets of producer ids in which they are kept.
         findings: the findings of the rules over logs.
-        snapshots: the offsets of the snapshots of each log by number, if it has snapshots or indexes.
+        neighbours: the files next to the logs.
     """
 
     audits: list[LogAudit]
     rows: Sequence[Any]
     buckets: int
     findings: Found
-    snapshots: Mapping[int, Sequence[int]]
+    neighbours: Neighbours
 
 
 def audit_logs(
@@ -125,10 +127,10 @@ def audit_logs(
 
 def with_findings(audits: Iterable[LogAudit], findings: Iterable[Finding]) -> list[LogAudit]:
     """The audits of logs, each with those of some findings that were made there, in the order that is given."""
-    by_log: dict[Identity, list[Finding]] = defaultdict(list)
+    by_log: dict[tuple[str, str, int], list[Finding]] = defaultdict(list)
     for finding in findings:
         by_log[finding.broker, finding.topic, finding.partition].append(finding)
-    return [replace(audit, findings=tuple(by_log[_identity(audit.log)])) for audit in audits]
+    return [replace(audit, findings=tuple(by_log[identity(audit.log)])) for audit in audits]
 
 
 def scan_logs(
@@ -160,15 +162,16 @@ def scan_logs(
     for split in splits:
         by_log[number[split.log]].append(split)
     buckets = min(MOST_BUCKETS, max(engine.buckets, sum(split.weight for split in splits) // BUCKET_BYTES))
-    told = asker(engine, logs)(snapshots_of, logs)
-    snapshots = {place: offsets for place, offsets in enumerate(told) if offsets is not None}
+    told = asker(engine, logs)(files_of, logs)
+    files = {place: own for place, own in enumerate(told) if own is not None}
+    neighbours = Neighbours.of(files, by_log, split_bytes)
     read = partial(
         scan,
         check_crc=check_crc,
         buckets=buckets,
         id_buckets=_id_buckets(by_log, buckets),
         high_watermarks=_high_watermarks(logs, source),
-        snapshots=snapshots,
+        neighbours=neighbours,
         replicated={number: place for place, own in enumerate(_by_place(logs)) if len(own) > 1 for number in own},
     )
     rows = []
@@ -182,7 +185,7 @@ def scan_logs(
     )
     audits = {audit.log: audit for _, audit in engine.collect(RESULT, folded)}
     all_audits = [audits.get(log) or LogAudit(log=log, partition=Partition(log=log)) for log in logs]
-    return Scanned(all_audits, rows, buckets, Found(engine, folded), snapshots)
+    return Scanned(all_audits, rows, buckets, Found(engine, folded), neighbours)
 
 
 def _id_buckets(splits: Sequence[Sequence[Split]], buckets: int) -> dict[int, tuple[int, int]]:
@@ -203,8 +206,9 @@ def _id_buckets(splits: Sequence[Sequence[Split]], buckets: int) -> dict[int, tu
     return found
 
 
-def _identity(log: PartitionLog) -> Identity:
-    return log.broker, log.topic, log.partition
+def _partitions(scanned: Scanned) -> list[Partition]:
+    """The facts of each log."""
+    return [audit.partition or Partition(log=audit.log) for audit in scanned.audits]
 
 
 def _by_place(logs: Sequence[PartitionLog]) -> list[list[int]]:
@@ -213,11 +217,6 @@ def _by_place(logs: Sequence[PartitionLog]) -> list[list[int]]:
     for number, log in enumerate(logs):
         found[log.topic, log.partition].append(number)
     return list(found.values())
-
-
-def _folders(logs: Iterable[PartitionLog]) -> dict[Identity, str]:
-    """The folder of each log."""
-    return {_identity(log): log.folder for log in logs}
 
 
 def _high_watermarks(logs: Sequence[PartitionLog], source: Source) -> dict[int, int]:
@@ -238,12 +237,13 @@ def scan(
     buckets: int,
     id_buckets: Mapping[int, tuple[int, int]],
     high_watermarks: Mapping[int, int],
-    snapshots: Mapping[int, Sequence[int]],
+    neighbours: Neighbours,
     replicated: Mapping[int, int],
 ) -> Iterator[Row]:
     """The rows of some splits: each chunk's summary, its steps, its records of internal topics, its last batches."""
     steps: list[Part] = []
     for log, split in task:
+        yield from neighbours.of_split(log, split, buckets)
         states: list[StateChunk] = []
         commits: list[CommitChunk] = []
         is_internal = split.log.topic in INTERNAL_TOPICS and split.log.has_records
@@ -251,19 +251,17 @@ def scan(
         columns = tuple(dict.fromkeys((*READ_FIRST, *REPLICA_COLUMNS))) if log in replicated else READ_FIRST
         for chunk, headers, runs in summaries_of(split, check_crc, high_watermarks.get(log, -1), take, columns):
             told = chunk.transactions
-            if log in snapshots:
-                part = Part(0, split.number, chunk.start, told.steps)
-                last = last_batches(headers, snapshots[log], runs.last)
-                yield Row(BESIDE, log, (part, last), told.steps.nbytes + last.nbytes)
+            part = Part(log, split.number, chunk.start, told.steps)
+            yield from neighbours.of_chunk(part, headers, runs, buckets)
             if log in replicated:
-                own = digest(split.segment, chunk.start, headers)
-                yield Row(DIGESTS, replicated[log], (log, own), own.blocks.nbytes)
+                yield digest_row(log, replicated[log], split, chunk.start, headers)
             summary = replace(chunk, transactions=told._replace(steps=NO_STEPS))
             yield Row(SUMMARY, log, summary, chunk.boundary.nbytes)
             if len(told.steps) and split.log.topic != COORDINATOR_TOPIC:
-                steps.append(Part(log, split.number, chunk.start, told.steps))
+                steps.append(part)
         for each in commits:
-            yield Row(COMMITS, log, each, RECORD_BYTES * len(each.commits))
+            kept, counted = thinned(each.commits)
+            yield Row(COMMITS, log, (replace(each, commits=kept), counted), RECORD_BYTES * len(kept))
         yield from _rows_of_states(log, split, states, *id_buckets.get(log, (0, 1)))
     for bucket, piece in scattered(steps, buckets):
         yield Row(STEPS, bucket, piece, piece.steps.nbytes)
@@ -298,7 +296,7 @@ def fold_log(
     """The audit of one log, from the summaries of its chunks in any order."""
     in_order = sorted(summaries, key=lambda chunk: (chunk.split, chunk.start))
     audit = fold(logs[number], splits[number], in_order, check_crc)
-    yield from found_rows(audit.findings, number, _folders([audit.log]))
+    yield from found_rows(audit.findings, number, folders([audit.log]))
     yield Row(RESULT, number, replace(audit, findings=()))
 
 
@@ -347,7 +345,7 @@ def fold_bucket(
         ids = np.unique(folded.owner[bucket_of == number])
         own = folded.take(ids)
         yield Row(KNOWN, number, (log, own), RECORD_BYTES * (len(own.decisions) + len(ids)))
-    yield from found_rows(folded.findings, bucket, _folders([facts[log].log]))
+    yield from found_rows(folded.findings, bucket, folders([facts[log].log]))
 
 
 def judge_transactions(
@@ -370,7 +368,7 @@ def judge_transactions(
         check_crc: whether to compare each batch with its CRC, where a log has to be read again.
     """
     given = any(audit.log.topic == COORDINATOR_TOPIC for audit in scanned.audits)
-    partitions = [audit.partition or Partition(log=audit.log) for audit in scanned.audits]
+    partitions = _partitions(scanned)
     others = [
         number
         for number, audit in enumerate(scanned.audits)
@@ -397,6 +395,7 @@ def judge_transactions(
         moments=moments,
         exact=exact,
         again=frozenset(again),
+        neighbours=scanned.neighbours,
         buckets=scanned.buckets,
     )
     judged = Judged()
@@ -409,7 +408,7 @@ def judge_transactions(
     if opened:
         ends = {number: (partitions[number].log, partitions[number].end) for number in opened}
         stages.append(engine.regroup(partial(hold_back, ends=ends), [OPENED], results, label="open transactions"))
-    return TransactionAudit(Found(engine, *stages), judged.figures, moments, judged.reasons)
+    return TransactionAudit(Found(engine, *stages), judged.figures, moments, judged.reasons, results)
 
 
 def _read_again(item: tuple[PartitionLog, int, int], *, check_crc: bool) -> tuple[Partition, list[Part]]:
@@ -430,6 +429,7 @@ def judge_bucket(
     moments: Moments,
     exact: Sequence[Part],
     again: frozenset[int],
+    neighbours: Neighbours,
     buckets: int,
 ) -> Iterator[Row]:
     """Judge the transactions of the producer ids of a bucket."""
@@ -444,10 +444,14 @@ def judge_bucket(
         parts += own.each() if number == bucket else ()
     known = [(log, piece) for log in coordinators for piece in ids.get(numbers[log.log], ())]
     knowledge = Knowledge(coordinators, known, given=given)
-    judged = judge_steps(parts, partitions, chosen, knowledge, moments)
+    indexed = [log for log in neighbours.stretch_of if log not in again]
+    numbers_of_logs = {*chosen, *indexed}
+    steps = paired((part for part in parts if part.log in numbers_of_logs), partitions)
+    yield from neighbours.of_steps(steps, indexed)
+    judged = judge_steps(steps.of_logs(chosen), partitions, knowledge, moments)
     logs = [*(partition.log for partition in partitions), *(each.log for each in coordinators)]
-    yield from found_rows(judged.findings, bucket, _folders(logs) if judged.findings else None)
-    number_of = {_identity(partition.log): number for number, partition in enumerate(partitions)} if judged.open else {}
+    yield from found_rows(judged.findings, bucket, folders(logs) if judged.findings else None)
+    number_of = {identity(partition.log): number for number, partition in enumerate(partitions)} if judged.open else {}
     opened: dict[int, list[Finding]] = defaultdict(list)
     for finding in judged.open:
         opened[number_of[finding.broker, finding.topic, finding.partition]].append(finding)
@@ -462,13 +466,13 @@ def hold_back(
     """The findings on the open transactions of a log, with the offsets that these keep from readers."""
     log, end = ends[number]
     opened = sorted((finding for findings in values for finding in findings), key=Finding.sort_key)
-    yield from found_rows(held_back(opened, {_identity(log): end}), number, _folders([log]))
+    yield from found_rows(held_back(opened, {identity(log): end}), number, folders([log]))
 
 
 # --- offsets, and the files next to a log -----------------------------------------------------------------------------
 
 
-def audit_offsets(scanned: Scanned, engine: Engine) -> tuple[Found, Figures]:
+def audit_offsets(scanned: Scanned, engine: Engine, *, check_crc: bool = True) -> tuple[Found, Figures]:
     """Judge the logs of ``__consumer_offsets``: the findings of the rule over committed offsets, and its figures."""
     own = [
         audit.partition
@@ -478,31 +482,52 @@ def audit_offsets(scanned: Scanned, engine: Engine) -> tuple[Found, Figures]:
     if not own:
         return Found(engine), {}
     chosen = {partition.log for partition in longest(own)}
-    logs = {number: audit.log for number, audit in enumerate(scanned.audits) if audit.log in chosen}
-    rows = engine.regroup(partial(judge_commits, logs=logs), [COMMITS], *scanned.rows, label="offsets")
+    logs = {number: partition for number, partition in enumerate(_partitions(scanned)) if partition.log in chosen}
+    judge = partial(judge_commits, logs=logs, check_crc=check_crc)
+    rows = engine.regroup(judge, [COMMITS], *scanned.rows, label="offsets")
     figures: Figures = {"checked": 0, "unknown": 0}
     for _, own_figures in engine.collect(RESULT, rows):
         figures = {name: int(count) + int(own_figures[name]) for name, count in figures.items()}
     return Found(engine, rows), figures
 
 
-def judge_commits(number: int, chunks: Iterable[CommitChunk], *, logs: Mapping[int, PartitionLog]) -> Iterator[Row]:
+def judge_commits(
+    number: int, chunks: Iterable[tuple[CommitChunk, int]], *, logs: Mapping[int, Partition], check_crc: bool
+) -> Iterator[Row]:
     """Judge the commits of one log: the findings of the rule over committed offsets, and its figures."""
     if number not in logs:  # a shorter replica
         return
-    figures: Figures = {"checked": 0, "unknown": 0}
-    log = fold_group_log(logs[number], sorted(chunks, key=lambda chunk: (chunk.split, chunk.start)))
-    yield from found_rows(went_back([log], figures), number, _folders([logs[number]]))
+    partition, counted = logs[number], 0
+    if partition.is_ordered:
+        in_order = sorted(chunks, key=lambda told: (told[0].split, told[0].start))
+        counted = sum(count for _, count in in_order)
+        log = fold_group_log(partition.log, [chunk for chunk, _ in in_order])
+    else:
+        log = read_group_log(partition.log, check_crc)
+    figures: Figures = {"checked": counted, "unknown": 0}
+    yield from found_rows(went_back([log], figures), number, folders([partition.log]))
     yield Row(RESULT, number, figures)
 
 
 def audit_around(
-    scanned: Scanned, engine: Engine, *, one_moment: bool, check_crc: bool = True
+    scanned: Scanned, engine: Engine, *ended: Any, one_moment: bool, check_crc: bool = True
 ) -> tuple[Found, dict[str, Figures]]:
-    """Judge the indexes, snapshots and replicas of all logs: the findings, and the figures of each rule."""
-    audits = scanned.audits
-    known = {number: (audits[number].partition, offsets) for number, offsets in scanned.snapshots.items()}
-    judge = partial(judge_beside, known=known, one_moment=one_moment, check_crc=check_crc)
+    """Judge the indexes, snapshots and replicas of all logs: the findings, and the figures of each rule.
+
+    Args:
+        scanned: the logs.
+        engine: the engine that runs the plan.
+        ended: the rows with the transactions of logs that have indexes, if transactions were judged.
+        one_moment: whether logs, indexes and snapshots are of one moment.
+        check_crc: whether to compare each batch with its CRC, where a log has to be read again.
+    """
+    audits, neighbours = scanned.audits, scanned.neighbours
+    told = ((number, audits[number]) for number in neighbours.offsets)
+    partitions = {
+        number: audit.partition
+        for number, audit in told
+        if audit.chunks and audit.partition is not None and audit.partition.is_ordered
+    }
     logs = [audit.log for audit in audits]
     compare = partial(
         judge_copies,
@@ -512,65 +537,18 @@ def audit_around(
             audit.log for audit in audits if audit.is_damaged or (audit.partition and not audit.partition.is_ordered)
         },
     )
-    unread = [logs[number] for number in scanned.snapshots if not audits[number].chunks]
+    others = [(number, logs[number]) for number in neighbours.offsets if number not in partitions]
     look = partial(look_beside, one_moment=one_moment, check_crc=check_crc)
+    of_indexes = partial(judge_stretch, stretches=neighbours.stretches, partitions=partitions, one_moment=one_moment)
+    of_snapshots = partial(judge_producers, offsets=neighbours.offsets, partitions=partitions, one_moment=one_moment)
     rows = [
-        engine.regroup(judge, [BESIDE], *scanned.rows, label="indexes"),
+        engine.regroup(of_indexes, [HELD], *scanned.rows, *ended, label="indexes"),
+        engine.regroup(of_snapshots, [TAILS, STORED], *scanned.rows, label="snapshots"),
         engine.regroup(compare, [DIGESTS], *scanned.rows, label="replicas"),
-        engine.map(look, list(enumerate(unread)), [0] * len(unread), "logs without a batch"),
     ]
+    if others:
+        rows.append(engine.map(look, others, [0] * len(others), "logs to read again"))
     result = Beside()
-    for each in rows:
-        for _, found in engine.collect(RESULT, each):
-            result.add(found)
+    for _, found in engine.collect(BESIDE, *rows):
+        result.add(found)
     return Found(engine, *rows), result.figures
-
-
-def judge_beside(
-    number: int,
-    values: Iterable[tuple[Part, Last]],
-    *,
-    known: Mapping[int, tuple[Partition | None, Sequence[int]]],
-    one_moment: bool,
-    check_crc: bool,
-) -> Iterator[Row]:
-    """Judge the indexes and snapshots of a log by what its scan has found."""
-    partition, offsets = known[number]
-    assert partition is not None
-    told = sorted(values, key=lambda value: value[0][:3])
-    transactions: Transactions | None = whole_log(partition, [part for part, _ in told])
-    last: Iterable[Last] = (own for _, own in told)
-    if transactions is None:
-        transactions = read_transactions(partition.log, check_crc)
-        last = last if partition.is_ordered else read_last(partition.log, offsets)
-    result = Beside()
-    judge_files(transactions, offsets, last, result, one_moment=one_moment)
-    yield from _beside_rows(result, number, [partition.log])
-
-
-def judge_copies(
-    number: int,
-    values: Iterable[tuple[int, Digest]],
-    *,
-    replicas: Sequence[Sequence[PartitionLog]],
-    logs: Sequence[PartitionLog],
-    whole: Set[PartitionLog],
-) -> Iterator[Row]:
-    """Compare the replicas of a partition."""
-    digests: dict[PartitionLog, list[Digest]] = defaultdict(list)
-    for log, each in values:
-        digests[logs[log]].append(each)
-    result = Beside()
-    judge_replicas(replicas[number], result, partial(compare_digests, digests=digests, whole=whole))
-    yield from _beside_rows(result, number, replicas[number])
-
-
-def look_beside(item: tuple[int, PartitionLog], *, one_moment: bool, check_crc: bool) -> Iterator[Row]:
-    """Judge the indexes and snapshots of a log without a batch."""
-    number, log = item
-    yield from _beside_rows(audit_beside([log], one_moment=one_moment, check_crc=check_crc), number, [log])
-
-
-def _beside_rows(result: Beside, number: int, logs: Iterable[PartitionLog]) -> Iterator[Row]:
-    yield from found_rows(result.findings, number, _folders(logs))
-    yield Row(RESULT, number, replace(result, findings=[]))

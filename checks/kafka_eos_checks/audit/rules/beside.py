@@ -33,7 +33,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import chain, groupby, pairwise
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -48,8 +47,8 @@ from kafka_eos.formats.segment import (
     read_transaction_index,
 )
 from kafka_eos_checks.audit.findings import Finding
-from kafka_eos_checks.audit.places import place
-from kafka_eos_checks.audit.rules.transactions import RECENT, Marker, read_transactions
+from kafka_eos_checks.audit.places import bytes_of, place
+from kafka_eos_checks.audit.rules.transactions import RECENT, PartitionTransactions, read_transactions
 from kafka_eos_checks.audit.segments.contents import Figures
 from kafka_eos_checks.audit.segments.headers import (
     CONTROL_MASK,
@@ -80,8 +79,25 @@ INDEXED = np.dtype([("version", ">i2"), *((field.name, ">i8") for field in field
 """An entry of a ``.txnindex``. Kafka: AbortedTxn."""
 
 
-class Transactions(Protocol):
-    """The transactions of a log as :class:`PartitionTransactions` has them."""
+class Files(NamedTuple):
+    """The non-empty files of a folder of a log that these rules read, by name.
+
+    Attributes:
+        snapshots: producer snapshots, ascending.
+        indexes: indexes of aborted transactions, ascending.
+    """
+
+    snapshots: tuple[str, ...]
+    indexes: tuple[str, ...]
+
+    @property
+    def offsets(self) -> list[int]:
+        """The offsets of the snapshots."""
+        return [offset_in(name) for name in self.snapshots]
+
+
+class Aborts(Protocol):
+    """The aborted transactions of a log, or of some of its segments."""
 
     @property
     def log(self) -> PartitionLog:
@@ -90,38 +106,25 @@ class Transactions(Protocol):
 
     @property
     def start(self) -> int | None:
-        """The first offset; None for a log without batches."""
+        """The first offset of the log; None for a log without batches."""
         ...
 
     @property
     def end(self) -> int:
-        """One past the last offset."""
+        """One past its last offset."""
         ...
 
     @property
     def holes(self) -> int:
-        """The number of holes in the log."""
+        """The number of its holes."""
         ...
 
-    @property
-    def whole(self) -> bool:
-        """Whether the log has every batch that was ever written to it, as far as its offsets say."""
-        ...
-
-    def aborts_in(self, segment: str) -> Iterator[Marker]:
+    def aborts_in(self, segment: str) -> Iterable[AbortedTransaction]:
         """The ABORT markers that end data, in the segment with this base offset in its name, in log order."""
         ...
 
     def index_of(self, segment: str) -> NDArray[np.void] | None:
-        """The entries due for :meth:`aborts_in`, dtype :data:`INDEXED`; None if they are not known as columns."""
-        ...
-
-    def coordinator_epochs_at(self, offset: int) -> dict[int, int | None]:
-        """By producer id, the coordinator epoch of the last marker below an offset; None if the marker has none."""
-        ...
-
-    def open_at(self, offset: int) -> dict[int, int]:
-        """The transactions that were open when the log ended at an offset: producer id -> first offset."""
+        """The same, dtype :data:`INDEXED`; None if they are not known as columns."""
         ...
 
 
@@ -185,163 +188,165 @@ def audit_beside(logs: Sequence[PartitionLog], *, one_moment: bool = True, check
     """
     result = Beside()
     for log in logs:
-        offsets = snapshots_of(log)
-        if offsets is not None:
-            judge_files(
-                read_transactions(log, check_crc), offsets, read_last(log, offsets), result, one_moment=one_moment
-            )
+        files = files_of(log)
+        if files is None:
+            continue
+        transactions = read_transactions(log, check_crc)
+        for name in files.indexes:
+            judge_index(transactions, name, result, one_moment=one_moment)
+        judge_snapshots(transactions, files, read_last(log, files.offsets), result, one_moment=one_moment)
     for _, replicas in groupby(sorted(logs, key=_place), key=_place):
         judge_replicas(list(replicas), result)
     return result
 
 
-def snapshots_of(log: PartitionLog) -> list[int] | None:
-    """The offsets of the snapshots of a log, ascending; None for a log that has neither snapshots nor indexes."""
-    snapshots = _files(log, ".snapshot")
-    return [int(path.stem) for path in snapshots] if snapshots or _files(log, ".txnindex") else None
+def files_of(log: PartitionLog) -> Files | None:
+    """The snapshots and indexes of a log; None for a log that has neither."""
+    files = Files(_names(log, ".snapshot"), _names(log, ".txnindex"))
+    return files if any(files) else None
 
 
-def judge_files(
-    transactions: Transactions, offsets: Sequence[int], last: Iterable[Last], result: Beside, *, one_moment: bool = True
-) -> None:
-    """Judge the indexes and snapshots of a log.
-
-    Args:
-        transactions: the transactions of the log.
-        offsets: the offsets of its snapshots when it was read (:func:`snapshots_of`); later ones are not judged.
-        last: its batches by these offsets (:func:`last_batches`), in log order.
-        result: takes the findings and figures.
-        one_moment: whether log and indexes are of one moment.
-
-    Raises:
-        OSError: a file cannot be read.
-    """
-    log = transactions.log
-    judge_indexes(transactions, _files(log, ".txnindex"), result, one_moment=one_moment)
-    snapshots = [path for path in _files(log, ".snapshot") if int(path.stem) in set(offsets)]
-    judge_snapshots(transactions, snapshots, offsets, last, result, one_moment=one_moment)
+def offset_in(name: str) -> int:
+    """The offset in a file's name."""
+    return int(name.partition(".")[0])
 
 
 def _place(log: PartitionLog) -> tuple[str, int]:
     return log.topic, log.partition
 
 
-def _files(log: PartitionLog, suffix: str) -> list[Path]:
-    """The non-empty files of a kind in the folder of a log."""
+def _names(log: PartitionLog, suffix: str) -> tuple[str, ...]:
     found = sorted(place(log.folder).glob(f"{'[0-9]' * 20}{suffix}"))
-    return [path for path in found if not path.is_symlink() and path.stat().st_size]
+    return tuple(path.name for path in found if not path.is_symlink() and path.stat().st_size)
 
 
 # --- the index of aborted transactions ------------------------------------------------------------------------------
 
 
-def judge_indexes(
-    transactions: Transactions, indexes: Iterable[Path], result: Beside, *, one_moment: bool = True
-) -> None:
-    """Compare each ``.txnindex`` with the ABORT markers of its segment."""
-    log = transactions.log
-    for path in indexes:
-        expected = None if transactions.holes else transactions.index_of(path.stem)
-        if expected is not None and path.read_bytes() == expected.tobytes():
-            result.count(ABORTED_INDEX, "entries", len(expected))
-            continue
-        try:
-            entries = read_transaction_index(path)
-        except MalformedFile as error:
-            result.find(ABORTED_INDEX, log, error.reason, file=path.name, position=error.position)
-            continue
-        result.count(ABORTED_INDEX, "entries", len(entries))
-        if transactions.holes:
-            result.count(ABORTED_INDEX, "unknown", len(entries))
-            continue
-        start = transactions.start or 0
-        kept = [entry for entry in entries if entry.first_offset >= start]
-        result.count(ABORTED_INDEX, "gone", len(entries) - len(kept))
-        inside = [entry for entry in kept if entry.last_offset < transactions.end]
-        result.count(ABORTED_INDEX, "unknown" if one_moment else RECENT, len(kept) - len(inside))
-        gone = {entry.last_offset for entry in entries} - {entry.last_offset for entry in kept}
-        due = [marker for marker in transactions.aborts_in(path.stem) if marker.offset not in gone]
-        if not one_moment and path.stem == log.segments[-1].partition(".")[0]:
-            last = max((entry.last_offset for entry in inside), default=-1)
-            newer = sum(marker.offset > last for marker in due)
-            result.count(ABORTED_INDEX, RECENT, newer)
-            due = due[: len(due) - newer]
-        _compare_index(log, path.name, inside, due, start, result)
+def judge_index(transactions: Aborts, name: str, result: Beside, *, one_moment: bool = True) -> None:
+    """Compare a ``.txnindex`` of this name, if it is still there, with the ABORT markers of its segment."""
+    log, segment = transactions.log, name.partition(".")[0]
+    path = log.file(name)
+    expected = None if transactions.holes else transactions.index_of(segment)
+    if expected is not None and bytes_of(path) == expected.tobytes():
+        result.count(ABORTED_INDEX, "entries", len(expected))
+        return
+    try:
+        entries = read_transaction_index(path)
+    except MalformedFile as error:
+        result.find(ABORTED_INDEX, log, error.reason, file=name, position=error.position)
+        return
+    if not entries:
+        return
+    result.count(ABORTED_INDEX, "entries", len(entries))
+    if transactions.holes:
+        result.count(ABORTED_INDEX, "unknown", len(entries))
+        return
+    start = transactions.start or 0
+    kept = [entry for entry in entries if entry.first_offset >= start]
+    result.count(ABORTED_INDEX, "gone", len(entries) - len(kept))
+    inside = [entry for entry in kept if entry.last_offset < transactions.end]
+    result.count(ABORTED_INDEX, "unknown" if one_moment else RECENT, len(kept) - len(inside))
+    gone = {entry.last_offset for entry in entries} - {entry.last_offset for entry in kept}
+    due = [aborted for aborted in transactions.aborts_in(segment) if aborted.last_offset not in gone]
+    if not one_moment and segment == log.segments[-1].partition(".")[0]:
+        last = max((entry.last_offset for entry in inside), default=-1)
+        newer = sum(aborted.last_offset > last for aborted in due)
+        result.count(ABORTED_INDEX, RECENT, newer)
+        due = due[: len(due) - newer]
+    _compare_index(log, name, inside, due, start, result)
 
 
 def _compare_index(
     log: PartitionLog,
     file: str,
     entries: Iterable[AbortedTransaction],
-    markers: Iterable[Marker],
+    aborted: Iterable[AbortedTransaction],
     start: int,
     result: Beside,
 ) -> None:
-    """Compare entries with their markers, in a log that starts at offset ``start``."""
-    due = {marker.offset: marker for marker in markers}
+    """Compare entries with the entries due, in a log that starts at offset ``start``."""
+    due = {each.last_offset: each for each in aborted}
     for entry in entries:
-        marker = due.pop(entry.last_offset, None)
-        written = f"producer {entry.producer_id} offsets {entry.first_offset} to {entry.last_offset}, "
-        written += f"last stable offset {entry.last_stable_offset}"
-        if marker is None or marker.ends is None:
-            evidence = f"an entry of {written}, where no ABORT marker ends data"
+        expected = due.pop(entry.last_offset, None)
+        if expected is None:
+            evidence = f"an entry of {_in_words(entry)}, where no ABORT marker ends data"
         elif entry.last_stable_offset < start:  # a transaction that began before the log does held it back
             result.count(ABORTED_INDEX, "gone")
             continue
-        elif written != (expected := _entry_in_words(marker)):
-            evidence = f"expected {expected}, found {written}"
+        elif entry != expected:
+            evidence = f"expected {_in_words(expected)}, found {_in_words(entry)}"
         else:
             continue
         result.find(ABORTED_INDEX, log, evidence, file=file, offset=entry.last_offset)
-    for offset, marker in due.items():
-        evidence = f"no entry of {_entry_in_words(marker)}"
-        result.find(ABORTED_INDEX, log, evidence, file=file, offset=offset)
+    for offset, missing in due.items():
+        result.find(ABORTED_INDEX, log, f"no entry of {_in_words(missing)}", file=file, offset=offset)
 
 
-def _entry_in_words(marker: Marker) -> str:
-    assert marker.ends is not None
-    offsets = f"producer {marker.producer_id} offsets {marker.ends.offset} to {marker.offset}"
-    return f"{offsets}, last stable offset {marker.last_stable_offset}"
+def _in_words(entry: AbortedTransaction) -> str:
+    offsets = f"producer {entry.producer_id} offsets {entry.first_offset} to {entry.last_offset}"
+    return f"{offsets}, last stable offset {entry.last_stable_offset}"
 
 
 # --- producer snapshots -----------------------------------------------------------------------------------------------
 
 
 def judge_snapshots(
-    transactions: Transactions,
-    snapshots: Sequence[Path],
-    offsets: Sequence[int],
+    transactions: PartitionTransactions,
+    files: Files,
     last: Iterable[Last],
     result: Beside,
     *,
     one_moment: bool = True,
 ) -> None:
-    """Compare each ``.snapshot`` with the producers' state that follows from the batches below its offset."""
+    """Compare each ``.snapshot`` with the producers' state that follows from the batches below its offset.
+
+    Args:
+        transactions: the transactions of the log.
+        files: the names of its snapshots.
+        last: its batches by their offsets (:func:`last_batches`), in log order.
+        result: takes the findings and figures.
+        one_moment: whether log and snapshots are of one moment.
+    """
     log = transactions.log
-    result.count(SNAPSHOT, "snapshots", len(snapshots))
-    judged = [path for path in snapshots if int(path.stem) <= transactions.end]
-    result.count(SNAPSHOT, "unknown" if one_moment else RECENT, len(snapshots) - len(judged))
-    wanted = {int(path.stem): path for path in judged}
-    for offset, producers in producers_at(offsets, last, transactions):
-        path = wanted.get(offset)
-        if path is None:
+    for name, (offset, producers) in zip(files.snapshots, producers_at(files.offsets, last, transactions), strict=True):
+        if not is_judged(offset, transactions.end, result, one_moment=one_moment):
             continue
         try:
-            entries = read_producer_snapshot(path)
+            entries = read_producer_snapshot(log.file(name))
         except MalformedFile as error:
-            result.find(SNAPSHOT, log, error.reason, file=path.name, position=error.position)
+            result.find(SNAPSHOT, log, error.reason, file=name, position=error.position)
             continue
         result.count(SNAPSHOT, "entries", len(entries))
-        whole = transactions.whole
         for entry in entries:
             expected = producers.get(entry.producer_id)
-            if not whole and (expected is None or _is_gone(expected, entry, transactions.start or 0)):
+            is_gone = expected is None or _is_gone(expected, entry, transactions.start or 0)
+            if is_gone and not transactions.whole:
                 result.count(SNAPSHOT, "gone")
-                continue
-            evidence = _difference(expected, entry)
-            if evidence:
-                where = {"producer_id": entry.producer_id, "producer_epoch": entry.producer_epoch}
-                result.find(SNAPSHOT, log, evidence, file=path.name, offset=int(path.stem), **where)
+            else:
+                compare_entry(log, name, expected, entry, result)
+
+
+def is_judged(offset: int, end: int, result: Beside, *, one_moment: bool) -> bool:
+    """Count a snapshot, and tell whether it is judged: its offset is not beyond the end of the log."""
+    result.count(SNAPSHOT, "snapshots")
+    if offset > end:
+        result.count(SNAPSHOT, "unknown" if one_moment else RECENT)
+    return offset <= end
+
+
+def compare_entry(
+    log: PartitionLog,
+    file: str,
+    expected: ProducerSnapshotEntry | None,
+    entry: ProducerSnapshotEntry,
+    result: Beside,
+) -> None:
+    """Compare an entry of a snapshot with the one that follows from the log; None if no batch is of its producer."""
+    evidence = _difference(expected, entry)
+    if evidence:
+        where = {"producer_id": entry.producer_id, "producer_epoch": entry.producer_epoch}
+        result.find(SNAPSHOT, log, evidence, file=file, offset=offset_in(file), **where)
 
 
 def _is_gone(expected: ProducerSnapshotEntry, found: ProducerSnapshotEntry, start: int) -> bool:
@@ -369,7 +374,7 @@ def _difference(expected: ProducerSnapshotEntry | None, found: ProducerSnapshotE
 
 
 def producers_at(
-    offsets: Sequence[int], last: Iterable[Last], transactions: Transactions
+    offsets: Sequence[int], last: Iterable[Last], transactions: PartitionTransactions
 ) -> Iterator[tuple[int, dict[int, ProducerSnapshotEntry]]]:
     """The producers after the batches below each of some ascending offsets."""
     behind = np.zeros(1, LAST)
@@ -440,7 +445,7 @@ def read_last(log: PartitionLog, offsets: Sequence[int]) -> Iterator[Last]:
 class _Producers:
     """The last batch and the last batch with data of each producer so far."""
 
-    def __init__(self, transactions: Transactions) -> None:
+    def __init__(self, transactions: PartitionTransactions) -> None:
         self._transactions = transactions
         self._rows: list[Last] = [np.zeros(0, LAST)]
 

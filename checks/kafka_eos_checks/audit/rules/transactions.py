@@ -58,11 +58,12 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isinf
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from kafka_eos.formats.record_batch import ControlType
+from kafka_eos.formats.segment import AbortedTransaction
 from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2, TransactionState
 from kafka_eos_checks.audit.findings import Finding, Kind
 from kafka_eos_checks.audit.moments import GRACE_MS, ONE_MOMENT, SKEW_MS, Dated, Ended, Moments, Source, in_words, span
@@ -238,15 +239,21 @@ class PartitionTransactions:
         """Whether the log has every batch that was ever written to it, as far as its offsets show."""
         return self.start == 0 and not self.holes
 
-    def aborts_in(self, segment: str) -> Iterator[Marker]:
+    def aborts_in(self, segment: str) -> Iterator[AbortedTransaction]:
         """The ABORT markers that end data, in the segment with this base offset in its name, in log order."""
         for marker in self.markers:
-            aborts = marker.decision is ControlType.ABORT and marker.ends is not None
-            if aborts and marker.file.partition(".")[0] == segment:
-                yield marker
+            if marker.decision is not ControlType.ABORT or marker.ends is None:
+                continue
+            if marker.file.partition(".")[0] == segment:
+                yield AbortedTransaction(
+                    producer_id=marker.producer_id,
+                    first_offset=marker.ends.offset,
+                    last_offset=marker.offset,
+                    last_stable_offset=marker.last_stable_offset,
+                )
 
     def index_of(self, segment: str) -> None:
-        """Nothing; see :meth:`kafka_eos_checks.audit.rules.beside.Transactions.index_of`."""
+        """Nothing; see :meth:`kafka_eos_checks.audit.rules.beside.Aborts.index_of`."""
 
     def coordinator_epochs_at(self, offset: int) -> dict[int, int | None]:
         """By producer id, the coordinator epoch of the last marker below an offset; None if the marker has none."""
@@ -940,12 +947,14 @@ class TransactionAudit:
         figures: for each rule, the numbers of what it looked at, could not judge, and found too recent.
         moments: the moments of the logs.
         reasons: for each rule and reason, how many subjects could not be judged.
+        ended: the rows of the plan's stage, with the transactions of logs that have indexes; None without a plan.
     """
 
     findings: Collection[Finding]
     figures: dict[str, Figures]
     moments: Moments
     reasons: dict[str, Counter[Reason]]
+    ended: Any = None
 
 
 def audit_transactions(

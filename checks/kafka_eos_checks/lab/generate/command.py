@@ -19,6 +19,7 @@ EPILOG = """examples:
   kafka-eos lab generate /tmp/made --faults 3 --seed 7
   kafka-eos lab generate /tmp/made --records 50 100 --value-bytes 1000
   kafka-eos lab generate /tmp/made --transactions 20000 --partitions 8 --brokers 3
+  kafka-eos lab generate /tmp/made --transactions 20000 --spread 1 --segment-bytes 100000 --hot-partition 0.9
   kafka-eos lab generate /tmp/made --jepsen 1000000 --faults 3
   kafka-eos lab generate /tmp/made --transactions 500 --value-bytes 16 --history --faults 1
   kafka-eos lab generate /tmp/made --transactions 2000000 --batches 100000000 --partitions 32 --clients 1000 --headers
@@ -105,6 +106,20 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         help="share of clients of transaction version 2 (default 0.5)",
     )
     cluster.add_argument(
+        "--hot-partition",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="share of the transactions that begin on partition 0 (default 0: as many as on the others)",
+    )
+    cluster.add_argument(
+        "--hot-client",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="share of the transactions that one client runs, and its group commits in (default 0)",
+    )
+    cluster.add_argument(
         "--brokers",
         type=int,
         default=1,
@@ -175,7 +190,7 @@ def _check(arguments: argparse.Namespace) -> None:
     for name in ("value_bytes", "faults", "seed", "transactions", "retain_bytes", "jepsen"):
         if getattr(arguments, name) < 0:
             raise ValueError(f"{_option(name)} {getattr(arguments, name)}: give 0 or more")
-    for name in ("aborted", "version_2"):
+    for name in ("aborted", "version_2", "hot_partition", "hot_client"):
         if not 0 <= getattr(arguments, name) <= 1:
             raise ValueError(f"{_option(name)} {getattr(arguments, name)}: give a share from 0 to 1")
     if not 1 <= least <= most:
@@ -230,6 +245,8 @@ def _write_cluster(arguments: argparse.Namespace) -> Written:
         records=tuple(own.records),
         aborted=own.aborted,
         version_2=own.version_2,
+        hot_partition=own.hot_partition,
+        hot_client=own.hot_client,
         state_partitions=own.internal_partitions,
         offset_partitions=own.internal_partitions,
         slice_batches=HISTORY_SLICE if own.history else 0,

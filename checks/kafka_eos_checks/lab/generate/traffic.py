@@ -74,6 +74,8 @@ class Workload:
         records: smallest and largest number of records in a batch.
         aborted: share of aborted transactions.
         version_2: share of clients of transaction version 2.
+        hot_partition: share of the transactions that begin on partition 0, besides its part of the others.
+        hot_client: share of the transactions that client 0 runs, besides its part of the others.
         state_partitions: number of partitions of ``__transaction_state``.
         offset_partitions: number of partitions of ``__consumer_offsets``.
         slice_batches: number of batches of all logs in a slice of time, about; 0 for the default.
@@ -90,6 +92,8 @@ class Workload:
     records: tuple[int, int] = (1, 3)
     aborted: float = ABORTED
     version_2: float = 0.5
+    hot_partition: float = 0.0
+    hot_client: float = 0.0
     state_partitions: int = 4
     offset_partitions: int = 4
     slice_batches: int = 0
@@ -116,7 +120,8 @@ class Workload:
     @property
     def producer_ids(self) -> int:
         """Upper limit of the number of producer ids, which start at :data:`FIRST_PRODUCER`."""
-        rises = 2 * -(-self.transactions // self.clients) + 1
+        of_one = -(-self.transactions // self.clients) + int(self.hot_client * self.transactions)
+        rises = 2 * of_one + 1
         return self.partitions * self.producers + self.clients * (rises // EPOCHS + 1)
 
 
@@ -377,8 +382,10 @@ class Traffic:
         own, rng, memory = self.workload, self._rng, self._memory
         share, rest = divmod(own.transactions, own.slices)
         total = share + (number < rest) if number < own.slices else 0
-        each, more = divmod(total, own.clients)
+        hot = int(total * own.hot_client)
+        each, more = divmod(total - hot, own.clients)
         counts = np.full(own.clients, each)
+        counts[0] += hot
         counts[(memory.done + np.arange(more)) % own.clients] += 1  # the clients whose turn it is
         memory.done += more
         client = np.repeat(np.arange(own.clients), counts)
@@ -403,6 +410,8 @@ class Traffic:
         empty = (rng.random(total) < EMPTY) & is_version_2
         decision[empty] = ControlType.ABORT
         first = rng.integers(0, own.partitions, total)
+        if own.hot_partition:
+            first[rng.random(total) < own.hot_partition] = 0
         step = rng.integers(1, max(1, (own.partitions - 1) // max(1, own.spread - 1)), total, endpoint=True)
         partitions = (first[:, None] + step[:, None] * np.arange(own.spread)) % own.partitions
         most = max(1, round(2 * own.run_batches) - 1)

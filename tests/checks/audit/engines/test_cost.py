@@ -88,7 +88,7 @@ def test_both_engines_have_the_same_stages_and_read_the_same(tmp_path: Path, spa
     with_spark = billed(run([folder], "spark", explain_cost=True, spark=spark))
     assert [each.label for each in local.stages] == [
         *("scan", "coordinators", "logs", "coordinators' logs", "transactional ids", "transactions"),
-        *("offsets", "indexes"),
+        *("offsets", "indexes", "snapshots"),
     ]
     assert [(each.label, each.read) for each in with_spark.stages] == [(each.label, each.read) for each in local.stages]
     assert all(each.tasks for each in with_spark.stages)
@@ -104,7 +104,7 @@ def test_an_audit_reads_each_byte_of_a_segment_once_with_internal_topics_and_rep
     result = run([made(tmp_path, brokers=brokers)], explain_cost=True)
     found = billed(result)
     segments = sum(path.stat().st_size for path in tmp_path.glob("**/*.log"))
-    indexes = sum(path.stat().st_size for path in tmp_path.glob("**/*.index"))
+    indexes = sum(path.stat().st_size for path in tmp_path.glob("**/*index"))
     assert found.input_bytes == segments
     assert segments <= found.read <= segments + indexes
     judged = {verdict.name: verdict.figures for verdict in result.verdicts}

@@ -9,11 +9,12 @@ from kafka_eos_checks import cli
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.engines.spark import SparkEngine
 from kafka_eos_checks.audit.kernels.coordinators import matching
-from kafka_eos_checks.audit.kernels.logs import transactions
+from kafka_eos_checks.audit.kernels.logs import beside, transactions
+from kafka_eos_checks.audit.kernels.logs.beside import NEVER, held_in
 from kafka_eos_checks.audit.oracle import random_clusters
 from kafka_eos_checks.audit.oracle.random_clusters import difference, judge
-from kafka_eos_checks.audit.plan import stages
-from kafka_eos_checks.audit.rules.beside import last_batches
+from kafka_eos_checks.audit.plan import beside_stages
+from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, SNAPSHOT, last_batches
 from kafka_eos_checks.audit.rules.transactions import TRANSACTION_RULES
 from kafka_eos_checks.kit.verdict import read_verdicts
 
@@ -22,7 +23,7 @@ def test_random_clusters_are_judged_alike_by_steps_and_by_the_readable_rules() -
     verdict = judge(120, first=20)
     assert verdict.ok, verdict.evidence
     said = {name.partition(",")[0] for name in verdict.figures}
-    assert set(TRANSACTION_RULES) <= said, "each rule has something to say of some cluster"
+    assert {*TRANSACTION_RULES, ABORTED_INDEX, SNAPSHOT} <= said, "each rule has something to say of some cluster"
     assert judge(0).found == "no cluster"
     assert not judge(0).ok
 
@@ -58,7 +59,14 @@ FIRST_THAT_NOTICES = {"_not_fenced": 106}  # seeds before it do not, and take lo
         (matching._Columns, "_both_decisions", lambda _, left: left & False),
         (matching._Columns, "_in_order", lambda self, _: (self.log >= 0, self.log < 0)),
         (transactions, "_around", lambda *_: (0, transactions.NO_TIME)),
-        (stages, "last_batches", lambda headers, offsets, ends: last_batches(headers, offsets, ends)[1:]),
+        (beside_stages, "last_batches", lambda headers, offsets, ends: last_batches(headers, offsets, ends)[1:]),
+        (beside, "_outer", lambda steps, _: steps[steps["is_marker"]]),
+        (beside_stages, "held_in", lambda *told: ((n, held._replace(first_open=NEVER)) for n, held in held_in(*told))),
+        (
+            beside_stages,
+            "held_in",
+            lambda *told: ((n, held._replace(ended=held.ended[1:])) for n, held in held_in(*told)),
+        ),
     ],
 )
 def test_a_proof_that_leaves_something_out_is_noticed(

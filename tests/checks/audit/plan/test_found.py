@@ -47,8 +47,8 @@ def collected(
     counting, total = Counting(io.BytesIO()), [0]
     collect = engine.collect  # type: ignore[attr-defined]
 
-    def counted(self: Any, kind: int, rows: Any) -> Any:
-        brought = collect(self, kind, rows)
+    def counted(self: Any, kind: int, *rows: Any) -> Any:
+        brought = collect(self, kind, *rows)
         counting.dump(brought)
         return brought
 

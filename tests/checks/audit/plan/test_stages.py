@@ -12,16 +12,24 @@ from kafka_eos_checks.audit.engines import local as engines
 from kafka_eos_checks.audit.engines.local import LocalEngine, LocalRows, Row
 from kafka_eos_checks.audit.engines.spark import failures_told
 from kafka_eos_checks.audit.inputs import UnusableInput
-from kafka_eos_checks.audit.plan import stages
+from kafka_eos_checks.audit.plan import beside_stages, stages
 from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.kit.paths import recordings_folder
 from kafka_eos_checks.kit.recording import unpack
 from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.lab.generate.cluster import Cluster
+from kafka_eos_checks.lab.generate.traffic import Workload
 
-RULES = (
-    *("summaries_of", "fold", "state_chunk", "commit_chunk", "fold_states"),
-    *("judge_steps", "fold_group_log", "went_back", "audit_beside", "judge_files", "judge_replicas", "last_batches"),
-)
+RULES = {
+    stages: (
+        *("summaries_of", "fold", "state_chunk", "commit_chunk", "fold_states"),
+        *("paired", "judge_steps", "fold_group_log", "went_back"),
+    ),
+    beside_stages: (
+        *("audit_beside", "judge_index", "judge_entries", "judge_replicas"),
+        *("last_batches", "tails", "stored_in", "held_in"),
+    ),
+}
 
 
 def comparable(audit: Audit) -> tuple[object, ...]:
@@ -42,8 +50,9 @@ def test_spark_finds_in_recordings_what_the_local_engine_finds_and_its_driver_ru
     def not_here(*_: object, **__: object) -> NoReturn:
         raise AssertionError("a rule runs on the driver")
 
-    for rule in RULES:
-        monkeypatch.setattr(stages, rule, not_here)
+    for module, names in RULES.items():
+        for rule in names:
+            monkeypatch.setattr(module, rule, not_here)
     assert comparable(run(brokers, "spark", spark=spark)) == comparable(expected)
     with pytest.raises(AssertionError, match="on the driver"):
         run(brokers)
@@ -65,6 +74,18 @@ def test_this_process_asks_about_an_item_when_its_answer_is_taken() -> None:
     answers = iter(LocalEngine().ask_each(ask, [3, 1, 2]))
     assert (next(answers), asked) == (6, [3])
     assert (list(answers), asked) == ([2, 4], [3, 1, 2])
+
+
+def test_the_driver_asks_as_often_for_many_logs_as_for_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    collect = LocalEngine.collect
+    monkeypatch.setattr(LocalEngine, "collect", lambda *told: asked.append(told[1]) or collect(*told))
+    for partitions in (1, 12):
+        made = Workload(transactions=60, batches=400, partitions=partitions, spread=1, clients=6)
+        Cluster(workload=made).write(tmp_path / str(partitions))
+        run([tmp_path / str(partitions)], take=lambda _: None)
+    assert asked[: len(asked) // 2] == asked[len(asked) // 2 :]
+    assert len(asked) == 2 * 7, "each of them is a query"
 
 
 def test_rows_between_stages_spill_to_a_file_once_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -244,6 +244,7 @@ def test_the_command_writes_a_cluster_that_the_audit_takes_as_of_one_moment(
     ("arguments", "says"),
     [
         (["--transactions", "5", "--spread", "9"], "--spread 9: there are 8 partitions"),
+        (["--transactions", "5", "--hot-client", "2"], "--hot-client 2.0: give a share from 0 to 1"),
         (["--transactions", "5", "--aborted", "2"], "--aborted 2.0: give a share from 0 to 1"),
         (["--brokers", "2"], "--brokers 2: only with --transactions"),
         (

@@ -2,9 +2,10 @@
 
 The records of a log are read chunk by chunk (:func:`commits.commit_rows`) and meet twice, in log order each time: those
 of a producer id with its markers (:func:`end_transactions`), and then those of a group and partition
-(:func:`count_commits`). A record counts if it is later than the highest one that counted before it, unless record
-offsets of the log went backwards. For names where they did, :class:`kafka_eos_checks.audit.rules.offsets.GroupLog`
-decides.
+(:func:`count_commits`). For the rule over committed offsets a chunk gives only the records at its edges
+(:func:`thinned`), so no task gets all records of a group. A record counts if it is later than the highest one that
+counted before it, unless record offsets of the log went backwards. For names where they did,
+:class:`kafka_eos_checks.audit.rules.offsets.GroupLog` decides.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -107,7 +108,10 @@ def end_transactions(commits: Commits, facts: GroupFacts) -> Ended:
             may be among them.
         facts: the facts of their log.
     """
-    number, holes = facts.places(commits)
+    return _ended(commits, *facts.places(commits))
+
+
+def _ended(commits: Commits, number: Ints, holes: Ints) -> Ended:
     is_marker = commits.decision != NO_MARKER
     ended = np.where((commits.transactional == 0) & ~is_marker, number, -1)
     committed = ended >= 0
@@ -121,6 +125,42 @@ def end_transactions(commits: Commits, facts: GroupFacts) -> Ended:
     committed[one] = commits.decision[marker] == ControlType.COMMIT
     kept = np.flatnonzero((ended >= 0) & ~is_marker)
     return Ended(commits.take(kept), number[kept], ended[kept], holes[kept], committed[kept])
+
+
+def thinned(commits: Commits) -> tuple[Commits, int]:
+    """Leave out the records of a chunk that cannot show whether an offset went back; tell how many of these counted.
+
+    Of the offsets of a group and partition that rise, and count in the order of their records, the first and the last
+    stay. So do those that the chunk does not end, the first marker of each producer id, and the markers of what stays.
+    The offsets of the log must not go backwards.
+    """
+    found = _ended(commits, commits.row.astype(np.int64), commits.holes)
+    place, own = np.searchsorted(commits.row, found.number), np.flatnonzero(found.committed)
+    kept = np.ones(len(commits), np.bool_)
+    kept[place[~found.committed]] = False
+    order = own[stable_order(found.commits.key[own])]
+    key, offset, ended = found.commits.key[order], found.commits.offset[order], found.ended[order]
+    inner = key[1:] == key[:-1]
+    falls = inner & ((offset[1:] < offset[:-1]) | (ended[1:] < ended[:-1]))
+    rises = np.ones(len(commits.keys), np.bool_)
+    rises[key[1:][falls]] = False
+    between = rises[key]
+    between[1:] &= inner
+    between[:-1] &= inner
+    if len(between):
+        between[[0, -1]] = False
+    kept[place[order[between]]] = False
+
+    is_marker = commits.decision != NO_MARKER
+    rows = np.flatnonzero((commits.transactional != 0) | is_marker)
+    following = next_markers(commits.producer_id[rows], is_marker[rows])
+    needed = rows[following[kept[rows] & ~is_marker[rows] & (following >= 0)]]
+    markers = np.flatnonzero(is_marker)
+    _, first = np.unique(commits.producer_id[markers], return_index=True)
+    kept[markers] = False
+    kept[markers[first]] = True
+    kept[needed] = True
+    return commits.take(kept), int(between.sum())
 
 
 def next_markers(producer_id: Ints, is_marker: Mask) -> Ints:

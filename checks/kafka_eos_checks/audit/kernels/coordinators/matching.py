@@ -18,7 +18,7 @@ from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2
 from kafka_eos_checks.audit.internal_topics.decisions import Decisions, concatenate_decisions, stretches
 from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import FoldedIds
 from kafka_eos_checks.audit.kernels.logs.readable import data_of, marker_of
-from kafka_eos_checks.audit.kernels.logs.transactions import NOTHING, Paired, Part, Partition, paired
+from kafka_eos_checks.audit.kernels.logs.transactions import NOTHING, Paired, Partition
 from kafka_eos_checks.audit.moments import SKEW_MS, Moments
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, Transaction, TransactionalId
 from kafka_eos_checks.audit.rules.log import Reason
@@ -91,24 +91,15 @@ def _joined(parts: Sequence[NDArray[Any]]) -> Ints:
     return np.concatenate([np.empty(0, np.int64), *parts])
 
 
-def judge_steps(
-    parts: Iterable[Part],
-    partitions: Sequence[Partition],
-    chosen: Iterable[int],
-    coordinators: Knowledge,
-    moments: Moments,
-) -> Judged:
+def judge_steps(steps: Paired, partitions: Sequence[Partition], coordinators: Knowledge, moments: Moments) -> Judged:
     """Judge all transactions of some producer ids.
 
     Args:
-        parts: their steps, in any order.
+        steps: all their steps in the logs that count: the longest of each partition.
         partitions: all logs, by number.
-        chosen: the numbers of the logs that count: the longest of each partition.
         coordinators: the coordinators' logs of these producer ids.
         moments: the moments of all logs.
     """
-    numbers = frozenset(chosen)
-    steps = paired((part for part in parts if part.log in numbers), partitions)
     columns = _Columns(steps, partitions, coordinators, moments)
     judged = Judged()
     unproved = columns.prove(judged)
@@ -147,8 +138,8 @@ def _readable(steps: Paired, partitions: Sequence[Partition], unproved: Flags) -
         log = int(steps.log[row])
         opened = data_of(steps, row, partitions[log].segments)
         of_log(log).open[opened.producer_id] = opened
-    for row, epoch in steps.merged:
-        log = int(steps.log[row])
+    for row, later in steps.merged:
+        log, epoch = int(steps.log[row]), int(steps.steps["producer_epoch"][later])
         of_log(log).merged.append((data_of(steps, row, partitions[log].segments), epoch))
     return [by_log[number] for number in sorted(by_log)]
 

@@ -9,7 +9,7 @@ steps leave no row.
 The readable form of the same fold is :func:`kafka_eos_checks.audit.rules.transactions.read_transactions`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -296,6 +296,16 @@ def scattered(parts: Sequence[Part], buckets: int) -> Iterator[tuple[int, Parts]
             yield number, Parts(own, steps[begin:end])
 
 
+def by_bucket(rows: NDArray[np.void], buckets: int) -> list[tuple[int, NDArray[np.void]]]:
+    """Some rows with a ``producer_id``, by bucket, in order in each."""
+    if buckets == 1 or not len(rows):
+        return [(0, rows)] if len(rows) else []
+    bucket = rows["producer_id"] % buckets
+    order = stable_order(bucket)
+    numbers, first = np.unique(bucket[order], return_index=True)
+    return list(zip(numbers.tolist(), np.split(rows[order], first[1:]), strict=True))
+
+
 @dataclass(frozen=True, slots=True)
 class Paired:
     """Steps of some producer ids, by log, producer id and order in the log; n steps, m of them markers.
@@ -307,7 +317,7 @@ class Paired:
         markers: which steps are markers, shape (m,).
         ends: the first step of the data that each marker ends, or :data:`NOTHING`, shape (m,).
         open: steps of the data that no marker ends.
-        merged: steps of data that were still open when data of a later epoch came, each with that epoch.
+        merged: steps of data that were still open when data of a later epoch came, each with the step of these.
     """
 
     steps: Steps
@@ -317,6 +327,23 @@ class Paired:
     ends: Ints
     open: list[int]
     merged: list[tuple[int, int]]
+
+    def of_logs(self, numbers: Collection[int]) -> "Paired":
+        """The steps of some logs."""
+        kept = np.isin(self.log, list(numbers))
+        if kept.all():
+            return self
+        place = np.cumsum(kept) - 1
+        own = kept[self.markers]
+        return Paired(
+            self.steps[kept],
+            self.log[kept],
+            self.split[kept],
+            place[self.markers[own]],
+            np.where(self.ends[own] == NOTHING, NOTHING, place[self.ends[own]]),
+            [int(place[row]) for row in self.open if kept[row]],
+            [(int(place[row]), int(place[later])) for row, later in self.merged if kept[row]],
+        )
 
 
 def paired(parts: Iterable[Part], partitions: Sequence[Partition]) -> Paired:
@@ -391,6 +418,6 @@ def _open_after(steps: Steps, first: int, count: int) -> tuple[int, list[tuple[i
         if row == first or known[0] < holes:
             opened, known = row, (holes, epoch)
         elif known[1] < epoch:
-            merged.append((opened, epoch))
+            merged.append((opened, row))
             opened, known = row, (holes, epoch)
     return opened, merged

@@ -4,11 +4,13 @@ import random
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +19,8 @@ from kafka_eos.formats.record_batch import ControlRecord, ControlType, Record, b
 from kafka_eos.server.threaded import ServedCluster
 from kafka_eos.wire.protocol import Message
 from kafka_eos_checks.audit import audit
+from kafka_eos_checks.audit.engines.local import LocalEngine
+from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.inputs import open_inputs
 from kafka_eos_checks.audit.internal_topics.commits import CommitChunk, commit_rows, concatenate_commits, name_of
 from kafka_eos_checks.audit.kernels.coordinators.group_log import (
@@ -28,6 +32,7 @@ from kafka_eos_checks.audit.kernels.coordinators.group_log import (
     read_group_log,
 )
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
+from kafka_eos_checks.audit.plan import stages
 from kafka_eos_checks.audit.rules.offsets import Commit, GroupLog, Name, follow_group_log, went_back
 from kafka_eos_checks.audit.segments import headers
 from kafka_eos_checks.audit.segments.contents import Figures
@@ -38,8 +43,8 @@ RANDOMS = st.randoms(use_true_random=False)
 KEYS = [OffsetCommitKey(group=group, topic="t", partition=0).encode() for group in ("g", "é", "h")]
 
 
-def record_of(rng: random.Random, delta: int, now: int, faults: float) -> Record:
-    value = OffsetCommitValue(version=rng.randrange(5), offset=now + rng.choice((0, 1, 1, -3))).encode()
+def record_of(rng: random.Random, delta: int, now: int, faults: float, back: int) -> Record:
+    value = OffsetCommitValue(version=rng.randrange(5), offset=4 * now + rng.choice((0, 1, 1, back))).encode()
     key = bytes((0, rng.choice((2, 3, 5, 7, 16)))) + b"other" if rng.random() < 0.1 else rng.choice(KEYS)
     kept = rng.choice((value, value, value, value, None, b"\0\7" if rng.random() < faults else value))
     return Record(offset_delta=delta, key=key, value=kept)
@@ -48,6 +53,7 @@ def record_of(rng: random.Random, delta: int, now: int, faults: float) -> Record
 def batches_of(rng: random.Random) -> Iterator[tuple[int, bytes]]:
     """Batches with their offsets: commits in transactions and outside, markers, tombstones, and faults by chance."""
     offset, faults, holes = rng.choice((0, 0, 5)), rng.choice((0.0, 0.05, 0.2)), rng.choice((0.0, 0.0, 0.1))
+    back = rng.choice((2, -12))
     for now in range(rng.randint(1, 40)):
         if rng.random() < holes:
             offset += rng.choice((1, 7))
@@ -63,7 +69,7 @@ def batches_of(rng: random.Random) -> Iterator[tuple[int, bytes]]:
             size = rng.choice((1, 1, 3))
             transactional = rng.random() < 0.6
             data = build_batch(
-                [record_of(rng, delta, now, faults) for delta in range(size)],
+                [record_of(rng, delta, now, faults, back) for delta in range(size)],
                 base_offset=offset,
                 base_timestamp=1_700_000_000_000 + now,
                 producer_id=producer if transactional else -1,
@@ -117,6 +123,27 @@ def test_any_log_in_any_cuts_is_folded_as_the_readable_rule_does(
 ) -> None:
     with random_log(rng) as log:
         agree(fold_group_log(log, chunks_of(log, block_bytes, split_bytes)), follow_group_log(log))
+
+
+def test_the_plan_finds_what_went_back_with_the_records_at_the_edges_of_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    left_out = found = 0
+    for seed in range(400):
+        rng = random.Random(seed)
+        with random_log(rng) as log:
+            monkeypatch.setattr(headers, "BLOCK_BYTES", rng.choice((1000, 1 << 20, 1 << 20)))
+            figures: Figures = {"checked": 0, "unknown": 0}
+            expected = list(went_back([follow_group_log(log)], figures))
+            engine = LocalEngine()
+            scanned = stages.scan_logs([log], engine, split_bytes=rng.choice((1000, 1 << 30, 1 << 30)))
+            own, own_figures = stages.audit_offsets(scanned, engine)
+            rows = [value for rows in scanned.rows for _, value in engine.collect(stages.COMMITS, rows)]
+            told = [replace(each, time_ms=None) for each in own]
+            assert sorted(told, key=Finding.sort_key) == sorted(expected, key=Finding.sort_key)
+        assert own_figures == (figures if scanned.audits[0].batches else {})
+        left_out += sum(count for _, count in rows)
+        found += len(expected)
+    assert left_out > 60
+    assert found > 50
 
 
 def test_hundreds_of_logs_agree_and_most_names_are_counted_by_columns() -> None:
