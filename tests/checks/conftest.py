@@ -1,6 +1,7 @@
-"""The small spec that the tests of the tools for specs share, and its machine; the wheel of this clone, and Spark."""
+"""The small spec and its machine, for tests of the tools for specs; the wheel of this clone, Spark, and a browser."""
 
 import importlib.util
+import os
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from kafka_eos_checks.models import registry as models
 from kafka_eos_checks.models.registry import Registry
 
 SPECS = Path(__file__).parent / "specs"
+CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
 
 
 @pytest.fixture(scope="session")
@@ -55,3 +57,17 @@ def spark() -> Iterator[Any]:
     pytest.importorskip("pyspark.sql")
     with session() as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A headless Chromium, driven by Playwright."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra `book`: make book")
+    named = [os.environ.get("CHROMIUM", ""), *(shutil.which(name) or "" for name in CHROMIUMS)]
+    found = next(filter(None, named), None)
+    if found is None:
+        pytest.skip("needs a Chromium: set CHROMIUM to its path")
+    with playwright.sync_playwright() as session:
+        started = session.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield started
+        started.close()

@@ -103,6 +103,11 @@ WORK = {
     "kafka-eos audit /var/lib/kafka/data": ("audit copy", 1, "duplicate: "),
     "kafka-eos audit PATH…": ("audit copy", 1, "duplicate: "),
     "kafka-eos audit copy/ --html audit.html --findings findings.jsonl": ("", 1, "duplicate: "),
+    "kafka-eos audit copy/broker-*/orders-* copy/broker-*/__transaction_state-* --explain-cost": (
+        "audit copy/broker-1/generated-0 copy/broker-2/generated-0 --explain-cost",
+        1,
+        "MB at most",
+    ),
     "kafka-eos ledger claims [C15]": ("ledger claims C15", 1, "C15  not checked here"),
     "kafka-eos audit FOLDER": ("audit copy", 1, "duplicate: "),
     "kafka-eos explain": ("explain example:violations", 0, "Diagram: "),

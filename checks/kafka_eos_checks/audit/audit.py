@@ -31,6 +31,7 @@ from kafka_eos_checks.audit.plan.history_plan import judge_histories
 from kafka_eos_checks.audit.plan.jepsen_plan import judge_operations
 from kafka_eos_checks.audit.plan.stages import Scanned
 from kafka_eos_checks.audit.quoting import redacted
+from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.audit.rules.histories import HISTORY_RULES
 from kafka_eos_checks.audit.rules.log import GAP, LOG_RULES, Reason
@@ -254,7 +255,7 @@ def of_inputs(
     verdicts = [draft(tally) for draft in judged.drafts]
     return Audit(
         verdicts=tuple(
-            _advised(verdict, *first[verdict.name], inputs) if verdict.name in first else verdict
+            _advised(verdict, *first[verdict.name], inputs, findings) if verdict.name in first else verdict
             for verdict in verdicts
         ),
         findings=findings,
@@ -267,18 +268,49 @@ def of_inputs(
     )
 
 
-def _advised(verdict: Verdict, number: int, finding: Finding, inputs: Inputs) -> Verdict:
+def _advised(verdict: Verdict, number: int, finding: Finding, inputs: Inputs, found: Iterable[Finding]) -> Verdict:
     """A verdict with the next steps about one of its findings, which has this number in the audit."""
     from kafka_eos_checks.models.findings import possible_causes  # noqa: PLC0415 - a clean audit needs no registry
 
+    causes = possible_causes(verdict.name) if finding.is_violation else {}
+    lines = rule_of(verdict.name).advice(finding, place_of(finding, number, inputs, found))
+    return replace(verdict, advice="\n".join([*lines, *causes.values()]), causes=tuple(causes))
+
+
+def place_of(finding: Finding, number: int, inputs: Inputs, found: Iterable[Finding]) -> Place:
+    """The place of a finding, for the next step.
+
+    Args:
+        finding: the finding.
+        number: its number in the audit.
+        inputs: what was audited.
+        found: others of the audit, among which may be its cause.
+    """
     directories = {(log.broker, log.topic, log.partition): log.directory for log in inputs.logs}
     directory = directories.get((finding.broker, finding.topic, finding.partition))
-    named = inputs.directories.get(directory) if directory is not None else None
-    paths = " ".join(shlex.quote(as_given(path)) for path in inputs.given) or Place().paths
-    place = Place(paths=paths, number=number, directory=f"{named}/" if named else "")
-    advice = rule_of(verdict.name).advice(finding, place)
-    causes = possible_causes(verdict.name) if finding.is_violation else {}
-    return replace(verdict, advice="\n".join([advice, *causes.values()]), causes=tuple(causes))
+    place = Place(paths=" ".join(shlex.quote(as_given(path)) for path in inputs.given) or Place().paths, number=number)
+    if directory is not None:
+        place = (
+            place._replace(directory=f"{inputs.directories[directory]}/") if directory in inputs.directories else place
+        )
+        for archive, folder in inputs.packed.items():
+            if directory.resolve().is_relative_to(folder.resolve()):
+                name = archive.name.partition(".")[0]
+                unpack = (
+                    f"mkdir -p {shlex.quote(name)} && tar -xJf {shlex.quote(str(archive))} -C {shlex.quote(name)} && "
+                )
+                inside = directory.resolve().relative_to(folder.resolve())
+                place = place._replace(unpack=unpack, directory=f"{shlex.quote(name)}/{inside}/")
+        if directory in inputs.brokers:
+            place = place._replace(broker=f"broker {inputs.brokers[directory]}")
+    same = (finding.topic, finding.partition)
+    for other in found:
+        if other.rule == ABORTED_INDEX and other.is_violation and (other.topic, other.partition) == same:
+            own = place_of(other, number, inputs, ()).broker
+            return place._replace(
+                wrong_index=f"{own}, whose index of aborted transactions is wrong (see `{other.rule}`)"
+            )
+    return place
 
 
 def subject_of(inputs: Inputs, audits: Sequence[LogAudit], known: moments.Moments) -> str:
@@ -396,7 +428,7 @@ def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float) -> V
         seconds=seconds,
         figures={**figures, "unfinished_tails": len(tails)} | ({"old_format_bytes": old} if old else {}),
         evidence="\n".join(_shortened([*regions, *tails])),
-        advice="" if damaged is None else rule_of(READABLE).advice(damaged),
+        advice="" if damaged is None else "\n".join(rule_of(READABLE).advice(damaged)),
     )
 
 

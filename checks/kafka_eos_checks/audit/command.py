@@ -210,11 +210,12 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"kafka-eos audit: {error}", file=sys.stderr)
         return 2
     answer_console.print(f"{result.subject}\n", markup=False, highlight=False, soft_wrap=True)
-    print_verdicts(most_urgent_first(result.verdicts))
+    verdicts = most_urgent_first(result.verdicts)
+    print_verdicts(verdicts)
     _print_notes(result)
     if result.bill is not None:
         _print_bill(result.bill)
-    answer_console.print(f"\n{headline(result.verdicts)}", highlight=False)
+    answer_console.print(f"\n{headline(verdicts)}", markup=False, highlight=False, soft_wrap=True)
     if result.logs and not sum(log.batches for log in result.logs):
         print("kafka-eos audit: no batch could be read", file=sys.stderr)
         return 2

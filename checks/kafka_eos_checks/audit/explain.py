@@ -23,9 +23,10 @@ from kafka_eos_checks.audit import audit
 from kafka_eos_checks.audit.cause import cause_of, told
 from kafka_eos_checks.audit.events.history_files import read_events
 from kafka_eos_checks.audit.findings import Finding
-from kafka_eos_checks.audit.inputs import UnusableInput, open_inputs
+from kafka_eos_checks.audit.inputs import Inputs, UnusableInput, open_inputs
+from kafka_eos_checks.audit.marked import with_markers
 from kafka_eos_checks.audit.places import place as place_of
-from kafka_eos_checks.audit.rules.rule_book import rule_of
+from kafka_eos_checks.audit.rules.rule_book import Place, rule_of
 from kafka_eos_checks.drawing.sequence_diagram import FAULTS, MAX_STEPS, Violation, from_events, steps_of
 from kafka_eos_checks.drawing.svg import inert, visible
 from kafka_eos_checks.kit.paths import output_folder
@@ -75,12 +76,28 @@ class Explained(NamedTuple):
     Attributes:
         moment: its subject.
         headline: the subject in one line.
-        then: what may be the cause, and the next command.
+        advice: the finding, what to do about it and what may be the cause; nothing for events without a finding.
+        then: the next command.
     """
 
     moment: Moment
     headline: str
+    advice: tuple[str, ...]
     then: tuple[str, ...]
+
+
+class Read(NamedTuple):
+    """What was read.
+
+    Attributes:
+        runs: the runs of all histories by name, with the markers of the logs.
+        findings: of the audit.
+        inputs: the inputs; packed ones are no longer there.
+    """
+
+    runs: dict[str, list[Event]]
+    findings: list[Finding]
+    inputs: Inputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +122,8 @@ class Wanted:
         )
 
 
-def read_runs(paths: Sequence[Path]) -> tuple[dict[str, list[Event]], list[Finding]]:
-    """The runs of all histories by name, and what the audit finds.
+def read_runs(paths: Sequence[Path]) -> Read:
+    """Read the runs of all histories, and audit the inputs.
 
     Raises:
         UnusableInput, NotALogDirectory, MalformedHistory, OSError: the input cannot be used.
@@ -117,12 +134,13 @@ def read_runs(paths: Sequence[Path]) -> tuple[dict[str, list[Event]], list[Findi
             for event in read_events(path):
                 runs.setdefault(event.run, []).append(event)
         found = audit.of_inputs(inputs).findings if inputs.logs or inputs.histories else ()
+        runs = {name: with_markers(events, inputs.logs) for name, events in runs.items()}
     if not runs:
         raise UnusableInput(
             "no history in it, so nothing to draw; give a history or a recording next to the logs. Without one, "
             "`kafka-eos audit` says what to look at in the logs"
         )
-    return runs, list(found)
+    return Read(runs, list(found), inputs)
 
 
 def chosen_run(runs: dict[str, list[Event]], name: str | None) -> list[Event]:
@@ -139,40 +157,86 @@ def chosen_run(runs: dict[str, list[Event]], name: str | None) -> list[Event]:
     return runs[name]
 
 
-def of_finding(finding: Finding, runs: dict[str, list[Event]]) -> Moment:
-    """Return the events that led to a finding, from its cause on, and some that followed; see :mod:`cause`.
+def moment_of(finding: Finding, runs: dict[str, list[Event]]) -> Moment | None:
+    """The events that led to a finding, from its cause on, and some that followed; None if no history has one.
 
-    Raises:
-        NothingToDraw: no history has an event of the finding.
+    See :mod:`cause`. If a reader was given a record, the marked text names the broker that led at that event.
     """
     named = [runs[finding.run]] if finding.run in runs else runs.values()
     for events in named:
         cause = cause_of(finding, events)
         if cause is not None:
-            violation = Violation(cause.effect, f"{finding.rule}: {finding.evidence}")
-            return Moment(cause.events, violation, cause.left_out)
-    raise NothingToDraw(f"no history has an event of this finding: {finding.in_words()}")
+            text = f"{_said(finding)}{_given_by(cause.events[cause.effect], events)}"
+            return Moment(cause.events, Violation(cause.effect, text), cause.left_out)
+    return None
 
 
-def explained(number: int, findings: Sequence[Finding], runs: dict[str, list[Event]], again: str) -> Explained:
-    """A finding with its events, its possible causes and the next command.
+def _given_by(seen: Event, run: Sequence[Event]) -> str:
+    """The broker that gave a reader its record, because it led; "" for other events, or if the run does not tell."""
+    if seen.action != "Poll":
+        return ""
+    earlier = run[: next(number for number, event in enumerate(run) if event is seen)]
+    changes = (e for e in reversed(earlier) if (e.action, e.phase) == ("LeaderChange", "ok"))
+    change = next((e for e in changes if (e.topic, e.partition) == (seen.topic, seen.partition)), None)
+    if change is None:
+        return ""
+    since = "" if change.order is None else f" since event {change.order}"
+    return f"; given by {change.process.replace('-', ' ')}, which led{since}"
+
+
+def of_finding(finding: Finding, runs: dict[str, list[Event]], advice: Sequence[str] = ()) -> Moment:
+    """Return the events that led to a finding, as :func:`moment_of` does.
+
+    Raises:
+        NothingToDraw: no history has an event of the finding; the message has the advice.
+    """
+    moment = moment_of(finding, runs)
+    if moment is None:
+        said = "\n".join(("no history has an event of this finding:", finding.in_words(), *advice))
+        raise NothingToDraw(said)
+    return moment
+
+
+def explained(
+    number: int | None,
+    findings: Sequence[Finding],
+    runs: dict[str, list[Event]],
+    again: str,
+    inputs: Inputs | None = None,
+) -> Explained:
+    """A finding with its events, the advice about it and the next command.
 
     Args:
-        number: of the finding, from 1.
+        number: of the finding, from 1; None for the first one that can be drawn.
         findings: of the audit.
         runs: the events of the histories.
         again: the command that draws the same findings.
+        inputs: what was audited, if it is known.
 
     Raises:
         NothingToDraw: there is no such finding, or no history has an event of it.
     """
+    if number is None:
+        drawable = (n for n, finding in enumerate(findings, 1) if moment_of(finding, runs) is not None)
+        number = next(drawable, 1)
     if not 1 <= number <= len(findings):
         raise NothingToDraw(f"--finding {number}: the audit has {counted(len(findings), 'finding')}")
     finding = findings[number - 1]
-    headline = f"finding {number} of {len(findings)}, {finding.rule}: {rule_of(finding.rule).means}"
-    more = f"next: {again} --finding {number % len(findings) + 1} draws another of the {len(findings)} findings"
-    then = (*possible_causes(finding.rule).values(), *([more] if len(findings) > 1 else []))
-    return Explained(of_finding(finding, runs), headline, then)
+    place = Place() if inputs is None else audit.place_of(finding, number, inputs, findings)
+    causes = possible_causes(finding.rule).values()
+    means, *advice = (*rule_of(finding.rule).advice(finding, place, drawn=True), *causes)
+    moment = of_finding(finding, runs, (means, *advice))
+    headline = f"finding {number} of {len(findings)}, {finding.rule}: {means.removeprefix('means: ')}"
+    others = (*range(number + 1, len(findings) + 1), *range(1, number))
+    another = next((n for n in others if moment_of(findings[n - 1], runs) is not None), None)
+    more = f"next: {again} --finding {another} draws another of the {len(findings)} findings"
+    given_by = "" if moment.violation is None else moment.violation.text.removeprefix(_said(finding))
+    said = finding.in_words() + given_by
+    return Explained(moment, headline, (said, *advice), (more,) if another is not None else ())
+
+
+def _said(finding: Finding) -> str:
+    return f"{finding.rule}: {finding.evidence}"
 
 
 def cut_out(events: Iterable[Event], wanted: Wanted, around: int | None) -> Moment:
@@ -189,7 +253,9 @@ def cut_out(events: Iterable[Event], wanted: Wanted, around: int | None) -> Mome
         return Moment(kept[:MAX_STEPS], None)
     place = next((place for place, event in enumerate(kept) if event.order == around), None)
     if place is None:
-        raise NothingToDraw(f"no event {around}; the run has events {everything[0].order} to {everything[-1].order}")
+        orders = [event.order for event in everything if event.order is not None]
+        told_of = f"events {min(orders)} to {max(orders)}" if orders else "no event with an order"
+        raise NothingToDraw(f"no event {around}; the run has {told_of}")
     begin = max(0, place + 1 - BEFORE)
     return Moment(kept[begin : place + 1 + AFTER], Violation(place - begin, f"event {around}"))
 
@@ -223,7 +289,12 @@ def page(title: str, subject: Explained) -> str:
     )
     picture = Markup(inert(drawn(subject.moment)))  # noqa: S704 - rebuilt from an allow-list
     template = templates.get_template("explain.html.j2")
-    words = {"headline": subject.headline, "story": story(subject.moment), "then": "\n".join(subject.then)}
+    words = {
+        "headline": subject.headline,
+        "advice": "\n".join(subject.advice),
+        "story": story(subject.moment),
+        "then": "\n".join(subject.then),
+    }
     shown = {name: visible(text) for name, text in words.items()}
     return template.render(title=visible(title), legend=LEGEND, picture=picture, **shown) + "\n"
 
@@ -244,7 +315,9 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         metavar="TRACE",
         help="a .jsonl history, or a recording: a folder, a .tar.xz, or example:NAME for one of this package's own",
     )
-    parser.add_argument("--finding", type=int, metavar="N", help="the N-th finding of the audit (default: the first)")
+    parser.add_argument(
+        "--finding", type=int, metavar="N", help="the N-th finding of the audit (default: the first that can be drawn)"
+    )
     parser.add_argument("--around", type=int, metavar="ORDER", help="the events around this one, by its order")
     parser.add_argument("--run", dest="name", metavar="RUN", help="the run, where there are several")
     parser.add_argument("--topic", help="events of this topic")
@@ -274,13 +347,13 @@ def run(arguments: argparse.Namespace) -> int:
     except (NothingToDraw, UnusableInput, NotALogDirectory, MalformedHistory, OSError) as error:
         print(f"kafka-eos explain: {error}", file=sys.stderr)
         return 2
-    told = (shown.headline, "", LEGEND, "", story(shown.moment), "", *shown.then, f"\nDiagram: {out}")
+    told = [shown.headline, "", LEGEND, "", story(shown.moment), "", *shown.advice, *shown.then, f"\nDiagram: {out}"]
     answer_console.print(visible("\n".join(told)), markup=False, soft_wrap=True, highlight=False)
     return 0
 
 
 def _explained(arguments: argparse.Namespace) -> Explained:
-    runs, findings = read_runs(arguments.paths)
+    runs, findings, inputs = read_runs(arguments.paths)
     named = ("topic", "partition", "producer_id", "transactional_id", "process")
     wanted = Wanted(**{name: getattr(arguments, name) for name in named})
     number: int | None = arguments.finding
@@ -289,5 +362,6 @@ def _explained(arguments: argparse.Namespace) -> Explained:
         moment = cut_out(chosen_run(runs, arguments.name), wanted, arguments.around)
         where = "from the first on" if arguments.around is None else f"around {arguments.around}"
         headline = f"events of run {moment.events[0].run}, {where}"
-        return Explained(moment, headline, (f"next: {again} --run RUN --around ORDER draws the events around another",))
-    return explained(number or 1, findings, runs, again)
+        more = f"next: {again} --run RUN --around ORDER draws the events around another"
+        return Explained(moment, headline, (), (more,))
+    return explained(number, findings, runs, again, inputs)

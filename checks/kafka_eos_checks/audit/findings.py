@@ -46,7 +46,7 @@ class Finding:
         rule: the rule's name.
         topic: topic name.
         partition: partition number; -1 for a history of Jepsen, whose key is then also the topic.
-        broker: the log directory it was found in, "" for a single one.
+        broker: the log directory it was found in, "" for a single one or if all replicas show it.
         file: the segment's file name.
         position: where the batch begins in the file, in bytes; None where only an offset is known.
         offset: base offset of the batch, or offset of the record.
@@ -88,7 +88,7 @@ class Finding:
 
     def in_words(self) -> str:
         """The finding in one line: where, what, who."""
-        where = f"{self.broker}/" if self.broker else ""
+        where = f"broker {self.broker}: " if self.broker.isdecimal() else f"{self.broker}/" if self.broker else ""
         where += f"{self.topic}-{self.partition}" if self.partition >= 0 else f"{self.run} {self.topic}"
         where += f"/{self.file}" if self.file else ""
         where += "" if self.position is None else f" byte {self.position}"

@@ -37,6 +37,8 @@ class Inputs:
         one_moment: whether all logs are of recordings or of finished tests, whose brokers were stopped.
         directories: the log directories, each with its name relative to the path that was given.
         given: the paths as they were given.
+        packed: the archives among them, each with the folder that it was unpacked to.
+        brokers: the ids of brokers by log directory, where ``meta.properties`` has them.
     """
 
     logs: tuple[PartitionLog, ...]
@@ -45,6 +47,8 @@ class Inputs:
     one_moment: bool = False
     directories: Mapping[Path, str] = field(default_factory=dict)
     given: tuple[str, ...] = ()
+    packed: Mapping[Path, Path] = field(default_factory=dict)
+    brokers: Mapping[Path, int] = field(default_factory=dict)
 
     @property
     def segment_bytes(self) -> int:
@@ -87,6 +91,7 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
         OSError: a path cannot be read.
     """
     folders: dict[Path, Path] = {}
+    packed: dict[Path, Path] = {}
     segments: list[PartitionLog] = []
     found: list[Path] = []
     operations: list[Path] = []
@@ -104,6 +109,7 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
                 segments.append(_log_of(path))
                 continue
             folder = stack.enter_context(opened(path))
+            packed |= {} if folder == path else {path: folder}
             contents = contents_of(folder)
             folders[contents.logs] = path / contents.logs.relative_to(folder)
             is_test = (folder / RECORDED).is_file() and not any(map(is_locked, folder.glob(f"**/{LOCK}")))
@@ -117,13 +123,17 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
             raise UnusableInput(f"{', '.join(missing)}: no such history; give a file *{' or *'.join(SUFFIXES)}")
         logs = [*find_logs(*folders), *segments]
         _demand_replicas(logs, folders)
+        directories = sorted({log.directory for log in logs})
+        ids = {directory: broker_id(directory) for directory in directories}
         yield Inputs(
             tuple(logs),
             tuple(found),
             tuple(operations),
             one_moment=bool(recorded) and all(recorded) and not segments,
-            directories={folder: _named(folder, folders) for folder in sorted({log.directory for log in logs})},
+            directories={folder: _named(folder, folders) for folder in directories},
             given=tuple(map(str, (*paths, *histories))),
+            packed=packed,
+            brokers={directory: known for directory, known in ids.items() if known is not None},
         )
 
 

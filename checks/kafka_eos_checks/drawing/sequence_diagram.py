@@ -87,6 +87,7 @@ class Step:
         kind: how it is drawn.
         note: the small print below, e.g. the variables that changed.
         hit: whether a fault has hit it, or it is the copy of a request; drawn as a thick line.
+        number: its number at the left; None for its place among the steps, from 1.
     """
 
     source: str
@@ -95,6 +96,7 @@ class Step:
     kind: Kind = Kind.MESSAGE
     note: str = ""
     hit: bool = False
+    number: str | None = None
 
     def in_words(self) -> str:
         """The step as a line: source, target (``-x`` before it if the message is lost), label, and the small print."""
@@ -113,7 +115,9 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """The layout: the x of each lifeline and the distance between two."""
+    """The layout: the right end of the steps' numbers, the x of each lifeline and the distance between two."""
+
+    numbers: float
 
     x: Mapping[str, float]
     gap: float
@@ -226,7 +230,7 @@ def steps_of(events: Iterable[Event]) -> tuple[list[Step], dict[str, Role]]:
     An ``invoke`` is an arrow from its process to the partition, group, coordinator or broker it names; ``ok`` and
     ``fail`` are the answers. ``info`` and whatever says ``"delivered": false`` in its detail is an answer that got
     lost, and so is a request that an injected fault keeps away. Without an invoke before it, ``ok`` is the arrow
-    itself. A marker comes from the coordinator of the transactional id.
+    itself. A marker comes from the coordinator of the transactional id. A step has the event's number in its run.
     """
     roles: dict[str, Role] = {}
     waiting: Counter[tuple[str, str, str]] = Counter()
@@ -255,6 +259,8 @@ def _source(event: Event) -> str:
 def _role_of(event: Event, source: str) -> Role:
     if source != event.process or source == "coordinator":
         return Role.COORDINATOR
+    if event.topic is not None and source == _partition(event):
+        return Role.PARTITION
     return Role.BROKER if source.lower().startswith(("broker", "cluster", "leader")) else Role.CLIENT
 
 
@@ -283,12 +289,14 @@ def _partition(event: Event) -> str:
 def _step_of(event: Event, source: str, target: str, waiting: Counter[tuple[str, str, str]]) -> Step:
     """The step that shows one event; ``waiting`` counts the invocations without an answer."""
     step = _plain_step(event, source, target, waiting)
-    return replace(step, hit=bool(IN_LABEL & event.detail.keys()))
+    return replace(
+        step, hit=bool(IN_LABEL & event.detail.keys()), number="" if event.order is None else str(event.order)
+    )
 
 
 def _plain_step(event: Event, source: str, target: str, waiting: Counter[tuple[str, str, str]]) -> Step:
     label, note = _label(event), _note(event)
-    if not target or event.action in FAULTS:
+    if target in {"", source} or event.action in FAULTS:
         begins = event.phase == "invoke"
         kind = Kind.EVENT if begins else FAULTS.get(event.action, Kind.EVENT)
         return Step(source, label=f"{label} …" if begins else label, kind=kind, note=note)
@@ -393,8 +401,10 @@ def _page(lifelines: Sequence[Lifeline], steps: Sequence[Step]) -> _Page:
     wanted += [text_width(lifeline.name, FONT) + 4 * PADDING for lifeline in lifelines]
     gap = max(MIN_GAP, min(MAX_GAP, PAGE_WIDTH / max(1, len(lifelines)), max(wanted)))
     left, right = (_overhang(lifelines[end], steps, gap) for end in (0, -1))
-    x = {name: GUTTER + left + gap * index for name, index in column.items()}
-    return _Page(x, gap, GUTTER + left + gap * (len(lifelines) - 1) + right)
+    numbers = max((text_width(step.number or "", SMALL) for step in steps), default=0.0)
+    gutter = max(GUTTER, numbers + 2 * PADDING)
+    x = {name: gutter + left + gap * index for name, index in column.items()}
+    return _Page(gutter - PADDING, x, gap, gutter + left + gap * (len(lifelines) - 1) + right)
 
 
 def _overhang(lifeline: Lifeline, steps: Sequence[Step], gap: float) -> float:
@@ -423,7 +433,7 @@ def _text(x: float, y: float, lines: Sequence[str], style: str, size: int = FONT
 
 def _heads(page: _Page, lifelines: Sequence[Lifeline], y: float) -> tuple[str, float]:
     """The boxes with the names, and the y below them."""
-    names = [wrapped(lifeline.name, page.gap - 4 * PADDING, FONT, HEAD_LINES) for lifeline in lifelines]
+    names = [wrapped(lifeline.name, page.gap - 3 * PADDING, FONT, HEAD_LINES) for lifeline in lifelines]
     height = 2 * PADDING + LINE * max((len(lines) for lines in names), default=1)
     drawn = []
     for lifeline, lines in zip(lifelines, names, strict=True):
@@ -474,8 +484,9 @@ def _cross(x: float, y: float, style: str, size: float = 5) -> str:
 def _row(page: _Page, y: float, index: int, step: Step) -> tuple[str, float, float]:
     """A step: its drawing, its height, and how far down a crash or a restart takes place."""
     drawn, height, anchor = _arrow(page, y, step) if _is_arrow(step) else _box(page, y, step)
-    title = element("title", {}, escaped(f"{index + 1}. {step.label}\n{step.note}"[:MAX_TITLE]))
-    number = _text(GUTTER - 2 * PADDING, y + anchor + 4, [str(index + 1)], "number", SMALL, "end")
+    said = str(index + 1) if step.number is None else step.number
+    title = element("title", {}, escaped(f"{said}. {step.label}\n{step.note}".removeprefix(". ")[:MAX_TITLE]))
+    number = _text(page.numbers, y + anchor + 4, [said], "number", SMALL, "end") if said else ""
     return element("g", {"class": f"step {step.kind}"}, title, number, drawn), height, anchor
 
 

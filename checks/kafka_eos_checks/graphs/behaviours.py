@@ -243,7 +243,11 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         "--kafka", metavar="RELEASE", help="by the rules of this release of Kafka as it ships (spec/releases.toml)"
     )
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the files go")
-    parser.add_argument("--no-runs", action="store_true", help="write only graph.json")
+    parser.add_argument(
+        "--no-runs",
+        action="store_true",
+        help="write only graph.json: the runs of a model of Broker take hundreds of MB",
+    )
     parser.set_defaults(run=run)
 
 

@@ -97,18 +97,16 @@ def counted(count: int, noun: str) -> str:
 
 
 def headline(verdicts: Sequence[Verdict]) -> str:
-    """All verdicts in one line: which differ, how many are not judged, too recent, or have nothing to judge."""
+    """All verdicts in one line: what was found that differs, how many are not judged, or have nothing to judge."""
     counts = Counter(verdict.standing for verdict in verdicts)
     nothing = counts.pop(Standing.NOTHING, 0)
     total, unjudged = counts.total(), counts[Standing.NOT_JUDGED]
-    differing = [verdict.name for verdict in verdicts if verdict.standing is Standing.FAIL]
+    differing = [verdict for verdict in verdicts if verdict.standing is Standing.FAIL]
     noun = "verdict" if total == 1 else "verdicts"
     if not total:
         said = "nothing was judged"
     elif differing:
-        more = f" and {len(differing) - NAMED} more" if len(differing) > NAMED else ""
-        verb = "differs" if len(differing) == 1 else "differ"
-        said = f"{len(differing)} of {total} {noun} {verb}: {', '.join(differing[:NAMED])}{more}"
+        said = f"{len(differing)} of {total} {noun} {'differs' if len(differing) == 1 else 'differ'}"
         said += f"; {unjudged} not judged" if unjudged else ""
     elif unjudged:
         said = f"{unjudged} of {total} {noun} not judged, {counts[Standing.OK]} as expected"
@@ -116,7 +114,11 @@ def headline(verdicts: Sequence[Verdict]) -> str:
         said = "1 verdict, as expected" if total == 1 else f"{total} verdicts, all as expected"
     recent = sum(verdict.recent for verdict in verdicts)
     said += f"; too recent to judge: {recent}" if recent else ""
-    return f"{said}; nothing to judge for {nothing} more" if nothing else said
+    said += f"; nothing to judge for {nothing} more" if nothing else ""
+    if not differing:
+        return said
+    more = f"; and {len(differing) - NAMED} more" if len(differing) > NAMED else ""
+    return f"{'; '.join(f'{verdict.name}: {verdict.found}' for verdict in differing[:NAMED])}{more} ({said})"
 
 
 def write_verdicts(path: Path, verdicts: Sequence[Verdict]) -> None:

@@ -11,9 +11,8 @@ from enum import StrEnum
 from functools import cache
 
 from kafka_eos.histories.history import Event
-from kafka_eos_checks.audit.explain import NothingToDraw, of_finding, read_runs, story
+from kafka_eos_checks.audit.explain import NothingToDraw, drawn, of_finding, read_runs, story
 from kafka_eos_checks.audit.findings import Finding
-from kafka_eos_checks.drawing.sequence_diagram import from_events
 from kafka_eos_checks.kit.missing import MissingClone
 from kafka_eos_checks.kit.recording import kept_recording
 from kafka_eos_checks.kit.verdict import Verdict
@@ -70,7 +69,7 @@ def recorded(finding: KafkaFinding) -> Verdict | None:
         archive = kept_recording(finding.recording)
     except MissingClone:
         return None
-    runs, audited = read_runs([archive])
+    runs, audited, _ = read_runs([archive])
     own = [each for each in audited if each.rule == finding.rules[0]]
     evidence, diagram = _drawn(own[0], runs) if own else ("", "")
     return Verdict(
@@ -92,7 +91,7 @@ def _drawn(found: Finding, runs: dict[str, list[Event]]) -> tuple[str, str]:
         moment = of_finding(found, runs)
     except NothingToDraw:
         return found.in_words(), ""
-    return f"{found.in_words()}\n\n{story(moment)}", from_events(moment.events, moment.violation)
+    return f"{found.in_words()}\n\n{story(moment)}", drawn(moment)
 
 
 def entries(findings: Sequence[KafkaFinding], verdicts: Sequence[Verdict]) -> list[Entry]:

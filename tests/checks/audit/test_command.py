@@ -213,6 +213,33 @@ def test_a_finding_names_the_findings_in_kafka_that_may_cause_it_and_others_name
     assert not any(other.causes for other in judged.values() if other.ok)
 
 
+def test_a_mistake_of_operators_comes_before_faults_of_kafka_among_the_possible_causes() -> None:
+    judged = {verdict.name: verdict for verdict in run([kept_recording("operator-mistakes")]).verdicts}
+    verdict = judged["torn transaction"]
+    first, *others = [line for line in verdict.advice.splitlines() if line.startswith("possible cause: ")]
+    assert "`kafka-transactions abort`, by hand" in first
+    assert [line.split()[2] for line in others] == list(verdict.causes)
+
+
+def test_a_finding_in_an_archive_has_a_command_that_can_be_run(tmp_path: Path) -> None:
+    judged = {verdict.name: verdict for verdict in run([kept_recording("late-offsets")]).verdicts}
+    [then] = [line for line in judged["committed offset went back"].advice.splitlines() if line.startswith("next: ")]
+    unpack, dump = then.removeprefix("next: ").split(" && kafka-dump-log ")
+    subprocess.run(unpack, shell=True, check=True, cwd=tmp_path)  # noqa: S602 - the command as a reader pastes it
+    assert (tmp_path / dump.split("--files ")[1]).is_file()
+
+
+def test_the_broker_to_restart_is_the_one_with_the_wrong_index_and_no_other_is_named() -> None:
+    judged = {verdict.name: verdict for verdict in run([kept_recording("replicated-violations")]).verdicts}
+    index, given = judged["aborted index"], judged["aborted record delivered"]
+    assert index.evidence.startswith("aborted index: broker 2: follower-catches-up-0/")
+    assert "\nrestart: broker 2, " in index.advice
+    assert "stop broker 2, " in index.advice
+    assert given.evidence.startswith("aborted record delivered: follower-catches-up-0/")
+    assert "\nrestart: broker 2, whose index of aborted transactions is wrong" in given.advice
+    assert "broker 1" not in index.advice + given.advice + index.evidence + given.evidence
+
+
 def test_a_cluster_that_gives_no_session_of_spark_exits_with_2_and_one_line(tmp_path: Path) -> None:
     write_log(tmp_path / "orders-0", clean())
     command = [sys.executable, "-m", "kafka_eos_checks.cli", "audit", str(tmp_path), "--spark"]

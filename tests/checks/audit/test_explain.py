@@ -1,12 +1,15 @@
 """The command that draws a history around a moment."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafka_eos.histories.history import Event, write_history
 from kafka_eos_checks.audit import explain
 from kafka_eos_checks.audit.explain import NothingToDraw, Wanted, cut_out, story
+from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.kit.recording import kept_recording
 
@@ -57,6 +60,62 @@ def test_a_torn_decision_shows_the_request_that_made_it(tmp_path: Path, capsys: 
     assert asked < copied < told.index("^  transaction committed without its application")
     assert told.index("AbortTransaction") > copied
     assert told.index("INVALID_TXN_STATE") > copied
+
+
+def test_markers_are_drawn_from_the_logs_and_numbers_are_the_same_in_diagram_and_story(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run.html"
+    assert run("example:operator-mistakes", "--finding", "2", "--out", str(out)) == 0
+    told = capsys.readouterr().out
+    marker = told.index("abort-by-hand-0: marker: abort @ 2")
+    assert told.index("      ^  torn transaction: ") > marker
+    assert told.index("abort-by-hand-0: marker: commit @ 3") > told.index("EndTxn (commit)") > marker
+    page = out.read_text(encoding="utf-8")
+    numbers = re.findall(r'<text class="number"[^>]*>(\d+)</text>', page)
+    assert numbers == re.findall(r"^ +(\d+)  ", told, re.MULTILINE)
+    assert page.index("`kafka-transactions abort`, by hand") < page.index("<svg")
+    assert page.index("<h1>finding 2 of 2, torn transaction") < page.index("restart: no broker needs it")
+
+
+def test_a_record_that_a_reader_was_given_names_the_broker_that_led(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("example:replicated-violations", "--finding", "1", "--out", str(tmp_path / "run.svg")) == 0
+    told = capsys.readouterr().out
+    assert "; given by broker 2, which led since event 49\n" in told
+    assert "broker 1" not in told
+
+
+def test_only_findings_that_can_be_drawn_are_offered_and_another_repeats_the_advice() -> None:
+    there = Finding(rule="duplicate", topic="t", partition=0, offset=0, evidence="e")
+    elsewhere = Finding(rule="torn transaction", topic="u", partition=0, offset=0, evidence="e")
+    runs = {"r": [produce(0, "ok", offset=0)]}
+    findings = [elsewhere, there, elsewhere]
+    shown = explain.explained(None, findings, runs, "again")
+    assert shown.headline.startswith("finding 2 of 3, duplicate: ")
+    assert shown.then == ()
+    with pytest.raises(NothingToDraw, match=r"no history has an event of this finding:\n.*\n(.*\n)*next: repair what"):
+        explain.explained(3, findings, runs, "again")
+    more = explain.explained(2, [*findings, there], runs, "again").then
+    assert more == ("next: again --finding 4 draws another of the 4 findings",)
+
+
+@pytest.mark.thorough
+def test_the_diagram_of_a_page_fits_the_width_of_a_screen(browser: Any, tmp_path: Path) -> None:
+    out = tmp_path / "run.html"
+    assert run("example:replicated-violations", "--out", str(out)) == 0
+    page = browser.new_page(viewport={"width": 1300, "height": 900})
+    page.goto(out.as_uri())
+    wide = page.evaluate("() => document.querySelector('svg').viewBox.baseVal.width")
+    right = page.evaluate("() => document.querySelector('svg').getBoundingClientRect().right")
+    hidden = page.evaluate(
+        "() => { const s = document.querySelector('.scroll'); return s.scrollWidth - s.clientWidth }"
+    )
+    page.close()
+    assert wide > 1300
+    assert right <= 1300
+    assert hidden == 0
 
 
 def test_a_finding_that_the_audit_does_not_have_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,8 +1,5 @@
 """The book as a whole: built, and walked with a real browser. Needs the extra `book` and a Chromium."""
 
-import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +9,6 @@ from kafka_eos_checks.book.site import MOST_BYTES, make, problems
 from kafka_eos_checks.book.sources import Book
 
 WIDTHS = (400, 820, 1400)
-CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
 KINDS = ("index", "guides/twenty-minutes", "guides/errors", "modules/Leader", "properties/Transactions-AllOrNone",
          "stories/LateEndIsNotAtomic", "try/Transfer", "pictures/tower", "pictures/states", "findings", "claims",
          "reference/commands", "reference/formats", "reference/api-machines", "docs/operators", "models/PartitionLog",
@@ -111,19 +107,6 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("book")
     assert make(Book(), folder / "source", folder / "out") > 300
     return folder / "out"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra `book`: make book")
-    named = [os.environ.get("CHROMIUM", ""), *(shutil.which(name) or "" for name in CHROMIUMS)]
-    found = next(filter(None, named), None)
-    if found is None:
-        pytest.skip("needs a Chromium: set CHROMIUM to its path")
-    with playwright.sync_playwright() as session:
-        started = session.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield started
-        started.close()
 
 
 @pytest.mark.thorough

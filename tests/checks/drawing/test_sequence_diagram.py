@@ -1,5 +1,6 @@
 import random
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import pytest
 
@@ -8,6 +9,7 @@ from kafka_eos_checks.drawing.sequence_diagram import (
     FIRST_STEPS,
     MAX_LIFELINES,
     MAX_STEPS,
+    SMALL,
     Kind,
     Lifeline,
     Role,
@@ -18,7 +20,7 @@ from kafka_eos_checks.drawing.sequence_diagram import (
     sequence_diagram,
     steps_of,
 )
-from kafka_eos_checks.drawing.svg import NAMESPACE, inert
+from kafka_eos_checks.drawing.svg import NAMESPACE, inert, text_width
 
 SVG = f"{{{NAMESPACE}}}"
 LIFELINES = [Lifeline("client"), Lifeline("broker", Role.BROKER)]
@@ -210,6 +212,18 @@ def test_a_history_becomes_requests_and_answers() -> None:
     assert "Produce: outcome unknown" in texts(drawn)
 
 
+def test_a_step_of_a_history_has_the_events_number_and_a_marker_of_a_log_is_a_box_at_its_partition() -> None:
+    batch = event("p", "Produce", "ok", topic="t", partition=0, offset=12)
+    marker = event("t-0", "WriteTxnMarkers", "ok", topic="t", partition=0, offset=13, detail={"committed": False})
+    drawn = from_events([replace(batch, order=123456), replace(marker, order=None)])
+    numbers = [node for node in parsed(drawn).iter(f"{SVG}text") if node.get("class") == "number"]
+    assert [node.text for node in numbers] == ["123456"]
+    assert float(numbers[0].get("x", "")) > text_width("123456", SMALL)
+    assert step_kinds(drawn) == ["message", "event"]
+    assert "marker: abort @ 13" in " ".join(texts(drawn))
+    assert classes(drawn).count("partition") == 1
+
+
 def test_an_ok_without_an_invoke_is_the_message_itself() -> None:
     assert step_kinds(from_events([event("p", "Append", "ok", topic="t", partition=0)])) == ["message"]
 
@@ -343,7 +357,7 @@ def test_a_request_dropped_by_a_fault_does_not_arrive(fault: str, kind: str) -> 
 
 
 def test_steps_that_the_caller_left_out_are_noted_at_their_place() -> None:
-    events = [event("p", "Append", "ok", topic="t", partition=0) for _ in range(3)]
+    events = [replace(event("p", "Append", "ok", topic="t", partition=0), order=number) for number in (1, 2, 3)]
     drawn = texts(from_events(events, left_out={0: 5, 2: 1, 3: 20}))
     rows = [text for text in drawn if text in {"1", "2", "3"} or "left out" in text]
     assert rows == ["… 5 steps left out …", "1", "2", "… 1 step left out …", "3", "… 20 steps left out …"]

@@ -73,6 +73,16 @@ def test_behaviours_of_kafka_as_it_ships_differ_and_name_the_rules(
     assert "Broker is not of Kafka 3.9: Kafka 3.9 has no " in capsys.readouterr().err
 
 
+def test_the_document_shows_a_state_as_it_is_written_and_names_every_key(exported: Path, graph: dict[str, Any]) -> None:
+    text = PAGES[0].read_text(encoding="utf-8")
+    [shown] = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
+    sample = json.loads(shown.replace("…", '"…"'))
+    assert sample in [{**state, "leader": "…"} for states in runs(exported) for state in states]
+    assert {
+        key for row in re.findall(r"^\| (`.*?) \|", text, re.MULTILINE) for key in re.findall(r"`(\w+)`", row)
+    } == set(graph)
+
+
 def test_the_behaviours_take_every_edge_and_nothing_else(exported: Path, graph: dict[str, Any]) -> None:
     numbers = {json.dumps(state, sort_keys=True): place for place, state in enumerate(graph["states"])}
     labels = {json.dumps(label, sort_keys=True): place for place, label in enumerate(graph["instances"])}

@@ -130,15 +130,15 @@ def test_a_verdict_that_is_skipped_or_absent_is_never_ok() -> None:
         ([GOOD], "1 verdict, as expected"),
         ([GOOD, GOOD], "2 verdicts, all as expected"),
         ([GOOD, UNSURE], "1 of 2 verdicts not judged, 1 as expected"),
-        ([GOOD, BAD, UNSURE], "1 of 3 verdicts differs: B; 1 not judged"),
-        ([BAD] * 5, "5 of 5 verdicts differ: B, B, B and 2 more"),
+        ([GOOD, BAD, UNSURE], "B: holds (1 of 3 verdicts differs; 1 not judged)"),
+        ([BAD] * 5, "B: holds; B: holds; B: holds; and 2 more (5 of 5 verdicts differ)"),
         ([replace(GOOD, recent=4)], "1 verdict, as expected; too recent to judge: 4"),
         ([GOOD, EMPTY], "1 verdict, as expected; nothing to judge for 1 more"),
         ([EMPTY], "nothing was judged; nothing to judge for 1 more"),
         ([], "nothing was judged"),
     ],
 )
-def test_the_headline_counts_unjudged_verdicts(verdicts: list[Verdict], said: str) -> None:
+def test_the_headline_begins_with_what_differs_and_counts_unjudged_verdicts(verdicts: list[Verdict], said: str) -> None:
     assert headline(verdicts) == said
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_eos_checks.audit import explain
 from kafka_eos_checks.audit.rules.rule_book import rule_of
 from kafka_eos_checks.conform.known import known_differences
 from kafka_eos_checks.kit import recording
@@ -100,7 +101,8 @@ def test_a_finding_that_the_recording_does_not_have_differs() -> None:
     assert entry.run is None
 
 
-def test_a_finding_without_a_history_of_it_is_found_without_a_picture() -> None:
+def test_a_finding_without_a_history_of_it_is_found_without_a_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explain, "cause_of", lambda *_: None)
     verdict = recorded(replace(RECORDED, rules=("aborted index",)))
     assert verdict is not None
     assert (verdict.ok, verdict.diagram) == (True, "")

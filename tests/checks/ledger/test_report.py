@@ -93,7 +93,7 @@ def test_all_as_expected_is_the_headline() -> None:
 def test_a_failing_verdict_is_in_the_headline_by_name_and_its_evidence_is_not_checked() -> None:
     long = "fine\n" * (SHORT + 1)
     page = page_of(HOLDS, replace(FAILS, evidence="the shortest path"), replace(HOLDS, name="x", evidence=long))
-    assert page.words["h1"] == ["1 of 3 verdicts differs: PartitionLog"]
+    assert page.words["h1"] == ["PartitionLog: 3 differences (1 of 3 verdicts differs)"]
     assert page.text.index("graph PartitionLog") < page.text.index("date")
     assert sorted(page.opened_details) == [False, True]
 
@@ -116,7 +116,7 @@ def test_every_verdict_is_on_the_page_with_what_it_found() -> None:
 
 def test_the_same_name_in_two_files_is_shown_twice() -> None:
     report = report_of([HOLDS, replace(HOLDS, ok=False, found="violates NoGap")], NOW)
-    assert report.headline == "1 of 2 verdicts differs: PartitionLog"
+    assert report.headline == "PartitionLog: violates NoGap (1 of 2 verdicts differs)"
     assert render(report).count('class="mark"><span role="img"') == 2
 
 
@@ -338,7 +338,7 @@ def test_report_json_holds_the_verdicts_as_they_were(tmp_path: Path) -> None:
     write_report(verdicts, tmp_path / "sub" / "report.html", NOW)
     written = json.loads((tmp_path / "sub" / "report.json").read_text(encoding="utf-8"))
     assert sorted((verdict_from_json(row) for row in written["verdicts"]), key=lambda v: v.ok) == verdicts
-    assert written["headline"] == "1 of 2 verdicts differs: PartitionLog"
+    assert written["headline"] == "PartitionLog: 3 differences (1 of 2 verdicts differs)"
     assert written["differing"] == [{"check": "graph", "name": "PartitionLog"}]
     (c03,) = [row for row in written["claims"] if row["id"] == "C03"]
     assert (c03["standing"], c03["verdicts"]) == ("settled", [{"check": "model", "name": "PartitionLog"}])

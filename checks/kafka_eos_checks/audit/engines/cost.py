@@ -128,7 +128,7 @@ class Bill:
     def bound(self, cores: int) -> str:
         """The longest part on this number of cores, in words."""
         parts = {
-            f"one of the {len(stage.tasks)} tasks of {stage.label}"
+            (f"one of the {len(stage.tasks)} tasks" if len(stage.tasks) > 1 else "the only task") + f" of {stage.label}"
             if stage.largest > stage.seconds / cores
             else f"all tasks of {stage.label}": stage.wall_seconds(cores)
             for stage in self.stages

@@ -78,7 +78,6 @@ from kafka_eos_checks.audit.rules.readers import (
 from kafka_eos_checks.audit.rules.sent_offsets import NOT_AS_SENT
 from kafka_eos_checks.audit.rules.timeouts import Deadlines
 from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, Replicas, count, place_of
-from kafka_eos_checks.audit.segments.splits import PartitionLog
 
 LOST, DUPLICATE_VALUE, REFUSED = "acknowledged but lost", "duplicate value", "refused without cause"
 UNASKED = "transaction committed without its application"
@@ -235,15 +234,15 @@ def unasked(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Itera
             asked.add((event.process, number))
         elif event.action == "Send" and event.topic is not None and value is not None:
             sources[event.topic, str(value).encode()].add((event.process, number))
-    committed: dict[_Ended, tuple[Place, PartitionLog, int, int]] = {}
+    committed: dict[_Ended, tuple[Place, int, int]] = {}
     for place, own in sorted(replicas.items()):
-        for log, contents in own:
+        for _, contents in own:
             for offset, marker in contents.committed.items():
                 sent_in = sources.get((place[0], contents.values[offset] or b""), set())
                 for ended in sent_in if not sent_in & asked else sent_in & asked:
-                    committed.setdefault(ended, (place, log, offset, marker))
+                    committed.setdefault(ended, (place, offset, marker))
     figures["checked"] = int(figures["checked"]) + len(committed)
-    for ended, (place, log, offset, marker) in committed.items():
+    for ended, (place, offset, marker) in committed.items():
         if ended in asked:
             continue
         process, number = ended
@@ -257,7 +256,6 @@ def unasked(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Itera
             rule=UNASKED,
             topic=place[0],
             partition=place[1],
-            broker=log.broker,
             offset=offset,
             run=run[0].run,
             evidence=evidence,

@@ -368,13 +368,12 @@ def went_back(run: Iterable[Event], figures: Figures) -> Iterator[Finding]:
 def _finding(
     rule: str, event: Event, place: Place, log: PartitionLog | None, offset: int | None, evidence: str
 ) -> Finding:
-    """A violation at an offset, with the segment that has it."""
+    """A violation at an offset, with the segment that has it. No broker: the other replicas have the record, too."""
     segments = [] if log is None or offset is None else [n for n in log.segments if int(Path(n).stem) <= offset]
     return Finding(
         rule=rule,
         topic=place[0],
         partition=place[1],
-        broker="" if log is None else log.broker,
         file=max(segments, default=""),
         offset=offset,
         run=event.run,

@@ -18,7 +18,9 @@ from kafka_eos_checks.audit.rules.log import Reason
 from kafka_eos_checks.kit.verdict import Verdict
 
 READABLE = "readable"
-_DUMP = "kafka-dump-log --deep-iteration --files {directory}{topic}-{partition}/{file}"
+_FILE = "--files {directory}{topic}-{partition}/{file}"
+_DUMP = f"{{unpack}}kafka-dump-log --deep-iteration {_FILE}"
+_DUMP_STATES = f"{{unpack}}kafka-dump-log --transaction-log-decoder {_FILE}"
 _EXPLAIN = "kafka-eos explain {paths} --finding {number} draws the history around it"
 _LOGS = Reason(
     "logs-missing",
@@ -50,6 +52,9 @@ class Rule:
         means: what a finding means for those who write and read data.
         ends: whether it ends by itself.
         then: what to do next; fields of the finding stand in braces.
+        restart: which broker to restart; fields as in ``then``.
+        by_hand: what a person may have done to cause it; "" if nothing is known. Faults of Kafka that may cause it are
+            in ``findings.toml``.
         in_test: what to do next if a test of an application found it; "" if that is the same.
         missing: why some of its subjects could not be judged, if the reason is always the same.
         unjudged: what to do next about a subject that could not be judged; fields as in ``then``.
@@ -61,17 +66,28 @@ class Rule:
     means: str
     ends: str
     then: str
+    restart: str = "no broker needs it"
+    by_hand: str = ""
     in_test: str = ""
     missing: Reason | None = None
     unjudged: str = ""
     urgency: Urgency = Urgency.DATA
 
-    def advice(self, finding: Finding, place: "Place | None" = None) -> str:
-        """The meaning of a finding and the next step, in three lines; the next step only, if it was not judged."""
+    def advice(self, finding: Finding, place: "Place | None" = None, *, drawn: bool = False) -> list[str]:
+        """The meaning of a finding and the next step, a line each; the next step only, if it was not judged.
+
+        Args:
+            finding: one of the rule.
+            place: where it is.
+            drawn: whether it is drawn already, so that no line says how to draw it.
+        """
         place = place or Place()
         if not finding.is_violation:
-            return f"next: {_filled(self.unjudged, finding, place)}" if self.unjudged else ""
-        return f"means: {self.means}\nends by itself: {self.ends}\nnext: {_filled(self.then, finding, place)}"
+            return [f"next: {_filled(self.unjudged, finding, place)}"] if self.unjudged else []
+        then = self.then.removeprefix(_EXPLAIN).removeprefix("; ") if drawn else self.then
+        lines = {"means": self.means, "ends by itself": self.ends, "restart": self.restart, "next": then}
+        lines["possible cause"] = self.by_hand
+        return [f"{name}: {_filled(text, finding, place)}" for name, text in lines.items() if text]
 
     def next_step(self, finding: Finding, *, in_test: bool = False) -> str:
         """The next step after a finding."""
@@ -85,11 +101,18 @@ class Place(NamedTuple):
         paths: what was audited.
         number: the number of the finding, from 1.
         directory: the log directory with the finding, with a slash at its end; "" if it is not known.
+        unpack: the command that unpacks the directory from the archive that was audited, and ``&&``; "" if there is
+            nothing to unpack.
+        broker: the broker with the log directory, in words.
+        wrong_index: the broker with a wrong index of aborted transactions of the partition, in words.
     """
 
     paths: str = "PATH"
     number: int = 1
     directory: str = ""
+    unpack: str = ""
+    broker: str = "this one's broker"
+    wrong_index: str = "no broker that is known: no index of aborted transactions is found to be wrong here"
 
 
 def _filled(template: str, finding: Finding, place: Place) -> str:
@@ -142,7 +165,7 @@ _RULES: Mapping[str, Rule] = {
         noun="records",
         means="The transaction coordinator went from one state to another in a way that the protocol does not allow.",
         ends="no; the transactional id goes on from the wrong state",
-        then="kafka-dump-log --transaction-log-decoder --files {directory}{topic}-{partition}/{file}",
+        then=_DUMP_STATES,
         missing=_STATES,
         urgency=Urgency.BOOKKEEPING,
     ),
@@ -151,7 +174,7 @@ _RULES: Mapping[str, Rule] = {
         noun="records",
         means="A transaction was prepared to commit and completed as aborted, or the other way round.",
         ends=_NEVER,
-        then="kafka-dump-log --transaction-log-decoder --files {directory}{topic}-{partition}/{file}",
+        then=_DUMP_STATES,
         missing=_STATES,
     ),
     t.TORN: Rule(
@@ -162,6 +185,7 @@ _RULES: Mapping[str, Rule] = {
         then="repair what the application did with that part; to find out who wrote the other marker, see "
         "kafka-dump-log --transaction-log-decoder of __transaction_state, and the operators' shell history for "
         "kafka-transactions abort",
+        by_hand="`kafka-transactions abort`, by hand, of a transaction that its coordinator still had to end",
         in_test="look in the diagram for a delayed duplicate of EndTxn or of a marker; transaction version 2 refuses "
         "these",
     ),
@@ -209,7 +233,7 @@ _RULES: Mapping[str, Rule] = {
         means="A transaction committed an offset below the group's offset, or below one that it had sent before: "
         "inputs are processed again. With the same producer and epoch it may be a delayed retry of Kafka's client.",
         ends="no; the group goes on from the lower offset",
-        then="kafka-dump-log --offsets-decoder --files {directory}{topic}-{partition}/{file}",
+        then=f"{{unpack}}kafka-dump-log --offsets-decoder {_FILE}",
         in_test="commit the offsets of a partition in order, by one member at a time",
         missing=Reason("compacted", "the log was compacted or is damaged, and a hole in it may have had a tombstone"),
     ),
@@ -218,8 +242,9 @@ _RULES: Mapping[str, Rule] = {
         noun="entries",
         means="Readers of committed data are given aborted records of this segment, or miss committed ones.",
         ends="when the segment is deleted by retention",
-        then="let another replica lead, stop this one's broker, remove the partition's .index and .txnindex files, and "
-        "start it, which rebuilds them",
+        then="let another replica lead, stop {broker}, remove *.index and *.txnindex in its {topic}-{partition}, "
+        "and start it, which rebuilds them",
+        restart="{broker}, as the next line says; no other",
         missing=_BEGINNING,
     ),
     beside.SNAPSHOT: Rule(
@@ -228,7 +253,8 @@ _RULES: Mapping[str, Rule] = {
         means="After a restart the leader starts with a wrong state of the producer: it may refuse right batches, or "
         "accept wrong ones.",
         ends="when a later snapshot replaces it",
-        then="kafka-dump-log --files {directory}{topic}-{partition}/{file}",
+        restart="no broker needs it, and not {broker} before a later snapshot",
+        then=f"{{unpack}}kafka-dump-log {_FILE}",
         missing=_BEGINNING,
         urgency=Urgency.BOOKKEEPING,
     ),
@@ -284,6 +310,7 @@ _RULES: Mapping[str, Rule] = {
         noun="records given to readers of committed data",
         means="A reader of committed data was given a record that was aborted.",
         ends=_NEVER,
+        restart="{wrong_index}",
         then=_EXPLAIN,
         missing=_LOGS,
     ),

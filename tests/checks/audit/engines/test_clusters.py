@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +19,7 @@ import pytest
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.oracle.synthetic import faulty_log, write_log
+from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.kit.recording import kept_recording, unpack
 from kafka_eos_checks.kit.verdict import read_verdicts
 from kafka_eos_checks.traces.replays import Rules, in_process
@@ -121,6 +124,38 @@ def test_spark_submit_with_the_wheel_on_two_executors_gives_the_same_verdicts(
     assert found["batches"] == sum(log.batches for log in run([logs]).logs)
     assert all("kafka_eos.zip" in place for place in found["places"]), found["places"]
     assert found["executors"] == 2
+
+
+@pytest.mark.thorough
+def test_the_call_of_spark_submit_in_the_documents_starts_driver_and_workers_with_their_own_pythons(
+    logs: Path, zipped: Path, tmp_path: Path
+) -> None:
+    text = (CLONE / "docs" / "operators.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    [program] = re.findall(r"^echo '(.*)' > run.py$", text, re.MULTILINE)
+    [call] = re.findall(r"^spark-submit (--master yarn .*)$", text, re.MULTILINE)
+    (tmp_path / "run.py").write_text(program)
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    with tarfile.open(tmp_path / "venv.tar.gz", "w:gz") as packed:
+        packed.add(python, "bin/python")
+    (tmp_path / "python3").symlink_to(python)
+    words = (
+        call.replace("yarn", "local-cluster[1,1,1024]")
+        .replace("cores 4", "cores 1")
+        .replace("/mnt/copies", str(logs))
+        .split()
+    )
+    words[words.index("findings.parquet")] = "findings.jsonl"
+    submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
+    named = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK")} | named
+    done = subprocess.run(
+        [submit, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    found = [json.loads(line) for line in (tmp_path / "findings.jsonl").read_text().splitlines()]
+    assert sum(each["kind"] == "violation" for each in found) == len(run([logs]).findings)
 
 
 @pytest.mark.thorough

@@ -41,6 +41,7 @@ def test_stages_follow_each_other_and_the_driver_is_never_shared() -> None:
     [
         (9.0, (1.0, 1.0), "the driver"),
         (1.0, (8.0, 1.0), "one of the 2 tasks of audit"),
+        (1.0, (8.0,), "the only task of audit"),
         (0.5, (1.0,) * 80, "all tasks of audit"),
     ],
 )

@@ -4,12 +4,12 @@ import pytest
 
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES
-from kafka_eos_checks.audit.rules.beside import BESIDE_RULES
+from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, BESIDE_RULES
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.audit.rules.histories import HISTORY_RULES
 from kafka_eos_checks.audit.rules.log import DUPLICATE, LOG_RULES
 from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
-from kafka_eos_checks.audit.rules.rule_book import READABLE, most_urgent_first, rule_of
+from kafka_eos_checks.audit.rules.rule_book import READABLE, Place, most_urgent_first, rule_of
 from kafka_eos_checks.audit.rules.transactions import HANGING, OLD_COORDINATOR, TORN, TRANSACTION_RULES
 from kafka_eos_checks.kit.verdict import Verdict
 
@@ -22,9 +22,23 @@ RULES = [
 @pytest.mark.parametrize("rule", RULES)
 def test_every_rule_says_what_a_finding_means_and_what_to_do(rule: str) -> None:
     finding = Finding(rule=rule, topic="orders", partition=3, offset=57, file="0.log", producer_id=7)
-    lines = rule_of(rule).advice(finding).splitlines()
-    assert [line.partition(":")[0] for line in lines] == ["means", "ends by itself", "next"]
+    lines = rule_of(rule).advice(finding)
+    names = ["means", "ends by itself", "restart", "next"]
+    assert [line.partition(":")[0] for line in lines][:4] == names
+    drawn = rule_of(rule).advice(finding, drawn=True)
+    assert not any("kafka-eos explain" in line for line in drawn)
     assert not {"{", "}"} & set("".join(lines))
+
+
+def test_the_broker_to_restart_is_named_and_a_command_on_an_archive_unpacks_it_first() -> None:
+    finding = Finding(rule=ABORTED_INDEX, topic="orders", partition=3, offset=57, broker="2")
+    place = Place(broker="broker 2", unpack="tar -xJf a.tar.xz && ", directory="brokers/2/")
+    restart, then = rule_of(ABORTED_INDEX).advice(finding, place)[2:4]
+    assert restart.startswith("restart: broker 2, ")
+    assert "stop broker 2, remove *.index and *.txnindex in its orders-3, " in then
+    lines = rule_of(DUPLICATE).advice(finding, place)
+    assert lines[2] == "restart: no broker needs it"
+    assert lines[3].startswith("next: tar -xJf a.tar.xz && kafka-dump-log --deep-iteration --files brokers/2/orders-3/")
 
 
 def test_a_hanging_transaction_is_told_with_the_command_that_ends_it() -> None:
