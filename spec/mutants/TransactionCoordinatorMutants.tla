@@ -74,6 +74,33 @@ EndAnsweredByLeader(append) ==
     IF append.request = "EndTxn" THEN [durable |-> durable, tail |-> Append(tail, InLog(append.record))]
     ELSE [durable |-> InLog(append.record), tail |-> <<>>]
 
+(* for LogAfter: the leader does not wait for the other replicas when a partition is added *)
+AddAnsweredByLeader(append) ==
+    IF append.request = "AddPartition" THEN [durable |-> durable, tail |-> Append(tail, InLog(append.record))]
+    ELSE [durable |-> InLog(append.record), tail |-> <<>>]
+
+(* for EndVerdictOfVersion1: an abort is decided although nothing is open, as in version 2 *)
+AbortOfNothing(known, producerId, epoch, commit) ==
+    IF known.producerId # producerId THEN "INVALID_PRODUCER_ID_MAPPING"
+    ELSE IF known.epoch # epoch THEN "PRODUCER_FENCED"
+    ELSE IF known.pending # "none" THEN "CONCURRENT_TRANSACTIONS"
+    ELSE IF known.state = "ONGOING" \/ ~commit THEN "DECIDE"
+    ELSE IF known.state = Completed(commit) THEN "NONE"
+    ELSE "INVALID_TXN_STATE"
+
+(* for EndVerdict: whatever a client asks for after the end of version 2 passes for a retry *)
+AnyEndIsRetry(known, producerId, epoch, commit, version) ==
+    IF known.state = "DEAD" THEN "INVALID_PRODUCER_ID_MAPPING"
+    ELSE IF version = 1 THEN EndVerdictOfVersion1(known, producerId, epoch, commit)
+    ELSE IF known.pending = "none" /\ known.state \in CompletedStates /\ IsRetryOfEnd(known, producerId, epoch) THEN "NONE"
+    ELSE EndVerdictOfVersion2(known, producerId, epoch, commit)
+
+(* for IsRetryOfEnd: no request passes for a retry *)
+NoRetryOfEnd(known, producerId, epoch) == FALSE
+
+(* for IsExhausted: a producer is given the last epoch, too *)
+LastEpochIsGiven(epoch) == epoch >= MaxEpoch
+
 (* for AfterInit: a client that presents nothing is given the epoch of the one before it *)
 SameEpochAgain(known, epoch, newProducerId) ==
     LET last == IF epoch = NoEpoch THEN NoEpoch ELSE known.epoch

@@ -964,6 +964,41 @@ def end_answered_by_leader(state: TransactionCoordinator, append: Appending) -> 
     return coordinator.LogState(durable=record, tail=())
 
 
+def add_answered_by_leader(state: TransactionCoordinator, append: Appending) -> coordinator.LogState:
+    """For ``log_after``: the leader does not wait for the other replicas when a partition is added."""
+    record = state.rules.in_log(append.record)
+    if append.request == coordinator.ADD:
+        return coordinator.LogState(durable=state.durable, tail=(*state.tail, record))
+    return coordinator.LogState(durable=record, tail=())
+
+
+def abort_of_nothing(rules: Rules, known: TransactionMetadata, producer_id: int, epoch: int, commit: bool) -> str:
+    """For ``end_verdict_of_version1``: an abort is decided although nothing is open, as in version 2."""
+    if known.producer_id != producer_id or known.epoch != epoch or commit:
+        return Rules.end_verdict_of_version1(rules, known, producer_id, epoch, commit)
+    return ErrorCode.CONCURRENT_TRANSACTIONS.name if known.pending is not None else coordinator.DECIDE
+
+
+def any_end_is_retry(
+    rules: Rules, known: TransactionMetadata, producer_id: int, epoch: int, commit: bool, version: int
+) -> str:
+    """For ``end_verdict``: whatever a client asks for after the end of version 2 passes for a retry."""
+    is_complete = known.pending is None and known.state in coordinator.COMPLETED_STATES
+    if version > 1 and is_complete and rules.is_retry_of_end(known, producer_id, epoch):
+        return ErrorCode.NONE.name
+    return Rules.end_verdict(rules, known, producer_id, epoch, commit, version)
+
+
+def no_retry_of_end(rules: Rules, known: TransactionMetadata, producer_id: int, epoch: int) -> bool:
+    """For ``is_retry_of_end``: no request passes for a retry."""
+    return False
+
+
+def last_epoch_is_given(rules: Rules, epoch: int) -> bool:
+    """For ``is_exhausted``: a producer is given the last epoch, too."""
+    return epoch >= rules.max_epoch
+
+
 def same_epoch_again(rules: Rules, known: TransactionMetadata, epoch: int, new_producer_id: int) -> TransactionMetadata:
     """For ``after_init``: a client that presents nothing is given the epoch of the one before it."""
     after = Rules.after_init(rules, known, epoch, new_producer_id)
