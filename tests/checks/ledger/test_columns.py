@@ -32,8 +32,6 @@ def test_only_what_is_named_here_is_not_judged(found: list[Statement]) -> None:
     assert left == {
         ("model", "ThreeReplicasTwoElections", "4.3"),
         ("model", "ThreeReplicasTwoElections", "3.9"),
-        ("model", "TransactionalOffsetsThriceVersion1", "4.3"),
-        ("model", "TransactionalOffsetsThriceVersion1", "3.9"),
     }
 
 
