@@ -43,7 +43,6 @@ from kafka_eos_checks.audit.rules.transactions import (
     TORN,
     TRANSACTION_RULES,
     UNKNOWN,
-    TransactionAudit,
 )
 from kafka_eos_checks.audit.segments.contents import Figures
 from kafka_eos_checks.audit.segments.splits import PartitionLog
@@ -286,31 +285,40 @@ def place_of(finding: Finding, number: int, inputs: Inputs, found: Iterable[Find
         inputs: what was audited.
         found: others of the audit, among which may be its cause.
     """
-    directories = {(log.broker, log.topic, log.partition): log.directory for log in inputs.logs}
-    directory = directories.get((finding.broker, finding.topic, finding.partition))
     place = Place(paths=" ".join(shlex.quote(as_given(path)) for path in inputs.given) or Place().paths, number=number)
-    if directory is not None:
-        place = (
-            place._replace(directory=f"{inputs.directories[directory]}/") if directory in inputs.directories else place
-        )
-        for archive, folder in inputs.packed.items():
-            if directory.resolve().is_relative_to(folder.resolve()):
-                name = archive.name.partition(".")[0]
-                unpack = (
-                    f"mkdir -p {shlex.quote(name)} && tar -xJf {shlex.quote(str(archive))} -C {shlex.quote(name)} && "
-                )
-                inside = directory.resolve().relative_to(folder.resolve())
-                place = place._replace(unpack=unpack, directory=f"{shlex.quote(name)}/{inside}/")
-        if directory in inputs.brokers:
-            place = place._replace(broker=f"broker {inputs.brokers[directory]}")
+    directory = _directory_of(finding, inputs)
+    if directory is not None and directory in inputs.directories:
+        unpack, files = _files_in(directory, inputs)
+        place = place._replace(unpack=unpack, directory=files, broker=_broker_of(directory, inputs))
     same = (finding.topic, finding.partition)
-    for other in found:
-        if other.rule == ABORTED_INDEX and other.is_violation and (other.topic, other.partition) == same:
-            own = place_of(other, number, inputs, ()).broker
-            return place._replace(
-                wrong_index=f"{own}, whose index of aborted transactions is wrong (see `{other.rule}`)"
-            )
+    wrong = (each for each in found if each.rule == ABORTED_INDEX and each.is_violation)
+    if (other := next((each for each in wrong if (each.topic, each.partition) == same), None)) is not None:
+        own = _broker_of(_directory_of(other, inputs), inputs)
+        place = place._replace(wrong_index=f"{own}, whose index of aborted transactions is wrong (see `{other.rule}`)")
     return place
+
+
+def _directory_of(finding: Finding, inputs: Inputs) -> Path | None:
+    """The log directory of a finding, None if its log is not known."""
+    where = (finding.broker, finding.topic, finding.partition)
+    return next((log.directory for log in inputs.logs if (log.broker, log.topic, log.partition) == where), None)
+
+
+def _broker_of(directory: Path | None, inputs: Inputs) -> str:
+    """The broker of a log directory, in words."""
+    known = None if directory is None else inputs.brokers.get(directory)
+    return Place().broker if known is None else f"broker {known}"
+
+
+def _files_in(directory: Path, inputs: Inputs) -> tuple[str, str]:
+    """The command that unpacks a log directory, "" if it is in no archive, and where its files are then."""
+    whole = directory.resolve()
+    for archive, folder in inputs.packed.items():
+        if whole.is_relative_to(folder.resolve()):
+            name = shlex.quote(archive.name.partition(".")[0])
+            unpack = f"mkdir -p {name} && tar -xJf {shlex.quote(str(archive))} -C {name} && "
+            return unpack, f"{name}/{whole.relative_to(folder.resolve())}/"
+    return "", f"{inputs.directories[directory]}/"
 
 
 def subject_of(inputs: Inputs, audits: Sequence[LogAudit], known: moments.Moments) -> str:
@@ -358,12 +366,11 @@ def _of_logs(
     started = time.perf_counter()
     scanned = stages.scan_logs(logs, engine, source, check_crc=check_crc)
     judged.add(log_verdicts(scanned.audits, time.perf_counter() - started), scanned.findings)
-    drafts, found, transactions = transaction_verdicts(scanned, engine, source, check_crc=check_crc)
+    drafts, found, known, ended = transaction_verdicts(scanned, engine, source, check_crc=check_crc)
     judged.add(drafts, found)
     judged.add(*offset_verdicts(scanned, engine, check_crc=check_crc))
-    ended = [] if transactions is None else [transactions.ended]
-    judged.add(*beside_verdicts(scanned, engine, *ended, one_moment=source.one_moment, check_crc=check_crc))
-    return scanned.audits, moments.Moments(source, ()) if transactions is None else transactions.moments
+    judged.add(*beside_verdicts(scanned, engine, ended, one_moment=source.one_moment, check_crc=check_crc))
+    return scanned.audits, known
 
 
 def bill_of(engine: Engine, inputs: Inputs, spent: float, wall: float) -> Bill:
@@ -434,7 +441,7 @@ def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float) -> V
 
 def transaction_verdicts(
     scanned: Scanned, engine: Engine, source: moments.Source = moments.ONE_MOMENT, *, check_crc: bool = True
-) -> tuple[list[Draft], Found, TransactionAudit | None]:
+) -> tuple[list[Draft], Found, moments.Moments, Sequence[Any]]:
     """A verdict for each rule over the coordinator's logs and over transactions, and all their findings.
 
     Without a log of ``__transaction_state`` and without markers there are none.
@@ -446,14 +453,15 @@ def transaction_verdicts(
         check_crc: whether to compare each batch with its CRC.
 
     Returns:
-        The verdicts, their findings, and the audit of the transactions.
+        The verdicts, their findings, the moments of the logs, and the rows with the transactions of logs that have
+        indexes, for :func:`beside_verdicts`.
     """
     started = time.perf_counter()
     audits = scanned.audits
     states, known = stages.audit_coordinators(scanned, engine)
     if not states and not any(each.transactional for each in audits if each.log.topic != COORDINATOR_TOPIC):
-        return [], Found(engine), None
-    result = stages.judge_transactions(scanned, states, known, engine, source, check_crc=check_crc)
+        return [], Found(engine), moments.Moments(source, ()), ()
+    result, ended = stages.judge_transactions(scanned, states, known, engine, source, check_crc=check_crc)
     figures: Figures = {
         "records": sum(state.records for state in states),
         "transactional_ids": sum(state.known for state in states),
@@ -462,7 +470,7 @@ def transaction_verdicts(
     of_rules: list[_OfRule] = [(rule, figures, None) for rule in COORDINATOR_RULES if states]
     of_rules += [(rule, result.figures[rule], result.reasons[rule]) for rule in TRANSACTION_RULES]
     drafts = _drafts(of_rules, time.perf_counter() - started)
-    return drafts, Found(engine, *([known] if states else [])) + result.findings, result
+    return drafts, Found(engine, *([known] if states else [])) + result.findings, result.moments, [ended]
 
 
 _OfRule = tuple[str, Figures, Mapping[Reason, int] | None]
@@ -477,14 +485,14 @@ def _drafts(of_rules: Iterable[_OfRule], seconds: float) -> list[Draft]:
 
 
 def beside_verdicts(
-    scanned: Scanned, engine: Engine, *ended: Any, one_moment: bool = True, check_crc: bool = True
+    scanned: Scanned, engine: Engine, ended: Sequence[Any], *, one_moment: bool = True, check_crc: bool = True
 ) -> Drafts:
     """Judge indexes, snapshots and replicas: a verdict for each rule that has something to judge, and all findings.
 
     The arguments are those of :func:`stages.audit_around`.
     """
     started = time.perf_counter()
-    found, figures = stages.audit_around(scanned, engine, *ended, one_moment=one_moment, check_crc=check_crc)
+    found, figures = stages.audit_around(scanned, engine, ended, one_moment=one_moment, check_crc=check_crc)
     seconds = time.perf_counter() - started
     return _drafts([(rule, own, None) for rule, own in figures.items() if any(own.values())], seconds), found
 

@@ -87,7 +87,7 @@ class Explained(NamedTuple):
 
 
 class Read(NamedTuple):
-    """What was read.
+    """The histories and logs that were read, and what the audit found in them.
 
     Attributes:
         runs: the runs of all histories by name, with the markers of the logs.
@@ -224,15 +224,16 @@ def explained(
     finding = findings[number - 1]
     place = Place() if inputs is None else audit.place_of(finding, number, inputs, findings)
     causes = possible_causes(finding.rule).values()
-    means, *advice = (*rule_of(finding.rule).advice(finding, place, drawn=True), *causes)
-    moment = of_finding(finding, runs, (means, *advice))
-    headline = f"finding {number} of {len(findings)}, {finding.rule}: {means.removeprefix('means: ')}"
+    rule = rule_of(finding.rule)
+    advice = (*rule.advice(finding, place, drawn=True), *causes)
+    moment = of_finding(finding, runs, advice)
+    headline = f"finding {number} of {len(findings)}, {finding.rule}: {rule.means}"
     others = (*range(number + 1, len(findings) + 1), *range(1, number))
     another = next((n for n in others if moment_of(findings[n - 1], runs) is not None), None)
     more = f"next: {again} --finding {another} draws another of the {len(findings)} findings"
     given_by = "" if moment.violation is None else moment.violation.text.removeprefix(_said(finding))
     said = finding.in_words() + given_by
-    return Explained(moment, headline, (said, *advice), (more,) if another is not None else ())
+    return Explained(moment, headline, (said, *advice[1:]), (more,) if another is not None else ())
 
 
 def _said(finding: Finding) -> str:

@@ -46,7 +46,7 @@ CLAIMS = (MEMBER_COMMITS, "member of the generation before", "member of the next
 """The members of a classic group that commit offsets."""
 COMMITS_OF_MEMBERS = ("OffsetCommit", "TxnOffsetCommit")
 SETTLE = "settle"
-"""What no client asks for: the coordinator writes markers and closes the transaction, in any order."""
+"""The broker's own steps, in any order: it writes markers and completes the transaction. No client asks for them."""
 API = {
     "InitIdempotentProducer": INIT,
     "ProduceOutside": PRODUCE,

@@ -161,23 +161,28 @@ def properties(verdicts: Iterable[Verdict], registry: Registry, releases: Releas
         column: {name: reached_findings(each, releases) for name, each in found.items() if not each.outside}
         for column, found in shipped.items()
     }
+
+    def cell_of(
+        name: str, models: Sequence[Model], column: str, verdicts: Mapping[tuple[str, str], Verdict] | None
+    ) -> Cell:
+        if column == REPAIRED:
+            return _joined([_repaired(name, model, verdicts) for model in models])
+        cell = _of_release(name, [shipped[column][model.name] for model in models], releases, verdicts)
+        return replace(cell, unreached=_unreached(cell, upon[column]))
+
     rows = []
     evidence = {model: finding.id for finding in read_findings() for model in finding.models}
     for (module, name), models in sorted(checking.items()):
-        failures = failing.get((module, name), [])
         cells = {}
         for column in (*shipped, REPAIRED):
-            own = upon.get(column, {})
-            broken = tuple(model.name for model in failures if column == REPAIRED or model.name in own)
+            own = failing.get((module, name), [])
+            broken = tuple(model.name for model in own if column == REPAIRED or model.name in upon[column])
             excepted = {model: evidence[model] for model in broken if model in evidence}
-            if column == REPAIRED:
-                found = [_joined([_repaired(name, model, each) for model in models]) for each in (known, None)]
-            else:
-                of_models = [shipped[column][model.name] for model in models]
-                found = [_of_release(name, of_models, releases, each) for each in (known, None)]
-                found = [replace(cell, unreached=_unreached(cell, own)) for cell in found]
-            found = [replace(cell, failures=broken, excepted=excepted) for cell in found]
-            cells[column] = replace(found[0], expected=found[1].words if found[0].outcome is Outcome.OPEN else "")
+            cell = replace(cell_of(name, models, column, known), failures=broken, excepted=excepted)
+            if cell.outcome is Outcome.OPEN:
+                expected = replace(cell_of(name, models, column, None), failures=broken, excepted=excepted)
+                cell = replace(cell, expected=expected.words)
+            cells[column] = cell
         rows.append(Row(module=module, name=name, cells=cells))
     rows += audit_rules(known, releases)
     newest = f"Kafka {releases.newest}"

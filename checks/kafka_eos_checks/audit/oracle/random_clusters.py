@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from google_crc32c import value as crc32c
@@ -245,11 +246,11 @@ def rows_of(audit: TransactionAudit) -> Counter[Row]:
 
 def by_steps(
     logs: list[PartitionLog], engine: Engine, source: Source, split_bytes: int
-) -> tuple[TransactionAudit, Scanned]:
-    """The audit by the plan that users run, and its scan."""
+) -> tuple[TransactionAudit, Any, Scanned]:
+    """The audit by the plan that users run, its rows for the files next to logs, and its scan."""
     scanned = stages.scan_logs(logs, engine, source, split_bytes=split_bytes)
     states, known = stages.audit_coordinators(scanned, engine)
-    return stages.judge_transactions(scanned, states, known, engine, source), scanned
+    return *stages.judge_transactions(scanned, states, known, engine, source), scanned
 
 
 def write_beside(log: PartitionLog, rng: random.Random) -> None:
@@ -303,9 +304,9 @@ def difference(seed: int, engine: Engine | None = None) -> tuple[str, Counter[st
         for log in logs:
             if log.topic != TOPIC:
                 write_beside(log, cluster.rng)
-        found, scanned = by_steps(logs, running, source, split_bytes)
+        found, ended, scanned = by_steps(logs, running, source, split_bytes)
         readable = audit_beside(logs, one_moment=source.one_moment)
-        findings, figures = stages.audit_around(scanned, running, found.ended, one_moment=source.one_moment)
+        findings, figures = stages.audit_around(scanned, running, [ended], one_moment=source.one_moment)
         wanted, got = rows_of(expected), rows_of(found)
         wanted += around(readable, readable.findings)
         got += around(Beside(figures=figures), findings)

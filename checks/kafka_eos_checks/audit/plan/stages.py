@@ -356,7 +356,7 @@ def judge_transactions(
     source: Source = ONE_MOMENT,
     *,
     check_crc: bool = True,
-) -> TransactionAudit:
+) -> tuple[TransactionAudit, Any]:
     """Judge the transactions of all logs.
 
     Args:
@@ -366,6 +366,9 @@ def judge_transactions(
         engine: the engine that runs the plan.
         source: the known facts about the moments of the logs.
         check_crc: whether to compare each batch with its CRC, where a log has to be read again.
+
+    Returns:
+        The audit, and the rows with the transactions of logs that have indexes, for :func:`audit_around`.
     """
     given = any(audit.log.topic == COORDINATOR_TOPIC for audit in scanned.audits)
     partitions = _partitions(scanned)
@@ -408,7 +411,7 @@ def judge_transactions(
     if opened:
         ends = {number: (partitions[number].log, partitions[number].end) for number in opened}
         stages.append(engine.regroup(partial(hold_back, ends=ends), [OPENED], results, label="open transactions"))
-    return TransactionAudit(Found(engine, *stages), judged.figures, moments, judged.reasons, results)
+    return TransactionAudit(Found(engine, *stages), judged.figures, moments, judged.reasons), results
 
 
 def _read_again(item: tuple[PartitionLog, int, int], *, check_crc: bool) -> tuple[Partition, list[Part]]:
@@ -510,14 +513,14 @@ def judge_commits(
 
 
 def audit_around(
-    scanned: Scanned, engine: Engine, *ended: Any, one_moment: bool, check_crc: bool = True
+    scanned: Scanned, engine: Engine, ended: Sequence[Any], *, one_moment: bool, check_crc: bool = True
 ) -> tuple[Found, dict[str, Figures]]:
     """Judge the indexes, snapshots and replicas of all logs: the findings, and the figures of each rule.
 
     Args:
         scanned: the logs.
         engine: the engine that runs the plan.
-        ended: the rows with the transactions of logs that have indexes, if transactions were judged.
+        ended: the rows with the transactions of logs that have indexes; none if no transactions were judged.
         one_moment: whether logs, indexes and snapshots are of one moment.
         check_crc: whether to compare each batch with its CRC, where a log has to be read again.
     """

@@ -111,7 +111,7 @@ class Aborts(Protocol):
 
     @property
     def end(self) -> int:
-        """One past its last offset."""
+        """The offset after its last one."""
         ...
 
     @property

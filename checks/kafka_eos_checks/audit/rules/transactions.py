@@ -58,7 +58,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isinf
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -947,14 +947,12 @@ class TransactionAudit:
         figures: for each rule, the numbers of what it looked at, could not judge, and found too recent.
         moments: the moments of the logs.
         reasons: for each rule and reason, how many subjects could not be judged.
-        ended: the rows of the plan's stage, with the transactions of logs that have indexes; None without a plan.
     """
 
     findings: Collection[Finding]
     figures: dict[str, Figures]
     moments: Moments
     reasons: dict[str, Counter[Reason]]
-    ended: Any = None
 
 
 def audit_transactions(

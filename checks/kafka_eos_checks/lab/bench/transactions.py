@@ -72,7 +72,7 @@ def audit(logs: Sequence[PartitionLog], engine: Engine) -> Answer:
     """Apply the rules over logs and over transactions."""
     scanned = stages.scan_logs(logs, engine)
     states, known = stages.audit_coordinators(scanned, engine)
-    result = stages.judge_transactions(scanned, states, known, engine)
+    result, _ = stages.judge_transactions(scanned, states, known, engine)
     found = Counter(finding.rule for finding in scanned.findings)
     strange = {*found, *(finding.rule for finding in result.findings)} - set(RULES)
     assert not strange, f"a generated cluster has no {strange}"

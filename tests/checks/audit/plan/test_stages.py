@@ -113,7 +113,7 @@ def test_the_result_depends_neither_on_the_number_of_buckets_nor_on_spilling(
         scanned = stages.scan_logs(logs, engine, split_bytes=4096)
         assert scanned.buckets == buckets
         states, known = stages.audit_coordinators(scanned, engine)
-        judged = stages.judge_transactions(scanned, states, known, engine)
+        judged, _ = stages.judge_transactions(scanned, states, known, engine)
         found = sorted(finding.in_words() for finding in judged.findings)
         results.append((found, judged.figures, [(state.records, state.known, state.unknown) for state in states]))
     assert results[0] == results[1] == results[2]

@@ -128,7 +128,7 @@ class StretchAborts:
 
     @property
     def end(self) -> int:
-        """One past its last offset."""
+        """The offset after its last one."""
         return self._partition.end
 
     @property
