@@ -100,14 +100,15 @@ class Scanned:
 
     Attributes:
         audits: the audits of each log, by the rules over logs, without findings.
-        rows: where the steps of their transactions, and the records of the internal topics, are kept.
+        rows: where the steps of transactions and the commits of offsets are kept, and, second, where the records of
+            ``__transaction_state`` are.
         buckets: the number of buckets of producer ids in which they are kept.
         findings: the findings of the rules over logs.
         neighbours: the files next to the logs.
     """
 
     audits: list[LogAudit]
-    rows: Sequence[Any]
+    rows: tuple[Any, Any]
     buckets: int
     findings: Found
     neighbours: Neighbours
@@ -185,7 +186,7 @@ def scan_logs(
     )
     audits = {audit.log: audit for _, audit in engine.collect(RESULT, folded)}
     all_audits = [audits.get(log) or LogAudit(log=log, partition=Partition(log=log)) for log in logs]
-    return Scanned(all_audits, rows, buckets, Found(engine, folded), neighbours)
+    return Scanned(all_audits, (rows[0], rows[1]), buckets, Found(engine, folded), neighbours)
 
 
 def _id_buckets(splits: Sequence[Sequence[Split]], buckets: int) -> dict[int, tuple[int, int]]:
@@ -310,12 +311,11 @@ def audit_coordinators(scanned: Scanned, engine: Engine) -> tuple[list[Coordinat
         for number, audit in enumerate(scanned.audits)
         if audit.log.topic == COORDINATOR_TOPIC and audit.segment_bytes and audit.log.has_records
     }
-    summed_up = engine.regroup(
-        partial(sum_up_states, logs=logs), [STATE_CHUNK], *scanned.rows, label="coordinators' logs"
-    )
+    _, rows = scanned.rows
+    summed_up = engine.regroup(partial(sum_up_states, logs=logs), [STATE_CHUNK], rows, label="coordinators' logs")
     facts = dict(engine.collect(RESULT, summed_up))
     fold_ids = partial(fold_bucket, facts=facts, buckets=scanned.buckets)
-    known = engine.regroup(fold_ids, [STATES], *scanned.rows, label="transactional ids")
+    known = engine.regroup(fold_ids, [STATES], rows, label="transactional ids")
     states = {number: own.coordinator_log() for number, own in facts.items()}
     for _, (number, ids, unknown) in engine.collect(RESULT, known):
         states[number].known += ids
@@ -402,7 +402,7 @@ def judge_transactions(
         buckets=scanned.buckets,
     )
     judged = Judged()
-    results = engine.regroup(judge, [STEPS, KNOWN], *scanned.rows, known, label="transactions")
+    results = engine.regroup(judge, [STEPS, KNOWN], scanned.rows[0], known, label="transactions")
     opened: set[int] = set()
     for _, (found, logs_with_open) in engine.collect(RESULT, results):
         judged.add(found)
@@ -487,7 +487,7 @@ def audit_offsets(scanned: Scanned, engine: Engine, *, check_crc: bool = True) -
     chosen = {partition.log for partition in longest(own)}
     logs = {number: partition for number, partition in enumerate(_partitions(scanned)) if partition.log in chosen}
     judge = partial(judge_commits, logs=logs, check_crc=check_crc)
-    rows = engine.regroup(judge, [COMMITS], *scanned.rows, label="offsets")
+    rows = engine.regroup(judge, [COMMITS], scanned.rows[0], label="offsets")
     figures: Figures = {"checked": 0, "unknown": 0}
     for _, own_figures in engine.collect(RESULT, rows):
         figures = {name: int(count) + int(own_figures[name]) for name, count in figures.items()}
@@ -532,9 +532,10 @@ def audit_around(
         if audit.chunks and audit.partition is not None and audit.partition.is_ordered
     }
     logs = [audit.log for audit in audits]
+    replicas = [[logs[number] for number in own] for own in _by_place(logs)]
     compare = partial(
         judge_copies,
-        replicas=[[logs[number] for number in own] for own in _by_place(logs)],
+        replicas=replicas,
         logs=logs,
         whole={
             audit.log for audit in audits if audit.is_damaged or (audit.partition and not audit.partition.is_ordered)
@@ -547,8 +548,9 @@ def audit_around(
     rows = [
         engine.regroup(of_indexes, [HELD], *scanned.rows, *ended, label="indexes"),
         engine.regroup(of_snapshots, [TAILS, STORED], *scanned.rows, label="snapshots"),
-        engine.regroup(compare, [DIGESTS], *scanned.rows, label="replicas"),
     ]
+    if any(len(own) > 1 for own in replicas):
+        rows.append(engine.regroup(compare, [DIGESTS], *scanned.rows, label="replicas"))
     if others:
         rows.append(engine.map(look, others, [0] * len(others), "logs to read again"))
     result = Beside()
