@@ -111,6 +111,17 @@ def test_a_batch_with_a_wrong_crc_is_reported_and_reading_goes_on_after_it(writt
     assert found(watcher) == [("duplicate", 3)]
 
 
+def test_what_follows_a_corrupt_batch_up_to_the_high_watermark_is_not_read(written: Written) -> None:
+    log = written.logs[PLACE]
+    for at, sequence in enumerate((0, 1, 2, 0)):  # the last one is a duplicate
+        log.append(Batch(0, at, at, PID, 0, sequence, sequence, unsequenced=False))
+    offset, data = log.batches[1]
+    log.batches[1] = (offset, data[:-1] + bytes([data[-1] ^ 1]))
+    [report] = looks(written.watcher())
+    assert (report.rule, report.offset) == (CORRUPT, 1)
+    assert report.evidence.endswith("offsets up to 4 are not read")
+
+
 def test_a_large_batch_that_is_cut_off_is_not_corrupt() -> None:
     batch = build_batch([Record(value=bytes(9 << 20))])
     state = PartitionState(topic="orders", partition=0, high_watermark=1)
