@@ -19,7 +19,8 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "contract": ("kafka_eos_checks.matrix.mutant_contracts",),
     "requests": ("kafka_eos_checks.matrix.mutant_requests",),
 }
-# The files of the spec's folder that a means judges by, besides the modules: requests know Kafka's rules from there.
+# What a means judges by besides a mutant's own modules: requests are those of Broker, with the rules of releases.toml.
+SPECS: Mapping[str, tuple[str, ...]] = {"requests": ("Broker",)}
 DATA: Mapping[str, tuple[str, ...]] = {"requests": ("releases.toml",)}
 
 
@@ -50,7 +51,8 @@ def key_of(means: str, registry: Registry, mutant: Model) -> str:
     given = (base.constants, base.overrides, base.bounds, base.invariants, base.properties, base.graph)
     python = python_fingerprint(modules_of(means, mutant.machine_class().__module__))
     data = [(mutant.spec / name).read_bytes() for name in DATA.get(means, ())]
-    return fingerprint(means, python, about, given, spec_fingerprint(mutant.spec, read_modules(mutant)), *data)
+    specs = spec_fingerprint(mutant.spec, {*read_modules(mutant), *SPECS.get(means, ())})
+    return fingerprint(means, python, about, given, specs, *data)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

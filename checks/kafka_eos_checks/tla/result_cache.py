@@ -1,12 +1,13 @@
 """The cache of results: each is stored under the fingerprint of all that it depends on.
 
-A fingerprint covers what a caller names: values, Python files with all that they import, modules of the spec with all
-that they need. Another fingerprint is another entry, so an entry is never out of date, only unused. Commands keep their
-results in ``build/checked/<command>``, and go on where an earlier call was ended.
+A fingerprint covers what a caller names: values, Python files with all that they import and the files next to them that
+they name, modules of the spec with all that they need. Another fingerprint is another entry, so an entry is never out of
+date, only unused. Commands keep their results in ``build/checked/<command>``, and go on where an earlier call was ended.
 """
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -16,6 +17,8 @@ from typing import Any
 from kafka_eos_checks.kit.imports import needed
 from kafka_eos_checks.kit.paths import build_folder
 from kafka_eos_checks.tla.modules import ModuleFolder
+
+_NAMED = re.compile(r"Path\(__file__\)\.with_name\(\"([^\"]+)\"\)")
 
 
 def fingerprint(*parts: object) -> str:
@@ -29,8 +32,14 @@ def fingerprint(*parts: object) -> str:
 
 @cache
 def python_fingerprint(modules: tuple[str, ...]) -> str:
-    """The fingerprint of these modules of Python and of all that they import, in functions too."""
-    return fingerprint(*(part for path in needed(modules) for part in (path.name, path.read_bytes())))
+    """The fingerprint of these modules of Python and of all that they import, in functions too.
+
+    A file that one of them names by ``Path(__file__).with_name("…")`` counts as well.
+    """
+    own = needed(modules)
+    named = (path.with_name(name) for path in own for name in _NAMED.findall(path.read_text(encoding="utf-8")))
+    read = [*own, *(path for path in named if path.is_file())]
+    return fingerprint(*(part for path in read for part in (path.name, path.read_bytes())))
 
 
 def spec_fingerprint(spec: Path, modules: Iterable[str]) -> str:

@@ -82,6 +82,7 @@ MACHINE = [
     f"{REFERENCE}/machines/producer_state.py",
     f"{REFERENCE}/machines/machine.py",
 ]
+CONFORM = ("run.py", "known.toml")
 MUTANTS, BOUNDS = f"{CHECKS}/mutants/rules.py", f"{CHECKS}/models/bounds.py"
 
 
@@ -97,7 +98,10 @@ MUTANTS, BOUNDS = f"{CHECKS}/mutants/rules.py", f"{CHECKS}/models/bounds.py"
         ("simulation", [*MACHINE, MUTANTS, BOUNDS, f"{CHECKS}/walks/broken.py", f"{CHECKS}/walks/walk.py"]),
         ("proof", [*MACHINE, MUTANTS, f"{CHECKS}/proofs/append.py", f"{CHECKS}/proofs/symbolic.py"]),
         ("contract", [*MACHINE, MUTANTS, f"{CHECKS}/contracts/conditions.py", f"{CHECKS}/matrix/mutant_contracts.py"]),
-        ("requests", [*MACHINE, MUTANTS, f"{REFERENCE}/server/partitions.py", f"{CHECKS}/conform/run.py"]),
+        (
+            "requests",
+            [*MACHINE, MUTANTS, f"{REFERENCE}/server/partitions.py", *(f"{CHECKS}/conform/{f}" for f in CONFORM)],
+        ),
     ],
 )
 def test_an_edit_of_the_mutants_machine_or_of_a_module_of_the_means_changes_the_key(
@@ -106,15 +110,16 @@ def test_an_edit_of_the_mutants_machine_or_of_a_module_of_the_means_changes_the_
     assert [file for file in files if changes_key(packages, means, file)] == files
 
 
+@pytest.mark.parametrize(("file", "comment"), [("releases.toml", "#"), ("Broker.tla", "\\*")])
 @pytest.mark.parametrize(("means", "changes"), [("requests", True), ("graph", False)])
-def test_kafkas_rules_are_a_part_of_the_key_where_its_answers_come_from_them(
-    means: str, changes: bool, tmp_path: Path
+def test_kafkas_rules_and_requests_are_a_part_of_the_key_where_a_broker_is_asked(
+    means: str, changes: bool, file: str, comment: str, tmp_path: Path
 ) -> None:
     spec = Path(shutil.copytree(spec_folder(), tmp_path / "spec"))
     registry = Registry(spec / "models")
     before = key_of(means, registry, registry.get(MUTANT))
-    with (spec / "releases.toml").open("a", encoding="utf-8") as file:
-        file.write("\n# edited\n")
+    [path] = spec.rglob(file)
+    path.write_text(f"{path.read_text(encoding='utf-8')}\n{comment} edited\n", encoding="utf-8")
     assert (key_of(means, registry, registry.get(MUTANT)) != before) == changes
 
 
