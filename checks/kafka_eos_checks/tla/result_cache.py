@@ -1,8 +1,8 @@
 """The cache of results: each is stored under the fingerprint of all that it depends on.
 
-A fingerprint covers what a caller names: values, Python files with all that they import and the files next to them that
-they name, modules of the spec with all that they need. Another fingerprint is another entry, so an entry is never out of
-date, only unused. Commands keep their results in ``build/checked/<command>``, and go on where an earlier call was ended.
+A fingerprint covers what a caller names: values, Python files with all that they import and the files that they name,
+modules of the spec with all that they need. Another fingerprint is another entry, so an entry is never out of date,
+only unused. Commands keep their results in ``build/checked/<command>``, and go on where an earlier call was ended.
 """
 
 import hashlib
