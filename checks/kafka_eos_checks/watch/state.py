@@ -195,7 +195,7 @@ class PartitionState:
         what = {ControlType.COMMIT: "committed", ControlType.ABORT: "aborted"}.get(decision, "ended")  # type: ignore[arg-type]
         given = "; readers of committed data are given its records" if decision is ControlType.COMMIT else ""
         evidence = f"{what} by the marker at offset {offset}{given}"
-        yield from self.resolve(lambda one: one.producer_id == producer_id and one.offset < offset, evidence, now_ms)
+        yield from self.resolve(lambda one: one.producer_id == producer_id, evidence, now_ms)
 
     def moved_on(self, now_ms: int) -> Iterator[Report]:
         """Reports that are over because the last stable offset is after them, now that everything was read."""

@@ -23,6 +23,7 @@ from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.conform.security import Security
 from kafka_eos_checks.conform.wire import Wire, address_of
 from kafka_eos_checks.testing.process import ServedProcess
+from kafka_eos_checks.watch.cluster import Cluster as AskedCluster
 from kafka_eos_checks.watch.journal import REPORTS
 
 
@@ -187,6 +188,17 @@ def test_a_broker_that_comes_back_is_read_again(tmp_path: Path) -> None:
             _, told = watcher.communicate(timeout=20)
     assert "again, after" in told
     assert watcher.returncode == 1
+
+
+def test_a_leader_tells_of_a_transaction_that_begins_with_the_log_and_of_no_idle_producer() -> None:
+    with served() as bootstrap, Client(bootstrap) as client:
+        open_one, idle = client.init("x"), client.init(None)
+        client.produce(0, open_one, 0, "x")
+        client.produce(0, idle, 0)
+        cluster = AskedCluster([address_of(bootstrap)], Security())
+        node = cluster.topics().leaders["orders", 0]
+        assert cluster.open_transactions(node, ("orders", 0)) == {open_one[0]: 0}
+        cluster.close()
 
 
 def test_a_healthy_cluster_has_no_report(capsys: pytest.CaptureFixture[str]) -> None:

@@ -437,9 +437,10 @@ def test_a_report_on_a_decided_transaction_names_the_broker_to_restart_if_no_mar
     assert "restart the broker that leads its partition of __transaction_state" in report.next
 
 
-def test_a_transaction_began_when_its_coordinator_says_or_when_it_was_seen(written: Written) -> None:
+@pytest.mark.parametrize("stamp_ms", [-1, NOW + 1])
+def test_a_transaction_began_when_its_coordinator_says_or_when_it_was_seen(stamp_ms: int, written: Written) -> None:
     log = written.logs[PLACE]
-    log.stable = log.data(PID, EPOCH, 0, stamp_ms=-1)
+    log.stable = log.data(PID, EPOCH, 0, stamp_ms=stamp_ms)
     written.known = {PID: ongoing(start_ms=NOW - 90_000, timeout_ms=600_000)}
     [lag] = looks(written.watcher())
     assert lag.since == Since(ms=NOW - 90_000, clock=Clock.COORDINATOR)
