@@ -1,0 +1,71 @@
+"""A watcher's questions to a cluster, and what it makes of answers that are errors."""
+
+from typing import Any
+
+import pytest
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos_checks.conform.security import Security
+from kafka_eos_checks.conform.wire import Address
+from kafka_eos_checks.watch.cluster import Cluster
+
+BROKER = {"NodeId": 1, "Host": "127.0.0.1", "Port": 9092}
+DESCRIBED = {
+    "ErrorCode": 0,
+    "TransactionalId": "x",
+    "TransactionState": "Ongoing",
+    "ProducerId": 7,
+    "ProducerEpoch": 2,
+    "TransactionStartTimeMs": 1,
+    "TransactionTimeoutMs": 60_000,
+    "Topics": [{"Topic": "orders", "Partitions": [0]}],
+}
+
+
+class Answers:
+    """A connection on which each API has one answer."""
+
+    bootstrap = Address("127.0.0.1", 9092)
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+
+    def connect(self) -> None:
+        """Nothing to do."""
+
+    def ask(self, api: str, row: object, at: object = None) -> Any:  # noqa: ARG002
+        return self.answers[api]
+
+
+def asked(**answers: Any) -> Cluster:
+    cluster = Cluster([Address("127.0.0.1", 9092)], Security())
+    metadata = {"ClusterId": "c", "Brokers": [BROKER], "Topics": []}
+    cluster._wire = Answers(**({"Metadata": metadata} | answers))  # type: ignore[assignment]
+    cluster.topics()
+    return cluster
+
+
+def test_a_topic_of_which_nothing_can_be_told_now_is_not_gone() -> None:
+    topics = [
+        {"Name": "orders", "ErrorCode": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "Partitions": []},
+        {"Name": "bills", "ErrorCode": 0, "Partitions": [{"PartitionIndex": 0, "LeaderId": 1}]},
+    ]
+    told = asked(Metadata={"ClusterId": "c", "Brokers": [BROKER], "Topics": topics}).topics()
+    assert (told.unsure, set(told.ids), told.leaders) == ({"orders"}, {"bills"}, {("bills", 0): 1})
+
+
+@pytest.mark.parametrize(
+    ("error", "known"),
+    [
+        (ErrorCode.NONE, {7}),
+        (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, set()),  # it ended between the two questions
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None),
+    ],
+)
+def test_coordinators_that_cannot_describe_a_transaction_tell_nothing(error: ErrorCode, known: set[int] | None) -> None:
+    cluster = asked(
+        ListTransactions={"ErrorCode": 0, "TransactionStates": [{"TransactionalId": "x"}]},
+        DescribeTransactions={"TransactionStates": [DESCRIBED | {"ErrorCode": error}]},
+    )
+    found = cluster.transactions_of([7])
+    assert (None if found is None else set(found)) == known
