@@ -16,7 +16,7 @@ from kafka_eos_checks.audit.rules.log import LOG_RULES, ORDER, Batch, audit_log
 from kafka_eos_checks.audit.rules.transactions import HANGING, TORN
 from kafka_eos_checks.audit.segments.headers import SMALLEST_LENGTH
 from kafka_eos_checks.watch.advice import WORDS, Tools
-from kafka_eos_checks.watch.backoff import FIRST_MS
+from kafka_eos_checks.watch.backoff import FIRST_MS, BackOff
 from kafka_eos_checks.watch.cluster import EARLIEST, LATEST, Transaction
 from kafka_eos_checks.watch.reports import RESOLVED, Clock, Ends, Report, Since, identity
 from kafka_eos_checks.watch.state import CORRUPT, CUT, LAGS, PartitionState
@@ -792,3 +792,10 @@ def test_a_checkpoint_of_another_cluster_is_refused(written: Written) -> None:
     resumed.resume(watcher.to_json())
     with pytest.raises(AnotherCluster, match="is of cluster cluster, and this is another"):
         resumed.poll(NOW)
+
+
+def test_a_failure_is_told_again_only_for_a_new_reason_once_the_wait_is_the_longest() -> None:
+    back_off = BackOff()
+    assert [back_off.failed(0, "gone") for _ in range(8)] == [True] * 6 + [False] * 2
+    assert back_off.failed(0, "refused")
+    assert not back_off.failed(0, "gone")
