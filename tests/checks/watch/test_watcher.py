@@ -17,7 +17,7 @@ from kafka_eos_checks.audit.rules.transactions import HANGING, TORN
 from kafka_eos_checks.audit.segments.headers import SMALLEST_LENGTH
 from kafka_eos_checks.watch.advice import WORDS, Tools
 from kafka_eos_checks.watch.backoff import FIRST_MS, BackOff
-from kafka_eos_checks.watch.cluster import EARLIEST, LATEST, Transaction
+from kafka_eos_checks.watch.cluster import EARLIEST, LATEST, Fetched, Place, Transaction
 from kafka_eos_checks.watch.reports import RESOLVED, Clock, Ends, Report, Since, identity
 from kafka_eos_checks.watch.state import CORRUPT, CUT, LAGS, PartitionState
 from kafka_eos_checks.watch.watcher import WAIT_MS, AnotherCluster, Watcher
@@ -227,6 +227,43 @@ def test_broker_0_leads_coordinators_partitions_like_any_other(written: Written)
     written.logs["__transaction_state", 3] = Log()
     written.leader = 0
     assert found(written.watcher()) == [(HANGING, 0)]
+
+
+def test_only_data_of_an_earlier_epoch_are_called_late(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0)
+    written.known = {PID: ongoing(partitions=frozenset())}
+    [report] = looks(written.watcher())
+    assert "late" not in report.evidence
+
+
+def test_data_that_hold_no_reader_back_do_not_hang(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.data(PID, EPOCH, 0)
+    log.stable = None  # the leader has ended the transaction by a marker that retention has removed
+    assert found(written.watcher()) == []
+    assert written.asked
+
+
+def test_a_partition_for_which_an_answer_had_no_room_is_asked_for_first(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = [("orders", number) for number in range(3)]
+    written.logs = {place: Log() for place in places}
+    for log in written.logs.values():
+        log.append(Batch(0, 0, 0, PID, 0, 0, 0, unsequenced=False))
+    asked: list[list[Place]] = []
+
+    def only_the_first_has_room(node: int, positions: dict[Place, int], wait_ms: int) -> dict[Place, Fetched]:
+        asked.append(list(positions))
+        answers = Written.fetch(written, node, positions, wait_ms)
+        return {place: replace(answers[place], records=b"") if n else answers[place] for n, place in enumerate(answers)}
+
+    monkeypatch.setattr(written, "fetch", only_the_first_has_room)
+    watcher = written.watcher()
+    looks(watcher, times=3)
+    assert [first for first, *_ in asked] == places
+    assert watcher.batches == 3
 
 
 def test_a_transaction_whose_marker_is_still_to_be_read_does_not_hang(written: Written) -> None:
