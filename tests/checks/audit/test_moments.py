@@ -146,6 +146,18 @@ def test_a_marker_whose_transaction_a_much_later_copy_lacks_is_not_judged(tmp_pa
     assert kinds(run([tmp_path]), NO_TRANSACTION) == [Kind.TOO_RECENT]
 
 
+def test_a_marker_whose_coordinator_nobody_knows_is_too_recent_after_the_oldest_of_their_copies(tmp_path: Path) -> None:
+    for number, pid in enumerate((PID, PID + 1)):
+        coordinator(tmp_path, *FIRST, number=number, name=f"t{number}", pid=pid)
+    partition(tmp_path, *OVER, *others(NOW + 55))
+    late, older = NOW + 55 + SKEW_MS + LAG_MS, NOW + 54 + SKEW_MS + LAG_MS
+    for number in range(2):
+        copied_at(tmp_path, late)
+        assert kinds(run([tmp_path]), NO_TRANSACTION) == []  # not judged: no later copy would tell
+        os.utime(tmp_path / f"{TOPIC}-{number}" / f"{0:020d}.log", (older / 1000, older / 1000))
+        assert kinds(run([tmp_path]), NO_TRANSACTION) == [Kind.TOO_RECENT]
+
+
 def test_a_commit_without_transaction_that_the_coordinators_copy_outlives_is_a_violation(tmp_path: Path) -> None:
     later = [("EMPTY", 0, NOW + 55 + SKEW_MS)]
     coordinator(tmp_path, *FIRST)
