@@ -268,6 +268,18 @@ def test_only_steps_of_the_broker_answer_nobody(settings: Settings) -> None:
                 assert step(each.state.broker, each.asked.instance).answer.api == each.asked.request.api
 
 
+@SETTINGS
+def test_the_answer_to_the_end_of_a_transaction_has_an_epoch_in_version_2_only(settings: Settings) -> None:
+    ends = [
+        answer
+        for each in every_step(TRANSACTIONS, settings)
+        for answer, _ in each.outcomes
+        if each.asked.request.action == "EndTxn" and not answer.error
+    ]
+    assert ends
+    assert {answer.identity is not None for answer in ends} == {settings.client >= 2}
+
+
 # --- requests --------------------------------------------------------------------------------------------------------
 
 PRESENTED = {

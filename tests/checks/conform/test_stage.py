@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kafka_eos.errors import ErrorCode
+from kafka_eos.formats.record_batch import Record, build_batch
 from kafka_eos.machines.transaction_coordinator import Identity
 from kafka_eos.wire.protocol import Message
 from kafka_eos_checks.conform.mechanisms import Asked, Request
@@ -114,6 +115,17 @@ def test_a_transaction_that_is_never_closed_is_no_answer() -> None:
         staged(closing("PrepareAbort")).settle(["A"], 0)
 
 
+def test_after_a_transaction_that_was_never_closed_the_next_one_is_waited_for_a_quarter_as_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = staged(closing("PrepareAbort"))
+    stage.places.closing_seconds = 8.0
+    monkeypatch.setattr("kafka_eos_checks.conform.stage.time", SimpleNamespace(monotonic=iter((0, 1, 9)).__next__))
+    with pytest.raises(NoAnswer, match="within 8 s"):
+        stage.settle(["A"], 0)
+    assert stage.places.closing_seconds == 2
+
+
 def test_what_could_not_be_deleted_is_told_with_the_reason() -> None:
     def broker(api: str, row: Message, *_: object) -> Message:
         assert (api, row["TopicNames"]) == ("DeleteTopics", ["ours"])
@@ -124,3 +136,19 @@ def test_what_could_not_be_deleted_is_told_with_the_reason() -> None:
     territory.topics.append("ours")
     territory.clean()
     assert territory.left == ["topic ours (NOT_COORDINATOR)"]
+
+
+def test_a_log_is_read_on_up_to_where_reading_ends() -> None:
+    stored = [build_batch([Record(value=b"v")], base_offset=offset) for offset in range(3)]
+
+    def leader(api: str, row: Message) -> Message:
+        [part] = row["Topics"][0]["Partitions"]
+        own = {"ErrorCode": 0, "HighWatermark": 3, "LastStableOffset": 2, "AbortedTransactions": None}
+        own |= {"PartitionIndex": 0, "Records": stored[part["FetchOffset"]].encode()}
+        return {"Responses": [{"Topic": "topic", "Partitions": [own]}]}
+
+    stage = staged(leader)
+    stage.places._known["leader", "topic", 0] = Address("127.0.0.1", 1)
+    for committed, end in ((False, 3), (True, 2)):
+        read = [batch.base_offset for _, batches in stage._fetched(committed) for batch in batches]
+        assert read == list(range(end))
