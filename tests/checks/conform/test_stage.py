@@ -1,6 +1,7 @@
 """A scenario's place on a broker: ids and epochs in the machines' terms, waiting, reading back, and leaving."""
 
 from collections.abc import Callable
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -120,7 +121,7 @@ def test_after_a_transaction_that_was_never_closed_the_next_one_is_waited_for_a_
 ) -> None:
     stage = staged(closing("PrepareAbort"))
     stage.places.closing_seconds = 8.0
-    monkeypatch.setattr("kafka_eos_checks.conform.stage.time", SimpleNamespace(monotonic=iter((0, 1, 9)).__next__))
+    monkeypatch.setattr("kafka_eos_checks.conform.stage.time", SimpleNamespace(monotonic=count(0, 3).__next__))
     with pytest.raises(NoAnswer, match="within 8 s"):
         stage.settle(["A"], 0)
     assert stage.places.closing_seconds == 2
