@@ -230,6 +230,13 @@ def test_a_completion_right_after_the_other_decision_is_found_even_where_the_log
     assert rules(log) == [(DECISION_CHANGED, 5)]
 
 
+def test_a_completion_that_was_appended_twice_is_found_nowhere_not_even_where_the_log_begins_later(
+    tmp_path: Path,
+) -> None:
+    twice = [state(COMPLETE_COMMIT), state(COMPLETE_COMMIT)]
+    assert rules(log_of(tmp_path, *twice, offsets=[5, 6])) == []
+
+
 def test_a_record_of_a_later_version_is_counted_and_what_follows_it_is_unknown(tmp_path: Path) -> None:
     log = log_of(tmp_path, state(EMPTY), b"\0\2later", state(PREPARE_COMMIT, 4))
     assert (rules(log), log.unreadable, log.unknown, log.whole) == ([], 1, 1, False)
