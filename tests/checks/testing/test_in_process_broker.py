@@ -217,6 +217,13 @@ def test_indistinguishable_inputs_are_refused(broker: InProcessBroker, app: Appl
         broker.assert_exactly_once(**EXACTLY_ONCE)
 
 
+def test_an_input_whose_transaction_was_aborted_is_none(broker: InProcessBroker, app: Application) -> None:
+    app.produce("in", "a")
+    app.end(commit=False)
+    copy_all(app)
+    broker.assert_exactly_once(**EXACTLY_ONCE)
+
+
 def test_records_without_an_identity_are_ignored(broker: InProcessBroker, app: Application) -> None:
     copy_all(app)
     app.produce("out", "heartbeat")
