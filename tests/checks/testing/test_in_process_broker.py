@@ -224,14 +224,6 @@ def test_an_input_whose_transaction_was_aborted_is_none(broker: InProcessBroker,
     broker.assert_exactly_once(**EXACTLY_ONCE)
 
 
-def test_identities_of_different_types_are_different_although_their_texts_are_the_same(
-    broker: InProcessBroker, app: Application
-) -> None:
-    identities: dict[bytes | None, object] = {b"a": b"1", b"b": "1", b"c": 1}
-    copy_all(app)
-    broker.assert_exactly_once(**EXACTLY_ONCE, identity=lambda record: identities[record.value])
-
-
 def test_records_without_an_identity_are_ignored(broker: InProcessBroker, app: Application) -> None:
     copy_all(app)
     app.produce("out", "heartbeat")
