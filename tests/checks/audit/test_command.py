@@ -9,6 +9,7 @@ import sys
 import tarfile
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,8 +18,8 @@ from kafka_eos.formats.transaction_log import TOPIC
 from kafka_eos.histories.history import Event, write_history
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.audit import audit, run
-from kafka_eos_checks.audit.command import UNJUDGED_REASONS
-from kafka_eos_checks.audit.findings import COLUMNS, Finding, write_findings
+from kafka_eos_checks.audit.command import UNJUDGED_REASONS, _print_notes
+from kafka_eos_checks.audit.findings import COLUMNS, Finding, Kind, write_findings
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES
 from kafka_eos_checks.audit.oracle.synthetic import write_log
 from kafka_eos_checks.audit.rules import transactions
@@ -323,3 +324,10 @@ def test_without_crcs_no_look_at_a_log_compares_one(tmp_path: Path, monkeypatch:
     assert compared == []
     run([tmp_path / "recording"])
     assert compared
+
+
+def test_what_is_told_is_counted_without_what_was_not_judged(capsys: pytest.CaptureFixture[str]) -> None:
+    note = Finding(rule="torn transaction", topic="orders", partition=0, evidence="as planned", kind=Kind.TOLD)
+    counts = {("torn transaction", Kind.TOLD): 1, ("gap", Kind.NOT_JUDGED): 5, ("gap", Kind.VIOLATION): 7}
+    _print_notes(SimpleNamespace(verdicts=(), notes=(note,), counts=counts))  # type: ignore[arg-type]
+    assert "told, no violation: 1\n" in capsys.readouterr().out

@@ -1,5 +1,6 @@
 """The cost that an audit reports: the arithmetic, and the tasks of both engines."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -129,3 +130,6 @@ def test_the_bill_is_printed_when_it_is_asked_for(tmp_path: Path, capsys: pytest
     printed = capsys.readouterr().out
     for words in ("what it cost", "transactional ids", "the driver alone", "times", "on 1,000 cores at least"):
         assert words in printed
+    shares = [int(share) for share in re.findall(r" ([0-9]+)% ", printed)]
+    assert shares
+    assert max(shares) <= 100
