@@ -24,6 +24,8 @@ from kafka_eos_checks.audit.segments import headers
 from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.kit.recording import kept_recording, unpacked
 
+from ..test_moments import NOW, PID, data, partition
+
 PARTITION = "follower-catches-up-0"
 FIRST = f"{0:020d}"
 
@@ -95,6 +97,8 @@ def test_an_entry_of_the_index_that_is_wrong_or_missing_or_too_many_is_found(bro
     for name in ("producer_id", "first_offset", "last_stable_offset"):
         write_index(path, [replace(entries[0], **{name: getattr(entries[0], name) + 1}), *entries[1:]])
         assert rules(brokers)[ABORTED_INDEX] == 2, name
+    write_index(path, [replace(entries[0], last_stable_offset=0), *entries[1:]])
+    assert rules(brokers)[ABORTED_INDEX] == 2
     write_index(path, entries[1:])
     assert rules(brokers)[ABORTED_INDEX] == 2
     write_index(path, [*entries, replace(entries[0], first_offset=3, last_offset=3)])
@@ -103,10 +107,12 @@ def test_an_entry_of_the_index_that_is_wrong_or_missing_or_too_many_is_found(bro
     assert "no multiple of an entry" in str(judged(brokers).findings)
 
 
-def test_an_entry_beyond_the_end_of_the_log_is_unknown(brokers: Path) -> None:
+@pytest.mark.parametrize("beyond", [0, 1_000])
+def test_an_entry_beyond_the_end_of_the_log_is_unknown(beyond: int, brokers: Path) -> None:
     path = brokers / "1" / PARTITION / f"{FIRST}.txnindex"
     entries = list(read_transaction_index(path))
-    write_index(path, [*entries, replace(entries[-1], last_offset=1_000)])
+    [*_, last] = (part for part in read_segment(path.with_suffix(".log")) if isinstance(part, StoredBatch))
+    write_index(path, [*entries, replace(entries[-1], last_offset=last.batch.next_offset + beyond)])
     result = judged(brokers)
     assert len(result.findings) == 1
     assert result.figures[ABORTED_INDEX]["unknown"] == 1
@@ -132,6 +138,43 @@ def test_a_snapshot_with_a_wrong_crc_is_found(brokers: Path) -> None:
     assert rules(brokers)[SNAPSHOT] == 1
 
 
+def test_the_last_sequence_of_a_snapshot_is_that_after_the_wrap(tmp_path: Path) -> None:
+    records = [Record(value=b"v", offset_delta=delta) for delta in range(2)]
+    given = {"producer_id": PID, "producer_epoch": 0, "base_timestamp": NOW}
+    partition(tmp_path, build_batch(records, base_offset=0, base_sequence=2**31 - 1, **given))
+    entry = ProducerSnapshotEntry(
+        producer_id=PID,
+        producer_epoch=0,
+        last_sequence=0,
+        last_offset=1,
+        offset_delta=1,
+        timestamp=NOW,
+        coordinator_epoch=-1,
+        current_txn_first_offset=None,
+    )
+    write_snapshot(tmp_path / "orders-0" / f"{2:020d}.snapshot", [entry])
+    result = judged(tmp_path)
+    assert (result.findings, result.figures[SNAPSHOT]["entries"]) == ([], 1)
+
+
+def test_a_transaction_that_began_before_the_log_has_an_entry_that_is_gone(tmp_path: Path) -> None:
+    partition(tmp_path, data(2, NOW), data(3, NOW))
+    entry = ProducerSnapshotEntry(
+        producer_id=PID,
+        producer_epoch=0,
+        last_sequence=0,
+        last_offset=3,
+        offset_delta=0,
+        timestamp=NOW,
+        coordinator_epoch=-1,
+        current_txn_first_offset=0,
+    )
+    for first, findings, gone in ((0, 0, 1), (3, 1, 0)):
+        write_snapshot(tmp_path / "orders-0" / f"{4:020d}.snapshot", [replace(entry, current_txn_first_offset=first)])
+        result = judged(tmp_path)
+        assert (len(result.findings), result.figures[SNAPSHOT]["gone"]) == (findings, gone)
+
+
 def test_producers_that_a_snapshot_does_not_have_may_have_expired(brokers: Path) -> None:
     path = max((brokers / "1" / PARTITION).glob("*.snapshot"))
     write_snapshot(path, list(read_producer_snapshot(path))[1:])
@@ -145,7 +188,7 @@ def test_replicas_with_another_batch_in_the_same_leader_epoch_differ_and_with_an
     stored = [part for part in read_segment(segment) if isinstance(part, StoredBatch)]
     first = stored[0].batch
 
-    def put(leader_epoch: int) -> None:
+    def put(leader_epoch: int, delete_horizon_ms: int | None = None) -> None:
         made = build_batch(
             [Record(value=b"something else")],
             base_offset=0,
@@ -155,6 +198,7 @@ def test_replicas_with_another_batch_in_the_same_leader_epoch_differ_and_with_an
             base_timestamp=first.base_timestamp,
             partition_leader_epoch=leader_epoch,
             is_transactional=True,
+            delete_horizon_ms=delete_horizon_ms,
         )
         segment.write_bytes(b"".join([made.encode(), *(part.batch.encode() for part in stored[1:])]))
 
@@ -163,6 +207,13 @@ def test_replicas_with_another_batch_in_the_same_leader_epoch_differ_and_with_an
     assert (finding.offset, finding.broker) == (0, "2")
     put(first.partition_leader_epoch + 9)
     assert rules(brokers)[REPLICAS] == 0
+    put(first.partition_leader_epoch, delete_horizon_ms=1)
+    assert rules(brokers)[REPLICAS] == 0, "the cleaner of one replica has seen the batch"
+    put(first.partition_leader_epoch)
+    for broker, letter in (("1", "A"), ("2", "B")):
+        metadata = f"version: 0\ntopic_id: {letter * 21}A\n"
+        (brokers / broker / PARTITION / "partition.metadata").write_text(metadata)
+    assert rules(brokers)[REPLICAS] == 0, "the topic was deleted and made again"
 
 
 def test_a_log_without_its_beginning_is_judged_from_where_it_begins(brokers: Path) -> None:
