@@ -173,6 +173,24 @@ def test_an_input_that_is_not_reached_is_found_unless_the_test_ends_earlier(
     broker.assert_exactly_once(**EXACTLY_ONCE, everything=False)
 
 
+def test_an_offset_without_any_output_is_judged_although_the_test_ends_earlier(
+    broker: InProcessBroker, app: Application
+) -> None:
+    app.commit_offset(1)
+    assert "input skipped: in-0 offset 0" in found(broker, everything=False)
+
+
+def test_an_answer_that_was_dropped_is_written_down_as_not_delivered(broker: InProcessBroker) -> None:
+    broker.fault("drop-answer", api="InitProducerId")
+    with pytest.raises(struct.error):
+        Application(broker)
+    history = read_history(broker.folder / HISTORY)
+    told = [
+        event.detail.get("delivered") for event in history if (event.action, event.phase) == ("InitProducerId", "ok")
+    ]
+    assert told == [False]
+
+
 def test_an_output_that_comes_from_nowhere_is_found(broker: InProcessBroker, app: Application) -> None:
     copy_all(app)
     app.produce("out", "z")
