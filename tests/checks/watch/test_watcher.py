@@ -229,6 +229,19 @@ def test_broker_0_leads_coordinators_partitions_like_any_other(written: Written)
     assert found(written.watcher()) == [(HANGING, 0)]
 
 
+def test_a_coordinator_that_knows_the_transaction_is_asked_once_and_otherwise_all_are_asked_twice(
+    written: Written,
+) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0)
+    for known, times in (({PID: ongoing(partitions=frozenset())}, 1), ({}, 2)):
+        written.known, written.asked = known, 0
+        watcher = written.watcher()
+        while not watcher.poll(NOW):
+            before = written.asked
+        assert before == times
+
+
 def test_only_data_of_an_earlier_epoch_are_called_late(written: Written) -> None:
     log = written.logs[PLACE]
     log.stable = log.data(PID, EPOCH, 0)
@@ -474,7 +487,7 @@ def test_a_report_on_a_decided_transaction_names_the_broker_to_restart_if_no_mar
     assert "restart the broker that leads its partition of __transaction_state" in report.next
 
 
-@pytest.mark.parametrize("stamp_ms", [-1, NOW + 1])
+@pytest.mark.parametrize("stamp_ms", [-1, 0, NOW + 1])
 def test_a_transaction_began_when_its_coordinator_says_or_when_it_was_seen(stamp_ms: int, written: Written) -> None:
     log = written.logs[PLACE]
     log.stable = log.data(PID, EPOCH, 0, stamp_ms=stamp_ms)
