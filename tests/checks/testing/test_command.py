@@ -435,10 +435,18 @@ def test_librdkafka_retries_while_markers_are_not_written(
 # --- the command -----------------------------------------------------------------------------------------------------
 
 
-def test_a_used_address_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "warned"),
+    [((), False), (("--host", "0.0.0.0", "--any-client"), True)],  # noqa: S104 - the address is taken
+)
+def test_a_used_address_is_reported_and_one_that_others_reach_is_warned_of(
+    arguments: tuple[str, ...], warned: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        assert main(["serve", "--port", str(taken.getsockname()[1])]) == 2
-    assert "choose another --port" in capsys.readouterr().err
+        assert main(["serve", "--port", str(taken.getsockname()[1]), *arguments]) == 2
+    said = capsys.readouterr().err
+    assert "choose another --port" in said
+    assert ("anybody who reaches 0.0.0.0" in said) == warned
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,11 @@ def copy_all(app: Application) -> None:
         app.copy(value, offset)
 
 
+def test_a_broker_is_one_of_transaction_version_2_whose_leaders_verify(broker: InProcessBroker) -> None:
+    settings, machines = broker.call(lambda server: (server.cluster.settings, server.cluster.machines))
+    assert (settings.transactions.version, machines.leaders.verification) == (2, True)
+
+
 # --- mistakes that are found ------------------------------------------------------------------------------------------
 
 
