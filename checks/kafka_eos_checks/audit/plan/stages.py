@@ -23,7 +23,7 @@ were made (:mod:`kafka_eos_checks.audit.plan.found`). The last three stages are 
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 from zlib import crc32
@@ -40,7 +40,8 @@ from kafka_eos_checks.audit.internal_topics.states import StateChunk, States, co
 from kafka_eos_checks.audit.internal_topics.states import chunk_of as state_chunk
 from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import FoldedIds, LogFacts, fold_states
 from kafka_eos_checks.audit.kernels.coordinators.group_log import fold_group_log, read_group_log, thinned
-from kafka_eos_checks.audit.kernels.coordinators.matching import Knowledge, judge_steps
+from kafka_eos_checks.audit.kernels.coordinators.matching import judge_steps
+from kafka_eos_checks.audit.kernels.coordinators.slices import SLICE_MARKERS, Cuts, Slice, cuts_of, sliced
 from kafka_eos_checks.audit.kernels.logs.fold import LogAudit, fold, summaries_of
 from kafka_eos_checks.audit.kernels.logs.summary import READ_FIRST, Summary
 from kafka_eos_checks.audit.kernels.logs.transactions import (
@@ -48,7 +49,6 @@ from kafka_eos_checks.audit.kernels.logs.transactions import (
     Part,
     Partition,
     Parts,
-    paired,
     scattered,
 )
 from kafka_eos_checks.audit.kernels.logs.whole import read_in_order
@@ -67,6 +67,17 @@ from kafka_eos_checks.audit.plan.beside_stages import (
     look_beside,
 )
 from kafka_eos_checks.audit.plan.found import FINDING_BYTES, Found, folders, found_rows, identity
+from kafka_eos_checks.audit.plan.slice_stages import (
+    SLICES,
+    Around,
+    CutId,
+    Known,
+    Rest,
+    judge_cut,
+    of_producers,
+    rows_of_ids,
+    slices_of,
+)
 from kafka_eos_checks.audit.rules.beside import REPLICA_COLUMNS, Beside, files_of
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog
 from kafka_eos_checks.audit.rules.offsets import went_back
@@ -80,7 +91,7 @@ from kafka_eos_checks.audit.segments.contents import Figures, Place
 from kafka_eos_checks.audit.segments.headers import Block
 from kafka_eos_checks.audit.segments.splits import SPLIT_BYTES, PartitionLog, Split, plan, tasks
 
-SUMMARY, STEPS, RESULT, KNOWN, OPENED, STATE_CHUNK, STATES, COMMITS = range(8)  # kinds of rows
+SUMMARY, STEPS, RESULT, KNOWN, OPENED, STATE_CHUNK, STATES, COMMITS, CUT = range(9)  # kinds of rows
 BUCKET_BYTES = 512 << 20  # of logs for each bucket of producer ids, whose steps are judged together
 MOST_BUCKETS = 4096
 INTERNAL_SPLIT_BYTES = 16 << 20  # of the internal topics, because records take ten times as long as headers
@@ -105,6 +116,8 @@ class Scanned:
         buckets: the number of buckets of producer ids in which they are kept.
         findings: the findings of the rules over logs.
         neighbours: the files next to the logs.
+        slices: by producer id with very many transactions, the slices into which the scan has cut them.
+        slice_markers: about how many markers and decisions a slice has.
     """
 
     audits: list[LogAudit]
@@ -112,6 +125,8 @@ class Scanned:
     buckets: int
     findings: Found
     neighbours: Neighbours
+    slices: Mapping[int, Sequence[Slice]] = field(default_factory=dict)
+    slice_markers: int = SLICE_MARKERS
 
 
 def audit_logs(
@@ -141,6 +156,7 @@ def scan_logs(
     *,
     check_crc: bool = True,
     split_bytes: int = SPLIT_BYTES,
+    slice_markers: int = SLICE_MARKERS,
 ) -> Scanned:
     """Read every split once.
 
@@ -150,6 +166,7 @@ def scan_logs(
         source: the known facts about their moments.
         check_crc: whether to compare each batch with its CRC.
         split_bytes: size of the splits, and of a task; the result does not depend on it.
+        slice_markers: see :func:`kafka_eos_checks.audit.kernels.coordinators.slices.sliced`; no more does it on this.
 
     Raises:
         OSError, UnusableInput: a log cannot be read.
@@ -174,6 +191,7 @@ def scan_logs(
         high_watermarks=_high_watermarks(logs, source),
         neighbours=neighbours,
         replicated={number: place for place, own in enumerate(_by_place(logs)) if len(own) > 1 for number in own},
+        least_slice=slice_markers if buckets > 1 else None,
     )
     rows = []
     for label, are_states in (("scan", False), ("coordinators", True)):
@@ -182,11 +200,13 @@ def scan_logs(
         planned = [[(number[split.log], split) for split in task] for task in grouped]
         rows.append(engine.map(read, planned, [sum(split.size for split in task) for task in grouped], label))
     folded = engine.regroup(
-        partial(fold_log, logs=logs, splits=by_log, check_crc=check_crc), [SUMMARY], *rows, label="logs"
+        partial(fold_log, logs=logs, splits=by_log, check_crc=check_crc), [SUMMARY, CUT], *rows, label="logs"
     )
-    audits = {audit.log: audit for _, audit in engine.collect(RESULT, folded)}
+    results = [result for _, result in engine.collect(RESULT, folded)]
+    audits = {audit.log: audit for audit, _ in results}
+    slices = slices_of(own for audit, own in results if audit.partition is not None and audit.partition.is_ordered)
     all_audits = [audits.get(log) or LogAudit(log=log, partition=Partition(log=log)) for log in logs]
-    return Scanned(all_audits, (rows[0], rows[1]), buckets, Found(engine, folded), neighbours)
+    return Scanned(all_audits, (rows[0], rows[1]), buckets, Found(engine, folded), neighbours, slices, slice_markers)
 
 
 def _id_buckets(splits: Sequence[Sequence[Split]], buckets: int) -> dict[int, tuple[int, int]]:
@@ -240,6 +260,7 @@ def scan(
     high_watermarks: Mapping[int, int],
     neighbours: Neighbours,
     replicated: Mapping[int, int],
+    least_slice: int | None,
 ) -> Iterator[Row]:
     """The rows of some splits: each chunk's summary, its steps, its records of internal topics, its last batches."""
     steps: list[Part] = []
@@ -264,6 +285,11 @@ def scan(
             kept, counted = thinned(each.commits)
             yield Row(COMMITS, log, (replace(each, commits=kept), counted), RECORD_BYTES * len(kept))
         yield from _rows_of_states(log, split, states, *id_buckets.get(log, (0, 1)))
+    if least_slice is not None:
+        steps, slices = sliced(steps, least_slice, buckets)
+        for own, cut in slices:
+            yield Row(CUT, own.log, own)
+            yield Row(SLICES, own.task, cut, cut.steps.nbytes)
     for bucket, piece in scattered(steps, buckets):
         yield Row(STEPS, bucket, piece, piece.steps.nbytes)
 
@@ -288,24 +314,31 @@ def _rows_of_states(log: int, split: Split, chunks: Sequence[StateChunk], first:
 
 def fold_log(
     number: int,
-    summaries: Iterable[Summary],
+    values: Iterable[Summary | Slice],
     *,
     logs: Sequence[PartitionLog],
     splits: Sequence[Sequence[Split]],
     check_crc: bool,
 ) -> Iterator[Row]:
-    """The audit of one log, from the summaries of its chunks in any order."""
+    """The audit of one log and its slices, from the summaries of its chunks in any order."""
+    slices: list[Slice] = []
+    summaries: list[Summary] = []
+    for value in values:
+        if isinstance(value, Slice):
+            slices.append(value)
+        else:
+            summaries.append(value)
     in_order = sorted(summaries, key=lambda chunk: (chunk.split, chunk.start))
     audit = fold(logs[number], splits[number], in_order, check_crc)
     yield from found_rows(audit.findings, number, folders([audit.log]))
-    yield Row(RESULT, number, replace(audit, findings=()))
+    yield Row(RESULT, number, (replace(audit, findings=()), slices))
 
 
 # --- the rules over transactions --------------------------------------------------------------------------------------
 
 
-def audit_coordinators(scanned: Scanned, engine: Engine) -> tuple[list[CoordinatorLog], Any]:
-    """The logs of ``__transaction_state`` that have records, and the rows with their transactional ids and findings."""
+def audit_coordinators(scanned: Scanned, engine: Engine) -> tuple[list[CoordinatorLog], Known]:
+    """The logs of ``__transaction_state`` that have records, and their transactional ids and findings."""
     logs = {
         number: audit.log
         for number, audit in enumerate(scanned.audits)
@@ -314,13 +347,16 @@ def audit_coordinators(scanned: Scanned, engine: Engine) -> tuple[list[Coordinat
     _, rows = scanned.rows
     summed_up = engine.regroup(partial(sum_up_states, logs=logs), [STATE_CHUNK], rows, label="coordinators' logs")
     facts = dict(engine.collect(RESULT, summed_up))
-    fold_ids = partial(fold_bucket, facts=facts, buckets=scanned.buckets)
+    cut = frozenset(scanned.slices)
+    fold_ids = partial(fold_bucket, facts=facts, buckets=scanned.buckets, cut=cut, size=scanned.slice_markers)
     known = engine.regroup(fold_ids, [STATES], rows, label="transactional ids")
     states = {number: own.coordinator_log() for number, own in facts.items()}
-    for _, (number, ids, unknown) in engine.collect(RESULT, known):
+    owners: list[CutId] = []
+    for _, (number, ids, unknown, cut) in engine.collect(RESULT, known):
         states[number].known += ids
         states[number].unknown += unknown
-    return [states[number] for number in logs if number in states], known
+        owners += cut
+    return [states[number] for number in logs if number in states], Known(known, owners)
 
 
 def sum_up_states(number: int, chunks: Iterable[StateChunk], *, logs: Mapping[int, PartitionLog]) -> Iterator[Row]:
@@ -334,35 +370,39 @@ def fold_bucket(
     *,
     facts: Mapping[int, LogFacts],
     buckets: int,
+    cut: frozenset[int],
+    size: int,
 ) -> Iterator[Row]:
     """Fold the records of some transactional ids of a log: its findings, and its ids by bucket of producer ids."""
     in_order = sorted(values, key=lambda value: value[:2])
     log = in_order[0][0]
     folded = fold_states(concatenate_states([states for *_, states in in_order]), facts[log])
-    yield Row(RESULT, log, (log, len(folded.names), folded.unknown))
+    yield from found_rows(folded.findings, bucket, folders([facts[log].log]))
+    folded, owners, rows = rows_of_ids(log, bucket, folded, cut, buckets, size)
+    yield from rows
+    yield Row(RESULT, log, (log, len(folded.names), folded.unknown, owners))
     bucket_of = folded.owned_producer_id % buckets
     for number in np.unique(bucket_of).tolist():
         ids = np.unique(folded.owner[bucket_of == number])
         own = folded.take(ids)
         yield Row(KNOWN, number, (log, own), RECORD_BYTES * (len(own.decisions) + len(ids)))
-    yield from found_rows(folded.findings, bucket, folders([facts[log].log]))
 
 
 def judge_transactions(
     scanned: Scanned,
     coordinators: Sequence[CoordinatorLog],
-    known: Any,
+    known: Known,
     engine: Engine,
     source: Source = ONE_MOMENT,
     *,
     check_crc: bool = True,
-) -> tuple[TransactionAudit, Any]:
+) -> tuple[TransactionAudit, list[Any]]:
     """Judge the transactions of all logs.
 
     Args:
         scanned: the logs.
         coordinators: the logs of ``__transaction_state`` that have records.
-        known: the rows with their transactional ids.
+        known: their transactional ids.
         engine: the engine that runs the plan.
         source: the known facts about the moments of the logs.
         check_crc: whether to compare each batch with its CRC, where a log has to be read again.
@@ -388,30 +428,35 @@ def judge_transactions(
     moments = Moments(source, [*(partitions[number] for number in others), *coordinators])
     chosen = longest([partitions[number] for number in others])
     own = {partition.log for partition in chosen}
-    judge = partial(
-        judge_bucket,
+    around = Around(
         partitions=partitions,
         chosen=[number for number in others if partitions[number].log in own],
         coordinators=longest(coordinators),
         numbers={audit.log: number for number, audit in enumerate(scanned.audits)},
         given=given,
         moments=moments,
-        exact=exact,
         again=frozenset(again),
         neighbours=scanned.neighbours,
-        buckets=scanned.buckets,
     )
+    judge = partial(judge_bucket, around=around, exact=exact, slices=scanned.slices, buckets=scanned.buckets)
     judged = Judged()
-    results = engine.regroup(judge, [STEPS, KNOWN], scanned.rows[0], known, label="transactions")
+    results = engine.regroup(judge, [STEPS, KNOWN], scanned.rows[0], known.rows, label="transactions")
     opened: set[int] = set()
-    for _, (found, logs_with_open) in engine.collect(RESULT, results):
+    cuts: list[Cuts] = []
+    for _, (found, logs_with_open, own_cuts) in engine.collect(RESULT, results):
         judged.add(found)
         opened |= logs_with_open
+        cuts += own_cuts
     stages = [results]
+    if cuts:
+        figures, more = judge_cut(cuts, around, known, [scanned.rows[0], results], engine, RESULT)
+        judged.add(figures)
+        stages += more
+    ended = list(stages)
     if opened:
         ends = {number: (partitions[number].log, partitions[number].end) for number in opened}
         stages.append(engine.regroup(partial(hold_back, ends=ends), [OPENED], results, label="open transactions"))
-    return TransactionAudit(Found(engine, *stages), judged.figures, moments, judged.reasons), results
+    return TransactionAudit(Found(engine, *stages), judged.figures, moments, judged.reasons), ended
 
 
 def _read_again(item: tuple[PartitionLog, int, int], *, check_crc: bool) -> tuple[Partition, list[Part]]:
@@ -424,43 +469,48 @@ def judge_bucket(
     bucket: int,
     values: Iterable[Parts | tuple[int, FoldedIds]],
     *,
-    partitions: Sequence[Partition],
-    chosen: Sequence[int],
-    coordinators: Sequence[CoordinatorLog],
-    numbers: Mapping[PartitionLog, int],
-    given: bool,
-    moments: Moments,
+    around: Around,
     exact: Sequence[Part],
-    again: frozenset[int],
-    neighbours: Neighbours,
+    slices: Mapping[int, Sequence[Slice]],
     buckets: int,
 ) -> Iterator[Row]:
-    """Judge the transactions of the producer ids of a bucket."""
+    """Judge the transactions of the producer ids of a bucket; of those that are cut, only the open transactions."""
     parts: list[Part] = []
     ids: dict[int, list[FoldedIds]] = {}
     for value in values:
         if isinstance(value, Parts):
-            parts += [part for part in value.each() if part.log not in again]
+            parts += [part for part in value.each() if part.log not in around.again]
         else:
             ids.setdefault(value[0], []).append(value[1])
     for number, own in scattered(exact, buckets):
         parts += own.each() if number == bucket else ()
-    known = [(log, piece) for log in coordinators for piece in ids.get(numbers[log.log], ())]
-    knowledge = Knowledge(coordinators, known, given=given)
-    indexed = [log for log in neighbours.stretch_of if log not in again]
-    numbers_of_logs = {*chosen, *indexed}
-    steps = paired((part for part in parts if part.log in numbers_of_logs), partitions)
-    yield from neighbours.of_steps(steps, indexed)
-    judged = judge_steps(steps.of_logs(chosen), partitions, knowledge, moments)
-    logs = [*(partition.log for partition in partitions), *(each.log for each in coordinators)]
+    knowledge = around.knowledge(ids)
+    judged, cuts = Judged(), list[Cuts]()
+    cut = [pid for pid in slices if pid % buckets == bucket]
+    if cut:
+        rest = [part._replace(steps=of_producers(part.steps, cut)) for part in parts]
+        parts = [part._replace(steps=of_producers(part.steps, cut, others=True)) for part in parts]
+        yield Row(SLICES, bucket, Rest(Parts.of(rest)), sum(part.steps.nbytes for part in rest))
+        around_slices = around.paired(rest).of_logs(around.chosen)
+        for pid in cut:
+            own_slices = [each for each in slices[pid] if each.log in around.chosen]
+            cuts.append(cuts_of(pid, own_slices, around_slices, bucket))
+        only_open = replace(around_slices, markers=around_slices.markers[:0], ends=around_slices.ends[:0], merged=[])
+        judged.add(judge_steps(only_open, around.partitions, knowledge, around.moments))
+    steps = around.paired(parts)
+    yield from around.neighbours.of_steps(steps, around.indexed)
+    judged.add(judge_steps(steps.of_logs(around.chosen), around.partitions, knowledge, around.moments))
+    logs = [*(partition.log for partition in around.partitions), *(each.log for each in around.coordinators)]
     yield from found_rows(judged.findings, bucket, folders(logs) if judged.findings else None)
-    number_of = {identity(partition.log): number for number, partition in enumerate(partitions)} if judged.open else {}
+    number_of = (
+        {identity(partition.log): number for number, partition in enumerate(around.partitions)} if judged.open else {}
+    )
     opened: dict[int, list[Finding]] = defaultdict(list)
     for finding in judged.open:
         opened[number_of[finding.broker, finding.topic, finding.partition]].append(finding)
     for number, own_open in opened.items():
         yield Row(OPENED, number, own_open, FINDING_BYTES * len(own_open))
-    yield Row(RESULT, bucket, (replace(judged, findings=[], open=[]), set(opened)))
+    yield Row(RESULT, bucket, (replace(judged, findings=[], open=[]), set(opened), cuts))
 
 
 def hold_back(

@@ -203,6 +203,24 @@ class FoldedIds:
             followed=0,
         )
 
+    def of_producer(self, producer_id: int) -> "FoldedIds":
+        """The ids that had a producer id, with what is about this producer id."""
+        own = self.take(np.unique(self.owner[self.owned_producer_id == producer_id]))
+        granted, owned = own.granted_producer_id == producer_id, own.owned_producer_id == producer_id
+        return replace(
+            own.with_decisions(own.decisions.take(own.decisions.producer_id == producer_id)),
+            granted_by=own.granted_by[granted],
+            granted_producer_id=own.granted_producer_id[granted],
+            granted_epoch=own.granted_epoch[granted],
+            owner=own.owner[owned],
+            owned_producer_id=own.owned_producer_id[owned],
+        )
+
+    def with_decisions(self, decisions: Decisions) -> "FoldedIds":
+        """The same ids with some of their decisions, by id."""
+        begin = np.searchsorted(decisions.transactional_id, np.arange(len(self.names) + 1))
+        return replace(self, decisions=decisions, decision_start=begin)
+
     def transactional_id(self, number: int) -> TransactionalId:
         """A transactional id after all its records, in the form of the readable rules."""
         tail = self.tails.take(slice(*self.tail_start[number : number + 2].tolist()))

@@ -266,6 +266,12 @@ class Parts(NamedTuple):
     chunks: Ints
     steps: Steps
 
+    @classmethod
+    def of(cls, parts: Sequence[Part]) -> "Parts":
+        """Some parts as arrays."""
+        chunks = np.array([(*part[:3], len(part.steps)) for part in parts], np.int64).reshape(-1, 4)
+        return cls(chunks, joined_steps(parts))
+
     def each(self) -> Iterator[Part]:
         """The parts."""
         ends = np.cumsum(self.chunks[:, 3]).tolist()
@@ -273,7 +279,7 @@ class Parts(NamedTuple):
             yield Part(log, split, start, self.steps[end - size : end])
 
 
-def _joined(parts: Sequence[Part]) -> Steps:
+def joined_steps(parts: Sequence[Part]) -> Steps:
     """The steps of some chunks one after the other."""
     return np.concatenate([part.steps.view(_WHOLE) for part in parts]).view(STEP) if parts else NO_STEPS.copy()
 
@@ -282,7 +288,7 @@ def scattered(parts: Sequence[Part], buckets: int) -> Iterator[tuple[int, Parts]
     """The steps of some chunks by bucket; a producer id is in one bucket."""
     if not parts:
         return
-    steps = _joined(parts)
+    steps = joined_steps(parts)
     chunks = np.array([(*part[:3], len(part.steps)) for part in parts], np.int64)
     bucket = steps["producer_id"] % buckets
     order = stable_order(bucket)
@@ -359,7 +365,7 @@ def paired(parts: Iterable[Part], partitions: Sequence[Partition]) -> Paired:
     def repeated(numbers: Iterable[int]) -> Ints:
         return np.repeat(np.fromiter(numbers, np.int64, len(sizes)), sizes)
 
-    steps = _joined(ordered)
+    steps = joined_steps(ordered)
     log, split = repeated(part.log for part in ordered), repeated(part.split for part in ordered)
     told = [_around(part, partitions[part.log]) for part in ordered]
     steps["holes"] += repeated(holes for holes, _ in told)

@@ -1,0 +1,443 @@
+"""The stages that judge a producer id with very many transactions slice by slice.
+
+======================  ===============================  ============================================================
+stage                   mapped over                      rows
+======================  ===============================  ============================================================
+:func:`send_decisions`  decisions about a producer id    the decisions, by the task with their markers
+:func:`judge_slices`    slices, and their decisions      which producer ids are proved, with their figures
+:func:`find_both`       epochs whose order cannot be     producer ids with a commit and an abort of one epoch
+                        used
+:func:`put_together`    slices and decisions             all of a producer id that is not proved
+:func:`judge_whole`     all of a producer id             the rules over transactions
+======================  ===============================  ============================================================
+
+They only run if the scan has cut a producer id (:mod:`kafka_eos_checks.audit.kernels.coordinators.slices`). The last
+two only run if something is wrong with one, or if its markers cannot be counted. The transactions that are open at the
+end are judged with the other producer ids (:func:`kafka_eos_checks.audit.plan.stages.judge_bucket`).
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kafka_eos_checks.audit.engines.local import Engine, Row
+from kafka_eos_checks.audit.internal_topics.decisions import concatenate_decisions
+from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import FoldedIds
+from kafka_eos_checks.audit.kernels.coordinators.matching import Knowledge, judge_steps, prove_slices
+from kafka_eos_checks.audit.kernels.coordinators.slices import (
+    Counts,
+    Cuts,
+    Decided,
+    Due,
+    Routes,
+    Shared,
+    Slice,
+    Ways,
+    after,
+    before_each,
+    both_decisions,
+    counted,
+    counted_on,
+    in_pieces,
+    routed,
+    ways_through,
+)
+from kafka_eos_checks.audit.kernels.logs.transactions import (
+    NOTHING,
+    Paired,
+    Part,
+    Partition,
+    Parts,
+    Steps,
+    joined_steps,
+    paired,
+)
+from kafka_eos_checks.audit.moments import Moments
+from kafka_eos_checks.audit.plan.beside_stages import Neighbours
+from kafka_eos_checks.audit.plan.found import folders, found_rows
+from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog
+from kafka_eos_checks.audit.rules.transactions import Judged, why_incomplete
+from kafka_eos_checks.audit.segments.splits import PartitionLog
+
+SLICES, DECIDED, ROUTED, PROVED, UNJUDGED, WHOLE = range(40, 46)  # kinds of rows
+DECISION_BYTES = 60  # approximate size of a decision between stages
+
+
+class CutId(NamedTuple):
+    """The owner of a producer id that is cut, in one coordinator's log, without its decisions.
+
+    Attributes:
+        log: the number of the log.
+        producer_id: the producer id.
+        task: the task that folded it.
+        ids: its transactional ids.
+        counts: the summary of each piece of its decisions.
+    """
+
+    log: int
+    producer_id: int
+    task: int
+    ids: FoldedIds
+    counts: Sequence[Counts]
+
+
+class Rest(NamedTuple):
+    """The steps around the slices of some producer ids."""
+
+    parts: Parts
+
+
+def of_producers(steps: Steps, producer_ids: Collection[int], *, others: bool = False) -> Steps:
+    """The steps of some producer ids, or of all others."""
+    return steps[np.isin(steps["producer_id"], list(producer_ids), invert=others)]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The transactional ids of all coordinators' logs.
+
+    Attributes:
+        rows: where they are.
+        cut: the owners of the producer ids that are cut.
+    """
+
+    rows: Any
+    cut: Sequence[CutId] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """What the stages need besides their rows.
+
+    Attributes:
+        partitions: all logs, by number.
+        chosen: the logs that count: the longest of each partition.
+        coordinators: the coordinators' logs that count.
+        numbers: the number of each log.
+        given: whether any coordinator's log was given, even an empty one.
+        moments: the moments of all logs.
+        again: logs whose offsets go backwards; their steps are not those of their chunks.
+        neighbours: the files next to the logs.
+    """
+
+    partitions: Sequence[Partition]
+    chosen: Sequence[int]
+    coordinators: Sequence[CoordinatorLog]
+    numbers: Mapping[PartitionLog, int]
+    given: bool
+    moments: Moments
+    again: frozenset[int]
+    neighbours: Neighbours = field(default_factory=Neighbours)
+
+    def knowledge(self, ids: Mapping[int, Sequence[FoldedIds]]) -> Knowledge:
+        """Some transactional ids by the number of their log."""
+        known = [(log, each) for log in self.coordinators for each in ids.get(self.numbers[log.log], ())]
+        return Knowledge(self.coordinators, known, given=self.given)
+
+    @property
+    def indexed(self) -> list[int]:
+        """The logs with indexes."""
+        return [log for log in self.neighbours.stretch_of if log not in self.again]
+
+    def paired(self, parts: Iterable[Part]) -> Paired:
+        """The steps of the logs that count, and of those with indexes."""
+        numbers = {*self.chosen, *self.indexed}
+        return paired((part for part in parts if part.log in numbers), self.partitions)
+
+
+def rows_of_ids(
+    log: int, task: int, folded: FoldedIds, cut: AbstractSet[int], buckets: int, size: int
+) -> tuple[FoldedIds, list[CutId], list[Row]]:
+    """Take the decisions about the producer ids that are cut out of some transactional ids.
+
+    Args:
+        log: the number of their log.
+        task: the task that folded them.
+        folded: the ids.
+        cut: the producer ids.
+        buckets: the number of tasks among which the decisions are shared.
+        size: the number of decisions of a row.
+
+    Returns:
+        The ids without these decisions, except the last one of each; the owners; and the decisions.
+    """
+    owners: list[CutId] = []
+    rows: list[Row] = []
+    kept = np.ones(len(folded.decisions), np.bool_)
+    for pid in sorted(cut & set(folded.owned_producer_id.tolist())):
+        own = folded.of_producer(pid)
+        pieces = list(in_pieces(own.decisions, size))
+        for number, piece in enumerate(pieces):
+            decided = Decided(log, (task, number), pid, piece)
+            rows.append(Row(DECIDED, (task + number) % buckets, decided, DECISION_BYTES * len(piece)))
+        bare = own.with_decisions(own.decisions.take(slice(0)).with_own_sets())
+        owners.append(CutId(log, pid, task, bare, [*map(counted, pieces)]))
+        kept &= folded.decisions.producer_id != pid
+    if not owners:
+        return folded, owners, rows
+    last = folded.decision_start[1:][np.diff(folded.decision_start) > 0] - 1
+    kept[last] = True
+    return folded.with_decisions(folded.decisions.take(kept)), owners, rows
+
+
+def judge_cut(
+    cuts: Sequence[Cuts], around: Around, known: Known, rows: Sequence[Any], engine: Engine, result: int
+) -> tuple[Judged, list[Any]]:
+    """Judge the producer ids that are cut: figures, and the rows with the findings.
+
+    Args:
+        cuts: their cuts.
+        around: what the stages need besides their rows.
+        known: the transactional ids.
+        rows: the rows with the slices.
+        engine: the engine that runs the plan.
+        result: the kind of rows of a result.
+    """
+    owners = _owners(cuts, around, known)
+    routes, bases = _routes(cuts, around, owners), _bases(owners)
+    whole = {each.producer_id for each in cuts if each.producer_id not in routes}
+    send = partial(send_decisions, routes=routes, bases=bases)
+    sent = engine.regroup(send, [DECIDED], known.rows, label="decisions of slices")
+    judge = partial(judge_slices, around=around, owners=owners, routes=routes)
+    proofs = engine.regroup(judge, [SLICES, ROUTED], *rows, sent, label="slices")
+    both = engine.regroup(find_both, [UNJUDGED], proofs, label="epochs of slices")
+    whole |= {pid for _, pids in engine.collect(PROVED, both) for pid in pids}
+    proved: list[tuple[int, Judged | None]] = []
+    ways: dict[Shared, Ways] = {}
+    for _, (own_proofs, own_ways) in engine.collect(PROVED, proofs):
+        proved += own_proofs
+        ways |= own_ways
+    whole |= {pid for pid, figures in proved if figures is None}
+    whole |= {pid for pid, route in routes.items() if not _have_a_way(route, ways)}
+    judged, stages = Judged(), [proofs]
+    for pid, figures in proved:
+        if figures is not None and pid not in whole:
+            judged.add(figures)
+    if whole:
+        gather = partial(put_together, whole=frozenset(whole))
+        gathered = engine.regroup(gather, [SLICES, DECIDED], *rows, known.rows, label="slices put together")
+        judge_all = partial(judge_whole, around=around, owners=owners, result=result)
+        stages.append(engine.regroup(judge_all, [WHOLE], gathered, label="transactions of slices"))
+        for _, figures in engine.collect(result, stages[-1]):
+            judged.add(figures)
+    return judged, stages
+
+
+def _have_a_way(route: Routes, ways: Mapping[Shared, Ways]) -> bool:
+    """Whether all markers of epochs that slices share may be those of the decisions, in order."""
+    repeated = 1
+    for each in route.cuts.shared:
+        if each.log in route.by_epoch:
+            continue
+        repeated = after(repeated if each.before else 1, ways[each])
+        if not repeated:
+            return False
+    return True
+
+
+def _owners(cuts: Sequence[Cuts], around: Around, known: Known) -> dict[int, list[CutId]]:
+    """The owners of each producer id in the logs that count."""
+    logs = {around.numbers[log.log] for log in around.coordinators}
+    found: dict[int, list[CutId]] = {each.producer_id: [] for each in cuts}
+    for own in sorted(known.cut, key=lambda each: (each.log, each.task)):
+        if own.log in logs and own.producer_id in found:
+            found[own.producer_id].append(own)
+    return found
+
+
+def _bases(owners: Mapping[int, Sequence[CutId]]) -> dict[tuple[int, int, int], list[Counts | None]]:
+    """The summary of the decisions before each piece, by producer id, log and task."""
+    return {(own.producer_id, own.log, own.task): before_each(own.counts) for each in owners.values() for own in each}
+
+
+def _routes(cuts: Sequence[Cuts], around: Around, owners: Mapping[int, Sequence[CutId]]) -> dict[int, Routes]:
+    """The routes of the producer ids whose markers can be counted."""
+    found = {}
+    logs = {number: around.partitions[number].log for number in around.chosen}
+    place = {(log.topic, log.partition): number for number, log in logs.items()}
+    number_of = {around.numbers[log.log]: log for log in around.coordinators}
+    for each in cuts:
+        own = owners[each.producer_id]
+        if len(own) > 1 or any(len(one.ids.names) > 1 for one in own) or not each.are_counted:
+            continue
+        whole = [counts for one in own for counts in one.counts]
+        together = whole[0] if whole else None
+        for counts in whole[1:]:
+            assert together is not None
+            together = counted_on(together, counts)
+        partial_log = any(why_incomplete(number_of[one.log]) is not None for one in own)
+        by_epoch = {log for log in each.logs if partial_log or around.partitions[log].holes}
+        late = any(at.log not in by_epoch and around.partitions[at.log].start for at in each.shared)
+        if late or (together is not None and not together.in_order):
+            continue
+        begins = {log: around.partitions[log].begins_ms for log in each.logs}
+        log_of = {where: log for where, log in place.items() if log in each.logs}
+        place_of = {log: where for where, log in log_of.items()}
+        found[each.producer_id] = Routes(each, log_of, place_of, by_epoch, begins)
+    return found
+
+
+def send_decisions(
+    key: int,
+    values: Iterable[Decided],
+    *,
+    routes: Mapping[int, Routes],
+    bases: Mapping[tuple[int, int, int], Sequence[Counts | None]],
+) -> Iterator[Row]:
+    """Send decisions to the tasks with their markers."""
+    del key
+    for each in values:
+        task, number = each.part
+        before = bases.get((each.producer_id, each.log, task))
+        if each.producer_id not in routes or before is None:
+            continue
+        sent, due = routed(each.decisions, before[number], routes[each.producer_id])
+        for place, some in sent:
+            yield Row(ROUTED, place, each._replace(decisions=some), DECISION_BYTES * len(some))
+        for own in due:
+            yield Row(ROUTED, own.place.task, own, own.decisions.nbytes)
+
+
+def judge_slices(
+    task: int,
+    values: Iterable["Parts | Rest | Decided | Due"],
+    *,
+    around: Around,
+    owners: Mapping[int, Sequence[CutId]],
+    routes: Mapping[int, Routes],
+) -> Iterator[Row]:
+    """Prove the markers of some slices right, and judge the data that a later epoch replaced."""
+    due: dict[Shared, list[Due]] = defaultdict(list)
+    others: list[Parts | Rest | Decided] = []
+    for value in values:
+        if isinstance(value, Due):
+            due[value.place].append(value)
+        else:
+            others.append(value)
+    parts, decided = _divided(others, around)
+    steps = around.paired(in_order(parts))
+    yield from around.neighbours.of_steps(steps, around.indexed)
+    own = steps.of_logs(around.chosen)
+    no_markers = replace(own, markers=own.markers[:0], ends=own.ends[:0], open=[])
+    replaced = judge_steps(no_markers, around.partitions, around.knowledge({}), around.moments)
+    if replaced.findings:
+        yield from found_rows(replaced.findings, task, folders(partition.log for partition in around.partitions))
+    counts = np.isin(own.steps["producer_id"][own.markers], list(routes))
+    own = replace(own, markers=own.markers[counts], ends=own.ends[counts], open=[], merged=[])
+    shared = [each for route in routes.values() for each in route.cuts.shared if each.log not in route.by_epoch]
+    knowledge = around.knowledge(_with_decisions(owners, decided))
+    groups = {each[:3] for each in shared}
+    proofs = prove_slices(own, around.partitions, knowledge, around.moments, groups)
+    ways = {each: _ways_of(own, each, routes, due[each]) for each in shared if each.task == task}
+    yield Row(PROVED, task, ([proof[:2] for proof in proofs], ways))
+    for proof in proofs:
+        if len(proof.decisions) and proof.judged is not None:
+            yield Row(UNJUDGED, proof.producer_id, proof.decisions, proof.decisions.nbytes)
+
+
+def _ways_of(own: Paired, at: Shared, routes: Mapping[int, Routes], due: Sequence[Due]) -> Ways:
+    """The ways through the markers of an epoch in a slice."""
+    steps = own.steps
+    begins = routes[at.producer_id].cuts.logs[at.log][:, 1]
+    end = int(begins[at.slice + 1]) if at.slice + 1 < len(begins) else np.iinfo(np.int64).max
+    told = own.markers
+    mine = (own.log[told] == at.log) & (steps["producer_id"][told] == at.producer_id)
+    mine &= (steps["producer_epoch"][told] == at.epoch) & (steps["offset"][told] >= begins[at.slice])
+    mine &= steps["offset"][told] < end
+    if not all(each.is_plain for each in due):
+        return [0] * (at.silent + 1)
+    in_turn = sorted(due, key=lambda each: each.first)
+    first = in_turn[0].first if in_turn else 0
+    decisions = np.concatenate([np.empty(0, np.int8), *(each.decisions for each in in_turn)])
+    silent = own.ends[mine] == NOTHING
+    return ways_through(steps["decision"][told[mine]].astype(np.int64), silent, decisions, first, at)
+
+
+def find_both(key: int, values: Iterable[Any]) -> Iterator[Row]:
+    """The producer id, if one of its epochs has a commit and an abort."""
+    yield Row(PROVED, key, sorted(both_decisions(list(values))))
+
+
+def put_together(key: int, values: Iterable["Parts | Rest | Decided"], *, whole: frozenset[int]) -> Iterator[Row]:
+    """The steps and decisions of the producer ids that are not proved, by producer id."""
+    del key
+    for value in values:
+        if isinstance(value, Decided):
+            if value.producer_id in whole:
+                yield Row(WHOLE, value.producer_id, value, DECISION_BYTES * len(value.decisions))
+            continue
+        parts = value.parts if isinstance(value, Rest) else value
+        for pid in whole.intersection(np.unique(parts.steps["producer_id"]).tolist()):
+            own = Parts.of([part._replace(steps=of_producers(part.steps, [pid])) for part in parts.each()])
+            yield Row(WHOLE, pid, Rest(own) if isinstance(value, Rest) else own, own.steps.nbytes)
+
+
+def judge_whole(
+    producer_id: int,
+    values: Iterable["Parts | Rest | Decided"],
+    *,
+    around: Around,
+    owners: Mapping[int, Sequence[CutId]],
+    result: int,
+) -> Iterator[Row]:
+    """Judge all markers of a producer id."""
+    parts, decided = _divided(values, around)
+    steps = around.paired(in_order(parts)).of_logs(around.chosen)
+    knowledge = around.knowledge(_with_decisions({producer_id: owners[producer_id]}, decided))
+    judged = judge_steps(replace(steps, open=[], merged=[]), around.partitions, knowledge, around.moments)
+    logs = [*(partition.log for partition in around.partitions), *(each.log for each in around.coordinators)]
+    yield from found_rows(judged.findings, producer_id, folders(logs) if judged.findings else None)
+    yield Row(result, producer_id, replace(judged, findings=[]))
+
+
+def _divided(values: Iterable["Parts | Rest | Decided"], around: Around) -> tuple[list[Part], list[Decided]]:
+    """Steps and decisions. The steps around slices are those that count."""
+    parts: list[Part] = []
+    decided: list[Decided] = []
+    for value in values:
+        if isinstance(value, Decided):
+            decided.append(value)
+        elif isinstance(value, Rest):
+            parts += value.parts.each()
+        else:
+            parts += [part for part in value.each() if part.log not in around.again]
+    return parts, decided
+
+
+def in_order(parts: Iterable[Part]) -> list[Part]:
+    """The parts of each chunk as one part, in order."""
+    found = []
+    for _, group in groupby(sorted(parts, key=lambda part: part[:3]), key=lambda part: part[:3]):
+        own = list(group)
+        steps = own[0].steps if len(own) == 1 else joined_steps(own)
+        if len(own) > 1:
+            steps = steps.take(np.argsort(steps["position"], kind="stable"))
+        found.append(own[0]._replace(steps=steps))
+    return found
+
+
+def _with_decisions(owners: Mapping[int, Sequence[CutId]], decided: Iterable[Decided]) -> dict[int, list[FoldedIds]]:
+    """The owners of some producer ids by their log, with some of their decisions."""
+    pieces: dict[tuple[int, int, int], list[Decided]] = defaultdict(list)
+    for each in sorted(decided, key=lambda each: each.part):
+        pieces[each.producer_id, each.log, each.part[0]].append(each)
+    found: dict[int, list[FoldedIds]] = defaultdict(list)
+    for own in (own for each in owners.values() for own in each):
+        some = [each.decisions for each in pieces[own.producer_id, own.log, own.task]]
+        found[own.log].append(own.ids.with_decisions(concatenate_decisions(some)) if some else own.ids)
+    return found
+
+
+def slices_of(told: Iterable[Sequence[Slice]]) -> dict[int, list[Slice]]:
+    """The slices of some logs by producer id."""
+    found: dict[int, list[Slice]] = defaultdict(list)
+    for own in told:
+        for each in own:
+            found[each.producer_id].append(each)
+    return dict(found)
