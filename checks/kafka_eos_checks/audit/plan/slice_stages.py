@@ -25,6 +25,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kafka_eos_checks.audit.engines.local import Engine, Row
 from kafka_eos_checks.audit.internal_topics.decisions import concatenate_decisions
@@ -48,6 +49,7 @@ from kafka_eos_checks.audit.kernels.coordinators.slices import (
     routed,
     ways_through,
 )
+from kafka_eos_checks.audit.kernels.logs.beside import NEVER
 from kafka_eos_checks.audit.kernels.logs.transactions import (
     NOTHING,
     Paired,
@@ -63,6 +65,7 @@ from kafka_eos_checks.audit.plan.beside_stages import Neighbours
 from kafka_eos_checks.audit.plan.found import folders, found_rows
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog
 from kafka_eos_checks.audit.rules.transactions import Judged, why_incomplete
+from kafka_eos_checks.audit.segments.headers import Ints
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 
 SLICES, DECIDED, ROUTED, PROVED, UNJUDGED, WHOLE = range(40, 46)  # kinds of rows
@@ -334,29 +337,38 @@ def judge_slices(
     knowledge = around.knowledge(_with_decisions(owners, decided))
     groups = {each[:3] for each in shared}
     proofs = prove_slices(own, around.partitions, knowledge, around.moments, groups)
-    ways = {each: _ways_of(own, each, routes, due[each]) for each in shared if each.task == task}
+    of_markers = own.steps.take(own.markers), own.log[own.markers], own.ends == NOTHING
+    ways = {each: _ways_of(of_markers, each, routes, due[each]) for each in shared if each.task == task}
     yield Row(PROVED, task, ([proof[:2] for proof in proofs], ways))
     for proof in proofs:
         if len(proof.decisions) and proof.judged is not None:
             yield Row(UNJUDGED, proof.producer_id, proof.decisions, proof.decisions.nbytes)
 
 
-def _ways_of(own: Paired, at: Shared, routes: Mapping[int, Routes], due: Sequence[Due]) -> Ways:
-    """The ways through the markers of an epoch in a slice."""
-    steps = own.steps
+def _ways_of(
+    markers: tuple[Steps, Ints, NDArray[np.bool_]], at: Shared, routes: Mapping[int, Routes], due: Sequence[Due]
+) -> Ways:
+    """The ways through the markers of an epoch in a slice.
+
+    Args:
+        markers: all markers, by log, producer id and offset; their logs; and which of them end no data.
+        at: the place of those of the slice.
+        routes: the routes of all producer ids.
+        due: the decisions that they may have.
+    """
+    steps, log, ends_nothing = markers
+    low, high = np.searchsorted(log, (at.log, at.log + 1))
+    rows = low + np.flatnonzero(steps["producer_id"][low:high] == at.producer_id)
     begins = routes[at.producer_id].cuts.logs[at.log][:, 1]
-    end = int(begins[at.slice + 1]) if at.slice + 1 < len(begins) else np.iinfo(np.int64).max
-    told = own.markers
-    mine = (own.log[told] == at.log) & (steps["producer_id"][told] == at.producer_id)
-    mine &= (steps["producer_epoch"][told] == at.epoch) & (steps["offset"][told] >= begins[at.slice])
-    mine &= steps["offset"][told] < end
+    low, high = np.searchsorted(steps["offset"][rows], [*begins[at.slice : at.slice + 2], NEVER][:2])
+    rows = rows[low:high]
+    rows = rows[steps["producer_epoch"][rows] == at.epoch]
     if not all(each.is_plain for each in due):
         return [0] * (at.silent + 1)
     in_turn = sorted(due, key=lambda each: each.first)
     first = in_turn[0].first if in_turn else 0
     decisions = np.concatenate([np.empty(0, np.int8), *(each.decisions for each in in_turn)])
-    silent = own.ends[mine] == NOTHING
-    return ways_through(steps["decision"][told[mine]].astype(np.int64), silent, decisions, first, at)
+    return ways_through(steps["decision"][rows].astype(np.int64), ends_nothing[rows], decisions, first, at)
 
 
 def find_both(key: int, values: Iterable[Any]) -> Iterator[Row]:

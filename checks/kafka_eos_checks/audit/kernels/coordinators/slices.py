@@ -13,8 +13,8 @@ from the summaries before it (:func:`cuts_of`). The decisions are counted likewi
 A marker without data may be a repetition, which has no number. So the markers of a slice are compared with the
 decisions for each number of repetitions before the slice (:func:`ways_through`), and the results are joined, too.
 
-If any marker of a producer id is not proved, all of its
-slices are put together again, and judged as the transactions of any other producer id.
+If any marker of a producer id is not proved, all of its slices are put together again, and judged as the transactions
+of any other producer id.
 """
 
 from collections import defaultdict
@@ -156,7 +156,7 @@ def sliced(parts: Sequence[Part], least: int, tasks: int) -> tuple[list[Part], l
 
         def some(rows: Ints, own: Sequence[Part] = own, steps: Any = steps, chunk: Ints = chunk) -> list[Part]:
             cuts = np.searchsorted(chunk[rows], np.arange(len(own) + 1)).tolist()
-            pieces = (steps[rows[low:high]] for low, high in pairwise(cuts))
+            pieces = (steps.take(rows[low:high]) for low, high in pairwise(cuts))  # far sooner than []
             return [part._replace(steps=piece) for part, piece in zip(own, pieces, strict=True) if len(piece)]
 
         for pid in found:
@@ -166,7 +166,7 @@ def sliced(parts: Sequence[Part], least: int, tasks: int) -> tuple[list[Part], l
             if len(markers) < max(2, least // _FEW):
                 continue
             first, last, markers = int(markers[0]) + 1, int(markers[-1]) + 1, markers[1:]
-            told = steps[rows[markers]]
+            told = steps.take(rows[markers])
             summary = summed_up(
                 told["producer_epoch"].astype(np.int64), is_marker[markers - 1], told["coordinator_epoch"]
             )
@@ -511,7 +511,7 @@ def routed(decided: Decisions, before: Counts | None, routes: Routes) -> tuple[l
         at_slice = np.searchsorted(own[:, 0], epoch[mine], side="right") - 1
         mine, at_slice = mine[at_slice >= 0], at_slice[at_slice >= 0]
         found.append(np.column_stack((own[at_slice, 2], decision[mine], place[mine])))
-    chosen = np.unique(np.concatenate(found), axis=0)
+    chosen = _distinct(np.concatenate(found), len(decided), len(sets.places))
     return [(task, _some(decided, rows)) for task, rows in _by_task(chosen)], due
 
 
@@ -529,6 +529,13 @@ def _by_epoch(decided: Decisions, own: Ints, having: Ints, place: int) -> Ints:
     at = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes) + np.repeat(low, sizes)
     rows = np.repeat(rows, sizes)
     return np.column_stack((own[at, 2], rows, np.where(np.isin(rows, having), place, NOTHING)))
+
+
+def _distinct(rows: Ints, decisions: int, places: int) -> Ints:
+    """The distinct rows of task, decision and place, in order."""
+    numbers = np.unique((rows[:, 0] * decisions + rows[:, 1]) * (places + 1) + rows[:, 2] + 1)
+    numbers, place = np.divmod(numbers, places + 1)
+    return np.column_stack((*np.divmod(numbers, max(decisions, 1)), place - 1))
 
 
 def _by_task(chosen: Ints) -> Iterator[tuple[int, Ints]]:
