@@ -1,6 +1,7 @@
 """The plan of an audit: the same on both engines, and on Spark no rule over logs runs on the driver."""
 
 import os
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -100,6 +101,20 @@ def test_rows_between_stages_spill_to_a_file_once_they_are_many(monkeypatch: pyt
     assert list(rows.values([7], 1)) == []
 
 
+def test_a_killed_process_leaves_no_rows_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "SPILL_BYTES", 1000)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    rows = LocalRows()
+    for number in range(100):
+        rows.add(Row(0, 0, number, 90))
+        if number == 50:
+            assert len(list(rows.values([0], 0))) == 51, "rows may be read between two others"
+    assert rows.places
+    assert not [*tmp_path.iterdir()], "the file has no name"
+    assert list(rows.values([0], 0)) == [*range(100)]
+    rows.close()
+
+
 def test_the_result_depends_neither_on_the_number_of_buckets_nor_on_spilling(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,7 +188,7 @@ def test_a_row_about_transactional_ids_has_only_their_own_sets_of_partitions(tmp
     engine.buckets = 8
     scanned = stages.scan_logs(find_logs(tmp_path / "recording" / "brokers"), engine)
     _, known = stages.audit_coordinators(scanned, engine)
-    rows = [folded for key in known.keys([stages.KNOWN]) for _, folded in known.values([stages.KNOWN], key)]
+    rows = [folded for key in known.rows.keys([stages.KNOWN]) for _, folded in known.rows.values([stages.KNOWN], key)]
     assert len(rows) > 8
     for folded in rows:
         assert set(range(len(folded.decisions.sets))) == set(folded.decisions.partitions.tolist())
