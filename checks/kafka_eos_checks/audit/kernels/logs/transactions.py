@@ -322,6 +322,8 @@ class Paired:
         split: number of each one's split in its log, shape (n,).
         markers: which steps are markers, shape (m,).
         ends: the first step of the data that each marker ends, or :data:`NOTHING`, shape (m,).
+        begun: of each step with data the first one since the producer's last marker, shape (n,). After a hole, or
+            data of a later epoch, the data that are open have another first step.
         open: steps of the data that no marker ends.
         merged: steps of data that were still open when data of a later epoch came, each with the step of these.
     """
@@ -331,6 +333,7 @@ class Paired:
     split: Ints
     markers: Ints
     ends: Ints
+    begun: Ints
     open: list[int]
     merged: list[tuple[int, int]]
 
@@ -347,6 +350,7 @@ class Paired:
             self.split[kept],
             place[self.markers[own]],
             np.where(self.ends[own] == NOTHING, NOTHING, place[self.ends[own]]),
+            place[self.begun[kept]],
             [int(place[row]) for row in self.open if kept[row]],
             [(int(place[row]), int(place[later])) for row, later in self.merged if kept[row]],
         )
@@ -411,7 +415,8 @@ def _paired(steps: Steps, log: Ints, split: Ints, same: NDArray[np.bool_], is_da
     ends[has_data] = opened[closed]
     left = np.ones(len(first), np.bool_)
     left[closed] = False
-    return Paired(steps, log, split, markers, ends, opened[left].tolist(), merged)
+    begun = first[np.maximum(run, 0)] if len(first) else np.zeros(len(steps), np.int64)
+    return Paired(steps, log, split, markers, ends, begun, opened[left].tolist(), merged)
 
 
 def _open_after(steps: Steps, first: int, count: int) -> tuple[int, list[tuple[int, int]]]:
