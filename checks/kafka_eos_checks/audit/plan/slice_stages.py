@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from kafka_eos_checks.audit.engines.local import Engine, Row
 from kafka_eos_checks.audit.internal_topics.decisions import concatenate_decisions
-from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import FoldedIds
+from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import FoldedIds, FoldedSlice, with_slices
 from kafka_eos_checks.audit.kernels.coordinators.matching import Knowledge, judge_steps, prove_slices
 from kafka_eos_checks.audit.kernels.coordinators.slices import (
     Counts,
@@ -66,28 +66,60 @@ from kafka_eos_checks.audit.plan.found import folders, found_rows
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog
 from kafka_eos_checks.audit.rules.transactions import Judged, why_incomplete
 from kafka_eos_checks.audit.segments.headers import Ints
+from kafka_eos_checks.audit.segments.order import stable_order
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 
 SLICES, DECIDED, ROUTED, PROVED, UNJUDGED, WHOLE = range(40, 46)  # kinds of rows
 DECISION_BYTES = 60  # approximate size of a decision between stages
 
 
+class Piece(NamedTuple):
+    """A row of decisions about a producer id, without the decisions.
+
+    Attributes:
+        part: the task that folded them, the number of the fold there, and the number of the row.
+        first: the number of its first transaction.
+        counts: their summary.
+    """
+
+    part: tuple[int, ...]
+    first: int
+    counts: Counts
+
+
 class CutId(NamedTuple):
-    """The owner of a producer id that is cut, in one coordinator's log, without its decisions.
+    """The owner of a producer id that is cut, in one coordinator's log or in a slice there, without its decisions.
 
     Attributes:
         log: the number of the log.
         producer_id: the producer id.
-        task: the task that folded it.
         ids: its transactional ids.
-        counts: the summary of each piece of its decisions.
+        pieces: the rows with their decisions.
+        joint: the offset of the slice's joint; None for what is not in a slice.
     """
 
     log: int
     producer_id: int
-    task: int
     ids: FoldedIds
-    counts: Sequence[Counts]
+    pieces: Sequence[Piece]
+    joint: int | None = None
+
+
+class Place(NamedTuple):
+    """The place of a row of decisions among all about its producer id.
+
+    Attributes:
+        number: the number of the row.
+        base: the number of the transaction before a slice, which its own are counted from.
+        before: the summary of the decisions before the row.
+    """
+
+    number: int
+    base: int
+    before: Counts | None
+
+
+Places = Mapping[tuple[int, int, tuple[int, ...]], Place]  # by log, producer id and part
 
 
 class Rest(NamedTuple):
@@ -108,10 +140,12 @@ class Known:
     Attributes:
         rows: where they are.
         cut: the owners of the producer ids that are cut.
+        bases: by log and joint of each slice of a transactional id, the number of the slice's first transaction.
     """
 
     rows: Any
     cut: Sequence[CutId] = ()
+    bases: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,17 +189,24 @@ class Around:
 
 
 def rows_of_ids(
-    log: int, task: int, folded: FoldedIds, cut: AbstractSet[int], buckets: int, size: int
+    log: int,
+    fold: tuple[int, int],
+    folded: FoldedIds,
+    cut: AbstractSet[int],
+    buckets: int,
+    size: int,
+    joint: int | None,
 ) -> tuple[FoldedIds, list[CutId], list[Row]]:
     """Take the decisions about the producer ids that are cut out of some transactional ids.
 
     Args:
         log: the number of their log.
-        task: the task that folded them.
+        fold: the task that folded them, and the number of the fold there.
         folded: the ids.
         cut: the producer ids.
         buckets: the number of tasks among which the decisions are shared.
         size: the number of decisions of a row.
+        joint: the offset of the joint of the slice that they are of; None for what is not in a slice.
 
     Returns:
         The ids without these decisions, except the last one of each; the owners; and the decisions.
@@ -175,18 +216,30 @@ def rows_of_ids(
     kept = np.ones(len(folded.decisions), np.bool_)
     for pid in sorted(cut & set(folded.owned_producer_id.tolist())):
         own = folded.of_producer(pid)
-        pieces = list(in_pieces(own.decisions, size))
-        for number, piece in enumerate(pieces):
-            decided = Decided(log, (task, number), pid, piece)
-            rows.append(Row(DECIDED, (task + number) % buckets, decided, DECISION_BYTES * len(piece)))
+        pieces = []
+        for number, some in enumerate(in_pieces(own.decisions, size)):
+            part = *fold, number
+            pieces.append(Piece(part, int(some.number[0]), counted(some)))
+            rows.append(Row(DECIDED, sum(part) % buckets, Decided(log, part, pid, some), DECISION_BYTES * len(some)))
         bare = own.with_decisions(own.decisions.take(slice(0)).with_own_sets())
-        owners.append(CutId(log, pid, task, bare, [*map(counted, pieces)]))
+        owners.append(CutId(log, pid, bare, pieces, joint))
         kept &= folded.decisions.producer_id != pid
     if not owners:
         return folded, owners, rows
-    last = folded.decision_start[1:][np.diff(folded.decision_start) > 0] - 1
-    kept[last] = True
+    if joint is None:
+        kept[folded.decision_start[1:][np.diff(folded.decision_start) > 0] - 1] = True
     return folded.with_decisions(folded.decisions.take(kept)), owners, rows
+
+
+def with_own_slices(
+    ids: Sequence[FoldedIds], slices: Sequence[FoldedSlice], bases: Mapping[int, int]
+) -> list[FoldedIds]:
+    """Some transactional ids of a log, each with the decisions and grants of its slices."""
+    found = []
+    for own in ids if slices else ():
+        names = set(own.names)
+        found.append(with_slices(own, [each for each in slices if each.name in names], bases))
+    return found or list(ids)
 
 
 def judge_cut(
@@ -203,9 +256,9 @@ def judge_cut(
         result: the kind of rows of a result.
     """
     owners = _owners(cuts, around, known)
-    routes, bases = _routes(cuts, around, owners), _bases(owners)
+    routes, places = _routes(cuts, around, owners), _places(owners, known)
     whole = {each.producer_id for each in cuts if each.producer_id not in routes}
-    send = partial(send_decisions, routes=routes, bases=bases)
+    send = partial(send_decisions, routes=routes, places=places)
     sent = engine.regroup(send, [DECIDED], known.rows, label="decisions of slices")
     judge = partial(judge_slices, around=around, owners=owners, routes=routes)
     proofs = engine.regroup(judge, [SLICES, ROUTED], *rows, sent, label="slices")
@@ -223,7 +276,7 @@ def judge_cut(
         if figures is not None and pid not in whole:
             judged.add(figures)
     if whole:
-        gather = partial(put_together, whole=frozenset(whole))
+        gather = partial(put_together, whole=frozenset(whole), places=places)
         gathered = engine.regroup(gather, [SLICES, DECIDED], *rows, known.rows, label="slices put together")
         judge_all = partial(judge_whole, around=around, owners=owners, result=result)
         stages.append(engine.regroup(judge_all, [WHOLE], gathered, label="transactions of slices"))
@@ -245,18 +298,49 @@ def _have_a_way(route: Routes, ways: Mapping[Shared, Ways]) -> bool:
 
 
 def _owners(cuts: Sequence[Cuts], around: Around, known: Known) -> dict[int, list[CutId]]:
-    """The owners of each producer id in the logs that count."""
+    """The owners of each producer id in the logs that count, with the grants and in the order of their slices."""
     logs = {around.numbers[log.log] for log in around.coordinators}
     found: dict[int, list[CutId]] = {each.producer_id: [] for each in cuts}
-    for own in sorted(known.cut, key=lambda each: (each.log, each.task)):
-        if own.log in logs and own.producer_id in found:
-            found[own.producer_id].append(own)
+    slices: dict[tuple[int, int], list[CutId]] = defaultdict(list)
+    for own in known.cut:
+        if own.joint is not None:
+            slices[own.log, own.producer_id].append(own)
+    for own in known.cut:
+        if own.log not in logs or own.producer_id not in found or own.joint is not None:
+            continue
+        bases = known.bases.get(own.log, {})
+        mine = [each for each in slices[own.log, own.producer_id] if each.ids.names[0] in own.ids.names]
+        told = [FoldedSlice(each.ids.names[0], each.joint, each.ids) for each in mine if each.joint is not None]
+        pieces = list(own.pieces)
+        for each in mine:
+            base = 0 if each.joint is None else bases[each.joint]
+            pieces += [piece._replace(first=piece.first + base) for piece in each.pieces]
+        pieces.sort(key=lambda piece: (piece.first, piece.part))
+        found[own.producer_id].append(own._replace(ids=with_slices(own.ids, told, bases), pieces=pieces))
     return found
 
 
-def _bases(owners: Mapping[int, Sequence[CutId]]) -> dict[tuple[int, int, int], list[Counts | None]]:
-    """The summary of the decisions before each piece, by producer id, log and task."""
-    return {(own.producer_id, own.log, own.task): before_each(own.counts) for each in owners.values() for own in each}
+def _places(owners: Mapping[int, Sequence[CutId]], known: Known) -> Places:
+    """The place of each row of decisions."""
+    bases = {
+        (own.log, own.producer_id, piece.part): known.bases[own.log][own.joint]
+        for own in known.cut
+        if own.joint is not None
+        for piece in own.pieces
+    }
+    found = {}
+    for own in (own for each in owners.values() for own in each):
+        before = before_each([piece.counts for piece in own.pieces])
+        for number, (piece, counts) in enumerate(zip(own.pieces, before, strict=True)):
+            at = own.log, own.producer_id, piece.part
+            found[at] = Place(number, bases.get(at, 0), counts)
+    return found
+
+
+def _placed(each: Decided, place: Place) -> Decided:
+    """Decisions with their numbers among all of their transactional id."""
+    decisions = replace(each.decisions, number=each.decisions.number + np.int32(place.base))
+    return each._replace(part=(place.number,), decisions=decisions)
 
 
 def _routes(cuts: Sequence[Cuts], around: Around, owners: Mapping[int, Sequence[CutId]]) -> dict[int, Routes]:
@@ -269,7 +353,7 @@ def _routes(cuts: Sequence[Cuts], around: Around, owners: Mapping[int, Sequence[
         own = owners[each.producer_id]
         if len(own) > 1 or any(len(one.ids.names) > 1 for one in own) or not each.are_counted:
             continue
-        whole = [counts for one in own for counts in one.counts]
+        whole = [piece.counts for one in own for piece in one.pieces]
         together = whole[0] if whole else None
         for counts in whole[1:]:
             assert together is not None
@@ -287,22 +371,18 @@ def _routes(cuts: Sequence[Cuts], around: Around, owners: Mapping[int, Sequence[
 
 
 def send_decisions(
-    key: int,
-    values: Iterable[Decided],
-    *,
-    routes: Mapping[int, Routes],
-    bases: Mapping[tuple[int, int, int], Sequence[Counts | None]],
+    key: int, values: Iterable[Decided], *, routes: Mapping[int, Routes], places: Places
 ) -> Iterator[Row]:
     """Send decisions to the tasks with their markers."""
     del key
     for each in values:
-        task, number = each.part
-        before = bases.get((each.producer_id, each.log, task))
-        if each.producer_id not in routes or before is None:
+        place = places.get((each.log, each.producer_id, each.part))
+        if place is None or each.producer_id not in routes:
             continue
-        sent, due = routed(each.decisions, before[number], routes[each.producer_id])
-        for place, some in sent:
-            yield Row(ROUTED, place, each._replace(decisions=some), DECISION_BYTES * len(some))
+        told = _placed(each, place)
+        sent, due = routed(told.decisions, place.before, routes[each.producer_id])
+        for task, some in sent:
+            yield Row(ROUTED, task, told._replace(decisions=some), DECISION_BYTES * len(some))
         for own in due:
             yield Row(ROUTED, own.place.task, own, own.decisions.nbytes)
 
@@ -376,13 +456,16 @@ def find_both(key: int, values: Iterable[Any]) -> Iterator[Row]:
     yield Row(PROVED, key, sorted(both_decisions(list(values))))
 
 
-def put_together(key: int, values: Iterable["Parts | Rest | Decided"], *, whole: frozenset[int]) -> Iterator[Row]:
+def put_together(
+    key: int, values: Iterable["Parts | Rest | Decided"], *, whole: frozenset[int], places: Places
+) -> Iterator[Row]:
     """The steps and decisions of the producer ids that are not proved, by producer id."""
     del key
     for value in values:
         if isinstance(value, Decided):
-            if value.producer_id in whole:
-                yield Row(WHOLE, value.producer_id, value, DECISION_BYTES * len(value.decisions))
+            place = places.get((value.log, value.producer_id, value.part))
+            if value.producer_id in whole and place is not None:
+                yield Row(WHOLE, value.producer_id, _placed(value, place), DECISION_BYTES * len(value.decisions))
             continue
         parts = value.parts if isinstance(value, Rest) else value
         for pid in whole.intersection(np.unique(parts.steps["producer_id"]).tolist()):
@@ -436,13 +519,21 @@ def in_order(parts: Iterable[Part]) -> list[Part]:
 
 def _with_decisions(owners: Mapping[int, Sequence[CutId]], decided: Iterable[Decided]) -> dict[int, list[FoldedIds]]:
     """The owners of some producer ids by their log, with some of their decisions."""
-    pieces: dict[tuple[int, int, int], list[Decided]] = defaultdict(list)
+    pieces: dict[tuple[int, int], list[Decided]] = defaultdict(list)
     for each in sorted(decided, key=lambda each: each.part):
-        pieces[each.producer_id, each.log, each.part[0]].append(each)
+        pieces[each.producer_id, each.log].append(each)
     found: dict[int, list[FoldedIds]] = defaultdict(list)
     for own in (own for each in owners.values() for own in each):
-        some = [each.decisions for each in pieces[own.producer_id, own.log, own.task]]
-        found[own.log].append(own.ids.with_decisions(concatenate_decisions(some)) if some else own.ids)
+        names = {name: number for number, name in enumerate(own.ids.names)}
+        some = [each.decisions for each in pieces[own.producer_id, own.log] if names.keys() & set(each.decisions.names)]
+        if some:
+            told = concatenate_decisions(some)
+            numbers = np.array([names[name] for name in told.names], np.int32)
+            told = replace(told, transactional_id=numbers[told.transactional_id], names=own.ids.names)
+            told = told.take(stable_order(told.transactional_id))
+            found[own.log].append(own.ids.with_decisions(told))
+        else:
+            found[own.log].append(own.ids)
     return found
 
 

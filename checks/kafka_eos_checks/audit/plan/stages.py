@@ -25,7 +25,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -38,8 +38,16 @@ from kafka_eos_checks.audit.internal_topics.commits import CommitChunk
 from kafka_eos_checks.audit.internal_topics.commits import chunk_of as commit_chunk
 from kafka_eos_checks.audit.internal_topics.states import StateChunk, States, concatenate_states
 from kafka_eos_checks.audit.internal_topics.states import chunk_of as state_chunk
-from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import FoldedIds, LogFacts, fold_states
+from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import (
+    FoldedIds,
+    FoldedSlice,
+    Joint,
+    LogFacts,
+    fold_slice,
+    fold_states,
+)
 from kafka_eos_checks.audit.kernels.coordinators.group_log import fold_group_log, read_group_log, thinned
+from kafka_eos_checks.audit.kernels.coordinators.id_slices import sliced_ids
 from kafka_eos_checks.audit.kernels.coordinators.matching import judge_steps
 from kafka_eos_checks.audit.kernels.coordinators.slices import SLICE_MARKERS, Cuts, Slice, cuts_of, sliced
 from kafka_eos_checks.audit.kernels.logs.fold import LogAudit, fold, summaries_of
@@ -77,6 +85,7 @@ from kafka_eos_checks.audit.plan.slice_stages import (
     of_producers,
     rows_of_ids,
     slices_of,
+    with_own_slices,
 )
 from kafka_eos_checks.audit.rules.beside import REPLICA_COLUMNS, Beside, files_of
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog
@@ -284,7 +293,7 @@ def scan(
         for each in commits:
             kept, counted = thinned(each.commits)
             yield Row(COMMITS, log, (replace(each, commits=kept), counted), RECORD_BYTES * len(kept))
-        yield from _rows_of_states(log, split, states, *id_buckets.get(log, (0, 1)))
+        yield from _rows_of_states(log, split, states, *id_buckets.get(log, (0, 1)), least_slice)
     if least_slice is not None:
         steps, slices = sliced(steps, least_slice, buckets)
         for own, cut in slices:
@@ -302,14 +311,33 @@ def _take_records(split: Split, states: list[StateChunk], commits: list[CommitCh
         states.append(state_chunk(block, split.number, split.segment))
 
 
-def _rows_of_states(log: int, split: Split, chunks: Sequence[StateChunk], first: int, buckets: int) -> Iterator[Row]:
+class IdSlice(NamedTuple):
+    """A slice of a transactional id: the number of its log, what stands for it there, and its records."""
+
+    log: int
+    joint: Joint
+    states: States
+
+
+def _rows_of_states(
+    log: int, split: Split, chunks: Sequence[StateChunk], first: int, buckets: int, least_slice: int | None
+) -> Iterator[Row]:
     """The rows of the chunks of a split of ``__transaction_state``: their facts, and their records by bucket of ids."""
     for chunk in chunks:
         yield Row(STATE_CHUNK, log, chunk.bare())
     states = concatenate_states([chunk.states for chunk in chunks])
-    of_name = np.array([crc32(name.encode("utf-8", "surrogatepass")) % buckets for name in states.names], np.int64)
+    if least_slice is not None and buckets > 1:
+        states, slices = sliced_ids(states, least_slice)
+        for number, (joint, own) in enumerate(slices, split.number):
+            yield Row(STATES, first + number % buckets, IdSlice(log, joint, own), RECORD_BYTES * len(own))
+            yield Row(STATES, first + _hash(own.names[0]) % buckets, (log, split.number, joint))
+    of_name = np.array([_hash(name) % buckets for name in states.names], np.int64)
     for bucket, own in states.scattered(of_name[states.transactional_id], buckets):
         yield Row(STATES, first + bucket, (log, split.number, own), RECORD_BYTES * len(own))
+
+
+def _hash(name: str) -> int:
+    return crc32(name.encode("utf-8", "surrogatepass"))
 
 
 def fold_log(
@@ -352,11 +380,13 @@ def audit_coordinators(scanned: Scanned, engine: Engine) -> tuple[list[Coordinat
     known = engine.regroup(fold_ids, [STATES], rows, label="transactional ids")
     states = {number: own.coordinator_log() for number, own in facts.items()}
     owners: list[CutId] = []
-    for _, (number, ids, unknown, cut) in engine.collect(RESULT, known):
+    bases: dict[int, dict[int, int]] = defaultdict(dict)
+    for _, (number, ids, unknown, own_owners, own_bases) in engine.collect(RESULT, known):
         states[number].known += ids
         states[number].unknown += unknown
-        owners += cut
-    return [states[number] for number in logs if number in states], Known(known, owners)
+        owners += own_owners
+        bases[number] |= dict(own_bases)
+    return [states[number] for number in logs if number in states], Known(known, owners, dict(bases))
 
 
 def sum_up_states(number: int, chunks: Iterable[StateChunk], *, logs: Mapping[int, PartitionLog]) -> Iterator[Row]:
@@ -366,7 +396,7 @@ def sum_up_states(number: int, chunks: Iterable[StateChunk], *, logs: Mapping[in
 
 def fold_bucket(
     bucket: int,
-    values: Iterable[tuple[int, int, States]],
+    values: Iterable[IdSlice | tuple[int, int, States | Joint]],
     *,
     facts: Mapping[int, LogFacts],
     buckets: int,
@@ -374,18 +404,47 @@ def fold_bucket(
     size: int,
 ) -> Iterator[Row]:
     """Fold the records of some transactional ids of a log: its findings, and its ids by bucket of producer ids."""
-    in_order = sorted(values, key=lambda value: value[:2])
-    log = in_order[0][0]
-    folded = fold_states(concatenate_states([states for *_, states in in_order]), facts[log])
-    yield from found_rows(folded.findings, bucket, folders([facts[log].log]))
-    folded, owners, rows = rows_of_ids(log, bucket, folded, cut, buckets, size)
-    yield from rows
-    yield Row(RESULT, log, (log, len(folded.names), folded.unknown, owners))
+    rest: list[tuple[int, States]] = []
+    joints: list[Joint] = []
+    slices: list[IdSlice] = []
+    log = -1
+    for value in values:
+        log = value[0]
+        if isinstance(value, IdSlice):
+            slices.append(value)
+        elif isinstance(value[2], Joint):
+            joints.append(value[2])
+        else:
+            rest.append((value[1], value[2]))
+    states = concatenate_states([own for _, own in sorted(rest, key=lambda value: value[0])])
+    whole = fold_states(states, facts[log], joints)
+    folded: list[FoldedIds | FoldedSlice] = [whole]
+    folded += [fold_slice(each.states, facts[log], each.joint) for each in slices]
+    owners: list[CutId] = []
+    unknown = 0
+    for number, each in enumerate(folded):
+        ids, piece = (each.ids, each) if isinstance(each, FoldedSlice) else (each, None)
+        unknown += ids.unknown
+        yield from found_rows(ids.findings, bucket, folders([facts[log].log]))
+        ids, own_owners, rows = rows_of_ids(
+            log, (bucket, number), ids, cut, buckets, size, None if piece is None else piece.joint
+        )
+        owners += own_owners
+        yield from rows
+        yield from _known_rows(log, ids, buckets, piece)
+    yield Row(RESULT, log, (log, len(whole.names), unknown, owners, whole.bases))
+
+
+def _known_rows(log: int, folded: FoldedIds, buckets: int, piece: FoldedSlice | None) -> Iterator[Row]:
+    """The rows of some transactional ids, or of a slice of one, by bucket of producer ids."""
     bucket_of = folded.owned_producer_id % buckets
     for number in np.unique(bucket_of).tolist():
         ids = np.unique(folded.owner[bucket_of == number])
         own = folded.take(ids)
-        yield Row(KNOWN, number, (log, own), RECORD_BYTES * (len(own.decisions) + len(ids)))
+        if piece is not None:
+            own = own.with_decisions(own.decisions.take(own.decisions.producer_id % buckets == number))
+        value = own if piece is None else piece._replace(ids=own)
+        yield Row(KNOWN, number, (log, value), RECORD_BYTES * (len(own.decisions) + len(ids)))
 
 
 def judge_transactions(
@@ -438,7 +497,14 @@ def judge_transactions(
         again=frozenset(again),
         neighbours=scanned.neighbours,
     )
-    judge = partial(judge_bucket, around=around, exact=exact, slices=scanned.slices, buckets=scanned.buckets)
+    judge = partial(
+        judge_bucket,
+        around=around,
+        bases=known.bases,
+        exact=exact,
+        slices=scanned.slices,
+        buckets=scanned.buckets,
+    )
     judged = Judged()
     results = engine.regroup(judge, [STEPS, KNOWN], scanned.rows[0], known.rows, label="transactions")
     opened: set[int] = set()
@@ -467,24 +533,30 @@ def _read_again(item: tuple[PartitionLog, int, int], *, check_crc: bool) -> tupl
 
 def judge_bucket(
     bucket: int,
-    values: Iterable[Parts | tuple[int, FoldedIds]],
+    values: Iterable[Parts | tuple[int, FoldedIds | FoldedSlice]],
     *,
     around: Around,
+    bases: Mapping[int, Mapping[int, int]],
     exact: Sequence[Part],
     slices: Mapping[int, Sequence[Slice]],
     buckets: int,
 ) -> Iterator[Row]:
     """Judge the transactions of the producer ids of a bucket; of those that are cut, only the open transactions."""
     parts: list[Part] = []
-    ids: dict[int, list[FoldedIds]] = {}
+    ids: dict[int, list[FoldedIds]] = defaultdict(list)
+    of_slices: dict[int, list[FoldedSlice]] = defaultdict(list)
     for value in values:
         if isinstance(value, Parts):
             parts += [part for part in value.each() if part.log not in around.again]
+        elif isinstance(value[1], FoldedSlice):
+            of_slices[value[0]].append(value[1])
         else:
-            ids.setdefault(value[0], []).append(value[1])
+            ids[value[0]].append(value[1])
     for number, own in scattered(exact, buckets):
         parts += own.each() if number == bucket else ()
-    knowledge = around.knowledge(ids)
+    knowledge = around.knowledge(
+        {log: with_own_slices(own, of_slices[log], bases.get(log, {})) for log, own in ids.items()}
+    )
     judged, cuts = Judged(), list[Cuts]()
     cut = [pid for pid in slices if pid % buckets == bucket]
     if cut:

@@ -426,13 +426,13 @@ class Decided(NamedTuple):
 
     Attributes:
         log: the number of the coordinator's log.
-        part: the task that folded them, and their number there.
+        part: their place among all about the producer id.
         producer_id: the producer id.
         decisions: the decisions.
     """
 
     log: int
-    part: tuple[int, int]
+    part: tuple[int, ...]
     producer_id: int
     decisions: Decisions
 
@@ -554,9 +554,15 @@ def _some(decided: Decisions, rows: Ints) -> Decisions:
 
 
 def in_pieces(decisions: Decisions, size: int) -> Iterator[Decisions]:
-    """Consecutive decisions, so many at a time, each piece with only its own sets of partitions."""
-    for begin in range(0, len(decisions), size):
-        yield decisions.take(slice(begin, begin + size)).with_own_sets()
+    """Consecutive decisions, at most so many at a time, each piece with only its own sets of partitions.
+
+    Where numbers of transactions are left out, those of slices may come in between: there a piece ends.
+    """
+    number, ids = decisions.number, decisions.transactional_id
+    ends = np.flatnonzero((np.diff(number) > 1) | (np.diff(ids) != 0)) + 1
+    for low, high in pairwise([0, *ends.tolist(), len(decisions)]):
+        for begin in range(low, high, size):
+            yield decisions.take(slice(begin, min(begin + size, high))).with_own_sets()
 
 
 def before_each(parts: Sequence[Counts]) -> list[Counts | None]:
