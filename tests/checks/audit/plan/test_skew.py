@@ -87,7 +87,7 @@ def test_no_task_gets_the_commits_of_a_hot_group(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(("version_2", "fenced"), [(1.0, 0.0), (0.0, 0.2), (0.0, 0.0)])
-def test_no_task_gets_a_hot_producer(
+def test_no_task_gets_a_hot_producer_or_transactional_id(
     version_2: float, fenced: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(traffic, "FENCED", fenced)  # without fences all its transactions have one epoch
@@ -95,7 +95,7 @@ def test_no_task_gets_a_hot_producer(
         transactions=4000, batches=12_000, partitions=8, spread=1, clients=64, hot_client=0.9, version_2=version_2
     )
     engine = counted(hot, tmp_path, monkeypatch)
-    for label in ("transactions", "slices"):
+    for label in ("transactional ids", "transactions", "decisions of slices", "slices"):
         assert engine.given[label].total() > 500, f"{label} has something to share"
         assert engine.share(label) < 0.3, f"{label}: {engine.given[label]}"
     assert engine.given["slices"].total() > 10 * engine.given["transactions"].total() / 3, "the slices have most of it"
