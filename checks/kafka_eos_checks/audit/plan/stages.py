@@ -385,7 +385,8 @@ def audit_coordinators(scanned: Scanned, engine: Engine) -> tuple[list[Coordinat
         states[number].known += ids
         states[number].unknown += unknown
         owners += own_owners
-        bases[number] |= dict(own_bases)
+        if own_bases:
+            bases[number] |= dict(own_bases)
     return [states[number] for number in logs if number in states], Known(known, owners, dict(bases))
 
 

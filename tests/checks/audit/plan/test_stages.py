@@ -13,7 +13,8 @@ from kafka_eos_checks.audit.engines import local as engines
 from kafka_eos_checks.audit.engines.local import LocalEngine, LocalRows, Row
 from kafka_eos_checks.audit.engines.spark import failures_told
 from kafka_eos_checks.audit.inputs import UnusableInput
-from kafka_eos_checks.audit.plan import beside_stages, stages
+from kafka_eos_checks.audit.plan import beside_stages, slice_stages, stages
+from kafka_eos_checks.audit.plan.found import Found
 from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.kit.paths import recordings_folder
 from kafka_eos_checks.kit.recording import unpack
@@ -24,8 +25,9 @@ from kafka_eos_checks.lab.generate.traffic import Workload
 RULES = {
     stages: (
         *("summaries_of", "fold", "state_chunk", "commit_chunk", "fold_states"),
-        *("paired", "judge_steps", "fold_group_log", "went_back"),
+        *("judge_steps", "fold_group_log", "went_back", "sliced", "sliced_ids", "fold_slice", "cuts_of"),
     ),
+    slice_stages: ("paired", "judge_steps", "prove_slices", "routed", "ways_through"),
     beside_stages: (
         *("audit_beside", "judge_index", "judge_entries", "judge_replicas"),
         *("last_batches", "tails", "stored_in", "held_in"),
@@ -133,6 +135,30 @@ def test_the_result_depends_neither_on_the_number_of_buckets_nor_on_spilling(
         results.append((found, judged.figures, [(state.records, state.known, state.unknown) for state in states]))
     assert results[0] == results[1] == results[2]
     assert results[0][1]["torn transaction"]["markers"]
+
+
+@pytest.mark.parametrize("version_2", [0.2, 0.8])
+@pytest.mark.parametrize("faults", [0, 2])
+def test_slices_of_a_hot_producer_and_transactional_id_find_what_the_whole_finds(
+    version_2: float, faults: int, tmp_path: Path
+) -> None:
+    hot = Workload(transactions=1500, batches=9000, partitions=6, clients=25, hot_client=0.8, version_2=version_2)
+    Cluster(workload=hot, value_bytes=8, segment_bytes=30_000, faults=faults).write(tmp_path)
+    logs, results = find_logs(tmp_path / "brokers"), []
+    for buckets, least in ((1, 1 << 30), (7, 8), (2, 50)):
+        engine = LocalEngine()
+        engine.buckets = buckets
+        scanned = stages.scan_logs(logs, engine, split_bytes=30_000, slice_markers=least)
+        states, known = stages.audit_coordinators(scanned, engine)
+        assert (bool(scanned.slices), bool(known.bases)) == (buckets > 1, buckets > 1)
+        judged, ended = stages.judge_transactions(scanned, states, known, engine)
+        beside, figures = stages.audit_around(scanned, engine, ended, one_moment=True)
+        found = [*Found(engine, known.rows), *judged.findings, *beside]
+        counts = [(state.records, state.known, state.unknown) for state in states]
+        results.append((sorted(each.in_words() for each in found), judged.figures, judged.reasons, figures, counts))
+        assert ("slices put together" in dict(engine.stages)) == (buckets > 1 and faults > 0)
+    assert results[0] == results[1] == results[2]
+    assert bool(results[0][0]) == bool(faults)
 
 
 def test_workers_find_what_one_process_finds_and_their_errors_are_its_own(
