@@ -353,7 +353,7 @@ class FoldedSlice(NamedTuple):
 def fold_slice(states: States, facts: LogFacts, joint: Joint) -> FoldedSlice:
     """Fold the records of a slice of one transactional id, in log order."""
     nothing_is_known = np.zeros(len(states), np.bool_)
-    own = _Fold(states, facts, facts.holes_before(states), nothing_is_known, ()).result()
+    own = _Fold(states, facts, facts.holes_before(states), nothing_is_known).result()
     others = own.with_decisions(own.decisions.take(slice(1, None)))
     return FoldedSlice(own.names[0], joint.offset, replace(others, unknown=own.unknown - 1))
 
@@ -407,7 +407,7 @@ def completed(decision: Narrow, completion: Narrow) -> Mask:
 class _Fold:
     """A fold of n records; all arrays of shape (n,) are in order of id, and in log order within an id."""
 
-    def __init__(self, states: States, facts: LogFacts, holes: Ints, whole: Mask, joints: Sequence[Joint]) -> None:
+    def __init__(self, states: States, facts: LogFacts, holes: Ints, whole: Mask, joints: Sequence[Joint] = ()) -> None:
         self.states, self.facts = states, facts
         count = len(states)
         numbers, place = by_appearance(states.transactional_id, len(states.names))
