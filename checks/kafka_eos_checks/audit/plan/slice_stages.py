@@ -20,7 +20,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -351,17 +351,13 @@ def _routes(cuts: Sequence[Cuts], around: Around, owners: Mapping[int, Sequence[
     number_of = {around.numbers[log.log]: log for log in around.coordinators}
     for each in cuts:
         own = owners[each.producer_id]
-        if len(own) > 1 or any(len(one.ids.names) > 1 for one in own) or not each.are_counted:
-            continue
-        whole = [piece.counts for one in own for piece in one.pieces]
-        together = whole[0] if whole else None
-        for counts in whole[1:]:
-            assert together is not None
-            together = counted_on(together, counts)
-        partial_log = any(why_incomplete(number_of[one.log]) is not None for one in own)
-        by_epoch = {log for log in each.logs if partial_log or around.partitions[log].holes}
+        is_known = len(own) == 1 and len(own[0].ids.names) == 1
+        no_order = not is_known or why_incomplete(number_of[own[0].log]) is not None
+        by_epoch = {log for log in each.logs if no_order or around.partitions[log].holes}
         late = any(at.log not in by_epoch and around.partitions[at.log].start for at in each.shared)
-        if late or (together is not None and not together.in_order):
+        counts = [piece.counts for piece in own[0].pieces] if is_known else []
+        together = reduce(counted_on, counts) if counts else None
+        if not each.are_counted or late or (together is not None and not together.in_order):
             continue
         begins = {log: around.partitions[log].begins_ms for log in each.logs}
         log_of = {where: log for where, log in place.items() if log in each.logs}

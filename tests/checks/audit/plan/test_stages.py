@@ -2,12 +2,14 @@
 
 import os
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
+from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos_checks.audit.audit import Audit, run
 from kafka_eos_checks.audit.engines import local as engines
 from kafka_eos_checks.audit.engines.local import LocalEngine, LocalRows, Row
@@ -15,10 +17,11 @@ from kafka_eos_checks.audit.engines.spark import failures_told
 from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.plan import beside_stages, slice_stages, stages
 from kafka_eos_checks.audit.plan.found import Found
-from kafka_eos_checks.audit.segments.splits import find_logs
+from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 from kafka_eos_checks.kit.paths import recordings_folder
 from kafka_eos_checks.kit.recording import unpack
 from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.lab.generate import traffic
 from kafka_eos_checks.lab.generate.cluster import Cluster
 from kafka_eos_checks.lab.generate.traffic import Workload
 
@@ -137,28 +140,58 @@ def test_the_result_depends_neither_on_the_number_of_buckets_nor_on_spilling(
     assert results[0][1]["torn transaction"]["markers"]
 
 
-@pytest.mark.parametrize("version_2", [0.2, 0.8])
-@pytest.mark.parametrize("faults", [0, 2])
-def test_slices_of_a_hot_producer_and_transactional_id_find_what_the_whole_finds(
-    version_2: float, faults: int, tmp_path: Path
-) -> None:
-    hot = Workload(transactions=1500, batches=9000, partitions=6, clients=25, hot_client=0.8, version_2=version_2)
-    Cluster(workload=hot, value_bytes=8, segment_bytes=30_000, faults=faults).write(tmp_path)
-    logs, results = find_logs(tmp_path / "brokers"), []
+def same_in_slices(logs: Sequence[PartitionLog]) -> tuple[list[str], bool]:
+    """The findings, which are the same with slices and without; and whether slices were put together again."""
+    results, together = [], False
     for buckets, least in ((1, 1 << 30), (7, 8), (2, 50)):
         engine = LocalEngine()
         engine.buckets = buckets
         scanned = stages.scan_logs(logs, engine, split_bytes=30_000, slice_markers=least)
         states, known = stages.audit_coordinators(scanned, engine)
-        assert (bool(scanned.slices), bool(known.bases)) == (buckets > 1, buckets > 1)
+        assert (bool(scanned.slices), bool(known.bases)) == (buckets > 1, buckets > 1 and bool(states))
         judged, ended = stages.judge_transactions(scanned, states, known, engine)
         beside, figures = stages.audit_around(scanned, engine, ended, one_moment=True)
         found = [*Found(engine, known.rows), *judged.findings, *beside]
         counts = [(state.records, state.known, state.unknown) for state in states]
         results.append((sorted(each.in_words() for each in found), judged.figures, judged.reasons, figures, counts))
-        assert ("slices put together" in dict(engine.stages)) == (buckets > 1 and faults > 0)
+        together |= "slices put together" in dict(engine.stages)
     assert results[0] == results[1] == results[2]
-    assert bool(results[0][0]) == bool(faults)
+    return results[0][0], together
+
+
+HOT = Workload(transactions=1500, batches=9000, partitions=6, clients=25, hot_client=0.8)
+
+
+@pytest.mark.parametrize("version_2", [0.2, 0.8])
+@pytest.mark.parametrize("faults", [0, 2])
+def test_slices_of_a_hot_producer_and_transactional_id_find_what_the_whole_finds(
+    version_2: float, faults: int, tmp_path: Path
+) -> None:
+    hot = replace(HOT, version_2=version_2)
+    Cluster(workload=hot, value_bytes=8, segment_bytes=30_000, faults=faults).write(tmp_path)
+    found, together = same_in_slices(find_logs(tmp_path / "brokers"))
+    assert bool(found) == together == bool(faults), "only where something is wrong one task gets the whole"
+
+
+@pytest.mark.parametrize("version_2", [0.0, 1.0])
+def test_slices_are_judged_without_a_coordinators_log(version_2: float, tmp_path: Path) -> None:
+    Cluster(workload=replace(HOT, version_2=version_2), value_bytes=8, segment_bytes=30_000).write(tmp_path)
+    logs = [log for log in find_logs(tmp_path / "brokers") if log.topic != COORDINATOR_TOPIC]
+    assert same_in_slices(logs) == ([], False)
+
+
+def test_slices_of_a_log_that_begins_late_are_judged_as_the_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for share in ("ABORTED", "FENCED"):  # so that nothing but the number of markers tells them from each other
+        monkeypatch.setattr(traffic, share, 0.0)
+    made = replace(HOT, version_2=0.0)
+    Cluster(workload=made, value_bytes=8, segment_bytes=30_000).write(tmp_path)
+    for log in find_logs(tmp_path / "brokers"):
+        if log.topic != COORDINATOR_TOPIC and len(log.segments) > 2:
+            log.file(log.segments[0]).unlink()
+    found, together = same_in_slices(find_logs(tmp_path / "brokers"))
+    assert (found, together) == ([], True), "too many transactions may be meant"
 
 
 def test_workers_find_what_one_process_finds_and_their_errors_are_its_own(

@@ -320,3 +320,24 @@ def test_hundreds_of_logs_in_slices_are_folded_as_whole_ones() -> None:
         with random_log(rng, replace(some_kind(rng), records=rng.choice((60, 150)))) as log:
             slices += compare_slices(log, chunks_of(log, rng.choice((500, 1 << 20)), rng.choice((1500, 1 << 30))), 2)
     assert slices > 200
+
+
+def test_what_is_taken_about_a_producer_id_is_about_no_other_one() -> None:
+    several = 0
+    for seed in range(60):
+        rng = random.Random(seed)
+        with random_log(rng, replace(some_kind(rng), records=150, exhausted=True)) as log:
+            chunks = chunks_of(log, 1 << 20, 1 << 30)
+        folded = fold_states(concatenate_states([chunk.states for chunk in chunks]), LogFacts.of(log, chunks))
+        for pid in set(folded.owned_producer_id.tolist()):
+            own = folded.of_producer(pid)
+            for column in (own.owned_producer_id, own.granted_producer_id, own.decisions.producer_id):
+                assert set(column.tolist()) <= {pid}
+            assert len(own.decisions) == (folded.decisions.producer_id == pid).sum()
+            owners = {folded.names[n] for n in folded.owner[folded.owned_producer_id == pid].tolist()}
+            assert set(own.names) == owners
+            several += (
+                len(set(folded.owned_producer_id[np.isin(folded.owner, folded.owner[folded.owned_producer_id == pid])]))
+                > 1
+            )
+    assert several > 10

@@ -17,11 +17,13 @@ from kafka_eos_checks.audit.kernels.coordinators.slices import (
     Markers,
     Routes,
     Shared,
+    Slice,
     after,
     before_each,
     both_decisions,
     counted,
     counted_on,
+    cuts_of,
     in_pieces,
     joined,
     routed,
@@ -29,12 +31,13 @@ from kafka_eos_checks.audit.kernels.coordinators.slices import (
     summed_up,
     ways_through,
 )
-from kafka_eos_checks.audit.kernels.logs.transactions import NO_STEPS, STEP, Part
+from kafka_eos_checks.audit.kernels.logs.transactions import NO_STEPS, STEP, Part, paired
 from kafka_eos_checks.audit.rules.coordinator import Transaction
 from kafka_eos_checks.audit.segments.marks import NO_DECISION, NO_EPOCH
 
 Row = tuple[int, bool, int]  # epoch, whether it ends no data, coordinator epoch
 PLACES = [("t", 0), ("t", 1)]
+NO_REST = paired([], [])
 
 
 def summary(rows: Sequence[Row]) -> Markers:
@@ -218,6 +221,28 @@ def test_two_decisions_of_an_epoch_are_found_across_slices() -> None:
     rows = [np.array([(7, 3, 1), (8, 3, 0)]), np.array([(7, 3, 0), (8, 4, 1)])]
     assert both_decisions(rows) == {7}
     assert both_decisions(rows[:1]) == set()
+
+
+def test_too_many_markers_without_data_are_not_counted() -> None:
+    for silent, are_counted in ((31, True), (32, False)):
+        own = [Slice(3, 7, offset, 0, summary([(1, True, 3)] * silent)) for offset in (0, 100)]
+        assert cuts_of(7, own, NO_REST, 0).are_counted == are_counted
+    own = [Slice(3, 7, offset, 0, summary([(epoch, False, 3)])) for offset, epoch in ((0, 2), (100, 1))]
+    assert not cuts_of(7, own, NO_REST, 0).are_counted, "an epoch goes back"
+
+
+def test_slices_that_share_an_epoch_know_how_many_markers_of_it_come_before() -> None:
+    rows: list[list[Row]] = [[(1, False, 3)] * 3, [(1, True, 3)] * 2 + [(2, False, 3)], [(3, False, 3), (4, False, 3)]]
+    own = [Slice(3, 7, 100 * n, n, summary(each)) for n, each in enumerate(rows)]
+    own.append(Slice(3, 7, 300, 3, summary([(4, False, 3)] * 5)))
+    cuts = cuts_of(7, own, NO_REST, 0)
+    assert cuts.logs[3].tolist() == [[1, 0, 0], [1, 100, 1], [3, 200, 2], [4, 300, 3]]
+    assert cuts.shared == [
+        Shared(3, 7, 1, 0, 0, 0, 3, 0, is_last=False),
+        Shared(3, 7, 1, 1, 3, 0, 2, 1, is_last=True),
+        Shared(3, 7, 4, 2, 0, 0, 1, 2, is_last=False),
+        Shared(3, 7, 4, 3, 1, 0, 5, 3, is_last=True),
+    ]
 
 
 def test_joining_is_a_fold() -> None:
