@@ -32,7 +32,7 @@ from ..test_moments import NOW, PID, data, partition
 
 PARTITION = "follower-catches-up-0"
 FIRST = f"{0:020d}"
-NOW = 1_700_000_000_000  # ms since the epoch
+STAMPED = 1_700_000_000_000  # ms since the epoch, as `data_batch` stamps
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +243,7 @@ def transaction_log(folder: Path, *batches: tuple[int, int, int | None]) -> Path
             made.append(data_batch(place, transactional=True))
             continue
         marker = ControlRecord(control_type=ControlType.ABORT, coordinator_epoch=coordinator_epoch)
-        abort = build_control_batch(marker, producer_id=7, producer_epoch=epoch, timestamp=NOW)
+        abort = build_control_batch(marker, producer_id=7, producer_epoch=epoch, timestamp=STAMPED)
         made.append(replace(abort, base_offset=offset))
     write_segment(folder / "t-0" / f"{FIRST}.log", [batch.encode() for batch in made])
     return folder / "t-0"
@@ -257,7 +257,7 @@ def entry_of(epoch: int, offset: int, first: int | None, coordinator_epoch: int 
         last_sequence=sequence,
         last_offset=offset,
         offset_delta=0,
-        timestamp=NOW,
+        timestamp=STAMPED,
         coordinator_epoch=coordinator_epoch,
         current_txn_first_offset=first,
     )
