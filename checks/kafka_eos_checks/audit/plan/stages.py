@@ -18,7 +18,8 @@ stage                   mapped over                      rows
 The logs of coordinators are read after the others. So, even on a running broker, they have the decision of every marker
 that was read before. The caller, on Spark the driver, has some numbers of each log and chunk. Findings stay where they
 were made (:mod:`kafka_eos_checks.audit.plan.found`). The last three stages are those of
-:mod:`kafka_eos_checks.audit.plan.beside_stages`.
+:mod:`kafka_eos_checks.audit.plan.beside_stages`. A producer id with very many transactions is judged by those of
+:mod:`kafka_eos_checks.audit.plan.slice_stages`.
 """
 
 from collections import defaultdict
