@@ -440,7 +440,7 @@ def _ways_of(
     rows = rows[low:high]
     rows = rows[steps["producer_epoch"][rows] == at.epoch]
     if not all(each.is_plain for each in due):
-        return [0] * (at.silent + 1)
+        return [(0, 0)] * (at.silent + 1)
     in_turn = sorted(due, key=lambda each: each.first)
     first = in_turn[0].first if in_turn else 0
     decisions = np.concatenate([np.empty(0, np.int8), *(each.decisions for each in in_turn)])

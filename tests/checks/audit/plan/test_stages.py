@@ -180,6 +180,16 @@ def test_slices_are_judged_without_a_coordinators_log(version_2: float, tmp_path
     assert same_in_slices(logs) == ([], False)
 
 
+def test_slices_with_many_markers_that_are_written_again_are_proved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for share, value in {"FENCED": 0.0, "BEGUN_ANEW": 0.0, "WRITTEN_AGAIN": 0.2}.items():
+        monkeypatch.setattr(traffic, share, value)
+    made = replace(HOT, version_2=0.0, partitions=3)  # its transactions have one epoch
+    Cluster(workload=made, value_bytes=8, segment_bytes=30_000).write(tmp_path)
+    assert same_in_slices(find_logs(tmp_path / "brokers")) == ([], False)
+
+
 def test_slices_of_a_log_that_begins_late_are_judged_as_the_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

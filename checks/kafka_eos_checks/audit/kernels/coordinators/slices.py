@@ -18,7 +18,7 @@ of any other producer id.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import groupby, pairwise
@@ -37,6 +37,7 @@ from kafka_eos_checks.audit.segments.marks import NO_DECISION, NO_EPOCH
 
 SLICE_MARKERS = 1 << 13  # a producer id with as many markers in a task of the scan is cut into slices
 _SAMPLES = 128  # of the steps of a producer id that is about to be cut
+MOST_SILENT = 1024  # markers of an epoch on a partition that end no data, if slices share the epoch
 _FEW = 64  # a slice has at least this part of the markers
 
 
@@ -272,7 +273,7 @@ def cuts_of(producer_id: int, slices: Sequence[Slice], rest: Paired, task: int) 
 def _shared(log: int, producer_id: int, parts: Sequence[tuple[int, int, Markers]]) -> tuple[list[Shared], bool]:
     """The markers of epochs in several parts of a log, and whether a marker's number tells its transaction.
 
-    A marker that ends no data may repeat the one before it. If too many do so, the readable rule judges none of them.
+    A marker that ends no data may repeat the one before it. The next slices are looked at once for each that may do so.
     """
     before: Markers | None = None
     found: list[Shared] = []
@@ -286,7 +287,7 @@ def _shared(log: int, producer_id: int, parts: Sequence[tuple[int, int, Markers]
                 )
             told = before.last, before.last_silent, own.first, task
             found.append(Shared(log, producer_id, own.first_epoch, number, *told, is_last=True))
-            if before.last_silent + own.first_silent >= MOST_WAYS:
+            if before.last_silent + own.first_silent > MOST_SILENT:
                 return found, False
         before = own if before is None else joined(before, own)
         if not before.in_order:
@@ -302,7 +303,7 @@ def _goes_on(found: list[Shared], epoch: int, number: int) -> bool:
     return True
 
 
-Ways = Sequence[int]
+Ways = Sequence[tuple[int, int]]
 
 
 def ways_through(decisions: Ints, silent: NDArray[np.bool_], due: NDArray[np.int8], first: int, own: Shared) -> Ways:
@@ -319,15 +320,15 @@ def ways_through(decisions: Ints, silent: NDArray[np.bool_], due: NDArray[np.int
         own: the place of the markers.
 
     Returns:
-        For each number of repetitions before the slice, a bit for each possible number after it. Such ways of
-        consecutive slices are joined by :func:`after`, which is associative.
+        For each number of repetitions before the slice, a bit for each possible number after it, and how many numbers
+        were possible at once.
     """
     ways = [1 << repeated for repeated in range(own.silent + 1)]
+    most = [1] * len(ways)
     at = 0
     for end in [*np.flatnonzero(silent).tolist(), len(decisions)]:
-        told = sum_of(ways)
         block, fits = decisions[at:end], 0
-        for repeated in bits_of(told):
+        for repeated in bits_of(sum_of(ways)):
             fits |= _agree(block, due, own.before + at - repeated - first) << repeated
         ways = [each & fits for each in ways]
         if end < len(decisions):
@@ -338,8 +339,9 @@ def ways_through(decisions: Ints, silent: NDArray[np.bool_], due: NDArray[np.int
                 if own.before + end - repeated >= 1:
                     repeats |= _agree(one, due, place - 1) << repeated
             ways = [(each & follows) | (each & repeats) << 1 for each in ways]
+            most = [max(count, each.bit_count()) for count, each in zip(most, ways, strict=True)]
         at = end + 1
-    return ways
+    return list(zip(ways, most, strict=True))
 
 
 def _agree(decisions: Ints, due: NDArray[np.int8], place: int) -> bool:
@@ -349,7 +351,7 @@ def _agree(decisions: Ints, due: NDArray[np.int8], place: int) -> bool:
     return bool(((decisions == NO_DECISION) | (decisions == due[place : place + len(decisions)])).all())
 
 
-def sum_of(ways: Ways) -> int:
+def sum_of(ways: Iterable[int]) -> int:
     """All bits that any of some numbers has."""
     found = 0
     for each in ways:
@@ -365,8 +367,14 @@ def bits_of(number: int) -> Iterator[int]:
 
 
 def after(repeated: int, ways: Ways) -> int:
-    """The possible numbers of repetitions after a slice, as bits, if those before it are the bits of ``repeated``."""
-    return sum_of([ways[number] for number in bits_of(repeated) if number < len(ways)])
+    """The possible numbers of repetitions after a slice, as bits; 0 if more than the rule follows may be possible.
+
+    Args:
+        repeated: the possible numbers before it, as bits.
+        ways: the ways through the slice.
+    """
+    own = [ways[number] for number in bits_of(repeated) if number < len(ways)]
+    return sum_of(bits for bits, _ in own) if sum(most for _, most in own) <= MOST_WAYS else 0
 
 
 class Counts(NamedTuple):

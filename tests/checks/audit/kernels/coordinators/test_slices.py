@@ -12,6 +12,7 @@ from kafka_eos.formats.record_batch import ControlType
 from kafka_eos_checks.audit.internal_topics.decisions import Decisions
 from kafka_eos_checks.audit.kernels.coordinators.matching import _is_a_way
 from kafka_eos_checks.audit.kernels.coordinators.slices import (
+    MOST_SILENT,
     Counts,
     Cuts,
     Markers,
@@ -33,6 +34,7 @@ from kafka_eos_checks.audit.kernels.coordinators.slices import (
 )
 from kafka_eos_checks.audit.kernels.logs.transactions import NO_STEPS, STEP, Part, paired
 from kafka_eos_checks.audit.rules.coordinator import Transaction
+from kafka_eos_checks.audit.rules.transactions import MOST_WAYS
 from kafka_eos_checks.audit.segments.marks import NO_DECISION, NO_EPOCH
 
 Row = tuple[int, bool, int]  # epoch, whether it ends no data, coordinator epoch
@@ -223,8 +225,17 @@ def test_two_decisions_of_an_epoch_are_found_across_slices() -> None:
     assert both_decisions(rows[:1]) == set()
 
 
+def test_a_slice_is_not_proved_if_more_ways_are_possible_than_the_rule_follows() -> None:
+    for silent in (MOST_WAYS, MOST_WAYS + 1):
+        decisions, due = np.ones(silent, np.int64), np.ones(silent + 9, np.int8)
+        whole = Shared(0, 7, 10, 0, 0, 0, silent, 0, is_last=True)
+        ways = ways_through(decisions, np.ones(silent, np.bool_), due, 0, whole)
+        assert bool(after(1, ways)) == (silent == MOST_WAYS)
+        assert after(0b10, ways) == 0, "nothing can be repeated before it"
+
+
 def test_too_many_markers_without_data_are_not_counted() -> None:
-    for silent, are_counted in ((31, True), (32, False)):
+    for silent, are_counted in ((MOST_SILENT // 2, True), (MOST_SILENT // 2 + 1, False)):
         own = [Slice(3, 7, offset, 0, summary([(1, True, 3)] * silent)) for offset in (0, 100)]
         assert cuts_of(7, own, NO_REST, 0).are_counted == are_counted
     own = [Slice(3, 7, offset, 0, summary([(epoch, False, 3)])) for offset, epoch in ((0, 2), (100, 1))]
