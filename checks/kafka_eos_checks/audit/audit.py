@@ -470,7 +470,7 @@ def transaction_verdicts(
     of_rules: list[_OfRule] = [(rule, figures, None) for rule in COORDINATOR_RULES if states]
     of_rules += [(rule, result.figures[rule], result.reasons[rule]) for rule in TRANSACTION_RULES]
     drafts = _drafts(of_rules, time.perf_counter() - started)
-    return drafts, Found(engine, *([known] if states else [])) + result.findings, result.moments, [ended]
+    return drafts, Found(engine, *([known.rows] if states else [])) + result.findings, result.moments, ended
 
 
 _OfRule = tuple[str, Figures, Mapping[Reason, int] | None]

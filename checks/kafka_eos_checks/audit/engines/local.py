@@ -2,9 +2,9 @@
 
 A plan (:mod:`kafka_eos_checks.audit.plan`) is made of functions. The first function is mapped over items and gives
 rows; a second one reduces the rows of each kind and key. The rows between the two stay where they were made. In this
-process that is memory, and a temporary file beyond :data:`SPILL_BYTES`. Each worker writes them to a temporary file of
-its own, from which the other workers read, so that this process only knows where they are. On Spark it is the executors
-(:mod:`kafka_eos_checks.audit.engines.spark`).
+process that is memory, and beyond :data:`SPILL_BYTES` a temporary file without a name. Each worker writes them to a
+temporary file of its own, from which the other workers read, so that this process only knows where they are. On Spark
+it is the executors (:mod:`kafka_eos_checks.audit.engines.spark`).
 """
 
 import os
@@ -122,9 +122,12 @@ class Engine(Protocol):
 
 
 class Stored(NamedTuple):
-    """Where a list of values is stored, pickled: the file, the first byte and the number of bytes."""
+    """Where a list of values is stored, pickled: the file, the first byte and the number of bytes.
 
-    path: str
+    The file is a path that all processes know, or a file of this process without a name.
+    """
+
+    path: "str | IO[bytes]"
     start: int
     size: int
 
@@ -140,23 +143,31 @@ def opened(parts: Iterable[Sequence[Any]]) -> Iterator[Any]:
             if not isinstance(part, Stored):
                 yield from part
                 continue
-            if part.path not in files:
-                files[part.path] = stack.enter_context(Path(part.path).open("rb"))
-            files[part.path].seek(part.start)
-            yield from pickle.loads(files[part.path].read(part.size))  # noqa: S301 - written by `LocalRows`
+            if not isinstance(part.path, str):
+                file = part.path
+            else:
+                if part.path not in files:
+                    files[part.path] = stack.enter_context(Path(part.path).open("rb"))
+                file = files[part.path]
+            file.seek(part.start)
+            yield from pickle.loads(file.read(part.size))  # noqa: S301 - written by `LocalRows`
 
 
 class LocalRows:
     """Rows in memory, and in temporary files once they are many.
 
+    Rows that only this process reads are in a file without a name, so that nothing stays if the process is killed.
+
     Args:
-        folder: where the files are; without it a new folder, which is removed with the rows or when they are closed.
+        folder: where the files are that other processes read, too. The first use of :attr:`folder` makes one, which is
+            removed with the rows or when they are closed.
     """
 
     def __init__(self, folder: str | None = None) -> None:
         self.places: Places = defaultdict(list)
         self._values: dict[tuple[int, int], list[Any]] = defaultdict(list)
         self._folder = folder
+        self._file: IO[bytes] | None = None
         self._size = 0
         self.close: Callable[[], object] = lambda: None
 
@@ -182,12 +193,23 @@ class LocalRows:
 
     def store(self) -> None:
         """Move all rows from memory to this process's file."""
-        path = f"{self.folder}/{os.getpid()}"
-        with Path(path).open("ab") as file:
-            for place, values in self._values.items():
-                start = file.tell()
-                pickle.dump(values, file, pickle.HIGHEST_PROTOCOL)
-                self.places[place].append(Stored(path, start, file.tell() - start))
+        if self._folder is not None:
+            path = f"{self._folder}/{os.getpid()}"
+            with Path(path).open("ab") as file:
+                self._store(path, file)
+            return
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="kafka-eos-")  # noqa: SIM115 - open as long as the rows
+            self.close = weakref.finalize(self, self._file.close)
+        self._store(self._file, self._file)
+
+    def _store(self, path: "str | IO[bytes]", file: IO[bytes]) -> None:
+        file.seek(0, os.SEEK_END)
+        for place, values in self._values.items():
+            start = file.tell()
+            pickle.dump(values, file, pickle.HIGHEST_PROTOCOL)
+            self.places[place].append(Stored(path, start, file.tell() - start))
+        file.flush()
         self._values.clear()
         self._size = 0
 

@@ -18,14 +18,15 @@ stage                   mapped over                      rows
 The logs of coordinators are read after the others. So, even on a running broker, they have the decision of every marker
 that was read before. The caller, on Spark the driver, has some numbers of each log and chunk. Findings stay where they
 were made (:mod:`kafka_eos_checks.audit.plan.found`). The last three stages are those of
-:mod:`kafka_eos_checks.audit.plan.beside_stages`.
+:mod:`kafka_eos_checks.audit.plan.beside_stages`. A producer id with very many transactions is judged by those of
+:mod:`kafka_eos_checks.audit.plan.slice_stages`.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -38,9 +39,18 @@ from kafka_eos_checks.audit.internal_topics.commits import CommitChunk
 from kafka_eos_checks.audit.internal_topics.commits import chunk_of as commit_chunk
 from kafka_eos_checks.audit.internal_topics.states import StateChunk, States, concatenate_states
 from kafka_eos_checks.audit.internal_topics.states import chunk_of as state_chunk
-from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import FoldedIds, LogFacts, fold_states
+from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import (
+    FoldedIds,
+    FoldedSlice,
+    Joint,
+    LogFacts,
+    fold_slice,
+    fold_states,
+)
 from kafka_eos_checks.audit.kernels.coordinators.group_log import fold_group_log, read_group_log, thinned
-from kafka_eos_checks.audit.kernels.coordinators.matching import Knowledge, judge_steps
+from kafka_eos_checks.audit.kernels.coordinators.id_slices import sliced_ids
+from kafka_eos_checks.audit.kernels.coordinators.matching import judge_steps
+from kafka_eos_checks.audit.kernels.coordinators.slices import SLICE_MARKERS, Cuts, Slice, cuts_of, sliced
 from kafka_eos_checks.audit.kernels.logs.fold import LogAudit, fold, summaries_of
 from kafka_eos_checks.audit.kernels.logs.summary import READ_FIRST, Summary
 from kafka_eos_checks.audit.kernels.logs.transactions import (
@@ -48,7 +58,6 @@ from kafka_eos_checks.audit.kernels.logs.transactions import (
     Part,
     Partition,
     Parts,
-    paired,
     scattered,
 )
 from kafka_eos_checks.audit.kernels.logs.whole import read_in_order
@@ -67,6 +76,18 @@ from kafka_eos_checks.audit.plan.beside_stages import (
     look_beside,
 )
 from kafka_eos_checks.audit.plan.found import FINDING_BYTES, Found, folders, found_rows, identity
+from kafka_eos_checks.audit.plan.slice_stages import (
+    SLICES,
+    Around,
+    CutId,
+    Known,
+    Rest,
+    judge_cut,
+    of_producers,
+    rows_of_ids,
+    slices_of,
+    with_own_slices,
+)
 from kafka_eos_checks.audit.rules.beside import REPLICA_COLUMNS, Beside, files_of
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog
 from kafka_eos_checks.audit.rules.offsets import went_back
@@ -80,7 +101,7 @@ from kafka_eos_checks.audit.segments.contents import Figures, Place
 from kafka_eos_checks.audit.segments.headers import Block
 from kafka_eos_checks.audit.segments.splits import SPLIT_BYTES, PartitionLog, Split, plan, tasks
 
-SUMMARY, STEPS, RESULT, KNOWN, OPENED, STATE_CHUNK, STATES, COMMITS = range(8)  # kinds of rows
+SUMMARY, STEPS, RESULT, KNOWN, OPENED, STATE_CHUNK, STATES, COMMITS, CUT = range(9)  # kinds of rows
 BUCKET_BYTES = 512 << 20  # of logs for each bucket of producer ids, whose steps are judged together
 MOST_BUCKETS = 4096
 INTERNAL_SPLIT_BYTES = 16 << 20  # of the internal topics, because records take ten times as long as headers
@@ -105,6 +126,8 @@ class Scanned:
         buckets: the number of buckets of producer ids in which they are kept.
         findings: the findings of the rules over logs.
         neighbours: the files next to the logs.
+        slices: by producer id with very many transactions, the slices into which the scan has cut them.
+        slice_markers: about how many markers and decisions a slice has.
     """
 
     audits: list[LogAudit]
@@ -112,6 +135,8 @@ class Scanned:
     buckets: int
     findings: Found
     neighbours: Neighbours
+    slices: Mapping[int, Sequence[Slice]] = field(default_factory=dict)
+    slice_markers: int = SLICE_MARKERS
 
 
 def audit_logs(
@@ -141,6 +166,7 @@ def scan_logs(
     *,
     check_crc: bool = True,
     split_bytes: int = SPLIT_BYTES,
+    slice_markers: int = SLICE_MARKERS,
 ) -> Scanned:
     """Read every split once.
 
@@ -150,6 +176,7 @@ def scan_logs(
         source: the known facts about their moments.
         check_crc: whether to compare each batch with its CRC.
         split_bytes: size of the splits, and of a task; the result does not depend on it.
+        slice_markers: see :func:`kafka_eos_checks.audit.kernels.coordinators.slices.sliced`; no more does it on this.
 
     Raises:
         OSError, UnusableInput: a log cannot be read.
@@ -174,6 +201,7 @@ def scan_logs(
         high_watermarks=_high_watermarks(logs, source),
         neighbours=neighbours,
         replicated={number: place for place, own in enumerate(_by_place(logs)) if len(own) > 1 for number in own},
+        least_slice=slice_markers if buckets > 1 else None,
     )
     rows = []
     for label, are_states in (("scan", False), ("coordinators", True)):
@@ -182,11 +210,13 @@ def scan_logs(
         planned = [[(number[split.log], split) for split in task] for task in grouped]
         rows.append(engine.map(read, planned, [sum(split.size for split in task) for task in grouped], label))
     folded = engine.regroup(
-        partial(fold_log, logs=logs, splits=by_log, check_crc=check_crc), [SUMMARY], *rows, label="logs"
+        partial(fold_log, logs=logs, splits=by_log, check_crc=check_crc), [SUMMARY, CUT], *rows, label="logs"
     )
-    audits = {audit.log: audit for _, audit in engine.collect(RESULT, folded)}
+    results = [result for _, result in engine.collect(RESULT, folded)]
+    audits = {audit.log: audit for audit, _ in results}
+    slices = slices_of(own for audit, own in results if audit.partition is not None and audit.partition.is_ordered)
     all_audits = [audits.get(log) or LogAudit(log=log, partition=Partition(log=log)) for log in logs]
-    return Scanned(all_audits, (rows[0], rows[1]), buckets, Found(engine, folded), neighbours)
+    return Scanned(all_audits, (rows[0], rows[1]), buckets, Found(engine, folded), neighbours, slices, slice_markers)
 
 
 def _id_buckets(splits: Sequence[Sequence[Split]], buckets: int) -> dict[int, tuple[int, int]]:
@@ -240,6 +270,7 @@ def scan(
     high_watermarks: Mapping[int, int],
     neighbours: Neighbours,
     replicated: Mapping[int, int],
+    least_slice: int | None,
 ) -> Iterator[Row]:
     """The rows of some splits: each chunk's summary, its steps, its records of internal topics, its last batches."""
     steps: list[Part] = []
@@ -263,7 +294,12 @@ def scan(
         for each in commits:
             kept, counted = thinned(each.commits)
             yield Row(COMMITS, log, (replace(each, commits=kept), counted), RECORD_BYTES * len(kept))
-        yield from _rows_of_states(log, split, states, *id_buckets.get(log, (0, 1)))
+        yield from _rows_of_states(log, split, states, *id_buckets.get(log, (0, 1)), least_slice)
+    if least_slice is not None:
+        steps, slices = sliced(steps, least_slice, buckets)
+        for own, cut in slices:
+            yield Row(CUT, own.log, own)
+            yield Row(SLICES, own.task, cut, cut.steps.nbytes)
     for bucket, piece in scattered(steps, buckets):
         yield Row(STEPS, bucket, piece, piece.steps.nbytes)
 
@@ -276,36 +312,62 @@ def _take_records(split: Split, states: list[StateChunk], commits: list[CommitCh
         states.append(state_chunk(block, split.number, split.segment))
 
 
-def _rows_of_states(log: int, split: Split, chunks: Sequence[StateChunk], first: int, buckets: int) -> Iterator[Row]:
+class IdSlice(NamedTuple):
+    """A slice of a transactional id: the number of its log, what stands for it there, and its records."""
+
+    log: int
+    joint: Joint
+    states: States
+
+
+def _rows_of_states(
+    log: int, split: Split, chunks: Sequence[StateChunk], first: int, buckets: int, least_slice: int | None
+) -> Iterator[Row]:
     """The rows of the chunks of a split of ``__transaction_state``: their facts, and their records by bucket of ids."""
     for chunk in chunks:
         yield Row(STATE_CHUNK, log, chunk.bare())
     states = concatenate_states([chunk.states for chunk in chunks])
-    of_name = np.array([crc32(name.encode("utf-8", "surrogatepass")) % buckets for name in states.names], np.int64)
+    if least_slice is not None and buckets > 1:
+        states, slices = sliced_ids(states, least_slice)
+        for number, (joint, own) in enumerate(slices, split.number):
+            yield Row(STATES, first + number % buckets, IdSlice(log, joint, own), RECORD_BYTES * len(own))
+            yield Row(STATES, first + _hash(own.names[0]) % buckets, (log, split.number, joint))
+    of_name = np.array([_hash(name) % buckets for name in states.names], np.int64)
     for bucket, own in states.scattered(of_name[states.transactional_id], buckets):
         yield Row(STATES, first + bucket, (log, split.number, own), RECORD_BYTES * len(own))
 
 
+def _hash(name: str) -> int:
+    return crc32(name.encode("utf-8", "surrogatepass"))
+
+
 def fold_log(
     number: int,
-    summaries: Iterable[Summary],
+    values: Iterable[Summary | Slice],
     *,
     logs: Sequence[PartitionLog],
     splits: Sequence[Sequence[Split]],
     check_crc: bool,
 ) -> Iterator[Row]:
-    """The audit of one log, from the summaries of its chunks in any order."""
+    """The audit of one log and its slices, from the summaries of its chunks in any order."""
+    slices: list[Slice] = []
+    summaries: list[Summary] = []
+    for value in values:
+        if isinstance(value, Slice):
+            slices.append(value)
+        else:
+            summaries.append(value)
     in_order = sorted(summaries, key=lambda chunk: (chunk.split, chunk.start))
     audit = fold(logs[number], splits[number], in_order, check_crc)
     yield from found_rows(audit.findings, number, folders([audit.log]))
-    yield Row(RESULT, number, replace(audit, findings=()))
+    yield Row(RESULT, number, (replace(audit, findings=()), slices))
 
 
 # --- the rules over transactions --------------------------------------------------------------------------------------
 
 
-def audit_coordinators(scanned: Scanned, engine: Engine) -> tuple[list[CoordinatorLog], Any]:
-    """The logs of ``__transaction_state`` that have records, and the rows with their transactional ids and findings."""
+def audit_coordinators(scanned: Scanned, engine: Engine) -> tuple[list[CoordinatorLog], Known]:
+    """The logs of ``__transaction_state`` that have records, and their transactional ids and findings."""
     logs = {
         number: audit.log
         for number, audit in enumerate(scanned.audits)
@@ -314,13 +376,19 @@ def audit_coordinators(scanned: Scanned, engine: Engine) -> tuple[list[Coordinat
     _, rows = scanned.rows
     summed_up = engine.regroup(partial(sum_up_states, logs=logs), [STATE_CHUNK], rows, label="coordinators' logs")
     facts = dict(engine.collect(RESULT, summed_up))
-    fold_ids = partial(fold_bucket, facts=facts, buckets=scanned.buckets)
+    cut = frozenset(scanned.slices)
+    fold_ids = partial(fold_bucket, facts=facts, buckets=scanned.buckets, cut=cut, size=scanned.slice_markers)
     known = engine.regroup(fold_ids, [STATES], rows, label="transactional ids")
     states = {number: own.coordinator_log() for number, own in facts.items()}
-    for _, (number, ids, unknown) in engine.collect(RESULT, known):
+    owners: list[CutId] = []
+    bases: dict[int, dict[int, int]] = defaultdict(dict)
+    for _, (number, ids, unknown, own_owners, own_bases) in engine.collect(RESULT, known):
         states[number].known += ids
         states[number].unknown += unknown
-    return [states[number] for number in logs if number in states], known
+        owners += own_owners
+        if own_bases:
+            bases[number] |= dict(own_bases)
+    return [states[number] for number in logs if number in states], Known(known, owners, dict(bases))
 
 
 def sum_up_states(number: int, chunks: Iterable[StateChunk], *, logs: Mapping[int, PartitionLog]) -> Iterator[Row]:
@@ -330,39 +398,72 @@ def sum_up_states(number: int, chunks: Iterable[StateChunk], *, logs: Mapping[in
 
 def fold_bucket(
     bucket: int,
-    values: Iterable[tuple[int, int, States]],
+    values: Iterable[IdSlice | tuple[int, int, States | Joint]],
     *,
     facts: Mapping[int, LogFacts],
     buckets: int,
+    cut: frozenset[int],
+    size: int,
 ) -> Iterator[Row]:
     """Fold the records of some transactional ids of a log: its findings, and its ids by bucket of producer ids."""
-    in_order = sorted(values, key=lambda value: value[:2])
-    log = in_order[0][0]
-    folded = fold_states(concatenate_states([states for *_, states in in_order]), facts[log])
-    yield Row(RESULT, log, (log, len(folded.names), folded.unknown))
+    rest: list[tuple[int, States]] = []
+    joints: list[Joint] = []
+    slices: list[IdSlice] = []
+    log = -1
+    for value in values:
+        log = value[0]
+        if isinstance(value, IdSlice):
+            slices.append(value)
+        elif isinstance(value[2], Joint):
+            joints.append(value[2])
+        else:
+            rest.append((value[1], value[2]))
+    states = concatenate_states([own for _, own in sorted(rest, key=lambda value: value[0])])
+    whole = fold_states(states, facts[log], joints)
+    folded: list[FoldedIds | FoldedSlice] = [whole]
+    folded += [fold_slice(each.states, facts[log], each.joint) for each in slices]
+    owners: list[CutId] = []
+    unknown = 0
+    for number, each in enumerate(folded):
+        ids, piece = (each.ids, each) if isinstance(each, FoldedSlice) else (each, None)
+        unknown += ids.unknown
+        yield from found_rows(ids.findings, bucket, folders([facts[log].log]))
+        ids, own_owners, rows = rows_of_ids(
+            log, (bucket, number), ids, cut, buckets, size, None if piece is None else piece.joint
+        )
+        owners += own_owners
+        yield from rows
+        yield from _known_rows(log, ids, buckets, piece)
+    yield Row(RESULT, log, (log, len(whole.names), unknown, owners, whole.bases))
+
+
+def _known_rows(log: int, folded: FoldedIds, buckets: int, piece: FoldedSlice | None) -> Iterator[Row]:
+    """The rows of some transactional ids, or of a slice of one, by bucket of producer ids."""
     bucket_of = folded.owned_producer_id % buckets
     for number in np.unique(bucket_of).tolist():
         ids = np.unique(folded.owner[bucket_of == number])
         own = folded.take(ids)
-        yield Row(KNOWN, number, (log, own), RECORD_BYTES * (len(own.decisions) + len(ids)))
-    yield from found_rows(folded.findings, bucket, folders([facts[log].log]))
+        if piece is not None:
+            own = own.with_decisions(own.decisions.take(own.decisions.producer_id % buckets == number))
+        value = own if piece is None else piece._replace(ids=own)
+        yield Row(KNOWN, number, (log, value), RECORD_BYTES * (len(own.decisions) + len(ids)))
 
 
 def judge_transactions(
     scanned: Scanned,
     coordinators: Sequence[CoordinatorLog],
-    known: Any,
+    known: Known,
     engine: Engine,
     source: Source = ONE_MOMENT,
     *,
     check_crc: bool = True,
-) -> tuple[TransactionAudit, Any]:
+) -> tuple[TransactionAudit, list[Any]]:
     """Judge the transactions of all logs.
 
     Args:
         scanned: the logs.
         coordinators: the logs of ``__transaction_state`` that have records.
-        known: the rows with their transactional ids.
+        known: their transactional ids.
         engine: the engine that runs the plan.
         source: the known facts about the moments of the logs.
         check_crc: whether to compare each batch with its CRC, where a log has to be read again.
@@ -388,30 +489,42 @@ def judge_transactions(
     moments = Moments(source, [*(partitions[number] for number in others), *coordinators])
     chosen = longest([partitions[number] for number in others])
     own = {partition.log for partition in chosen}
-    judge = partial(
-        judge_bucket,
+    around = Around(
         partitions=partitions,
         chosen=[number for number in others if partitions[number].log in own],
         coordinators=longest(coordinators),
         numbers={audit.log: number for number, audit in enumerate(scanned.audits)},
         given=given,
         moments=moments,
-        exact=exact,
         again=frozenset(again),
         neighbours=scanned.neighbours,
+    )
+    judge = partial(
+        judge_bucket,
+        around=around,
+        bases=known.bases,
+        exact=exact,
+        slices=scanned.slices,
         buckets=scanned.buckets,
     )
     judged = Judged()
-    results = engine.regroup(judge, [STEPS, KNOWN], scanned.rows[0], known, label="transactions")
+    results = engine.regroup(judge, [STEPS, KNOWN], scanned.rows[0], known.rows, label="transactions")
     opened: set[int] = set()
-    for _, (found, logs_with_open) in engine.collect(RESULT, results):
+    cuts: list[Cuts] = []
+    for _, (found, logs_with_open, own_cuts) in engine.collect(RESULT, results):
         judged.add(found)
         opened |= logs_with_open
+        cuts += own_cuts
     stages = [results]
+    if cuts:
+        figures, more = judge_cut(cuts, around, known, [scanned.rows[0], results], engine, RESULT)
+        judged.add(figures)
+        stages += more
+    ended = list(stages)
     if opened:
         ends = {number: (partitions[number].log, partitions[number].end) for number in opened}
         stages.append(engine.regroup(partial(hold_back, ends=ends), [OPENED], results, label="open transactions"))
-    return TransactionAudit(Found(engine, *stages), judged.figures, moments, judged.reasons), results
+    return TransactionAudit(Found(engine, *stages), judged.figures, moments, judged.reasons), ended
 
 
 def _read_again(item: tuple[PartitionLog, int, int], *, check_crc: bool) -> tuple[Partition, list[Part]]:
@@ -422,45 +535,56 @@ def _read_again(item: tuple[PartitionLog, int, int], *, check_crc: bool) -> tupl
 
 def judge_bucket(
     bucket: int,
-    values: Iterable[Parts | tuple[int, FoldedIds]],
+    values: Iterable[Parts | tuple[int, FoldedIds | FoldedSlice]],
     *,
-    partitions: Sequence[Partition],
-    chosen: Sequence[int],
-    coordinators: Sequence[CoordinatorLog],
-    numbers: Mapping[PartitionLog, int],
-    given: bool,
-    moments: Moments,
+    around: Around,
+    bases: Mapping[int, Mapping[int, int]],
     exact: Sequence[Part],
-    again: frozenset[int],
-    neighbours: Neighbours,
+    slices: Mapping[int, Sequence[Slice]],
     buckets: int,
 ) -> Iterator[Row]:
-    """Judge the transactions of the producer ids of a bucket."""
+    """Judge the transactions of the producer ids of a bucket; of those that are cut, only the open transactions."""
     parts: list[Part] = []
-    ids: dict[int, list[FoldedIds]] = {}
+    ids: dict[int, list[FoldedIds]] = defaultdict(list)
+    of_slices: dict[int, list[FoldedSlice]] = defaultdict(list)
     for value in values:
         if isinstance(value, Parts):
-            parts += [part for part in value.each() if part.log not in again]
+            parts += [part for part in value.each() if part.log not in around.again]
+        elif isinstance(value[1], FoldedSlice):
+            of_slices[value[0]].append(value[1])
         else:
-            ids.setdefault(value[0], []).append(value[1])
+            ids[value[0]].append(value[1])
     for number, own in scattered(exact, buckets):
         parts += own.each() if number == bucket else ()
-    known = [(log, piece) for log in coordinators for piece in ids.get(numbers[log.log], ())]
-    knowledge = Knowledge(coordinators, known, given=given)
-    indexed = [log for log in neighbours.stretch_of if log not in again]
-    numbers_of_logs = {*chosen, *indexed}
-    steps = paired((part for part in parts if part.log in numbers_of_logs), partitions)
-    yield from neighbours.of_steps(steps, indexed)
-    judged = judge_steps(steps.of_logs(chosen), partitions, knowledge, moments)
-    logs = [*(partition.log for partition in partitions), *(each.log for each in coordinators)]
+    knowledge = around.knowledge(
+        {log: with_own_slices(own, of_slices[log], bases.get(log, {})) for log, own in ids.items()}
+    )
+    judged, cuts = Judged(), list[Cuts]()
+    cut = [pid for pid in slices if pid % buckets == bucket]
+    if cut:
+        rest = [part._replace(steps=of_producers(part.steps, cut)) for part in parts]
+        parts = [part._replace(steps=of_producers(part.steps, cut, others=True)) for part in parts]
+        yield Row(SLICES, bucket, Rest(Parts.of(rest)), sum(part.steps.nbytes for part in rest))
+        around_slices = around.paired(rest).of_logs(around.chosen)
+        for pid in cut:
+            own_slices = [each for each in slices[pid] if each.log in around.chosen]
+            cuts.append(cuts_of(pid, own_slices, around_slices, bucket))
+        only_open = replace(around_slices, markers=around_slices.markers[:0], ends=around_slices.ends[:0], merged=[])
+        judged.add(judge_steps(only_open, around.partitions, knowledge, around.moments))
+    steps = around.paired(parts)
+    yield from around.neighbours.of_steps(steps, around.indexed)
+    judged.add(judge_steps(steps.of_logs(around.chosen), around.partitions, knowledge, around.moments))
+    logs = [*(partition.log for partition in around.partitions), *(each.log for each in around.coordinators)]
     yield from found_rows(judged.findings, bucket, folders(logs) if judged.findings else None)
-    number_of = {identity(partition.log): number for number, partition in enumerate(partitions)} if judged.open else {}
+    number_of = (
+        {identity(partition.log): number for number, partition in enumerate(around.partitions)} if judged.open else {}
+    )
     opened: dict[int, list[Finding]] = defaultdict(list)
     for finding in judged.open:
         opened[number_of[finding.broker, finding.topic, finding.partition]].append(finding)
     for number, own_open in opened.items():
         yield Row(OPENED, number, own_open, FINDING_BYTES * len(own_open))
-    yield Row(RESULT, bucket, (replace(judged, findings=[], open=[]), set(opened)))
+    yield Row(RESULT, bucket, (replace(judged, findings=[], open=[]), set(opened), cuts))
 
 
 def hold_back(

@@ -320,7 +320,7 @@ def judge_snapshots(
         result.count(SNAPSHOT, "entries", len(entries))
         for entry in entries:
             expected = producers.get(entry.producer_id)
-            is_gone = expected is None or _is_gone(expected, entry, transactions.start or 0)
+            is_gone = expected is None or _is_gone(expected, entry, transactions)
             if is_gone and not transactions.whole:
                 result.count(SNAPSHOT, "gone")
             else:
@@ -349,15 +349,19 @@ def compare_entry(
         result.find(SNAPSHOT, log, evidence, file=file, offset=offset_in(file), **where)
 
 
-def _is_gone(expected: ProducerSnapshotEntry, found: ProducerSnapshotEntry, start: int) -> bool:
-    """Whether an entry follows from batches that the log no longer has, because it starts at ``start`` or has holes.
+def _is_gone(
+    expected: ProducerSnapshotEntry, found: ProducerSnapshotEntry, transactions: PartitionTransactions
+) -> bool:
+    """Whether an entry follows from batches that the log no longer has, because it starts late or has holes.
 
     The log then lacks a batch or marker that the entry names, or the first batch of the producer's open transaction.
+    That batch may also be in a hole.
     """
-    first = found.current_txn_first_offset
+    first, start = found.current_txn_first_offset, transactions.start or 0
     missing = found.last_offset > expected.last_offset or (first is not None and first < start)
     unmarked = expected.coordinator_epoch == -1 != found.coordinator_epoch
-    return missing or unmarked or found.last_offset < start
+    in_hole = transactions.holes > 0 and first not in {None, expected.current_txn_first_offset}
+    return missing or unmarked or in_hole or found.last_offset < start
 
 
 def _difference(expected: ProducerSnapshotEntry | None, found: ProducerSnapshotEntry) -> str:

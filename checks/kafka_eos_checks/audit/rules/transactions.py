@@ -143,6 +143,8 @@ class OpenTransaction:
         timestamp: the highest timestamp of the first batch, in milliseconds since the epoch.
         stamped: whether the timestamp is a broker's and not a client's.
         followed_ms: when the next marker of the log was appended; -1 for none; None: see the log's markers.
+        begun: the offset of the first data since the producer's last marker; None: the same as ``offset``. A leader
+            takes these for one transaction, even if their epochs differ.
     """
 
     file: str
@@ -154,6 +156,12 @@ class OpenTransaction:
     timestamp: int = -1
     stamped: bool = False
     followed_ms: int | None = None
+    begun: int | None = None
+
+    @property
+    def first_offset(self) -> int:
+        """The first offset of the transaction as its leader has it."""
+        return self.offset if self.begun is None else self.begun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,7 +255,7 @@ class PartitionTransactions:
             if marker.file.partition(".")[0] == segment:
                 yield AbortedTransaction(
                     producer_id=marker.producer_id,
-                    first_offset=marker.ends.offset,
+                    first_offset=marker.ends.first_offset,
                     last_offset=marker.offset,
                     last_stable_offset=marker.last_stable_offset,
                 )
@@ -262,7 +270,8 @@ class PartitionTransactions:
     def open_at(self, offset: int) -> dict[int, int]:
         """The transactions that were open when the log ended at an offset: producer id -> first offset."""
         ended = (marker.ends for marker in self.markers if marker.ends is not None and marker.offset >= offset)
-        return {data.producer_id: data.offset for data in (*self.open.values(), *ended) if data.offset < offset}
+        some = (*self.open.values(), *ended)
+        return {data.producer_id: data.first_offset for data in some if data.first_offset < offset}
 
     @property
     def place(self) -> Place:
@@ -273,10 +282,10 @@ class PartitionTransactions:
         """Add one more transactional batch with data."""
         opened = self.open.get(batch.producer_id)
         if opened is None or opened.holes < batch.holes:  # a hole in between may have had its marker
-            self.open[batch.producer_id] = batch
+            self.open[batch.producer_id] = batch if opened is None else replace(batch, begun=opened.first_offset)
         elif opened.epoch < batch.epoch:
             self.merged.append((opened, batch.epoch))
-            self.open[batch.producer_id] = batch
+            self.open[batch.producer_id] = replace(batch, begun=opened.first_offset)
 
     def finding(self, rule: str, at: Marker | OpenTransaction, evidence: str, kind: Kind = Kind.VIOLATION) -> Finding:
         """A finding at a marker, or at the first batch of a transaction."""
@@ -362,7 +371,7 @@ def _take(result: PartitionTransactions, name: str, headers: Headers, marks: Mar
                 decision=None if decision == NO_DECISION else ControlType(decision),
                 coordinator_epoch=None if coordinator_epoch == NO_EPOCH else coordinator_epoch,
                 ends=ended,
-                last_stable_offset=min((data.offset for data in result.open.values()), default=offset + 1),
+                last_stable_offset=min((data.first_offset for data in result.open.values()), default=offset + 1),
                 stamped_ms=timestamp,
             )
         )

@@ -108,7 +108,7 @@ def test_logs_of_coordinators_are_judged_alike() -> None:
 
 @pytest.mark.parametrize(
     ("module", "wrong"),
-    [(coordinators, "_COMPLETIONS"), (coordinators, "_DECISIONS")],
+    [(coordinators, "COMPLETIONS"), (coordinators, "DECISIONS")],
 )
 def test_columns_of_a_coordinators_log_that_say_something_else_are_caught(
     module: ModuleType, wrong: str, monkeypatch: pytest.MonkeyPatch

@@ -8,12 +8,12 @@ import pytest
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.engines.spark import SparkEngine
-from kafka_eos_checks.audit.kernels.coordinators import matching
+from kafka_eos_checks.audit.kernels.coordinators import matching, slices
 from kafka_eos_checks.audit.kernels.logs import beside, transactions
 from kafka_eos_checks.audit.kernels.logs.beside import NEVER, held_in
 from kafka_eos_checks.audit.oracle import random_clusters
 from kafka_eos_checks.audit.oracle.random_clusters import difference, judge
-from kafka_eos_checks.audit.plan import beside_stages
+from kafka_eos_checks.audit.plan import beside_stages, slice_stages
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, SNAPSHOT, last_batches
 from kafka_eos_checks.audit.rules.transactions import TRANSACTION_RULES
 from kafka_eos_checks.kit.verdict import read_verdicts
@@ -39,7 +39,7 @@ def test_most_markers_of_clusters_in_which_nothing_goes_wrong_are_proved(monkeyp
         return unproved
 
     monkeypatch.setattr(matching._Columns, "prove", counted)
-    for seed in range(40):
+    for seed in range(60):  # some are cut into slices, and proved otherwise
         is_clean = random_clusters._Cluster(seed).clean
         assert not difference(seed)[0]
     (clean, unproved), (others, left) = counts[True], counts[False]
@@ -48,7 +48,13 @@ def test_most_markers_of_clusters_in_which_nothing_goes_wrong_are_proved(monkeyp
     assert left > others / 4, "and where something does, the readable rules judge"
 
 
-FIRST_THAT_NOTICES = {"_not_fenced": 106}  # seeds before it do not, and take long
+FIRST_THAT_NOTICES = {  # seeds before it do not, and take long
+    "_not_fenced": 106,
+    "_have_a_way": 222,
+    "_due": 222,
+    "joined": 177,
+    "both_decisions": 677,
+}
 
 
 @pytest.mark.parametrize(
@@ -58,6 +64,14 @@ FIRST_THAT_NOTICES = {"_not_fenced": 106}  # seeds before it do not, and take lo
         (matching._Columns, "_not_fenced", lambda self: self.log >= 0),
         (matching._Columns, "_both_decisions", lambda _, left: left & False),
         (matching._Columns, "_in_order", lambda self, _: (self.log >= 0, self.log < 0)),
+        (slice_stages, "_have_a_way", lambda *_: True),
+        (slice_stages, "both_decisions", lambda _: set()),
+        (slices, "_due", lambda *told, due=slices._due: due(*told)._replace(is_plain=True)),
+        (
+            slices,
+            "joined",
+            lambda one, two, join=slices.joined: max(join(one, two), two, key=lambda each: each.in_order),
+        ),
         (transactions, "_around", lambda *_: (0, transactions.NO_TIME)),
         (beside_stages, "last_batches", lambda headers, offsets, ends: last_batches(headers, offsets, ends)[1:]),
         (beside, "_outer", lambda steps, _: steps[steps["is_marker"]]),
@@ -98,5 +112,5 @@ def test_the_oracle_judges_transactions_again(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.spark
 def test_spark_judges_random_clusters_as_the_readable_rules_do(spark: Any) -> None:
     with SparkEngine(spark) as engine:
-        for seed in (3, 1436):
+        for seed in (3, 222, 1436):
             assert not difference(seed, engine)[0]

@@ -14,6 +14,7 @@ from kafka_eos_checks.audit.audit import of_inputs
 from kafka_eos_checks.audit.engines.local import LocalEngine, LocalRows, Row
 from kafka_eos_checks.audit.inputs import open_inputs
 from kafka_eos_checks.audit.plan import stages
+from kafka_eos_checks.lab.generate import traffic
 from kafka_eos_checks.lab.generate.cluster import Cluster
 from kafka_eos_checks.lab.generate.traffic import Workload
 
@@ -59,7 +60,9 @@ def counted(workload: Workload, folder: Path, monkeypatch: pytest.MonkeyPatch) -
     Cluster(workload=workload, value_bytes=16, segment_bytes=SPLIT).write(folder)
     engine = Counting()
     monkeypatch.setattr(audits, "open_engine", lambda *_: engine)
-    monkeypatch.setattr(stages.scan_logs, "__kwdefaults__", {"check_crc": True, "split_bytes": SPLIT})
+    monkeypatch.setattr(
+        stages.scan_logs, "__kwdefaults__", {"check_crc": True, "split_bytes": SPLIT, "slice_markers": 8}
+    )
     with open_inputs([folder], []) as inputs:
         found = of_inputs(inputs)
     assert [finding.in_words() for finding in (*found.findings, *found.notes)] == []
@@ -81,3 +84,19 @@ def test_no_task_gets_the_commits_of_a_hot_group(tmp_path: Path, monkeypatch: py
     largest = max(engine.given["offsets"].values())
     commits = 0.9 * hot.transactions
     assert largest < commits / 8, "its records are summed up where they are read"
+
+
+@pytest.mark.parametrize(("version_2", "fenced"), [(1.0, 0.0), (0.0, 0.2), (0.0, 0.0)])
+def test_no_task_gets_a_hot_producer_or_transactional_id(
+    version_2: float, fenced: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traffic, "FENCED", fenced)  # without fences all its transactions have one epoch
+    hot = Workload(
+        transactions=4000, batches=12_000, partitions=8, spread=1, clients=64, hot_client=0.9, version_2=version_2
+    )
+    engine = counted(hot, tmp_path, monkeypatch)
+    for label in ("transactional ids", "transactions", "decisions of slices", "slices"):
+        assert engine.given[label].total() > 500, f"{label} has something to share"
+        assert engine.share(label) < 0.3, f"{label}: {engine.given[label]}"
+    assert engine.given["slices"].total() > 10 * engine.given["transactions"].total() / 3, "the slices have most of it"
+    assert "slices put together" not in engine.given, "all of them are proved"

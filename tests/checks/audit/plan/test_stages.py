@@ -1,30 +1,36 @@
 """The plan of an audit: the same on both engines, and on Spark no rule over logs runs on the driver."""
 
 import os
+import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
+from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos_checks.audit.audit import Audit, run
 from kafka_eos_checks.audit.engines import local as engines
 from kafka_eos_checks.audit.engines.local import LocalEngine, LocalRows, Row
 from kafka_eos_checks.audit.engines.spark import failures_told
 from kafka_eos_checks.audit.inputs import UnusableInput
-from kafka_eos_checks.audit.plan import beside_stages, stages
-from kafka_eos_checks.audit.segments.splits import find_logs
+from kafka_eos_checks.audit.plan import beside_stages, slice_stages, stages
+from kafka_eos_checks.audit.plan.found import Found
+from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 from kafka_eos_checks.kit.paths import recordings_folder
 from kafka_eos_checks.kit.recording import unpack
 from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.lab.generate import traffic
 from kafka_eos_checks.lab.generate.cluster import Cluster
 from kafka_eos_checks.lab.generate.traffic import Workload
 
 RULES = {
     stages: (
         *("summaries_of", "fold", "state_chunk", "commit_chunk", "fold_states"),
-        *("paired", "judge_steps", "fold_group_log", "went_back"),
+        *("judge_steps", "fold_group_log", "went_back", "sliced", "sliced_ids", "fold_slice", "cuts_of"),
     ),
+    slice_stages: ("paired", "judge_steps", "prove_slices", "routed", "ways_through"),
     beside_stages: (
         *("audit_beside", "judge_index", "judge_entries", "judge_replicas"),
         *("last_batches", "tails", "stored_in", "held_in"),
@@ -100,6 +106,20 @@ def test_rows_between_stages_spill_to_a_file_once_they_are_many(monkeypatch: pyt
     assert list(rows.values([7], 1)) == []
 
 
+def test_a_killed_process_leaves_no_rows_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "SPILL_BYTES", 1000)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    rows = LocalRows()
+    for number in range(100):
+        rows.add(Row(0, 0, number, 90))
+        if number == 50:
+            assert len(list(rows.values([0], 0))) == 51, "rows may be read between two others"
+    assert rows.places
+    assert not [*tmp_path.iterdir()], "the file has no name"
+    assert list(rows.values([0], 0)) == [*range(100)]
+    rows.close()
+
+
 def test_the_result_depends_neither_on_the_number_of_buckets_nor_on_spilling(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +138,70 @@ def test_the_result_depends_neither_on_the_number_of_buckets_nor_on_spilling(
         results.append((found, judged.figures, [(state.records, state.known, state.unknown) for state in states]))
     assert results[0] == results[1] == results[2]
     assert results[0][1]["torn transaction"]["markers"]
+
+
+def same_in_slices(logs: Sequence[PartitionLog]) -> tuple[list[str], bool]:
+    """The findings, which are the same with slices and without; and whether slices were put together again."""
+    results, together = [], False
+    for buckets, least in ((1, 1 << 30), (7, 8), (2, 50)):
+        engine = LocalEngine()
+        engine.buckets = buckets
+        scanned = stages.scan_logs(logs, engine, split_bytes=30_000, slice_markers=least)
+        states, known = stages.audit_coordinators(scanned, engine)
+        assert (bool(scanned.slices), bool(known.bases)) == (buckets > 1, buckets > 1 and bool(states))
+        judged, ended = stages.judge_transactions(scanned, states, known, engine)
+        beside, figures = stages.audit_around(scanned, engine, ended, one_moment=True)
+        found = [*Found(engine, known.rows), *judged.findings, *beside]
+        counts = [(state.records, state.known, state.unknown) for state in states]
+        results.append((sorted(each.in_words() for each in found), judged.figures, judged.reasons, figures, counts))
+        together |= "slices put together" in dict(engine.stages)
+    assert results[0] == results[1] == results[2]
+    return results[0][0], together
+
+
+HOT = Workload(transactions=1500, batches=9000, partitions=6, clients=25, hot_client=0.8)
+
+
+@pytest.mark.parametrize("version_2", [0.2, 0.8])
+@pytest.mark.parametrize("faults", [0, 2])
+def test_slices_of_a_hot_producer_and_transactional_id_find_what_the_whole_finds(
+    version_2: float, faults: int, tmp_path: Path
+) -> None:
+    hot = replace(HOT, version_2=version_2)
+    Cluster(workload=hot, value_bytes=8, segment_bytes=30_000, faults=faults).write(tmp_path)
+    found, together = same_in_slices(find_logs(tmp_path / "brokers"))
+    assert bool(found) == together == bool(faults), "only where something is wrong one task gets the whole"
+
+
+@pytest.mark.parametrize("version_2", [0.0, 1.0])
+def test_slices_are_judged_without_a_coordinators_log(version_2: float, tmp_path: Path) -> None:
+    Cluster(workload=replace(HOT, version_2=version_2), value_bytes=8, segment_bytes=30_000).write(tmp_path)
+    logs = [log for log in find_logs(tmp_path / "brokers") if log.topic != COORDINATOR_TOPIC]
+    assert same_in_slices(logs) == ([], False)
+
+
+def test_slices_with_many_markers_that_are_written_again_are_proved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for share, value in {"FENCED": 0.0, "BEGUN_ANEW": 0.0, "WRITTEN_AGAIN": 0.2}.items():
+        monkeypatch.setattr(traffic, share, value)
+    made = replace(HOT, version_2=0.0, partitions=3)  # its transactions have one epoch
+    Cluster(workload=made, value_bytes=8, segment_bytes=30_000).write(tmp_path)
+    assert same_in_slices(find_logs(tmp_path / "brokers")) == ([], False)
+
+
+def test_slices_of_a_log_that_begins_late_are_judged_as_the_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for share in ("ABORTED", "FENCED"):  # so that nothing but the number of markers tells them from each other
+        monkeypatch.setattr(traffic, share, 0.0)
+    made = replace(HOT, version_2=0.0)
+    Cluster(workload=made, value_bytes=8, segment_bytes=30_000).write(tmp_path)
+    for log in find_logs(tmp_path / "brokers"):
+        if log.topic != COORDINATOR_TOPIC and len(log.segments) > 2:
+            log.file(log.segments[0]).unlink()
+    found, together = same_in_slices(find_logs(tmp_path / "brokers"))
+    assert (found, together) == ([], True), "too many transactions may be meant"
 
 
 def test_workers_find_what_one_process_finds_and_their_errors_are_its_own(
@@ -173,7 +257,7 @@ def test_a_row_about_transactional_ids_has_only_their_own_sets_of_partitions(tmp
     engine.buckets = 8
     scanned = stages.scan_logs(find_logs(tmp_path / "recording" / "brokers"), engine)
     _, known = stages.audit_coordinators(scanned, engine)
-    rows = [folded for key in known.keys([stages.KNOWN]) for _, folded in known.values([stages.KNOWN], key)]
+    rows = [folded for key in known.rows.keys([stages.KNOWN]) for _, folded in known.rows.values([stages.KNOWN], key)]
     assert len(rows) > 8
     for folded in rows:
         assert set(range(len(folded.decisions.sets))) == set(folded.decisions.partitions.tolist())

@@ -10,7 +10,7 @@ from pathlib import Path
 import google_crc32c
 import pytest
 
-from kafka_eos.formats.record_batch import Record, build_batch
+from kafka_eos.formats.record_batch import ControlRecord, ControlType, Record, build_batch, build_control_batch
 from kafka_eos.formats.segment import (
     AbortedTransaction,
     ProducerSnapshotEntry,
@@ -19,7 +19,11 @@ from kafka_eos.formats.segment import (
     read_segment,
     read_transaction_index,
 )
+from kafka_eos_checks.audit.engines.local import LocalEngine
+from kafka_eos_checks.audit.oracle.synthetic import data_batch, write_segment
+from kafka_eos_checks.audit.plan import stages
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, REPLICAS, SNAPSHOT, Beside, audit_beside
+from kafka_eos_checks.audit.rules.log import Batch
 from kafka_eos_checks.audit.segments import headers
 from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.kit.recording import kept_recording, unpacked
@@ -28,6 +32,7 @@ from ..test_moments import NOW, PID, data, partition
 
 PARTITION = "follower-catches-up-0"
 FIRST = f"{0:020d}"
+STAMPED = 1_700_000_000_000  # ms since the epoch, as `data_batch` stamps
 
 
 @pytest.fixture(scope="module")
@@ -227,3 +232,73 @@ def test_a_log_without_its_beginning_is_judged_from_where_it_begins(brokers: Pat
     index = brokers / "2" / PARTITION / f"{FIRST}.txnindex"
     index.write_bytes(index.read_bytes()[:-8] + (10**6).to_bytes(8, "big"))
     assert rules(brokers)[ABORTED_INDEX] == 1
+
+
+def transaction_log(folder: Path, *batches: tuple[int, int, int | None]) -> Path:
+    """A log of data of a transaction of producer 7, and of its marker: offset, epoch, and coordinator epoch or None."""
+    made = []
+    for offset, epoch, coordinator_epoch in batches:
+        if coordinator_epoch is None:
+            place = Batch(0, offset, offset, 7, epoch, 0, 0, unsequenced=False)
+            made.append(data_batch(place, transactional=True))
+            continue
+        marker = ControlRecord(control_type=ControlType.ABORT, coordinator_epoch=coordinator_epoch)
+        abort = build_control_batch(marker, producer_id=7, producer_epoch=epoch, timestamp=STAMPED)
+        made.append(replace(abort, base_offset=offset))
+    write_segment(folder / "t-0" / f"{FIRST}.log", [batch.encode() for batch in made])
+    return folder / "t-0"
+
+
+def entry_of(epoch: int, offset: int, first: int | None, coordinator_epoch: int = -1) -> ProducerSnapshotEntry:
+    sequence = -1 if offset < 0 else 0
+    return ProducerSnapshotEntry(
+        producer_id=7,
+        producer_epoch=epoch,
+        last_sequence=sequence,
+        last_offset=offset,
+        offset_delta=0,
+        timestamp=STAMPED,
+        coordinator_epoch=coordinator_epoch,
+        current_txn_first_offset=first,
+    )
+
+
+def both_forms(folder: Path) -> Beside:
+    """The files judged by the readable rules, and not otherwise by the plan."""
+    expected = judged(folder)
+    logs, engine = find_logs(folder), LocalEngine()
+    scanned = stages.scan_logs(logs, engine)
+    states, known = stages.audit_coordinators(scanned, engine)
+    _, ended = stages.judge_transactions(scanned, states, known, engine)
+    found, figures = stages.audit_around(scanned, engine, ended, one_moment=True)
+    assert [*found] == expected.findings
+    assert {rule: figures[rule] for rule in expected.figures} == expected.figures
+    return expected
+
+
+def test_data_of_a_later_epoch_are_of_the_transaction_that_is_open(tmp_path: Path) -> None:
+    log = transaction_log(tmp_path, (0, 0, None), (1, 1, None), (2, 2, 5))
+    write_snapshot(log / f"{1:020d}.snapshot", [entry_of(0, 0, 0)])
+    write_snapshot(log / f"{2:020d}.snapshot", [entry_of(1, 1, 0)])
+    write_snapshot(log / f"{3:020d}.snapshot", [entry_of(2, -1, None, 5)])
+    write_index(
+        log / f"{FIRST}.txnindex",
+        [AbortedTransaction(producer_id=7, first_offset=0, last_offset=2, last_stable_offset=3)],
+    )
+    assert both_forms(tmp_path).findings == []
+    write_snapshot(log / f"{2:020d}.snapshot", [entry_of(1, 1, 1)])
+    [finding] = both_forms(tmp_path).findings
+    assert finding.evidence == "current_txn_first_offset 1, expected 0"
+
+
+@pytest.mark.parametrize("batches", [((0, 0, None), (2, 0, None), (4, 0, 5)), ((1, 0, None), (4, 0, 5))])
+def test_a_hole_may_have_had_the_first_data_of_a_transaction(
+    batches: tuple[tuple[int, int, int | None], ...], tmp_path: Path
+) -> None:
+    log = transaction_log(tmp_path, *batches)
+    first = batches[0][0]
+    write_snapshot(log / f"{first + 1:020d}.snapshot", [entry_of(0, first, 0)])
+    write_snapshot(log / f"{4:020d}.snapshot", [entry_of(0, batches[-2][0], 0)])
+    assert both_forms(tmp_path).findings == []
+    write_snapshot(log / f"{4:020d}.snapshot", [entry_of(0, batches[-2][0], None)])
+    assert len(both_forms(tmp_path).findings) == 1, "the log has data that no marker has ended yet"

@@ -14,7 +14,7 @@ not depend on where the log is cut.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,13 @@ from numpy.typing import NDArray
 from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2, TransactionLogValue, TransactionState
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.internal_topics.chunks import chunk_runs
-from kafka_eos_checks.audit.internal_topics.decisions import COLUMNS, Decisions, PartitionSets, stretches
+from kafka_eos_checks.audit.internal_topics.decisions import (
+    COLUMNS,
+    Decisions,
+    PartitionSets,
+    concatenate_decisions,
+    stretches,
+)
 from kafka_eos_checks.audit.internal_topics.states import (
     TOMBSTONE,
     StateChunk,
@@ -51,10 +57,10 @@ from kafka_eos_checks.audit.segments.splits import PartitionLog, plan
 
 Mask = NDArray[np.bool_]
 
-_DECISIONS = np.full(max(TransactionState) + 2, -1, np.int32)  # by status; the last one is for a tombstone
-_DECISIONS[list(PREPARED)] = [int(decision) for decision in PREPARED.values()]
-_COMPLETIONS = np.full(max(TransactionState) + 2, -1, np.int32)
-_COMPLETIONS[list(COMPLETED)] = [int(decision) for decision in COMPLETED.values()]
+DECISIONS = np.full(max(TransactionState) + 2, -1, np.int32)  # by status; the last one is for a tombstone
+DECISIONS[list(PREPARED)] = [int(decision) for decision in PREPARED.values()]
+COMPLETIONS = np.full(max(TransactionState) + 2, -1, np.int32)
+COMPLETIONS[list(COMPLETED)] = [int(decision) for decision in COMPLETED.values()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +156,13 @@ class FoldedIds:
         granted_by: the id of each grant, shape (g,).
         granted_producer_id: shape (g,).
         granted_epoch: shape (g,).
+        granted_at: the offset of its record, shape (g,).
         owner: ids, shape (p,); with ``owned_producer_id`` the distinct pairs of an id and a producer id that it had.
         owned_producer_id: shape (p,).
         unknown: records whose state could not be judged.
         findings: violations, in log order.
         followed: how many records the readable rule had to judge.
+        bases: by slice that is left out, the offset of its :class:`Joint`, and the number of its first transaction.
     """
 
     names: list[str]
@@ -168,11 +176,13 @@ class FoldedIds:
     granted_by: Narrow
     granted_producer_id: Ints
     granted_epoch: Narrow
+    granted_at: Ints
     owner: Narrow
     owned_producer_id: Ints
     unknown: int
     findings: list[Finding]
     followed: int
+    bases: Sequence[tuple[int, int]] = ()
 
     def take(self, numbers: Ints) -> "FoldedIds":
         """Some of the ids, in ascending order, without findings and unknown records."""
@@ -196,12 +206,32 @@ class FoldedIds:
             granted_by=rank[self.granted_by[granted]],
             granted_producer_id=self.granted_producer_id[granted],
             granted_epoch=self.granted_epoch[granted],
+            granted_at=self.granted_at[granted],
             owner=rank[self.owner[owned]],
             owned_producer_id=self.owned_producer_id[owned],
             unknown=0,
             findings=[],
             followed=0,
         )
+
+    def of_producer(self, producer_id: int) -> "FoldedIds":
+        """The ids that had a producer id, with what is about this producer id."""
+        own = self.take(np.unique(self.owner[self.owned_producer_id == producer_id]))
+        granted, owned = own.granted_producer_id == producer_id, own.owned_producer_id == producer_id
+        return replace(
+            own.with_decisions(own.decisions.take(own.decisions.producer_id == producer_id)),
+            granted_by=own.granted_by[granted],
+            granted_producer_id=own.granted_producer_id[granted],
+            granted_epoch=own.granted_epoch[granted],
+            granted_at=own.granted_at[granted],
+            owner=own.owner[owned],
+            owned_producer_id=own.owned_producer_id[owned],
+        )
+
+    def with_decisions(self, decisions: Decisions) -> "FoldedIds":
+        """The same ids with some of their decisions, by id."""
+        begin = np.searchsorted(decisions.transactional_id, np.arange(len(self.names) + 1))
+        return replace(self, decisions=decisions, decision_start=begin)
 
     def transactional_id(self, number: int) -> TransactionalId:
         """A transactional id after all its records, in the form of the readable rules."""
@@ -283,16 +313,101 @@ def log_of(facts: LogFacts, folded: FoldedIds) -> CoordinatorLog:
     return replace(log, ids=Ids(folded), findings=folded.findings, unknown=folded.unknown, folded=folded)
 
 
-def fold_states(states: States, facts: LogFacts) -> FoldedIds:
-    """Fold all records of some transactional ids of a log, in log order."""
+class Joint(NamedTuple):
+    """What stands for a slice of a transactional id among the other records.
+
+    The first and the last PREPARE of the slice, each with its COMPLETE, are among these.
+
+    Attributes:
+        offset: the offset of the last PREPARE.
+        decided: how many transactions between the two were decided and completed.
+        producer_ids: the producer ids of the slice.
+    """
+
+    offset: int
+    decided: int
+    producer_ids: tuple[int, ...]
+
+
+def fold_states(states: States, facts: LogFacts, joints: Sequence[Joint] = ()) -> FoldedIds:
+    """Fold all records of some transactional ids of a log, in log order, except those of slices."""
     holes = facts.holes_before(states)
-    return _Fold(states, facts, holes, facts.whole_before(states, holes)).result()
+    return _Fold(states, facts, holes, facts.whole_before(states, holes), joints).result()
+
+
+class FoldedSlice(NamedTuple):
+    """A slice of a transactional id after its fold.
+
+    Attributes:
+        name: the transactional id.
+        joint: the offset of its joint.
+        ids: the id, with the decisions and grants of the slice; the first transaction, which is not of the slice, would
+            have the number 0.
+    """
+
+    name: str
+    joint: int
+    ids: FoldedIds
+
+
+def fold_slice(states: States, facts: LogFacts, joint: Joint) -> FoldedSlice:
+    """Fold the records of a slice of one transactional id, in log order."""
+    nothing_is_known = np.zeros(len(states), np.bool_)
+    own = _Fold(states, facts, facts.holes_before(states), nothing_is_known).result()
+    others = own.with_decisions(own.decisions.take(slice(1, None)))
+    return FoldedSlice(own.names[0], joint.offset, replace(others, unknown=own.unknown - 1))
+
+
+def with_slices(own: FoldedIds, slices: Sequence[FoldedSlice], bases: Mapping[int, int]) -> FoldedIds:
+    """Some transactional ids with the decisions and grants of some slices of theirs.
+
+    Args:
+        own: the ids.
+        slices: the slices.
+        bases: by joint, the number of the slice's first transaction.
+    """
+    if not slices:
+        return own
+    number_of = {name: number for number, name in enumerate(own.names)}
+    decisions, grants = [own.decisions], [own]
+    for each in slices:
+        rows = each.ids.decisions
+        decisions.append(replace(rows, number=rows.number + np.int32(bases[each.joint]), names=[each.name]))
+        grants.append(replace(each.ids, granted_by=np.full(len(each.ids.granted_by), number_of[each.name], np.int32)))
+    told = concatenate_decisions([replace(decisions[0], names=own.names), *decisions[1:]])
+    told = told.take(np.lexsort((told.number, told.transactional_id)))
+    whole = own.with_decisions(told)
+    order = np.lexsort(
+        [np.concatenate([getattr(each, name) for each in grants]) for name in ("granted_at", "granted_by")]
+    )
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(each, name) for each in grants])[order] for name in _GRANTS
+    }
+    return replace(whole, **columns)
+
+
+_GRANTS = ("granted_by", "granted_producer_id", "granted_epoch", "granted_at")
+
+
+def completed(decision: Narrow, completion: Narrow) -> Mask:
+    """Which decisions of one transactional id are completed before the next decision.
+
+    Args:
+        decision: the decision of each of its records, -1 for others.
+        completion: the decision that the record completes, -1 for others.
+    """
+    rows, ends = np.flatnonzero(decision >= 0), np.flatnonzero(completion >= 0)
+    decided = np.searchsorted(rows, ends) - 1
+    ends, decided = ends[decided >= 0], decided[decided >= 0]
+    found = np.zeros(len(rows), np.bool_)
+    found[decided[completion[ends] == decision[rows[decided]]]] = True
+    return found
 
 
 class _Fold:
     """A fold of n records; all arrays of shape (n,) are in order of id, and in log order within an id."""
 
-    def __init__(self, states: States, facts: LogFacts, holes: Ints, whole: Mask) -> None:
+    def __init__(self, states: States, facts: LogFacts, holes: Ints, whole: Mask, joints: Sequence[Joint] = ()) -> None:
         self.states, self.facts = states, facts
         count = len(states)
         numbers, place = by_appearance(states.transactional_id, len(states.names))
@@ -313,13 +428,17 @@ class _Fold:
         # A record after a hole, or the first record in a log that is not whole, may follow any state.
         self.fresh = self.first & ~self.whole
         self.fresh[1:] |= ~self.first[1:] & (self.holes[1:] > self.holes[:-1])
+        self.joints = sorted(joints)
+        self.joint = np.isin(states.offset, [joint.offset for joint in joints])[self.order]
+        self.fresh &= ~self.joint  # it stands for the whole slice, whose last states are known
 
     def result(self) -> FoldedIds:
         """The folded ids."""
         proved = self.fresh.copy()
         rest = np.flatnonzero(~self.fresh)
         proved[rest] = self._legal(rest)
-        completes = proved & (_COMPLETIONS[self.status] >= 0) & ~self.first & ~self.fresh
+        proved |= self.joint
+        completes = proved & (COMPLETIONS[self.status] >= 0) & ~self.first & ~self.fresh
         last = self.begin[1:] - 1
         certain, decided = ~self.fresh[last], np.zeros(len(last), np.bool_)
         unknown, followed = int(np.count_nonzero(self.fresh)), 0
@@ -335,6 +454,11 @@ class _Fold:
             if run.end == self.begin[run.number + 1]:
                 certain[run.number], decided[run.number] = known.certain, True
                 current.append(own)
+        in_slices = np.searchsorted(decision_rows, np.flatnonzero(self.joint))  # the number of each last PREPARE
+        offsets = self.states.offset[self.order[decision_rows[in_slices]]].tolist()
+        bases = list(zip(offsets, decisions.number[in_slices - 1].tolist(), strict=True))
+        if bases:
+            decisions = decisions.take(~self.joint[decision_rows])
         in_tail = np.arange(len(self.ids)) >= np.repeat(self._tails(completes), np.diff(self.begin))
         tails = [np.flatnonzero(in_tail & ~decided[self.ids]), *current]
         rows = np.concatenate(tails)
@@ -354,11 +478,13 @@ class _Fold:
             granted_by=self.ids[granted],
             granted_producer_id=self.producer_id[granted],
             granted_epoch=self.epoch[granted],
+            granted_at=self.states.offset[self.order[granted]],
             owner=owner,
             owned_producer_id=owned,
             unknown=unknown,
             findings=[each for _, each in sorted(findings, key=lambda placed: placed[0])],
             followed=followed,
+            bases=bases,
         )
 
     def _legal(self, rows: Ints) -> Mask:
@@ -373,8 +499,8 @@ class _Fold:
         raised = self.epoch[rows] - epoch
         alike = np.zeros(len(rows), np.int64)
         for feature, size in (
-            (np.where(known, self.status[before], TOMBSTONE) + 1, len(_DECISIONS)),
-            (self.status[rows] + 1, len(_DECISIONS)),
+            (np.where(known, self.status[before], TOMBSTONE) + 1, len(DECISIONS)),
+            (self.status[rows] + 1, len(DECISIONS)),
             (np.clip(self.client[rows], -1, TRANSACTION_VERSION_2) + 1, TRANSACTION_VERSION_2 + 2),
             (np.where((raised == 0) | (raised == 1), raised, 2), 3),
             (np.clip(epoch - EXHAUSTED_FROM + 1, 0, LAST_EPOCH - EXHAUSTED_FROM + 1), LAST_EPOCH - EXHAUSTED_FROM + 2),
@@ -412,8 +538,8 @@ class _Fold:
 
     def _decisions(self) -> tuple[Ints, Decisions]:
         """The decisions and their records. The data epoch may differ where the readable rule decides."""
-        decision = _DECISIONS[self.status]
-        completion = _COMPLETIONS[self.status]
+        decision = DECISIONS[self.status]
+        completion = COMPLETIONS[self.status]
         rows = np.flatnonzero(decision >= 0)
         decision = decision[rows]
         ids = self.ids[rows]
@@ -436,7 +562,7 @@ class _Fold:
         data_epoch = np.where(follows, self.epoch[np.maximum(rows - 1, 0)], self.epoch[rows] - bumps)
         decisions = Decisions(
             transactional_id=ids,
-            number=(before - before[first]).astype(np.int32),
+            number=(before - before[first] + self._left_out(rows)).astype(np.int32),
             producer_id=self.producer_id[rows],
             data_epoch=data_epoch.astype(np.int32),
             marker_epoch=self.epoch[rows],
@@ -450,6 +576,22 @@ class _Fold:
             sets=PartitionSets.of(self.sets),
         )
         return rows, decisions
+
+    def _in_order(self) -> list[Joint]:
+        """The joints in the order of their records."""
+        of_offset = {joint.offset: joint for joint in self.joints}
+        return [of_offset[offset] for offset in self.states.offset[self.order[self.joint]].tolist()]
+
+    def _left_out(self, rows: Ints) -> Ints | int:
+        """How many transactions of slices come before each of some records of its id."""
+        if not self.joints:
+            return 0
+        count = np.zeros(len(self.ids) + 1, np.int64)
+        places = np.flatnonzero(self.joint)
+        count[places + 1] = [joint.decided for joint in self._in_order()]
+        before = np.cumsum(count)
+        left_out: Ints = before[rows + 1] - before[self.begin[self.ids[rows]]]
+        return left_out
 
     def _tails(self, completes: Mask) -> Ints:
         """The first record of each id that its current states at the end depend on, shape (i,).
@@ -487,7 +629,10 @@ class _Fold:
         """The distinct pairs of an id and a producer id, in order."""
         real = np.flatnonzero(self.status != TOMBSTONE)
         ids, pids = self.ids[real], self.producer_id[real]
-        changed = np.ones(len(real), np.bool_)
+        for joint, place in zip(self._in_order(), np.flatnonzero(self.joint).tolist(), strict=True):
+            ids = np.append(ids, np.full(len(joint.producer_ids), self.ids[place], ids.dtype))
+            pids = np.append(pids, joint.producer_ids)
+        changed = np.ones(len(ids), np.bool_)
         changed[1:] = (ids[1:] != ids[:-1]) | (pids[1:] != pids[:-1])
         ids, pids = ids[changed], pids[changed]
         order = np.lexsort((pids, ids))

@@ -7,8 +7,8 @@ are few. So every finding is the readable rules' own.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,7 @@ from kafka_eos_checks.audit.segments.marks import NO_DECISION, NO_EPOCH
 from kafka_eos_checks.audit.segments.order import stable_order
 
 Flags = NDArray[np.bool_]
+_AMBIGUOUS = 2  # the number of this reason
 
 
 class Knowledge(Coordinators):
@@ -107,6 +108,40 @@ def judge_steps(steps: Paired, partitions: Sequence[Partition], coordinators: Kn
     return judged
 
 
+class Proof(NamedTuple):
+    """The judgement of the markers of a producer id in some slices.
+
+    Attributes:
+        producer_id: the producer id.
+        judged: the figures; None if any of the markers is not proved.
+        decisions: rows of producer id, epoch and decision: those of markers that cannot be judged, of which no two may
+            contradict each other; shape (n, 3).
+    """
+
+    producer_id: int
+    judged: Judged | None
+    decisions: Ints
+
+
+def prove_slices(
+    steps: Paired,
+    partitions: Sequence[Partition],
+    coordinators: Knowledge,
+    moments: Moments,
+    shared: Collection[tuple[int, int, int]],
+) -> list[Proof]:
+    """Judge the markers of some slices, except the order of those that other slices share.
+
+    Args:
+        steps: the steps of the slices.
+        partitions: all logs, by number.
+        coordinators: the coordinators' logs with the decisions of these markers.
+        moments: the moments of all logs.
+        shared: log, producer id and epoch of these.
+    """
+    return list(_Columns(steps, partitions, coordinators, moments, shared).prove_each())
+
+
 def _readable(steps: Paired, partitions: Sequence[Partition], unproved: Flags) -> list[PartitionTransactions]:
     """The transactions of each log in the form of the readable rules: open and merged ones, and some of the markers.
 
@@ -145,11 +180,25 @@ def _readable(steps: Paired, partitions: Sequence[Partition], unproved: Flags) -
 
 
 class _Columns:
-    """The markers of some producer ids, with the owners of these; all columns of shape (m,)."""
+    """The markers of some producer ids, with the owners of these; all columns of shape (m,).
+
+    Args:
+        steps: all their steps, or those of a slice.
+        partitions: all logs, by number.
+        coordinators: the coordinators' logs of these producer ids.
+        moments: the moments of all logs.
+        shared: log, producer id and epoch of markers that other slices have, too. Their order is not looked at.
+    """
 
     def __init__(
-        self, steps: Paired, partitions: Sequence[Partition], coordinators: Knowledge, moments: Moments
+        self,
+        steps: Paired,
+        partitions: Sequence[Partition],
+        coordinators: Knowledge,
+        moments: Moments,
+        shared: Collection[tuple[int, int, int]] = (),
     ) -> None:
+        self.shared = shared
         self.partitions, self.coordinators, self.moments = partitions, coordinators, moments
         own = steps.steps.take(steps.markers)  # ten times as fast as [] for rows of several fields
         self.log = steps.log[steps.markers]
@@ -180,13 +229,41 @@ class _Columns:
         """Count the markers that are proved right, and return the others: all markers of unproved producer ids."""
         if not len(self):
             return np.zeros(0, np.bool_)
+        proved, left, reasons = self._proved()
+        mine = self._of_good(proved & ~self._both_decisions(left >= 0))
+        self._count(judged, mine, left, reasons)
+        return ~mine
+
+    def prove_each(self) -> Iterator["Proof"]:
+        """The proof of each producer id. The same decision on all partitions is not proved."""
+        if not len(self):
+            return
+        proved, left, reasons = self._proved()
+        proved &= left != _AMBIGUOUS  # what may be meant is not all here
+        mine, told = self._of_good(proved), self._may_have_both(left >= 0)
+        decided = np.column_stack((self.producer_id, self.epoch, self.decision))
+        for number, producer_id in enumerate(self.pids.tolist()):
+            own = self.pid == number
+            judged = Judged()
+            self._count(judged, own & mine, left, reasons)
+            decisions = np.unique(decided[own & told], axis=0)
+            yield Proof(producer_id, judged if mine[own].all() else None, decisions)
+
+    def _proved(self) -> tuple[Flags, Ints, list[Reason]]:
+        """Whether each marker is proved right by itself, and the rest as in :meth:`_agree`."""
         proved, left, reasons = self._agree()
         proved &= (self.epoch >= 0) & ((self.data_epoch >= 0) | ~self.has_data)
-        proved &= self._no_older_coordinator() & self._not_fenced()
-        split = self._both_decisions(left >= 0)
+        return proved & self._no_older_coordinator() & self._not_fenced(), left, reasons
+
+    def _of_good(self, proved: Flags) -> Flags:
+        """Whether all markers of each marker's producer id are proved."""
         good = np.ones(len(self.pids), np.bool_)
-        good[self.pid[~proved | split]] = False
-        mine = good[self.pid]
+        good[self.pid[~proved]] = False
+        mine: Flags = good[self.pid]
+        return mine
+
+    def _count(self, judged: Judged, mine: Flags, left: Ints, reasons: Sequence[Reason]) -> None:
+        """Count some proved markers."""
         unknown = Counter({reasons[n]: int(count) for n, count in _counts(left[mine & (left >= 0)])})
         judged.count_markers(int(mine.sum()), unknown)
         figures = judged.figures
@@ -197,7 +274,6 @@ class _Columns:
         figures[FENCED][UNKNOWN] = int(figures[FENCED][UNKNOWN]) + ownerless
         if ownerless:
             judged.reasons[FENCED][self.coordinators.unknown_owner] += ownerless
-        return ~mine
 
     def _agree(self) -> tuple[Flags, Ints, list[Reason]]:
         """Whether each marker agrees with the coordinators' logs; the reason's number if it cannot be judged, or -1."""
@@ -205,6 +281,7 @@ class _Columns:
         logs = self.coordinators.logs
         incomplete = [why_incomplete(log) for log in logs]
         first = (self.coordinators.unknown_owner, HOLES, AMBIGUOUS)
+        assert first[_AMBIGUOUS] is AMBIGUOUS
         reasons = [*first, *dict.fromkeys(why for why in incomplete if why is not None)]
         partial = np.array([-1 if why is None else reasons.index(why) for why in incomplete] + [0], np.int64)
         holes = np.array([partition.holes > 0 for partition in self.partitions], np.bool_)[self.log]
@@ -216,7 +293,7 @@ class _Columns:
         decided = self.coordinators.decisions
         in_order, ambiguous = self._in_order(decided)
         in_order &= why < 0
-        why = np.where((why < 0) & ambiguous, 2, why)
+        why = np.where((why < 0) & ambiguous, _AMBIGUOUS, why)
         by_epoch, leave = (owner >= 0) & (why >= 0) & ~later, np.zeros(len(self), np.bool_)
         if by_epoch.any():
             saw, leave = self._by_epoch(decided)
@@ -258,6 +335,8 @@ class _Columns:
         if len(decisions):
             plain &= (decisions[own] == self.decision[order]) | (self.decision[order] == NO_DECISION)
         fine = _all_between(plain, begin, end) & unreplaced & few
+        shared = np.isin(known[begin], self._shared_keys())
+        fine, many = fine | shared, many & ~shared
         for number in np.flatnonzero(~fine & unreplaced & (count > 0) & ~many).tolist():
             rows = order[begin[number] : end[number]]
             due_decisions = decisions[first[number] : last[number]]
@@ -293,6 +372,14 @@ class _Columns:
         place = np.minimum(np.searchsorted(self.pids, pids), len(self.pids) - 1)
         key = ((log * len(self.pids) + place) << 16) + (decided.marker_epoch[transaction] & 0xFFFF)
         return np.where(self.pids[place] == pids, key, -1)
+
+    def _shared_keys(self) -> Ints:
+        """The keys of the groups of markers that other slices have, too."""
+        rows = np.array([*self.shared], np.int64).reshape(-1, 3)
+        place = np.minimum(np.searchsorted(self.pids, rows[:, 1]), len(self.pids) - 1)
+        mine = self.pids[place] == rows[:, 1]
+        keys: Ints = (((rows[:, 0] * len(self.pids) + place) << 16) + (rows[:, 2] & 0xFFFF))[mine]
+        return keys
 
     def _own_keys(self) -> Ints:
         return ((self.log * len(self.pids) + self.pid) << 16) + (self.epoch & 0xFFFF)
@@ -342,9 +429,14 @@ class _Columns:
         fine: Flags = ~(commits & (up_to > below))
         return fine
 
+    def _may_have_both(self, left: Flags) -> Flags:
+        """The unjudged markers that end data of the epoch before."""
+        told: Flags = left & self.has_data & (self.data_epoch == self.epoch - 1) & (self.decision != NO_DECISION)
+        return told
+
     def _both_decisions(self, left: Flags) -> Flags:
         """The unjudged markers whose epoch has both a COMMIT and an ABORT that end data of the epoch before."""
-        told = left & self.has_data & (self.data_epoch == self.epoch - 1) & (self.decision != NO_DECISION)
+        told = self._may_have_both(left)
         key = (self.pid << 16) + (self.epoch & 0xFFFF)
         committed, aborted = (key[told & (self.decision == decision)] for decision in (1, 0))
         both: Flags = told & np.isin(key, np.intersect1d(committed, aborted))

@@ -71,15 +71,13 @@ def held_in(steps: Paired, log: int, stretch_of: Ints) -> Iterator[tuple[int, He
     """
     low, high = np.searchsorted(steps.log, (log, log + 1))
     own = (steps.markers >= low) & (steps.markers < high) & (steps.ends != NOTHING)
-    merged = np.array([pair for pair in steps.merged if low <= pair[0] < high], np.int64).reshape(-1, 2)
-    first = np.concatenate((steps.ends[own], merged[:, 0]))
-    last = np.concatenate((steps.markers[own], merged[:, 1]))  # data that a later epoch replaced hold nothing more
+    first, last = steps.begun[steps.ends[own]], steps.markers[own]
     ended = np.zeros(len(first), HELD)
     ended["producer_id"] = steps.steps["producer_id"][first]
     ended["first_offset"], ended["last_offset"] = steps.steps["offset"][first], steps.steps["offset"][last]
     ended["split"] = steps.split[last]
-    ended["is_abort"] = steps.steps["is_marker"][last] & (steps.steps["decision"][last] == ControlType.ABORT)
-    opened = np.array([row for row in steps.open if low <= row < high], np.int64)
+    ended["is_abort"] = steps.steps["decision"][last] == ControlType.ABORT
+    opened = steps.begun[np.array([row for row in steps.open if low <= row < high], np.int64)]
     begun = stretch_of[steps.split[np.concatenate((first, opened))]]
     until = np.concatenate((stretch_of[ended["split"]], np.full(len(opened), stretch_of[-1] + 1)))
     offsets = np.concatenate((ended["first_offset"], steps.steps["offset"][opened]))
@@ -310,7 +308,7 @@ def judge_entries(
             differs &= found[name] != -1
         wrong |= differs
     if partition.start != 0 or partition.holes:
-        gone = ~there | _gone(expected, found, partition.start or 0)
+        gone = ~there | _gone(expected, found, partition)
         result.count(SNAPSHOT, "gone", int(gone.sum()))
         wrong &= ~gone
     for row in np.flatnonzero(wrong).tolist():
@@ -318,11 +316,13 @@ def judge_entries(
         compare_entry(partition.log, judged[files[row]].file, due, _entry(found[row]), result)
 
 
-def _gone(expected: NDArray[np.void], found: NDArray[np.void], start: int) -> NDArray[np.bool_]:
+def _gone(expected: NDArray[np.void], found: NDArray[np.void], partition: Partition) -> NDArray[np.bool_]:
     """Whether each entry follows from batches that the log no longer has, as in the readable rule."""
-    first = found["current_txn_first_offset"]
+    first, start = found["current_txn_first_offset"], partition.start or 0
     gone = (found["last_offset"] > expected["last_offset"]) | ((first != -1) & (first < start))
     gone |= (expected["coordinator_epoch"] == -1) & (found["coordinator_epoch"] != -1)
+    if partition.holes:
+        gone |= (first != -1) & (first != expected["current_txn_first_offset"])
     older: NDArray[np.bool_] = gone | (found["last_offset"] < start)
     return older
 
@@ -369,8 +369,9 @@ def _expected(
     expected["coordinator_epoch"] = np.where(epochs == NO_EPOCH, -1, epochs)
     ends = np.full(len(steps.steps), len(offsets) + 1)  # the interval of the marker that ends the data of a step
     has_marker = steps.ends != NOTHING
-    ends[steps.ends[has_marker]] = interval[steps.markers[has_marker]]
-    opened = np.sort(np.concatenate((steps.ends[has_marker], np.array(steps.open, np.int64))))
+    ended = steps.begun[steps.ends[has_marker]]
+    ends[ended] = interval[steps.markers[has_marker]]
+    opened = np.sort(np.concatenate((ended, steps.begun[np.array(steps.open, np.int64)])))
     run = _Last(pids[opened], interval[opened]).up_to(producer_id, number)
     expected["current_txn_first_offset"] = -1
     is_open = run >= 0

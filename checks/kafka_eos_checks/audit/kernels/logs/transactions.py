@@ -266,6 +266,12 @@ class Parts(NamedTuple):
     chunks: Ints
     steps: Steps
 
+    @classmethod
+    def of(cls, parts: Sequence[Part]) -> "Parts":
+        """Some parts as arrays."""
+        chunks = np.array([(*part[:3], len(part.steps)) for part in parts], np.int64).reshape(-1, 4)
+        return cls(chunks, joined_steps(parts))
+
     def each(self) -> Iterator[Part]:
         """The parts."""
         ends = np.cumsum(self.chunks[:, 3]).tolist()
@@ -273,7 +279,7 @@ class Parts(NamedTuple):
             yield Part(log, split, start, self.steps[end - size : end])
 
 
-def _joined(parts: Sequence[Part]) -> Steps:
+def joined_steps(parts: Sequence[Part]) -> Steps:
     """The steps of some chunks one after the other."""
     return np.concatenate([part.steps.view(_WHOLE) for part in parts]).view(STEP) if parts else NO_STEPS.copy()
 
@@ -282,7 +288,7 @@ def scattered(parts: Sequence[Part], buckets: int) -> Iterator[tuple[int, Parts]
     """The steps of some chunks by bucket; a producer id is in one bucket."""
     if not parts:
         return
-    steps = _joined(parts)
+    steps = joined_steps(parts)
     chunks = np.array([(*part[:3], len(part.steps)) for part in parts], np.int64)
     bucket = steps["producer_id"] % buckets
     order = stable_order(bucket)
@@ -316,6 +322,8 @@ class Paired:
         split: number of each one's split in its log, shape (n,).
         markers: which steps are markers, shape (m,).
         ends: the first step of the data that each marker ends, or :data:`NOTHING`, shape (m,).
+        begun: of each step with data the first one since the producer's last marker, shape (n,). After a hole, or
+            data of a later epoch, the data that are open have another first step.
         open: steps of the data that no marker ends.
         merged: steps of data that were still open when data of a later epoch came, each with the step of these.
     """
@@ -325,6 +333,7 @@ class Paired:
     split: Ints
     markers: Ints
     ends: Ints
+    begun: Ints
     open: list[int]
     merged: list[tuple[int, int]]
 
@@ -341,6 +350,7 @@ class Paired:
             self.split[kept],
             place[self.markers[own]],
             np.where(self.ends[own] == NOTHING, NOTHING, place[self.ends[own]]),
+            place[self.begun[kept]],
             [int(place[row]) for row in self.open if kept[row]],
             [(int(place[row]), int(place[later])) for row, later in self.merged if kept[row]],
         )
@@ -359,7 +369,7 @@ def paired(parts: Iterable[Part], partitions: Sequence[Partition]) -> Paired:
     def repeated(numbers: Iterable[int]) -> Ints:
         return np.repeat(np.fromiter(numbers, np.int64, len(sizes)), sizes)
 
-    steps = _joined(ordered)
+    steps = joined_steps(ordered)
     log, split = repeated(part.log for part in ordered), repeated(part.split for part in ordered)
     told = [_around(part, partitions[part.log]) for part in ordered]
     steps["holes"] += repeated(holes for holes, _ in told)
@@ -405,7 +415,8 @@ def _paired(steps: Steps, log: Ints, split: Ints, same: NDArray[np.bool_], is_da
     ends[has_data] = opened[closed]
     left = np.ones(len(first), np.bool_)
     left[closed] = False
-    return Paired(steps, log, split, markers, ends, opened[left].tolist(), merged)
+    begun = first[np.maximum(run, 0)] if len(first) else np.zeros(len(steps), np.int64)
+    return Paired(steps, log, split, markers, ends, begun, opened[left].tolist(), merged)
 
 
 def _open_after(steps: Steps, first: int, count: int) -> tuple[int, list[tuple[int, int]]]:

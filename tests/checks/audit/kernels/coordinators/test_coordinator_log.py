@@ -1,5 +1,6 @@
 """The fold of ``__transaction_state`` by columns against the readable rule, whatever the cuts are."""
 
+import itertools
 import random
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -21,17 +22,23 @@ from kafka_eos.formats.transaction_log import (
     TransactionState,
 )
 from kafka_eos_checks.audit import audit
+from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.inputs import open_inputs
 from kafka_eos_checks.audit.internal_topics.decisions import COLUMNS, Decisions, concatenate_decisions
 from kafka_eos_checks.audit.internal_topics.states import StateChunk, concatenate_states, state_rows
 from kafka_eos_checks.audit.kernels.coordinators import coordinator_log as coordinators
 from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import (
+    FoldedIds,
+    FoldedSlice,
     LogFacts,
     fold_coordinator_log,
+    fold_slice,
     fold_states,
     read_coordinator_log,
     transactions,
+    with_slices,
 )
+from kafka_eos_checks.audit.kernels.coordinators.id_slices import sliced_ids
 from kafka_eos_checks.audit.oracle import random_states
 from kafka_eos_checks.audit.oracle.random_states import RandomStates, folder_of, some_kind, write_random_log
 from kafka_eos_checks.audit.rules.coordinator import (
@@ -270,3 +277,67 @@ def test_around_one_wrong_step_in_a_long_log_only_a_few_records_are_followed() -
     assert expected.findings
     assert by_columns.folded is not None
     assert 0 < by_columns.folded.followed < 200
+
+
+def in_slices(chunks: Sequence[StateChunk], facts: LogFacts, least: int) -> tuple[FoldedIds, list[FoldedSlice]]:
+    """Cut the records of each split, and fold rest and slices each for itself."""
+    rest, joints, slices = [], [], []
+    for _, own in itertools.groupby(chunks, key=lambda chunk: chunk.split):
+        left, cut = sliced_ids(concatenate_states([chunk.states for chunk in own]), least)
+        rest.append(left)
+        joints += [joint for joint, _ in cut]
+        slices += [fold_slice(states, facts, joint) for joint, states in cut]
+    return fold_states(concatenate_states(rest), facts, joints), slices
+
+
+def compare_slices(log: PartitionLog, chunks: Sequence[StateChunk], least: int) -> int:
+    """Compare with the readable rule; the number of slices."""
+    expected = follow_coordinator_log(log)
+    facts = LogFacts.of(log, chunks)
+    folded, slices = in_slices(chunks, facts, least)
+    whole = with_slices(folded, slices, dict(folded.bases))
+    ids = {name: whole.transactional_id(number) for number, name in enumerate(whole.names)}
+    assert ids == expected.ids
+    findings = [*folded.findings, *(finding for each in slices for finding in each.ids.findings)]
+    assert sorted(findings, key=Finding.sort_key) == sorted(expected.findings, key=Finding.sort_key)
+    assert folded.unknown + sum(each.ids.unknown for each in slices) == expected.unknown
+    return len(slices)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None)
+@given(RANDOMS, st.sampled_from([61, 400, 1 << 20]), st.sampled_from([1, 3000, 1 << 30]), st.integers(2, 30))
+def test_slices_of_an_id_and_the_rest_are_folded_as_the_whole(
+    rng: random.Random, block_bytes: int, split_bytes: int, least: int
+) -> None:
+    with random_log(rng, some_kind(rng)) as log:
+        compare_slices(log, chunks_of(log, block_bytes, split_bytes), least)
+
+
+def test_hundreds_of_logs_in_slices_are_folded_as_whole_ones() -> None:
+    slices = 0
+    for seed in range(300):
+        rng = random.Random(seed)
+        with random_log(rng, replace(some_kind(rng), records=rng.choice((60, 150)))) as log:
+            slices += compare_slices(log, chunks_of(log, rng.choice((500, 1 << 20)), rng.choice((1500, 1 << 30))), 2)
+    assert slices > 200
+
+
+def test_what_is_taken_about_a_producer_id_is_about_no_other_one() -> None:
+    several = 0
+    for seed in range(60):
+        rng = random.Random(seed)
+        with random_log(rng, replace(some_kind(rng), records=150, exhausted=True)) as log:
+            chunks = chunks_of(log, 1 << 20, 1 << 30)
+        folded = fold_states(concatenate_states([chunk.states for chunk in chunks]), LogFacts.of(log, chunks))
+        for pid in set(folded.owned_producer_id.tolist()):
+            own = folded.of_producer(pid)
+            for column in (own.owned_producer_id, own.granted_producer_id, own.decisions.producer_id):
+                assert set(column.tolist()) <= {pid}
+            assert len(own.decisions) == (folded.decisions.producer_id == pid).sum()
+            owners = {folded.names[n] for n in folded.owner[folded.owned_producer_id == pid].tolist()}
+            assert set(own.names) == owners
+            several += (
+                len(set(folded.owned_producer_id[np.isin(folded.owner, folded.owner[folded.owned_producer_id == pid])]))
+                > 1
+            )
+    assert several > 10
