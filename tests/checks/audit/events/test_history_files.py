@@ -120,7 +120,9 @@ def by_columns(path: Path, range_bytes: int) -> list[Event] | str:
         return error.reason
     found = [(at, event) for places, events in blocks for at, event in zip(places, events, strict=True)]
     assert [event for _, event in events_at(path, [at for at, _ in found])] == in_full(path)
-    rows = [{name: getattr(event, name) for name in names} | {"detail": to_builtins(event.detail)} for _, event in found]
+    rows = [
+        {name: getattr(event, name) for name in names} | {"detail": to_builtins(event.detail)} for _, event in found
+    ]
     return [Event(**{name: value for name, value in row.items() if value is not None}) for row in rows]
 
 
@@ -147,7 +149,9 @@ def test_lines_are_read_by_columns_as_they_are_one_by_one(tmp_path: Path) -> Non
     refused = 0
     for _ in range(400):
         columns = {"run": b'"r"', "process": b'"p"', "action": b'"Send"', "phase": b'"ok"', "offset": b"3"}
-        columns |= {"detail": rng.choice((b'{"value": "x"}', b'{"value": "x", "transaction": 3, "input": ["t", 0, 5]}'))}
+        columns |= {
+            "detail": rng.choice((b'{"value": "x"}', b'{"value": "x", "transaction": 3, "input": ["t", 0, 5]}'))
+        }
         lines = []
         for _ in range(rng.randint(1, 4)):
             own = dict(columns)
