@@ -275,9 +275,8 @@ def _stored_rows(rows: Rows, place: int, buckets: int) -> Iterator[Row]:
 
 
 def _block_buckets(place: Hashes, offset: Ints, buckets: int) -> Ints:
-    """The bucket of each offset's block, shape (n,)."""
-    mixed = place % np.uint64(buckets) + (offset >> BLOCK_BITS).astype(np.uint64) % np.uint64(buckets)
-    return (mixed % np.uint64(buckets)).astype(np.int64)
+    """The bucket of each offset's block, shape (n,); few blocks are spread evenly, too."""
+    return (spot(place, offset >> BLOCK_BITS) >> np.uint64(32)).astype(np.int64) % buckets
 
 
 def end_group_log(
@@ -436,9 +435,9 @@ def follow_bucket(
             if len(rows):
                 yield Row(PICKED, number, (name, rows), rows.nbytes)
         gaps, blocks = blocks_of(followed.gaps)
-        key = gaps["place"] % np.uint64(buckets) + (blocks % buckets).astype(np.uint64)
-        for one in np.unique(key % np.uint64(buckets)).tolist():
-            mine = key % np.uint64(buckets) == one
+        key = _block_buckets(gaps["place"], blocks << BLOCK_BITS, buckets)
+        for one in np.unique(key).tolist():
+            mine = key == one
             yield Row(GAPS, one, (run, gaps[mine], blocks[mine]), gaps[mine].nbytes)
 
 

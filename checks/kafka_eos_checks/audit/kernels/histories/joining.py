@@ -506,7 +506,7 @@ def _fell(rows: Rows, changes: Rows, setting: Setting) -> tuple[Rows, int]:
 
 RANGE = np.dtype([("place", "u8"), ("start", "i8"), ("end", "i8"), ("log", "i4"), ("hidden", "?")])
 """Records of a log with consecutive offsets, all of them hidden or none."""
-BLOCK_BITS = 20  # a block is 2 ** BLOCK_BITS consecutive offsets of a partition
+BLOCK_BITS = 17  # a block is 2 ** BLOCK_BITS consecutive offsets of a partition
 
 
 def ranges_of(stored: Rows, place: int) -> Rows:
