@@ -211,7 +211,7 @@ def scan_logs(
     rows = []
     for label, are_states in (("scan", False), ("coordinators", True)):
         own = [split for split in splits if (split.log.topic == COORDINATOR_TOPIC) == are_states]
-        grouped = tasks(own, smaller if are_states else split_bytes)
+        grouped = tasks(own, smaller if are_states or named.logs else split_bytes)
         planned = [[(number[split.log], split) for split in task] for task in grouped]
         rows.append(engine.map(read, planned, [sum(split.size for split in task) for task in grouped], label))
     folded = engine.regroup(
