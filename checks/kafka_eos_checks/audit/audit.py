@@ -27,7 +27,8 @@ from kafka_eos_checks.audit.oracle.oracle import judge
 from kafka_eos_checks.audit.oracle.readable_histories import join
 from kafka_eos_checks.audit.plan import stages
 from kafka_eos_checks.audit.plan.found import SHOWN_FINDINGS, Found, Tally
-from kafka_eos_checks.audit.plan.history_plan import judge_histories
+from kafka_eos_checks.audit.plan.history_plan import Histories, read_histories
+from kafka_eos_checks.audit.plan.history_stages import NO_HISTORY, Named
 from kafka_eos_checks.audit.plan.jepsen_plan import judge_operations
 from kafka_eos_checks.audit.plan.stages import Scanned
 from kafka_eos_checks.audit.quoting import redacted
@@ -230,10 +231,16 @@ def of_inputs(
     known = moments.Moments(source, ())
     with open_engine(engine, spark, jobs if jobs > 1 and inputs.weight > LEAST_WEIGHT else 1) as running:
         found = Found(running)
+        told = read_histories(inputs.histories, inputs.logs, running) if inputs.histories else None
+        if told is not None and not told.events:
+            raise UnusableInput(f"{', '.join(map(str, inputs.histories))}: no event in it, so nothing to judge")
+        rows: Sequence[Any] = ()
         if inputs.logs:
-            audits, known = _of_logs(inputs.logs, running, check_crc, source, judged)
-        if inputs.histories:
-            judged.add(*history_verdicts(inputs, known, running, check_crc=check_crc))
+            named = NO_HISTORY if told is None else told.named
+            scanned, known = _of_logs(inputs.logs, running, check_crc, source, named, judged)
+            audits, rows = scanned.audits, scanned.rows
+        if told is not None:
+            judged.add(*history_verdicts(told, rows, known, check_crc=check_crc))
         if inputs.operations:
             judged.add(*jepsen_verdicts(inputs, running))
         for more in judged.found:
@@ -360,17 +367,22 @@ class _Judged:
 
 
 def _of_logs(
-    logs: Sequence[PartitionLog], engine: Engine, check_crc: bool, source: moments.Source, judged: _Judged
-) -> tuple[list[LogAudit], moments.Moments]:
-    """Judge by all rules that need no history; return the audit of each log, and the moments of the logs."""
+    logs: Sequence[PartitionLog],
+    engine: Engine,
+    check_crc: bool,
+    source: moments.Source,
+    named: Named,
+    judged: _Judged,
+) -> tuple[Scanned, moments.Moments]:
+    """Judge by all rules that need no history; return the scan of the logs, and their moments."""
     started = time.perf_counter()
-    scanned = stages.scan_logs(logs, engine, source, check_crc=check_crc)
+    scanned = stages.scan_logs(logs, engine, source, named, check_crc=check_crc)
     judged.add(log_verdicts(scanned.audits, time.perf_counter() - started), scanned.findings)
     drafts, found, known, ended = transaction_verdicts(scanned, engine, source, check_crc=check_crc)
     judged.add(drafts, found)
     judged.add(*offset_verdicts(scanned, engine, check_crc=check_crc))
     judged.add(*beside_verdicts(scanned, engine, ended, one_moment=source.one_moment, check_crc=check_crc))
-    return scanned.audits, known
+    return scanned, known
 
 
 def bill_of(engine: Engine, inputs: Inputs, spent: float, wall: float) -> Bill:
@@ -513,15 +525,14 @@ def _events(inputs: Inputs) -> list[Event]:
     return events
 
 
-def history_verdicts(inputs: Inputs, known: moments.Moments, engine: Engine, *, check_crc: bool = True) -> Drafts:
-    """A verdict for each rule over histories, and all their findings."""
+def history_verdicts(
+    histories: Histories, scanned: Sequence[Any], known: moments.Moments, *, check_crc: bool = True
+) -> Drafts:
+    """A verdict for each rule over histories, and all their findings; arguments as of :meth:`Histories.judge`."""
     started = time.perf_counter()
-    logs = [log for log in inputs.logs if log.has_records]
-    events, result = judge_histories(inputs.histories, logs, known, engine, check_crc=check_crc)
-    if not events:
-        raise UnusableInput(f"{', '.join(map(str, inputs.histories))}: no event in it, so nothing to judge")
+    result = histories.judge(scanned, known, check_crc=check_crc)
     seconds = time.perf_counter() - started
-    of_rules = [(rule, {"events": events, **result.figures[rule]}, None) for rule in HISTORY_RULES]
+    of_rules = [(rule, {"events": histories.events, **result.figures[rule]}, None) for rule in HISTORY_RULES]
     return _drafts(of_rules, seconds), result.findings
 
 

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from kafka_eos.formats.log_directory import Partition, find_log_directories
 from kafka_eos.formats.record_batch import ControlType
@@ -43,7 +43,14 @@ from kafka_eos.formats.transaction_log import (
     decode_value,
 )
 from kafka_eos.machines.spec_mapping import SpecValue
-from kafka_eos.machines.transaction_coordinator import NO_EPOCH, NO_PRODUCER_ID, Constants
+from kafka_eos.machines.transaction_coordinator import (
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    Constants,
+    Rules,
+    TransactionCoordinator,
+    TransactionMetadata,
+)
 from kafka_eos.machines.transactional_partition import PLAIN, TRANSACTIONAL
 from kafka_eos_checks.audit.rules.coordinator import COMPLETED, PREPARED
 from kafka_eos_checks.models.registry import Model
@@ -481,6 +488,34 @@ def coordinator_traces(recorded: Recorded) -> list[Trace]:
         markers = (row for producer_id in sorted(mine) for row in of_producer.get(producer_id, ()))
         traces.append(Trace(transactional_id, tuple(steps_of(map(told, records), markers))))
     return traces
+
+
+class UncountedRules(Rules):
+    """The coordinator's decisions, which do not count transactions."""
+
+    __slots__ = ()
+
+    def after_add(self, known: TransactionMetadata, partition: str, version: int) -> TransactionMetadata:
+        """The metadata with one more partition."""
+        return replace(Rules.after_add(self, known, partition, version), number=0)
+
+    def after_end(
+        self, known: TransactionMetadata, commit: bool, version: int, next_producer_id: int
+    ) -> TransactionMetadata:
+        """The metadata after the end is decided."""
+        return replace(Rules.after_end(self, known, commit, version, next_producer_id), number=0)
+
+
+class CoordinatorOfTraces(TransactionCoordinator):
+    """The coordinator of a trace. It does not count transactions: only properties read their number, and no rule does.
+
+    With the number no state would occur twice. Without it a transaction that has the form of an earlier one, with the
+    same epoch, leads through the same states.
+    """
+
+    __slots__ = ()
+
+    LIMITS: ClassVar[type[Rules]] = UncountedRules
 
 
 UNCOUNTED = 2**63  # more faults than any trace has

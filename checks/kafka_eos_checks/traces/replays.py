@@ -33,6 +33,7 @@ from kafka_eos_checks.kit.verdict import Verdict, counted
 from kafka_eos_checks.lab.record.trace import UnexplainedOffsets, wire_trace
 from kafka_eos_checks.mutants.rules import mutated
 from kafka_eos_checks.traces.coordinators import (
+    CoordinatorOfTraces,
     ToldRecord,
     WrittenBatch,
     WrittenMarker,
@@ -106,7 +107,8 @@ class _CoordinatorJudge:
 
     @cached_property
     def remembering(self) -> RememberingJudge:
-        return RememberingJudge(self.machine, coordinator_constants(self.rules.versions))
+        machine = mutated(CoordinatorOfTraces, dict(self.rules.overrides))
+        return RememberingJudge(machine, coordinator_constants(self.rules.versions))
 
     def verdict(self, name: str, records: Sequence[ToldRecord], markers: "_Markers") -> dict[str, Any]:
         position, steps = self.remembering.first_rejected(steps_of(records, markers, rename=True))

@@ -31,10 +31,18 @@ from kafka_eos_checks.kit.verdict import read_verdicts
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.mutants.rules import mutated
 from kafka_eos_checks.traces import command, coordinators, leaders, replays
-from kafka_eos_checks.traces.coordinators import Recorded, StateRecord, coordinator_constants, steps_of, told
+from kafka_eos_checks.traces.coordinators import (
+    Recorded,
+    StateRecord,
+    ToldRecord,
+    WrittenMarker,
+    coordinator_constants,
+    steps_of,
+    told,
+)
 from kafka_eos_checks.traces.replays import Rules, in_process, verdicts_of
 from kafka_eos_checks.traces.scan import LOG, pieces_of
-from kafka_eos_checks.traces.transitions import read_transition, transition_of
+from kafka_eos_checks.traces.transitions import Transition, read_transition, transition_of
 from kafka_eos_checks.traces.validation import RememberingJudge, Trace, replay, replayed
 
 pq = pytest.importorskip("pyarrow.parquet")
@@ -42,6 +50,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 OVERRIDES = Registry().get("CoordinatorOfTraces").overrides
 RULES = Rules(tuple(OVERRIDES.items()))
 MACHINE = mutated(TransactionCoordinator, OVERRIDES)
+WITHOUT_NUMBERS = mutated(coordinators.CoordinatorOfTraces, OVERRIDES)
 SMALL = 30_000  # bytes of a piece: many of each log
 
 Verdicts = dict[tuple[str, str], tuple[int, int | None]]  # (subject, trace) -> steps, and the position or None
@@ -445,11 +454,14 @@ def spoiled_at_random(logs: Recorded, seed: int) -> Recorded:
     )
 
 
+@pytest.mark.parametrize("counts", [True, False])
 @pytest.mark.parametrize("most", [0, 300, 50_000])
-def test_a_judge_that_remembers_gives_the_verdicts_of_one_that_does_not(recording: Path, most: int) -> None:
+def test_a_judge_that_remembers_gives_the_verdicts_of_one_that_does_not(
+    recording: Path, most: int, counts: bool
+) -> None:
     logs = coordinators.read_recorded(recording)
     constants = coordinator_constants(frozenset({1, 2}))
-    judge = RememberingJudge(MACHINE, constants, most)
+    judge = RememberingJudge(MACHINE if counts else WITHOUT_NUMBERS, constants, most)
     rejected = 0
     for seed in range(4):
         changed = spoiled_at_random(logs, seed)
@@ -462,6 +474,28 @@ def test_a_judge_that_remembers_gives_the_verdicts_of_one_that_does_not(recordin
             assert judge.first_rejected(steps_of(records, mine, rename=True)) == (expected, len(trace.steps))
             rejected += expected is not None
     assert rejected > 10
+
+
+@pytest.mark.parametrize(("machine", "grows"), [(MACHINE, True), (WITHOUT_NUMBERS, False)])
+def test_transactions_of_the_same_form_are_judged_once(machine: Any, grows: bool) -> None:
+    taken = []
+    for transactions in (3, 30):
+        states = [TransactionState.EMPTY]
+        states += [
+            TransactionState.ONGOING,
+            TransactionState.PREPARE_COMMIT,
+            TransactionState.COMPLETE_COMMIT,
+        ] * transactions
+        of = {TransactionState.ONGOING: frozenset({"t-0"}), TransactionState.PREPARE_COMMIT: frozenset({"t-0"})}
+        records = [
+            ToldRecord(0, offset, Transition(state, 7, 0, -1, 1, of.get(state, frozenset()), late=False))
+            for offset, state in enumerate(states)
+        ]
+        markers = [("t-0", WrittenMarker(7, 0, ControlType.COMMIT, 0, offset)) for offset in range(transactions)]
+        judge = RememberingJudge(machine, coordinator_constants(frozenset({1, 2})))
+        assert judge.first_rejected(steps_of(records, markers, rename=True)) == (None, 2 + 7 * transactions)
+        taken.append(judge._remembered)
+    assert (taken[0] < taken[1]) == grows
 
 
 def test_a_transactional_id_may_expire_often() -> None:

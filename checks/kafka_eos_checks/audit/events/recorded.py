@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import UNSET
 from numpy.typing import NDArray
 
 from kafka_eos.errors import ErrorCode
@@ -236,7 +237,7 @@ class Told(NamedTuple):
 
 
 Numbered = tuple[Ints, Sequence[Any]]
-"""The places of some events, and the events: of :class:`kafka_eos.histories.history.Event`, or with its attributes."""
+"""The places of some events, and the events, each a :data:`kafka_eos_checks.audit.events.history_files.Column`."""
 
 
 def told(numbered: Iterable[Numbered], source: str) -> Iterator[Told]:
@@ -252,9 +253,10 @@ def told(numbered: Iterable[Numbered], source: str) -> Iterator[Told]:
     made: dict[str, _Columns] = {}
     for places, events in numbered:
         runs = list(map(_RUN, events))
-        for run in dict.fromkeys(runs):
+        is_one = not runs or runs.count(runs[0]) == len(runs)
+        for run in runs[:1] if is_one else dict.fromkeys(runs):
             columns = made.get(run) or made.setdefault(run, _Columns(run, source))
-            if runs.count(run) == len(runs):
+            if is_one:
                 columns.add(places, events)
             else:
                 own = [number for number, each in enumerate(runs) if each == run]
@@ -265,10 +267,10 @@ def told(numbered: Iterable[Numbered], source: str) -> Iterator[Told]:
         yield columns.finish()
 
 
-_RUN, _PROCESS, _DETAIL = attrgetter("run"), attrgetter("process"), attrgetter("detail")
+_RUN, _PROCESS = attrgetter("run"), attrgetter("process")
+_VALUE, _TRANSACTION = attrgetter("detail.value"), attrgetter("detail.transaction")
 _FORM = attrgetter("action", "phase", "topic", "partition", "isolation", "group", "producer_id")
 _NUMBERS = tuple(map(attrgetter, ("offset", "order", "time_us")))  # a tuple for each event would take longer
-_NOTHING: dict[str, Any] = {}
 _KINDS = {
     (action, phase): number * len(PHASES) + place
     for action, number in _ACTION.items()
@@ -328,6 +330,14 @@ class _Forms(dict[tuple[Any, ...], int]):
         return [np.array(own, kind) for own, kind in zip(zip(*self.rows, strict=True), kinds, strict=True)]
 
 
+class _Hashes(dict[str, int]):
+    """The hashes of texts that occur often."""
+
+    def __missing__(self, text: str) -> int:
+        found = self[text] = text_hash(text)
+        return found
+
+
 class _Columns:
     """A buffer of events of one run that become columns."""
 
@@ -335,11 +345,14 @@ class _Columns:
         self.source = source
         self.facts = RunFacts(run, 0)
         self.forms = _Forms(self.facts)
+        self._count = 0
         self.at: list[Ints] = []
         self.form: list[Ints] = []
         self.processes: list[Hashes] = []
-        self.texts: list[str] = []
-        self.tells: list[int] = []
+        self.names = _Hashes()
+        self.texts: list[bytes] = []
+        self.sizes: list[Ints] = []
+        self.tells: list[NDArray[np.uint8]] = []
         self.numbers: list[Ints] = []
         self.offsets: list[Ints] = []
         self.orders: list[Ints] = []
@@ -347,24 +360,19 @@ class _Columns:
         self.asked: list[tuple[int, int, int]] = []  # row, group and partition, offset
 
     def __len__(self) -> int:
-        return len(self.texts)
+        return self._count
 
     def add(self, at: Ints, events: Sequence[Any]) -> None:
         """Add some events with their places: all that is read of the objects, while they are in the cache."""
         before, count = len(self), len(events)
+        self._count += count
         form = np.fromiter(map(self.forms.__getitem__, map(_FORM, events)), np.int64, count)
-        details = [detail or _NOTHING for detail in map(_DETAIL, events)]
-        values = [detail.get("value") for detail in details]
-        numbers = [detail.get("transaction") for detail in details]
+        numbers = list(map(_TRANSACTION, events))
         offsets, orders, times = (list(map(number, events)) for number in _NUMBERS)
         self.at.append(at)
         self.form.append(form)
-        self.processes.append(np.fromiter(map(text_hash, map(_PROCESS, events)), np.uint64, count))
-        self.texts += [value if value.__class__ is str else str(value) for value in values]
-        self.tells += [
-            HAS_VALUE | TELLS if value is not None else TELLS if "value" in detail else 0
-            for value, detail in zip(values, details, strict=True)
-        ]
+        self.processes.append(np.fromiter(map(self.names.__getitem__, map(_PROCESS, events)), np.uint64, count))
+        self._values(list(map(_VALUE, events)))
         self.numbers.append(np.array([n & _NUMBER if isinstance(n, int) else NOWHERE for n in numbers], np.int64))
         self.offsets.append(self._integers(offsets))
         self.orders.append(self._integers(orders))
@@ -372,26 +380,43 @@ class _Columns:
         self.facts.last_ms = max(self.facts.last_ms, last_ms)
         use = np.array(self.forms.uses)[form]
         for row in np.flatnonzero(use == OUTPUT).tolist():
-            self._sent(before + row, details[row])
+            if events[row].detail.input.__class__ is list:
+                self._sent(before + row, events[row].detail)
         for row in np.flatnonzero(use == COMMIT).tolist():
-            self._asked(before + row, events[row], details[row])
+            self._asked(before + row, events[row])
         self.facts.refusals |= any(
             events[row].phase == "fail" and events[row].error in REFUSALS
             for row in np.flatnonzero(use == REQUEST).tolist()
         )
 
-    def _sent(self, row: int, detail: dict[str, Any]) -> None:
+    def _values(self, values: list[Any]) -> None:
+        """Add the values of events as text: their bytes and sizes now, so that no string outlives its event."""
+        tells = np.full(len(values), HAS_VALUE | TELLS, np.uint8)
+        for row in [row for row, value in enumerate(values) if value.__class__ is not str]:
+            if values[row] is UNSET or values[row] is None:
+                tells[row] = 0 if values[row] is UNSET else TELLS
+                values[row] = None
+            values[row] = str(values[row])
+        text = "".join(values)
+        encoded = text.encode("utf-8", "surrogatepass")
+        if len(encoded) != len(text):  # not only ASCII
+            values = [value.encode("utf-8", "surrogatepass") for value in values]
+        self.texts.append(encoded)
+        self.sizes.append(np.fromiter(map(len, values), np.int64, len(values)))
+        self.tells.append(tells)
+
+    def _sent(self, row: int, detail: Any) -> None:
         """Add a send that names its input."""
-        named, output = detail.get("input"), detail.get("output")
-        if named.__class__ is not list or tuple(map(type, named)) != _NAMED or abs(named[2]) >= _NUMBER:
+        named, output = detail.input, detail.output
+        if tuple(map(type, named)) != _NAMED or abs(named[2]) >= _NUMBER:
             return
         number = output if isinstance(output, int) and abs(output) < _NUMBER else NOWHERE
         self.sent.append((row, place_hash(named[0], named[1]), named[2], number))
 
-    def _asked(self, row: int, event: Any, detail: dict[str, Any]) -> None:
+    def _asked(self, row: int, event: Any) -> None:
         """Add a request to commit offsets."""
         group, topic = text_hash(event.group or ""), event.topic or ""
-        offsets = detail.get("offsets")
+        offsets = event.detail.offsets
         for partition, offset in offsets.items() if isinstance(offsets, dict) else ():
             if isinstance(partition, str) and partition.isdecimal() and type(offset) is int:
                 self.asked.append((row, int(name_hashes(group, place_hash(topic, int(partition)))[0]), offset))
@@ -409,7 +434,7 @@ class _Columns:
         use = np.array(self.forms.uses)[form]
         rows = np.zeros(len(self), TOLD)
         rows["what"], rows["topic"], rows["place"], rows["at"] = kind, topic, place, np.concatenate(self.at)
-        rows["flags"] = isolation | np.array(self.tells, np.uint8)
+        rows["flags"] = isolation | np.concatenate(self.tells)
         rows["key"] = self._keys(topic)
         rows["process"], number = np.concatenate(self.processes), np.concatenate(self.numbers)
         rows["ended"] = np.where(number == NOWHERE, 0, joined_hashes(rows["process"], number))
@@ -464,11 +489,8 @@ class _Columns:
 
     def _keys(self, topic: Hashes) -> Hashes:
         """The hashes of topics and values, shape (n,)."""
-        encoded = "".join(self.texts).encode("utf-8", "surrogatepass")
-        sizes = np.fromiter(map(len, self.texts), np.int64, len(self))
-        if len(encoded) != sizes.sum():  # not only ASCII
-            sizes = np.array([len(text.encode("utf-8", "surrogatepass")) for text in self.texts], np.int64)
-        return key_hashes(np.frombuffer(encoded, np.uint8), np.cumsum(sizes) - sizes, sizes, topic)
+        sizes = np.concatenate(self.sizes)
+        return key_hashes(np.frombuffer(b"".join(self.texts), np.uint8), np.cumsum(sizes) - sizes, sizes, topic)
 
     def _integers(self, column: Sequence[int | None]) -> Ints:
         """Numbers, :data:`NOWHERE` for None."""

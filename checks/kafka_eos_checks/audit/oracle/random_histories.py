@@ -81,6 +81,7 @@ class _World:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
+        self.segment_batches = random.Random(-1 - seed).choice((2, 7, 30, 1000))
         self.faults = 0.0 if self.rng.random() < 0.2 else self.rng.choice((0.005, 0.02, 0.1))
         self.events: list[Event] = []
         self.partitions = [_Partition(topic, number) for topic in TOPICS for number in range(self.rng.randint(1, 2))]
@@ -292,11 +293,14 @@ class _World:
                 own = own[: len(own) - self.rng.choice((0, 0, 0, 1))]
                 own = [batch for batch in own if self.rng.random() >= self.faults / 4]
                 if own:
-                    path = (
-                        folder / f"broker-{broker}" / f"{place.topic}-{place.number}" / f"{own[0].base_offset:020d}.log"
-                    )
-                    path.parent.mkdir(parents=True)
-                    write_segment(path, [batch.encode() for batch in own])
+                    self._write_log(folder / f"broker-{broker}" / f"{place.topic}-{place.number}", own)
+
+    def _write_log(self, folder: Path, batches: Sequence[RecordBatch]) -> None:
+        """Write a log in segments of one size; each is a split, so that transactions cross the edges of splits."""
+        folder.mkdir(parents=True)
+        for at in range(0, len(batches), self.segment_batches):
+            own = batches[at : at + self.segment_batches]
+            write_segment(folder / f"{own[0].base_offset:020d}.log", [batch.encode() for batch in own])
 
     def write_history(self, folder: Path, cut: int) -> list[Path]:
         """Write the events in two files; ``cut`` are in the first."""
@@ -339,7 +343,9 @@ def difference(seed: int) -> tuple[str, Counter[str]]:
         expected = join(events, logs)
         engine = ShuffledEngine(rng)
         engine.buckets = rng.randint(1, 3)
-        _, found = judge_histories(paths, logs, AT_ONE_MOMENT, engine, range_bytes=rng.choice((300, 5000, 1 << 20)))
+        _, found = judge_histories(
+            paths, logs, AT_ONE_MOMENT, engine, range_bytes=rng.choice((300, 5000, 1 << 20)), split_bytes=1
+        )
     rules = Counter(finding.rule for finding in expected.findings)
     wanted, got = rows_of(expected), rows_of(found)
     if wanted == got:

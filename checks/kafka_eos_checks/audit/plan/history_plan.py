@@ -4,7 +4,9 @@
 stage                       mapped over                  rows
 ==========================  ===========================  ===============================================================
 :func:`read_range`          ranges of histories          events by topic and value, by transaction, by process
-:func:`read_log`            logs of topics of histories  records by topic and value, and their offsets by block
+:func:`stages.scan`         splits of all logs           records by topic and value, and their offsets by block
+:func:`end_log`             splits of a log              the records that several splits decide; facts of the log
+:func:`end_group_log`       chunks of a log              commits by block of offsets
 :func:`join_bucket`         events and records           proved subjects; facts of values about transactions
 :func:`end_bucket`          transactions                 proved subjects, and the suspect transactions
 :func:`follow_bucket`       processes                    steps of readers
@@ -14,8 +16,9 @@ stage                       mapped over                  rows
 ==========================  ===========================  ===============================================================
 
 The stages are functions of :mod:`kafka_eos_checks.audit.plan.history_stages`. The readable form of all of them is
-:func:`kafka_eos_checks.audit.oracle.readable_histories.join`. The caller, on Spark the driver, holds some facts of each
-log and run, and the hashes of suspects.
+:func:`kafka_eos_checks.audit.oracle.readable_histories.join`. Histories are read first. So the scan of the logs knows
+the topics that they name, and gives the records of these topics while it has their bytes. The caller, on Spark the
+driver, holds some facts of each log and run, and the hashes of suspects.
 """
 
 from collections import defaultdict
@@ -73,6 +76,7 @@ from kafka_eos_checks.audit.plan.history_stages import (
     FOUND,
     GAPS,
     GIVING,
+    GROUPS,
     HELD_BY,
     INPUTS,
     LOG,
@@ -80,6 +84,7 @@ from kafka_eos_checks.audit.plan.history_stages import (
     MOVES,
     OUTPUTS,
     PICKED,
+    PIECES,
     RANGES,
     REACHED,
     RECORDS,
@@ -92,9 +97,12 @@ from kafka_eos_checks.audit.plan.history_stages import (
     VALUES,
     WANTED,
     Crew,
+    Named,
     Reading,
     commit_bucket,
     end_bucket,
+    end_group_log,
+    end_log,
     fetch_records,
     follow_bucket,
     input_bucket,
@@ -107,17 +115,16 @@ from kafka_eos_checks.audit.plan.history_stages import (
     pick_bucket,
     pick_inputs,
     pick_outputs,
-    read_group_ends,
-    read_log,
     read_range,
 )
+from kafka_eos_checks.audit.plan.stages import COMMITS, scan_logs
 from kafka_eos_checks.audit.rules.histories import (
     HISTORY_RULES,
     Join,
 )
 from kafka_eos_checks.audit.rules.timeouts import Deadlines
 from kafka_eos_checks.audit.segments.contents import Figures, Place
-from kafka_eos_checks.audit.segments.splits import PartitionLog
+from kafka_eos_checks.audit.segments.splits import SPLIT_BYTES, PartitionLog
 
 BUCKET_BYTES = 96 << 20  # of histories and logs for each bucket, whose rows are joined together
 MOST_BUCKETS = 4096
@@ -131,16 +138,18 @@ def judge_histories(
     *,
     check_crc: bool = True,
     range_bytes: int = RANGE_BYTES,
+    split_bytes: int = SPLIT_BYTES,
 ) -> tuple[int, Join]:
-    """Judge histories by the logs of the brokers they were recorded with.
+    """Judge histories by the logs of the brokers they were recorded with, which are read for this alone.
 
     Args:
         histories: files of events.
-        logs: replicas of partitions, with their records.
+        logs: replicas of partitions.
         moments: the moments of the logs.
         engine: the engine that runs the plan.
         check_crc: whether to compare each batch with its CRC.
         range_bytes: size of the pieces of histories; the result does not depend on it.
+        split_bytes: size of the splits of logs; the result does not depend on it.
 
     Returns:
         The number of events, and the findings and figures of the rules.
@@ -149,10 +158,19 @@ def judge_histories(
         MalformedHistory: a line or a row is no event.
         OSError, UnusableInput: a file cannot be read.
     """
+    told = read_histories(histories, logs, engine, range_bytes=range_bytes)
+    scanned = scan_logs(logs, engine, named=told.named, check_crc=check_crc, split_bytes=split_bytes)
+    return told.events, told.judge(scanned.rows, moments, check_crc=check_crc)
+
+
+def read_histories(
+    histories: Sequence[Path], logs: Sequence[PartitionLog], engine: Engine, *, range_bytes: int = RANGE_BYTES
+) -> "Histories":
+    """Read histories that are to be judged by logs; arguments and errors as of :func:`judge_histories`."""
     files = [file for path in histories for file in files_of(path)]
     parts = [(number, part) for number, file in enumerate(files) for part in ranges_of(file, range_bytes)]
     size = sum(part.size for _, part in parts)
-    log_bytes = sum(sizes_of([log.file(name) for log in logs for name in log.segments]))
+    log_bytes = sum(sizes_of([log.file(name) for log in logs if log.has_records for name in log.segments]))
     buckets = min(MOST_BUCKETS, max(engine.buckets, (size + log_bytes) // BUCKET_BYTES))
     read = engine.map(partial(read_range, buckets=buckets), parts, [part.size for _, part in parts], "histories")
     failed = engine.collect(FAILED, read)
@@ -160,19 +178,23 @@ def judge_histories(
         _, (number, at, reason) = min(failed, key=lambda each: each[1][:2])
         raise MalformedHistory(str(files[number]), line_of(files[number], at), reason)
     runs = _runs_of(facts for _, facts in engine.collect(FACTS, read))
-    result = Join(Found(engine), {rule: {"checked": 0, "unknown": 0} for rule in HISTORY_RULES})
-    if not runs:
-        return 0, result
-    plan = _Plan(files, runs, engine, buckets, check_crc, read)
-    plan.read_logs(logs, moments)
-    plan.join()
-    plan.join_applications()
-    judged, found = plan.judge()
-    for rule, own in [*plan.figures, *(each for figures in judged for each in figures.items())]:
-        for name, count in own.items():
-            result.figures[rule][name] = int(result.figures[rule].get(name, 0)) + int(count)
-    result.findings = found
-    return sum(run.events for run in runs), result
+    topics = set[str]().union(*(run.topics for run in runs))
+    numbered = [(number, log) for number, log in enumerate(logs) if log.has_records]
+    chosen, groups, coordinators = (
+        {number: log for number, log in numbered if log.topic in own}
+        for own in (topics, {OFFSETS_TOPIC}, {COORDINATOR_TOPIC})
+    )
+    numbers = {number: place for place, number in enumerate(chosen)}
+    return Histories(
+        files,
+        runs,
+        engine,
+        read,
+        Named(numbers, any(run.members for run in runs), buckets),
+        list(chosen.values()),
+        groups,
+        Deadlines(list(coordinators.values())),
+    )
 
 
 def _runs_of(facts: Iterable[RunFacts]) -> list[RunFacts]:
@@ -187,31 +209,34 @@ def _runs_of(facts: Iterable[RunFacts]) -> list[RunFacts]:
 
 
 @dataclass(slots=True)
-class _Plan:
-    """The joins of all runs with all logs.
+class Histories:
+    """Histories that were read, and the joins of all their runs with all their logs.
 
     Attributes:
         files: the files of the histories, by number.
         runs: the runs, in the order in which they start.
         engine: the engine that runs the plan.
-        buckets: number of buckets of values, transactions, processes, and blocks of offsets.
-        check_crc: whether to compare each batch with its CRC.
         read: the rows of the histories.
+        named: what the scan of the logs has to know.
+        logs: the logs of the topics that histories name.
+        groups: the logs of ``__consumer_offsets``, by their number in the scan.
+        deadlines: the logs of ``__transaction_state``.
+        check_crc: whether to compare each batch with its CRC, where a log is read again.
     """
 
     files: Sequence[Path]
     runs: Sequence[RunFacts]
     engine: Engine
-    buckets: int
-    check_crc: bool
     read: Any
-    logs: list[PartitionLog] = field(default_factory=list)
-    group_logs: list[PartitionLog] = field(default_factory=list)
-    deadlines: Deadlines = field(default_factory=Deadlines)
+    named: Named
+    logs: Sequence[PartitionLog]
+    groups: Mapping[int, PartitionLog]
+    deadlines: Deadlines
+    check_crc: bool = True
     ends: dict[int, LogEnds] = field(default_factory=dict)
     reach: float = inf
     settings: dict[str, Setting] = field(default_factory=dict)
-    store: Any = None
+    store: Sequence[Any] = ()
     covers: Any = None
     reached: dict[int, int] = field(default_factory=dict)
     groups_whole: bool = False
@@ -224,28 +249,62 @@ class _Plan:
     records: list[Any] = field(default_factory=list)
     figures: list[tuple[str, Mapping[str, int]]] = field(default_factory=list)
 
-    def read_logs(self, logs: Sequence[PartitionLog], moments: Moments) -> None:
-        """Read the logs of the topics that histories name."""
-        topics = set[str]().union(*(run.topics for run in self.runs))
-        self.logs = [log for log in logs if log.topic in topics]
-        self.group_logs = [log for log in logs if log.topic == OFFSETS_TOPIC]
-        self.deadlines = Deadlines([log for log in logs if log.topic == COORDINATOR_TOPIC])
-        items = list(enumerate(self.logs))
-        read = partial(read_log, logs=len(self.logs), buckets=self.buckets, check_crc=self.check_crc)
-        self.store = self.engine.map(read, items, _bytes_of(self.logs), "records")
-        self.ends = dict(self.engine.collect(LOG, self.store))
+    @property
+    def events(self) -> int:
+        """The number of events."""
+        return sum(run.events for run in self.runs)
+
+    @property
+    def buckets(self) -> int:
+        """The number of buckets of values, transactions, processes, and blocks of offsets."""
+        return self.named.buckets
+
+    @property
+    def group_logs(self) -> list[PartitionLog]:
+        """The logs of ``__consumer_offsets``."""
+        return list(self.groups.values())
+
+    def judge(self, scanned: Sequence[Any], moments: Moments, *, check_crc: bool = True) -> Join:
+        """Join the histories with the rows of a scan that knew :attr:`named`, and judge the suspects."""
+        result = Join(Found(self.engine), {rule: {"checked": 0, "unknown": 0} for rule in HISTORY_RULES})
+        if not self.runs:
+            return result
+        self.check_crc = check_crc
+        self.end_logs(scanned, moments)
+        self.join()
+        self.join_applications()
+        judged, result.findings = self.judge_suspects()
+        for rule, own in [*self.figures, *(each for figures in judged for each in figures.items())]:
+            for name, count in own.items():
+                result.figures[rule][name] = int(result.figures[rule].get(name, 0)) + int(count)
+        return result
+
+    def end_logs(self, scanned: Sequence[Any], moments: Moments) -> None:
+        """Fold the logs of the topics that histories name, and those of the groups."""
+        scanned = scanned or [self.read]  # without logs: rows among which no stage finds any of its kind
+        end = partial(end_log, logs=self.logs, buckets=self.buckets, check_crc=self.check_crc)
+        ended = self.engine.regroup(end, [PIECES], *scanned, label="logs of histories")
+        self.store = [*scanned, ended]
+        told = dict(self.engine.collect(LOG, ended))
+        self.ends = {
+            number: LogEnds() for number in range(len(self.logs)) if number + len(self.logs) not in told
+        } | told
         own = [(self.log_of(number), ends.end, ends.stamped_ms) for number, ends in self.ends.items()]
-        groups = self.engine.map(
-            partial(read_group_ends, buckets=self.buckets, check_crc=self.check_crc),
-            list(enumerate(self.group_logs)),
-            _bytes_of(self.group_logs),
-            "groups' offsets",
+        fold = partial(
+            end_group_log,
+            numbers={number: place for place, number in enumerate(self.groups)},
+            logs=self.group_logs,
+            buckets=self.buckets,
+            with_commits=self.named.groups,
         )
+        kinds = [GROUPS if self.named.groups else COMMITS]
+        groups = self.engine.regroup(fold, kinds, *scanned, label="groups' offsets")
         longest: dict[int, tuple[int, int, int, bool]] = {}
-        for number, (end, stamped, whole) in self.engine.collect(LOG, groups):
+        facts = dict.fromkeys(range(len(self.groups)), (0, -1, True)) | dict(self.engine.collect(LOG, groups))
+        for number, (end_offset, stamped, whole) in facts.items():
             partition = self.group_logs[number].partition
-            if partition not in longest or end > longest[partition][1]:
-                longest[partition] = number, end, stamped, whole
+            if partition not in longest or end_offset > longest[partition][1]:
+                longest[partition] = number, end_offset, stamped, whole
         self.group_logs_chosen = sorted(number for number, *_ in longest.values())
         reached: dict[int, int] = {}
         for number, last in self.engine.collect(REACHED, groups):
@@ -255,7 +314,7 @@ class _Plan:
         self.reached = reached
         self.groups_whole = bool(longest) and all(whole for *_, whole in longest.values())
         self.covers = groups
-        own += [(self.group_logs[number], end, stamped) for number, end, stamped, _ in longest.values()]
+        own += [(self.group_logs[number], end_offset, stamped) for number, end_offset, stamped, _ in longest.values()]
         self.reach = min((moments.reach_of(*each) for each in own), default=inf)
         furthest: dict[Place, tuple[int, int]] = {}
         brokers = {name: number for number, name in enumerate(sorted({log.broker for log in self.logs}))}
@@ -283,7 +342,7 @@ class _Plan:
             partial(join_bucket, settings=settings, buckets=buckets, picks=None, number_of=number_of),
             [VALUES, STORE],
             self.read,
-            self.store,
+            *self.store,
             label="values",
         )
         ended = engine.regroup(
@@ -308,7 +367,7 @@ class _Plan:
             partial(look_bucket, settings=settings, number_of=number_of),
             [GAPS, RANGES],
             followed,
-            self.store,
+            *self.store,
             label="passed offsets",
         )
         self.picked += [followed, passed]
@@ -321,7 +380,7 @@ class _Plan:
                 partial(join_bucket, settings=settings, buckets=buckets, picks=(spots, suspects), number_of=number_of),
                 [VALUES, STORE, SUSPECT_KEYS],
                 self.read,
-                self.store,
+                *self.store,
                 values,
                 label="suspects",
             )
@@ -345,14 +404,14 @@ class _Plan:
             return
         number_of = {run.run: number for number, run in enumerate(self.runs)}
         made = partial(output_bucket, crews=crews, settings=self.settings, buckets=self.buckets)
-        outputs = engine.regroup(made, [SENDING, STORE], self.read, self.store, label="outputs")
+        outputs = engine.regroup(made, [SENDING, STORE], self.read, *self.store, label="outputs")
         sending = {run for _, run in engine.collect(FACTS, outputs)}
         self.proving = set(crews)
         crews = {run: crew for run, crew in crews.items() if run in sending}
         inputs = engine.regroup(
             partial(input_bucket, crews=crews, settings=self.settings, buckets=self.buckets),
             [GIVING, OUTPUTS, COVERING, RANGES],
-            *(self.read, outputs, self.covers, self.store),
+            *(self.read, outputs, self.covers, *self.store),
             label="inputs",
         )
         checked = engine.regroup(commit_bucket, [CHECKS, ASKING], inputs, self.read, label="commits asked for")
@@ -366,7 +425,7 @@ class _Plan:
                 pick_outputs, crews=crews, settings=self.settings, inputs=self.inputs, number_of=number_of
             )
             inputs_of = partial(pick_inputs, inputs=self.inputs, number_of=number_of)
-            chosen = engine.regroup(outputs_of, [SENDING, STORE], self.read, self.store, label="suspects' outputs")
+            chosen = engine.regroup(outputs_of, [SENDING, STORE], self.read, *self.store, label="suspects' outputs")
             told_by = engine.regroup(inputs_of, [GIVING, ASKING], self.read, label="suspects' inputs")
             self.picked += [chosen, told_by]
             self.records.append(chosen)
@@ -402,7 +461,7 @@ class _Plan:
             parts[run].append(hashes)
         return {run: np.unique(np.concatenate(own)) for run, own in parts.items()}
 
-    def judge(self) -> tuple[list[dict[str, Figures]], Found]:
+    def judge_suspects(self) -> tuple[list[dict[str, Figures]], Found]:
         """The figures and findings of the readable rules, over what was picked."""
         engine = self.engine
         fetched = engine.regroup(
@@ -440,7 +499,3 @@ class _Plan:
             judged.append(engine.regroup(others, kinds, self.read, label="applications, refusals"))
         figures = [own for _, own in engine.collect(FOUND, *judged)]
         return figures, Found(engine, *judged)
-
-
-def _bytes_of(logs: Sequence[PartitionLog]) -> list[int]:
-    return [sum(sizes_of([log.file(name) for name in log.segments])) for log in logs]

@@ -39,7 +39,8 @@ from kafka_eos_checks.audit.events.recorded import (
     told,
 )
 from kafka_eos_checks.audit.findings import Finding
-from kafka_eos_checks.audit.kernels.coordinators.group_log import read_group_log
+from kafka_eos_checks.audit.internal_topics.commits import CommitChunk
+from kafka_eos_checks.audit.kernels.coordinators.group_log import GroupFacts, fold_group_log, read_group_log
 from kafka_eos_checks.audit.kernels.histories.applying import (
     CHECK,
     COVER,
@@ -80,7 +81,9 @@ from kafka_eos_checks.audit.kernels.histories.stored import (
     VISIBLE,
     Backwards,
     LogEnds,
-    stored,
+    Piece,
+    SplitRecords,
+    fold_pieces,
     stored_backwards,
     values_at,
 )
@@ -126,13 +129,14 @@ from kafka_eos_checks.audit.rules.timeouts import Deadlines
 from kafka_eos_checks.audit.rules.transactions import longest
 from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, Replicas, read_contents
 from kafka_eos_checks.audit.segments.headers import Ints
-from kafka_eos_checks.audit.segments.splits import PartitionLog
+from kafka_eos_checks.audit.segments.splits import PartitionLog, Split
 from kafka_eos_checks.kit.memory import without_collections
 
-FACTS, FAILED, VALUES, ENDINGS, MOVES, CHANGED, REQUESTED, MEMBERS, STORE, RANGES, LOG = range(11)  # kinds of rows
-FIGURES, HELD_BY, SPOTS, SUSPECT, GAPS, PICKED, WANTED, RECORDS, FOUND, ASKED_FOR = range(11, 21)
-SENDING, GIVING, ASKING, COVERING, OUTPUTS, CHECKS, INPUTS, REACHED, APPLIED = range(21, 30)  # of applications
-SUSPECT_KEYS = 30
+STORE, RANGES, PIECES, GROUPS = range(90, 94)  # kinds of rows of the scan, next to those of the plan for logs
+FACTS, FAILED, VALUES, ENDINGS, MOVES, CHANGED, REQUESTED, MEMBERS, LOG = range(50, 59)
+FIGURES, HELD_BY, SPOTS, SUSPECT, GAPS, PICKED, WANTED, RECORDS, FOUND, ASKED_FOR, SUSPECT_KEYS = range(60, 71)
+SENDING, GIVING, ASKING, COVERING, OUTPUTS, CHECKS, INPUTS, REACHED, APPLIED = range(80, 89)  # of applications
+COMMIT_BYTES = 150  # approximate size of a committed offset between stages
 _NAMES = {  # figures of the joins -> figures of the rules
     "lost": (LOST, "checked"),
     "lost unknown": (LOST, "unknown"),
@@ -207,16 +211,59 @@ def _by_bucket(kind: int, run: str, rows: Rows, bucket: Ints) -> Iterator[Row]:
         start = end
 
 
-def read_log(item: tuple[int, PartitionLog], *, logs: int, buckets: int, check_crc: bool) -> Iterator[Row]:
-    """Read a log: its records and its facts. A log whose offsets go backwards has a number from ``logs`` on."""
-    number, log = item
-    ends = LogEnds()
+class Named(NamedTuple):
+    """The logs that a history is joined with, for the scan, which gives their records as rows while it has their bytes.
+
+    Attributes:
+        logs: by number of a log in the scan, its number in the rows.
+        groups: whether all commits of ``__consumer_offsets`` are needed, not only those at the edges of chunks.
+        buckets: the number of buckets in which records are joined.
+    """
+
+    logs: Mapping[int, int]
+    groups: bool
+    buckets: int
+
+    def records_of(self, log: int, split: Split) -> SplitRecords | None:
+        """What takes the blocks of a split; None if no history names the topic."""
+        number = self.logs.get(log)
+        return None if number is None else SplitRecords(split.log.topic, number, split.number)
+
+    def rows(self, records: SplitRecords | None, split: Split, *, at_end: bool = False) -> Iterator[Row]:
+        """The rows of the blocks that were taken since the last call; ``at_end`` also what is left of the split."""
+        if records is None:
+            return
+        for rows in records.taken():
+            yield from _stored_rows(rows, place_hash(split.log.topic, split.log.partition), self.buckets)
+        if at_end:
+            piece = records.finish()
+            yield Row(PIECES, records.number, piece, piece.edges.nbytes)
+
+    def rows_of_group(self, log: int, chunks: Iterable[CommitChunk]) -> Iterator[Row]:
+        """All commits of a split of ``__consumer_offsets``, if they are needed."""
+        if self.groups:
+            for chunk in chunks:
+                yield Row(GROUPS, log, (chunk, 0), COMMIT_BYTES * len(chunk.commits))
+
+
+NO_HISTORY = Named({}, groups=False, buckets=1)
+
+
+def end_log(
+    number: int, pieces: Iterable[Piece], *, logs: Sequence[PartitionLog], buckets: int, check_crc: bool
+) -> Iterator[Row]:
+    """Join the splits of a log: the records that several splits decide, and the facts of the log.
+
+    A log whose offsets go backwards is read again. It has a number from ``len(logs)`` on, so that its other rows do
+    not count.
+    """
+    log, ends = logs[number], LogEnds()
     place = place_hash(log.topic, log.partition)
     try:
-        for rows in stored(log, number, ends, check_crc=check_crc):
+        for rows in fold_pieces(sorted(pieces, key=lambda piece: piece.split), number, ends):
             yield from _stored_rows(rows, place, buckets)
     except Backwards:
-        number += logs
+        number += len(logs)
         yield from _stored_rows(stored_backwards(log, number, ends, check_crc=check_crc), place, buckets)
     yield Row(LOG, number, ends)
 
@@ -228,25 +275,36 @@ def _stored_rows(rows: Rows, place: int, buckets: int) -> Iterator[Row]:
 
 
 def _block_buckets(place: Hashes, offset: Ints, buckets: int) -> Ints:
-    """The bucket of each offset's block, shape (n,)."""
-    mixed = place % np.uint64(buckets) + (offset >> BLOCK_BITS).astype(np.uint64) % np.uint64(buckets)
-    return (mixed % np.uint64(buckets)).astype(np.int64)
+    """The bucket of each offset's block, shape (n,); few blocks are spread evenly, too."""
+    return (spot(place, offset >> BLOCK_BITS) >> np.uint64(32)).astype(np.int64) % buckets
 
 
-def read_group_ends(item: tuple[int, PartitionLog], *, buckets: int, check_crc: bool) -> Iterator[Row]:
-    """Read a log of ``__consumer_offsets``: its end, the last time of its broker, and the commits that took effect."""
-    log = read_group_log(item[1], check_crc)
+def end_group_log(
+    log: int,
+    chunks: Iterable[tuple[CommitChunk, int]],
+    *,
+    numbers: Mapping[int, int],
+    logs: Sequence[PartitionLog],
+    buckets: int,
+    with_commits: bool,
+) -> Iterator[Row]:
+    """Fold a log of ``__consumer_offsets``: its end, the last time of its broker, and the commits that took effect."""
+    number = numbers[log]
+    in_order = sorted((chunk for chunk, _ in chunks), key=lambda chunk: (chunk.split, chunk.start))
+    facts = GroupFacts.of(logs[number], in_order)
+    yield Row(LOG, number, (facts.end, facts.stamped_ms, facts.whole))
+    if not with_commits:
+        return
     last: dict[int, int] = {}
-    for (group, (topic, partition)), commits in log.commits.items():
+    for (group, (topic, partition)), commits in fold_group_log(logs[number], in_order).commits.items():
         place = place_hash(topic, partition)
         name = int(name_hashes(text_hash(group), place)[0])
         offsets = [-1 if commit.offset is None else commit.offset for commit in commits]
-        covers = covers_of(name, offsets, [commit.transactional for commit in commits], item[0])
+        covers = covers_of(name, offsets, [commit.transactional for commit in commits], number)
         last[name] = commits[-1].offset or 0 if commits else 0
         places = np.full(len(covers), place, np.uint64)
         yield from _by_bucket(COVERING, "", covers, _block_buckets(places, covers["low"], buckets))
-    yield Row(LOG, item[0], (log.end, log.stamped_ms, log.whole))
-    yield Row(REACHED, item[0], last)
+    yield Row(REACHED, number, last)
 
 
 # --- joins ----------------------------------------------------------------------------------------------------------
@@ -377,9 +435,9 @@ def follow_bucket(
             if len(rows):
                 yield Row(PICKED, number, (name, rows), rows.nbytes)
         gaps, blocks = blocks_of(followed.gaps)
-        key = gaps["place"] % np.uint64(buckets) + (blocks % buckets).astype(np.uint64)
-        for one in np.unique(key % np.uint64(buckets)).tolist():
-            mine = key % np.uint64(buckets) == one
+        key = _block_buckets(gaps["place"], blocks << BLOCK_BITS, buckets)
+        for one in np.unique(key).tolist():
+            mine = key == one
             yield Row(GAPS, one, (run, gaps[mine], blocks[mine]), gaps[mine].nbytes)
 
 

@@ -51,6 +51,7 @@ from kafka_eos_checks.audit.kernels.coordinators.group_log import fold_group_log
 from kafka_eos_checks.audit.kernels.coordinators.id_slices import sliced_ids
 from kafka_eos_checks.audit.kernels.coordinators.matching import judge_steps
 from kafka_eos_checks.audit.kernels.coordinators.slices import SLICE_MARKERS, Cuts, Slice, cuts_of, sliced
+from kafka_eos_checks.audit.kernels.histories.stored import SplitRecords
 from kafka_eos_checks.audit.kernels.logs.fold import LogAudit, fold, summaries_of
 from kafka_eos_checks.audit.kernels.logs.summary import READ_FIRST, Summary
 from kafka_eos_checks.audit.kernels.logs.transactions import (
@@ -76,6 +77,7 @@ from kafka_eos_checks.audit.plan.beside_stages import (
     look_beside,
 )
 from kafka_eos_checks.audit.plan.found import FINDING_BYTES, Found, folders, found_rows, identity
+from kafka_eos_checks.audit.plan.history_stages import NO_HISTORY, Named
 from kafka_eos_checks.audit.plan.slice_stages import (
     SLICES,
     Around,
@@ -104,7 +106,7 @@ from kafka_eos_checks.audit.segments.splits import SPLIT_BYTES, PartitionLog, Sp
 SUMMARY, STEPS, RESULT, KNOWN, OPENED, STATE_CHUNK, STATES, COMMITS, CUT = range(9)  # kinds of rows
 BUCKET_BYTES = 512 << 20  # of logs for each bucket of producer ids, whose steps are judged together
 MOST_BUCKETS = 4096
-INTERNAL_SPLIT_BYTES = 16 << 20  # of the internal topics, because records take ten times as long as headers
+INTERNAL_SPLIT_BYTES = 16 << 20  # where records are read, because they take ten times as long as headers
 RECORD_BYTES = 150  # approximate size of a record of an internal topic between stages
 
 INTERNAL_TOPICS = (COORDINATOR_TOPIC, OFFSETS_TOPIC)
@@ -163,6 +165,7 @@ def scan_logs(
     logs: Sequence[PartitionLog],
     engine: Engine,
     source: Source = ONE_MOMENT,
+    named: Named = NO_HISTORY,
     *,
     check_crc: bool = True,
     split_bytes: int = SPLIT_BYTES,
@@ -174,6 +177,7 @@ def scan_logs(
         logs: the logs to audit.
         engine: the engine that runs the plan.
         source: the known facts about their moments.
+        named: the logs whose records a history is joined with.
         check_crc: whether to compare each batch with its CRC.
         split_bytes: size of the splits, and of a task; the result does not depend on it.
         slice_markers: see :func:`kafka_eos_checks.audit.kernels.coordinators.slices.sliced`; no more does it on this.
@@ -182,10 +186,10 @@ def scan_logs(
         OSError, UnusableInput: a log cannot be read.
     """
     number = {log: place for place, log in enumerate(logs)}
-    internal = [log for log in logs if log.topic in INTERNAL_TOPICS]
     smaller = min(split_bytes, INTERNAL_SPLIT_BYTES)
-    splits = plan([log for log in logs if log.topic not in INTERNAL_TOPICS], split_bytes, asker(engine, logs))
-    splits += plan(internal, smaller, asker(engine, logs))
+    of_records = {log for place, log in enumerate(logs) if log.topic in INTERNAL_TOPICS or place in named.logs}
+    splits = plan([log for log in logs if log not in of_records], split_bytes, asker(engine, logs))
+    splits += plan([log for log in logs if log in of_records], smaller, asker(engine, logs))
     by_log: list[list[Split]] = [[] for _ in logs]
     for split in splits:
         by_log[number[split.log]].append(split)
@@ -202,11 +206,12 @@ def scan_logs(
         neighbours=neighbours,
         replicated={number: place for place, own in enumerate(_by_place(logs)) if len(own) > 1 for number in own},
         least_slice=slice_markers if buckets > 1 else None,
+        named=named,
     )
     rows = []
     for label, are_states in (("scan", False), ("coordinators", True)):
         own = [split for split in splits if (split.log.topic == COORDINATOR_TOPIC) == are_states]
-        grouped = tasks(own, smaller if are_states else split_bytes)
+        grouped = tasks(own, smaller if are_states or named.logs else split_bytes)
         planned = [[(number[split.log], split) for split in task] for task in grouped]
         rows.append(engine.map(read, planned, [sum(split.size for split in task) for task in grouped], label))
     folded = engine.regroup(
@@ -271,15 +276,17 @@ def scan(
     neighbours: Neighbours,
     replicated: Mapping[int, int],
     least_slice: int | None,
+    named: Named,
 ) -> Iterator[Row]:
-    """The rows of some splits: each chunk's summary, its steps, its records of internal topics, its last batches."""
+    """The rows of some splits: each chunk's summary, its steps, its last batches, and records if they are needed."""
     steps: list[Part] = []
     for log, split in task:
         yield from neighbours.of_split(log, split, buckets)
         states: list[StateChunk] = []
         commits: list[CommitChunk] = []
+        records = named.records_of(log, split)
         is_internal = split.log.topic in INTERNAL_TOPICS and split.log.has_records
-        take = partial(_take_records, split, states, commits) if is_internal else None
+        take = partial(_take_records, split, states, commits, records) if is_internal or records else None
         columns = tuple(dict.fromkeys((*READ_FIRST, *REPLICA_COLUMNS))) if log in replicated else READ_FIRST
         for chunk, headers, runs in summaries_of(split, check_crc, high_watermarks.get(log, -1), take, columns):
             told = chunk.transactions
@@ -291,6 +298,9 @@ def scan(
             yield Row(SUMMARY, log, summary, chunk.boundary.nbytes)
             if len(told.steps) and split.log.topic != COORDINATOR_TOPIC:
                 steps.append(part)
+            yield from named.rows(records, split)
+        yield from named.rows(records, split, at_end=True)
+        yield from named.rows_of_group(log, commits)
         for each in commits:
             kept, counted = thinned(each.commits)
             yield Row(COMMITS, log, (replace(each, commits=kept), counted), RECORD_BYTES * len(kept))
@@ -304,11 +314,15 @@ def scan(
         yield Row(STEPS, bucket, piece, piece.steps.nbytes)
 
 
-def _take_records(split: Split, states: list[StateChunk], commits: list[CommitChunk], block: Block) -> None:
-    """Add the records of a block of an internal topic."""
+def _take_records(
+    split: Split, states: list[StateChunk], commits: list[CommitChunk], records: SplitRecords | None, block: Block
+) -> None:
+    """Add the records of a block of an internal topic, or of one that a history names."""
+    if records is not None:
+        records.take(block)
     if split.log.topic == OFFSETS_TOPIC:
         commits.append(commit_chunk(block, split.number, split.segment))
-    else:
+    elif split.log.topic == COORDINATOR_TOPIC:
         states.append(state_chunk(block, split.number, split.segment))
 
 

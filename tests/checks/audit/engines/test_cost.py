@@ -73,9 +73,17 @@ def test_a_task_is_charged_for_its_cpu_time_and_its_bytes_after_its_last_result(
     assert cost.memory > 1 << 20
 
 
-def made(folder: Path, *, as_tables: bool = False, brokers: int = 1) -> Path:
+def made(folder: Path, *, as_tables: bool = False, brokers: int = 1, history: bool = False) -> Path:
     workload = Workload(transactions=300, batches=4000, clients=20, partitions=4, seed=3)
-    Cluster(workload=workload, value_bytes=20, as_tables=as_tables, segment_bytes=20_000, brokers=brokers).write(folder)
+    cluster = Cluster(
+        workload=workload,
+        value_bytes=20,
+        as_tables=as_tables,
+        segment_bytes=20_000,
+        brokers=brokers,
+        history=history,
+    )
+    cluster.write(folder)
     return folder
 
 
@@ -113,6 +121,21 @@ def test_an_audit_reads_each_byte_of_a_segment_once_with_internal_topics_and_rep
     assert judged["illegal coordinator transition"]["records"]
     assert judged["committed offset went back"]["checked"]
     assert ("replicas differ" in judged) == (brokers > 1)
+
+
+@pytest.mark.parametrize("brokers", [1, 2])
+def test_an_audit_with_a_history_reads_each_byte_of_a_segment_and_of_the_history_once(
+    brokers: int, tmp_path: Path
+) -> None:
+    result = run([made(tmp_path, brokers=brokers, history=True)], explain_cost=True)
+    found = billed(result)
+    given = sum(path.stat().st_size for kind in ("*.log", "histories/*") for path in tmp_path.rglob(kind))
+    indexes = sum(path.stat().st_size for path in tmp_path.glob("**/*index"))
+    assert found.input_bytes == given
+    assert given <= found.read <= given + indexes
+    judged = {verdict.name: verdict.figures for verdict in result.verdicts}
+    assert judged["acknowledged but lost"]["checked"] > 1000
+    assert judged["input processed twice"]["checked"] > 100
 
 
 def test_only_the_columns_that_are_read_of_a_table_are_counted(tmp_path: Path) -> None:

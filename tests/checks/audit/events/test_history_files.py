@@ -2,16 +2,17 @@
 
 import json
 import random
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from kafka_eos.histories.history import Event, MalformedHistory, read_history, write_history
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.audit import run
-from kafka_eos_checks.audit.events.history_files import events_at, numbered_events, ranges_of, read_events
+from kafka_eos_checks.audit.events.history_files import Detail, events_at, numbered_events, ranges_of, read_events
 from kafka_eos_checks.audit.oracle.synthetic import write_log
 from kafka_eos_checks.audit.rules.log import Batch
 from kafka_eos_checks.kit.recording import kept_recording, unpacked
@@ -119,8 +120,18 @@ def by_columns(path: Path, range_bytes: int) -> list[Event] | str:
         return error.reason
     found = [(at, event) for places, events in blocks for at, event in zip(places, events, strict=True)]
     assert [event for _, event in events_at(path, [at for at, _ in found])] == in_full(path)
-    rows = [{name: getattr(event, name) for name in names} for _, event in found]
+    rows = [
+        {name: getattr(event, name) for name in names} | {"detail": to_builtins(event.detail)} for _, event in found
+    ]
     return [Event(**{name: value for name, value in row.items() if value is not None}) for row in rows]
+
+
+def joined_by(events: list[Event] | str) -> list[Event] | str:
+    """Events with those fields of their detail that rules join by."""
+    if isinstance(events, str):
+        return events
+    names = Detail.__struct_fields__
+    return [replace(each, detail={k: v for k, v in each.detail.items() if k in names}) for each in events]
 
 
 ODD = (
@@ -128,6 +139,7 @@ ODD = (
     *(b"1.0", b"-0", b"1e2", b"01", b"1e400", b"12345678901234567890123"),
     *(b'{"value": 1e22}', b'{"value": -0.0}', b'{"value": {"value": [1, 2.5]}}'),
 )
+INNER = (b"transaction", b"request", b"value")  # fields of a detail, also one that no rule joins by
 
 
 def test_lines_are_read_by_columns_as_they_are_one_by_one(tmp_path: Path) -> None:
@@ -137,12 +149,14 @@ def test_lines_are_read_by_columns_as_they_are_one_by_one(tmp_path: Path) -> Non
     refused = 0
     for _ in range(400):
         columns = {"run": b'"r"', "process": b'"p"', "action": b'"Send"', "phase": b'"ok"', "offset": b"3"}
-        columns |= {"detail": b'{"value": "x"}'}
+        columns |= {
+            "detail": rng.choice((b'{"value": "x"}', b'{"value": "x", "transaction": 3, "input": ["t", 0, 5]}'))
+        }
         lines = []
         for _ in range(rng.randint(1, 4)):
             own = dict(columns)
             for name in rng.sample([*own, "topic", "order", "generation", "what"], rng.choice((0, 0, 1, 2))):
-                own[name] = rng.choice(ODD)
+                own[name] = rng.choice((*ODD, *(b'{"value": "x", "%b": %b}' % (k, v) for k in INNER for v in ODD)))
             parts = [b'"%b": %b' % (name.encode(), value) for name, value in own.items()]
             rng.shuffle(parts)
             lines.append(
@@ -150,7 +164,19 @@ def test_lines_are_read_by_columns_as_they_are_one_by_one(tmp_path: Path) -> Non
             )
             lines += [b""] * rng.choice((0, 0, 1))
         path.write_bytes(b"\n".join(lines) + rng.choice((b"", b"\n", b"\n \n")))
-        expected = in_full(path)
+        expected = joined_by(in_full(path))
         refused += isinstance(expected, str)
         assert by_columns(path, rng.choice((10, 100, 1 << 20))) == expected, (seed, path.read_bytes())
     assert 50 < refused < 350
+
+
+@pytest.mark.parametrize("name", [b"transaction", b"request"])
+@pytest.mark.parametrize("value", [b"1e400", b"9" * 5000])
+def test_a_number_that_no_reader_accepts_is_refused_wherever_a_detail_has_it(
+    name: bytes, value: bytes, tmp_path: Path
+) -> None:
+    path = tmp_path / "h.jsonl"
+    line = b'{"run":"r","process":"p","action":"Send","phase":"ok","detail":{"%b":%b}}\n'
+    path.write_bytes(line % (b"value", b'"x"') + line % (name, value))
+    assert isinstance(in_full(path), str)
+    assert by_columns(path, 1 << 20) == in_full(path)

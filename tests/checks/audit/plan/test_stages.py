@@ -1,5 +1,6 @@
 """The plan of an audit: the same on both engines, and on Spark no rule over logs runs on the driver."""
 
+import ast
 import os
 import tempfile
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from kafka_eos_checks.audit.engines import local as engines
 from kafka_eos_checks.audit.engines.local import LocalEngine, LocalRows, Row
 from kafka_eos_checks.audit.engines.spark import failures_told
 from kafka_eos_checks.audit.inputs import UnusableInput
-from kafka_eos_checks.audit.plan import beside_stages, slice_stages, stages
+from kafka_eos_checks.audit.plan import beside_stages, history_stages, slice_stages, stages
 from kafka_eos_checks.audit.plan.found import Found
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 from kafka_eos_checks.kit.paths import recordings_folder
@@ -261,3 +262,20 @@ def test_a_row_about_transactional_ids_has_only_their_own_sets_of_partitions(tmp
     assert len(rows) > 8
     for folded in rows:
         assert set(range(len(folded.decisions.sets))) == set(folded.decisions.partitions.tolist())
+
+
+def kinds_of(module: Any) -> list[int]:
+    """The kinds of rows of a module of stages: the names that are numbered by a range."""
+    numbered = [
+        each.targets[0]
+        for each in ast.parse(Path(module.__file__).read_text(encoding="utf-8")).body
+        if isinstance(each, ast.Assign) and ast.unparse(each.value).startswith("range(")
+    ]
+    return [getattr(module, name.id) for each in numbered for name in ast.walk(each) if isinstance(name, ast.Name)]
+
+
+def test_each_kind_of_rows_of_an_audit_with_a_history_has_a_number_of_its_own() -> None:
+    own = {module: kinds_of(module) for module in (stages, beside_stages, slice_stages, history_stages)}
+    assert all(len(kinds) > 4 for kinds in own.values())
+    every = [kind for kinds in own.values() for kind in kinds]
+    assert len(set(every)) == len(every)

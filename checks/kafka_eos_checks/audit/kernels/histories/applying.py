@@ -70,8 +70,10 @@ def join_outputs(sent: Rows, stored: Rows, members: Members, setting: Setting, w
     count = len(keys)
     stored = setting.of_logs(stored)
     _, _, longest = setting.columns(stored)
-    stored = stored[longest & is_in(stored["key"], keys)]
-    own = np.searchsorted(keys, stored["key"])
+    stored = stored[longest]
+    own = np.minimum(np.searchsorted(keys, stored["key"]), max(count - 1, 0))
+    there = keys[own] == stored["key"] if count else np.zeros(len(stored), np.bool_)
+    stored, own = stored[there], own[there]
     visible = VISIBLE[stored["state"]]
     appears = np.bincount(own[visible], minlength=count)
     suspect = (sends > 1) | (appears > 1)

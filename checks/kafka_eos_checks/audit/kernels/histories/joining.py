@@ -228,6 +228,8 @@ class _Keys:
         self._sent_at = np.full(self.count, _FAR)
         np.minimum.at(self._sent_at, self.key[self._invoked], self._when[self._invoked])
         self._sends = np.bincount(self.key[self._invoked], minlength=self.count)
+        self._sender = np.zeros(self.count, np.uint64)  # a transaction that sent the key; if there are others: unclear
+        self._sender[self.key[self._invoked]] = events["ended"][self._invoked]
         clear = self._longest[self.mine] & ~np.isin(self._state, (ABORTED, OPEN, HIDDEN))
         shown = VISIBLE[self._state]
         places = self.of_log[self.mine]
@@ -274,17 +276,9 @@ class _Keys:
         failed = self.events["what"] == REFUSED
         suspect = self.any_of(self.of_sends & (~has_value | (self.events["topic"] == 0) | failed))
         suspect[self.own_key[self.stored["odd"][self.mine]]] = True
-        lowest, highest = self._senders()
-        suspect |= (self._sends > 0) & (lowest != highest)
-        return suspect
-
-    def _senders(self) -> tuple[Hashes, Hashes]:
-        """The lowest and the highest hash of the transactions in which each key was sent."""
-        lowest, highest = np.full(self.count, np.iinfo(np.uint64).max), np.zeros(self.count, np.uint64)
         key, ended = self.key[self._invoked], self.events["ended"][self._invoked]
-        np.minimum.at(lowest, key, ended)
-        np.maximum.at(highest, key, ended)
-        return lowest, highest
+        suspect[key[self._sender[key] != ended]] = True
+        return suspect
 
     def copied(self) -> Mask:
         """Keys that are visible on a broker more often than they were sent."""
@@ -313,7 +307,7 @@ class _Keys:
         """Facts about the transactions of keys; a suspect key has one row for each transaction that sent it."""
         in_partition = self._invoked & (self._place != 0)
         rows = np.zeros(self.count, HELD)
-        rows["ended"] = np.where(self._sends > 0, self._senders()[0], 0)
+        rows["ended"] = self._sender
         rows["good"] = np.bincount(self.key[in_partition & self._shown], minlength=self.count)
         rows["nowhere"] = np.bincount(self.key[self._invoked & (self._place == 0)], minlength=self.count)
         rows["hidden"] = self.any_of(in_partition & ~self._shown)
@@ -512,7 +506,7 @@ def _fell(rows: Rows, changes: Rows, setting: Setting) -> tuple[Rows, int]:
 
 RANGE = np.dtype([("place", "u8"), ("start", "i8"), ("end", "i8"), ("log", "i4"), ("hidden", "?")])
 """Records of a log with consecutive offsets, all of them hidden or none."""
-BLOCK_BITS = 20  # a block is 2 ** BLOCK_BITS consecutive offsets of a partition
+BLOCK_BITS = 17  # a block is 2 ** BLOCK_BITS consecutive offsets of a partition
 
 
 def ranges_of(stored: Rows, place: int) -> Rows:

@@ -1,11 +1,13 @@
 """The records of a log as rows for joins with histories: a hash of topic and value, the offset, and the state.
 
-:func:`kafka_eos_checks.audit.segments.contents.read_contents` is the readable form. A row is yielded once the record's
-transaction is decided, so that only the records of open transactions are held in memory.
+:func:`kafka_eos_checks.audit.segments.contents.read_contents` is the readable form. The scan gives the blocks of each
+split to a :class:`SplitRecords`, which yields a row once the record's transaction is decided. The transactions that
+cross the edges of splits are decided when all splits of a log meet (:func:`fold_pieces`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,122 +84,240 @@ class Backwards(Exception):  # noqa: N818 - a signal
 
 
 @dataclass(slots=True)
-class _Fold:
-    log: PartitionLog
-    number: int
-    ends: LogEnds
-    following: int | None = None
-    holes: int = 0
-    held: Rows = field(default_factory=lambda: np.zeros(0, _HELD))
-    marked: dict[int, int] = field(default_factory=dict)
+class Piece:
+    """The part of a split that is needed to fold its log.
 
-    def take(self, block: Block) -> Iterator[Rows]:
-        """Yield the records of a block that are decided, and the held records that the block decides."""
-        headers, records = block.headers, decode_block(block)
-        ends = self.ends
-        ends.damaged_end = bool(headers.damage)
-        ends.whole = ends.whole and not headers.damage and not records.damage
+    Attributes:
+        split: the number of the split.
+        start: the first offset of its batches; None without a batch.
+        end: one past the last one.
+        first: the offset of its first record; None without a record.
+        following: one past the last one.
+        holes: how many holes are between its records.
+        whole: whether all its bytes are readable.
+        damaged_end: whether bytes that cannot be read follow its last batch.
+        stamped_ms: the last timestamp of a broker.
+        goes_back: whether its offsets go backwards.
+        edges: dtype :data:`_HELD`: of each producer id the records up to its first marker with this marker, and the
+            records after its last one. Holes are counted from the first record of the split.
+        marked: by producer id, the epoch of its last marker.
+        highest_abort: as in :class:`LogEnds`.
+        rewritten: as in :class:`LogEnds`, from markers that are not the first of their producer id.
+    """
+
+    split: int
+    start: int | None = None
+    end: int = 0
+    first: int | None = None
+    following: int = 0
+    holes: int = 0
+    whole: bool = True
+    damaged_end: bool = False
+    stamped_ms: int = -1
+    goes_back: bool = False
+    edges: Rows = field(default_factory=lambda: np.zeros(0, _HELD))
+    marked: dict[int, int] = field(default_factory=dict)
+    highest_abort: dict[int, int] = field(default_factory=dict)
+    rewritten: set[int] = field(default_factory=set)
+
+
+class SplitRecords:
+    """The data records of a split as rows of dtype :data:`STORED`, from its blocks in order.
+
+    Other splits cannot change the rows that :meth:`taken` gives. :func:`fold_pieces` gives the other ones.
+
+    Args:
+        topic: the topic of the log.
+        number: the number of the log in the rows.
+        split: the number of the split.
+    """
+
+    def __init__(self, topic: str, number: int, split: int) -> None:
+        self.topic, self.number, self._piece = topic, number, Piece(split)
+        self._held = np.zeros(0, _HELD)
+        self._edges: list[Rows] = []
+        self._rows: list[Rows] = []
+
+    def taken(self) -> Iterator[Rows]:
+        """Yield the rows since the last call, in no particular order."""
+        rows, self._rows = self._rows, []
+        yield from rows
+
+    def finish(self) -> Piece:
+        """The part of the split that is needed to fold its log."""
+        self._piece.edges = np.concatenate([*self._edges, self._held])
+        return self._piece
+
+    def take(self, block: Block) -> None:
+        """Take the next block of the split."""
+        piece, headers = self._piece, block.headers
+        if piece.goes_back:
+            return
+        records = decode_block(block)
+        piece.damaged_end = bool(headers.damage)
+        piece.whole = piece.whole and not headers.damage and not records.damage
         if not len(headers):
             return
         base = headers.column("base_offset")
-        ends.start = int(base[0]) if ends.start is None else ends.start
-        ends.end = max(ends.end, int((base + headers.column("last_offset_delta")).max()) + 1)
+        piece.start = int(base[0]) if piece.start is None else piece.start
+        piece.end = max(piece.end, int((base + headers.column("last_offset_delta")).max()) + 1)
         stamps = headers.column("max_timestamp")[is_set(headers, CONTROL_MASK | TIMESTAMP_TYPE_MASK)]
-        ends.stamped_ms = max(ends.stamped_ms, int(stamps.max(initial=-1)))
+        piece.stamped_ms = max(piece.stamped_ms, int(stamps.max(initial=-1)))
         if not len(records):
             return
         rows = np.zeros(len(records), _HELD)
         offset = rows["offset"] = records.offset
-        before = np.concatenate(([-1 if self.following is None else self.following], offset[:-1] + 1))
+        if piece.first is None:
+            piece.first = piece.following = int(offset[0])
+        before = np.concatenate(([piece.following], offset[:-1] + 1))
         if (offset < before).any():
-            raise Backwards
-        gaps = offset != before
-        if self.following is None:
-            gaps[0] = True
-            ends.whole = ends.whole and int(offset[0]) == 0 and not gaps[1:].any()
-        else:
-            ends.whole = ends.whole and not gaps.any()
-        rows["holes"] = self.holes + np.cumsum(gaps)
-        self.holes, self.following = int(rows["holes"][-1]), int(offset[-1]) + 1
+            piece.goes_back = True
+            return
+        rows["holes"] = piece.holes + np.cumsum(offset != before)
+        piece.holes, piece.following = int(rows["holes"][-1]), int(offset[-1]) + 1
         rows["pid"] = headers.column("producer_id")[records.batch]
         rows["epoch"] = headers.column("producer_epoch")[records.batch]
         control = is_set(headers, CONTROL_MASK)[records.batch]
         rows["kind"] = np.where(is_set(headers, TRANSACTIONAL_MASK)[records.batch], _DATA, _LOOSE)
         rows["kind"][control] = _kinds(records, np.flatnonzero(control))
-        rows["key"], rows["odd"] = _keys(records, self.log.topic)
-        loose = rows[rows["kind"] == _LOOSE]
-        if len(loose):
-            yield self._told(loose, PLAIN)
-        yield from self._decide(np.concatenate([self.held, rows[rows["kind"] != _LOOSE]]))
+        rows["key"], rows["odd"] = _keys(records, self.topic)
+        loose = rows["kind"] == _LOOSE
+        if loose.any():
+            self._rows.append(_told(rows[loose], self.number, PLAIN))
+            rows = rows[~loose]
+        self._decide(np.concatenate([self._held, rows]))
 
-    def _decide(self, rows: Rows) -> Iterator[Rows]:
+    def _decide(self, rows: Rows) -> None:
+        """Decide the records with a marker, except those up to the first marker of a producer id."""
+        ended = _Ended.of(rows)
+        markers = ended.markers
+        pids, epochs = rows["pid"][markers].tolist(), rows["epoch"][markers].tolist()
+        is_first = np.zeros(len(rows), np.bool_)
+        for at, pid, epoch in zip(markers.tolist(), pids, epochs, strict=True):
+            is_first[at] = pid not in self._piece.marked
+            self._piece.marked.setdefault(pid, epoch)
+        at_edge = is_first[ended.marker]
+        edges = np.sort(np.concatenate([ended.data[at_edge], np.flatnonzero(is_first)]))
+        if len(edges):
+            self._edges.append(rows[edges])
+        later = markers[~is_first[markers]]
+        _note(rows, later, ended.first, self._piece)
+        inner = ended.data[~at_edge], ended.marker[~at_edge]
+        if len(inner[0]):
+            self._rows.append(_decided(rows, *inner, ended.first, self.number))
+        self._held = rows[ended.left]
+
+
+class _Ended(NamedTuple):
+    """Records of transactions with their markers, as numbers of rows.
+
+    Attributes:
+        markers: the markers, shape (m,).
+        data: the records that a marker follows, shape (n,), and ``marker``, this marker.
+        first: for each marker the holes before the first record that it decides, shape (rows,).
+        left: the records without a marker.
+    """
+
+    markers: Ints
+    data: Ints
+    marker: Ints
+    first: Ints
+    left: Ints
+
+    @classmethod
+    def of(cls, rows: Rows) -> "_Ended":
         is_marker = rows["kind"] >= _ABORTS
-        if not is_marker.any():
-            self.held = rows
-            return
         following = next_markers(rows["pid"], is_marker)
         data = np.flatnonzero(~is_marker & (following >= 0))
-        marker = following[data]
         first = np.full(len(rows), _FAR)
-        np.minimum.at(first, marker, rows["holes"][data])
-        kind = rows["kind"][marker]
-        in_doubt = first[marker] < rows["holes"][marker]
-        state = np.where(kind == _ABORTS, np.where(in_doubt, HIDDEN, ABORTED), np.where(in_doubt, IN_DOUBT, COMMITTED))
-        state[kind == _NEITHER] = IN_DOUBT
-        decided = self._told(rows[data], state)
-        decided["marker"] = np.where(in_doubt | (kind == _NEITHER), NO_MARKER, rows["offset"][marker])
-        if len(decided):
-            yield decided
-        markers = np.flatnonzero(is_marker)
-        columns = (rows["pid"], rows["epoch"], rows["kind"], first)
-        for pid, epoch, ended, since in zip(*(column[markers].tolist() for column in columns), strict=True):
-            if since == _FAR and self.marked.get(pid) == epoch:
-                self.ends.rewritten.add(pid)
-            self.marked[pid] = epoch
-            if ended == _ABORTS:
-                self.ends.highest_abort[pid] = max(epoch, self.ends.highest_abort.get(pid, -1))
-        self.held = rows[~is_marker & (following < 0)]
-
-    def finish(self) -> Iterator[Rows]:
-        """Yield the records whose transaction is open at the end."""
-        if not len(self.held):
-            return
-        _, who = np.unique(self.held["pid"], return_inverse=True)
-        first = np.full(int(who.max()) + 1, _FAR)
-        np.minimum.at(first, who, self.held["holes"])
-        state = np.where(first[who] < self.holes, HIDDEN, OPEN)
-        is_open = self.held["offset"][state == OPEN]
-        self.ends.first_open = int(is_open.min()) if len(is_open) else None
-        yield self._told(self.held, state)
-
-    def _told(self, held: Rows, state: int | Ints) -> Rows:
-        rows = np.zeros(len(held), STORED)
-        for name in ("key", "offset", "odd"):
-            rows[name] = held[name]
-        rows["log"], rows["marker"], rows["state"] = self.number, NO_MARKER, state
-        return rows
+        np.minimum.at(first, following[data], rows["holes"][data])
+        left = np.flatnonzero(~is_marker & (following < 0))
+        return cls(np.flatnonzero(is_marker), data, following[data], first, left)
 
 
-def stored(log: PartitionLog, number: int, ends: LogEnds, *, check_crc: bool = True) -> Iterator[Rows]:
-    """The data records of a log as rows of dtype :data:`STORED`, in no particular order, some at a time.
+def _decided(rows: Rows, data: Ints, marker: Ints, first: Ints, number: int) -> Rows:
+    """Records and their markers as rows of dtype :data:`STORED`; arguments as in :class:`_Ended`."""
+    kind, in_doubt = rows["kind"][marker], first[marker] < rows["holes"][marker]
+    state = np.where(kind == _ABORTS, np.where(in_doubt, HIDDEN, ABORTED), np.where(in_doubt, IN_DOUBT, COMMITTED))
+    state[kind == _NEITHER] = IN_DOUBT
+    found = _told(rows[data], number, state)
+    found["marker"] = np.where(in_doubt | (kind == _NEITHER), NO_MARKER, rows["offset"][marker])
+    return found
+
+
+def _note(rows: Rows, markers: Ints, first: Ints, into: "_Marked") -> None:
+    """Note the facts that markers tell of their producers; arguments as in :class:`_Ended`."""
+    columns = (rows["pid"], rows["epoch"], rows["kind"], first)
+    for pid, epoch, ended, since in zip(*(column[markers].tolist() for column in columns), strict=True):
+        if since == _FAR and into.marked.get(pid) == epoch:
+            into.rewritten.add(pid)
+        into.marked[pid] = epoch
+        if ended == _ABORTS:
+            into.highest_abort[pid] = max(epoch, into.highest_abort.get(pid, -1))
+
+
+class _Marked(Protocol):
+    marked: dict[int, int]
+    highest_abort: dict[int, int]
+    rewritten: set[int]
+
+
+def _told(held: Rows, number: int, state: int | Ints) -> Rows:
+    rows = np.zeros(len(held), STORED)
+    for name in ("key", "offset", "odd"):
+        rows[name] = held[name]
+    rows["log"], rows["marker"], rows["state"] = number, NO_MARKER, state
+    return rows
+
+
+def fold_pieces(pieces: Sequence[Piece], number: int, ends: LogEnds) -> Iterator[Rows]:
+    """The records of a log that are decided by several of its splits together, dtype :data:`STORED`.
 
     Args:
-        log: the log.
+        pieces: those of all splits, in order.
         number: the number of the log in the rows.
         ends: filled with the facts of the whole log.
-        check_crc: whether to compare each batch with its CRC.
 
     Raises:
         Backwards: offsets go backwards.
     """
-    fold = _Fold(log, number, LogEnds())
-    for name in log.segments:
-        path = log.file(name)
-        for block in read_blocks(path, index=read_index(path), check_crc=check_crc):
-            yield from fold.take(block)
-    yield from fold.finish()
-    for name in LogEnds.__slots__:
-        setattr(ends, name, getattr(fold.ends, name))
+    if any(piece.goes_back for piece in pieces):
+        raise Backwards
+    following: int | None = None
+    holes, held = 0, np.zeros(0, _HELD)
+    so_far = Piece(-1, rewritten=ends.rewritten, highest_abort=ends.highest_abort)
+    for piece in pieces:
+        ends.damaged_end, ends.whole = piece.damaged_end, ends.whole and piece.whole
+        if piece.start is not None:
+            ends.start = piece.start if ends.start is None else ends.start
+            ends.end, ends.stamped_ms = max(ends.end, piece.end), max(ends.stamped_ms, piece.stamped_ms)
+        if piece.first is None:
+            continue
+        if following is not None and piece.first < following:
+            raise Backwards
+        ends.whole = ends.whole and not piece.holes and piece.first == (following or 0)
+        holes += piece.first != following
+        edges = piece.edges.copy()
+        edges["holes"] += holes
+        holes, following = holes + piece.holes, piece.following
+        rows = np.concatenate([held, edges])
+        ended = _Ended.of(rows)
+        _note(rows, ended.markers, ended.first, so_far)
+        if len(ended.data):
+            yield _decided(rows, ended.data, ended.marker, ended.first, number)
+        held = rows[ended.left]
+        so_far.marked.update(piece.marked)
+        ends.rewritten |= piece.rewritten
+        for pid, epoch in piece.highest_abort.items():
+            ends.highest_abort[pid] = max(epoch, ends.highest_abort.get(pid, -1))
+    if len(held):
+        _, who = np.unique(held["pid"], return_inverse=True)
+        first = np.full(int(who.max()) + 1, _FAR)
+        np.minimum.at(first, who, held["holes"])
+        state = np.where(first[who] < holes, HIDDEN, OPEN)
+        is_open = held["offset"][state == OPEN]
+        ends.first_open = int(is_open.min()) if len(is_open) else None
+        yield _told(held, number, state)
 
 
 def stored_backwards(log: PartitionLog, number: int, ends: LogEnds, *, check_crc: bool = True) -> Rows:
