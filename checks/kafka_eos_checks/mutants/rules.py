@@ -26,7 +26,7 @@ from kafka_eos.machines.epoch_bump import NOBODY, EpochBump, Identity
 from kafka_eos.machines.external_sink import ExternalSink
 from kafka_eos.machines.group_coordinator import COMMIT as COMMIT_OFFSETS
 from kafka_eos.machines.group_coordinator import Offsets
-from kafka_eos.machines.idempotent_producer import Batches, IdempotentProducer, Producer
+from kafka_eos.machines.idempotent_producer import Batches, IdempotentProducer, Producer, Request
 from kafka_eos.machines.machine import Machine
 from kafka_eos.machines.mirror import Mirror
 from kafka_eos.machines.producer_ids import ProducerIds
@@ -319,6 +319,26 @@ def leader_end_offset(state: IdempotentProducer) -> int:
     """For ``in_sync_end_offset``: the high watermark does not wait for the followers."""
     assert state.leader is not None, "the caller has looked"
     return state.end_offset(state.leader)
+
+
+def last_one_leaves(state: IdempotentProducer, replica: str) -> bool:
+    """For ``leaves_isr``: the last replica in sync leaves the in-sync set, too, without eligible leader replicas."""
+    return state.constants.eligible_leader_replicas or replica in state.constants.volatile
+
+
+def last_is_forgotten(state: IdempotentProducer, members: frozenset[str], replica: str) -> str | None:
+    """For ``last_known_with``: nobody remembers who was the last one in sync."""
+    return state.last_known_leader
+
+
+def sends_after_fatal_error(state: IdempotentProducer) -> bool:
+    """For ``is_ready``: the producer sends after a fatal error."""
+    return not state.constants.idempotence or state.producer.producer_id != NO_PRODUCER_ID
+
+
+def late_answer_is_heard(state: IdempotentProducer, request: Request) -> bool:
+    """For ``is_awaited``: the answer to a batch that was given up is heard."""
+    return True
 
 
 def only_volatile(state: IdempotentProducer, replica: str) -> bool:
@@ -1033,6 +1053,13 @@ def decision_given_up(rules: Rules, known: TransactionMetadata, append: Appendin
     if append.record.state in coordinator.PREPARED_STATES:
         return replace(known, pending=None, state=TransactionState.COMPLETE_ABORT, partitions=frozenset())
     return replace(known, pending=None)
+
+
+def completion_counts_as_done(rules: Rules, known: TransactionMetadata, append: Appending) -> TransactionMetadata:
+    """For ``after_timeout``: a completion whose append was given up is not tried again."""
+    if append.request == coordinator.COMPLETE:
+        return rules.after_append(append.record)
+    return Rules.after_timeout(rules, known, append)
 
 
 def prepared_is_left(rules: Rules, record: TransactionMetadata) -> TransactionMetadata:
