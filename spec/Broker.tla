@@ -265,6 +265,9 @@ PlainCommitError(member, generation) ==
     ELSE IF member = NoMember THEN "UNKNOWN_MEMBER_ID"
     ELSE MemberError(member, generation)
 
+(* The pending offsets with one more of a producer's transaction. *)
+WithPending(producerId, place) == [pending EXCEPT ![producerId]["data"] = place]
+
 (* The committed offset after a marker. An offset committed after the pending one stays (KAFKA-5247). *)
 CommittedAfterMarker(producerId, commit) ==
     IF commit /\ pending[producerId]["data"] > committed["data"] THEN pending[producerId] ELSE committed
@@ -392,7 +395,7 @@ TxnOffsetCommit(transactionalId, producerId, epoch, member, generation) ==
         /\ coordinators' = [coordinators EXCEPT ![transactionalId] = verified.metadata]
         /\ partitions' =
             [partitions EXCEPT !["offsets"] = IF appends THEN WithBatch(leader, batch, ClientVersion) ELSE leader]
-        /\ pending' = IF appends THEN [pending EXCEPT ![producerId]["data"] = EndOf(leader)] ELSE pending
+        /\ pending' = IF appends THEN WithPending(producerId, EndOf(leader)) ELSE pending
         /\ Says("TxnOffsetCommit", error)
         /\ written' = IF appends THEN WrittenWith(transactionalId, verified.metadata.number, "offsets", EndOf(leader))
                       ELSE written
@@ -552,7 +555,7 @@ MarkersAreAcceptedWitness ==
 
 (* A client is given a producer id and epoch only when no transaction of that producer is open any more. *)
 NothingOpenAfterInit ==
-    answer.api = "InitProducerId" /\ answer.error = "NONE" /\ answer.producerId \in ProducerIds =>
+    answer.api = "InitProducerId" /\ answer.producerId \in ProducerIds =>
         \A partition \in Partitions : ~IsOpen(partition, answer.producerId)
 NothingOpenAfterInitWitness == answer.api = "InitProducerId" /\ answer.error = "NONE" /\ written # {}
 
@@ -568,17 +571,16 @@ FencedIsRefusedWitness ==
     Sequences # {} /\ \E transactionalId \in TransactionalIds :
         coordinators[transactionalId].state \in Coordinator!AtRest /\ coordinators[transactionalId].epoch > 0
 
-OwnIds(transactionalId) ==
-    {coordinators[transactionalId].producerId, coordinators[transactionalId].nextProducerId} \ {NoProducerId}
+(* The producer ids of a transactional.id, or of a producer that has none. *)
+OwnIds(producer) ==
+    (IF producer \in Writers THEN {writers[producer]}
+     ELSE {coordinators[producer].producerId, coordinators[producer].nextProducerId}) \ {NoProducerId}
 
 (* No two producers have the same producer id. *)
 ProducerIdsAreOwned ==
-    /\ \A one, other \in TransactionalIds : one # other => OwnIds(one) \cap OwnIds(other) = {}
-    /\ \A one, other \in Writers : one # other /\ writers[one] # NoProducerId => writers[one] # writers[other]
-    /\ \A one \in TransactionalIds, other \in Writers : writers[other] \notin OwnIds(one)
+    \A one, other \in TransactionalIds \cup Writers : one # other => OwnIds(one) \cap OwnIds(other) = {}
 ProducerIdsAreOwnedWitness ==
-    \/ \E one, other \in TransactionalIds : one # other /\ OwnIds(one) # {} /\ OwnIds(other) # {}
-    \/ \E one \in TransactionalIds, other \in Writers : OwnIds(one) # {} /\ writers[other] # NoProducerId
+    \E one, other \in TransactionalIds \cup Writers : one # other /\ OwnIds(one) # {} /\ OwnIds(other) # {}
 
 Offsets == partitions["offsets"]
 OffsetEntries == Offsets.transactions.entries
@@ -624,10 +626,8 @@ OwnersAreHeardWitness ==
     \E member \in Groups!Members : \E epoch \in Generations :
         epoch < membership.members[member].epoch /\ Groups!HasHadSince(member, "data", epoch)
 
-(* A client that sends the first versions gets no error code that came later. *)
-OldCodesOnly ==
-    (\A api \in DOMAIN ApiVersions : ApiVersions[api] <= 1) =>
-        answer.error \notin {"PRODUCER_FENCED", "TRANSACTION_ABORTABLE"}
-OldCodesOnlyWitness == \A api \in DOMAIN ApiVersions : ApiVersions[api] <= 1 /\ answer.error = "INVALID_PRODUCER_EPOCH"
+(* The first versions of a request are answered with no error code that came later. *)
+OldCodesOnly == answer.error \in {"PRODUCER_FENCED", "TRANSACTION_ABORTABLE"} => ApiVersions[answer.api] > 1
+OldCodesOnlyWitness == answer.error = "INVALID_PRODUCER_EPOCH" /\ ApiVersions[answer.api] <= 1
 
 =============================================================================

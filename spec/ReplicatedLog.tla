@@ -295,8 +295,8 @@ EligibleHaveCommitted ==
         EndOffset(replica) >= highWatermark /\ BelowHighWatermark(replicas[replica]) = Committed
 EligibleHaveCommittedWitness == elr \cap alive # {} /\ highWatermark > 0
 
-(* Some replica is in sync; with eligible leader replicas, some replica is in sync or known to stand in for it. *)
-SomebodyIsInSync == isr # {} \/ (EligibleLeaderReplicas /\ (elr # {} \/ lastKnownLeader # NoLeader))
+(* Some replica is in sync; with eligible leader replicas, some replica is, or the last one that was is known. *)
+SomebodyIsInSync == isr # {} \/ (EligibleLeaderReplicas /\ lastKnownLeader # NoLeader)
 SomebodyIsInSyncWitness == isr # Replicas
 
 =============================================================================

@@ -415,11 +415,14 @@ SendOffsets ==
 (* A client of version 1 that finds version 2 asks for another epoch when it ends its transaction. *)
 BumpsForUpgrade == cluster > client.version
 
+(* The requests with which the client ends its transaction: it asks for another epoch behind the end. *)
+EndRequests(request, bumps) == {request} \cup (IF bumps THEN {"InitProducerId"} ELSE {})
+
 Ending(operation, request) ==
     LET bumps == client.bump \/ BumpsForUpgrade IN
     /\ Makes(operation)
     /\ client' = [client EXCEPT !.state = Target(operation), !.error = "NONE", !.version = cluster, !.bump = bumps]
-    /\ queue' = queue \cup {request} \cup (IF bumps THEN {"InitProducerId"} ELSE {})
+    /\ queue' = queue \cup EndRequests(request, bumps)
     /\ call' = Waiting(operation)
     /\ UNCHANGED <<sequences, batches, inFlight, coordinators, cluster, seen, faults>>
 
@@ -832,10 +835,9 @@ CommitIsKnownWitness == call.operation = "commitTransaction" /\ call.outcome = "
 ReadyIsInitialized == client.state \in {"READY", "IN_TRANSACTION"} => client.identity > 0
 ReadyIsInitializedWitness == client.state = "IN_TRANSACTION"
 
-(* A client that waits for nothing accepts a call, unless its error is fatal. *)
+(* The client accepts a call, if only the one that it is in again, unless its error is fatal. *)
 NeverStuck ==
-    \/ client.state = "FATAL_ERROR" \/ IsUnauthorized \/ inFlight # "none" \/ Due # {} \/ call.running
-    \/ \E operation \in Calls : CallError(operation) = "NONE"
+    client.state = "FATAL_ERROR" \/ IsUnauthorized \/ \E operation \in Calls : CallError(operation) = "NONE"
 NeverStuckWitness ==
     /\ client.state # "FATAL_ERROR" /\ ~IsUnauthorized /\ inFlight = "none" /\ Due = {} /\ ~call.running
     /\ seen.number > 0 /\ faults > 0

@@ -28,6 +28,20 @@ OffsetsAlwaysCommit(known, partition) ==
 PendingReplacesLater(producerId, commit) ==
     IF commit /\ pending[producerId]["data"] # NoOffset THEN pending[producerId] ELSE committed
 
+(* for CommittedAfterMarker: the marker of an abort commits, too *)
+AbortedIsCommitted(producerId, commit) ==
+    IF pending[producerId]["data"] > committed["data"] THEN pending[producerId] ELSE committed
+
+(* for CommittedAfterMarker: the group does not hear of markers *)
+MarkersAreUnheard(producerId, commit) == committed
+
+(* for WithPending: the group forgets what waits for a marker *)
+NothingIsPending(producerId, place) == pending
+
+(* for MarkerOf: a marker has the epoch of the transaction, not the one after it *)
+MarkerOfOpenEpoch(known, partition) ==
+    Logs!Marker(known.producerId, known.epoch - 1, Coordinator!Commits(known), CoordinatorEpoch)
+
 (* for CommitError: a group does not check the generation *)
 AnyGenerationCommits(member, generation) ==
     IF member # NoMember /\ member \notin group.members THEN "UNKNOWN_MEMBER_ID" ELSE "NONE"
@@ -48,14 +62,21 @@ LatestEpochCommits(member, epoch) ==
     ELSE IF member \notin Groups!Members THEN "UNKNOWN_MEMBER_ID"
     ELSE IF epoch = membership.members[member].epoch THEN "NONE" ELSE "STALE_MEMBER_EPOCH"
 
+(* for MemberError: a group of KIP-848 takes only epochs before the latest one *)
+LatestEpochIsRefused(member, epoch) ==
+    IF member = NoMember THEN "NONE"
+    ELSE IF member \notin Groups!Members THEN "UNKNOWN_MEMBER_ID"
+    ELSE IF epoch < membership.members[member].epoch /\ Groups!HasHadSince(member, "data", epoch) THEN "NONE"
+    ELSE "STALE_MEMBER_EPOCH"
+
 (* for WireError: every version gets the newest error codes *)
 SpeaksNewest(api, error) == error
 
-(* for AnswerToLeader: the coordinator vouches for a batch of an epoch that it has fenced *)
+(* for AnswerToLeader: the coordinator takes an epoch that it has fenced for the present one *)
 VouchesForFenced(known, producerId, epoch, partition) ==
-    IF known.producerId = producerId /\ epoch < known.epoch THEN "NONE"
-    ELSE LET error == Coordinator!AddError([known EXCEPT !.pending = "none"], producerId, epoch) IN
-         IF error = "NONE" /\ partition \notin known.partitions THEN "TRANSACTION_ABORTABLE" ELSE error
+    LET present == IF epoch < known.epoch THEN known.epoch ELSE epoch
+        error   == Coordinator!AddError([known EXCEPT !.pending = IF ClientVersion = 2 THEN @ ELSE "none"], producerId, present)
+    IN  IF ClientVersion = 1 /\ error = "NONE" /\ partition \notin known.partitions THEN "TRANSACTION_ABORTABLE" ELSE error
 
 (* Interesting states, which models name as probes and must reach *)
 HasBothOpen    == \E producerId \in ProducerIds : IsOpen("data", producerId) /\ IsOpen("offsets", producerId)

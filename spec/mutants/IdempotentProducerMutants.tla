@@ -45,6 +45,18 @@ SkipSequence(kept) == producer
 (* for InSyncEndOffset: the high watermark does not wait for the followers *)
 LeaderEndOffset == EndOffset(leader)
 
+(* for LeavesIsr: the last replica in sync leaves the in-sync set, too, without eligible leader replicas *)
+LastOneLeaves(replica) == EligibleLeaderReplicas \/ replica \in Volatile
+
+(* for LastKnownWith: nobody remembers who was the last one in sync *)
+LastIsForgotten(members, replica) == lastKnownLeader
+
+(* for IsReady: the producer sends after a fatal error *)
+SendsAfterFatalError == Idempotence => producer.producerId # NoProducerId
+
+(* for IsAwaited: the answer to a batch that was given up is heard *)
+LateAnswerIsHeard(request) == TRUE
+
 (* for MayBeKilled: only the replicas that lose what they have not flushed *)
 OnlyVolatile(replica) == replica \in Volatile
 

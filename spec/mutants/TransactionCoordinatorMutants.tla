@@ -166,6 +166,11 @@ DecisionGivenUp(known, append) ==
 (* for Loaded: after a failover nobody goes on with the prepared transaction *)
 PreparedIsLeft(record) == record
 
+(* for AfterTimeout: a completion whose append was given up is not tried again *)
+CompletionCountsAsDone(known, append) ==
+    IF append.request = "complete" THEN AfterAppend(append.record)
+    ELSE [known EXCEPT !.pending = "none", !.failedFence = @ \/ append.request \in {"InitProducerId fences", "timeout"}]
+
 (* for AfterAppend: the clock went back before a decision, whose transition is refused and stays pending *)
 ClockWentBack(record) ==
     IF record.state \in PreparedStates THEN [record EXCEPT !.state = "ONGOING", !.pending = record.state]

@@ -19,11 +19,18 @@ InitializesMidTransaction(operation) ==
     \/ <<client.state, Target(operation)>> \in LegalTransitions
     \/ operation = "initTransactions" /\ client.state = "IN_TRANSACTION"
 
+(* for IsLegalCall: initTransactions is legal a second time *)
+InitializesTwice(operation) ==
+    \/ <<client.state, Target(operation)>> \in LegalTransitions
+    \/ operation = "initTransactions" /\ client.state = "READY" /\ client.identity = 1
+
 (* for OtherHasTimedOut: a call that has timed out does not stand in the way of another *)
 TimeoutsAreForgotten(operation) == FALSE
 
-(* for AfterTimeout: a call that has timed out is taken for one that has succeeded *)
-TimedOutIsDone == [call EXCEPT !.outcome = "done"]
+(* for AfterTimeout: a commit that has timed out is taken for one that has succeeded *)
+TimedOutIsDone ==
+    IF call.operation = "commitTransaction" THEN [call EXCEPT !.outcome = "done"]
+    ELSE IF call.operation = "sendOffsetsToTransaction" THEN NoCall ELSE [call EXCEPT !.running = FALSE]
 
 (* for SendsRequests: what waits is sent after an abortable error too *)
 SendsAfterErrors == client.state # "FATAL_ERROR"
@@ -33,6 +40,16 @@ EndOvertakesBatches == TRUE
 
 (* for Rank: all requests but lookups are sent in any order *)
 AnyOrder(request) == IF request \in Lookups THEN 0 ELSE 1
+
+(* for Rank: the end of a transaction does not wait for its offsets *)
+EndOvertakesOffsets(request) ==
+    IF request \in Lookups THEN 0
+    ELSE IF request \in Ends \cup {"TxnOffsetCommit"} THEN 2
+    ELSE IF request = "InitProducerId" THEN 3 ELSE 1
+
+(* for EndRequests: a client that needs another epoch asks for it in the place of an abort *)
+BumpsInsteadOfAbort(request, bumps) ==
+    IF ~bumps THEN {request} ELSE IF request = Abort THEN {"InitProducerId"} ELSE {request, "InitProducerId"}
 
 (* for IsRegistered: batches are sent before their partition is registered *)
 SendsUnregistered(partition) == TRUE
@@ -46,14 +63,43 @@ SequencesGoOn(partition) == sequences[partition].next
 (* for DropsBatches: what has not been sent waits until it can be sent *)
 KeepsUnsentBatches == FALSE
 
-(* for ReactionToFailure: a client that is fenced may abort *)
+(* for Reaction: a client that a leader fences may abort *)
 FencedMayAbort(request, error) ==
-    IF error = "PRODUCER_FENCED" THEN "abortable"
-    ELSE IF request = "Produce" THEN ProduceReaction(error)
-    ELSE "fatal"
+    IF error \in RetriableErrors THEN "retry"
+    ELSE IF request = "Produce" /\ error = "PRODUCER_FENCED" THEN "abortable"
+    ELSE ReactionToFailure(request, error)
 
-(* for MayAnswer: every broker may answer everything *)
-EveryAnswerIsPossible(request, error) == TRUE
+(* for BecomesFatal: the answer to a request is awaited after a batch with a fatal error *)
+RequestOutlivesFatal(request, exception) ==
+    /\ client' = [client EXCEPT !.state = "FATAL_ERROR", !.error = exception]
+    /\ batches' = [partition \in Partitions |-> NoBatch]
+    /\ queue' = {}
+    /\ inFlight' = IF request = "Produce" THEN inFlight ELSE "none"
+    /\ call' = CallAfterFatal(request)
+    /\ UNCHANGED <<partitions, sequences, coordinators, cluster>>
+
+(* for BecomesFatal: batches are sent, and awaited, after the fatal error of a request *)
+BatchesOutliveFatal(request, exception) ==
+    /\ client' = [client EXCEPT !.state = "FATAL_ERROR", !.error = exception]
+    /\ batches' = IF request = "Produce" THEN [partition \in Partitions |-> NoBatch] ELSE batches
+    /\ queue' = {}
+    /\ inFlight' = "none"
+    /\ call' = CallAfterFatal(request)
+    /\ UNCHANGED <<partitions, sequences, coordinators, cluster>>
+
+(* for Failed: a failure during a commit is told to nobody *)
+CommitsDespiteFailure(exception, bumps) ==
+    IF client.state = "COMMITTING_TRANSACTION" THEN client
+    ELSE IF client.state = "ABORTING_TRANSACTION" THEN [client EXCEPT !.bump = @ \/ bumps]
+    ELSE [client EXCEPT !.state = "ABORTABLE_ERROR", !.error = exception, !.bump = @ \/ bumps]
+
+(* for MayAnswer: in the midst of a transaction a lookup is answered with TRANSACTION_ABORTABLE *)
+LookupsAreAbortable(request, error) ==
+    /\ error = "TRANSACTION_ABORTABLE" =>
+           request \in {"TxnOffsetCommit", "Produce"} \/ (request \in Lookups /\ seen.number > 0)
+    /\ error = "GROUP_AUTHORIZATION_FAILED" =>
+           request \in {"AddOffsetsToTxn", "TxnOffsetCommit", Lookup("GROUP")}
+    /\ error # "UNKNOWN_PRODUCER_ID"
 
 (* for BumpsByItself: the client asks for no other epoch, as before KIP-360 *)
 NeverBumps == FALSE

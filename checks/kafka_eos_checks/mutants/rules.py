@@ -26,7 +26,7 @@ from kafka_eos.machines.epoch_bump import NOBODY, EpochBump, Identity
 from kafka_eos.machines.external_sink import ExternalSink
 from kafka_eos.machines.group_coordinator import COMMIT as COMMIT_OFFSETS
 from kafka_eos.machines.group_coordinator import Offsets
-from kafka_eos.machines.idempotent_producer import Batches, IdempotentProducer, Producer
+from kafka_eos.machines.idempotent_producer import Batches, IdempotentProducer, Producer, Request
 from kafka_eos.machines.machine import Machine
 from kafka_eos.machines.mirror import Mirror
 from kafka_eos.machines.producer_ids import ProducerIds
@@ -48,8 +48,10 @@ from kafka_eos.machines.transactional_partition import (
     marker_entry,
 )
 from kafka_eos.machines.transactional_producer import (
+    ABORT,
     ABORT_CALL,
     ABORTABLE_ERROR,
+    COMMIT_CALL,
     COMMITTING,
     DONE,
     FAILED,
@@ -57,6 +59,7 @@ from kafka_eos.machines.transactional_producer import (
     IN_TRANSACTION,
     INIT,
     INITIALIZING,
+    LOOKUPS,
     NO_ERROR,
     PRODUCE,
     READY,
@@ -64,8 +67,8 @@ from kafka_eos.machines.transactional_producer import (
     Call,
     ProducerBatch,
     TransactionalProducer,
-    produce_reaction,
 )
+from kafka_eos.machines.transactional_producer import COMMIT_OFFSETS as TXN_OFFSET_COMMIT
 from kafka_eos.machines.transactional_producer import Client as ProducerClient
 from kafka_eos.machines.transactions import (
     COMPLETED,
@@ -316,6 +319,26 @@ def leader_end_offset(state: IdempotentProducer) -> int:
     """For ``in_sync_end_offset``: the high watermark does not wait for the followers."""
     assert state.leader is not None, "the caller has looked"
     return state.end_offset(state.leader)
+
+
+def last_one_leaves(state: IdempotentProducer, replica: str) -> bool:
+    """For ``leaves_isr``: the last replica in sync leaves the in-sync set, too, without eligible leader replicas."""
+    return state.constants.eligible_leader_replicas or replica in state.constants.volatile
+
+
+def last_is_forgotten(state: IdempotentProducer, members: frozenset[str], replica: str) -> str | None:
+    """For ``last_known_with``: nobody remembers who was the last one in sync."""
+    return state.last_known_leader
+
+
+def sends_after_fatal_error(state: IdempotentProducer) -> bool:
+    """For ``is_ready``: the producer sends after a fatal error."""
+    return not state.constants.idempotence or state.producer.producer_id != NO_PRODUCER_ID
+
+
+def late_answer_is_heard(state: IdempotentProducer, request: Request) -> bool:
+    """For ``is_awaited``: the answer to a batch that was given up is heard."""
+    return True
 
 
 def only_volatile(state: IdempotentProducer, replica: str) -> bool:
@@ -1032,6 +1055,13 @@ def decision_given_up(rules: Rules, known: TransactionMetadata, append: Appendin
     return replace(known, pending=None)
 
 
+def completion_counts_as_done(rules: Rules, known: TransactionMetadata, append: Appending) -> TransactionMetadata:
+    """For ``after_timeout``: a completion whose append was given up is not tried again."""
+    if append.request == coordinator.COMPLETE:
+        return rules.after_append(append.record)
+    return Rules.after_timeout(rules, known, append)
+
+
 def prepared_is_left(rules: Rules, record: TransactionMetadata) -> TransactionMetadata:
     """For ``loaded``: after a failover nobody goes on with the prepared transaction."""
     return record
@@ -1388,14 +1418,23 @@ def initializes_mid_transaction(producer: TransactionalProducer, operation: str)
     )
 
 
+def initializes_twice(producer: TransactionalProducer, operation: str) -> bool:
+    """For ``is_legal_call``: initTransactions is legal a second time."""
+    return TransactionalProducer.is_legal_call(producer, operation) or (
+        operation == INIT and producer.client.state == READY and producer.client.identity == 1
+    )
+
+
 def timeouts_are_forgotten(producer: TransactionalProducer, operation: str) -> bool:
     """For ``other_has_timed_out``: a call that has timed out does not stand in the way of another."""
     return False
 
 
 def timed_out_is_done(producer: TransactionalProducer) -> Call:
-    """For ``after_timeout``: a call that has timed out is taken for one that has succeeded."""
-    return replace(producer.call, outcome=DONE)
+    """For ``after_timeout``: a commit that has timed out is taken for one that has succeeded."""
+    if producer.call.operation == COMMIT_CALL:
+        return replace(producer.call, outcome=DONE)
+    return TransactionalProducer.after_timeout(producer)
 
 
 def sends_after_errors(producer: TransactionalProducer) -> bool:
@@ -1411,6 +1450,17 @@ def end_overtakes_batches(producer: TransactionalProducer) -> bool:
 def any_order(producer: TransactionalProducer, request: str) -> int:
     """For ``rank``: all requests but lookups are sent in any order."""
     return min(TransactionalProducer.rank(producer, request), 1)
+
+
+def end_overtakes_offsets(producer: TransactionalProducer, request: str) -> int:
+    """For ``rank``: the end of a transaction does not wait for its offsets."""
+    return 2 if request == TXN_OFFSET_COMMIT else TransactionalProducer.rank(producer, request)
+
+
+def bumps_instead_of_abort(producer: TransactionalProducer, request: str, bumps: bool) -> frozenset[str]:
+    """For ``end_requests``: a client that needs another epoch asks for it in the place of an abort."""
+    requests = TransactionalProducer.end_requests(producer, request, bumps)
+    return requests - {ABORT} if bumps else requests
 
 
 def sends_unregistered(producer: TransactionalProducer, partition: str) -> bool:
@@ -1434,15 +1484,36 @@ def keeps_unsent_batches(producer: TransactionalProducer) -> bool:
 
 
 def fenced_may_abort(producer: TransactionalProducer, request: str, error: str) -> str:
-    """For ``reaction_to_failure``: a client that is fenced may abort."""
-    if error == "PRODUCER_FENCED":
+    """For ``reaction``: a client that a leader fences may abort."""
+    if request == PRODUCE and error == "PRODUCER_FENCED":
         return "abortable"
-    return produce_reaction(error) if request == PRODUCE else "fatal"
+    return TransactionalProducer.reaction(producer, request, error)
 
 
-def every_answer_is_possible(producer: TransactionalProducer, request: str, error: str) -> bool:
-    """For ``may_answer``: every broker may answer everything."""
-    return True
+def request_outlives_fatal(producer: TransactionalProducer, request: str, exception: str) -> TransactionalProducer:
+    """For ``becomes_fatal``: the answer to a request is awaited after a batch with a fatal error."""
+    after = TransactionalProducer.becomes_fatal(producer, request, exception)
+    return replace(after, in_flight=producer.in_flight) if request == PRODUCE else after
+
+
+def batches_outlive_fatal(producer: TransactionalProducer, request: str, exception: str) -> TransactionalProducer:
+    """For ``becomes_fatal``: batches are sent, and awaited, after the fatal error of a request."""
+    after = TransactionalProducer.becomes_fatal(producer, request, exception)
+    return after if request == PRODUCE else replace(after, batches=producer.batches)
+
+
+def commits_despite_failure(producer: TransactionalProducer, exception: str, bumps: bool) -> ProducerClient:
+    """For ``failed``: a failure during a commit is told to nobody."""
+    if producer.client.state == COMMITTING:
+        return producer.client
+    return TransactionalProducer.failed(producer, exception, bumps)
+
+
+def lookups_are_abortable(producer: TransactionalProducer, request: str, error: str) -> bool:
+    """For ``may_answer``: in the midst of a transaction a lookup is answered with TRANSACTION_ABORTABLE."""
+    return TransactionalProducer.may_answer(producer, request, error) or (
+        error == "TRANSACTION_ABORTABLE" and request in LOOKUPS.values() and producer.seen.number > 0
+    )
 
 
 def never_bumps(producer: TransactionalProducer) -> bool:
@@ -1777,10 +1848,8 @@ def vouches_for_any_partition(
 def vouches_for_fenced(
     broker: Broker, known: TransactionMetadata, producer_id: int, epoch: int, partition: str
 ) -> ErrorCode:
-    """For ``answer_to_leader``: the coordinator vouches for a batch of an epoch that it has fenced."""
-    if known.producer_id == producer_id and epoch < known.epoch:
-        return ErrorCode.NONE
-    return broker.coordinating.verification_error(known, producer_id, epoch, partition)
+    """For ``answer_to_leader``: the coordinator takes an epoch that it has fenced for the present one."""
+    return Broker.answer_to_leader(broker, known, producer_id, max(epoch, known.epoch), partition)
 
 
 def vouches_without_adding(broker: Broker, known: TransactionMetadata, partition: str) -> TransactionMetadata:
@@ -1808,6 +1877,26 @@ def pending_replaces_later(broker: Broker, producer_id: int, commit: bool) -> Of
     """For ``committed_after_marker``: an offset replaces one that was committed after it (KAFKA-5247)."""
     pending = broker.pending.get(producer_id, brokers.NOTHING_PENDING)
     return pending if commit and pending != brokers.NOTHING_PENDING else broker.committed
+
+
+def aborted_is_committed(broker: Broker, producer_id: int, commit: bool) -> Offsets:
+    """For ``committed_after_marker``: the marker of an abort commits, too."""
+    return Broker.committed_after_marker(broker, producer_id, True)
+
+
+def markers_are_unheard(broker: Broker, producer_id: int, commit: bool) -> Offsets:
+    """For ``committed_after_marker``: the group does not hear of markers."""
+    return broker.committed
+
+
+def nothing_is_pending(broker: Broker, producer_id: int, place: int) -> Map[int, Offsets]:
+    """For ``with_pending``: the group forgets what waits for a marker."""
+    return broker.pending
+
+
+def marker_of_open_epoch(broker: Broker, known: TransactionMetadata, partition: str) -> LogEntry:
+    """For ``marker_of``: a marker has the epoch of the transaction, not the one after it."""
+    return marker_entry(known.producer_id, known.epoch - 1, coordinator.commits(known), brokers.COORDINATOR_EPOCH)
 
 
 def any_generation_commits(broker: Broker, member: str | None, generation: int) -> ErrorCode:
@@ -1840,6 +1929,18 @@ def latest_epoch_commits(broker: Broker, member: str | None, generation: int) ->
         return ErrorCode.UNKNOWN_MEMBER_ID
     is_latest = generation == broker.membership.members[member].epoch
     return ErrorCode.NONE if is_latest else ErrorCode.STALE_MEMBER_EPOCH
+
+
+def latest_epoch_is_refused(broker: Broker, member: str | None, generation: int) -> ErrorCode:
+    """For ``member_error``: a group of KIP-848 takes only epochs before the latest one."""
+    if member is None:
+        return ErrorCode.NONE
+    group = broker.grouping
+    if member not in group.members():
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    is_former = generation < group.membership.members[member].epoch
+    takes = is_former and group.has_had_since(member, brokers.DATA, generation)
+    return ErrorCode.NONE if takes else ErrorCode.STALE_MEMBER_EPOCH
 
 
 def speaks_newest(broker: Broker, api: str, error: ErrorCode) -> ErrorCode:

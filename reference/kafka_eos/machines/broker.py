@@ -487,6 +487,10 @@ class Broker:
             return ErrorCode.NONE
         return ErrorCode.UNKNOWN_MEMBER_ID if member is None else self.member_error(member, generation)
 
+    def with_pending(self, producer_id: int, place: int) -> Map[int, Offsets]:
+        """The pending offsets with one more of a producer's transaction."""
+        return self.pending.set(producer_id, Map({DATA: place}))
+
     def committed_after_marker(self, producer_id: int, commit: bool) -> Offsets:
         """The committed offset after a marker. An offset committed after the pending one stays (KAFKA-5247)."""
         return self.grouping.with_decision(str(producer_id), COMMIT if commit else ABORT).committed
@@ -675,7 +679,7 @@ class Broker:
             error = self.batch_error(leader, batch, version, verified.guard)
         if error is ErrorCode.NONE:
             place = leader.log.log_end_offset
-            pending = pending.set(producer_id, Map({DATA: place}))
+            pending = self.with_pending(producer_id, place)
             written = self.written_with(transactional_id, verified.metadata.number, OFFSETS, place)
             leader = self.with_batch(leader, batch, version)
         return replace(

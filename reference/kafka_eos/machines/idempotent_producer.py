@@ -180,6 +180,11 @@ class IdempotentProducer(ReplicatedLog):
         """No error has ended the producer."""
         return self.producer.error is ErrorCode.NONE
 
+    @property
+    def is_ready(self) -> bool:
+        """The producer may send: it runs, and has a producer id if it needs one."""
+        return self.is_running and (not self.constants.idempotence or self.producer.producer_id != NO_PRODUCER_ID)
+
     def batch_in_flight(self, value: int) -> InFlightBatch | None:
         """The batch in flight with a value."""
         return next((batch for batch in self.in_flight if batch.value == value), None)
@@ -277,8 +282,7 @@ class IdempotentProducer(ReplicatedLog):
         KIP:   KIP-98
         Kafka: RecordAccumulator.drainBatchesForOneNode
         """
-        is_ready = not self.constants.idempotence or self.producer.producer_id != NO_PRODUCER_ID
-        enabled(self.is_running and is_ready, "the producer has no id, or an error has ended it")
+        enabled(self.is_ready, "the producer has no id, or an error has ended it")
         enabled(self.queue[:1] == (value,), "another value is next")
         enabled(len(self.in_flight) < self.constants.max_in_flight, "too many batches in flight")
         attempt = self.attempts[value] + 1

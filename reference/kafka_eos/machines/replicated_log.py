@@ -373,8 +373,7 @@ class ReplicatedLog:
         """
         if self.isr or self.elr:
             return self.isr or self.elr
-        assert self.last_known_leader is not None
-        return frozenset({self.last_known_leader})
+        return frozenset() if self.last_known_leader is None else frozenset({self.last_known_leader})
 
     def led_by(self, replica: str, members: frozenset[str], elr: frozenset[str]) -> Self:
         """The replica leads, and members are in sync with it. What is above its log's end is lost."""

@@ -775,11 +775,15 @@ class TransactionalProducer:
         """A client of version 1 that finds version 2 asks for another epoch when it ends its transaction."""
         return self.cluster > self.client.version
 
+    def end_requests(self, request: str, bumps: bool) -> frozenset[str]:
+        """The requests with which the client ends its transaction: it asks for another epoch behind the end."""
+        return frozenset({request, INIT_PRODUCER_ID}) if bumps else frozenset({request})
+
     def _ending(self, operation: str, request: str) -> Self:
         self._makes(operation)
         bumps = self.client.bump or self.bumps_for_upgrade()
         client = replace(self.client, state=TARGETS[operation], error=NO_ERROR, version=self.cluster, bump=bumps)
-        queue = self.queue | {request} | ({INIT_PRODUCER_ID} if bumps else frozenset())
+        queue = self.queue | self.end_requests(request, bumps)
         return replace(self, client=client, queue=queue, call=_waiting(operation))
 
     @action("CommitTransaction")
