@@ -85,7 +85,8 @@ SEEDS = range(MOST_SEEDS)
 
 # Further rules that a violation fires: a batch stored again holds its values again; data in the wrong transaction end
 # with it, and are read before the commit of their own; a decision that changes between two partitions tears the
-# transaction; the successor of a fenced member processes again what the member committed.
+# transaction; the successor of a fenced member processes again what the member committed; the offsets of a removed
+# member put the group's back, behind the inputs of outputs that others have committed.
 ALONGSIDE = {
     DUPLICATE: {DUPLICATE_VALUE},
     UNASKED: {ABORTED_DELIVERED, PRECOMMITTED},
@@ -95,6 +96,7 @@ ALONGSIDE = {
     FENCED_GENERATION: {TWICE},
     WENT_BACK: {TWICE},
     OUTPUT_ALONE: {TWICE},
+    TWICE: {OUTPUT_ALONE},
     OFFSET_ALONE: {COMMITTED_MISSING, STALE_EPOCH, OUTPUT_ALONE},
     DECISION_CHANGED: {TORN},
 }
