@@ -341,7 +341,7 @@ def test_on_spark_the_driver_reads_no_byte_of_a_segment(
     monkeypatch.setattr(
         stages.scan_logs,
         "__kwdefaults__",
-        {"check_crc": True, "split_bytes": 5_000 if name == "backwards" else 150_000},
+        (stages.scan_logs.__kwdefaults__ or {}) | {"split_bytes": 5_000 if name == "backwards" else 150_000},
     )
     local = run([folder], one_moment=True)
     store.asked.clear()
@@ -543,7 +543,11 @@ def test_a_file_that_becomes_shorter_while_it_is_open_is_named(tmp_path: Path, m
 @pytest.mark.parametrize(
     ("uri", "words"),
     [
-        ("hdfs://127.0.0.1:1/copies", "hdfs://127.0.0.1:1/copies: Connection refused"),
+        pytest.param(
+            "hdfs://127.0.0.1:1/copies",
+            "hdfs://127.0.0.1:1/copies: Connection refused",
+            marks=pytest.mark.thorough,  # the client tries for a quarter of a minute
+        ),
         (
             "hdfs:///copies",
             'hdfs://default/copies: InvalidArgument("No fs.defaultFS setting found"); name the NameNode',

@@ -62,6 +62,7 @@ def test_the_command_redacts_what_it_prints_and_writes(tmp_path: Path, capsys: p
 
 
 @pytest.mark.spark
+@pytest.mark.thorough
 def test_workers_of_spark_redact_too(spark: Any) -> None:
     [recording] = [path for path in RECORDINGS if path.name.startswith("violations")]
     with unpacked(recording) as folder:

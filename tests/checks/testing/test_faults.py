@@ -117,6 +117,7 @@ def test_kafkas_own_copier_is_exact_under_faults(broker: InProcessBroker) -> Non
 
 
 @pytest.mark.tlc
+@pytest.mark.thorough
 def test_tlc_also_accepts_a_run_under_faults_as_a_behaviour_of_the_spec(
     broker: InProcessBroker, capsys: pytest.CaptureFixture[str]
 ) -> None:

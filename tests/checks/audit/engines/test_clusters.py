@@ -188,6 +188,7 @@ def warehouse(spark: Any) -> Iterator[Any]:
     clear()
 
 
+@pytest.mark.thorough
 def test_findings_go_to_a_table_and_the_verdicts_stay_the_same(
     logs: Path, expected: dict[str, Any], warehouse: Any, tmp_path: Path
 ) -> None:

@@ -100,6 +100,7 @@ def test_the_recording_of_a_real_broker_is_judged_alike() -> None:
     assert int(verdict.figures["batches"]) > 50
 
 
+@pytest.mark.thorough
 def test_logs_of_coordinators_are_judged_alike() -> None:
     [*_, verdict] = run([CLONE / "checks" / "recordings" / "transactions.tar.xz"], oracle=1.0).verdicts
     assert verdict.found == "0 differences"

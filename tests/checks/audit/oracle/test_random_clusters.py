@@ -112,5 +112,5 @@ def test_the_oracle_judges_transactions_again(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.spark
 def test_spark_judges_random_clusters_as_the_readable_rules_do(spark: Any) -> None:
     with SparkEngine(spark) as engine:
-        for seed in (3, 222, 1436):
+        for seed in (3, 222):
             assert not difference(seed, engine)[0]

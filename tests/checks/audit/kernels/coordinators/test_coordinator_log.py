@@ -315,11 +315,11 @@ def test_slices_of_an_id_and_the_rest_are_folded_as_the_whole(
 
 def test_hundreds_of_logs_in_slices_are_folded_as_whole_ones() -> None:
     slices = 0
-    for seed in range(300):
+    for seed in range(100):
         rng = random.Random(seed)
         with random_log(rng, replace(some_kind(rng), records=rng.choice((60, 150)))) as log:
             slices += compare_slices(log, chunks_of(log, rng.choice((500, 1 << 20)), rng.choice((1500, 1 << 30))), 2)
-    assert slices > 200
+    assert slices > 60
 
 
 def test_what_is_taken_about_a_producer_id_is_about_no_other_one() -> None:

@@ -127,7 +127,7 @@ def test_any_log_in_any_cuts_is_folded_as_the_readable_rule_does(
 
 def test_the_plan_finds_what_went_back_with_the_records_at_the_edges_of_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     left_out = found = 0
-    for seed in range(400):
+    for seed in range(200):
         rng = random.Random(seed)
         with random_log(rng) as log:
             monkeypatch.setattr(headers, "BLOCK_BYTES", rng.choice((1000, 1 << 20, 1 << 20)))
@@ -142,8 +142,8 @@ def test_the_plan_finds_what_went_back_with_the_records_at_the_edges_of_chunks(m
         assert own_figures == (figures if scanned.audits[0].batches else {})
         left_out += sum(count for _, count in rows)
         found += len(expected)
-    assert left_out > 60
-    assert found > 50
+    assert left_out > 30
+    assert found > 25
 
 
 def test_hundreds_of_logs_agree_and_most_names_are_counted_by_columns() -> None:
