@@ -181,8 +181,8 @@ def _told_rows(each: Told, buckets: int) -> Iterator[Row]:
     yield from _scattered(SENDING, run, each.sent, "key", buckets)
     blocks = _block_buckets(each.given["place"], each.given["offset"], buckets)
     yield from _by_bucket(GIVING, run, each.given, blocks)
-    asked = spot(each.asked["name"], each.asked["offset"]) % np.uint64(buckets)
-    yield from _by_bucket(ASKING, run, each.asked, asked.astype(np.int64))
+    asked = _buckets(spot(each.asked["name"], each.asked["offset"]), buckets)
+    yield from _by_bucket(ASKING, run, each.asked, asked)
     for bucket in np.unique(each.members[:, 1] % buckets).tolist():
         own = each.members[each.members[:, 1] % buckets == bucket, 0]
         yield Row(MEMBERS, bucket, (run, own), own.nbytes)
@@ -195,7 +195,7 @@ def _scattered(kind: int, run: str, rows: Rows, name: str, buckets: int) -> Iter
     if buckets == 1:
         yield Row(kind, 0, (run, rows), rows.nbytes)
         return
-    yield from _by_bucket(kind, run, rows, (rows[name] % np.uint64(buckets)).astype(np.int64))
+    yield from _by_bucket(kind, run, rows, _buckets(rows[name], buckets))
 
 
 def _by_bucket(kind: int, run: str, rows: Rows, bucket: Ints) -> Iterator[Row]:
@@ -276,7 +276,12 @@ def _stored_rows(rows: Rows, place: int, buckets: int) -> Iterator[Row]:
 
 def _block_buckets(place: Hashes, offset: Ints, buckets: int) -> Ints:
     """The bucket of each offset's block, shape (n,); few blocks are spread evenly, too."""
-    return (spot(place, offset >> BLOCK_BITS) >> np.uint64(32)).astype(np.int64) % buckets
+    return _buckets(spot(place, offset >> BLOCK_BITS), buckets)
+
+
+def _buckets(hashed: Hashes, buckets: int) -> Ints:
+    """The bucket of each hash, shape (n,); by its upper half, because a bit of the lower half may be set in all."""
+    return (hashed >> np.uint64(32)).astype(np.int64) % buckets
 
 
 def end_group_log(
@@ -530,8 +535,8 @@ def input_bucket(
         yield Row(FIGURES, bucket, counts)
         if len(joined.suspects):
             yield Row(INPUTS, 0, (run, joined.suspects), joined.suspects.nbytes)
-        checks = spot(joined.checks["name"], joined.checks["behind"]) % np.uint64(buckets)
-        yield from _by_bucket(CHECKS, run, joined.checks, checks.astype(np.int64))
+        checks = _buckets(spot(joined.checks["name"], joined.checks["behind"]), buckets)
+        yield from _by_bucket(CHECKS, run, joined.checks, checks)
 
 
 def commit_bucket(bucket: int, values: Iterable[tuple[str, Rows]]) -> Iterator[Row]:
