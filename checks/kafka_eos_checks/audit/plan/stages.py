@@ -388,6 +388,8 @@ def audit_coordinators(scanned: Scanned, engine: Engine) -> tuple[list[Coordinat
         if audit.log.topic == COORDINATOR_TOPIC and audit.segment_bytes and audit.log.has_records
     }
     _, rows = scanned.rows
+    if not logs:
+        return [], Known(rows, [], {})
     summed_up = engine.regroup(partial(sum_up_states, logs=logs), [STATE_CHUNK], rows, label="coordinators' logs")
     facts = dict(engine.collect(RESULT, summed_up))
     cut = frozenset(scanned.slices)
@@ -501,6 +503,9 @@ def judge_transactions(
         partitions[number] = whole
         exact += steps
     moments = Moments(source, [*(partitions[number] for number in others), *coordinators])
+    judged = Judged()
+    if not others:
+        return TransactionAudit(Found(engine), judged.figures, moments, judged.reasons), []
     chosen = longest([partitions[number] for number in others])
     own = {partition.log for partition in chosen}
     around = Around(
@@ -521,7 +526,6 @@ def judge_transactions(
         slices=scanned.slices,
         buckets=scanned.buckets,
     )
-    judged = Judged()
     results = engine.regroup(judge, [STEPS, KNOWN], scanned.rows[0], known.rows, label="transactions")
     opened: set[int] = set()
     cuts: list[Cuts] = []
@@ -683,15 +687,16 @@ def audit_around(
     look = partial(look_beside, one_moment=one_moment, check_crc=check_crc)
     of_indexes = partial(judge_stretch, stretches=neighbours.stretches, partitions=partitions, one_moment=one_moment)
     of_snapshots = partial(judge_producers, offsets=neighbours.offsets, partitions=partitions, one_moment=one_moment)
-    rows = [
-        engine.regroup(of_indexes, [HELD], *scanned.rows, *ended, label="indexes"),
-        engine.regroup(of_snapshots, [TAILS, STORED], *scanned.rows, label="snapshots"),
-    ]
+    rows = []
+    if neighbours.stretches:
+        rows.append(engine.regroup(of_indexes, [HELD], *scanned.rows, *ended, label="indexes"))
+    if neighbours.snapshots:
+        rows.append(engine.regroup(of_snapshots, [TAILS, STORED], *scanned.rows, label="snapshots"))
     if any(len(own) > 1 for own in replicas):
         rows.append(engine.regroup(compare, [DIGESTS], *scanned.rows, label="replicas"))
     if others:
         rows.append(engine.map(look, others, [0] * len(others), "logs to read again"))
     result = Beside()
-    for _, found in engine.collect(BESIDE, *rows):
+    for _, found in engine.collect(BESIDE, *rows) if rows else ():
         result.add(found)
     return Found(engine, *rows), result.figures
