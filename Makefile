@@ -38,7 +38,7 @@ lint: $(VENV)/.installed ## ruff, mypy --strict, import rules
 model-check: setup ## check every model of the small and full tiers with TLC, by the repaired rules and by those of Kafka 4.3 and 3.9
 	$(KAFKA_EOS) check models --tier full --json $(VERDICTS)/models.json
 	$(KAFKA_EOS) check models --tier full --kafka 4.3 --kafka 3.9 --json $(VERDICTS)/releases.json
-	$(KAFKA_EOS) ledger properties
+	$(KAFKA_EOS) ledger properties --models
 
 model-check-deep: setup ## also check the deep tier: larger constants, more than an hour
 	$(KAFKA_EOS) check models --tier deep --json $(VERDICTS)/model-check-deep.json

@@ -43,6 +43,7 @@ EPILOG = """examples:
   kafka-eos ledger properties IdempotentProducer NoDuplicate     some modules or properties only
   kafka-eos ledger properties static-leave                       those that a finding is about
   kafka-eos ledger properties audit                              the rules of the audit
+  kafka-eos ledger properties --models                           everything else
   kafka-eos ledger properties --judged                           how each release is judged, and what is not
 
 exit codes: 0 every cell is as expected, 1 one differs or is not checked, 2 the verdicts cannot be used
@@ -59,6 +60,9 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="modules, properties or findings (default: all)")
+    parser.add_argument(
+        "--models", action="store_true", help="the properties of models, without the rules of the audit"
+    )
     parser.add_argument(
         "--judged",
         action="store_true",
@@ -132,7 +136,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.judged:
         return _tell_judged()
     try:
-        rows = properties(given_verdicts(arguments), Registry(), Releases())
+        every_row = properties(given_verdicts(arguments), Registry(), Releases())
+        rows = [row for row in every_row if not arguments.models or row.module != AUDIT]
     except (MalformedRegistry, UnusableVerdicts) as error:
         print(f"kafka-eos ledger properties: {error}", file=sys.stderr)
         return 2

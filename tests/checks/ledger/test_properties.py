@@ -196,6 +196,22 @@ def test_the_command_shows_the_named_properties_and_what_to_check_next(
     assert "no module, property or finding ReadersAgre; similar names: ReadersAgree" in capsys.readouterr().err
 
 
+def test_the_rules_of_the_audit_are_left_out_where_only_models_were_checked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_verdicts(tmp_path / "models.json", [])
+    call = ["ledger", "properties", "--verdicts", str(tmp_path / "models.json")]
+    counts = []
+    for more in ([], ["--models"]):
+        assert main([*call, *more]) == 1, "nothing is checked"
+        told = [line for line in capsys.readouterr().out.splitlines() if "!" in line]
+        counts.append(
+            (sum(line.startswith("audit!") for line in told), sum(not line.startswith("audit!") for line in told))
+        )
+    assert counts[0][0] > 30
+    assert counts[1] == (0, counts[0][1])
+
+
 def test_the_command_shows_the_properties_that_a_finding_is_about(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
