@@ -31,7 +31,7 @@ class Answers:
         self.answers = answers
 
     def connect(self) -> None:
-        """Nothing to do."""
+        """Connect to nothing."""
 
     def ask(self, api: str, row: object, at: object = None) -> Any:  # noqa: ARG002
         return self.answers[api]

@@ -225,7 +225,7 @@ class Named(NamedTuple):
     buckets: int
 
     def records_of(self, log: int, split: Split) -> SplitRecords | None:
-        """What takes the blocks of a split; None if no history names the topic."""
+        """A taker of the blocks of a split; None if no history names the topic."""
         number = self.logs.get(log)
         return None if number is None else SplitRecords(split.log.topic, number, split.number)
 

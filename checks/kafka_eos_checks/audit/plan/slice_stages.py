@@ -150,7 +150,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Around:
-    """What the stages need besides their rows.
+    """The facts about all logs that every stage is given besides its rows.
 
     Attributes:
         partitions: all logs, by number.

@@ -327,7 +327,7 @@ def _take_records(
 
 
 class IdSlice(NamedTuple):
-    """A slice of a transactional id: the number of its log, what stands for it there, and its records."""
+    """A slice of a transactional id: the number of its log, its representative there, and its records."""
 
     log: int
     joint: Joint

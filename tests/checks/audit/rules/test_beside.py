@@ -28,7 +28,7 @@ from kafka_eos_checks.audit.segments import headers
 from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.kit.recording import kept_recording, unpacked
 
-from ..test_moments import NOW, PID, data, partition
+from ..test_moments import PID, data, partition
 
 PARTITION = "follower-catches-up-0"
 FIRST = f"{0:020d}"
@@ -145,37 +145,18 @@ def test_a_snapshot_with_a_wrong_crc_is_found(brokers: Path) -> None:
 
 def test_the_last_sequence_of_a_snapshot_is_that_after_the_wrap(tmp_path: Path) -> None:
     records = [Record(value=b"v", offset_delta=delta) for delta in range(2)]
-    given = {"producer_id": PID, "producer_epoch": 0, "base_timestamp": NOW}
+    given = {"producer_id": PID, "producer_epoch": 0, "base_timestamp": STAMPED}
     partition(tmp_path, build_batch(records, base_offset=0, base_sequence=2**31 - 1, **given))
-    entry = ProducerSnapshotEntry(
-        producer_id=PID,
-        producer_epoch=0,
-        last_sequence=0,
-        last_offset=1,
-        offset_delta=1,
-        timestamp=NOW,
-        coordinator_epoch=-1,
-        current_txn_first_offset=None,
-    )
+    entry = replace(entry_of(0, 1, None), offset_delta=1)
     write_snapshot(tmp_path / "orders-0" / f"{2:020d}.snapshot", [entry])
     result = judged(tmp_path)
     assert (result.findings, result.figures[SNAPSHOT]["entries"]) == ([], 1)
 
 
 def test_a_transaction_that_began_before_the_log_has_an_entry_that_is_gone(tmp_path: Path) -> None:
-    partition(tmp_path, data(2, NOW), data(3, NOW))
-    entry = ProducerSnapshotEntry(
-        producer_id=PID,
-        producer_epoch=0,
-        last_sequence=0,
-        last_offset=3,
-        offset_delta=0,
-        timestamp=NOW,
-        coordinator_epoch=-1,
-        current_txn_first_offset=0,
-    )
+    partition(tmp_path, data(2, STAMPED), data(3, STAMPED))
     for first, findings, gone in ((0, 0, 1), (3, 1, 0)):
-        write_snapshot(tmp_path / "orders-0" / f"{4:020d}.snapshot", [replace(entry, current_txn_first_offset=first)])
+        write_snapshot(tmp_path / "orders-0" / f"{4:020d}.snapshot", [entry_of(0, 3, first)])
         result = judged(tmp_path)
         assert (len(result.findings), result.figures[SNAPSHOT]["gone"]) == (findings, gone)
 

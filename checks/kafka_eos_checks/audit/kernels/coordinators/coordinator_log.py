@@ -314,7 +314,7 @@ def log_of(facts: LogFacts, folded: FoldedIds) -> CoordinatorLog:
 
 
 class Joint(NamedTuple):
-    """What stands for a slice of a transactional id among the other records.
+    """The representative of a slice of a transactional id among the other records.
 
     The first and the last PREPARE of the slice, each with its COMPLETE, are among these.
 

@@ -446,7 +446,7 @@ class Decided(NamedTuple):
 
 
 class Routes(NamedTuple):
-    """What :func:`routed` needs besides the decisions.
+    """The places of markers, by which :func:`routed` sends decisions.
 
     Attributes:
         cuts: the cuts of the producer id.

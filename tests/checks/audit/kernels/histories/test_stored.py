@@ -70,7 +70,7 @@ def pieces(path: Path, begin: list[int]) -> tuple[list[Piece], list[stored.Rows]
 
 
 def told(contents: Contents) -> dict[int, tuple[bool, int, bool]]:
-    """Of each record whether it is visible, the marker that decided it, and whether its transaction is open."""
+    """Whether each record is visible, the marker that decided it, and whether its transaction is open."""
     return {
         offset: (
             offset not in contents.hidden,
