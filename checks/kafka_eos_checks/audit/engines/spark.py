@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 ROW_COLUMNS = {"kind": "int", "key": "bigint", "value": "binary"}
 _SIZE = struct.Struct("<Q")
 ROWS_OF_A_BATCH = 256  # rows handed to the JVM at once
+TASKS_OF_A_CORE = 8  # of a stage over items, if they are many; each costs the JVM and the worker some 30 ms
+ITEMS_OF_A_TASK = 16  # at most, however many there are
 Tables = Iterator["pa.RecordBatch"]
 Convert = Callable[[Any], "pa.RecordBatch"]
 
@@ -58,6 +60,8 @@ class SparkEngine:
     def __init__(self, spark: "SparkSession") -> None:
         self.spark = spark
         self.stages: list[tuple[str, DataFrame]] = []
+        is_remote = need("pyspark.sql.utils", "spark").is_remote()
+        self._cores = None if is_remote else spark.sparkContext.defaultParallelism
 
     def __enter__(self) -> Self:
         return self
@@ -80,9 +84,10 @@ class SparkEngine:
         del sizes
         if not items:
             return self.spark.createDataFrame([], ddl(ROW_COLUMNS))
-        numbers = self.spark.range(0, len(items), 1, len(items))
+        count = task_count(len(items), self._cores)
+        numbers = self.spark.range(0, count, 1, count)
         with quiet_about_pandas():
-            return self._kept(label, numbers.mapInArrow(_mapped(function, items), ddl(ROW_COLUMNS)))
+            return self._kept(label, numbers.mapInArrow(_mapped(function, items, count), ddl(ROW_COLUMNS)))
 
     def regroup(
         self, function: Callable[[int, Iterator[Any]], Iterable[Row]], kinds: Sequence[int], *rows: Any, label: str
@@ -161,8 +166,18 @@ def _converted(convert: Convert, batches: Tables) -> Tables:
             yield convert(unpacked(value.as_py()))
 
 
-def _mapped(function: Callable[[Item], Iterable[Row]], items: Sequence[Item]) -> Callable[[Tables], Tables]:
-    """A function for ``mapInArrow``: numbers of items in, rows out."""
+def task_count(items: int, cores: int | None) -> int:
+    """The number of Spark's tasks for so many items; one each if the cores are not known, as with Spark Connect."""
+    if cores is None:
+        return items
+    return min(items, max(TASKS_OF_A_CORE * cores, -(-items // ITEMS_OF_A_TASK)))
+
+
+def _mapped(function: Callable[[Item], Iterable[Row]], items: Sequence[Item], count: int) -> Callable[[Tables], Tables]:
+    """A function for ``mapInArrow``: numbers of tasks in, rows out; of so many tasks each has every ``count``-th item.
+
+    So the large items, which are often neighbours, are spread over the tasks.
+    """
     key = key_of_names()
 
     def run(batches: Tables) -> Tables:
@@ -171,7 +186,8 @@ def _mapped(function: Callable[[Item], Iterable[Row]], items: Sequence[Item]) ->
         keep_modules()
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from _batches(charged_rows(partial(function, items[number])))
+                for item in items[number::count]:
+                    yield from _batches(charged_rows(partial(function, item)))
 
     return run
 

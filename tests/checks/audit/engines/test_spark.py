@@ -1,0 +1,41 @@
+"""How items become Spark's tasks."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafka_eos_checks.audit.engines.local import Row
+from kafka_eos_checks.audit.engines.spark import SparkEngine, task_count
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.mark.parametrize(
+    ("items", "cores", "tasks"),
+    [
+        (1, 2, 1),
+        (15, 2, 15),
+        (16, 2, 16),
+        (17, 2, 16),  # each core has eight, so that the last ones of all cores end at about the same time
+        (256, 2, 16),
+        (257, 2, 17),  # and none has more than sixteen items, so that little is lost if one fails
+        (10_000, 1_000, 8_000),
+        (100, None, 100),
+    ],
+)
+def test_a_core_has_eight_tasks_and_a_task_at_most_sixteen_items(items: int, cores: int | None, tasks: int) -> None:
+    assert task_count(items, cores) == tasks
+
+
+def doubled(item: int) -> Iterator[Row]:
+    yield Row(0, item, 2 * item)
+
+
+def test_every_item_is_run_once_however_many_a_task_has(spark: "SparkSession") -> None:
+    items = range(1_000)
+    engine = SparkEngine(spark)
+    with engine:
+        rows = engine.map(doubled, items, [0] * len(items), "doubled")
+        assert engine.collect(0, rows) == [(item, 2 * item) for item in items]
