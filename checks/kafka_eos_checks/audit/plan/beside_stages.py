@@ -1,7 +1,7 @@
 """The stages for the files next to logs: the tasks that read them, and what each task compares.
 
 The scan reads each snapshot with the last split of its segment. It sends the snapshot's entries, and the tails of all
-chunks, to the buckets of their producer ids. The rules over transactions pair markers with data by producer id. They
+splits, to the buckets of their producer ids. The rules over transactions pair markers with data by producer id. They
 send the transactions of logs that have indexes to stretches of these logs. So no task needs a whole log, except for a
 log whose offsets go backwards (:func:`look_beside`).
 """
@@ -32,6 +32,7 @@ from kafka_eos_checks.audit.plan.found import folders, found_rows
 from kafka_eos_checks.audit.rules.beside import (
     Beside,
     Files,
+    Last,
     audit_beside,
     judge_index,
     judge_replicas,
@@ -113,14 +114,17 @@ class Neighbours:
         if own is not None and (not split.number or own[split.number] != own[split.number - 1]):
             yield Row(HELD, int(own[split.number]), Held())  # so that each stretch is judged
 
-    def of_chunk(self, part: Part, headers: Headers, runs: Runs, buckets: int) -> Iterator[Row]:
-        """The rows of a chunk of a log with snapshots."""
+    def of_chunk(self, part: Part, headers: Headers, runs: Runs) -> Iterator[tuple[Part, Last]]:
+        """The steps and the last batches of a chunk, if its log has snapshots."""
         offsets = self.offsets.get(part.log)
-        if not offsets:
-            return
-        last = last_batches(headers, offsets, runs.last)
-        for bucket, tail in tails(part, last, offsets, buckets):
-            yield Row(TAILS, bucket, tail, tail.part.steps.nbytes + tail.last.nbytes)
+        if offsets:
+            yield part, last_batches(headers, offsets, runs.last)
+
+    def of_chunks(self, chunks: Sequence[tuple[Part, Last]], buckets: int) -> Iterator[Row]:
+        """The rows of the chunks of a split that :meth:`of_chunk` has told."""
+        if chunks:
+            for bucket, tail in tails(chunks, self.offsets[chunks[0][0].log], buckets):
+                yield Row(TAILS, bucket, tail, tail.parts.steps.nbytes + tail.last.nbytes)
 
     def of_steps(self, steps: Paired, logs: Iterable[int]) -> Iterator[Row]:
         """The rows of the transactions of some producer ids, for those of some logs that have indexes."""
@@ -168,7 +172,7 @@ def judge_producers(
         if isinstance(value, Stored):
             stored[value.log].append(value)
         else:
-            own[value.part.log].append(value)
+            own[value.log].append(value)
     result, logs = Beside(), [log for log in sorted(stored) if log in partitions]
     for log in logs:
         judge_entries(partitions[log], offsets[log], own[log], stored[log], result, one_moment=one_moment)

@@ -90,7 +90,7 @@ from kafka_eos_checks.audit.plan.slice_stages import (
     slices_of,
     with_own_slices,
 )
-from kafka_eos_checks.audit.rules.beside import REPLICA_COLUMNS, Beside, files_of
+from kafka_eos_checks.audit.rules.beside import REPLICA_COLUMNS, Beside, Last, files_of
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog
 from kafka_eos_checks.audit.rules.offsets import went_back
 from kafka_eos_checks.audit.rules.transactions import (
@@ -282,6 +282,7 @@ def scan(
     steps: list[Part] = []
     for log, split in task:
         yield from neighbours.of_split(log, split, buckets)
+        beside: list[tuple[Part, Last]] = []
         states: list[StateChunk] = []
         commits: list[CommitChunk] = []
         records = named.records_of(log, split)
@@ -291,7 +292,7 @@ def scan(
         for chunk, headers, runs in summaries_of(split, check_crc, high_watermarks.get(log, -1), take, columns):
             told = chunk.transactions
             part = Part(log, split.number, chunk.start, told.steps)
-            yield from neighbours.of_chunk(part, headers, runs, buckets)
+            beside += neighbours.of_chunk(part, headers, runs)
             if log in replicated:
                 yield digest_row(log, replicated[log], split, chunk.start, headers)
             summary = replace(chunk, transactions=told._replace(steps=NO_STEPS))
@@ -299,6 +300,7 @@ def scan(
             if len(told.steps) and split.log.topic != COORDINATOR_TOPIC:
                 steps.append(part)
             yield from named.rows(records, split)
+        yield from neighbours.of_chunks(beside, buckets)
         yield from named.rows(records, split, at_end=True)
         yield from named.rows_of_group(log, commits)
         for each in commits:

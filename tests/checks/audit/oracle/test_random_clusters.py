@@ -3,19 +3,21 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.engines.spark import SparkEngine
 from kafka_eos_checks.audit.kernels.coordinators import matching, slices
-from kafka_eos_checks.audit.kernels.logs import beside, transactions
+from kafka_eos_checks.audit.kernels.logs import beside, summary, transactions
 from kafka_eos_checks.audit.kernels.logs.beside import NEVER, held_in
 from kafka_eos_checks.audit.oracle import random_clusters
 from kafka_eos_checks.audit.oracle.random_clusters import difference, judge
 from kafka_eos_checks.audit.plan import beside_stages, slice_stages
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, SNAPSHOT, last_batches
 from kafka_eos_checks.audit.rules.transactions import TRANSACTION_RULES
+from kafka_eos_checks.audit.segments import headers
 from kafka_eos_checks.kit.verdict import read_verdicts
 
 
@@ -26,6 +28,26 @@ def test_random_clusters_are_judged_alike_by_steps_and_by_the_readable_rules() -
     assert {*TRANSACTION_RULES, ABORTED_INDEX, SNAPSHOT} <= said, "each rule has something to say of some cluster"
     assert judge(0).found == "no cluster"
     assert not judge(0).ok
+
+
+def read_in_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a split have several chunks, of a batch or two."""
+    monkeypatch.setattr(headers, "BLOCK_BYTES", 200)
+    monkeypatch.setattr(summary, "CHUNK_BATCHES", 1)
+
+
+def test_splits_of_several_chunks_are_judged_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_in_small_chunks(monkeypatch)
+    counts = []
+
+    def counted(chunks: Any, *told: Any) -> Any:
+        counts.append(len(chunks))
+        return beside.tails(chunks, *told)
+
+    monkeypatch.setattr(beside_stages, "tails", counted)
+    verdict = judge(80, first=1000)
+    assert verdict.ok, verdict.evidence
+    assert max(counts) > 4
 
 
 def test_most_markers_of_clusters_in_which_nothing_goes_wrong_are_proved(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +96,8 @@ FIRST_THAT_NOTICES = {  # seeds before it do not, and take long
         ),
         (transactions, "_around", lambda *_: (0, transactions.NO_TIME)),
         (beside_stages, "last_batches", lambda headers, offsets, ends: last_batches(headers, offsets, ends)[1:]),
-        (beside, "_outer", lambda steps, _: steps[steps["is_marker"]]),
+        (beside, "_outer", lambda steps, _: np.flatnonzero(steps["is_marker"])),
+        (beside, "_latest", lambda parts: parts[-1]),
         (beside_stages, "held_in", lambda *told: ((n, held._replace(first_open=NEVER)) for n, held in held_in(*told))),
         (
             beside_stages,
@@ -87,6 +110,7 @@ def test_a_proof_that_leaves_something_out_is_noticed(
     monkeypatch: pytest.MonkeyPatch, module: Any, name: str, broken: Any
 ) -> None:
     monkeypatch.setattr(module, name, broken)
+    read_in_small_chunks(monkeypatch)
     first = FIRST_THAT_NOTICES.get(name, 0)
     assert any(difference(seed)[0] for seed in range(first, first + 400))
 

@@ -4,7 +4,7 @@ An index is compared by *stretch*: some consecutive segments of a log. The last 
 from the transactions that end later in the stretch, and from the first offset of those that are open at its end
 (:func:`held_in`). Both come from the tasks that pair markers and data by producer id.
 
-A snapshot is compared by producer id. From each chunk, and each interval between two snapshots in it, only the last
+A snapshot is compared by producer id. From each split, and each interval between two snapshots in it, only the last
 batch of a producer is needed, and the steps that may be the last ones of an interval (:class:`Tail`).
 
 The readable form is :mod:`kafka_eos_checks.audit.rules.beside`, whose words the findings have.
@@ -12,6 +12,7 @@ The readable form is :mod:`kafka_eos_checks.audit.rules.beside`, whose words the
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,19 @@ from numpy.typing import NDArray
 
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.segment import AbortedTransaction, MalformedFile, ProducerSnapshotEntry, producer_snapshot_bytes
-from kafka_eos_checks.audit.kernels.logs.transactions import NOTHING, Paired, Part, Partition, Steps, by_bucket, paired
+from kafka_eos_checks.audit.kernels.logs.transactions import (
+    NO_PARTS,
+    NOTHING,
+    Paired,
+    Part,
+    Partition,
+    Parts,
+    Steps,
+    by_bucket,
+    joined_steps,
+    paired,
+    scattered,
+)
 from kafka_eos_checks.audit.rules.beside import (
     INDEXED,
     LAST,
@@ -191,35 +204,59 @@ def stored_in(log: PartitionLog, number: int, file: str, buckets: int) -> Iterat
 
 
 class Tail(NamedTuple):
-    """The batches of a chunk that may be the last ones of a producer before a snapshot.
+    """The batches of a split that may be the last ones of a producer before a snapshot.
 
     Attributes:
-        part: the first steps of each producer in each interval, up to its first marker, and the last ones, from its
+        log: the number of the log.
+        split: the number of the split.
+        parts: the first steps of each producer in each interval, up to its first marker, and the last ones, from its
             last marker on.
         last: the last batches, see :func:`kafka_eos_checks.audit.rules.beside.last_batches`.
     """
 
-    part: Part
+    log: int
+    split: int
+    parts: Parts
     last: Last
 
 
-def tails(part: Part, last: Last, offsets: Sequence[int], buckets: int) -> Iterator[tuple[int, Tail]]:
-    """The tail of a chunk, by bucket of producer ids.
+def tails(chunks: Sequence[tuple[Part, Last]], offsets: Sequence[int], buckets: int) -> Iterator[tuple[int, Tail]]:
+    """The tail of a split, by bucket of producer ids.
 
     Args:
-        part: the steps of the chunk.
-        last: its last batches.
+        chunks: the steps and the last batches of each chunk of the split, in order; at least one.
         offsets: the offsets of the snapshots, ascending.
         buckets: the number of buckets.
     """
-    steps, lasts = dict(by_bucket(_outer(part.steps, offsets), buckets)), dict(by_bucket(last, buckets))
+    parts = [part for part, _ in chunks]
+    rows = _outer(joined_steps(parts), offsets)
+    ends = np.cumsum([len(part.steps) for part in parts])
+    cuts = [0, *np.searchsorted(rows, ends).tolist()]
+    outer = [
+        part._replace(steps=part.steps[rows[low:high] - (end - len(part.steps))])
+        for part, end, (low, high) in zip(parts, ends.tolist(), pairwise(cuts), strict=True)
+    ]
+    steps, lasts = dict(scattered(outer, buckets)), dict(by_bucket(_latest([last for _, last in chunks]), buckets))
+    log, split = parts[0][:2]
     for bucket in sorted({*steps, *lasts}):
-        own = part._replace(steps=steps.get(bucket, part.steps[:0]))
-        yield bucket, Tail(own, lasts.get(bucket, last[:0]))
+        yield bucket, Tail(log, split, steps.get(bucket, NO_PARTS), lasts.get(bucket, np.zeros(0, LAST)))
 
 
-def _outer(steps: Steps, offsets: Sequence[int]) -> Steps:
-    """All steps, except those between two markers of one producer and interval."""
+def _latest(parts: Sequence[Last]) -> Last:
+    """The last of some rows, in order, of each producer, interval and kind."""
+    rows = np.concatenate(parts)
+    if len(parts) == 1:
+        return rows
+    names = ("is_data", "interval", "producer_id")
+    rows = rows[np.lexsort([rows[name] for name in names])]
+    is_last = np.ones(len(rows), np.bool_)
+    is_last[:-1] = np.logical_or.reduce([rows[name][1:] != rows[name][:-1] for name in names])
+    latest: Last = rows[is_last]
+    return latest
+
+
+def _outer(steps: Steps, offsets: Sequence[int]) -> Ints:
+    """The rows of all steps, ascending, except of those between two markers of one producer and interval."""
     interval = _intervals(steps["offset"], offsets)
     rows = np.lexsort((steps["producer_id"], interval))
     pids, intervals, is_marker = steps["producer_id"][rows], interval[rows], steps["is_marker"][rows]
@@ -231,8 +268,7 @@ def _outer(steps: Steps, offsets: Sequence[int]) -> Steps:
     before = markers[:-1] - markers[first][group]
     total = markers[np.append(first[1:], len(rows))] - markers[first]
     kept = (before == 0) | (before + is_marker >= total[group])
-    outer: Steps = steps[np.sort(rows[kept])]
-    return outer
+    return np.sort(rows[kept])
 
 
 def _intervals(offset: Ints, offsets: Sequence[int]) -> Ints:
@@ -282,7 +318,7 @@ def judge_entries(
     Args:
         partition: the facts of the log.
         offsets: the offsets of all its snapshots, ascending.
-        own_tails: the tails of all its chunks, of these producer ids.
+        own_tails: the tails of all its splits, of these producer ids.
         stored: the entries.
         result: takes the findings and figures.
         one_moment: whether log and snapshots are of one moment.
@@ -340,7 +376,7 @@ def _expected(
 
     A marker of a new epoch removes the batches of a producer.
     """
-    ordered = sorted(own_tails, key=lambda tail: tail.part[:3])
+    ordered = sorted(own_tails, key=lambda tail: tail.split)
     expected = np.zeros(len(producer_id), STORED.newbyteorder("="))
     expected["producer_id"] = producer_id
     rows = np.concatenate([np.zeros(0, LAST), *(tail.last for tail in ordered)])
@@ -358,7 +394,8 @@ def _expected(
     expected["last_offset"][has_data] = own["base_offset"] + own["last_offset_delta"]
     expected["last_sequence"][has_data] = (own["base_sequence"] + own["last_offset_delta"]) & 0x7FFFFFFF
 
-    steps = paired([tail.part._replace(log=0) for tail in ordered], [partition])
+    parts = (part for tail in ordered for part in tail.parts.each())
+    steps = paired((part._replace(log=0) for part in parts), [partition])
     interval, pids = _intervals(steps.steps["offset"], offsets), steps.steps["producer_id"]
     marker = _Last(pids[steps.markers], interval[steps.markers]).up_to(producer_id, number)
     epochs = (

@@ -279,6 +279,9 @@ class Parts(NamedTuple):
             yield Part(log, split, start, self.steps[end - size : end])
 
 
+NO_PARTS = Parts(np.empty((0, 4), np.int64), NO_STEPS)
+
+
 def joined_steps(parts: Sequence[Part]) -> Steps:
     """The steps of some chunks one after the other."""
     return np.concatenate([part.steps.view(_WHOLE) for part in parts]).view(STEP) if parts else NO_STEPS.copy()
