@@ -108,6 +108,10 @@ class Engine(Protocol):
         """All keys and values of a kind, in the rows of some stages and in order of keys, brought to the caller."""
         ...
 
+    def collect_each(self, *wanted: tuple[int, Sequence[Any]]) -> list[list[tuple[int, Any]]]:
+        """As :meth:`collect` for several kinds, each with rows of its own; on Spark by one query."""
+        ...
+
     def stream(self, kind: int, rows: Any) -> Iterator[Any]:
         """All values of a kind, in any order, brought to the caller piece by piece."""
         ...
@@ -308,6 +312,10 @@ class LocalEngine:
         """As :meth:`Engine.collect`."""
         keys = sorted(set[int]().union(*(each.keys([kind]) for each in rows)))
         return [(key, value) for key in keys for each in rows for value in each.values([kind], key)]
+
+    def collect_each(self, *wanted: tuple[int, Sequence[Any]]) -> list[list[tuple[int, Any]]]:
+        """As :meth:`Engine.collect_each`."""
+        return [self.collect(kind, *rows) for kind, rows in wanted]
 
     def stream(self, kind: int, rows: Any) -> Iterator[Any]:
         """As :meth:`Engine.stream`."""

@@ -104,10 +104,19 @@ class SparkEngine:
         Raises:
             UnusableInput: Spark fails on the input.
         """
+        return self.collect_each((kind, rows))[0]
+
+    def collect_each(self, *wanted: tuple[int, "Sequence[DataFrame]"]) -> list[list[tuple[int, Any]]]:
+        """As :meth:`kafka_eos_checks.audit.engines.local.Engine.collect_each`.
+
+        Raises:
+            UnusableInput: Spark fails on the input.
+        """
+        whole = _union([_union(rows).where(f"kind = {kind}") for kind, rows in wanted])
         with failures_told(), task_progress(self.spark), quiet_about_pandas():
             # for a few rows this takes the driver a third of the time that toArrow takes
-            found = _union(rows).where(f"kind = {kind}").collect()
-        return [(key, unpacked(value)) for _, key, value in sorted(found, key=lambda row: row[1])]
+            found = sorted(whole.collect(), key=lambda row: row[1])
+        return [[(key, unpacked(value)) for each, key, value in found if each == kind] for kind, _ in wanted]
 
     def stream(self, kind: int, rows: "DataFrame") -> Iterator[Any]:
         """As :meth:`kafka_eos_checks.audit.engines.local.Engine.stream`: a partition of the rows at a time.

@@ -128,6 +128,7 @@ class Scanned:
         buckets: the number of buckets of producer ids in which they are kept.
         findings: the findings of the rules over logs.
         neighbours: the files next to the logs.
+        states: the facts of each chunk of ``__transaction_state``, with the number of its log.
         slices: by producer id with very many transactions, the slices into which the scan has cut them.
         slice_markers: about how many markers and decisions a slice has.
     """
@@ -137,6 +138,7 @@ class Scanned:
     buckets: int
     findings: Found
     neighbours: Neighbours
+    states: Sequence[tuple[int, StateChunk]] = ()
     slices: Mapping[int, Sequence[Slice]] = field(default_factory=dict)
     slice_markers: int = SLICE_MARKERS
 
@@ -217,11 +219,13 @@ def scan_logs(
     folded = engine.regroup(
         partial(fold_log, logs=logs, splits=by_log, check_crc=check_crc), [SUMMARY, CUT], *rows, label="logs"
     )
-    results = [result for _, result in engine.collect(RESULT, folded)]
+    told, states = engine.collect_each((RESULT, [folded]), (STATE_CHUNK, [rows[1]]))
+    results = [result for _, result in told]
     audits = {audit.log: audit for audit, _ in results}
     slices = slices_of(own for audit, own in results if audit.partition is not None and audit.partition.is_ordered)
     all_audits = [audits.get(log) or LogAudit(log=log, partition=Partition(log=log)) for log in logs]
-    return Scanned(all_audits, (rows[0], rows[1]), buckets, Found(engine, folded), neighbours, slices, slice_markers)
+    found = Found(engine, folded)
+    return Scanned(all_audits, (rows[0], rows[1]), buckets, found, neighbours, states, slices, slice_markers)
 
 
 def _id_buckets(splits: Sequence[Sequence[Split]], buckets: int) -> dict[int, tuple[int, int]]:
@@ -392,8 +396,10 @@ def audit_coordinators(scanned: Scanned, engine: Engine) -> tuple[list[Coordinat
     _, rows = scanned.rows
     if not logs:
         return [], Known(rows, [], {})
-    summed_up = engine.regroup(partial(sum_up_states, logs=logs), [STATE_CHUNK], rows, label="coordinators' logs")
-    facts = dict(engine.collect(RESULT, summed_up))
+    chunks: dict[int, list[StateChunk]] = defaultdict(list)
+    for number, chunk in scanned.states:
+        chunks[number].append(chunk)
+    facts = {number: LogFacts.of(logs[number], own) for number, own in chunks.items()}
     cut = frozenset(scanned.slices)
     fold_ids = partial(fold_bucket, facts=facts, buckets=scanned.buckets, cut=cut, size=scanned.slice_markers)
     known = engine.regroup(fold_ids, [STATES], rows, label="transactional ids")
@@ -407,11 +413,6 @@ def audit_coordinators(scanned: Scanned, engine: Engine) -> tuple[list[Coordinat
         if own_bases:
             bases[number] |= dict(own_bases)
     return [states[number] for number in logs if number in states], Known(known, owners, dict(bases))
-
-
-def sum_up_states(number: int, chunks: Iterable[StateChunk], *, logs: Mapping[int, PartitionLog]) -> Iterator[Row]:
-    """Sum up the chunks of a log of ``__transaction_state`` as the facts of the whole log."""
-    yield Row(RESULT, number, LogFacts.of(logs[number], chunks))
 
 
 def fold_bucket(

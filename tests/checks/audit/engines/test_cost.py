@@ -97,7 +97,7 @@ def test_both_engines_have_the_same_stages_and_read_the_same(tmp_path: Path, spa
     local = billed(run([folder], explain_cost=True))
     with_spark = billed(run([folder], "spark", explain_cost=True, spark=spark))
     assert [each.label for each in local.stages] == [
-        *("scan", "coordinators", "logs", "coordinators' logs", "transactional ids", "transactions"),
+        *("scan", "coordinators", "logs", "transactional ids", "transactions"),
         *("offsets", "indexes", "snapshots"),
     ]
     assert [(each.label, each.read) for each in with_spark.stages] == [(each.label, each.read) for each in local.stages]

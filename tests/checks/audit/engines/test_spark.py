@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafka_eos_checks.audit.engines.local import Row
+from kafka_eos_checks.audit.engines.local import LocalEngine, Row
 from kafka_eos_checks.audit.engines.spark import SparkEngine, task_count
 
 if TYPE_CHECKING:
@@ -39,3 +39,17 @@ def test_every_item_is_run_once_however_many_a_task_has(spark: "SparkSession") -
     with engine:
         rows = engine.map(doubled, items, [0] * len(items), "doubled")
         assert engine.collect(0, rows) == [(item, 2 * item) for item in items]
+
+
+def test_several_kinds_are_collected_at_once_each_from_its_own_rows(spark: "SparkSession") -> None:
+    with SparkEngine(spark) as engine, LocalEngine() as local:
+        found = []
+        for running in (engine, local):
+            rows = [running.map(both_kinds, items, [0] * len(items), "both") for items in ([4, 2], [3])]
+            found.append(running.collect_each((0, rows), (1, rows[1:])))
+        assert found == [[[(2, "0"), (3, "0"), (4, "0")], [(3, "1")]]] * 2
+
+
+def both_kinds(item: int) -> Iterator[Row]:
+    yield Row(0, item, "0")
+    yield Row(1, item, "1")
