@@ -1,6 +1,7 @@
 """Fixtures and settings of all tests: a small protocol, Hypothesis' profile, and a printed seed that can be given."""
 
 import ast
+import gc
 import json
 import os
 import random
@@ -59,6 +60,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             raise pytest.UsageError(f"{item.nodeid} takes the session of Spark; mark it with {SPARK}")
         if item.get_closest_marker("spark") and getattr(item, "originalname", "") not in _with_spark(item.path):
             raise pytest.UsageError(f"{item.nodeid}: write {SPARK} above the test, or into the module's pytestmark")
+
+
+def pytest_collection_finish() -> None:
+    """Collected tests and imported modules stay to the end: the garbage collector need not look at them again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneSpark:
