@@ -13,6 +13,9 @@ TOURS := tests/checks/testing/libraries
 VERDICTS := build/verdicts
 ROOMS := formats wire server clients histories audit watch conform testing traces walks graphs models tla matrix proofs lab ledger
 MAVEN := mvn -q -B --no-transfer-progress
+PYTEST := $(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder
+# Python compiles each module once, not in each of hundreds of processes.
+unexport PYTHONDONTWRITEBYTECODE
 
 all: setup ## set up, then something of each floor: models, mutants, graphs, proofs, recordings, report
 	$(KAFKA_EOS) check
@@ -22,11 +25,15 @@ check: setup ## every check of the small models, by the repaired rules and by Ka
 
 setup: $(VENV)/.installed $(JARS)/tlc/.copied ## install the locked packages into .venv and fetch the TLA+ tools
 
-test: setup $(JARS)/kafka/.copied lint ## set up, lint, and run the tests, except those that take long or repeat what `make` checks
-	$(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not thorough"
+test: setup $(JARS)/kafka/.copied ## set up, lint, and run the tests, except those that take long or repeat what `make` checks
+	@$(MAKE) --no-print-directory -j 2 lint quick-tests
+
+quick-tests: # a first process compiles the tests, so that not each of the others does
+	@$(BIN)/pytest -qq --collect-only > /dev/null || true
+	$(PYTEST) -m "not thorough"
 
 test-all: setup $(VENV)/.installed-bench $(VENV)/.installed-book $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied $(JARS)/kafka-2.8/.copied $(JARS)/streams/.copied $(JARS)/kafka-tests/.copied libraries lint ## every test, with every peer and client library, and every graph of the full tier
-	$(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder
+	$(PYTEST)
 	$(KAFKA_EOS) check graphs --tier full --json $(VERDICTS)/graphs-full.json
 
 lint: $(VENV)/.installed ## ruff, mypy --strict, import rules
@@ -168,4 +175,4 @@ $(JARS)/%/.copied: pom.xml
 	$(MAVEN) -P $* dependency:copy-dependencies -DoutputDirectory=$(JARS)/$*
 	@touch $@
 
-.PHONY: all check setup test test-all lint proofs mutants code-mutants model-check model-check-deep conformance findings sinks replay report book record costs peers kafka-tests bench soak fuzz schemas libraries lock clean help
+.PHONY: all check setup test quick-tests test-all lint proofs mutants code-mutants model-check model-check-deep conformance findings sinks replay report book record costs peers kafka-tests bench soak fuzz schemas libraries lock clean help

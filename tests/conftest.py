@@ -1,5 +1,7 @@
 """Fixtures and settings of all tests: a small protocol, Hypothesis' profile, and a printed seed that can be given."""
 
+import ast
+import gc
 import json
 import os
 import random
@@ -16,6 +18,8 @@ from kafka_eos.wire.protocol import Codec
 settings.register_profile("kafka-eos", deadline=None, print_blob=True)
 settings.load_profile("kafka-eos")
 
+SPARK = "pytest.mark.spark"
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
@@ -29,16 +33,39 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 class OneSpark(LoadFileScheduling):
-    """The tests of a file run in one process, and those of all files with Spark in one that they share."""
+    """The tests of a file run in one process, except that all tests with Spark, of whatever file, share one session."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
-        return "with Spark" if _starts_spark(Path(self.config.rootpath, file)) else file
+        function = nodeid.partition("[")[0].rpartition("::")[2]
+        return "with Spark" if function in _with_spark(Path(self.config.rootpath, file)) else file
 
 
 @cache
-def _starts_spark(file: Path) -> bool:
-    return "pytest.mark.spark" in file.read_text(encoding="utf-8")
+def _with_spark(file: Path) -> frozenset[str]:
+    """The tests of a file that are marked, each or with their file, to start Spark."""
+    text = file.read_text(encoding="utf-8")
+    body = ast.parse(text).body if SPARK in text else []
+    tests = [each for each in body if isinstance(each, ast.FunctionDef)]
+    marked = any(isinstance(each, ast.Assign) and SPARK in ast.unparse(each) for each in body)
+    return frozenset(
+        test.name for test in tests if marked or any(SPARK in ast.unparse(each) for each in test.decorator_list)
+    )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse a test that would start a second session beside the shared one."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()) and item.get_closest_marker("spark") is None:
+            raise pytest.UsageError(f"{item.nodeid} takes the session of Spark; mark it with {SPARK}")
+        if item.get_closest_marker("spark") and getattr(item, "originalname", "") not in _with_spark(item.path):
+            raise pytest.UsageError(f"{item.nodeid}: write {SPARK} above the test, or into the module's pytestmark")
+
+
+def pytest_collection_finish() -> None:
+    """Collected tests and imported modules stay to the end: the garbage collector need not look at them again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneSpark:

@@ -92,6 +92,7 @@ def billed(result: Audit) -> Bill:
     return result.bill
 
 
+@pytest.mark.spark
 def test_both_engines_have_the_same_stages_and_read_the_same(tmp_path: Path, spark: "SparkSession") -> None:
     folder = made(tmp_path)
     local = billed(run([folder], explain_cost=True))

@@ -33,6 +33,7 @@ def doubled(item: int) -> Iterator[Row]:
     yield Row(0, item, 2 * item)
 
 
+@pytest.mark.spark
 def test_every_item_is_run_once_however_many_a_task_has(spark: "SparkSession") -> None:
     items = range(1_000)
     engine = SparkEngine(spark)

@@ -227,6 +227,7 @@ def test_the_last_stable_offset_goes_back_only_with_another_leader(tmp_path: Pat
     assert found([end(4), event("LeaderChange", "ok", "broker"), end(2)], log) == []
 
 
+@pytest.mark.spark
 @pytest.mark.thorough
 def test_spark_gives_the_same_verdicts_and_findings_for_simulated_transactions(tmp_path: Path, spark: Any) -> None:
     some = 0
