@@ -42,6 +42,7 @@ def test_every_item_is_run_once_however_many_a_task_has(spark: "SparkSession") -
         assert engine.collect(0, rows) == [(item, 2 * item) for item in items]
 
 
+@pytest.mark.spark
 def test_several_kinds_are_collected_at_once_each_from_its_own_rows(spark: "SparkSession") -> None:
     with SparkEngine(spark) as engine, LocalEngine() as local:
         found = []
