@@ -109,7 +109,7 @@ class Engine(Protocol):
         ...
 
     def collect_each(self, *wanted: tuple[int, Sequence[Any]]) -> list[list[tuple[int, Any]]]:
-        """As :meth:`collect` for several kinds, each with rows of its own; on Spark by one query."""
+        """As :meth:`collect`, several times, each for a kind and the rows of some stages; on Spark by one query."""
         ...
 
     def stream(self, kind: int, rows: Any) -> Iterator[Any]:
@@ -386,8 +386,9 @@ def answered(ask: Callable[[Item], Any], numbered: tuple[int, Item]) -> Iterator
 
 def costs_of(engine: Engine) -> list[StageCost]:
     """The cost of each stage that an engine has run; a stage without a task has none."""
-    stages = [StageCost(label, [cost for _, cost in engine.collect(COST, rows)]) for label, rows in engine.stages]
-    return [stage for stage in stages if stage.tasks]
+    labels = [label for label, _ in engine.stages]
+    found = engine.collect_each(*((COST, [rows]) for _, rows in engine.stages))
+    return [StageCost(label, [cost for _, cost in own]) for label, own in zip(labels, found, strict=True) if own]
 
 
 def asker(engine: Engine, logs: Iterable[PartitionLog]) -> Ask[Any, Any]:

@@ -14,7 +14,7 @@ from kafka_eos_checks.audit.segments import header_tables
 from kafka_eos_checks.audit.segments.headers import File, read_index
 
 SUFFIXES = ("log", header_tables.SUFFIX)
-SPLIT_BYTES = 128 << 20  # a Spark task costs about 50 ms; reading this much at 1 to 3 GB/s takes about as long
+SPLIT_BYTES = 128 << 20  # reading this much takes 50 ms or more, which is more than a task costs
 TABLE_WEIGHT = 16  # a byte of a table takes as long as 5 to 20 bytes of a segment, depending on the batches' size
 
 

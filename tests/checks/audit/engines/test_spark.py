@@ -43,13 +43,14 @@ def test_every_item_is_run_once_however_many_a_task_has(spark: "SparkSession") -
 
 
 @pytest.mark.spark
-def test_several_kinds_are_collected_at_once_each_from_its_own_rows(spark: "SparkSession") -> None:
+def test_several_kinds_are_collected_at_once_each_from_rows_of_its_own(spark: "SparkSession") -> None:
     with SparkEngine(spark) as engine, LocalEngine() as local:
         found = []
         for running in (engine, local):
             rows = [running.map(both_kinds, items, [0] * len(items), "both") for items in ([4, 2], [3])]
-            found.append(running.collect_each((0, rows), (1, rows[1:])))
-        assert found == [[[(2, "0"), (3, "0"), (4, "0")], [(3, "1")]]] * 2
+            found.append(running.collect_each((0, rows), (1, rows[1:]), (0, rows[:1])))
+            assert running.collect_each() == []
+        assert found == [[[(2, "0"), (3, "0"), (4, "0")], [(3, "1")], [(2, "0"), (4, "0")]]] * 2
 
 
 def both_kinds(item: int) -> Iterator[Row]:
