@@ -110,10 +110,10 @@ def _in_reference(
 
 
 def _in_properties(
-    registry: Registry, arguments: argparse.Namespace, cache: ResultCache, _: Set[tuple[str, str]]
+    registry: Registry, arguments: argparse.Namespace, cache: ResultCache, reasons: Set[tuple[str, str]]
 ) -> Iterator[Outcome]:
     """The outcomes of the weaker properties."""
-    search = PropertySearch(cache=cache, follows=read_follows(), most=arguments.states)
+    search = PropertySearch(cache=cache, follows=read_follows(), explained=reasons, most=arguments.states)
     with progress_console.status("properties") as status:
         for family in families(registry, arguments.modules, named=arguments.named):
 

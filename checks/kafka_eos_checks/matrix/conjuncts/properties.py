@@ -5,7 +5,8 @@ noticed when some mutant violates the property and not the weaker version, or wh
 be weaker. A changed quantifier is also noticed when a counterexample needs more states then: a fault that can happen in
 one place can happen in all, one after the other, and ``\E`` sees only the last one. ``P -> TRUE`` is noticed when ``P``
 is the only property of its model that some mutant violates. Mutants are the named ones, the known failures, and the
-machine with one part of a guard or of an effect changed, or with an action that nobody has to take.
+machine with one part of a guard or of an effect changed, or with an action that nobody has to take. The spec itself
+is searched in the fewest models that check all properties, and in the others for what is still open in the end.
 """
 
 import ast
@@ -67,12 +68,14 @@ class Mutant:
         model: the model in which it is searched, with all properties that count.
         part: the changed part of the reference, or None.
         unfair: the fairness condition that is left out, or "".
+        is_spare: whether it is searched only for a weaker version that nothing else notices and nothing explains.
     """
 
     label: str
     model: Model
     part: GuardPart | None = None
     unfair: str = ""
+    is_spare: bool = False
 
     @property
     def is_named(self) -> bool:
@@ -88,7 +91,7 @@ class Family:
         module: the module.
         versions: each property, followed by its weaker versions.
         mutants: the spec itself first, then the named ones, then the changed machines. The spec itself comes in several
-            models, the cheapest first; together they check all properties.
+            models, the cheapest first; together they check all properties. Last come its other models, which are spare.
     """
 
     module: str
@@ -155,7 +158,8 @@ def _sets(model: Model) -> Mapping[str, bool]:
 
 def _family(registry: Registry, module: str, holding: Sequence[Model], named: bool) -> Family:
     versions = _all_versions(registry, module, holding)
-    chosen = _covering(holding, _ranges(registry, module, holding))
+    cheapest = [_with_all(model) for model in sorted(holding, key=_cost)]
+    chosen = _covering(cheapest, _ranges(registry, module, holding))
     mutants = [Mutant(label="", model=model) for model in chosen]
     for entry in (*registry.models.values(), *registry.mutants.values()):
         if entry.module == module and entry.expect.violates and entry.tier in TIERS:
@@ -163,6 +167,7 @@ def _family(registry: Registry, module: str, holding: Sequence[Model], named: bo
             mutants.append(Mutant(label=entry.name, model=replace(entry, invariants=tuple(every), properties=())))
     if not named and has_machine(chosen[0]):
         mutants += _changed(chosen)
+    mutants += [Mutant(label="", model=model, is_spare=True) for model in cheapest if model not in chosen]
     return Family(module=module, versions=versions, mutants=tuple(mutants))
 
 
@@ -220,19 +225,28 @@ def _covering(models: Iterable[Model], ranges: Mapping[str, frozenset[str]]) -> 
     A model that adds nothing is left out.
 
     Args:
-        models: models of one module.
+        models: models of one module, the cheapest first, with all their properties as invariants.
         ranges: a property -> the constants that its quantifiers range over.
     """
     chosen: list[Model] = []
     covered: set[tuple[str, str]] = set()
-    for model in sorted(models, key=lambda each: (TIERS.index(each.tier), each.expect.generated or 0)):
+    for model in models:
         several = {name for name, more in _sets(model).items() if more} | {""}
-        checked = [name for name in (*model.invariants, *model.properties) if name not in model.silent]
+        checked = [name for name in model.invariants if name not in model.silent]
         own = {(name, constant) for name in checked for constant in several & (ranges[name] | {""})}
         if not own <= covered:
             covered |= own
-            chosen.append(replace(model, invariants=(*model.invariants, *model.properties), properties=()))
+            chosen.append(model)
     return tuple(chosen)
+
+
+def _cost(model: Model) -> tuple[int, int]:
+    return TIERS.index(model.tier), model.expect.generated or 0
+
+
+def _with_all(model: Model) -> Model:
+    """A model with all its properties as invariants."""
+    return replace(model, invariants=(*model.invariants, *model.properties), properties=())
 
 
 def _versions(
@@ -298,11 +312,13 @@ class PropertySearch:
         follows: (operator, change) of ``P -> TRUE`` -> the properties that P is said to follow from. A mutant that
             violates P and none of those refutes it, if its model checks one of them and all its states were met. A
             property also notices a mutant alone if all others that it violates follow from this property.
+        explained: (operator, change) of the weaker versions that nothing can notice, as ``spec/conjuncts.toml`` says.
         most: the most states of a named mutant that are searched. What is violated behind them is not known.
     """
 
     cache: ResultCache
     follows: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    explained: Container[tuple[str, str]] = frozenset()
     most: int = MOST_STATES
     _searchers: dict[str, Searcher] = field(default_factory=dict)
     _machines: dict[str, type[Machine] | None] = field(default_factory=dict)
@@ -316,8 +332,12 @@ class PropertySearch:
         cut: Counter[str] = Counter()  # searches that ended at the limit, for each property
         others: dict[int, set[str]] = {}  # whole property -> those that are violated wherever it is
         for number, mutant in enumerate(family.mutants, start=1):
-            waiting = {versions[place].name for place in places - noticed.keys()}
-            if mutant.label and waiting.isdisjoint(mutant.model.invariants):
+            waiting = {
+                versions[place].name
+                for place in places - noticed.keys()
+                if not mutant.is_spare or self._is_open(versions[place])
+            }
+            if (mutant.label or mutant.is_spare) and waiting.isdisjoint(mutant.model.invariants):
                 continue
             on_search(f"{number:,} of {len(family.mutants):,}: {mutant.label or 'the spec'} in {mutant.model.name}")
             sighting = self.sighting(mutant, versions)
@@ -327,6 +347,11 @@ class PropertySearch:
                 if self._notices(mutant, sighting, versions, place, others):
                     noticed[place] = mutant, sighting
         return [self._outcome(versions[place], noticed.get(place), others.get(place), cut) for place in sorted(places)]
+
+    def _is_open(self, version: Version) -> bool:
+        """Whether the spec itself may notice a version that nothing has noticed yet, and no reason says otherwise."""
+        assert version.change is not None
+        return version.tree is not None and (version.change.operator, version.change.change) not in self.explained
 
     def _notices(
         self, mutant: Mutant, sighting: Sighting, versions: Sequence[Version], place: int, others: dict[int, set[str]]

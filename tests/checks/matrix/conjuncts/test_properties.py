@@ -118,6 +118,28 @@ def test_each_weaker_property_is_noticed_or_survives(planted: Registry, tmp_path
     assert survivors["Bounded", "Bounded -> TRUE"].startswith("also SameAgain")
 
 
+def test_the_spec_in_a_spare_model_is_searched_only_for_what_nothing_else_notices_or_explains(
+    planted: Registry, tmp_path: Path
+) -> None:
+    module, file = planted.folder.parent / "Counter.tla", planted.folder / "Counter.toml"
+    text = module.read_text(encoding="utf-8")
+    module.write_text(text.replace(PLANTED, PLANTED + "Small == total <= 4\n"), encoding="utf-8")
+    models = MODELS.replace('"Told"', '"Told", "Small"')
+    larger = models.replace("Planted", "Larger").replace('Limit = "2"', 'Limit = "4"').replace("= 20 ", "= 28 ")
+    file.write_text(file.read_text(encoding="utf-8").replace(MODELS, models + larger), encoding="utf-8")
+    registry = Registry(planted.folder)
+    family = the_family(registry, named=True)
+    assert [mutant.model.name for mutant in family.mutants if mutant.is_spare] == ["Larger"]
+    every = {place[1:] for place in places(registry)}
+    entry = "Counter!Small", "total <= 4 -> total < 4"
+    for explained, model in ((every - {entry}, "Larger"), (every, "")):
+        searched: list[str] = []
+        search = PropertySearch(cache=ResultCache(tmp_path / "cache"), explained=explained)
+        outcomes = {outcome.entry: outcome for outcome in search.judge(family, searched.append)}
+        assert outcomes[entry].model == model
+        assert any("Larger" in line for line in searched) == bool(model)
+
+
 def test_a_pair_is_shown_by_a_mutant_of_its_own_or_by_what_it_follows_from(planted: Registry, tmp_path: Path) -> None:
     cache = ResultCache(tmp_path / "cache")
     entry = "Counter!SameAgain", "SameAgain -> TRUE"
