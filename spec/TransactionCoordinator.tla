@@ -630,7 +630,6 @@ DecisionIsFinalWitness == \E marker \in markers, end \in told : marker.number = 
 EpochsAreBounded ==
     /\ given.epoch < MaxEpoch
     /\ \A marker \in markers : marker.epoch <= MaxEpoch
-    /\ durable.epoch = MaxEpoch /\ durable.version = 2 /\ durable.state # "DEAD" => durable.state \in PreparedStates
 EpochsAreBoundedWitness == given.epoch = MaxEpoch - 1
 
 (* Every step raises the epoch of a producer id by one at most. *)
@@ -650,23 +649,21 @@ OnlyForwardWitness == given.producerId # NoProducerId /\ ~IsSame(given', given)
 
 (* InitProducerId gives each producer id and epoch once, except to a client that presents the ones it had before. *)
 HandedOutOnce ==
-    [][appending.request = "InitProducerId" /\ answer'.error = "NONE" /\ answer'.request = "InitProducerId" =>
+    [][answer'.error = "NONE" /\ answer'.request = "InitProducerId" =>
           IsNewer(given', given) \/ appending.asked # Nobody]_vars
 HandedOutOnceWitness ==
-    /\ appending.request = "InitProducerId" /\ answer'.error = "NONE" /\ answer'.request = "InitProducerId"
-    /\ given.producerId # NoProducerId
+    answer'.error = "NONE" /\ answer'.request = "InitProducerId" /\ given.producerId # NoProducerId
 
 (* InitProducerId gives no producer id and epoch before the log says that no transaction is open. *)
 GivenAtRest ==
-    [][answer'.request = "InitProducerId" /\ answer'.error = "NONE" /\ answer' # answer => durable'.state = "EMPTY"]_vars
+    [][answer'.request = "InitProducerId" /\ answer'.error = "NONE" => durable'.state = "EMPTY"]_vars
 GivenAtRestWitness ==
-    /\ answer'.request = "InitProducerId" /\ answer'.error = "NONE" /\ answer' # answer
-    /\ durable.state \in CompletedStates
+    answer'.request = "InitProducerId" /\ answer'.error = "NONE" /\ durable.state \in CompletedStates
 
-(* When the coordinator aborts by itself, the markers' epoch is above that of the producer. *)
+(* When the coordinator aborts by itself, the markers have a newer identity than any client. *)
 AbortFences ==
-    [][appending.request \in {"timeout", "InitProducerId fences"} /\ appending'.request = "none" /\ durable' # durable
-          /\ durable'.producerId = given.producerId => durable'.epoch > given.epoch]_vars
+    [][appending.request \in {"timeout", "InitProducerId fences"} /\ appending'.request = "none" /\ durable' # durable =>
+          IsNewer(durable', given)]_vars
 AbortFencesWitness ==
     /\ appending.request \in {"timeout", "InitProducerId fences"} /\ appending'.request = "none"
     /\ durable' # durable /\ durable'.producerId = given.producerId
@@ -686,7 +683,7 @@ AnswerIsDurable ==
         /\ answer.request = "EndTxn" /\ durable.number = metadata.number =>
               durable.state \in PreparedStates \cup CompletedStates \cup {"EMPTY", "DEAD"}
         /\ answer.request = "AddPartition" => metadata.partitions \subseteq durable.partitions
-        /\ answer.producerId # NoProducerId /\ durable.state # "DEAD" =>
+        /\ durable.state # "DEAD" =>
               ~IsNewer(answer, IF durable.nextProducerId = NoProducerId THEN durable
                                ELSE Identity(durable.nextProducerId, 0))
 AnswerIsDurableWitness == answer.error = "NONE" /\ answer.request = "EndTxn"
@@ -717,20 +714,17 @@ NoSpuriousFencingWitness == \E end \in told : HasNothingNew(end)
 (* A client that asks again for what it was given is not refused, as long as nothing new has begun and the coordinator *)
 (* is the same.                                                                                                        *)
 RetryOfInitIsAnswered ==
-    /\ metadata.state = "EMPTY" /\ metadata.pending = "none" /\ metadata.lastEpoch # NoEpoch
-    /\ IsSame(given, metadata) /\ given.asked # Nobody
-    => InitError(metadata, given.asked.producerId, given.asked.epoch) = "NONE"
-RetryOfInitIsAnsweredWitness ==
-    /\ metadata.state = "EMPTY" /\ metadata.pending = "none" /\ metadata.lastEpoch # NoEpoch
-    /\ IsSame(given, metadata) /\ given.asked # Nobody
+    metadata.state = "EMPTY" /\ metadata.pending = "none" /\ metadata.lastEpoch # NoEpoch =>
+        InitError(metadata, given.asked.producerId, given.asked.epoch) = "NONE"
+RetryOfInitIsAnsweredWitness == metadata.state = "EMPTY" /\ metadata.pending = "none" /\ metadata.lastEpoch # NoEpoch
 
 (* Markers follow the decision in the log, and completion follows the markers. *)
 PrepareThenMarkersThenComplete ==
-    [][/\ markers' # markers => durable.state \in PreparedStates /\ tail = <<>>
-       /\ durable.state \in PreparedStates /\ durable'.state \in CompletedStates =>
+    [][/\ markers' # markers => durable.state \in PreparedStates
+       /\ durable'.state \in CompletedStates =>
              \A partition \in durable.partitions :
                  \E marker \in markers : /\ marker.number = durable.number /\ marker.partition = partition
-                                         /\ marker.commit = (durable.state = "PREPARE_COMMIT")]_vars
+                                         /\ marker.commit = Commits(durable')]_vars
 PrepareThenMarkersThenCompleteWitness ==
     durable.state \in PreparedStates /\ durable'.state \in CompletedStates /\ durable.partitions # {}
 
@@ -743,13 +737,13 @@ GivenUpHasNoMarkerWitness ==
 
 LogEnd == IF tail = <<>> THEN durable ELSE tail[Len(tail)]
 
-(* While nothing is pending, and unless an append was given up, memory is what a new coordinator would load. *)
+(* While nothing is being appended, and unless an append was given up, memory is what a new coordinator would load. *)
 MemoryIsReplay ==
-    metadata.pending = "none" /\ IsIdle /\ ("append times out" \notin Faults \/ faults = 0) =>
+    IsIdle /\ ("append times out" \notin Faults \/ faults = 0) =>
         \A name \in DOMAIN metadata \ {"lastEpoch", "pending", "failedFence"} : metadata[name] = LogEnd[name]
 MemoryIsReplayWitness ==
     /\ metadata.state \in CompletedStates
-    /\ metadata.pending = "none" /\ IsIdle /\ ("append times out" \notin Faults \/ faults = 0)
+    /\ IsIdle /\ ("append times out" \notin Faults \/ faults = 0)
 
 (* Every pending transition can end, and after a decision the completion is pending. *)
 NothingIsStuck ==

@@ -16,6 +16,9 @@ FenceKeepsProducerId(known, nextProducerId) == AfterEnd(Raised(known), FALSE, Se
 (* for FencingEpoch: each try of a fence that could not be written bumps the epoch (KAFKA-9666) *)
 EveryFenceBumps(known) == IF known.epoch = MaxEpoch THEN known.epoch ELSE known.epoch + 1
 
+(* for FencingEpoch: each try of a fence bumps the epoch, the last one, too *)
+FenceOverflows(known) == known.epoch + 1
+
 (* for EndVerdictOfVersion1: a client may end the transaction with an epoch that it made up (KAFKA-9600) *)
 EndByHigherEpoch(known, producerId, epoch, commit) ==
     IF known.producerId # producerId THEN "INVALID_PRODUCER_ID_MAPPING"
@@ -55,8 +58,32 @@ IdentityBeforePending(known, producerId, epoch) ==
     ELSE IF known.pending # "none" \/ known.state \in PreparedStates THEN "CONCURRENT_TRANSACTIONS"
     ELSE "NONE"
 
+(* for AddError: a producer is known by its epoch alone *)
+AddByEpochAlone(known, producerId, epoch) ==
+    IF known.state = "DEAD" THEN "INVALID_PRODUCER_ID_MAPPING"
+    ELSE IF known.pending # "none" \/ known.state \in PreparedStates THEN "CONCURRENT_TRANSACTIONS"
+    ELSE IF known.epoch # epoch THEN "PRODUCER_FENCED"
+    ELSE "NONE"
+
+(* for AddError: a transactional.id that nobody has initialized gets a transaction *)
+AddToUnknown(known, producerId, epoch) ==
+    IF known.state = "DEAD" /\ known.pending = "none" THEN "NONE"
+    ELSE IF known.pending # "none" \/ known.state \in PreparedStates THEN "CONCURRENT_TRANSACTIONS"
+    ELSE IF known.producerId # producerId THEN "INVALID_PRODUCER_ID_MAPPING"
+    ELSE IF known.epoch # epoch THEN "PRODUCER_FENCED"
+    ELSE "NONE"
+
 (* for NeedsNextProducerId: the end of a transaction never brings a new producer id *)
 NoNextProducerId(known, version) == FALSE
+
+(* for AfterEnd: an abort leaves nothing behind, and no partition gets a marker *)
+AbortForgets(known, commit, version, nextProducerId) ==
+    LET ended == [To(known, IF commit THEN "PREPARE_COMMIT" ELSE "EMPTY") EXCEPT
+                    !.epoch = IF version = 2 /\ @ < MaxEpoch THEN @ + 1 ELSE @,
+                    !.lastEpoch = IF version = 2 THEN known.epoch ELSE @,
+                    !.nextProducerId = nextProducerId, !.version = version, !.failedFence = FALSE,
+                    !.number = IF known.state = "ONGOING" THEN @ ELSE @ + 1]
+    IN  IF commit THEN ended ELSE [ended EXCEPT !.partitions = {}]
 
 (* for GoesOnAs: a client is told its old producer id although a new one comes (KAFKA-18660) *)
 ToldOldProducerId(record) == Identity(record.producerId, record.epoch)
@@ -171,6 +198,18 @@ CompletionCountsAsDone(known, append) ==
     IF append.request = "complete" THEN AfterAppend(append.record)
     ELSE [known EXCEPT !.pending = "none", !.failedFence = @ \/ append.request \in {"InitProducerId fences", "timeout"}]
 
+(* for AfterTimeout: after an append that was given up, the fence stays pending, and nobody goes on with it *)
+FailedFenceStays(known, append) ==
+    IF append.request = "complete" THEN known
+    ELSE IF append.request \in {"InitProducerId fences", "timeout"}
+    THEN [known EXCEPT !.pending = "PREPARE_EPOCH_FENCE", !.failedFence = TRUE]
+    ELSE [known EXCEPT !.pending = "none"]
+
+(* for AfterTimeout: the completion of a commit, whose append was given up, is pending no longer *)
+CommitIsNotTriedAgain(known, append) ==
+    IF append.request = "complete" THEN [known EXCEPT !.pending = IF Commits(known) THEN "none" ELSE @]
+    ELSE [known EXCEPT !.pending = "none", !.failedFence = @ \/ append.request \in {"InitProducerId fences", "timeout"}]
+
 (* for AfterAppend: the clock went back before a decision, whose transition is refused and stays pending *)
 ClockWentBack(record) ==
     IF record.state \in PreparedStates THEN [record EXCEPT !.state = "ONGOING", !.pending = record.state]
@@ -178,6 +217,9 @@ ClockWentBack(record) ==
 
 (* for MayComplete: a late completion has taken away that of the next transaction *)
 LateCompletionTakesNext == toMark = {} /\ metadata.number <= 1
+
+(* for MayComplete: the answer to the last marker brings the completion, and an abort of nothing has no marker *)
+CompletesAtLastMarker == toMark = {} /\ metadata.partitions # {}
 
 (* for MayComplete: the transaction is closed while markers are missing *)
 CompletesBeforeMarkers == TRUE

@@ -247,10 +247,12 @@ def append_that_timed_out_decides_nothing(state: int, epoch: int, request: int) 
     assert 0 <= epoch <= MAX_EPOCH
     assert 0 <= request <= 3
     kind = (INIT, INIT_FENCES, END, COMPLETE)[request]
-    known = TransactionMetadata(producer_id=4, epoch=epoch, state=ONGOING, pending=PREPARED[True])
+    is_open = kind != COMPLETE
+    before, pending = (ONGOING, PREPARED[True]) if is_open else (PREPARED[state % 2 == 0], COMPLETED[state % 2 == 0])
+    known = TransactionMetadata(producer_id=4, epoch=epoch, state=before, pending=pending)
     append = Appending(request=kind, record=replace(known, state=STATES[state], pending=None))
     after = Rules(max_epoch=MAX_EPOCH, server_version=1).after_timeout(known, append)
-    assert after == (known if kind == COMPLETE else replace(known, pending=None, failed_fence=kind == INIT_FENCES))
+    assert after == (replace(known, pending=None, failed_fence=kind == INIT_FENCES) if is_open else known)
 
 
 def who_is_told_what(request: int, epoch: int) -> None:

@@ -919,6 +919,11 @@ def every_fence_bumps(rules: Rules, known: TransactionMetadata) -> int:
     return min(known.epoch + 1, rules.max_epoch)
 
 
+def fence_overflows(rules: Rules, known: TransactionMetadata) -> int:
+    """For ``fencing_epoch``: each try of a fence bumps the epoch, the last one, too."""
+    return known.epoch + 1
+
+
 def end_by_higher_epoch(rules: Rules, known: TransactionMetadata, producer_id: int, epoch: int, commit: bool) -> str:
     """For ``end_verdict_of_version1``: a client may end the transaction with an epoch that it made up (KAFKA-9600)."""
     lenient = replace(known, epoch=max(epoch, known.epoch))
@@ -958,9 +963,29 @@ def identity_before_pending(rules: Rules, known: TransactionMetadata, producer_i
     return ErrorCode.CONCURRENT_TRANSACTIONS if is_busy else ErrorCode.NONE
 
 
+def add_by_epoch_alone(rules: Rules, known: TransactionMetadata, producer_id: int, epoch: int) -> ErrorCode:
+    """For ``add_error``: a producer is known by its epoch alone."""
+    return Rules.add_error(rules, known, known.producer_id, epoch)
+
+
+def add_to_unknown(rules: Rules, known: TransactionMetadata, producer_id: int, epoch: int) -> ErrorCode:
+    """For ``add_error``: a transactional.id that nobody has initialized gets a transaction."""
+    if known.state is TransactionState.DEAD and known.pending is None:
+        return ErrorCode.NONE
+    return Rules.add_error(rules, known, producer_id, epoch)
+
+
 def no_next_producer_id(rules: Rules, known: TransactionMetadata, version: int) -> bool:
     """For ``needs_next_producer_id``: the end of a transaction never brings a new producer id."""
     return False
+
+
+def abort_forgets(
+    rules: Rules, known: TransactionMetadata, commit: bool, version: int, next_producer_id: int
+) -> TransactionMetadata:
+    """For ``after_end``: an abort leaves nothing behind, and no partition gets a marker."""
+    after = Rules.after_end(rules, known, commit, version, next_producer_id)
+    return after if commit else replace(after, state=TransactionState.EMPTY, partitions=frozenset())
 
 
 def told_old_producer_id(rules: Rules, record: TransactionMetadata) -> coordinator.Identity:
@@ -1062,6 +1087,20 @@ def completion_counts_as_done(rules: Rules, known: TransactionMetadata, append: 
     return Rules.after_timeout(rules, known, append)
 
 
+def failed_fence_stays(rules: Rules, known: TransactionMetadata, append: Appending) -> TransactionMetadata:
+    """For ``after_timeout``: after an append that was given up, the fence stays pending, and nobody goes on with it."""
+    if append.request in {coordinator.INIT_FENCES, coordinator.TIMEOUT}:
+        return replace(known, pending=TransactionState.PREPARE_EPOCH_FENCE, failed_fence=True)
+    return Rules.after_timeout(rules, known, append)
+
+
+def commit_is_not_tried_again(rules: Rules, known: TransactionMetadata, append: Appending) -> TransactionMetadata:
+    """For ``after_timeout``: the completion of a commit, whose append was given up, is pending no longer."""
+    if append.request == coordinator.COMPLETE and coordinator.commits(known):
+        return replace(known, pending=None)
+    return Rules.after_timeout(rules, known, append)
+
+
 def prepared_is_left(rules: Rules, record: TransactionMetadata) -> TransactionMetadata:
     """For ``loaded``: after a failover nobody goes on with the prepared transaction."""
     return record
@@ -1077,6 +1116,11 @@ def clock_went_back(rules: Rules, record: TransactionMetadata) -> TransactionMet
 def late_completion_takes_next(state: TransactionCoordinator) -> bool:
     """For ``may_complete``: a late completion has taken away that of the next transaction."""
     return not state.to_mark and state.metadata.number <= 1
+
+
+def completes_at_last_marker(state: TransactionCoordinator) -> bool:
+    """For ``may_complete``: the answer to the last marker brings the completion; an abort of nothing has no marker."""
+    return not state.to_mark and bool(state.metadata.partitions)
 
 
 def completes_before_markers(state: TransactionCoordinator) -> bool:
