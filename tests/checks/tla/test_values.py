@@ -53,6 +53,10 @@ def test_a_value_is_read_as_tlc_prints_it(text: str, value: object) -> None:
         ("1 2", "expected the end, found '2'"),
         ("", "expected a value, found the end"),
         ("(1 |-> 2)", "expected ':>'"),
+        ("(1 , 2)", "expected ':>'"),
+        ('(1 ":>" 2)', "expected ':>'"),
+        ("{1 )", "expected ','"),
+        ("[a |-> 1 >> b |-> 2]", "expected ','"),
     ],
 )
 def test_a_text_that_is_no_value_is_refused_with_its_place(text: str, reason: str) -> None:
