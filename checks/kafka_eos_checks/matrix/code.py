@@ -221,7 +221,7 @@ def _mutant(root: Path, file: Path, line: int, operator: str, occurrence: int) -
     if after is None or after == before or not _is_program(after):
         return None
     old, new = before.split("\n"), after.split("\n")
-    first = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)) - 1)
+    first = next(i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b)
     rest = next((i for i, (a, b) in enumerate(zip(old[::-1], new[::-1], strict=False)) if a != b), 0)
     cut = (" ".join(line.strip() for line in lines[first : len(lines) - rest]) for lines in (old, new))
     return CodeMutant(file=str(file), line=line, change=" -> ".join(cut), text=after)

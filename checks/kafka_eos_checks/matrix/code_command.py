@@ -1,9 +1,9 @@
 """Change the Python code, one place at a time: the tests of the changed module have to fail.
 
 A sample of mutants is drawn with a seed, by place. Each is tried in a copy of the clone, by the tests of its room that
-execute the changed line and start no JVM, and with --whole by all such tests of `make test`. A mutant that no test
-notices is a survivor, unless matrix/equivalent_code.toml says why no test can notice it. Results are kept in
-build/checked/code, so unchanged mutants are not run again, and an interrupted call continues.
+execute the changed line and start no JVM, and with --whole by all tests of `make test` that do, those with a JVM
+included. A mutant that no test notices is a survivor, unless matrix/equivalent_code.toml says why no test can notice
+it. Results are kept in build/checked/code, so unchanged mutants are not run again, and an interrupted call continues.
 """
 
 import argparse
