@@ -284,13 +284,15 @@ class Bench:
     def _fate(self, mutant: CodeMutant, tests: Mapping[str, float]) -> str:
         """The first test that fails with a mutant, "" if none does.
 
-        A test without an end counts only if it has one without the mutant, in the same time on this computer.
+        A test without an end counts only if it has one without the mutant, in the same time on this computer, and then
+        again has none with the mutant in twice the time: a computer may stand still for a while.
 
         Args:
             mutant: the mutant.
             tests: the tests to run, in this order, and the seconds of each without the mutant.
         """
         limit = max(_LEAST_TIMEOUT, _SLOWER * max(tests.values()))
+        suspected = ""
         module = self.folder / mutant.file
         original = module.read_text(encoding="utf-8")
         while True:
@@ -302,8 +304,10 @@ class Bench:
             if not failed.startswith(NO_END):
                 return failed
             endless = failed.removeprefix(NO_END).strip()
-            if not self._fails([endless] if endless else list(tests), limit, sum(tests.values())):
+            ends = not self._fails([endless] if endless else list(tests), limit, sum(tests.values()))
+            if ends and failed == suspected:
                 return failed
+            suspected = failed if ends else ""
             limit *= 2
 
     def _keys(self, module: Path, folder: str, marks: str) -> dict[str, str]:

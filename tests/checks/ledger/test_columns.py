@@ -52,6 +52,17 @@ def test_the_command_names_what_is_not_judged(found: list[Statement], capsys: py
     assert "\nnot judged by Kafka 4.3: model ThreeReplicasTwoElections: it is of the deep tier: " in told
 
 
+def test_a_reason_with_brackets_is_shown_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = Statement(
+        kind="model", name="M", release="4.3", judged=Judged.UNJUDGED, reason="see [rule.Counter.AddError]"
+    )
+    monkeypatch.setattr(columns, "statements", lambda *_: [told])
+    assert main(["ledger", "properties", "--judged"]) == 0
+    assert "not judged by Kafka 4.3: model M: see [rule.Counter.AddError]\n" in capsys.readouterr().out
+
+
 def test_every_rule_of_the_audit_gets_a_verdict_for_each_release(
     found: list[Statement], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -120,6 +120,24 @@ def test_a_slow_computer_kills_no_mutant_and_an_endless_loop_does(
     assert bench._fate(endless, {test: 0.5}) == f"{code.NO_END} {test}"
 
 
+def test_a_test_that_once_has_no_end_while_the_computer_stands_still_kills_no_mutant(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    test, never = "tests/reference/room/test_rule.py::test_heavy_ones_stay", "tests/a.py::test_a"
+    stands_still, endless = f"{code.NO_END} {test}", f"{code.NO_END} {never}"
+    for said, fate in (  # in turn with the mutant and without it
+        ([stands_still, "", ""], ""),
+        ([stands_still, "", f"{never} fails"], f"{never} fails"),
+        ([stands_still, "", stands_still, ""], stands_still),
+        ([stands_still, stands_still, stands_still, "", stands_still, ""], stands_still),
+        ([stands_still, "", endless, "", endless, ""], endless),
+    ):
+        answers = iter(said)
+        monkeypatch.setattr(Bench, "_fails", lambda *_, answers=answers: next(answers))
+        assert bench._fate(mutant("= 7", "= 8"), {test: 0.1, never: 0.1}) == fate
+        assert next(answers, None) is None
+
+
 def test_what_an_endless_test_has_started_ends_with_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(code, "_LEAST_TIMEOUT", 1.0)
     file = "tests/reference/room/test_rule.py"
