@@ -55,9 +55,7 @@ def test_the_command_names_what_is_not_judged(found: list[Statement], capsys: py
 def test_a_reason_with_brackets_is_shown_as_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = Statement(
-        kind="model", name="M", release="4.3", judged=Judged.UNJUDGED, reason="see [rule.Counter.AddError]"
-    )
+    told = Statement(kind="model", name="M", release="4.3", judged=Judged.UNJUDGED, reason="see [rule.X]")
     monkeypatch.setattr(columns, "statements", lambda *_: [told])
     assert main(["ledger", "properties", "--judged"]) == 0
     assert "not judged by Kafka 4.3: model M: see [rule.X]\n" in capsys.readouterr().out

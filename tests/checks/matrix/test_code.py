@@ -106,6 +106,22 @@ def test_another_test_is_tried_on_survivors_only(bench: Bench, monkeypatch: pyte
     assert after[1].by == "tests/reference/room/test_more.py::test_many_ones_stay"
 
 
+def test_survivors_are_tried_with_the_tests_that_start_a_jvm_if_asked_for(bench: Bench) -> None:
+    tests = bench.folder / "tests" / "reference" / "room"
+    (bench.folder / "pytest.ini").write_text(
+        "[pytest]\nmarkers =\n    tlc\n    java\n    spark\n    broker\n    thorough\n"
+    )
+    marked = "import pytest\n" + OWN.replace("def test_heavy", "@pytest.mark.tlc\ndef test_heavier").replace("8", "7")
+    (tests / "test_java.py").write_text(marked, encoding="utf-8")
+    left, noticed = mutant("= 7", "= 6 + 1"), mutant("= 7", "= 8")
+    assert [bench.judge(each).is_killed for each in (left, noticed)] == [False, False]
+    bench.java = True
+    test = "tests/reference/room/test_java.py::test_heavier_ones_stay"
+    assert [bench.judge(each).by for each in (left, noticed)] == [code.NONE, test]
+    bench.java = False
+    assert not bench.judge(noticed).is_killed, "what is kept is that of the same tests"
+
+
 @pytest.mark.thorough
 def test_a_slow_computer_kills_no_mutant_and_an_endless_loop_does(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
