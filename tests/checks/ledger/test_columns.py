@@ -9,6 +9,7 @@ from kafka_eos_checks.ledger.columns import Judged, Statement, statements, unjud
 from kafka_eos_checks.matrix import release_replays
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.models.releases import Releases
+from kafka_eos_checks.walks.layers import layers
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +25,8 @@ def test_everything_that_is_judged_says_how_each_release_is_or_why_not(found: li
     for release in releases.releases:
         kinds = Counter(each.kind for each in found if each.release == release)
         assert kinds["model"] == len(registry.models)
+        walked = {each.name for each in found if (each.kind, each.release) == ("walk", release)}
+        assert walked == {layer.name for layer in layers(registry)} | columns.UNWALKED.keys()
         assert kinds.keys() == {"model", "proof", "contract", "walk", "audit"}
 
 
