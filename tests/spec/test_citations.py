@@ -10,7 +10,6 @@ from kafka_eos_checks.kit.java_names import JavaNames, read_class
 from kafka_eos_checks.kit.paths import spec_folder
 from kafka_eos_checks.tla.citations import (
     Citation,
-    CitedOperator,
     citations,
     cited_operators,
     qualified_operators,
@@ -26,6 +25,7 @@ PLANTED = {
     ROOT / "tests/spec/test_vocabulary.py",
     ROOT / "tests/checks/drawing/test_story_words.py",
     ROOT / "tests/checks/matrix/test_impact.py",
+    ROOT / "tests/checks/tla/test_citations.py",
 }
 SPEC = ModuleFolder(spec_folder())
 JARS = ("kafka_2.13", "kafka-clients", "kafka-streams", "connect-mirror")
@@ -87,7 +87,7 @@ def test_every_class_method_and_setting_that_is_cited_is_in_the_jars_of_kafka(kn
     assert cited > 250
 
 
-# --- how a citation is read -----------------------------------------------------------------------------------------
+# --- what is dead ----------------------------------------------------------------------------------------------------
 
 TEXT = '''
 class Leader:
@@ -104,31 +104,6 @@ class Leader:
         """End it.    Kafka: Sender.canRetry, its code."""
 '''
 FILE = Path("leader.py")
-
-
-def test_a_citation_goes_on_over_lines_and_ends_with_its_sentence() -> None:
-    found = [(citation.label, citation.line, citation.text) for citation in citations(FILE, TEXT)]
-    assert found == [
-        ("Spec", 5, "PartitionLog!AppendBatch, RejectBatch; Transactions!Verify, Upgrade"),
-        ("Kafka", 7, "UnifiedLog.append, truncateTo (ProducerStateManager, the part with takeSnapshot)"),
-        ("Spec", 12, "Transactions!HandleEnd"),
-        ("Kafka", 13, "Sender.canRetry, its code"),
-    ]
-
-
-def test_a_citation_in_a_box_of_comments_is_read_without_the_box() -> None:
-    text = "(* KIPs: 98.  Kafka: TransactionIndex,   *)\n(* CompletedFetch.                         *)\n"
-    assert [citation.text for citation in citations(FILE, text)] == ["TransactionIndex, CompletedFetch"]
-
-
-def test_a_bare_operator_belongs_to_the_module_before_it() -> None:
-    first = next(citations(FILE, TEXT))
-    assert cited_operators(first) == [
-        CitedOperator("PartitionLog", "AppendBatch"),
-        CitedOperator("PartitionLog", "RejectBatch"),
-        CitedOperator("Transactions", "Verify"),
-        CitedOperator("Transactions", "Upgrade"),
-    ]
 
 
 def test_a_dead_operator_and_a_dead_module_are_found() -> None:

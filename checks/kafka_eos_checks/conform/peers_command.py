@@ -173,13 +173,18 @@ def _section(report: Report) -> str:
     )
     if report.counts.unread:
         told += f"<p>Of its state this was not read back: {escape('; '.join(sorted(report.counts.unread)))}.</p>"
-    kinds = "".join(
-        f"<details><summary>{escape(_summary(results[0]))} ({len(results)})</summary>"
-        f"<pre>{escape(story(results[0], report.client))}</pre>{_drawn(results[0])}</details>"
-        for results in report.kinds()
-    )
+    kinds = "".join(_kind(report, results) for results in report.kinds())
     nothing = "<p>Nothing diverges.</p>"
     return f"<h2>{escape(report.target)}</h2>{told}{kinds or nothing}"
+
+
+def _kind(report: Report, results: Sequence[Any]) -> str:
+    """Differing results of one kind; the first, which has the shortest scenario, is told and drawn."""
+    first, *_ = results
+    return (
+        f"<details><summary>{escape(_summary(first))} ({len(results)})</summary>"
+        f"<pre>{escape(story(first, report.client))}</pre>{_drawn(first)}</details>"
+    )
 
 
 def _drawn(result: Any) -> str:

@@ -67,18 +67,18 @@ class Judged:
     """The results of TLC's runs of a model by the rules of a release.
 
     Attributes:
+        seconds: wall time of all runs.
         states: distinct states.
         outcomes: property -> ``holds``, or the number of steps after which it is violated, in words.
         silent: properties that hold and say nothing, since no run reaches their witnesses.
         problems: what went wrong, a line each.
-        seconds: wall time of all runs.
     """
 
+    seconds: float
     states: int = 0
     outcomes: dict[str, str] = field(default_factory=dict)
     silent: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
-    seconds: float = 0.0
 
     @property
     def violated(self) -> list[str]:

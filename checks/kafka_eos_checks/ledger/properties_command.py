@@ -158,9 +158,7 @@ def run(arguments: argparse.Namespace) -> int:
         for told in (line for row in rows for line in _told(row, registry)):
             answer_console.print(told, markup=False, soft_wrap=True)
     else:
-        answer_console.print(
-            "`kafka-eos ledger properties NAME` says more of a property: meaning, failures, models", markup=False
-        )
+        answer_console.print("`kafka-eos ledger properties NAME` says more of a property: meaning, failures, models")
     for column in rows[0].cells:
         counts = Counter(row.cells[column].outcome for row in rows)
         told = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])

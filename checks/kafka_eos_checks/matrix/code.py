@@ -3,8 +3,8 @@
 Cosmic Ray says where a module can be changed and how. A sample is drawn with a seed: a place first, then one of the
 changes that are possible there. Annotations and their like are left out, because they do not change behaviour. Each
 mutant is written into a copy of the clone. There the tests of the module's room run that execute the changed lines,
-quick ones first, but none that start a JVM; and on demand all tests that execute these lines. A run of the tests
-without a mutant notes which tests these are.
+quick ones first, but none that start a JVM; on demand also those that do, and all tests that execute these lines. A
+run of the tests without a mutant notes which tests these are.
 """
 
 import ast
@@ -49,7 +49,8 @@ _LEAST_TIMEOUT, _SLOWER = 15.0, 3.0  # seconds, and times the unchanged run
 _NOTES_TIMEOUT, _AROUND_TESTS = 3600.0, 60.0  # seconds; pytest starts and ends around the tests
 _NOTHING_TO_RUN = 5  # as pytest ends, if all tests are deselected
 _ENDED = re.compile(r"Timeout \(\d+:\d\d:\d\d(\.\d+)?\)!")  # as faulthandler says that it ends a test
-_QUICK, _ALL = "not (thorough or tlc or spark or broker or java)", "not thorough"  # marks of tests
+_WITH_JAVA = "tlc or spark or broker or java"  # marks of tests
+_QUICK, _JAVA, _ALL = f"not (thorough or {_WITH_JAVA})", f"not thorough and ({_WITH_JAVA})", "not thorough"
 
 _NOT_COPIED = shutil.ignore_patterns("__pycache__")
 
@@ -221,7 +222,7 @@ def _mutant(root: Path, file: Path, line: int, operator: str, occurrence: int) -
     if after is None or after == before or not _is_program(after):
         return None
     old, new = before.split("\n"), after.split("\n")
-    first = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)) - 1)
+    first = next(i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b)
     rest = next((i for i, (a, b) in enumerate(zip(old[::-1], new[::-1], strict=False)) if a != b), 0)
     cut = (" ".join(line.strip() for line in lines[first : len(lines) - rest]) for lines in (old, new))
     return CodeMutant(file=str(file), line=line, change=" -> ".join(cut), text=after)
@@ -235,6 +236,7 @@ class Bench:
         root: the clone.
         folder: the copy.
         cache: the results of earlier runs.
+        java: whether a mutant that survives the quick tests of its room is tried with those that start a JVM.
         whole: whether a mutant that survives the tests of its room is tried with all tests.
         compiled: the folders of tests that are compiled, with what they import; that takes longer than a quick test.
     """
@@ -242,6 +244,7 @@ class Bench:
     root: Path
     folder: Path
     cache: ResultCache
+    java: bool = False
     whole: bool = False
     compiled: set[str] = field(default_factory=set)
 
@@ -265,8 +268,9 @@ class Bench:
         """
         began = monotonic()
         module = Path(mutant.file)
-        for folder, marks in [(room_tests(self.root, module), _QUICK), *([("tests", _ALL)] if self.whole else [])]:
-            keys, entry = self._keys(module, folder, marks), fingerprint(folder, mutant.text)
+        for folder, marks in self._stages(module):
+            stage = f"{folder}, {marks}" if marks == _JAVA else folder
+            keys, entry = self._keys(module, folder, marks), fingerprint(stage, mutant.text)
             known = self.cache.get(entry)
             if known is None or known["under"] != _under(keys, known["failed"]):
                 first, last = statement((self.root / module).read_text(encoding="utf-8"), mutant.line)
@@ -281,16 +285,27 @@ class Bench:
                 return Fate(mutant=mutant, by=str(known["failed"]), seconds=monotonic() - began)
         return Fate(mutant=mutant, by=NONE, seconds=monotonic() - began)
 
+    def _stages(self, module: Path) -> Iterator[tuple[str, str]]:
+        """The tests that a mutant is tried with, until one notices it: their folder, and an expression of marks."""
+        own = room_tests(self.root, module)
+        yield own, _QUICK
+        if self.java:
+            yield own, _JAVA
+        if self.whole:
+            yield "tests", _ALL
+
     def _fate(self, mutant: CodeMutant, tests: Mapping[str, float]) -> str:
         """The first test that fails with a mutant, "" if none does.
 
-        A test without an end counts only if it has one without the mutant, in the same time on this computer.
+        A test without an end counts only if it has one without the mutant, in the same time on this computer, and then
+        again has none with the mutant in twice the time: a computer may stand still for a while.
 
         Args:
             mutant: the mutant.
             tests: the tests to run, in this order, and the seconds of each without the mutant.
         """
         limit = max(_LEAST_TIMEOUT, _SLOWER * max(tests.values()))
+        suspected = ""
         module = self.folder / mutant.file
         original = module.read_text(encoding="utf-8")
         while True:
@@ -302,8 +317,10 @@ class Bench:
             if not failed.startswith(NO_END):
                 return failed
             endless = failed.removeprefix(NO_END).strip()
-            if not self._fails([endless] if endless else list(tests), limit, sum(tests.values())):
+            ends = not self._fails([endless] if endless else list(tests), limit, sum(tests.values()))
+            if ends and failed == suspected:
                 return failed
+            suspected = failed if ends else ""
             limit *= 2
 
     def _keys(self, module: Path, folder: str, marks: str) -> dict[str, str]:

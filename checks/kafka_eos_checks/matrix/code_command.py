@@ -1,9 +1,9 @@
 """Change the Python code, one place at a time: the tests of the changed module have to fail.
 
 A sample of mutants is drawn with a seed, by place. Each is tried in a copy of the clone, by the tests of its room that
-execute the changed line and start no JVM, and with --whole by all such tests of `make test`. A mutant that no test
-notices is a survivor, unless matrix/equivalent_code.toml says why no test can notice it. Results are kept in
-build/checked/code, so unchanged mutants are not run again, and an interrupted call continues.
+execute the changed line and start no JVM, with --java by those that do, and with --whole by all tests of `make test`. A
+mutant that no test notices is a survivor, unless matrix/equivalent_code.toml says why no test can notice it. Results
+are kept in build/checked/code, so unchanged mutants are not run again, and an interrupted call continues.
 """
 
 import argparse
@@ -42,6 +42,9 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument("packages", nargs="+", metavar="PACKAGE", help="rooms, or files from the clone's root")
     parser.add_argument("--sample", type=int, default=300, metavar="N", help="mutants of each package (default 300)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the sample (default 1)")
+    parser.add_argument(
+        "--java", action="store_true", help="try survivors with the tests of their room that start a JVM"
+    )
     parser.add_argument("--whole", action="store_true", help="try survivors with all tests")
     parser.add_argument("--list", action="store_true", help="list the changes, and run nothing")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="copies of the clone (default 2)")
@@ -70,7 +73,13 @@ def run(arguments: argparse.Namespace) -> int:
         ):
             cache = ResultCache(cache_folder("code"))
             benches = [
-                code.Bench(root=root, folder=Path(name) / str(place), cache=cache, whole=arguments.whole)
+                code.Bench(
+                    root=root,
+                    folder=Path(name) / str(place),
+                    cache=cache,
+                    java=arguments.java,
+                    whole=arguments.whole,
+                )
                 for place in range(arguments.jobs)
             ]
             for package, mutants in drawn.items():

@@ -321,7 +321,7 @@ def examine(folder: Path, cluster: Cluster, application: Application | None, dec
             return f"no output in {', '.join(application.outputs)}, and no offset committed: nothing was tested"
         declare(list(declaration(application, identified)))
     events = list(read_history(folder / HISTORY))
-    result = audit.run([folder if events else folder / DATA], one_moment=True)
+    result = audit.run([folder if events else folder / DATA])  # a folder with a history is of one moment
     if not result.findings:
         return _not_judged(result) if application is not None else ""
     lines = [f"not exactly once: {len(result.findings)} finding(s)", *_by_rule(result.findings)]

@@ -69,7 +69,7 @@ def _until_end(first: str, following: Iterable[str], column: int) -> str:
         if _SENTENCE_END.search(found) or not indented or _NEXT_LABEL.match(stripped):
             break
         found += " " + stripped.strip()
-    return " ".join(_SENTENCE_END.split(found, maxsplit=1)[0].replace("``", "").split())
+    return " ".join(_SENTENCE_END.split(found)[0].replace("``", "").split())
 
 
 @dataclass(frozen=True, slots=True)

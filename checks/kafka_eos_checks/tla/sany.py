@@ -166,8 +166,7 @@ class _Reader:
 
 
 def _child(node: Xml, tag: str) -> Xml:
-    found = node.find(tag)
-    assert found is not None, f"{node.tag} without {tag}"
+    [found] = node.iterfind(tag)
     return found
 
 

@@ -303,7 +303,7 @@ def _state_rows(piece: Piece, block: Block) -> "Iterator[pa.RecordBatch]":
         yield unreadable(piece, f"the batch at offset {offset} has lost records; a trace needs all of them")
     for region in records.damage:
         yield unreadable(piece, f"{Path(piece.path).name} at byte {region.position}: {region.reason}")
-    names, producers, epochs, versions, kept, values = [], [], [], [], [], []
+    names, producers, versions, kept, values = [], [], [], [], []
     for number, (key, value) in enumerate(zip(records.keys(), records.values(), strict=True)):
         try:
             name, told = _key(key or b"").transactional_id, read_transition(value)
@@ -313,7 +313,6 @@ def _state_rows(piece: Piece, block: Block) -> "Iterator[pa.RecordBatch]":
         kept.append(number)
         names.append(name)
         producers.append(-1 if told is None else told.producer_id)
-        epochs.append(-1 if told is None else told.epoch)
         versions.append(told.version if told is not None and told.state in PREPARED else None)
         values.append(value)
     columns = {
@@ -323,7 +322,6 @@ def _state_rows(piece: Piece, block: Block) -> "Iterator[pa.RecordBatch]":
         "log": [piece.log] * len(kept),
         "offset": records.offset[kept],
         "producer_id": producers,
-        "epoch": epochs,
         "leader_epoch": headers.column("leader_epoch")[records.batch[kept]],
         "version": versions,
         "value": values,

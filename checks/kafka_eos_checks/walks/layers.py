@@ -61,14 +61,12 @@ class Layer:
         model: the model with the larger constants.
         properties: their names.
         walk: the facts about the machine.
-        mutant: whether some property has to be violated.
     """
 
     name: str
     model: Model
     properties: tuple[str, ...]
     walk: Walk
-    mutant: bool = False
 
 
 def _range(first: int, last: int) -> str:
@@ -508,10 +506,10 @@ def broken_layer(registry: Registry, name: str, larger: bool = True) -> Layer:
     wanted: Iterable[str] = (*base.invariants, *base.properties) if base is not model else ()
     named = dict.fromkeys((model.expect.violates, *wanted))
     if model.expect.violates in walk.left_out:
-        return Layer(name=name, model=model, properties=tuple(named), walk=walk, mutant=True)
+        return Layer(name=name, model=model, properties=tuple(named), walk=walk)
     properties = tuple(n for n in named if n not in walk.left_out)
     walked = _enlarged(model, _ACTORS) if larger else model
-    return Layer(name=name, model=walked, properties=properties, walk=walk, mutant=True)
+    return Layer(name=name, model=walked, properties=properties, walk=walk)
 
 
 def broken(registry: Registry) -> list[str]:

@@ -89,7 +89,7 @@ def test_the_whole_check_judges_every_small_model_by_the_rules_of_each_release(
 
     def judge(model: Model, *, timeout: float) -> release_check.Judged:
         judged.append(model.name)
-        return release_check.Judged(problems=("not run",))
+        return release_check.Judged(seconds=0.0, problems=("not run",))
 
     monkeypatch.setattr(release_check, "judge_model", judge)
     verdicts = list(verify.releases(registry))

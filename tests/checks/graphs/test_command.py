@@ -1,5 +1,6 @@
 import argparse
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import ModuleType
@@ -7,29 +8,41 @@ from typing import Any
 
 import numpy as np
 import pytest
+from immutables import Map
 
 from kafka_eos.errors import NotEnabled
+from kafka_eos.machines import explorer
 from kafka_eos.machines import machine as machines
 from kafka_eos.machines.machine import action
 from kafka_eos_checks.graphs import command as conformance
 from kafka_eos_checks.graphs.command import Comparison, compare, conformance_verdict, mutant_verdict, reference_of
 from kafka_eos_checks.graphs.state_graph import GraphUnusable, StateGraph, export, instance_text, plain_size, read_dot
 from kafka_eos_checks.models.registry import Registry
-
-pytestmark = pytest.mark.tlc
-
-
-@pytest.fixture(scope="module")
-def graph_cache() -> dict[str, StateGraph]:
-    return {}
+from kafka_eos_checks.tla import tlc
+from kafka_eos_checks.tla.values import canonical
 
 
 @pytest.fixture
-def graph(registry: Registry, counter: ModuleType, graph_cache: dict[str, StateGraph]) -> StateGraph:
-    """TLC's graph of Counter, exported once."""
-    if "Counter" not in graph_cache:
-        graph_cache["Counter"] = export(registry.get("Counter"), counter.Counter, timeout=60)
-    return graph_cache["Counter"]
+def graph(registry: Registry, counter: ModuleType) -> StateGraph:
+    """The graph of Counter as the machine has it: TLC's, says a test below that starts TLC."""
+    model, within = registry.get("Counter"), partial(counter.within_bounds, max_log=2)
+    constants = model.machine_constants()
+    instances = machines.instances(counter.Counter, constants)
+    found = explorer.explore(counter.Counter.initial(constants), instances, within, keep_outside=True)
+    edges = sorted(zip(found.sources, found.labels, found.targets, strict=True))
+    sources, labels, targets = np.array(edges, dtype=np.int64).T
+    return StateGraph(
+        model=model.name,
+        variables=counter.Counter.VARIABLES,
+        instances=instances,
+        states=[tuple(canonical(value) for value in machines.dump(state).values()) for state in found.states],
+        initial=[0],
+        inside=np.array([within(state) for state in found.states]),
+        sources=sources,
+        labels=labels,
+        targets=targets,
+        seconds=0.0,
+    )
 
 
 @pytest.fixture
@@ -38,9 +51,22 @@ def compare_counter(registry: Registry, counter: ModuleType, graph: StateGraph) 
     return partial(compare, registry.get("Counter"), graph=graph, within_bounds=within)
 
 
-def test_the_graph_has_tlcs_states_and_every_edge_with_its_arguments(registry: Registry, graph: StateGraph) -> None:
-    size = plain_size(registry.get("Counter"), timeout=60)
-    assert graph.states_inside == size.states
+def told(graph: StateGraph) -> tuple[object, ...]:
+    """States and edges without the numbers that TLC or a search gives them."""
+    rows = [tuple(map(canonical, row)) for row in graph.states]
+    edges = {(rows[source], label, rows[target]) for source, label, target in edges_of(graph)}
+    inside = {row for row, is_inside in zip(rows, graph.inside.tolist(), strict=True) if is_inside}
+    return set(rows), edges, inside, [rows[place] for place in graph.initial], len(rows), len(graph.sources)
+
+
+@pytest.mark.tlc
+def test_tlcs_graph_is_that_of_the_machine(registry: Registry, counter: ModuleType, graph: StateGraph) -> None:
+    exported = export(registry.get("Counter"), counter.Counter, timeout=60)
+    assert told(exported) == told(graph)
+    assert exported.states_inside == plain_size(registry.get("Counter"), timeout=60).states
+
+
+def test_the_graph_has_every_edge_with_its_arguments(graph: StateGraph) -> None:
     assert len(graph.states) > graph.states_inside, "states just outside the bounds are part of the graph"
     (initial,) = graph.initial
     edges = {instance_text(graph.instances[i]): graph.state(t) for i, t in graph.outgoing(initial)}
@@ -155,10 +181,19 @@ def test_a_mutated_machine_differs_and_the_shortest_path_is_shown(
     assert not conformance_verdict(registry.get("Counter"), comparison).ok
 
 
+def test_another_effect_is_shown_next_to_the_specs(
+    counter: ModuleType, compare_counter: Callable[..., Comparison]
+) -> None:
+    evidence = compare_counter(mutants(counter)["OtherEffect"][0]).evidence
+    *_, shown = evidence.partition("machine -> spec:\n")
+    assert 'readers gains "a"' in shown
+
+
 def test_a_mutant_that_is_equal_is_a_failure(registry: Registry, compare_counter: Callable[..., Comparison]) -> None:
     assert not mutant_verdict(registry.get("NoLimit"), compare_counter()).ok
 
 
+@pytest.mark.tlc
 def test_a_model_with_rules_of_its_own_is_compared_with_the_reference_that_has_them() -> None:
     model = Registry().get("OverlapIsRefused")
     assert reference_of(model) is not model.machine_class()
@@ -167,6 +202,7 @@ def test_a_model_with_rules_of_its_own_is_compared_with_the_reference_that_has_t
     assert not compare(model, model.machine_class(), graph=graph).equal, "its blocks do not overlap"
 
 
+@pytest.mark.tlc
 @pytest.mark.parametrize(
     "name", ["PendingDeletedWithGroup", pytest.param("LateCompletionTakesNext", marks=pytest.mark.thorough)]
 )
@@ -223,6 +259,7 @@ def test_states_that_neither_the_graph_nor_the_machine_reaches_are_a_difference(
     comparison = compare_counter(NeverReset, graph=with_edges(graph, kept))
     assert not comparison.equal
     assert comparison.differences[0].what == "the machine does not reach it from its own initial state"
+    assert "a state: the machine does not reach it from its own initial state" in comparison.evidence
 
 
 def test_a_graph_without_edges_or_without_refusals_shows_nothing(
@@ -233,6 +270,7 @@ def test_a_graph_without_edges_or_without_refusals_shows_nothing(
         assert not conformance_verdict(registry.get("Counter"), replace(comparison, **{nothing: 0})).ok
 
 
+@pytest.mark.tlc
 def test_a_machine_without_some_steps_to_known_states_does_not_speak_the_specs_language(
     registry: Registry, counter: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,6 +282,7 @@ def test_a_machine_without_some_steps_to_known_states_does_not_speak_the_specs_l
         export(registry.get("Counter"), counter.Counter, timeout=60)
 
 
+@pytest.mark.tlc
 def test_a_machine_without_one_of_the_actions_does_not_speak_the_specs_language(
     registry: Registry, counter: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,6 +290,50 @@ def test_a_machine_without_one_of_the_actions_does_not_speak_the_specs_language(
     monkeypatch.setattr(machines, "instances", lambda *_: [i for i in every if i.action.name != "Refuse"])
     with pytest.raises(GraphUnusable, match="give the machine every action of Next once"):
         export(registry.get("Counter"), counter.Counter, timeout=60)
+
+
+DUMP = r"""digraph DiskGraph {
+11 [label="/\\ total = 0\n/\\ seen = [a |-> 0]\n/\\ log = <<>>\n/\\ readers = {}\n/\\ response = \"NO\"",style = filled]
+11 -> 22 [label="Instance__0",color="black"];
+11 -> 11 [label="Inside__",color="black"];
+22 [label="/\\ total = 0\n/\\ seen = [a |-> 0]\n/\\ log = <<>>\n/\\ readers = {\"a\"}\n/\\ response = \"NO\""];
+}"""
+
+
+def test_a_dump_gives_the_values_of_each_variable_and_the_initial_states(graph: StateGraph) -> None:
+    read = read_dot(DUMP, "M", graph.variables, graph.instances)
+    assert read.states == [(0, Map(a=0), (), readers, "NO") for readers in (frozenset(), frozenset({"a"}))]
+    assert (read.initial, read.inside.tolist(), edges_of(read)) == ([0], [True, False], [(0, 0, 1)])
+
+
+@pytest.mark.parametrize(
+    ("result", "plain", "said"),
+    [
+        ({"distinct": 2, "generated": 2}, {"distinct": 1, "generated": 1}, ""),
+        ({"distinct": 3, "generated": 2}, {"distinct": 1, "generated": 1}, "the dump has 2 states, TLC counted 3"),
+        ({"distinct": 2, "generated": 2}, {"distinct": 2, "generated": 1}, "give 1 states .* Next gives 2 "),
+        ({"distinct": 2, "generated": 2}, {"distinct": 1, "generated": 2}, r"\(1 generated\), Next gives 1 \(2\)"),
+        ({"distinct": 2, "generated": 2, "verdict": "times out"}, {}, "times out while it exports"),
+        ({"distinct": 2, "generated": 2}, {"verdict": "error"}, "error while it counts"),
+    ],
+)
+def test_a_graph_that_does_not_have_all_that_tlc_counts_is_refused(
+    result: dict[str, Any],
+    plain: dict[str, Any],
+    said: str,
+    registry: Registry,
+    counter: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def run(job: tlc.Job, _: object = None) -> tlc.Result:
+        if job.dump is None:
+            return tlc.Result(**{"verdict": "holds", **plain})
+        job.dump.write_text(DUMP, encoding="utf-8")
+        return tlc.Result(**{"verdict": "holds", **result})
+
+    monkeypatch.setattr(tlc, "run", run)
+    with pytest.raises(GraphUnusable, match=said) if said else nullcontext():
+        assert len(export(registry.get("Counter"), counter.Counter).states) == 2
 
 
 def test_a_dump_with_two_states_of_the_same_values_is_refused(graph: StateGraph) -> None:
@@ -277,6 +360,10 @@ def test_the_command_compares_graphs_and_refuses_an_unusable_call(
     assert "Counter" in capsys.readouterr().out
     assert conformance.run(parser.parse_args(["graphs", "Conter"])) == 2
     assert "no entry 'Conter'" in capsys.readouterr().err
+    registry.models["Counter"] = replace(registry.models["Counter"], graph="")
+    assert conformance.run(parser.parse_args(["graphs", "--mutant", "NoLimit"])) == 2
+    assert "no graph of Counter is compared" in capsys.readouterr().err
+    registry.models["Counter"] = replace(registry.models["Counter"], graph="small")
     guard_missing, _ = mutants(counter)["GuardMissing"]
     monkeypatch.setattr(conformance, "mutated", lambda *_: guard_missing)
     assert conformance.run(parser.parse_args(["graphs", "--mutant", "NoLimit"])) == 0
@@ -285,6 +372,7 @@ def test_the_command_compares_graphs_and_refuses_an_unusable_call(
     assert conformance.run(parser.parse_args(["graphs", "--mutant", "NoLimit"])) == 1
 
 
+@pytest.mark.tlc
 def test_several_graphs_are_compared_at_a_time(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(registry.folder.parent))  # the worker processes import the machine by its name
     one = registry.get("OneClient")

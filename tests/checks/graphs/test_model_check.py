@@ -64,6 +64,15 @@ def test_the_depth_is_not_compared_when_several_workers_searched(registry: Regis
     assert judge(expecting(registry), replace(HOLDS, depth=6), workers=2).ok
 
 
+def test_a_violation_is_told_with_its_property_and_any_other_verdict_with_its_words(registry: Registry) -> None:
+    behaviour = (Step("Init", START), Step("Add", ADDED))
+    violated = judge(registry.get("NoLimit"), Result(verdict="violates NotAboveLimit", behaviour=behaviour))
+    told = to_verdict(violated).evidence
+    assert told.endswith("Here the model violates NotAboveLimit: The total stays within the limit.")
+    told = to_verdict(judge(expecting(registry), Result(verdict="deadlocks", behaviour=behaviour))).evidence
+    assert told.endswith("Here the model deadlocks.")
+
+
 def test_the_only_temporal_property_is_the_one_that_is_violated(registry: Registry) -> None:
     model = registry.get("OneClient")
     assert judge(model, Result(verdict="violates a temporal property")).found == "violates Drained"
@@ -136,3 +145,8 @@ def test_the_tiers_before_a_tier_belong_to_it_and_mutants_are_chosen_by_their_mo
         names([], mutants=True) == names(["Counter"], mutants=True) == names(["NoLimit"], mutants=True) == ["NoLimit"]
     )
     assert names(["OneClient"], mutants=True) == []
+
+
+def test_a_tier_is_chosen_without_those_after_it(registry: Registry) -> None:
+    registry.models["OneClient"] = replace(registry.models["OneClient"], tier="full")
+    assert [model.name for model in select(registry, [], "small", mutants=False)] == ["Counter"]

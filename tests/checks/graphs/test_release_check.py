@@ -1,16 +1,26 @@
+import argparse
 from dataclasses import replace
 
 import pytest
 
 from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.graphs import release_check
-from kafka_eos_checks.graphs.release_check import Judged, check_columns, judge_model, to_verdict, without_causes
+from kafka_eos_checks.graphs.model_check import MOST_TOLD, Outcome
+from kafka_eos_checks.graphs.release_check import (
+    Judged,
+    check_columns,
+    judge_model,
+    to_verdict,
+    watched,
+    without_causes,
+)
 from kafka_eos_checks.kit.verdict import Standing
 from kafka_eos_checks.models.registry import Expectation, Model, Registry, Shipped
 from kafka_eos_checks.models.releases import Column, Releases, columns
+from kafka_eos_checks.tla import tlc
 
 BROKEN = Shipped(violates={"NotAboveLimit": "AddError"}, states=20)
-FOUND = Judged(states=20, outcomes={"NotAboveLimit": "violated after 3 steps", "NoDebt": "holds"})
+FOUND = Judged(seconds=1.0, states=20, outcomes={"NotAboveLimit": "violated after 3 steps", "NoDebt": "holds"})
 
 
 @pytest.fixture
@@ -68,7 +78,7 @@ def test_a_wrong_cause_is_noticed(registry: Registry, releases: Releases, monkey
 def test_a_cause_is_not_confirmed_by_a_run_that_judged_no_property(
     registry: Registry, releases: Releases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(release_check, "judge_model", lambda _: Judged(states=20))
+    monkeypatch.setattr(release_check, "judge_model", lambda _: Judged(seconds=1.0, states=20))
     [verdict] = without_causes(column_of(registry, releases), releases)
     assert not verdict.ok
 
@@ -130,9 +140,9 @@ def test_a_model_without_an_expectation_of_a_release_is_a_failure(registry: Regi
 def test_a_claim_that_does_not_hold_needs_no_expectation_of_a_release(registry: Registry, releases: Releases) -> None:
     changes = {"invariants": ("NotAboveLimit",), "shipped": {}, "expect": Expectation(violates="NotAboveLimit")}
     column = column_of(registry, releases, **changes)
-    found = Judged(outcomes={"NotAboveLimit": "violated after 3 steps"})
+    found = Judged(seconds=1.0, outcomes={"NotAboveLimit": "violated after 3 steps"})
     assert to_verdict(column, found, releases).ok
-    assert not to_verdict(column, Judged(states=4, outcomes={"NotAboveLimit": "holds"}), releases).ok
+    assert not to_verdict(column, Judged(seconds=1.0, states=4, outcomes={"NotAboveLimit": "holds"}), releases).ok
 
 
 def test_what_is_not_run_is_neither_ok_nor_a_failure_and_says_why(registry: Registry, releases: Releases) -> None:
@@ -157,6 +167,63 @@ def test_releases_with_the_same_rules_share_a_run(
     found = list(check_columns(columns([registry.models["Counter"]], ["2.0", "1.0"], releases)))
     assert [judged for _, judged in found] == [FOUND, FOUND]
     assert ran == ["Counter_Kafka_2_0"]
+
+
+def test_a_run_that_tlc_does_not_end_judges_nothing_and_counts_no_states(
+    registry: Registry, releases: Releases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    column = column_of(registry, releases)
+    monkeypatch.setattr(tlc, "run", lambda _: tlc.Result(verdict="times out", distinct=20, seconds=3.0))
+    judged = judge_model(column.entry)
+    assert judged == Judged(seconds=3.0, problems=("all: TLC times out",))
+    verdict = to_verdict(column, judged, releases)
+    assert not verdict.ok
+    assert "states" not in verdict.figures
+
+
+def test_a_property_of_steps_keeps_the_columns_of_its_conjuncts(registry: Registry) -> None:
+    module = registry.folder.parent / "Counter.tla"
+    text = module.read_text(encoding="utf-8")
+    steps = "Slowly == [][/\\ total' <= total + 2\n             /\\ total' >= 0]_vars\nGrows =="
+    module.write_text(text.replace("Grows ==", steps, 1), encoding="utf-8")
+    [found], _ = watched(replace(registry.get("Counter"), invariants=(), properties=("Slowly",)))
+    body = found.definition.splitlines()[1:3]
+    assert [line.index("/\\") for line in body] == [13, 13]
+
+
+@pytest.mark.parametrize(
+    ("models", "violated", "is_told"),
+    [
+        ([], ["NotAboveLimit"], []),  # expected, and nobody asked for it
+        (["Counter"], ["NotAboveLimit"], ["NotAboveLimit"]),
+        ([], ["NotAboveLimit", "NoDebt"], ["NoDebt"]),
+        (["Counter", *["OneClient"] * MOST_TOLD], ["NotAboveLimit"], []),  # too many to be told
+    ],
+)
+def test_a_counterexample_is_told_if_it_is_unexpected_or_the_models_are_named_and_few(
+    models: list[str],
+    violated: list[str],
+    is_told: list[str],
+    registry: Registry,
+    releases: Releases,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    column = column_of(registry, releases)
+    judged = replace(FOUND, outcomes={**FOUND.outcomes, **dict.fromkeys(violated, "violated after 3 steps")})
+    checked = []
+
+    def check(model: Model) -> Outcome:
+        checked.append((*model.invariants, *model.properties))
+        return Outcome(model=model, result=tlc.Result(verdict="holds"), found="holds")
+
+    monkeypatch.setattr(release_check, "check_columns", lambda *_, **__: [(column, judged)])
+    monkeypatch.setattr(release_check, "check_model", check)
+    monkeypatch.setattr(release_check, "story", str)
+    names = {"models": models, "kafka": ["2.0"], "jobs": 1, "timeout": 1.0}
+    arguments = argparse.Namespace(**names, update=False, causes=False, json=None)
+    expected = 0 if violated == ["NotAboveLimit"] else 1
+    assert release_check.run(arguments, [registry.get(name) for name in models], registry) == expected
+    assert checked == [(name,) for name in is_told]
 
 
 def test_an_unknown_release_is_refused_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:

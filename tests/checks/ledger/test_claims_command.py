@@ -79,6 +79,28 @@ def test_the_command_shows_a_claim_with_its_story_and_writes_its_diagram(
     assert (row["id"], row["standing"], row["verdicts"][0]["name"]) == ("C15", "settled", "Some")
 
 
+def test_the_ledger_is_a_table_of_claims_with_what_settles_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("kafka_eos_checks.kit.paths.build_folder", lambda: tmp_path)
+    write_verdicts(tmp_path / "verdicts" / "models.json", [verdict(name="Settling")])
+    assert main(["ledger", "claims"]) == 1
+    rows = capsys.readouterr().out
+    assert rows.count("Settling") == 1
+    [row] = [line for line in rows.splitlines() if "Settling" in line]
+    assert row.startswith("C15")
+    assert "settled" in row
+
+
+def test_the_command_checks_a_claim_and_keeps_the_verdicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafka_eos_checks.kit.paths.build_folder", lambda: tmp_path)
+    assert main(["ledger", "claims", "C40"]) == 1
+    assert main(["ledger", "claims", "C40", "--check"]) == 0
+    [kept] = json.loads((tmp_path / "verdicts" / "claims.json").read_text(encoding="utf-8"))
+    assert (kept["check"], kept["claims"]) == ("cost", ["C40"])
+    assert main(["ledger", "claims", "C40"]) == 0
+
+
 def test_the_ledger_exits_with_1_while_a_claim_is_not_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,6 +9,7 @@ from kafka_eos_checks.ledger.columns import Judged, Statement, statements, unjud
 from kafka_eos_checks.matrix import release_replays
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.models.releases import Releases
+from kafka_eos_checks.walks.layers import layers
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +25,8 @@ def test_everything_that_is_judged_says_how_each_release_is_or_why_not(found: li
     for release in releases.releases:
         kinds = Counter(each.kind for each in found if each.release == release)
         assert kinds["model"] == len(registry.models)
+        walked = {each.name for each in found if (each.kind, each.release) == ("walk", release)}
+        assert walked == {layer.name for layer in layers(registry)} | columns.UNWALKED.keys()
         assert kinds.keys() == {"model", "proof", "contract", "walk", "audit"}
 
 
@@ -50,6 +53,15 @@ def test_the_command_names_what_is_not_judged(found: list[Statement], capsys: py
     rules = sum(each.kind == "audit" and each.release == "3.9" for each in found)
     assert f"\naudit, Kafka 3.9: {rules}: {rules} by the rules of the release\n" in told
     assert "\nnot judged by Kafka 4.3: model ThreeReplicasTwoElections: it is of the deep tier: " in told
+
+
+def test_a_reason_with_brackets_is_shown_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = Statement(kind="model", name="M", release="4.3", judged=Judged.UNJUDGED, reason="see [rule.X]")
+    monkeypatch.setattr(columns, "statements", lambda *_: [told])
+    assert main(["ledger", "properties", "--judged"]) == 0
+    assert "not judged by Kafka 4.3: model M: see [rule.X]\n" in capsys.readouterr().out
 
 
 def test_every_rule_of_the_audit_gets_a_verdict_for_each_release(

@@ -106,6 +106,22 @@ def test_another_test_is_tried_on_survivors_only(bench: Bench, monkeypatch: pyte
     assert after[1].by == "tests/reference/room/test_more.py::test_many_ones_stay"
 
 
+def test_survivors_are_tried_with_the_tests_that_start_a_jvm_if_asked_for(bench: Bench) -> None:
+    tests = bench.folder / "tests" / "reference" / "room"
+    (bench.folder / "pytest.ini").write_text(
+        "[pytest]\nmarkers =\n    tlc\n    java\n    spark\n    broker\n    thorough\n"
+    )
+    marked = "import pytest\n" + OWN.replace("def test_heavy", "@pytest.mark.tlc\ndef test_heavier").replace("8", "7")
+    (tests / "test_java.py").write_text(marked, encoding="utf-8")
+    left, noticed = mutant("= 7", "= 6 + 1"), mutant("= 7", "= 8")
+    assert [bench.judge(each).is_killed for each in (left, noticed)] == [False, False]
+    bench.java = True
+    test = "tests/reference/room/test_java.py::test_heavier_ones_stay"
+    assert [bench.judge(each).by for each in (left, noticed)] == [code.NONE, test]
+    bench.java = False
+    assert not bench.judge(noticed).is_killed, "what is kept is that of the same tests"
+
+
 @pytest.mark.thorough
 def test_a_slow_computer_kills_no_mutant_and_an_endless_loop_does(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
@@ -118,6 +134,24 @@ def test_a_slow_computer_kills_no_mutant_and_an_endless_loop_does(
     assert bench._fate(mutant("= 7", "= 8"), {test: 0.0}) == ""
     endless = mutant("return weight", "while weight == 8: pass\n    return weight")
     assert bench._fate(endless, {test: 0.5}) == f"{code.NO_END} {test}"
+
+
+def test_a_test_that_once_has_no_end_while_the_computer_stands_still_kills_no_mutant(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    test, never = "tests/reference/room/test_rule.py::test_heavy_ones_stay", "tests/a.py::test_a"
+    stands_still, endless = f"{code.NO_END} {test}", f"{code.NO_END} {never}"
+    for said, fate in (  # in turn with the mutant and without it
+        ([stands_still, "", ""], ""),
+        ([stands_still, "", f"{never} fails"], f"{never} fails"),
+        ([stands_still, "", stands_still, ""], stands_still),
+        ([stands_still, stands_still, stands_still, "", stands_still, ""], stands_still),
+        ([stands_still, "", endless, "", endless, ""], endless),
+    ):
+        answers = iter(said)
+        monkeypatch.setattr(Bench, "_fails", lambda *_, answers=answers: next(answers))
+        assert bench._fate(mutant("= 7", "= 8"), {test: 0.1, never: 0.1}) == fate
+        assert next(answers, None) is None
 
 
 def test_what_an_endless_test_has_started_ends_with_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,15 @@ from pathlib import Path
 import pytest
 
 from kafka_eos_checks.matrix.mutant_replays import SETTINGS, plan_of
-from kafka_eos_checks.models.registry import LONGEST_ROOT, Expectation, MalformedRegistry, Registry, write_model
+from kafka_eos_checks.models.registry import (
+    LONGEST_ROOT,
+    Expectation,
+    MalformedRegistry,
+    Registry,
+    bounds_predicate,
+    extended_modules,
+    write_model,
+)
 from kafka_eos_checks.proofs.command import NAMES
 from kafka_eos_checks.tla.modules import ModuleFolder
 
@@ -110,6 +118,21 @@ def test_a_written_model_holds_every_module_it_needs(registry: Registry) -> None
     assert "    AddError <- NoLimit\n" in configuration
     assert "CONSTRAINT Bounds\n" in configuration
     assert 'const_Clients == {"a", "b"}' in (folder / f"{root}.tla").read_text(encoding="utf-8")
+
+
+def test_a_rule_of_an_extended_module_is_replaced_by_an_operator_of_that_modules_mutants(registry: Registry) -> None:
+    (registry.folder.parent / "Shop.tla").write_text("---- MODULE Shop ----\nEXTENDS Counter\n====", encoding="utf-8")
+    shop = replace(registry.get("NoLimit"), module="Shop", bounds="", probes=())
+    assert extended_modules(shop) == ["Shop", "CounterMutants", "TLC"]
+    assert extended_modules(replace(shop, overrides={})) == ["Shop", "TLC"]
+
+
+def test_bounds_need_a_twin_in_python(registry: Registry) -> None:
+    with pytest.raises(MalformedRegistry, match=r"no function counter_bounds\(state, constants\)"):
+        bounds_predicate(registry.get("Counter"))
+    model = Registry().get("PartitionLog")
+    machine = model.machine_class()
+    assert bounds_predicate(model)(machine.initial(model.machine_constants(machine)))
 
 
 def test_modules_in_comments_are_not_needed(tmp_path: Path) -> None:

@@ -126,6 +126,27 @@ def test_the_reference_has_the_rules_of_a_release_in_the_classes_that_a_machine_
         mutants.mutated(Broker, {"Transactions!DataError": "GuardBeforeEpoch"})
 
 
+def test_a_model_depends_on_what_its_own_rules_use_instead_of_others(registry: Registry) -> None:
+    folder = registry.folder.parent
+    for file, line in (
+        (folder / "Counter.tla", "Spare(x) == x"),
+        (folder / "mutants" / "CounterMutants.tla", "UsesSpare(client, amount) == Spare(client)"),
+    ):
+        text = file.read_text(encoding="utf-8")
+        file.write_text(text.replace("\n====", f"\n{line}\n====", 1), encoding="utf-8")
+    with (folder / "releases.toml").open("a", encoding="utf-8") as table:
+        table.write('\n[rule.Counter.Spare]\n"2.0" = "NoLimit"\nkafka = "Counter.spare"\nfinding = "lowest-sequence"\n')
+    made, counter = Releases(folder), registry.get("Counter")
+
+    def rules(**overrides: str) -> list[str]:
+        [column] = columns([replace(counter, overrides=overrides)], ["2.0"], made)
+        return [rule.name for rule in column.rules]
+
+    assert rules() == ["AddError"]
+    assert rules(AddError="UsesSpare") == ["Spare"]
+    assert rules(NeverFull="UsesSpare") == ["AddError"], "nothing that is checked uses NeverFull"
+
+
 def test_a_module_cannot_have_two_rules_of_one_name(registry: Registry) -> None:
     folder = registry.folder.parent
     more = '\n[rule.More.AddError]\n"2.0" = "NoLimit"\nkafka = "x"\n'

@@ -74,6 +74,14 @@ def test_a_witness_with_a_prime_is_of_steps(registry: Registry) -> None:
     assert of_steps.definition(1).endswith("]_<<total, seen, log, readers, response>>")
 
 
+def test_a_witness_tells_where_it_is_true_and_where_it_is_false(registry: Registry) -> None:
+    [watched] = witnesses.witnesses(counter(registry))
+    if_true, if_false = watched.definition(7).partition("IF NotAboveLimitWitness THEN")[2].split(" ELSE ")
+    assert (if_true.count("(7"), if_false.count("(8")) == (2, 2)
+    assert '"witness true: NotAboveLimit"' in if_true
+    assert '"witness false: NotAboveLimit"' in if_false
+
+
 @pytest.mark.tlc
 @pytest.mark.parametrize("workers", [1, 2])
 def test_tlc_tells_witnesses_that_are_reached_never_reached_and_always_true(registry: Registry, workers: int) -> None:

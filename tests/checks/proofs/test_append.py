@@ -149,18 +149,15 @@ def proof(queries: list[Query]) -> Proof:
     return Proof(name="append", title="", conjuncts=append.PROOF.conjuncts, queries=lambda _: iter(queries))
 
 
-@pytest.mark.thorough
 def test_appending_leaves_no_gap_and_no_duplicate_for_logs_of_any_length(proof: Proof) -> None:
     assert [verdict.name for verdict in discharge(proof) if not verdict.ok] == []
 
 
-@pytest.mark.thorough
 def test_every_action_of_the_machine_is_proved_to_keep_every_conjunct(queries: list[Query]) -> None:
     proved = {(query.step, query.goal.name) for query in queries if query.kind == "consecution"}
     assert proved == {(act.name, conjunct.name) for act in actions(PartitionLog) for conjunct in append.PROOF.conjuncts}
 
 
-@pytest.mark.thorough
 def test_with_six_in_flight_the_leader_refuses_a_retry_and_the_story_says_so(
     proof: Proof, queries: list[Query]
 ) -> None:

@@ -22,12 +22,10 @@ def proof(queries: list[Query]) -> Proof:
     return Proof(name="fencing", title="", conjuncts=fencing.PROOF.conjuncts, queries=lambda _: iter(queries))
 
 
-@pytest.mark.thorough
 def test_after_an_answered_init_no_transaction_with_an_older_client_is_ended(proof: Proof) -> None:
     assert [verdict.name for verdict in discharge(proof) if not verdict.ok] == []
 
 
-@pytest.mark.thorough
 def test_every_action_of_the_coordinator_is_proved_to_keep_every_conjunct(queries: list[Query]) -> None:
     proved = {(query.step, query.goal.name) for query in queries if query.kind == "consecution"}
     assert proved == {(act.name, c.name) for act in actions(TransactionCoordinator) for c in fencing.PROOF.conjuncts}
@@ -35,7 +33,6 @@ def test_every_action_of_the_coordinator_is_proved_to_keep_every_conjunct(querie
     assert ending == {"WriteMarker", "HandleEndTxn", "AppendIsReplicated"}
 
 
-@pytest.mark.thorough
 def test_each_conjunct_of_the_invariant_is_needed(proof: Proof) -> None:
     assert [verdict.name for verdict in minimal(proof) if not verdict.ok] == []
 

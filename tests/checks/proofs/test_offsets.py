@@ -22,7 +22,6 @@ def proof(queries: list[Query]) -> Proof:
     return Proof(name="offsets", title="", conjuncts=offsets.PROOF.conjuncts, queries=lambda _: iter(queries))
 
 
-@pytest.mark.thorough
 def test_a_groups_offsets_move_only_with_their_transaction(proof: Proof) -> None:
     assert [verdict.name for verdict in discharge(proof) if not verdict.ok] == []
 
@@ -34,7 +33,6 @@ def test_every_action_of_the_machine_is_proved_to_keep_every_conjunct(queries: l
     assert {query.step for query in queries if query.kind == "witness"} == every
 
 
-@pytest.mark.thorough
 def test_each_conjunct_of_the_invariant_is_needed(proof: Proof) -> None:
     assert [verdict.name for verdict in minimal(proof) if not verdict.ok] == []
 

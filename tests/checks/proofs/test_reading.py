@@ -52,12 +52,10 @@ def proof(queries: list[Query]) -> Proof:
     return Proof(name="reading", title="", conjuncts=reading.PROOF.conjuncts, queries=lambda _: iter(queries))
 
 
-@pytest.mark.thorough
 def test_a_read_committed_reader_gets_exactly_the_committed_records(proof: Proof) -> None:
     assert [verdict.name for verdict in discharge(proof) if not verdict.ok] == []
 
 
-@pytest.mark.thorough
 def test_every_action_of_the_machine_is_proved_to_keep_every_conjunct(queries: list[Query]) -> None:
     proved = {(query.step, query.goal.name) for query in queries if query.kind == "consecution"}
     assert proved == {(act.name, conjunct.name) for act in actions(Consumer) for conjunct in reading.PROOF.conjuncts}

@@ -6,7 +6,7 @@ import pytest
 
 from kafka_eos_checks.kit.paths import spec_folder
 from kafka_eos_checks.tla.modules import ModuleFolder
-from kafka_eos_checks.tla.parser import UnknownSyntax, names, parse_expression, parse_module
+from kafka_eos_checks.tla.parser import UnknownSyntax, disjuncts, names, parse_expression, parse_module
 from kafka_eos_checks.tla.sany import parse as parsed_by_sany
 
 
@@ -33,9 +33,39 @@ def test_record_sets_and_tuples_of_variables_after_an_action_are_read() -> None:
 
 
 def test_comments_nest_and_hide_definitions() -> None:
-    text = "---- MODULE M ----\n(* a (* b *)\nHidden == 1 *)\n\\* Gone == 2\nShown == 3\n====\n"
-    assert list(parse_module("M", text).definitions) == ["Shown"]
-    assert parse_module("M", text).definitions["Shown"].line == 5
+    text = "---- MODULE M ----\nFirst == 0\n(* a (* b *)\nHidden == 1 *)\n\\* Gone == 2\nShown == 3 (* three *)\n====\n"
+    assert list(parse_module("M", text).definitions) == ["First", "Shown"]
+    assert parse_module("M", text).definitions["Shown"].line == 6
+
+
+def test_a_definition_has_the_comment_above_it_and_a_variable_the_one_behind_it() -> None:
+    text = "---- MODULE M ----\nVARIABLES log, \\* all records\n          end  \\* of the log\n\n(* Not this. *)\n\n"
+    module = parse_module("M", text + "(*******)\n(* It is *)\n(* one.  *)\nOne == 1\nTwo == 2 (* Not this. *)\n====\n")
+    assert module.meanings == {"log": "all records", "end": "of the log"}
+    assert {name: found.comment for name, found in module.definitions.items()} == {"One": "It is one.", "Two": ""}
+
+
+NEXT = {
+    "A \\/ \\E i \\in S : B(i) \\/ \\E j \\in S : C(i, j)": ["A", "B", "C"],
+    "\\/ \\E i \\in S : A(i) /\\ UNCHANGED x\n\\/ B": ["A", "B"],
+}
+
+
+@pytest.mark.parametrize(("text", "actions"), NEXT.items())
+def test_the_actions_of_a_disjunction_are_found_below_quantifiers_and_beside_what_is_unchanged(
+    text: str, actions: list[str]
+) -> None:
+    assert list(disjuncts(parse_expression(text, "a test"))) == actions
+    module = parse_module("M", f"---- MODULE M ----\nNext ==\n    {text.replace(chr(10), chr(10) + '    ')}\n====\n")
+    assert module.definitions["Next"].is_disjunction
+
+
+@pytest.mark.parametrize(
+    "text", ["\\E i \\in S : A(i) /\\ B(i)", "\\E i \\in S : x' = i", "A \\/ B(1)", "A /\\ UNCHANGED x /\\ B"]
+)
+def test_an_action_of_its_own_is_no_disjunction_of_others(text: str) -> None:
+    module = parse_module("M", f"---- MODULE M ----\nStep == {text}\n====\n")
+    assert not module.definitions["Step"].is_disjunction
 
 
 def test_the_names_of_an_expression_are_those_in_its_bounds_arguments_and_lets_too() -> None:

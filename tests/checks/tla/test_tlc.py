@@ -108,6 +108,30 @@ def test_a_verdict_counts_only_with_the_exit_code_that_fits_it(
     assert reading.result(exit_code, 1.0).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (2110, "Invariant P is violated."),
+        (2108, "Property P is violated by the initial state:"),
+        (2112, "Action property P is violated."),
+        (2107, "Invariant P is violated by the initial state:\n/\\ total = 0\n"),
+    ],
+)
+def test_each_message_of_a_violation_names_the_property(code: int, text: str) -> None:
+    reading = tlc._Reading()
+    reading.take(code, 1, text)
+    found = reading.result(12, 1.0)
+    assert found.verdict == "violates P"
+    assert [step.state for step in found.behaviour] == ([{"total": 0}] if code == 2107 else [])
+
+
+def test_progress_is_told_while_tlc_runs() -> None:
+    told: list[tlc.Progress] = []
+    reading = tlc._Reading(told.append)
+    reading.take(2200, 0, "Progress(2): 1,010 states generated, 8 distinct states found, 3 states left on queue.")
+    assert told == [tlc.Progress(generated=1010, distinct=8, queue=3, depth=2)]
+
+
 def test_the_command_has_what_the_job_asks_for_and_nothing_else(tmp_path: Path) -> None:
     jar = tmp_path / "tla2tools.jar"
     alone = tlc.command_line(Job(folder=tmp_path, module="M"), jar, tmp_path)

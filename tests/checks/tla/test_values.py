@@ -53,6 +53,10 @@ def test_a_value_is_read_as_tlc_prints_it(text: str, value: object) -> None:
         ("1 2", "expected the end, found '2'"),
         ("", "expected a value, found the end"),
         ("(1 |-> 2)", "expected ':>'"),
+        ("(1 , 2)", "expected ':>'"),
+        ('(1 ":>" 2)', "expected ':>'"),
+        ("{1 )", "expected ','"),
+        ("[a |-> 1 >> b |-> 2]", "expected ','"),
     ],
 )
 def test_a_text_that_is_no_value_is_refused_with_its_place(text: str, reason: str) -> None:
@@ -95,6 +99,8 @@ def test_a_text_is_parsed_once() -> None:
 def test_a_long_text_that_is_no_value_is_shown_by_its_beginning() -> None:
     with pytest.raises(MalformedValue, match=r"at character 0 of '\?a{116}\.\.\.'"):
         parse_value("?" + "a" * 200)
+    with pytest.raises(MalformedValue, match=r"at character 0 of '\?a{119}'"):
+        parse_value("?" + "a" * 119)
     with pytest.raises(MalformedValue, match=r"at character 0 of '\?a{10}'"):
         parse_value("?" + "a" * 10)
 

@@ -344,6 +344,20 @@ def test_a_segment_that_is_missing_in_the_middle_is_missed(copy: Path) -> None:
     assert f"expected offset {first.batch.base_offset}, found {second.batch.base_offset}" in reason
 
 
+def test_a_log_in_three_segments_misses_nothing(copy: Path) -> None:
+    segment = largest(copy, "*/__transaction_state-*/*.log")
+    only_replica(segment)
+    whole = in_process(pieces_of([copy]), RULES)
+    data = segment.read_bytes()
+    found = batches(copy, str(segment.relative_to(copy)), lambda _: True)
+    first, second = found[len(found) // 3][1], found[2 * len(found) // 3][1]
+    segment.write_bytes(data[: first.position])
+    for begin, end in ((first, second.position), (second, len(data))):
+        later = segment.with_name(f"{begin.batch.base_offset:020d}.log")
+        later.write_bytes(data[begin.position : end])
+    assert in_process(pieces_of([copy]), RULES).equals(whole)
+
+
 def test_a_history_that_is_none_is_a_verdict(tmp_path: Path) -> None:
     path = tmp_path / "h.jsonl"
     path.write_text('{"run": "r"}\n')

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from kafka_eos_checks.models.formulas import Formulas
+from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.tla.evaluation import Undefined
-from kafka_eos_checks.walks.properties import GOAL, INITIAL, INVARIANT, STEP, Judge, Part
+from kafka_eos_checks.walks.properties import GOAL, INITIAL, INVARIANT, STEP, Judge, Part, parts
 
 
 def undefined(*_: object) -> bool:
@@ -36,3 +38,23 @@ def test_a_formula_without_a_value_is_violated(
     found = judged(judge)
     assert found is not None
     assert found.name == "P"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("total <= Limit", INVARIANT),
+        ("[](total <= Limit)", INVARIANT),
+        ("[][total' >= total]_vars", STEP),
+        ("[]<>(total = 0)", GOAL),
+        ("<>(total = Limit)", GOAL),
+        ("[](total = 0 => <>(total > 0))", GOAL),
+    ],
+)
+def test_what_is_always_so_is_an_invariant_unless_it_is_about_later_states(
+    registry: Registry, text: str, kind: str
+) -> None:
+    module = registry.folder.parent / "Counter.tla"
+    before, rule, after = module.read_text(encoding="utf-8").rpartition("\n====")
+    module.write_text(f"{before}\nAsked == {text}{rule}{after}", encoding="utf-8")
+    assert {part.kind for part in parts(Formulas(registry.get("Counter")), "Asked")} == {kind}

@@ -213,3 +213,12 @@ def test_an_offset_that_goes_back_is_detected(planted: Planted) -> None:
 def test_an_offset_that_moves_outside_of_transactions_is_detected(planted: Planted) -> None:
     planted.cluster.groups.commit(GROUP, [("input", 0, CommittedOffset(1, -1, "", NOW))])
     assert "moves with a transaction that is none" in planted.judge()
+
+
+def test_a_producer_id_and_epoch_that_are_none_or_were_given_before_are_detected(planted: Planted) -> None:
+    initialized = planted.invariants.initialized
+    assert initialized("b", 1, -1, -1).startswith("b is given producer id and epoch (-1, -1)")
+    assert initialized("a", 1, PRODUCER, 0) == ""
+    assert "after (7, 0)" in initialized("a", 1, PRODUCER, 0)
+    assert initialized("a", 1, PRODUCER, 1) == ""
+    assert "was given to a" in initialized("c", 1, PRODUCER, 2)

@@ -10,11 +10,12 @@ import pytest
 
 from kafka_eos.machines.group_coordinator import GroupCoordinator
 from kafka_eos.server.cluster import Machines
+from kafka_eos.server.handlers.request import served_versions
 from kafka_eos_checks import cli
 from kafka_eos_checks.models.findings import read_findings
 from kafka_eos_checks.mutants.rules import mutated
 from kafka_eos_checks.walks import whole
-from kafka_eos_checks.walks.served_application import Answering, Application
+from kafka_eos_checks.walks.served_application import VERSIONS, Answering, Application
 from kafka_eos_checks.walks.served_invariants import Fate
 from kafka_eos_checks.walks.whole import EXCUSED, KINDS, SET_UPS, Outcome, Whole, run_whole, shrunk, verdict_of
 
@@ -134,3 +135,10 @@ def test_the_command_runs_seeds_and_repeats_one(tmp_path: Path, capsys: pytest.C
     assert verdict["figures"]["runs"] == 2
     assert cli.main(["check", "walks", "--system", "--replay", "1"]) == 0
     assert "EOS v2" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("api", ["InitProducerId", "AddOffsetsToTxn", "EndTxn"])
+def test_processes_use_every_version_that_begins_or_ends_a_transaction(api: str) -> None:
+    used = {version for by_api in VERSIONS.values() for version in by_api.get(api, ())}
+    assert used == set(served_versions(api))
+    assert list(VERSIONS[2]["InitProducerId"]) == list(VERSIONS[1]["InitProducerId"])

@@ -1,6 +1,8 @@
 """The score of a module, and the reasons for which it fails."""
 
-from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome, verdicts
+from dataclasses import replace
+
+from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome, Pair, pairs, tell, verdicts
 
 
 def outcome(change: str, means: Means, by: str = "") -> Outcome:
@@ -51,3 +53,27 @@ def test_each_module_has_a_verdict_of_its_own() -> None:
     other = Outcome(operator="Log!Append", change="x -> TRUE", place="Log.tla:1", means=Means.NONE)
     found = verdicts("conjunct", [KILLED, other], {})
     assert [(verdict.name, verdict.ok) for verdict in found] == [("Queue", True), ("Log", False)]
+
+
+def test_a_property_as_a_whole_is_paired_with_the_mutant_that_it_alone_notices_or_with_a_reason() -> None:
+    def whole(name: str, means: Means, by: str) -> Outcome:
+        return replace(KILLED, operator=f"Queue!{name}", change=f"{name} -> TRUE", means=means, by=by)
+
+    found = [
+        whole("NoLoss", Means.MUTANT, "Forgets"),
+        whole("Order", Means.NONE, "also NoLoss"),
+        whole("NoGap", Means.NONE, "also Order"),
+        replace(KILLED, operator="Queue!NoLoss", change="a -> TRUE"),  # a part of it
+    ]
+    shown = pairs(found, {("Queue!NoGap", "NoGap -> TRUE"): "it follows from Order"})
+    assert shown == [
+        Pair(module="Queue", name="NoLoss", by="Forgets", reason=""),
+        Pair(module="Queue", name="Order", by="", reason=""),
+        Pair(module="Queue", name="NoGap", by="", reason="it follows from Order"),
+    ]
+    assert [pair.ok for pair in shown] == [True, False, True]
+
+
+def test_an_outcome_is_told_with_the_numbers_that_it_has() -> None:
+    assert tell(replace(KILLED, states=1200, depth=4)).endswith(": violates NoLoss in Small, 1,200 states, depth 4")
+    assert tell(KILLED).endswith(": violates NoLoss in Small")

@@ -7,7 +7,6 @@ from types import ModuleType
 
 import pytest
 
-from kafka_eos_checks.kit.paths import spec_folder
 from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome, pairs
 from kafka_eos_checks.matrix.conjuncts.properties import Family, PropertySearch, families, places
 from kafka_eos_checks.matrix.conjuncts.reference import mutated_reference
@@ -207,18 +206,6 @@ def test_a_search_beside_the_kept_graph_finds_what_a_whole_search_finds(planted:
         compared, differing = compared + 1, differing + bool(new)
     assert compared > 20
     assert differing > 5
-
-
-def test_a_search_finds_the_states_and_the_depths_of_tlc() -> None:
-    registry = Registry(spec_folder() / "models")
-    failure = registry.models["EffectsAreTakenBack"]  # of a module without a machine
-    found = Searcher(failure, [("call", name, ()) for name in failure.properties]).search(None, 100)
-    assert found.violated == {0: failure.expect.depth}
-    contending = registry.models["FencedForEver"]
-    searcher = Searcher(contending, [("call", name, ()) for name in contending.properties])
-    assert searcher.search(None, 100).violated == {}
-    assert searcher.search(None, 100).states == contending.expect.states
-    assert searcher.search(None, 100, unfair=["WF(Restart)"]).violated == {0: 0}
 
 
 def test_a_kept_search_that_was_cut_is_not_taken_for_a_longer_one(planted: Registry, tmp_path: Path) -> None:
