@@ -14,6 +14,7 @@ from kafka_eos.formats.segment import RegionKind
 from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit import moments
+from kafka_eos_checks.audit.completeness import Short, short_logs
 from kafka_eos_checks.audit.engines.cost import Bill, bill
 from kafka_eos_checks.audit.engines.local import Engine, costs_of, open_engine
 from kafka_eos_checks.audit.events.history_files import read_events
@@ -40,6 +41,7 @@ from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
 from kafka_eos_checks.audit.rules.rule_book import READABLE, Place, rule_of
 from kafka_eos_checks.audit.rules.transactions import (
     FENCED,
+    INCOMPLETE,
     RECENT,
     TORN,
     TRANSACTION_RULES,
@@ -58,6 +60,10 @@ OF_THE_SAME_MARKERS = (TORN, FENCED)  # NO_TRANSACTION counts the markers that a
 WITHOUT_HISTORY = (
     "without a history of the clients (--history): a record that was acknowledged and is lost, or was sent once and "
     "stored twice by two producers, and what readers were given, cannot be seen"
+)
+COPY_AGAIN = (
+    "next: look whether the copy was cut short, and copy this log again to its end; if the broker's own file ends "
+    "there, its last records are lost, and another replica may have them"
 )
 LEAST_WEIGHT = 1 << 30  # of inputs; larger ones take several processes less time than one, their start included
 TRIES = 3  # a running broker may delete segments while they are audited
@@ -377,7 +383,8 @@ def _of_logs(
     """Judge by all rules that need no history; return the scan of the logs, and their moments."""
     started = time.perf_counter()
     scanned = stages.scan_logs(logs, engine, source, named, check_crc=check_crc)
-    judged.add(log_verdicts(scanned.audits, time.perf_counter() - started), scanned.findings)
+    short = short_logs(stages.partitions_of(scanned), source)
+    judged.add(log_verdicts(scanned.audits, time.perf_counter() - started, short), scanned.findings)
     drafts, found, known, ended = transaction_verdicts(scanned, engine, source, check_crc=check_crc)
     judged.add(drafts, found)
     judged.add(*offset_verdicts(scanned, engine, check_crc=check_crc))
@@ -399,12 +406,12 @@ def bill_of(engine: Engine, inputs: Inputs, spent: float, wall: float) -> Bill:
     return bill(costs_of(engine), spent, size, in_process=engine.in_process, wall=wall, jvm=jvm)
 
 
-def log_verdicts(audits: Sequence[LogAudit], seconds: float = 0.0) -> list[Draft]:
-    """A verdict on readability, and one for each rule over logs."""
+def log_verdicts(audits: Sequence[LogAudit], seconds: float = 0.0, short: Sequence[Short] = ()) -> list[Draft]:
+    """A verdict on readability, and one for each rule over logs; ``short`` has the logs that lack their end."""
     figures: Figures = {"logs": len(audits)}
     for name in ("segment_bytes", "batches", "records", "markers", "holes", "reruns"):
         figures[name] = sum(getattr(audit, name) for audit in audits)
-    readable = _readable(audits, figures, seconds)
+    readable = _readable(audits, figures, seconds, short)
     return [lambda _: readable, *(partial(_of_log_rule, rule, int(figures["batches"])) for rule in LOG_RULES)]
 
 
@@ -415,11 +422,13 @@ def _of_log_rule(rule: str, batches: int, tally: Tally) -> Verdict:
     return _verdict(rule, figures, tally)
 
 
-def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float) -> Verdict:
+def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float, short: Sequence[Short]) -> Verdict:
     """The verdict on readability: damage is a violation, except a torn or zero-filled tail, which a crash leaves.
 
-    Messages of the formats before batches are no damage: they have nothing that the rules judge.
+    A log that certainly ends below its high watermark is a violation, too. Messages of the formats before batches are
+    no damage: they have nothing that the rules judge.
     """
+    incomplete = [each for each in short if each.is_certain]
     tails: list[str] = []
     regions: list[str] = []
     old = 0
@@ -438,6 +447,13 @@ def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float) -> V
             log = audit.log
             damaged = damaged or Finding(rule=READABLE, topic=log.topic, partition=log.partition, file=file)
     found = counted(len(regions), "corrupt region") if figures["batches"] or old else "no batch to read"
+    if incomplete:
+        found += f", {counted(len(incomplete), 'incomplete log')}"
+    unsure = len(short) - len(incomplete)
+    advice = [] if damaged is None else rule_of(READABLE).advice(damaged)
+    if short:
+        figures = {**figures, "incomplete": len(short)}
+        advice = [*advice, COPY_AGAIN]
     return Verdict(
         check="replay",
         name=READABLE,
@@ -446,8 +462,11 @@ def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float) -> V
         ok=found == "0 corrupt regions",
         seconds=seconds,
         figures={**figures, "unfinished_tails": len(tails)} | ({"old_format_bytes": old} if old else {}),
-        evidence="\n".join(_shortened([*regions, *tails])),
-        advice="" if damaged is None else "\n".join(rule_of(READABLE).advice(damaged)),
+        evidence="\n".join(_shortened([*(each.in_words() for each in short), *regions, *tails])),
+        unjudged=f"{unsure} of {len(audits)} logs: {INCOMPLETE.words}" if unsure else "",
+        unknown=unsure,
+        unjudged_for={INCOMPLETE.code: unsure} if unsure else {},
+        advice="\n".join(advice),
     )
 
 

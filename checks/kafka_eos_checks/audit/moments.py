@@ -15,7 +15,9 @@ have to show the moment. They say something only of replicas in sync, which may 
   times of files (``cp -a``), the checkpoint file's own time is that moment, so even an idle cluster can be judged;
 - ``.kafka_cleanshutdown``: nothing was appended after the last timestamp in the directory.
 
-Logs of stopped brokers, of a recording or of a volume's snapshot are of one moment, and everything can be judged.
+Logs of stopped brokers, of a recording or of a volume's snapshot are of one moment, and everything can be judged. A
+log that ends below its own high watermark lacks records (:mod:`kafka_eos_checks.audit.completeness`). It is complete
+only up to its last timestamp of a broker, whatever is said of its moment.
 
 A question about a later moment is *too recent* if the log was copied at about that moment: a later audit can judge it.
 Otherwise it is *not judged*: the log may be idle, or an older copy.
@@ -153,6 +155,15 @@ class Source:
     directories: Mapping[Path, Directory] = field(default_factory=dict)
     longest_ms: int = LONGEST_MS
 
+    def is_short(self, log: PartitionLog, end: int) -> bool:
+        """Whether a log ends below its high watermark, so that records are missing or its copy is the older one.
+
+        A log whose records were all deleted ends where its last segment begins.
+        """
+        mark = self.directories.get(log.directory, Directory()).high_watermarks.get(_place(log))
+        last = log.segments[-1].partition(".")[0] if log.segments else ""
+        return mark is not None and max(end, int(last) if last.isdecimal() else 0) < mark
+
 
 def look_at(logs: Iterable[PartitionLog], *, one_moment: bool, longest_ms: int = LONGEST_MS) -> Source:
     """Read the evidence in the directories of logs; call it before the logs are read."""
@@ -213,6 +224,8 @@ class Moments:
 
     def reach_of(self, log: PartitionLog, end: int, stamped_ms: float) -> float:
         """The same as :meth:`reach`, for a log with this end and this last timestamp of a broker."""
+        if self.source.is_short(log, end):
+            return float(stamped_ms)
         if self.source.one_moment:
             return inf
         folder = log.directory
@@ -225,6 +238,10 @@ class Moments:
             told.append(self._checkpoints.get(folder, -inf))
         return max(float(stamped_ms), max(told) - LAG_MS)
 
+    def is_short(self, dated: Dated) -> bool:
+        """Whether a log of one moment with others ends below its high watermark, so that some of it is missing."""
+        return self.source.one_moment and self.source.is_short(dated.log, dated.end)
+
     def covers(self, dated: Dated, moment_ms: float) -> bool:
         """Whether a log is known to be complete up to a moment of another broker's clock."""
         return moment_ms + SKEW_MS <= self.reach(dated)
@@ -235,6 +252,8 @@ class Moments:
         A file's time is that of the copy, or of the last append before it. It is too late if a copy was copied again,
         so no violation depends on it.
         """
+        if self.is_short(dated):  # a later audit of the same files finds no more
+            return inf
         reach = self.reach(dated)
         directory = self.source.directories.get(dated.log.directory, Directory())
         if directory.read_ms is not None or not dated.log.segments:

@@ -10,7 +10,7 @@ import random
 import struct
 import tempfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -216,10 +216,14 @@ class _Cluster:
             write_segment(folder / name, [batch.encode() for batch in rest[:count]])
             rest = rest[count:]
 
-    def source(self, logs: Iterable[PartitionLog]) -> Source:
+    def source(self, logs: Sequence[PartitionLog]) -> Source:
         """The facts on the moments of the logs."""
+        folders = {Path(log.folder).parent for log in logs}
         if self.rng.random() < 0.5:
-            return Source(longest_ms=self.rng.choice((900_000, 10**9)))
+            marked = random.Random(self.now)
+            marks = {(log.topic, log.partition): marked.randint(0, 60) for log in logs if marked.random() < 0.3}
+            known = dict.fromkeys(folders, Directory(high_watermarks=marks))  # logs that end below them are incomplete
+            return Source(longest_ms=self.rng.choice((900_000, 10**9)), directories=known)
         marks = {(log.topic, log.partition): self.rng.randint(0, 60) for log in logs if self.rng.random() < 0.7}
         directory = Directory(
             read_ms=self.rng.choice((None, self.now + 10, self.now + 600_000)),
@@ -227,7 +231,6 @@ class _Cluster:
             high_watermarks=marks,
             checkpoint_ms=float(self.rng.choice((self.now, self.now + 100_000))),
         )
-        folders = {Path(log.folder).parent for log in logs}
         return Source(one_moment=False, directories=dict.fromkeys(folders, directory))
 
 

@@ -31,7 +31,10 @@ _STATES = Reason(
     "compacted",
     "the states before them are not in the log: it was compacted or is damaged; give a copy from before that",
 )
-_BEGINNING = Reason("compacted", "the log does not begin at offset 0 or has holes: what they follow from is not in it")
+_BEGINNING = Reason(
+    "compacted",
+    "what they follow from is not in the log: it does not begin at offset 0, has holes, or ends before it",
+)
 
 
 class Urgency(IntEnum):

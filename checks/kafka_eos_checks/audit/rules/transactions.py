@@ -127,6 +127,10 @@ OTHER_MOMENT = Reason(
     "the other log may be an older copy; audit the directory in place, or copy it with `cp -a`, which keeps the times "
     "of files, or say --snapshot if the brokers stood still",
 )
+INCOMPLETE = Reason(
+    "incomplete",
+    "a log that they depend on ends below its high watermark: copy it to its end, or give another replica",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -531,7 +535,8 @@ def match(partition: PartitionTransactions, coordinators: Coordinators, moments:
             continue
         log = owner[0]
         transactions = coordinators.transactions(pid, epoch)
-        group = _Group(partition, markers, transactions, moments.reach(log), moments.recent_after(log))
+        why_later = INCOMPLETE if moments.is_short(log) else OTHER_MOMENT
+        group = _Group(partition, markers, transactions, moments.reach(log), moments.recent_after(log), why_later)
         why = why_incomplete(log) or (HOLES if partition.holes else None)
         matching.take(group.in_order() if why is None else group.by_epoch(why))
 
@@ -550,6 +555,7 @@ class _Group:
     Attributes:
         reach: the moment up to which the coordinator's log has everything, in milliseconds since the epoch.
         recent_after: the moment from which on whatever it lacks is too recent to judge.
+        why_later: the reason why later markers cannot be judged.
     """
 
     partition: PartitionTransactions
@@ -557,6 +563,7 @@ class _Group:
     transactions: list[Transaction]
     reach: float
     recent_after: float
+    why_later: Reason
 
     def _is_later(self, marker: Marker) -> bool:
         """Whether the decision may be after the end of the coordinator's log."""
@@ -605,7 +612,7 @@ class _Group:
                     matching.saw(own[min(ways) - 1], self.partition, marker)
                 continue
             if self._is_later(marker):
-                matching.postpone(self.partition, self.markers[number:], self.recent_after, OTHER_MOMENT)
+                matching.postpone(self.partition, self.markers[number:], self.recent_after, self.why_later)
                 return matching
             meant = [own[n] for n in sorted(possible) if n < len(own)]
             if marker.ends is None:
@@ -630,7 +637,7 @@ class _Group:
         own = [transaction for transaction in self.transactions if transaction.version >= TRANSACTION_VERSION_2]
         for marker in self.markers[first:]:
             if self._is_later(marker):
-                matching.postpone(self.partition, [marker], self.recent_after, OTHER_MOMENT)
+                matching.postpone(self.partition, [marker], self.recent_after, self.why_later)
             elif len(own) != 1 or marker.ends is None or marker.ends.epoch != own[0].data_epoch or own[0].replaced:
                 matching.leave(self.partition, [marker], why)
             elif self.partition.place in own[0].partitions and not marker.contradicts(own[0].decision):
@@ -766,6 +773,9 @@ def fate_of(
         return Fate(Kind.VIOLATION, f"open at the end of the log, but {who}")
     older_log = opened.timestamp + SKEW_MS > moments.recent_after(log)
     older_partition = known.last_ms + SKEW_MS > moments.recent_after(partition)
+    for each in (log, partition):
+        if moments.is_short(each):
+            return Fate(Kind.NOT_JUDGED, f"{who}, but {each.log} ends below its high watermark", INCOMPLETE)
     old = moments.last_ms - opened.timestamp > moments.source.longest_ms + GRACE_MS
     copies = f"{who}, but this log and {log.log} may be of different moments"
     if (older_log or older_partition) and not old:

@@ -1,0 +1,128 @@
+"""A log that lacks its end is told as such, and what it lacks counts against nobody."""
+
+import gzip
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kafka_eos.formats.transaction_log import TOPIC
+from kafka_eos_checks.audit.audit import Audit, run
+from kafka_eos_checks.audit.moments import CLEAN_SHUTDOWN, HIGH_WATERMARKS
+from kafka_eos_checks.audit.rules.rule_book import READABLE
+from kafka_eos_checks.audit.rules.transactions import HANGING, NO_TRANSACTION
+from kafka_eos_checks.kit.verdict import Standing, Verdict
+from kafka_eos_checks.lab.generate.cluster import Cluster
+from kafka_eos_checks.lab.generate.traffic import Workload
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cluster")
+    workload = Workload(transactions=300, batches=4000, clients=20, partitions=4, seed=3)
+    Cluster(workload=workload, value_bytes=20, segment_bytes=40_000).write(folder)
+    return folder
+
+
+@pytest.fixture
+def cluster(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "cluster"))
+
+
+def segments(cluster: Path, name: str) -> list[Path]:
+    return sorted((cluster / "brokers" / "1" / name).glob("*.log"))
+
+
+def busiest(cluster: Path) -> str:
+    """The log of ``__transaction_state`` with the most bytes."""
+    logs = (cluster / "brokers" / "1").glob(f"{TOPIC}-*")
+    return max(logs, key=lambda log: sum(file.stat().st_size for file in log.glob("*.log"))).name
+
+
+def cut(file: Path, size: int) -> None:
+    file.write_bytes(file.read_bytes()[:size])
+
+
+def of(audit: Audit, name: str) -> Verdict:
+    return next(each for each in audit.verdicts if each.name == name)
+
+
+def violated(audit: Audit) -> list[str]:
+    return [each.name for each in audit.verdicts if not each.ok]
+
+
+def test_a_partition_whose_segments_are_packed_is_incomplete(cluster: Path) -> None:
+    for file in segments(cluster, "generated-0"):
+        file.with_suffix(".log.gz").write_bytes(gzip.compress(file.read_bytes()))
+        file.unlink()
+    result = run([cluster])
+    assert violated(result) == [READABLE]
+    assert of(result, READABLE).found == "0 corrupt regions, 1 incomplete log"
+    assert "generated-0 has no segment" in of(result, READABLE).evidence
+    assert "copy this log again" in of(result, READABLE).advice
+    shutil.rmtree(cluster / "brokers" / "1" / "generated-0")
+    assert violated(run([cluster])) == [], "a copy of some of the partitions"
+
+
+def test_an_emptied_last_segment_is_incomplete_and_one_that_is_really_empty_is_not(cluster: Path) -> None:
+    last = segments(cluster, "generated-0")[-1]
+    cut(last, 0)
+    result = run([cluster])
+    assert violated(result) == [READABLE]
+    assert f"generated-0 ends at offset {int(last.stem):,}" in of(result, READABLE).evidence
+    checkpoint = cluster / "brokers" / "1" / HIGH_WATERMARKS
+    lines = checkpoint.read_text().splitlines()
+    own = [f"generated 0 {int(last.stem)}" if line.startswith("generated 0 ") else line for line in lines]
+    checkpoint.write_text("\n".join(own))
+    assert READABLE not in violated(run([cluster]))
+    for file in segments(cluster, "generated-0")[:-1]:
+        file.unlink()  # by retention
+    assert READABLE not in violated(run([cluster]))
+
+
+def test_decisions_behind_the_end_of_a_cut_coordinators_log_are_not_judged(cluster: Path) -> None:
+    name = busiest(cluster)
+    first, *rest = segments(cluster, name)
+    for file in rest:
+        file.unlink()
+    cut(first, first.stat().st_size // 2)
+    result = run([cluster])
+    assert violated(result) == [READABLE]
+    assert of(result, NO_TRANSACTION).standing is Standing.NOT_JUDGED
+    assert of(result, NO_TRANSACTION).unjudged_for.keys() == {"incomplete"}
+    checkpoint = cluster / "brokers" / "1" / HIGH_WATERMARKS
+    checkpoint.unlink()  # nothing says now that the log is cut
+    assert NO_TRANSACTION in violated(run([cluster]))
+
+
+def test_a_transaction_whose_marker_was_cut_off_does_not_hang(cluster: Path) -> None:
+    last = segments(cluster, "generated-1")[-1]
+    cut(last, last.stat().st_size - 3)
+    while not run([cluster]).counts:  # until a marker is among what is cut off
+        cut(last, last.stat().st_size - 40)
+    result = run([cluster])
+    assert violated(result) == [READABLE]
+    assert of(result, HANGING).unjudged_for.keys() == {"incomplete"}
+    (cluster / "brokers" / "1" / HIGH_WATERMARKS).unlink()
+    assert HANGING in violated(run([cluster]))
+
+
+def test_without_a_clean_shutdown_a_short_log_of_one_moment_is_not_judged(cluster: Path) -> None:
+    (cluster / "brokers" / "1" / CLEAN_SHUTDOWN).unlink()
+    assert of(run([cluster]), READABLE).standing is Standing.OK
+    last = segments(cluster, "generated-0")[-1]
+    cut(last, 0)
+    found = of(run([cluster]), READABLE)
+    assert found.standing is Standing.NOT_JUDGED
+    assert (found.unknown, found.unjudged_for) == (1, {"incomplete": 1})
+    assert found.figures["incomplete"] == 1
+    copied = of(run([cluster / "brokers"]), READABLE)
+    assert copied.standing is Standing.OK, "the checkpoint may be of a later moment"
+
+
+def test_a_segment_or_a_partition_that_is_given_alone_is_not_short(cluster: Path) -> None:
+    files = segments(cluster, "generated-0")
+    assert len(files) > 1
+    for given in (files[0], files[-1], files[0].parent):
+        assert of(run([given], one_moment=True), READABLE).found == "0 corrupt regions", given
+        assert of(run([given], one_moment=True), READABLE).standing is Standing.OK
