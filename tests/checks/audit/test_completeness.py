@@ -1,16 +1,21 @@
 """A log that lacks its end is told as such, and what it lacks counts against nobody."""
 
 import gzip
+import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kafka_eos.formats.transaction_log import TOPIC
 from kafka_eos_checks.audit.audit import Audit, run
-from kafka_eos_checks.audit.moments import CLEAN_SHUTDOWN, HIGH_WATERMARKS
+from kafka_eos_checks.audit.completeness import short_logs
+from kafka_eos_checks.audit.kernels.logs.transactions import Partition
+from kafka_eos_checks.audit.moments import CLEAN_SHUTDOWN, HIGH_WATERMARKS, Directory, Source
 from kafka_eos_checks.audit.rules.rule_book import READABLE
 from kafka_eos_checks.audit.rules.transactions import HANGING, NO_TRANSACTION
+from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.kit.verdict import Standing, Verdict
 from kafka_eos_checks.lab.generate.cluster import Cluster
 from kafka_eos_checks.lab.generate.traffic import Workload
@@ -60,7 +65,13 @@ def test_a_partition_whose_segments_are_packed_is_incomplete(cluster: Path) -> N
     assert of(result, READABLE).found == "0 corrupt regions, 1 incomplete log"
     assert "generated-0 has no segment" in of(result, READABLE).evidence
     assert "copy this log again" in of(result, READABLE).advice
-    shutil.rmtree(cluster / "brokers" / "1" / "generated-0")
+    broker = cluster / "brokers" / "1"
+    marks = (broker / HIGH_WATERMARKS).read_text()
+    end = marks.partition("generated 0 ")[2].partition("\n")[0]
+    (broker / HIGH_WATERMARKS).write_text(marks.replace(f"generated 0 {end}", "generated 0 0"))
+    assert violated(run([cluster])) == [], "nothing was ever in it"
+    (broker / HIGH_WATERMARKS).write_text(marks)
+    shutil.rmtree(broker / "generated-0")
     assert violated(run([cluster])) == [], "a copy of some of the partitions"
 
 
@@ -90,8 +101,13 @@ def test_decisions_behind_the_end_of_a_cut_coordinators_log_are_not_judged(clust
     assert violated(result) == [READABLE]
     assert of(result, NO_TRANSACTION).standing is Standing.NOT_JUDGED
     assert of(result, NO_TRANSACTION).unjudged_for.keys() == {"incomplete"}
-    checkpoint = cluster / "brokers" / "1" / HIGH_WATERMARKS
-    checkpoint.unlink()  # nothing says now that the log is cut
+    broker = cluster / "brokers" / "1"
+    os.utime(first, (0, 0))  # as of a copy that kept the time of an early file
+    assert of(run([cluster]), NO_TRANSACTION).recent == 0, "a later audit of these files finds no more"
+    (broker / CLEAN_SHUTDOWN).unlink()
+    copied = of(run([broker]), NO_TRANSACTION)
+    assert "incomplete" not in copied.unjudged_for, "it may be the older copy"
+    (broker / HIGH_WATERMARKS).unlink()  # nothing says now that the log is cut
     assert NO_TRANSACTION in violated(run([cluster]))
 
 
@@ -126,3 +142,13 @@ def test_a_segment_or_a_partition_that_is_given_alone_is_not_short(cluster: Path
     for given in (files[0], files[-1], files[0].parent):
         assert of(run([given], one_moment=True), READABLE).found == "0 corrupt regions", given
         assert of(run([given], one_moment=True), READABLE).standing is Standing.OK
+
+
+def test_the_end_of_a_running_brokers_own_file_is_certain(made: Path) -> None:
+    log = next(each for each in find_logs(made / "brokers") if each.topic == "generated")
+    marks = {(log.topic, log.partition): 10**9}
+    directory = Directory(read_ms=1, high_watermarks=marks)
+    [short] = short_logs([Partition(log=log, end=5)], Source(one_moment=False, directories={log.directory: directory}))
+    assert short.is_certain
+    copied = Source(one_moment=False, directories={log.directory: replace(directory, read_ms=None)})
+    assert short_logs([Partition(log=log, end=5)], copied) == []
