@@ -11,6 +11,8 @@ from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.recording import given_path
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafka_eos_checks.audit.audit import Audit
     from kafka_eos_checks.audit.engines.cost import Bill
     from kafka_eos_checks.audit.plan.found import Found
@@ -77,6 +79,8 @@ sorted by place.
 
 exit codes: 0 nothing found, 1 violations or corrupt regions, 2 the input or the call cannot be used, 3 nothing found,
   but something could not be judged (0 with --allow-unjudged); what is too recent does not count
+An output that cannot be written is refused before the audit. If writing fails later, the verdicts are printed all the
+same, and the exit code is 2.
 """
 
 
@@ -197,6 +201,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kafka_eos_checks.audit.findings import check_suffix  # noqa: PLC0415
     from kafka_eos_checks.audit.inputs import UnusableInput  # noqa: PLC0415
     from kafka_eos_checks.audit.rules.rule_book import most_urgent_first  # noqa: PLC0415
+    from kafka_eos_checks.kit.outputs import check_output  # noqa: PLC0415
     from kafka_eos_checks.kit.terminal import answer_console, print_verdicts  # noqa: PLC0415
     from kafka_eos_checks.kit.verdict import headline  # noqa: PLC0415
 
@@ -205,7 +210,9 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         if arguments.findings:
             check_suffix(arguments.findings)
-        result = _audit_and_write(arguments)
+        for file in filter(None, (arguments.as_jepsen, arguments.findings, arguments.json, arguments.html)):
+            check_output(file)
+        result, failures = _audit_and_write(arguments)
     except (UnusableInput, NotALogDirectory, MalformedHistory, OSError) as error:
         print(f"kafka-eos audit: {error}", file=sys.stderr)
         return 2
@@ -216,6 +223,10 @@ def run(arguments: argparse.Namespace) -> int:
     if result.bill is not None:
         _print_bill(result.bill)
     answer_console.print(f"\n{headline(verdicts)}", markup=False, highlight=False, soft_wrap=True)
+    for failure in failures:
+        print(f"kafka-eos audit: {failure}", file=sys.stderr)
+    if failures:
+        return 2
     if result.logs and not sum(log.batches for log in result.logs):
         print("kafka-eos audit: no batch could be read", file=sys.stderr)
         return 2
@@ -291,12 +302,26 @@ def _print_bill(bill: "Bill") -> None:
     answer_console.print("\n".join(words), markup=False, highlight=False, soft_wrap=True)
 
 
-def _audit_and_write(arguments: argparse.Namespace) -> "Audit":
-    """Audit, with a session of Spark if something needs one, and write the requested files."""
+def _audit_and_write(arguments: argparse.Namespace) -> tuple["Audit", list[str]]:
+    """Audit, with a session of Spark if something needs one, and write the requested files.
+
+    Returns:
+        the audit, and a message for each output that could not be written.
+    """
     from kafka_eos_checks.audit import audit, findings  # noqa: PLC0415
     from kafka_eos_checks.audit.places import place  # noqa: PLC0415
     from kafka_eos_checks.audit.rules.rule_book import most_urgent_first  # noqa: PLC0415
+    from kafka_eos_checks.kit.outputs import unwritten  # noqa: PLC0415
     from kafka_eos_checks.kit.verdict import write_verdicts  # noqa: PLC0415
+
+    failures: list[str] = []
+
+    def write(file: Path, how: "Callable[[], None]") -> None:
+        """Write a file; a failure must not cost the verdicts."""
+        try:
+            how()
+        except OSError as error:
+            failures.append(unwritten(file, error))
 
     paths, histories = (list(map(place, given)) for given in (arguments.paths, arguments.history))
     with ExitStack() as stack:
@@ -305,13 +330,18 @@ def _audit_and_write(arguments: argparse.Namespace) -> "Audit":
             from kafka_eos_checks.audit.engines.spark import session  # noqa: PLC0415 - the light install has no Spark
 
             spark = stack.enter_context(session())
+            if arguments.sink:
+                findings.prepare_table(arguments.sink, arguments.sink_format, spark)
 
         def take(found: "Found") -> None:
             """Write all findings where they are asked for, while the engine has them."""
             if arguments.findings:
-                findings.write_findings(arguments.findings, found.in_order())
+                write(arguments.findings, lambda: findings.write_findings(arguments.findings, found.in_order()))
             if arguments.sink and spark is not None:
-                findings.append_to_table(arguments.sink, arguments.sink_format, found.tables(spark))
+                try:
+                    findings.append_to_table(arguments.sink, arguments.sink_format, found.tables(spark))
+                except findings.TableRefused as error:
+                    failures.append(str(error))
 
         result = audit.run(
             paths,
@@ -330,9 +360,10 @@ def _audit_and_write(arguments: argparse.Namespace) -> "Audit":
             take=take,
         )
         if arguments.json:
-            write_verdicts(arguments.json, result.verdicts)
+            write(arguments.json, lambda: write_verdicts(arguments.json, result.verdicts))
         if arguments.html:
             from kafka_eos_checks.drawing.page import write_page  # noqa: PLC0415 - templates take their time to load
 
-            write_page(most_urgent_first(result.verdicts), arguments.html, subject=result.subject)
-    return result
+            urgent = most_urgent_first(result.verdicts)
+            write(arguments.html, lambda: write_page(urgent, arguments.html, subject=result.subject))
+    return result, failures

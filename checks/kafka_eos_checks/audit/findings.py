@@ -2,7 +2,8 @@
 
 import csv
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from itertools import dropwhile, islice
@@ -13,11 +14,11 @@ from unicodedata import category, normalize
 from kafka_eos_checks.audit.moments import in_words
 from kafka_eos_checks.audit.places import Unreachable, open_at, place
 from kafka_eos_checks.kit.missing import need
-from kafka_eos_checks.kit.schemas import arrow_schema
+from kafka_eos_checks.kit.schemas import arrow_schema, ddl
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 MAX_TIMESTAMP_AT = 35  # bytes from the beginning of a batch
 WRITTEN_AT_ONCE = 50_000  # findings in a group of rows
@@ -166,6 +167,9 @@ def harmless(cell: Any) -> Any:
     return "'" + cell if formula or cell.startswith(("\t", "\r", "\n")) else cell
 
 
+REMEDIES = {  # by the condition of Spark's error
+    "SCHEMA_NOT_FOUND": "make the schema in a catalog that lasts, with CREATE SCHEMA; or give --findings FILE",
+}
 SUFFIXES = (".jsonl", ".csv", ".parquet")
 
 
@@ -208,6 +212,30 @@ def write_findings(path: Path, findings: Iterable[Finding]) -> None:
                 written.write_batch(to_arrow(some))
 
 
+class TableRefused(OSError):  # noqa: N818 - named for the refusal
+    """A table of Spark's catalog that cannot be written; the message names the table, the reason and a remedy."""
+
+
+def prepare_table(table: str, form: str, spark: "SparkSession") -> None:
+    """Make a table for findings if it is not there, so that a long audit does not end at its catalog.
+
+    Args:
+        table: its name, e.g. ``catalog.schema.table``.
+        form: the format of a new table.
+        spark: the session that has the catalog.
+
+    Raises:
+        TableRefused: Spark refuses, or the table has other columns.
+    """
+    with _refusals(table):
+        if not spark.catalog.tableExists(table):
+            spark.catalog.createTable(table, source=form, schema=spark.createDataFrame([], ddl(COLUMNS)).schema)
+        other = {name.lower() for name in spark.table(table).columns} ^ COLUMNS.keys()
+    if other:
+        named = ", ".join(sorted(other))
+        raise TableRefused(f"table {table} and findings differ in the columns {named}; give a new table")
+
+
 def append_to_table(table: str, form: str, rows: "Iterable[DataFrame]") -> None:
     """Append rows to a table of Spark's catalog, which is made if it is not there.
 
@@ -217,11 +245,20 @@ def append_to_table(table: str, form: str, rows: "Iterable[DataFrame]") -> None:
         rows: findings, with the columns of :data:`COLUMNS`.
 
     Raises:
-        OSError: Spark refuses; what it says.
+        TableRefused: Spark refuses.
     """
-    failure = need("pyspark.errors", "spark").PySparkException
-    try:
+    with _refusals(table):
         for some in rows:
             some.write.format(form).mode("append").saveAsTable(table)
+
+
+@contextmanager
+def _refusals(table: str) -> Iterator[None]:
+    """Raise :class:`TableRefused` where Spark refuses to make, read or write a table."""
+    failure = need("pyspark.errors", "spark").PySparkException
+    try:
+        yield
     except failure as error:
-        raise OSError(f"table {table}: {str(error).splitlines()[0]}") from error
+        remedy = REMEDIES.get(error.getCondition() or "", "give another table")
+        reason = str(error).splitlines()[0]
+        raise TableRefused(f"table {table} cannot be written: {reason}; remedy: {remedy}") from error

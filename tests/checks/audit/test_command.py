@@ -10,6 +10,7 @@ import tarfile
 from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -331,3 +332,61 @@ def test_what_is_told_is_counted_without_what_was_not_judged(capsys: pytest.Capt
     counts = {("torn transaction", Kind.TOLD): 1, ("gap", Kind.NOT_JUDGED): 5, ("gap", Kind.VIOLATION): 7}
     _print_notes(SimpleNamespace(verdicts=(), notes=(note,), counts=counts))  # type: ignore[arg-type]
     assert "told, no violation: 1\n" in capsys.readouterr().out
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_the_audit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_log(tmp_path / "logs" / "orders-0", clean())
+    monkeypatch.setattr("kafka_eos_checks.audit.audit.run", lambda *_, **__: pytest.fail("it audits"))
+    missing = tmp_path / "nonexist" / "deeper" / "f.jsonl"
+    for option, file in (("--findings", missing), ("--json", missing), ("--html", missing), ("--as-jepsen", missing)):
+        assert cli.main(["audit", str(tmp_path / "logs"), option, str(file)]) == 2
+        assert f"{file} cannot be written: there is no folder {tmp_path}/nonexist; make it" in capsys.readouterr().err
+    assert not (tmp_path / "nonexist").exists()
+
+
+def test_the_verdicts_are_printed_although_an_output_fails_and_the_others_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_log(tmp_path / "logs" / "orders-0", faulty())
+    (tmp_path / "f.jsonl").symlink_to("/dev/full")
+    page = tmp_path / "a.html"
+    outputs = ["--json", "/dev/full", "--findings", str(tmp_path / "f.jsonl"), "--html", str(page)]
+    assert cli.main(["audit", str(tmp_path / "logs"), *outputs]) == 2
+    said = capsys.readouterr()
+    assert "FAIL replay duplicate: expected 0 findings, found 1 finding" in said.out
+    for file in ("/dev/full", tmp_path / "f.jsonl"):
+        assert f"kafka-eos audit: {file} cannot be written: No space left on device; give another file" in said.err
+    assert "1 finding" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.spark
+def test_a_table_that_cannot_be_written_is_refused_before_the_audit_with_a_remedy(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_log(tmp_path / "logs" / "orders-0", clean())
+    monkeypatch.setattr("kafka_eos_checks.audit.audit.run", lambda *_, **__: pytest.fail("it audits"))
+    spark.createDataFrame([(1,)], "number int").createOrReplaceTempView("numbers")
+    wanted = {
+        "audits.findings": "table audits.findings cannot be written: [SCHEMA_NOT_FOUND]",
+        "numbers": "table numbers and findings differ in the columns",
+    }
+    for table, words in wanted.items():
+        assert cli.main(["audit", str(tmp_path / "logs"), "--sink", table]) == 2
+        assert words in capsys.readouterr().err
+    spark.catalog.dropTempView("numbers")
+
+
+@pytest.mark.spark
+def test_the_verdicts_are_printed_although_the_table_fails_after_the_audit(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del spark
+    write_log(tmp_path / "logs" / "orders-0", faulty())
+    monkeypatch.setattr("kafka_eos_checks.audit.findings.prepare_table", lambda *_: None)
+    assert cli.main(["audit", str(tmp_path / "logs"), "--sink", "audits.findings"]) == 2
+    said = capsys.readouterr()
+    assert "FAIL replay duplicate" in said.out
+    assert "table audits.findings cannot be written: [SCHEMA_NOT_FOUND]" in said.err
+    assert "remedy: make the schema" in said.err
