@@ -152,6 +152,7 @@ TLC, CLONES, EXTRA = (
 )
 NEED = {
     "kafka-eos audit --spark": ("audit copy --spark", EXTRA.format("spark")),
+    "kafka-eos audit copy/ --sink audits.findings": ("audit copy --sink audits.findings", EXTRA.format("spark")),
     "kafka-eos audit s3://bucket/broker-1 s3://bucket/broker-2": ("", EXTRA.format("spark")),
     "kafka-eos check graphs": ("", TLC),
     "kafka-eos check conjuncts": ("", "this needs Java 17 or later: install a JDK"),

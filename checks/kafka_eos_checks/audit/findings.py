@@ -167,8 +167,14 @@ def harmless(cell: Any) -> Any:
     return "'" + cell if formula or cell.startswith(("\t", "\r", "\n")) else cell
 
 
+LASTING = (
+    "in a catalog that lasts, e.g. with the line `spark.sql.catalogImplementation hive` in spark-defaults.conf "
+    "of the folder SPARK_CONF_DIR (docs/operators.md); or give --findings FILE"
+)
 REMEDIES = {  # by the condition of Spark's error
-    "SCHEMA_NOT_FOUND": "make the schema in a catalog that lasts, with CREATE SCHEMA; or give --findings FILE",
+    "SCHEMA_NOT_FOUND": f"make the schema with CREATE SCHEMA, {LASTING}",
+    "LOCATION_ALREADY_EXISTS": "the folder is of an earlier session, whose catalog was in memory and is gone. Move the "
+    f"folder away and make the table {LASTING}",
 }
 SUFFIXES = (".jsonl", ".csv", ".parquet")
 

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -11,6 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -390,3 +392,20 @@ def test_the_verdicts_are_printed_although_the_table_fails_after_the_audit(
     assert "FAIL replay duplicate" in said.out
     assert "table audits.findings cannot be written: [SCHEMA_NOT_FOUND]" in said.err
     assert "remedy: make the schema" in said.err
+
+
+@pytest.mark.spark
+def test_a_folder_that_an_earlier_catalog_in_memory_has_left_is_refused_with_a_remedy(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_log(tmp_path / "logs" / "orders-0", clean())
+    folder = Path(urlsplit(spark.conf.get("spark.sql.warehouse.dir")).path, "left_behind")
+    spark.createDataFrame([(1,)], "number int").write.mode("overwrite").parquet(str(folder))
+    try:
+        assert cli.main(["audit", str(tmp_path / "logs"), "--sink", "left_behind"]) == 2
+    finally:
+        shutil.rmtree(folder)
+    said = capsys.readouterr().err
+    assert "[LOCATION_ALREADY_EXISTS]" in said
+    assert "remedy: the folder is of an earlier session, whose catalog was in memory and is gone." in said
+    assert "spark.sql.catalogImplementation hive" in said
