@@ -111,7 +111,10 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     )
     parser.add_argument("--spark", action="store_true", help="audit on Spark (a local one, or the active session)")
     parser.add_argument(
-        "--jobs", type=int, metavar="N", help="processes, for more than some seconds of work (default: one a processor)"
+        "--jobs",
+        type=_processes,
+        metavar="N",
+        help="processes, for more than some seconds of work (default: one a processor)",
     )
     parser.add_argument("--no-crc", action="store_true", help="do not compare batches with their CRC")
     parser.add_argument(
@@ -174,6 +177,12 @@ def _share(text: str) -> float:
     if not 0 < share <= 1:
         raise argparse.ArgumentTypeError("expected a share above 0, at most 1")
     return share
+
+
+def _processes(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError("expected a whole number, at least 1")
+    return int(text)
 
 
 def _codes(text: str) -> frozenset[str]:

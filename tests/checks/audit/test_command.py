@@ -363,6 +363,15 @@ def test_the_verdicts_are_printed_although_an_output_fails_and_the_others_are_wr
     assert "1 finding" in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("jobs", ["0", "-1", "two"])
+def test_less_than_one_process_is_refused(jobs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_log(tmp_path / "orders-0", clean())
+    with pytest.raises(SystemExit) as refused:
+        cli.main(["audit", str(tmp_path), f"--jobs={jobs}"])
+    assert refused.value.code == 2
+    assert f"kafka-eos audit: --jobs {jobs}: expected a whole number, at least 1" in capsys.readouterr().err
+
+
 @pytest.mark.spark
 def test_a_table_that_cannot_be_written_is_refused_before_the_audit_with_a_remedy(
     tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
