@@ -371,8 +371,8 @@ def _audit_and_write(arguments: argparse.Namespace) -> tuple["Audit", list[str]]
         if arguments.json:
             write(arguments.json, lambda: write_verdicts(arguments.json, result.verdicts))
         if arguments.html:
-            from kafka_eos_checks.drawing.page import write_page  # noqa: PLC0415 - templates take their time to load
+            from kafka_eos_checks.drawing.page import SPARK, write_page  # noqa: PLC0415 - templates take their time
 
-            urgent = most_urgent_first(result.verdicts)
-            write(arguments.html, lambda: write_page(urgent, arguments.html, subject=result.subject))
+            urgent, tools = most_urgent_first(result.verdicts), {SPARK} if spark is not None else set[str]()
+            write(arguments.html, lambda: write_page(urgent, arguments.html, subject=result.subject, tools=tools))
     return result, failures

