@@ -16,7 +16,7 @@ from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit import moments
 from kafka_eos_checks.audit.completeness import Short, short_logs
 from kafka_eos_checks.audit.engines.cost import Bill, bill
-from kafka_eos_checks.audit.engines.local import Engine, costs_of, open_engine
+from kafka_eos_checks.audit.engines.local import Engine, LocalEngine, costs_of, open_engine
 from kafka_eos_checks.audit.events.history_files import read_events
 from kafka_eos_checks.audit.findings import Finding, Kind
 from kafka_eos_checks.audit.inputs import Inputs, UnusableInput, open_inputs
@@ -81,6 +81,7 @@ class Audit:
         notes: the findings that are not violations, see :class:`findings.Kind`, by place.
         logs: the audits of the single logs, without findings.
         subject: the audited input in words: paths, brokers, clusters, sizes and moments.
+        ran: how long the rules took and what ran them, in words.
         bill: the cost of the audit; None unless asked for.
         known: the moments of the logs.
         counts: the number of all findings by rule and kind; ``findings`` and ``notes`` may be some of them only.
@@ -91,6 +92,7 @@ class Audit:
     notes: tuple[Finding, ...] = ()
     logs: tuple[LogAudit, ...] = field(default=())
     subject: str = ""
+    ran: str = ""
     bill: Bill | None = None
     known: moments.Moments = moments.AT_ONE_MOMENT
     counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -274,6 +276,7 @@ def of_inputs(
         notes=notes,
         logs=tuple(audits),
         subject=subject_of(inputs, audits, known),
+        ran=ran_in_words(running, jobs, spent[1]),
         bill=cost,
         known=known,
         counts=tally.counts,
@@ -346,6 +349,15 @@ def subject_of(inputs: Inputs, audits: Sequence[LogAudit], known: moments.Moment
             lines.append(WITHOUT_HISTORY)
     lines += _shortened([f"history {path.name}" for path in (*inputs.histories, *inputs.operations)])
     return "\n".join(lines)
+
+
+def ran_in_words(engine: Engine, jobs: int, seconds: float) -> str:
+    """How long an audit took, and in how many processes of the ``jobs`` that it could have, or that Spark ran it."""
+    if not isinstance(engine, LocalEngine):
+        return f"judged in {seconds:.1f} s on Spark"
+    number = "1 process" if engine.jobs == 1 else f"{engine.jobs} processes"
+    too_little = ", too little work for more" if engine.jobs < jobs else ""
+    return f"judged in {seconds:.1f} s by {number}{too_little}"
 
 
 def _identity(folder: Path) -> str:

@@ -225,7 +225,7 @@ def run(arguments: argparse.Namespace) -> int:
     except (UnusableInput, NotALogDirectory, MalformedHistory, OSError) as error:
         print(f"kafka-eos audit: {error}", file=sys.stderr)
         return 2
-    answer_console.print(f"{result.subject}\n", markup=False, highlight=False, soft_wrap=True)
+    answer_console.print(f"{result.subject}\n{result.ran}\n", markup=False, highlight=False, soft_wrap=True)
     verdicts = most_urgent_first(result.verdicts)
     print_verdicts(verdicts)
     _print_notes(result)
@@ -373,6 +373,7 @@ def _audit_and_write(arguments: argparse.Namespace) -> tuple["Audit", list[str]]
         if arguments.html:
             from kafka_eos_checks.drawing.page import SPARK, write_page  # noqa: PLC0415 - templates take their time
 
+            subject = f"{result.subject}\n{result.ran}"
             urgent, tools = most_urgent_first(result.verdicts), {SPARK} if spark is not None else set[str]()
-            write(arguments.html, lambda: write_page(urgent, arguments.html, subject=result.subject, tools=tools))
+            write(arguments.html, lambda: write_page(urgent, arguments.html, subject=subject, tools=tools))
     return result, failures

@@ -383,12 +383,33 @@ def test_the_page_of_an_audit_lists_only_the_tools_that_it_used(
 
 
 @pytest.mark.spark
-def test_the_page_of_an_audit_on_spark_lists_spark(tmp_path: Path, spark: Any) -> None:
+def test_an_audit_on_spark_says_so_and_its_page_lists_spark(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_log(tmp_path / "logs" / "orders-0", clean())
     assert cli.main(["audit", str(tmp_path / "logs"), "--spark", "--html", str(tmp_path / "a.html")]) == 0
+    assert re.search(r"^judged in \d+\.\d s on Spark$", capsys.readouterr().out, re.MULTILINE)
     page = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert f"Spark {spark.version}" in re.sub(r"<[^>]*>|\s+", " ", page).replace("  ", " ")
     assert "TLC" not in page
+
+
+def test_an_audit_says_in_how_many_processes_it_ran_and_how_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_log(tmp_path / "logs" / "orders-0", clean())
+    page = tmp_path / "a.html"
+    for jobs, least, words in (
+        (2, 1 << 30, "1 process, too little work for more"),
+        (2, 0, "2 processes"),
+        (1, 0, "1 process"),
+    ):
+        monkeypatch.setattr("kafka_eos_checks.audit.audit.LEAST_WEIGHT", least)
+        assert cli.main(["audit", str(tmp_path / "logs"), "--jobs", str(jobs), "--html", str(page)]) == 0
+        said = re.search(r"^judged in \d+\.\d s by (.*)$", capsys.readouterr().out, re.MULTILINE)
+        assert said is not None
+        assert said[1] == words
+        assert said[0] in page.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("jobs", ["0", "-1", "two"])
