@@ -39,7 +39,9 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="a log directory, or a folder of several; or a URI")
+    parser.add_argument(
+        "paths", nargs="+", metavar="PATH", help="a log directory, a folder of several, or of a recording; or a URI"
+    )
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the tables go")
     parser.add_argument("--topic", nargs="+", metavar="NAME", help="only these topics, and the two internal ones")
     parser.set_defaults(run=run)
@@ -60,14 +62,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _write(given: Sequence[str], out: Path, topics: Sequence[str] | None) -> str:
     """Write the tables that do not exist yet; return what was done, in words."""
-    from kafka_eos_checks.audit.inputs import UnusableInput  # noqa: PLC0415
-    from kafka_eos_checks.audit.places import place, sizes_of  # noqa: PLC0415
+    from kafka_eos_checks.audit.inputs import UnusableInput, contents_of  # noqa: PLC0415
+    from kafka_eos_checks.audit.places import listed, place, sizes_of  # noqa: PLC0415
     from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS  # noqa: PLC0415
     from kafka_eos_checks.audit.segments.header_tables import SUFFIX, is_table, segment_bytes, write_table  # noqa: PLC0415
     from kafka_eos_checks.audit.segments.splits import find_logs  # noqa: PLC0415
     from kafka_eos_checks.kit.progress import byte_progress  # noqa: PLC0415
 
-    logs = [log for log in find_logs(*map(place, given)) if not topics or log.topic in {*topics, *COORDINATOR_TOPICS}]
+    found = find_logs(*(contents_of(listed(place(path))).logs for path in given))
+    logs = [log for log in found if not topics or log.topic in {*topics, *COORDINATOR_TOPICS}]
     if missing := set(topics or ()) - {log.topic for log in logs}:
         raise UnusableInput(f"no log of {', '.join(sorted(missing))} in what is given")
     folders = _folders(out, logs)

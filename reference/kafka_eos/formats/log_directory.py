@@ -9,11 +9,15 @@ Kafka: org.apache.kafka.storage.internals.log.LogFileUtils, UnifiedLog.parseTopi
 import re
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 META_PROPERTIES = "meta.properties"
 PARTITION_METADATA = "partition.metadata"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+
+DEEPEST = 3  # levels below a folder, at which a message names folders with partitions
+NAMED = 5  # folders in a message
 
 _PARTITION = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
 _SET_ASIDE = re.compile(r"[a-zA-Z0-9._-]+-[0-9]+\.[0-9a-f]+-(?P<fate>delete|future|stray)")
@@ -116,12 +120,28 @@ def find_log_directories(path: Path, suffixes: Sequence[str] = ("log",)) -> tupl
     directories = (_log_directory(candidate, suffixes) for candidate in candidates)
     found = tuple(directory for directory in directories if directory is not None)
     if not found:
+        deeper = [path / folder.relative_to(root) for folder in islice(_deeper(root, suffixes, DEEPEST), NAMED + 1)]
+        named = " ".join([*map(str, deeper[:NAMED]), *("…" for _ in deeper[NAMED:])])
+        remedy = f"give {named}" if deeper else "give a broker's log.dirs or a copy of it"
         raise NotALogDirectory(
-            f"{root}: neither it nor a directory below it has partitions "
-            f"(TOPIC-NUMBER/{'0' * 20}.{' or .'.join(suffixes)}); "
-            "give a broker's log.dirs or a copy of it"
+            f"{root}: no partitions (TOPIC-NUMBER/{'0' * 20}.{' or .'.join(suffixes)}) "
+            f"in it or in a directory right below it; {remedy}"
         )
     return found
+
+
+def _deeper(path: Path, suffixes: Sequence[str], levels: int) -> Iterator[Path]:
+    """The folders with partitions at some levels below a folder, in order; those that cannot be read are left out."""
+    try:
+        children = [child for child in sorted(path.iterdir()) if _is_own_directory(child)]
+        has_partitions = any(isinstance(_partition(child, suffixes), Partition) for child in children)
+    except OSError:
+        return
+    if has_partitions:
+        yield path
+    elif levels:
+        for child in children:
+            yield from _deeper(child, suffixes, levels - 1)
 
 
 def _log_directory(path: Path, suffixes: Sequence[str]) -> LogDirectory | None:

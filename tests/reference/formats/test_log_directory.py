@@ -163,8 +163,24 @@ def test_a_linked_log_directory_below_the_given_one_is_not_followed(tmp_path: Pa
     make_partition(tmp_path / "outside", "orders-0")
     (tmp_path / "inside").mkdir()
     (tmp_path / "inside" / "broker-1").symlink_to(tmp_path / "outside")
-    with pytest.raises(NotALogDirectory, match="neither it nor a directory below it"):
+    with pytest.raises(NotALogDirectory, match=r"in it or in a directory right below it; give a broker's log\.dirs"):
         find_log_directories(tmp_path / "inside")
+
+
+def test_folders_with_partitions_further_below_are_named_as_they_can_be_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("broker-1/data-1", "broker-1/data-2", "broker-2/data-1"):
+        make_partition(tmp_path / "copy" / folder, "orders-0")
+    (tmp_path / "copy" / "broker-3").mkdir()
+    monkeypatch.chdir(tmp_path)
+    named = "copy/broker-1/data-1 copy/broker-1/data-2 copy/broker-2/data-1"
+    with pytest.raises(NotALogDirectory, match=f"in it or in a directory right below it; give {named}$"):
+        find_log_directories(Path("copy"))
+    for number in range(3, 7):
+        make_partition(tmp_path / "copy" / f"broker-{number}" / "data-1", "orders-0")
+    with pytest.raises(NotALogDirectory, match=f"give {named} copy/broker-3/data-1 copy/broker-4/data-1 …$"):
+        find_log_directories(Path("copy"))
 
 
 def test_the_given_directory_itself_may_be_a_link(tmp_path: Path) -> None:

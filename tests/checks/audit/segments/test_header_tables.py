@@ -261,3 +261,15 @@ def test_folders_of_one_name_and_folders_without_logs_are_errors(
     assert "no log of payments" in capsys.readouterr().err
     assert headers_of(tmp_path, "--out", tmp_path / "tables") == 2
     assert ".log or .headers.parquet" in capsys.readouterr().err
+
+
+def test_headers_takes_the_folder_of_a_recording_and_names_folders_further_below(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recording = tmp_path / "recording"
+    shutil.move(faulty(tmp_path, 1), recording / "brokers" / "1")
+    assert headers_of(recording, "--out", tmp_path / "tables") == 0
+    assert [path.name for path in (tmp_path / "tables").rglob(TABLE)] == [TABLE]
+    shutil.move(recording / "brokers", tmp_path / "copy" / "broker-1")
+    assert headers_of(tmp_path / "copy", "--out", tmp_path / "others") == 2
+    assert f"; give {tmp_path}/copy/broker-1/1\n" in capsys.readouterr().err
