@@ -6,20 +6,17 @@ from pathlib import Path
 def check_output(path: Path) -> None:
     """Refuse a file that cannot be written, before the work whose results it is for.
 
-    The folder of the file is made if only the last level of its path is missing. A path with more missing levels is
-    taken for a typing error. A file that exists keeps its content.
+    No folder is made, because a folder that is missing may be a typing error. A file that exists keeps its content.
 
     Raises:
         OSError: the file cannot be written; names it, the reason and the remedy.
     """
-    folder = path.parent
-    if not folder.exists() and not folder.parent.exists():
-        raise OSError(f"{path} cannot be written: there is no folder {folder.parent}; make it, or give another file")
+    if not path.parent.is_dir():
+        raise OSError(f"{path} cannot be written: there is no folder {path.parent}; make it, or give another file")
     if path.is_dir():
         raise OSError(f"{path} cannot be written: it is a folder; give a file")
     is_new = not path.exists() and not path.is_symlink()
     try:
-        folder.mkdir(exist_ok=True)
         if is_new or path.is_file():  # a pipe's reader would take a file that is closed for the end
             path.open("ab").close()
         if is_new:

@@ -344,7 +344,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_the_audit(
 ) -> None:
     write_log(tmp_path / "logs" / "orders-0", clean())
     monkeypatch.setattr("kafka_eos_checks.audit.audit.run", lambda *_, **__: pytest.fail("it audits"))
-    missing = tmp_path / "nonexist" / "deeper" / "f.jsonl"
+    missing = tmp_path / "nonexist" / "f.jsonl"
     for option, file in (("--findings", missing), ("--json", missing), ("--html", missing), ("--as-jepsen", missing)):
         assert cli.main(["audit", str(tmp_path / "logs"), option, str(file)]) == 2
         assert f"{file} cannot be written: there is no folder {tmp_path}/nonexist; make it" in capsys.readouterr().err
