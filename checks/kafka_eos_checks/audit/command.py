@@ -223,7 +223,8 @@ def run(arguments: argparse.Namespace) -> int:
             check_output(file)
         result, failures = _audit_and_write(arguments)
     except (UnusableInput, NotALogDirectory, MalformedHistory, OSError) as error:
-        print(f"kafka-eos audit: {error}", file=sys.stderr)
+        remedy = "; run it as the user of the broker, or audit a copy" if isinstance(error, PermissionError) else ""
+        print(f"kafka-eos audit: {error}{remedy}", file=sys.stderr)
         return 2
     answer_console.print(f"{result.subject}\n{result.ran}\n", markup=False, highlight=False, soft_wrap=True)
     verdicts = most_urgent_first(result.verdicts)

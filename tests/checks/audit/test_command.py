@@ -150,6 +150,17 @@ def test_a_history_is_joined_with_the_logs(tmp_path: Path) -> None:
     assert [f.rule for f in found] == ["acknowledged but lost"]
 
 
+def test_a_file_that_must_not_be_read_is_told_with_a_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", "/data/orders-0")
+
+    monkeypatch.setattr("kafka_eos_checks.audit.command._audit_and_write", refused)
+    assert cli.main(["audit", str(tmp_path)]) == 2
+    assert "'/data/orders-0'; run it as the user of the broker" in capsys.readouterr().err
+
+
 def test_what_a_log_may_lack_because_it_is_the_older_copy_is_not_judged_and_exits_with_3(tmp_path: Path) -> None:
     write_log(tmp_path / "logs" / "orders-0", clean())
     sent = Event(
