@@ -14,6 +14,7 @@ from kafka_eos.formats.segment import RegionKind
 from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit import moments
+from kafka_eos_checks.audit.cause import seen_in
 from kafka_eos_checks.audit.completeness import Short, short_logs
 from kafka_eos_checks.audit.engines.cost import Bill, bill
 from kafka_eos_checks.audit.engines.local import Engine, costs_of, open_engine
@@ -24,6 +25,7 @@ from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES
 from kafka_eos_checks.audit.jepsen.by_key import Judged
 from kafka_eos_checks.audit.jepsen.export import write_operations
 from kafka_eos_checks.audit.kernels.logs.fold import LogAudit
+from kafka_eos_checks.audit.marked import read_runs
 from kafka_eos_checks.audit.oracle.oracle import judge
 from kafka_eos_checks.audit.oracle.readable_histories import join
 from kafka_eos_checks.audit.plan import stages
@@ -65,6 +67,7 @@ COPY_AGAIN = (
     "next: look whether the copy was cut short, and copy this log again to its end; if the broker's own file ends "
     "there, its last records are lost, and another replica may have them"
 )
+READ_TO_DRAW = 32 << 20  # bytes that are read once more to know whether a finding can be drawn
 LEAST_WEIGHT = 1 << 30  # of inputs; larger ones take several processes less time than one, their start included
 TRIES = 3  # a running broker may delete segments while they are audited
 
@@ -265,9 +268,10 @@ def of_inputs(
         if kind == Kind.NOT_JUDGED:
             first.setdefault(rule, (0, shown[0]))
     verdicts = [draft(tally) for draft in judged.drafts]
+    drawn = _can_be_drawn([finding for _, finding in first.values() if rule_of(finding.rule).draws], inputs, check_crc)
     return Audit(
         verdicts=tuple(
-            _advised(verdict, *first[verdict.name], inputs, findings) if verdict.name in first else verdict
+            _advised(verdict, *first[verdict.name], inputs, findings, drawn) if verdict.name in first else verdict
             for verdict in verdicts
         ),
         findings=findings,
@@ -280,12 +284,36 @@ def of_inputs(
     )
 
 
-def _advised(verdict: Verdict, number: int, finding: Finding, inputs: Inputs, found: Iterable[Finding]) -> Verdict:
-    """A verdict with the next steps about one of its findings, which has this number in the audit."""
+def _can_be_drawn(findings: Sequence[Finding], inputs: Inputs, check_crc: bool) -> dict[str, bool]:
+    """Whether a history has an event of each finding, by rule; without rules if that is too much to read once more."""
+    if not findings or inputs.history_bytes + inputs.segment_bytes > READ_TO_DRAW:
+        return {}
+    try:
+        seen = seen_in(findings, read_runs(inputs.histories, inputs.logs, check_crc=check_crc))
+    except OSError:  # a running broker deletes segments
+        return {}
+    return {finding.rule: each for finding, each in zip(findings, seen, strict=True)}
+
+
+def _advised(
+    verdict: Verdict,
+    number: int,
+    finding: Finding,
+    inputs: Inputs,
+    found: Iterable[Finding],
+    drawn: Mapping[str, bool],
+) -> Verdict:
+    """A verdict with the next steps about one of its findings, which has this number in the audit.
+
+    ``drawn`` is what :func:`_can_be_drawn` says.
+    """
     from kafka_eos_checks.models.findings import possible_causes  # noqa: PLC0415 - a clean audit needs no registry
 
     causes = possible_causes(verdict.name) if finding.is_violation else {}
-    lines = rule_of(verdict.name).advice(finding, place_of(finding, number, inputs, found))
+    place = place_of(finding, number, inputs, found)
+    if verdict.name not in drawn:
+        place = place._replace(if_drawn=", if it has an event of it")
+    lines = rule_of(verdict.name).advice(finding, place, drawn=not drawn.get(verdict.name, True))
     return replace(verdict, advice="\n".join([*lines, *causes.values()]), causes=tuple(causes))
 
 

@@ -21,7 +21,7 @@ READABLE = "readable"
 _FILE = "--files {directory}{topic}-{partition}/{file}"
 _DUMP = f"{{unpack}}kafka-dump-log --deep-iteration {_FILE}"
 _DUMP_STATES = f"{{unpack}}kafka-dump-log --transaction-log-decoder {_FILE}"
-_EXPLAIN = "kafka-eos explain {paths} --finding {number} draws the history around it"
+_EXPLAIN = "kafka-eos explain {paths} --finding {number} draws the history around it{if_drawn}"
 _LOGS = Reason(
     "logs-missing",
     "the logs, offsets or markers that this depends on are not given, have holes or damage, or are of a moment before "
@@ -76,13 +76,18 @@ class Rule:
     unjudged: str = ""
     urgency: Urgency = Urgency.DATA
 
+    @property
+    def draws(self) -> bool:
+        """Whether the next step is to draw the history around the finding."""
+        return self.then.startswith(_EXPLAIN)
+
     def advice(self, finding: Finding, place: "Place | None" = None, *, drawn: bool = False) -> list[str]:
         """The meaning of a finding and the next step, a line each; the next step only, if it was not judged.
 
         Args:
             finding: one of the rule.
             place: where it is.
-            drawn: whether it is drawn already, so that no line says how to draw it.
+            drawn: whether it is drawn already, or no history has an event of it, so that no line says how to draw it.
         """
         place = place or Place()
         if not finding.is_violation:
@@ -106,6 +111,7 @@ class Place(NamedTuple):
         directory: the log directory with the finding, with a slash at its end; "" if it is not known.
         unpack: the command that unpacks the directory from the archive that was audited, and ``&&``; "" if there is
             nothing to unpack.
+        if_drawn: the condition under which it can be drawn, in words; "" if that is known.
         broker: the broker with the log directory, in words.
         wrong_index: the broker with a wrong index of aborted transactions of the partition, in words.
     """
@@ -114,6 +120,7 @@ class Place(NamedTuple):
     number: int = 1
     directory: str = ""
     unpack: str = ""
+    if_drawn: str = ""
     broker: str = "this one's broker"
     wrong_index: str = "no broker that is known: no index of aborted transactions is found to be wrong here"
 
