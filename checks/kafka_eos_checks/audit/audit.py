@@ -3,14 +3,14 @@
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafka_eos.formats.log_directory import broker_id, cluster_id
-from kafka_eos.formats.segment import RegionKind
+from kafka_eos.formats.segment import CorruptRegion, RegionKind
 from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit import moments
@@ -314,7 +314,8 @@ def _advised(
     if verdict.name not in drawn:
         place = place._replace(if_drawn=", if it has an event of it")
     lines = rule_of(verdict.name).advice(finding, place, drawn=not drawn.get(verdict.name, True))
-    return replace(verdict, advice="\n".join([*lines, *causes.values()]), causes=tuple(causes))
+    own = [verdict.advice] if verdict.advice else []
+    return replace(verdict, advice="\n".join([*lines, *causes.values(), *own]), causes=tuple(causes))
 
 
 def place_of(finding: Finding, number: int, inputs: Inputs, found: Iterable[Finding]) -> Place:
@@ -412,7 +413,8 @@ def _of_logs(
     started = time.perf_counter()
     scanned = stages.scan_logs(logs, engine, source, named, check_crc=check_crc)
     short = short_logs(stages.partitions_of(scanned), source)
-    judged.add(log_verdicts(scanned.audits, time.perf_counter() - started, short), scanned.findings)
+    found_in_logs = scanned.findings + list(_corrupt_regions(scanned.audits))
+    judged.add(log_verdicts(scanned.audits, time.perf_counter() - started, short), found_in_logs)
     drafts, found, known, ended = transaction_verdicts(scanned, engine, source, check_crc=check_crc)
     judged.add(drafts, found)
     judged.add(*offset_verdicts(scanned, engine, check_crc=check_crc))
@@ -460,28 +462,21 @@ def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float, shor
     tails: list[str] = []
     regions: list[str] = []
     old = 0
-    damaged: Finding | None = None
     for audit in audits:
-        last = audit.log.segments[-1] if audit.log.segments else ""
         for file, region in audit.damage:
-            words = f"{audit.log}/{file} bytes {region.position}-{region.end}: {region.kind}: {region.reason}"
-            is_tail = file == last and region.kind is not RegionKind.CORRUPT
+            words = f"{audit.log}/{file} {_in_words(region)}"
             is_old = region.kind is RegionKind.OLD_FORMAT
             old += (region.end - region.position) * is_old
-            if is_tail or is_old:
+            if _is_corrupt(audit, file, region):
+                regions.append(words)
+            else:
                 tails.append(words if is_old else f"unfinished tail, as a crash leaves it: {words}")
-                continue
-            regions.append(words)
-            log = audit.log
-            damaged = damaged or Finding(rule=READABLE, topic=log.topic, partition=log.partition, file=file)
     found = counted(len(regions), "corrupt region") if figures["batches"] or old else "no batch to read"
     if incomplete:
         found += f", {counted(len(incomplete), 'incomplete log')}"
     unsure = len(short) - len(incomplete)
-    advice = [] if damaged is None else rule_of(READABLE).advice(damaged)
     if short:
         figures = {**figures, "incomplete": len(short)}
-        advice = [*advice, COPY_AGAIN]
     return Verdict(
         check="replay",
         name=READABLE,
@@ -494,8 +489,35 @@ def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float, shor
         unjudged=f"{unsure} of {len(audits)} logs: {INCOMPLETE.words}" if unsure else "",
         unknown=unsure,
         unjudged_for={INCOMPLETE.code: unsure} if unsure else {},
-        advice="\n".join(advice),
+        advice=COPY_AGAIN if short else "",
     )
+
+
+def _corrupt_regions(audits: Iterable[LogAudit]) -> Iterator[Finding]:
+    """The corrupt regions of the logs as findings."""
+    for audit in audits:
+        log = audit.log
+        for file, region in audit.damage:
+            if _is_corrupt(audit, file, region):
+                yield Finding(
+                    rule=READABLE,
+                    topic=log.topic,
+                    partition=log.partition,
+                    broker=log.broker,
+                    file=file,
+                    position=region.position,
+                    evidence=_in_words(region),
+                )
+
+
+def _is_corrupt(audit: LogAudit, file: str, region: CorruptRegion) -> bool:
+    """Whether damage of a segment is a violation, see :func:`_readable`."""
+    is_last = file == (audit.log.segments[-1] if audit.log.segments else "")
+    return region.kind is RegionKind.CORRUPT or not (is_last or region.kind is RegionKind.OLD_FORMAT)
+
+
+def _in_words(region: CorruptRegion) -> str:
+    return f"bytes {region.position}-{region.end}: {region.kind}: {region.reason}"
 
 
 def transaction_verdicts(

@@ -217,6 +217,8 @@ class _About:
                 number for number, event in holding if event.action == "Poll" and event.process in finding.evidence
             ]
             return next(iter([*given, *(number for number, _ in holding)]), None)
+        if finding.producer_id is None:
+            return None
         batch = ("producer_id", "producer_epoch", "base_sequence")
         same = [number for number, event in here if all(getattr(event, c) == getattr(finding, c) for c in batch)]
         return same[-1] if same else None
