@@ -35,12 +35,12 @@ from kafka_eos_checks.audit.plan.history_stages import NO_HISTORY, Named
 from kafka_eos_checks.audit.plan.jepsen_plan import judge_operations
 from kafka_eos_checks.audit.plan.stages import Scanned
 from kafka_eos_checks.audit.quoting import redacted
-from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX
+from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, REPLICAS, differs_from, segment_with
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.audit.rules.histories import HISTORY_RULES
 from kafka_eos_checks.audit.rules.log import GAP, LOG_RULES, Reason
 from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
-from kafka_eos_checks.audit.rules.rule_book import READABLE, Place, rule_of
+from kafka_eos_checks.audit.rules.rule_book import READABLE, Place, dump_of, rule_of
 from kafka_eos_checks.audit.rules.transactions import (
     FENCED,
     INCOMPLETE,
@@ -332,12 +332,23 @@ def place_of(finding: Finding, number: int, inputs: Inputs, found: Iterable[Find
     if directory is not None and directory in inputs.directories:
         unpack, files = _files_in(directory, inputs)
         place = place._replace(unpack=unpack, directory=files, broker=_broker_of(directory, inputs))
+    if finding.rule == REPLICAS and (other := _other_replica(finding, inputs)) is not None:
+        place = place._replace(other=f"\nnext: {dump_of(other, place_of(other, number, inputs, ()))}")
     same = (finding.topic, finding.partition)
     wrong = (each for each in found if each.rule == ABORTED_INDEX and each.is_violation)
     if (other := next((each for each in wrong if (each.topic, each.partition) == same), None)) is not None:
         own = _broker_of(_directory_of(other, inputs), inputs)
         place = place._replace(wrong_index=f"{own}, whose index of aborted transactions is wrong (see `{other.rule}`)")
     return place
+
+
+def _other_replica(finding: Finding, inputs: Inputs) -> Finding | None:
+    """The place of the batch that the one of a finding differs from, without a rule; None if it is not known."""
+    for log in inputs.logs:
+        is_replica = (log.topic, log.partition) == (finding.topic, finding.partition)
+        if is_replica and finding.evidence.startswith(differs_from(log.broker)):
+            return replace(finding, rule="", broker=log.broker, file=segment_with(log, finding.offset or 0))
+    return None
 
 
 def _directory_of(finding: Finding, inputs: Inputs) -> Path | None:

@@ -111,6 +111,7 @@ class Place(NamedTuple):
         directory: the log directory with the finding, with a slash at its end; "" if it is not known.
         unpack: the command that unpacks the directory from the archive that was audited, and ``&&``; "" if there is
             nothing to unpack.
+        other: of replicas that differ, a second line, with the same command for the other one; "" if it is not known.
         if_drawn: the condition under which it can be drawn, in words; "" if that is known.
         broker: the broker with the log directory, in words.
         wrong_index: the broker with a wrong index of aborted transactions of the partition, in words.
@@ -120,9 +121,15 @@ class Place(NamedTuple):
     number: int = 1
     directory: str = ""
     unpack: str = ""
+    other: str = ""
     if_drawn: str = ""
     broker: str = "this one's broker"
     wrong_index: str = "no broker that is known: no index of aborted transactions is found to be wrong here"
+
+
+def dump_of(finding: Finding, place: Place) -> str:
+    """The command that shows the batches of the segment of a finding."""
+    return _filled(_DUMP, finding, place)
 
 
 def _filled(template: str, finding: Finding, place: Place) -> str:
@@ -273,7 +280,7 @@ _RULES: Mapping[str, Rule] = {
         noun="batches",
         means="Two replicas have different records at one offset. What is read there depends on which replica leads.",
         ends="no",
-        then=_DUMP + " on both brokers",
+        then=_DUMP + "{other}",
     ),
     histories.LOST: Rule(
         subject="checked",
