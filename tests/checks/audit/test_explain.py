@@ -10,7 +10,7 @@ import pytest
 from kafka_eos.histories.history import Event, write_history
 from kafka_eos_checks.audit import audit, explain
 from kafka_eos_checks.audit.explain import NothingToDraw, Wanted, cut_out, story
-from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.findings import Finding, write_findings
 from kafka_eos_checks.audit.oracle.synthetic import write_log
 from kafka_eos_checks.audit.rules.log import Batch
 from kafka_eos_checks.cli.command import main
@@ -204,3 +204,18 @@ def test_the_audit_offers_to_draw_a_finding_only_if_a_history_has_an_event_of_it
     monkeypatch.setattr(audit, "READ_TO_DRAW", 10)
     [advice] = [v.advice for v in audit.run(paths, one_moment=True).verdicts if v.name == "acknowledged but lost"]
     assert " draws the history around it, if it has an event of it" in advice
+
+
+def test_findings_and_logs_are_no_history_and_the_message_says_what_to_give(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    findings = tmp_path / "findings.jsonl"
+    write_findings(findings, [Finding(rule="duplicate", topic="t", partition=0)])
+    assert run(str(findings)) == 2
+    assert f"{findings}: findings of an audit, which are no history; give the logs" in capsys.readouterr().err
+    findings.write_text('{"run":"r","process":"p","action":"Send","phase":"ok","more":1}\n')
+    assert run(str(findings)) == 2
+    assert "unknown column 'more'" in capsys.readouterr().err
+    write_log(tmp_path / "t-0", [Batch(0, 0, 0, 7, 0, 0, 0, unsequenced=False)])
+    assert run(str(tmp_path / "t-0")) == 2
+    assert "no history of the clients in it" in capsys.readouterr().err
