@@ -55,6 +55,7 @@ class Rule:
         means: what a finding means for those who write and read data.
         ends: whether it ends by itself.
         then: what to do next; fields of the finding stand in braces.
+        decide: what to decide once the next step has shown the place; fields as in ``then``.
         restart: which broker to restart; fields as in ``then``.
         by_hand: what a person may have done to cause it; "" if nothing is known. Faults of Kafka that may cause it are
             in ``findings.toml``.
@@ -69,6 +70,7 @@ class Rule:
     means: str
     ends: str
     then: str
+    decide: str = ""
     restart: str = "no broker needs it"
     by_hand: str = ""
     in_test: str = ""
@@ -94,7 +96,7 @@ class Rule:
             return [f"next: {_filled(self.unjudged, finding, place)}"] if self.unjudged else []
         then = self.then.removeprefix(_EXPLAIN).removeprefix("; ") if drawn else self.then
         lines = {"means": self.means, "ends by itself": self.ends, "restart": self.restart, "next": then}
-        lines["possible cause"] = self.by_hand
+        lines |= {"decide": self.decide, "possible cause": self.by_hand}
         return [f"{name}: {_filled(text, finding, place)}" for name, text in lines.items() if text]
 
     def next_step(self, finding: Finding, *, in_test: bool = False) -> str:
@@ -139,6 +141,11 @@ def _filled(template: str, finding: Finding, place: Place) -> str:
 
 _NEVER = "no: what is written stays"
 _SENT_TWICE = "Readers get the same records twice."
+_WRITER = (
+    "which application wrote it at that time (producer {producer_id}; `kafka-transactions list` has the "
+    "transactional id, if there is one)"
+)
+_KEEP = "; delete no segment"
 
 _RULES: Mapping[str, Rule] = {
     READABLE: Rule(
@@ -154,13 +161,16 @@ _RULES: Mapping[str, Rule] = {
         means="The log has a batch of an idempotent producer twice. " + _SENT_TWICE,
         ends=_NEVER,
         then=_DUMP,
+        decide=f"{_WRITER}; whether consumers have read both, or can skip the second{_KEEP}",
     ),
     log_rules.GAP: Rule(
         subject="batches",
         noun="batches",
         means="A batch of an idempotent producer is missing before this one: records are lost.",
         ends=_NEVER,
-        then=_DUMP + "; the producer's own log tells whether the batch was acknowledged",
+        then=_DUMP,
+        decide=f"{_WRITER}; whether its own log has the missing batch as acknowledged: then write it again, for "
+        f"consumers lack it{_KEEP}",
         missing=log_rules.FIRST_SEQUENCE,
     ),
     log_rules.STALE_EPOCH: Rule(
@@ -169,6 +179,7 @@ _RULES: Mapping[str, Rule] = {
         means="A fenced producer has written: the leader did not refuse its epoch.",
         ends=_NEVER,
         then=_DUMP,
+        decide=f"{_WRITER}, and end its old instance; whether consumers have read what it wrote{_KEEP}",
     ),
     log_rules.ORDER: Rule(
         subject="batches",
@@ -176,6 +187,8 @@ _RULES: Mapping[str, Rule] = {
         means="Offsets go backwards: the leader gave an offset twice, or segments overlap.",
         ends=_NEVER,
         then=_DUMP,
+        decide=f"{_WRITER}; which consumers have read past it, by their groups' offsets; whether another replica is "
+        f"right and can lead{_KEEP}",
     ),
     coordinator.ILLEGAL_TRANSITION: Rule(
         subject="records",
@@ -281,6 +294,8 @@ _RULES: Mapping[str, Rule] = {
         means="Two replicas have different records at one offset. What is read there depends on which replica leads.",
         ends="no",
         then=_DUMP + "{other}",
+        decide="which of the two is right: ask the application that wrote at that time; which consumers have read it, "
+        f"by their groups' offsets; let the right one lead{_KEEP}",
     ),
     histories.LOST: Rule(
         subject="checked",
