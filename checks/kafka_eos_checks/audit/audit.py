@@ -268,7 +268,8 @@ def of_inputs(
         if kind == Kind.NOT_JUDGED:
             first.setdefault(rule, (0, shown[0]))
     verdicts = [draft(tally) for draft in judged.drafts]
-    drawn = _can_be_drawn([finding for _, finding in first.values() if rule_of(finding.rule).draws], inputs, check_crc)
+    to_draw = [] if engine == "spark" else [each for _, each in first.values() if rule_of(each.rule).draws]
+    drawn = _can_be_drawn(to_draw, inputs, check_crc)  # on Spark the driver reads no byte of a segment
     return Audit(
         verdicts=tuple(
             _advised(verdict, *first[verdict.name], inputs, findings, drawn) if verdict.name in first else verdict
