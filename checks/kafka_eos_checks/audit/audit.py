@@ -3,17 +3,18 @@
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafka_eos.formats.log_directory import broker_id, cluster_id
-from kafka_eos.formats.segment import RegionKind
+from kafka_eos.formats.segment import CorruptRegion, RegionKind
 from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit import moments
+from kafka_eos_checks.audit.cause import seen_in
 from kafka_eos_checks.audit.completeness import Short, short_logs
 from kafka_eos_checks.audit.engines.cost import Bill, bill
 from kafka_eos_checks.audit.engines.local import Engine, LocalEngine, costs_of, open_engine
@@ -24,6 +25,7 @@ from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES
 from kafka_eos_checks.audit.jepsen.by_key import Judged
 from kafka_eos_checks.audit.jepsen.export import write_operations
 from kafka_eos_checks.audit.kernels.logs.fold import LogAudit
+from kafka_eos_checks.audit.marked import read_runs
 from kafka_eos_checks.audit.oracle.oracle import judge
 from kafka_eos_checks.audit.oracle.readable_histories import join
 from kafka_eos_checks.audit.plan import stages
@@ -33,12 +35,12 @@ from kafka_eos_checks.audit.plan.history_stages import NO_HISTORY, Named
 from kafka_eos_checks.audit.plan.jepsen_plan import judge_operations
 from kafka_eos_checks.audit.plan.stages import Scanned
 from kafka_eos_checks.audit.quoting import redacted
-from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX
+from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, REPLICAS, differs_from, segment_with
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.audit.rules.histories import HISTORY_RULES
 from kafka_eos_checks.audit.rules.log import GAP, LOG_RULES, Reason
 from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
-from kafka_eos_checks.audit.rules.rule_book import READABLE, Place, rule_of
+from kafka_eos_checks.audit.rules.rule_book import READABLE, Place, dump_of, rule_of
 from kafka_eos_checks.audit.rules.transactions import (
     FENCED,
     INCOMPLETE,
@@ -65,6 +67,7 @@ COPY_AGAIN = (
     "next: look whether the copy was cut short, and copy this log again to its end; if the broker's own file ends "
     "there, its last records are lost, and another replica may have them"
 )
+READ_TO_DRAW = 32 << 20  # bytes that are read once more to know whether a finding can be drawn
 LEAST_WEIGHT = 1 << 30  # of inputs; larger ones take several processes less time than one, their start included
 TRIES = 3  # a running broker may delete segments while they are audited
 
@@ -267,9 +270,11 @@ def of_inputs(
         if kind == Kind.NOT_JUDGED:
             first.setdefault(rule, (0, shown[0]))
     verdicts = [draft(tally) for draft in judged.drafts]
+    to_draw = [] if engine == "spark" else [each for _, each in first.values() if rule_of(each.rule).draws]
+    drawn = _can_be_drawn(to_draw, inputs, check_crc)  # on Spark the driver reads no byte of a segment
     return Audit(
         verdicts=tuple(
-            _advised(verdict, *first[verdict.name], inputs, findings) if verdict.name in first else verdict
+            _advised(verdict, *first[verdict.name], inputs, findings, drawn) if verdict.name in first else verdict
             for verdict in verdicts
         ),
         findings=findings,
@@ -283,13 +288,38 @@ def of_inputs(
     )
 
 
-def _advised(verdict: Verdict, number: int, finding: Finding, inputs: Inputs, found: Iterable[Finding]) -> Verdict:
-    """A verdict with the next steps about one of its findings, which has this number in the audit."""
+def _can_be_drawn(findings: Sequence[Finding], inputs: Inputs, check_crc: bool) -> dict[str, bool]:
+    """Whether a history has an event of each finding, by rule; without rules if that is too much to read once more."""
+    if not findings or inputs.history_bytes + inputs.segment_bytes > READ_TO_DRAW:
+        return {}
+    try:
+        seen = seen_in(findings, read_runs(inputs.histories, inputs.logs, check_crc=check_crc))
+    except OSError:  # a running broker deletes segments
+        return {}
+    return {finding.rule: each for finding, each in zip(findings, seen, strict=True)}
+
+
+def _advised(
+    verdict: Verdict,
+    number: int,
+    finding: Finding,
+    inputs: Inputs,
+    found: Iterable[Finding],
+    drawn: Mapping[str, bool],
+) -> Verdict:
+    """A verdict with the next steps about one of its findings, which has this number in the audit.
+
+    ``drawn`` is what :func:`_can_be_drawn` says.
+    """
     from kafka_eos_checks.models.findings import possible_causes  # noqa: PLC0415 - a clean audit needs no registry
 
     causes = possible_causes(verdict.name) if finding.is_violation else {}
-    lines = rule_of(verdict.name).advice(finding, place_of(finding, number, inputs, found))
-    return replace(verdict, advice="\n".join([*lines, *causes.values()]), causes=tuple(causes))
+    place = place_of(finding, number, inputs, found)
+    if verdict.name not in drawn:
+        place = place._replace(if_drawn=", if it has an event of it")
+    lines = rule_of(verdict.name).advice(finding, place, drawn=not drawn.get(verdict.name, True))
+    own = [verdict.advice] if verdict.advice else []
+    return replace(verdict, advice="\n".join([*lines, *causes.values(), *own]), causes=tuple(causes))
 
 
 def place_of(finding: Finding, number: int, inputs: Inputs, found: Iterable[Finding]) -> Place:
@@ -306,12 +336,23 @@ def place_of(finding: Finding, number: int, inputs: Inputs, found: Iterable[Find
     if directory is not None and directory in inputs.directories:
         unpack, files = _files_in(directory, inputs)
         place = place._replace(unpack=unpack, directory=files, broker=_broker_of(directory, inputs))
+    if finding.rule == REPLICAS and (other := _other_replica(finding, inputs)) is not None:
+        place = place._replace(other=f"\nnext: {dump_of(other, place_of(other, number, inputs, ()))}")
     same = (finding.topic, finding.partition)
     wrong = (each for each in found if each.rule == ABORTED_INDEX and each.is_violation)
     if (other := next((each for each in wrong if (each.topic, each.partition) == same), None)) is not None:
         own = _broker_of(_directory_of(other, inputs), inputs)
         place = place._replace(wrong_index=f"{own}, whose index of aborted transactions is wrong (see `{other.rule}`)")
     return place
+
+
+def _other_replica(finding: Finding, inputs: Inputs) -> Finding | None:
+    """The place of the batch that the one of a finding differs from, without a rule; None if it is not known."""
+    for log in inputs.logs:
+        is_replica = (log.topic, log.partition) == (finding.topic, finding.partition)
+        if is_replica and finding.evidence.startswith(differs_from(log.broker)):
+            return replace(finding, rule="", broker=log.broker, file=segment_with(log, finding.offset or 0))
+    return None
 
 
 def _directory_of(finding: Finding, inputs: Inputs) -> Path | None:
@@ -396,7 +437,8 @@ def _of_logs(
     started = time.perf_counter()
     scanned = stages.scan_logs(logs, engine, source, named, check_crc=check_crc)
     short = short_logs(stages.partitions_of(scanned), source)
-    judged.add(log_verdicts(scanned.audits, time.perf_counter() - started, short), scanned.findings)
+    found_in_logs = scanned.findings + list(_corrupt_regions(scanned.audits))
+    judged.add(log_verdicts(scanned.audits, time.perf_counter() - started, short), found_in_logs)
     drafts, found, known, ended = transaction_verdicts(scanned, engine, source, check_crc=check_crc)
     judged.add(drafts, found)
     judged.add(*offset_verdicts(scanned, engine, check_crc=check_crc))
@@ -444,28 +486,21 @@ def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float, shor
     tails: list[str] = []
     regions: list[str] = []
     old = 0
-    damaged: Finding | None = None
     for audit in audits:
-        last = audit.log.segments[-1] if audit.log.segments else ""
         for file, region in audit.damage:
-            words = f"{audit.log}/{file} bytes {region.position}-{region.end}: {region.kind}: {region.reason}"
-            is_tail = file == last and region.kind is not RegionKind.CORRUPT
+            words = f"{audit.log}/{file} {_in_words(region)}"
             is_old = region.kind is RegionKind.OLD_FORMAT
             old += (region.end - region.position) * is_old
-            if is_tail or is_old:
+            if _is_corrupt(audit, file, region):
+                regions.append(words)
+            else:
                 tails.append(words if is_old else f"unfinished tail, as a crash leaves it: {words}")
-                continue
-            regions.append(words)
-            log = audit.log
-            damaged = damaged or Finding(rule=READABLE, topic=log.topic, partition=log.partition, file=file)
     found = counted(len(regions), "corrupt region") if figures["batches"] or old else "no batch to read"
     if incomplete:
         found += f", {counted(len(incomplete), 'incomplete log')}"
     unsure = len(short) - len(incomplete)
-    advice = [] if damaged is None else rule_of(READABLE).advice(damaged)
     if short:
         figures = {**figures, "incomplete": len(short)}
-        advice = [*advice, COPY_AGAIN]
     return Verdict(
         check="replay",
         name=READABLE,
@@ -478,8 +513,35 @@ def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float, shor
         unjudged=f"{unsure} of {len(audits)} logs: {INCOMPLETE.words}" if unsure else "",
         unknown=unsure,
         unjudged_for={INCOMPLETE.code: unsure} if unsure else {},
-        advice="\n".join(advice),
+        advice=COPY_AGAIN if short else "",
     )
+
+
+def _corrupt_regions(audits: Iterable[LogAudit]) -> Iterator[Finding]:
+    """The corrupt regions of the logs as findings."""
+    for audit in audits:
+        log = audit.log
+        for file, region in audit.damage:
+            if _is_corrupt(audit, file, region):
+                yield Finding(
+                    rule=READABLE,
+                    topic=log.topic,
+                    partition=log.partition,
+                    broker=log.broker,
+                    file=file,
+                    position=region.position,
+                    evidence=_in_words(region),
+                )
+
+
+def _is_corrupt(audit: LogAudit, file: str, region: CorruptRegion) -> bool:
+    """Whether damage of a segment is a violation, see :func:`_readable`."""
+    is_last = file == (audit.log.segments[-1] if audit.log.segments else "")
+    return region.kind is RegionKind.CORRUPT or not (is_last or region.kind is RegionKind.OLD_FORMAT)
+
+
+def _in_words(region: CorruptRegion) -> str:
+    return f"bytes {region.position}-{region.end}: {region.kind}: {region.reason}"
 
 
 def transaction_verdicts(

@@ -15,7 +15,7 @@ a duplicate of a request is kept, the original request is kept too, however long
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from kafka_eos.errors import ErrorCode
@@ -86,6 +86,22 @@ def cause_of(finding: Finding, run: Sequence[Event]) -> Cause | None:
     kept = _kept(events, mine, window, effect, about.places)
     missed = [number for number in mine if _rank(events[number], about.places) < SEEN]
     return Cause([events[number] for number in kept], kept.index(effect), _gaps(missed, kept))
+
+
+def seen_in(findings: Iterable[Finding], runs: Mapping[str, Sequence[Event]]) -> list[bool]:
+    """Whether the runs have an event of each finding, that is, whether :func:`cause_of` chooses events of one."""
+    events = {name: told(run) for name, run in runs.items()}
+    return [
+        any(
+            _About.of(finding, runs[name], events[name]).effect(finding) is not None for name in names_of(finding, runs)
+        )
+        for finding in findings
+    ]
+
+
+def names_of(finding: Finding, runs: Mapping[str, object]) -> Collection[str]:
+    """The runs that may have events of a finding: the one that it names, or all."""
+    return (finding.run,) if finding.run in runs else runs
 
 
 def told(run: Sequence[Event]) -> list[Event]:
@@ -201,6 +217,8 @@ class _About:
                 number for number, event in holding if event.action == "Poll" and event.process in finding.evidence
             ]
             return next(iter([*given, *(number for number, _ in holding)]), None)
+        if finding.producer_id is None:
+            return None
         batch = ("producer_id", "producer_epoch", "base_sequence")
         same = [number for number, event in here if all(getattr(event, c) == getattr(finding, c) for c in batch)]
         return same[-1] if same else None

@@ -19,12 +19,10 @@ from markupsafe import Markup
 
 from kafka_eos.formats.log_directory import NotALogDirectory
 from kafka_eos.histories.history import Event, MalformedHistory
-from kafka_eos_checks.audit import audit
-from kafka_eos_checks.audit.cause import cause_of, told
-from kafka_eos_checks.audit.events.history_files import read_events
-from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit import audit, marked
+from kafka_eos_checks.audit.cause import cause_of, names_of, told
+from kafka_eos_checks.audit.findings import COLUMNS, Finding
 from kafka_eos_checks.audit.inputs import Inputs, UnusableInput, open_inputs
-from kafka_eos_checks.audit.marked import with_markers
 from kafka_eos_checks.audit.places import place as place_of
 from kafka_eos_checks.audit.rules.rule_book import Place, rule_of
 from kafka_eos_checks.drawing.sequence_diagram import FAULTS, MAX_STEPS, Violation, from_events, steps_of
@@ -39,6 +37,9 @@ LEGEND = """a line: the event's place in the history, who -> whom, what (details
 -x: it was lost; @ N: offset N; …: begun, or left out; ^: here the finding is seen"""
 BEFORE, AFTER = 30, 10  # events drawn up to the moment, and after it
 SUFFIXES = (".html", ".svg")
+FINDINGS_GIVEN = (
+    "{}: findings of an audit, which are no history; give the logs and the history that were audited, and --finding N"
+)
 EPILOG = """examples:
   kafka-eos explain example:violations                      one of this package's own recordings
   kafka-eos explain recording.tar.xz                        the first finding of its audit
@@ -128,17 +129,14 @@ def read_runs(paths: Sequence[Path]) -> Read:
     Raises:
         UnusableInput, NotALogDirectory, MalformedHistory, OSError: the input cannot be used.
     """
-    runs: dict[str, list[Event]] = {}
     with open_inputs(paths) as inputs:
-        for path in inputs.histories:
-            for event in read_events(path):
-                runs.setdefault(event.run, []).append(event)
+        runs = marked.read_runs(inputs.histories, inputs.logs)
         found = audit.of_inputs(inputs).findings if inputs.logs or inputs.histories else ()
-        runs = {name: with_markers(events, inputs.logs) for name, events in runs.items()}
     if not runs:
         raise UnusableInput(
-            "no history in it, so nothing to draw; give a history or a recording next to the logs. Without one, "
-            "`kafka-eos audit` says what to look at in the logs"
+            "no history of the clients in it, so nothing to draw: what they asked and were told is in no broker's log. "
+            "Give a history or a recording next to the logs; without one, `kafka-eos audit` says what to look at in "
+            "the logs"
         )
     return Read(runs, list(found), inputs)
 
@@ -162,9 +160,8 @@ def moment_of(finding: Finding, runs: dict[str, list[Event]]) -> Moment | None:
 
     See :mod:`cause`. If a reader was given a record, the marked text names the broker that led at that event.
     """
-    named = [runs[finding.run]] if finding.run in runs else runs.values()
-    for events in named:
-        cause = cause_of(finding, events)
+    for name in names_of(finding, runs):
+        cause = cause_of(finding, events := runs[name])
         if cause is not None:
             text = f"{_said(finding)}{_given_by(cause.events[cause.effect], events)}"
             return Moment(cause.events, Violation(cause.effect, text), cause.left_out)
@@ -345,7 +342,11 @@ def run(arguments: argparse.Namespace) -> int:
         text = drawn(shown.moment) + "\n" if out.suffix == ".svg" else page(title, shown)
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(text, encoding="utf-8")
-    except (NothingToDraw, UnusableInput, NotALogDirectory, MalformedHistory, OSError) as error:
+    except MalformedHistory as error:
+        is_findings = error.reason.startswith(f"unknown column {next(iter(COLUMNS))!r}")
+        print(f"kafka-eos explain: {FINDINGS_GIVEN.format(error.source) if is_findings else error}", file=sys.stderr)
+        return 2
+    except (NothingToDraw, UnusableInput, NotALogDirectory, OSError) as error:
         print(f"kafka-eos explain: {error}", file=sys.stderr)
         return 2
     told = [shown.headline, "", LEGEND, "", story(shown.moment), "", *shown.advice, *shown.then, f"\nDiagram: {out}"]

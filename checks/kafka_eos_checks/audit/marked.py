@@ -9,9 +9,11 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import accumulate
+from pathlib import Path
 
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.histories.history import Event
+from kafka_eos_checks.audit.events.history_files import read_events
 from kafka_eos_checks.audit.segments.contents import Place, place_of
 from kafka_eos_checks.audit.segments.marks import NO_DECISION
 from kafka_eos_checks.audit.segments.reading import read_marked
@@ -21,7 +23,27 @@ MARKER = "WriteTxnMarkers"
 _COLUMNS = ("base_offset", "producer_id", "producer_epoch", "max_timestamp", "attributes")
 
 
-def with_markers(run: Sequence[Event], logs: Iterable[PartitionLog]) -> list[Event]:
+def read_runs(
+    histories: Iterable[Path], logs: Sequence[PartitionLog], *, check_crc: bool = True
+) -> dict[str, list[Event]]:
+    """The runs of histories by name, with the markers of the logs.
+
+    Args:
+        histories: files of events.
+        logs: the logs.
+        check_crc: whether to compare each batch with its CRC.
+
+    Raises:
+        MalformedHistory, OSError: a history or a log cannot be read.
+    """
+    runs: dict[str, list[Event]] = {}
+    for path in histories:
+        for event in read_events(path):
+            runs.setdefault(event.run, []).append(event)
+    return {name: with_markers(events, logs, check_crc=check_crc) for name, events in runs.items()}
+
+
+def with_markers(run: Sequence[Event], logs: Iterable[PartitionLog], *, check_crc: bool = True) -> list[Event]:
     """A run with the markers that the logs have in its partitions since its first event.
 
     A marker has no order. It stands where its timestamp puts it, and before any event that names a later offset.
@@ -36,7 +58,8 @@ def with_markers(run: Sequence[Event], logs: Iterable[PartitionLog]) -> list[Eve
                 own.append((event.offset, number))
     times = list(accumulate((event.time_us or 0 for event in run), max))
     before: dict[int, list[Event]] = defaultdict(list)
-    for marker in sorted(_markers(run[0].run, told, logs), key=lambda each: (each.time_us, each.offset)):
+    markers = _markers(run[0].run, told, logs, check_crc)
+    for marker in sorted(markers, key=lambda each: (each.time_us, each.offset)):
         place, time_us = place_of(marker), marker.time_us
         assert place is not None, "it is in a log"
         assert time_us is not None, "every batch has a time"
@@ -48,16 +71,16 @@ def with_markers(run: Sequence[Event], logs: Iterable[PartitionLog]) -> list[Eve
     return [each for number in range(len(run) + 1) for each in (*before[number], *run[number : number + 1])]
 
 
-def _markers(run: str, places: Container[Place], logs: Iterable[PartitionLog]) -> Iterable[Event]:
+def _markers(run: str, places: Container[Place], logs: Iterable[PartitionLog], check_crc: bool) -> Iterable[Event]:
     """The markers of some partitions as events of a run; those that replicas share once."""
     own = [log for log in logs if (log.topic, log.partition) in places]
-    return {(event.process, event.offset): event for log in own for event in _markers_of(log, run)}.values()
+    return {(event.process, event.offset): event for log in own for event in _markers_of(log, run, check_crc)}.values()
 
 
-def _markers_of(log: PartitionLog, run: str) -> Iterator[Event]:
+def _markers_of(log: PartitionLog, run: str, check_crc: bool) -> Iterator[Event]:
     """The markers of a log, as events of a run. The log itself is their process: it does not say who sent them."""
     for name in log.segments:
-        for headers, marks in read_marked(log.file(name), _COLUMNS):
+        for headers, marks in read_marked(log.file(name), _COLUMNS, check_crc=check_crc):
             rows = marks.row[marks.decision != NO_DECISION]
             decisions = marks.decision[marks.decision != NO_DECISION]
             columns = [headers.column(column)[rows].tolist() for column in _COLUMNS[:4]]

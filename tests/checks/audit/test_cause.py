@@ -297,3 +297,8 @@ def test_a_declared_group_is_known_without_a_commit(run: Run) -> None:
     run.produce(0)
     run.end()
     assert joined in orders(cause_of(finding(OUTPUT_ALONE, 0), run.events))
+
+
+def test_a_corrupt_region_has_neither_offset_nor_producer_so_no_event_is_its(run: Run) -> None:
+    run.event("Poll", topic="out", partition=0, offset=3)
+    assert cause_of(finding("readable", None), run.events) is None

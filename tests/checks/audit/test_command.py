@@ -101,6 +101,27 @@ def test_a_corrupt_region_exits_with_1_and_an_unfinished_tail_does_not(tmp_path:
     assert first.name in verdicts[0].evidence
 
 
+def test_a_corrupt_region_is_a_finding_and_its_next_command_names_the_broker_s_file(tmp_path: Path) -> None:
+    for number, base in ((1, 0), (2, 1)):
+        write_log(tmp_path / "logs" / str(number) / f"orders-{base}", clean())
+        (tmp_path / "logs" / str(number) / "meta.properties").write_text(f"cluster.id=c\nnode.id={number}\n")
+    segment = tmp_path / "logs" / "2" / "orders-1" / f"{0:020d}.log"
+    segment.write_bytes(segment.read_bytes()[:-3])
+    assert cli.main(["audit", str(tmp_path / "logs"), "--snapshot", "--findings", str(tmp_path / "tail.jsonl")]) == 0
+    assert (tmp_path / "tail.jsonl").read_text() == "", "an unfinished tail is no finding"
+    segment.write_bytes(bytes([*segment.read_bytes()[:200], 0, 1, 2, 3, *segment.read_bytes()[204:]]))
+    written, out = tmp_path / "f.jsonl", tmp_path / "v.json"
+    arguments = ["audit", str(tmp_path / "logs"), "--snapshot", "--findings", str(written), "--json", str(out)]
+    assert cli.main(arguments) == 1
+    [row] = [json.loads(line) for line in written.read_text().splitlines()]
+    assert (row["rule"], row["kind"], row["file"]) == ("readable", "violation", segment.name)
+    assert 0 < row["position"] <= 200
+    assert "CRC" in row["evidence"]
+    [verdict] = [verdict for verdict in read_verdicts(out) if not verdict.ok]
+    assert (verdict.found, verdict.figures["unfinished_tails"]) == ("1 corrupt region", 1)
+    assert f"--files {segment}" in verdict.advice
+
+
 @pytest.mark.parametrize(
     "what", ["nothing", "a folder without logs", "no tar file", "a wrong history", "an empty history", "no batch"]
 )

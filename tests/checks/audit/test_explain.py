@@ -1,15 +1,18 @@
 """The command that draws a history around a moment."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafka_eos.histories.history import Event, write_history
-from kafka_eos_checks.audit import explain
+from kafka_eos_checks.audit import audit, explain
 from kafka_eos_checks.audit.explain import NothingToDraw, Wanted, cut_out, story
-from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.findings import Finding, write_findings
+from kafka_eos_checks.audit.oracle.synthetic import write_log
+from kafka_eos_checks.audit.rules.log import Batch
 from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.kit.recording import kept_recording
 
@@ -178,3 +181,41 @@ def test_a_long_run_is_cut_to_what_is_near_the_moment() -> None:
     assert moment.events[moment.violation.step].order == 300
     with pytest.raises(NothingToDraw, match="no event is left"):
         cut_out(events, Wanted(topic="other"), None)
+
+
+def test_the_audit_offers_to_draw_a_finding_only_if_a_history_has_an_event_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of 32 MiB or more is not read again for that, so the line has a condition."""
+    lost = replace(produce(2, "ok", offset=7, detail={"value": "x"}), action="Send", base_sequence=None)
+    write_history(tmp_path / "drawn.jsonl", [lost])
+    # A send is not drawn where its request is there; here the request of this one is not.
+    write_history(tmp_path / "not.jsonl", [produce(0, "ok", offset=0, partition=1), lost])
+    write_log(tmp_path / "t-0", [Batch(0, 0, 0, 7, 0, 0, 0, unsequenced=False)])
+    paths = [tmp_path]
+    for name, offered in (("drawn", True), ("not", False)):
+        paths = [tmp_path / "t-0", tmp_path / f"{name}.jsonl"]
+        result = audit.run(paths, one_moment=True)
+        [number] = [n for n, each in enumerate(result.findings, 1) if each.rule == "acknowledged but lost"]
+        [advice] = [verdict.advice for verdict in result.verdicts if verdict.name == "acknowledged but lost"]
+        drawn = run(*map(str, paths), "--finding", str(number), "--out", str(tmp_path / "run.svg")) == 0
+        assert drawn == offered == ("kafka-eos explain" in advice)
+        assert "means: " in advice
+    monkeypatch.setattr(audit, "READ_TO_DRAW", 10)
+    [advice] = [v.advice for v in audit.run(paths, one_moment=True).verdicts if v.name == "acknowledged but lost"]
+    assert " draws the history around it, if it has an event of it" in advice
+
+
+def test_findings_and_logs_are_no_history_and_the_message_says_what_to_give(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    findings = tmp_path / "findings.jsonl"
+    write_findings(findings, [Finding(rule="duplicate", topic="t", partition=0)])
+    assert run(str(findings)) == 2
+    assert f"{findings}: findings of an audit, which are no history; give the logs" in capsys.readouterr().err
+    findings.write_text('{"run":"r","process":"p","action":"Send","phase":"ok","more":1}\n')
+    assert run(str(findings)) == 2
+    assert "unknown column 'more'" in capsys.readouterr().err
+    write_log(tmp_path / "t-0", [Batch(0, 0, 0, 7, 0, 0, 0, unsequenced=False)])
+    assert run(str(tmp_path / "t-0")) == 2
+    assert "no history of the clients in it" in capsys.readouterr().err

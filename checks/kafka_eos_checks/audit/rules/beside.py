@@ -31,7 +31,7 @@ Kafka: TransactionIndex, ProducerStateManager (takeSnapshot, lastStableOffset), 
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import chain, groupby, pairwise
 from typing import NamedTuple, Protocol
 
@@ -528,15 +528,27 @@ class Compare(Protocol):
         ...
 
 
-def _all_headers(log: PartitionLog) -> Iterator[Headers]:
-    return _read(log, REPLICA_COLUMNS)
+def differs_from(broker: str) -> str:
+    """The beginning of the evidence of a batch that differs from the one of a broker."""
+    return f"the batch differs from the one of {broker} in leader epoch "
+
+
+def segment_with(log: PartitionLog, offset: int) -> str:
+    """The name of the segment that an offset of a log belongs to; "" if it is before the first one."""
+    return max((name for name in log.segments if offset_in(name) <= offset), key=offset_in, default="")
+
+
+def _all_headers(log: PartitionLog) -> Iterator[tuple[str, Headers]]:
+    for name in log.segments:
+        for headers in _read(replace(log, segments=(name,)), REPLICA_COLUMNS):
+            yield name, headers
 
 
 def compare_replicas(
     first: PartitionLog,
     others: Sequence[PartitionLog],
     result: Beside,
-    read: Callable[[PartitionLog], Iterable[Headers]] = _all_headers,
+    read: Callable[[PartitionLog], Iterable[tuple[str, Headers]]] = _all_headers,
 ) -> None:
     """Compare replicas with the first of them, whose columns are held in memory.
 
@@ -544,14 +556,14 @@ def compare_replicas(
         first: a replica.
         others: the replicas to compare with it.
         result: takes the findings and figures.
-        read: the headers of a replica that are compared.
+        read: the headers of a replica that are compared, with the names of their segments.
     """
-    parts = [_table(headers) for headers in read(first)]
+    parts = [_table(headers) for _, headers in read(first)]
     whole = {name: np.concatenate([np.empty(0, np.int64), *(part[name] for part in parts)]) for name in REPLICA_COLUMNS}
     order = np.argsort(whole["base_offset"], kind="stable")
     known = {name: column[order] for name, column in whole.items()}
     for log in others:
-        for found in read(log):
+        for segment, found in read(log):
             result.count(REPLICAS, "batches", len(found))
             if not len(order):
                 continue
@@ -560,10 +572,9 @@ def compare_replicas(
             there = {name: column[places] for name, column in known.items()}
             same = (there["base_offset"] == own["base_offset"]) & (there["leader_epoch"] == own["leader_epoch"])
             for row in np.flatnonzero(same & _differ(there, own)).tolist():
-                epoch = int(own["leader_epoch"][row])
-                evidence = f"the batch differs from the one of {first.broker} in leader epoch {epoch}"
+                evidence = f"{differs_from(first.broker)}{int(own['leader_epoch'][row])}"
                 offset, position = int(own["base_offset"][row]), int(found.positions[row])
-                result.find(REPLICAS, log, evidence, offset=offset, position=position)
+                result.find(REPLICAS, log, evidence, file=segment, offset=offset, position=position)
 
 
 def judge_replicas(replicas: Sequence[PartitionLog], result: Beside, compare: Compare = compare_replicas) -> None:

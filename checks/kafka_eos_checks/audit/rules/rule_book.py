@@ -21,7 +21,7 @@ READABLE = "readable"
 _FILE = "--files {directory}{topic}-{partition}/{file}"
 _DUMP = f"{{unpack}}kafka-dump-log --deep-iteration {_FILE}"
 _DUMP_STATES = f"{{unpack}}kafka-dump-log --transaction-log-decoder {_FILE}"
-_EXPLAIN = "kafka-eos explain {paths} --finding {number} draws the history around it"
+_EXPLAIN = "kafka-eos explain {paths} --finding {number} draws the history around it{if_drawn}"
 _LOGS = Reason(
     "logs-missing",
     "the logs, offsets or markers that this depends on are not given, have holes or damage, or are of a moment before "
@@ -55,6 +55,7 @@ class Rule:
         means: what a finding means for those who write and read data.
         ends: whether it ends by itself.
         then: what to do next; fields of the finding stand in braces.
+        decide: what to decide once the next step has shown the place; fields as in ``then``.
         restart: which broker to restart; fields as in ``then``.
         by_hand: what a person may have done to cause it; "" if nothing is known. Faults of Kafka that may cause it are
             in ``findings.toml``.
@@ -69,6 +70,7 @@ class Rule:
     means: str
     ends: str
     then: str
+    decide: str = ""
     restart: str = "no broker needs it"
     by_hand: str = ""
     in_test: str = ""
@@ -76,20 +78,25 @@ class Rule:
     unjudged: str = ""
     urgency: Urgency = Urgency.DATA
 
+    @property
+    def draws(self) -> bool:
+        """Whether the next step is to draw the history around the finding."""
+        return self.then.startswith(_EXPLAIN)
+
     def advice(self, finding: Finding, place: "Place | None" = None, *, drawn: bool = False) -> list[str]:
         """The meaning of a finding and the next step, a line each; the next step only, if it was not judged.
 
         Args:
             finding: one of the rule.
             place: where it is.
-            drawn: whether it is drawn already, so that no line says how to draw it.
+            drawn: whether it is drawn already, or no history has an event of it, so that no line says how to draw it.
         """
         place = place or Place()
         if not finding.is_violation:
             return [f"next: {_filled(self.unjudged, finding, place)}"] if self.unjudged else []
         then = self.then.removeprefix(_EXPLAIN).removeprefix("; ") if drawn else self.then
         lines = {"means": self.means, "ends by itself": self.ends, "restart": self.restart, "next": then}
-        lines["possible cause"] = self.by_hand
+        lines |= {"decide": self.decide, "possible cause": self.by_hand}
         return [f"{name}: {_filled(text, finding, place)}" for name, text in lines.items() if text]
 
     def next_step(self, finding: Finding, *, in_test: bool = False) -> str:
@@ -106,6 +113,8 @@ class Place(NamedTuple):
         directory: the log directory with the finding, with a slash at its end; "" if it is not known.
         unpack: the command that unpacks the directory from the archive that was audited, and ``&&``; "" if there is
             nothing to unpack.
+        other: of replicas that differ, a second line, with the same command for the other one; "" if it is not known.
+        if_drawn: the condition under which it can be drawn, in words; "" if that is known.
         broker: the broker with the log directory, in words.
         wrong_index: the broker with a wrong index of aborted transactions of the partition, in words.
     """
@@ -114,8 +123,15 @@ class Place(NamedTuple):
     number: int = 1
     directory: str = ""
     unpack: str = ""
+    other: str = ""
+    if_drawn: str = ""
     broker: str = "this one's broker"
     wrong_index: str = "no broker that is known: no index of aborted transactions is found to be wrong here"
+
+
+def dump_of(finding: Finding, place: Place) -> str:
+    """The command that shows the batches of the segment of a finding."""
+    return _filled(_DUMP, finding, place)
 
 
 def _filled(template: str, finding: Finding, place: Place) -> str:
@@ -125,6 +141,11 @@ def _filled(template: str, finding: Finding, place: Place) -> str:
 
 _NEVER = "no: what is written stays"
 _SENT_TWICE = "Readers get the same records twice."
+_WRITER = (
+    "which application wrote it at that time (producer {producer_id}; `kafka-transactions list` has the "
+    "transactional id, if there is one)"
+)
+_KEEP = "; delete no segment"
 
 _RULES: Mapping[str, Rule] = {
     READABLE: Rule(
@@ -140,13 +161,16 @@ _RULES: Mapping[str, Rule] = {
         means="The log has a batch of an idempotent producer twice. " + _SENT_TWICE,
         ends=_NEVER,
         then=_DUMP,
+        decide=f"{_WRITER}; whether consumers have read both, or can skip the second{_KEEP}",
     ),
     log_rules.GAP: Rule(
         subject="batches",
         noun="batches",
         means="A batch of an idempotent producer is missing before this one: records are lost.",
         ends=_NEVER,
-        then=_DUMP + "; the producer's own log tells whether the batch was acknowledged",
+        then=_DUMP,
+        decide=f"{_WRITER}; whether its own log has the missing batch as acknowledged: then write it again, for "
+        f"consumers lack it{_KEEP}",
         missing=log_rules.FIRST_SEQUENCE,
     ),
     log_rules.STALE_EPOCH: Rule(
@@ -155,6 +179,7 @@ _RULES: Mapping[str, Rule] = {
         means="A fenced producer has written: the leader did not refuse its epoch.",
         ends=_NEVER,
         then=_DUMP,
+        decide=f"{_WRITER}, and end its old instance; whether consumers have read what it wrote{_KEEP}",
     ),
     log_rules.ORDER: Rule(
         subject="batches",
@@ -162,6 +187,8 @@ _RULES: Mapping[str, Rule] = {
         means="Offsets go backwards: the leader gave an offset twice, or segments overlap.",
         ends=_NEVER,
         then=_DUMP,
+        decide=f"{_WRITER}; which consumers have read past it, by their groups' offsets; whether another replica is "
+        f"right and can lead{_KEEP}",
     ),
     coordinator.ILLEGAL_TRANSITION: Rule(
         subject="records",
@@ -266,7 +293,9 @@ _RULES: Mapping[str, Rule] = {
         noun="batches",
         means="Two replicas have different records at one offset. What is read there depends on which replica leads.",
         ends="no",
-        then=_DUMP + " on both brokers",
+        then=_DUMP + "{other}",
+        decide="which of the two is right: ask the application that wrote at that time; which consumers have read it, "
+        f"by their groups' offsets; let the right one lead{_KEEP}",
     ),
     histories.LOST: Rule(
         subject="checked",

@@ -21,6 +21,7 @@ from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.oracle.synthetic import faulty_log, write_log
 from kafka_eos_checks.audit.plan import found as module
 from kafka_eos_checks.audit.plan.found import SHOWN_FINDINGS, Found, found_rows
+from kafka_eos_checks.audit.rules.rule_book import READABLE
 from kafka_eos_checks.kit.verdict import read_verdicts
 
 
@@ -154,6 +155,9 @@ def test_executors_write_the_findings_and_spark_brings_a_few(
     tmp_path: Path, warehouse: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logs = logs_with(tmp_path / "logs", 1000)
+    damaged = max(logs.rglob("*.log"), key=lambda path: path.stat().st_size)
+    data = damaged.read_bytes()
+    damaged.write_bytes(data[:300] + bytes(byte ^ 0xFF for byte in data[300:304]) + data[304:])
     found, brought, kinds = collected(monkeypatch, SparkEngine, logs, "spark", spark=warehouse)
     assert 0 < brought <= kinds * SHOWN_FINDINGS < found
     engine = "--spark", "--sink", "found_by_executors"
@@ -167,4 +171,5 @@ def test_executors_write_the_findings_and_spark_brings_a_few(
     assert texts[0] == texts[1]
     rows = Counter(Finding(**json.loads(line)) for line in texts[0].splitlines())
     assert rows.total() == found
+    assert any(row.rule == READABLE for row in rows)
     assert Counter(Finding(**row.asDict()) for row in warehouse.table("found_by_executors").collect()) == rows

@@ -4,7 +4,7 @@ import pytest
 
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES
-from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, BESIDE_RULES
+from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, BESIDE_RULES, REPLICAS
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.audit.rules.histories import HISTORY_RULES
 from kafka_eos_checks.audit.rules.log import DUPLICATE, LOG_RULES
@@ -39,6 +39,17 @@ def test_the_broker_to_restart_is_named_and_a_command_on_an_archive_unpacks_it_f
     lines = rule_of(DUPLICATE).advice(finding, place)
     assert lines[2] == "restart: no broker needs it"
     assert lines[3].startswith("next: tar -xJf a.tar.xz && kafka-dump-log --deep-iteration --files brokers/2/orders-3/")
+
+
+@pytest.mark.parametrize("rule", [*LOG_RULES, REPLICAS])
+def test_a_fault_of_a_log_says_what_to_decide_after_a_command_without_prose(rule: str) -> None:
+    finding = Finding(rule=rule, topic="orders", partition=3, offset=57, file="0.log", producer_id=7)
+    then, decide = rule_of(rule).advice(finding)[3:5]
+    assert then == "next: kafka-dump-log --deep-iteration --files orders-3/0.log"
+    assert decide.startswith("decide: which ")
+    assert ("producer 7;" in decide) == (rule != REPLICAS)
+    assert "consumers" in decide
+    assert decide.endswith("; delete no segment")
 
 
 def test_a_hanging_transaction_is_told_with_the_command_that_ends_it() -> None:

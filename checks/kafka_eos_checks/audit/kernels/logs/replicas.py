@@ -102,9 +102,8 @@ def _differing(known: NDArray[np.void], own: NDArray[np.void]) -> NDArray[np.int
     return differing
 
 
-def _read(log: PartitionLog, chunks: Sequence[Digest]) -> Iterator[Headers]:
+def _read(log: PartitionLog, chunks: Sequence[Digest]) -> Iterator[tuple[str, Headers]]:
     for each in chunks:
-        path = log.file(each.segment)
-        yield from read_headers(
-            path, each.start, each.end, index=read_index(path), check_crc=False, columns=REPLICA_COLUMNS
-        )
+        path, index = log.file(each.segment), read_index(log.file(each.segment))
+        for headers in read_headers(path, each.start, each.end, index=index, check_crc=False, columns=REPLICA_COLUMNS):
+            yield each.segment, headers

@@ -19,9 +19,13 @@ NAME = "00000000000000000000.log"
 
 
 def write(folder: Path, batches: list[Batch], epochs: list[int]) -> Path:
+    """A replica in two segments; the path of the first one."""
     path = folder / "t-0" / NAME
     pairs = zip(batches, epochs, strict=True)
-    write_segment(path, [replace(stored(batch), partition_leader_epoch=epoch).encode() for batch, epoch in pairs])
+    encoded = [replace(stored(batch), partition_leader_epoch=epoch).encode() for batch, epoch in pairs]
+    half = len(batches) // 2
+    write_segment(path, encoded[:half])
+    write_segment(path.with_name(f"{max(batches[half].base_offset, 1):020d}.log"), encoded[half:])
     return path
 
 
@@ -60,9 +64,12 @@ def test_digests_find_the_differences_that_reading_whole_replicas_finds(
         readable = audit_beside(find_logs(folder))
         result = run([folder])
         found = [finding for finding in result.findings if finding.rule == REPLICAS]
-        key = [(each.broker, each.offset, each.position, each.evidence) for each in found]
+        key = [(each.broker, each.file, each.offset, each.position, each.evidence) for each in found]
         expected = [each for each in readable.findings if each.rule == REPLICAS]
-        assert sorted(key) == sorted((e.broker, e.offset, e.position, e.evidence) for e in expected), (seed, number)
+        assert sorted(key) == sorted((e.broker, e.file, e.offset, e.position, e.evidence) for e in expected), (
+            seed,
+            number,
+        )
         (verdict,) = [verdict for verdict in result.verdicts if verdict.name == REPLICAS]
         assert verdict.figures["batches"] == readable.figures[REPLICAS]["batches"], (seed, number)
         differences += len(found)
@@ -86,3 +93,20 @@ def test_only_chunks_that_differ_are_read_again(tmp_path: Path, monkeypatch: pyt
 
 def _other(batch: Batch) -> Batch:
     return batch._replace(producer_id=batch.producer_id + 100)
+
+
+def test_a_difference_has_its_segment_and_time_and_a_command_for_each_broker(tmp_path: Path) -> None:
+    batches = faulty_log(5, batches=20, fault_rate=0.0)
+    for broker, own in (("1", batches), ("2", batches), ("3", [*batches[:-1], _other(batches[-1])])):
+        write(tmp_path / broker, own, [0] * len(own))
+    extra = tmp_path / "1" / "t-0" / f"{batches[-1].base_offset:020d}.log"  # the broker rolled its segment earlier
+    half = max((tmp_path / "1" / "t-0").glob("*.log"))
+    last = replace(stored(batches[-1]), partition_leader_epoch=0)
+    half.write_bytes(half.read_bytes()[: -len(last.encode())])
+    write_segment(extra, [last.encode()])
+    result = run([tmp_path])
+    [found] = [finding for finding in result.findings if finding.rule == REPLICAS]
+    assert (found.broker, found.file, found.time_ms) == ("3", half.name, last.max_timestamp)
+    [advice] = [verdict.advice for verdict in result.verdicts if verdict.name == REPLICAS]
+    commands = [line.split()[-1] for line in advice.splitlines() if line.startswith("next: kafka-dump-log ")]
+    assert commands == [str(tmp_path / "3" / "t-0" / half.name), str(extra)]
