@@ -437,8 +437,8 @@ def _of_logs(
     started = time.perf_counter()
     scanned = stages.scan_logs(logs, engine, source, named, check_crc=check_crc)
     short = short_logs(stages.partitions_of(scanned), source)
-    found_in_logs = scanned.findings + list(_corrupt_regions(scanned.audits))
-    judged.add(log_verdicts(scanned.audits, time.perf_counter() - started, short), found_in_logs)
+    unreadable = [*_corrupt_regions(scanned.audits), *_incomplete(short)]
+    judged.add(log_verdicts(scanned.audits, time.perf_counter() - started, short), scanned.findings + unreadable)
     drafts, found, known, ended = transaction_verdicts(scanned, engine, source, check_crc=check_crc)
     judged.add(drafts, found)
     judged.add(*offset_verdicts(scanned, engine, check_crc=check_crc))
@@ -532,6 +532,23 @@ def _corrupt_regions(audits: Iterable[LogAudit]) -> Iterator[Finding]:
                     position=region.position,
                     evidence=_in_words(region),
                 )
+
+
+def _incomplete(short: Iterable[Short]) -> Iterator[Finding]:
+    """The logs that certainly lack their end as findings, in their last segment."""
+    for each in short:
+        if each.is_certain:
+            log = each.log
+            file = log.segments[-1] if log.segments else f"{0:020d}.log"
+            yield Finding(
+                rule=READABLE,
+                topic=log.topic,
+                partition=log.partition,
+                broker=log.broker,
+                file=file,
+                offset=each.end,
+                evidence=each.in_words(),
+            )
 
 
 def _is_corrupt(audit: LogAudit, file: str, region: CorruptRegion) -> bool:

@@ -80,7 +80,10 @@ def test_an_emptied_last_segment_is_incomplete_and_one_that_is_really_empty_is_n
     cut(last, 0)
     result = run([cluster])
     assert violated(result) == [READABLE]
-    assert f"generated-0 ends at offset {int(last.stem):,}" in of(result, READABLE).evidence
+    told = f"generated-0 ends at offset {int(last.stem):,}"
+    assert told in of(result, READABLE).evidence
+    [found] = result.findings
+    assert (found.rule, found.file, found.evidence.startswith(told)) == (READABLE, last.name, True)
     checkpoint = cluster / "brokers" / "1" / HIGH_WATERMARKS
     lines = checkpoint.read_text().splitlines()
     own = [f"generated 0 {int(last.stem)}" if line.startswith("generated 0 ") else line for line in lines]
