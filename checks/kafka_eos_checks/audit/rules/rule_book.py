@@ -151,8 +151,8 @@ _RULES: Mapping[str, Rule] = {
     READABLE: Rule(
         subject="batches",
         noun="batches",
-        means="Bytes of a segment are no batch, their CRC is wrong, or a log lacks its end. A consumer that reads there "
-        "gets an error, or not all records.",
+        means="Bytes of a segment are no batch, their CRC is wrong, or a log lacks its end. "
+        "A consumer that reads there gets an error, or not all records.",
         ends="no; another replica may have the bytes",
         then="compare with another replica; " + _DUMP,
     ),
