@@ -218,7 +218,7 @@ ClockWentBack(record) ==
 (* for MayComplete: a late completion has taken away that of the next transaction *)
 LateCompletionTakesNext == toMark = {} /\ metadata.number <= 1
 
-(* for MayComplete: the answer to the last marker brings the completion, and an abort of nothing has no marker *)
+(* for MayComplete: the answer to the last marker brings the completion; an abort of nothing has no marker *)
 CompletesAtLastMarker == toMark = {} /\ metadata.partitions # {}
 
 (* for MayComplete: the transaction is closed while markers are missing *)

@@ -25,6 +25,7 @@ from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES
 from kafka_eos_checks.audit.jepsen.by_key import Judged
 from kafka_eos_checks.audit.jepsen.export import write_operations
 from kafka_eos_checks.audit.kernels.logs.fold import LogAudit
+from kafka_eos_checks.audit.kernels.logs.transactions import Partition
 from kafka_eos_checks.audit.marked import read_runs
 from kafka_eos_checks.audit.oracle.oracle import judge
 from kafka_eos_checks.audit.oracle.readable_histories import join
@@ -436,7 +437,8 @@ def _of_logs(
     """Judge by all rules that need no history; return the scan of the logs, and their moments."""
     started = time.perf_counter()
     scanned = stages.scan_logs(logs, engine, source, named, check_crc=check_crc)
-    short = short_logs(stages.partitions_of(scanned), source)
+    batches_only = [each.partition or Partition(log=each.log) for each in scanned.audits if not _has_old_formats(each)]
+    short = short_logs(batches_only, source)
     unreadable = [*_corrupt_regions(scanned.audits), *_incomplete(short)]
     judged.add(log_verdicts(scanned.audits, time.perf_counter() - started, short), scanned.findings + unreadable)
     drafts, found, known, ended = transaction_verdicts(scanned, engine, source, check_crc=check_crc)
@@ -549,6 +551,11 @@ def _incomplete(short: Iterable[Short]) -> Iterator[Finding]:
                 offset=each.end,
                 evidence=each.in_words(),
             )
+
+
+def _has_old_formats(audit: LogAudit) -> bool:
+    """Whether a log has messages of the formats before batches, whose offsets are not read."""
+    return any(region.kind is RegionKind.OLD_FORMAT for _, region in audit.damage)
 
 
 def _is_corrupt(audit: LogAudit, file: str, region: CorruptRegion) -> bool:

@@ -246,7 +246,7 @@ def _id_buckets(splits: Sequence[Sequence[Split]], buckets: int) -> dict[int, tu
     return found
 
 
-def partitions_of(scanned: Scanned) -> list[Partition]:
+def _partitions(scanned: Scanned) -> list[Partition]:
     """The facts of each log."""
     return [audit.partition or Partition(log=audit.log) for audit in scanned.audits]
 
@@ -491,7 +491,7 @@ def judge_transactions(
         The audit, and the rows with the transactions of logs that have indexes, for :func:`audit_around`.
     """
     given = any(audit.log.topic == COORDINATOR_TOPIC for audit in scanned.audits)
-    partitions = partitions_of(scanned)
+    partitions = _partitions(scanned)
     others = [
         number
         for number, audit in enumerate(scanned.audits)
@@ -630,7 +630,7 @@ def audit_offsets(scanned: Scanned, engine: Engine, *, check_crc: bool = True) -
     if not own:
         return Found(engine), {}
     chosen = {partition.log for partition in longest(own)}
-    logs = {number: partition for number, partition in enumerate(partitions_of(scanned)) if partition.log in chosen}
+    logs = {number: partition for number, partition in enumerate(_partitions(scanned)) if partition.log in chosen}
     judge = partial(judge_commits, logs=logs, check_crc=check_crc)
     rows = engine.regroup(judge, [COMMITS], scanned.rows[0], label="offsets")
     figures: Figures = {"checked": 0, "unknown": 0}
