@@ -62,12 +62,20 @@ def short_logs(logs: Sequence[Ended], source: Source) -> list[Short]:
             here = own.get((topic, partition))
             folder = directory / f"{topic}-{partition}"
             if here is None:
-                if mark and folder.is_dir() and not _segments(folder):
+                if mark and _is_without_segments(folder):
                     log = PartitionLog(broker, topic, partition, str(folder), ())
                     found.append(Short(log, 0, mark, is_certain))
             elif source.is_short(here.log, here.end) and _base(here.log.segments[-1]) == max(_segments(folder)):
                 found.append(Short(here.log, here.end, mark, is_certain))
     return found
+
+
+def _is_without_segments(folder: Path) -> bool:
+    """Whether there is this folder, and no segment in it; False if it must not be read, since nobody asked for it."""
+    try:
+        return folder.is_dir() and not _segments(folder)
+    except PermissionError:
+        return False
 
 
 def _segments(folder: Path) -> list[str]:

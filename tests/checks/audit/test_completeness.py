@@ -3,6 +3,7 @@
 import gzip
 import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -145,6 +146,19 @@ def test_a_segment_or_a_partition_that_is_given_alone_is_not_short(cluster: Path
     for given in (files[0], files[-1], files[0].parent):
         assert of(run([given], one_moment=True), READABLE).found == "0 corrupt regions", given
         assert of(run([given], one_moment=True), READABLE).standing is Standing.OK
+
+
+def test_folders_that_nobody_asked_for_need_not_be_readable(cluster: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = segments(cluster, "generated-0")[0].parent
+    read = Path.iterdir
+
+    def own_only(path: Path) -> Iterator[Path]:
+        if path.name.startswith(("generated-", "__")) and path.name != folder.name:
+            raise PermissionError(13, "Permission denied", str(path))
+        return read(path)
+
+    monkeypatch.setattr(Path, "iterdir", own_only)
+    assert of(run([folder], one_moment=True), READABLE).standing is Standing.OK
 
 
 def test_the_end_of_a_running_brokers_own_file_is_certain(made: Path) -> None:
