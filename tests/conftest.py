@@ -54,7 +54,7 @@ def _with_spark(file: Path) -> frozenset[str]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse a test that would start a second session beside the shared one."""
+    """Refuse a test that would start a second session of Spark: all of them share one."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()) and item.get_closest_marker("spark") is None:
             raise pytest.UsageError(f"{item.nodeid} takes the session of Spark; mark it with {SPARK}")

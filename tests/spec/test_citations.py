@@ -89,20 +89,13 @@ def test_every_class_method_and_setting_that_is_cited_is_in_the_jars_of_kafka(kn
 
 # --- what is dead ----------------------------------------------------------------------------------------------------
 
-TEXT = '''
+TEXT = """
 class Leader:
-    """A leader. Departs from Kafka: it is faster, NotCited.
 
-    Spec:  PartitionLog!AppendBatch, RejectBatch; Transactions!Verify,
-           Upgrade
-    Kafka: UnifiedLog.append, truncateTo (ProducerStateManager, the part
-           with takeSnapshot). Not.Cited
-    KIP:   KIP-98
-    """
 
+    # Spec: PartitionLog!AppendBatch, RejectBatch; Transactions!Verify, Upgrade
     def end(self):  # Spec: Transactions!HandleEnd
-        """End it.    Kafka: Sender.canRetry, its code."""
-'''
+"""
 FILE = Path("leader.py")
 
 

@@ -439,8 +439,8 @@ def _of_logs(
     scanned = stages.scan_logs(logs, engine, source, named, check_crc=check_crc)
     batches_only = [each.partition or Partition(log=each.log) for each in scanned.audits if not _has_old_formats(each)]
     short = short_logs(batches_only, source)
-    unreadable = [*_corrupt_regions(scanned.audits), *_incomplete(short)]
-    judged.add(log_verdicts(scanned.audits, time.perf_counter() - started, short), scanned.findings + unreadable)
+    found_in_logs = scanned.findings + list(_unreadable(scanned.audits, short))
+    judged.add(log_verdicts(scanned.audits, time.perf_counter() - started, short), found_in_logs)
     drafts, found, known, ended = transaction_verdicts(scanned, engine, source, check_crc=check_crc)
     judged.add(drafts, found)
     judged.add(*offset_verdicts(scanned, engine, check_crc=check_crc))
@@ -519,38 +519,21 @@ def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float, shor
     )
 
 
-def _corrupt_regions(audits: Iterable[LogAudit]) -> Iterator[Finding]:
-    """The corrupt regions of the logs as findings."""
+def _unreadable(audits: Iterable[LogAudit], short: Iterable[Short]) -> Iterator[Finding]:
+    """The corrupt regions of the logs, and the logs that certainly lack their end, as findings."""
+
+    def found(log: PartitionLog, file: str, evidence: str) -> Finding:
+        topic, partition, broker = log.topic, log.partition, log.broker
+        return Finding(rule=READABLE, topic=topic, partition=partition, broker=broker, file=file, evidence=evidence)
+
     for audit in audits:
-        log = audit.log
         for file, region in audit.damage:
             if _is_corrupt(audit, file, region):
-                yield Finding(
-                    rule=READABLE,
-                    topic=log.topic,
-                    partition=log.partition,
-                    broker=log.broker,
-                    file=file,
-                    position=region.position,
-                    evidence=_in_words(region),
-                )
-
-
-def _incomplete(short: Iterable[Short]) -> Iterator[Finding]:
-    """The logs that certainly lack their end as findings, in their last segment."""
+                yield replace(found(audit.log, file, _in_words(region)), position=region.position)
     for each in short:
         if each.is_certain:
-            log = each.log
-            file = log.segments[-1] if log.segments else f"{0:020d}.log"
-            yield Finding(
-                rule=READABLE,
-                topic=log.topic,
-                partition=log.partition,
-                broker=log.broker,
-                file=file,
-                offset=each.end,
-                evidence=each.in_words(),
-            )
+            file = each.log.segments[-1] if each.log.segments else f"{0:020d}.log"
+            yield replace(found(each.log, file, each.in_words()), offset=each.end)
 
 
 def _has_old_formats(audit: LogAudit) -> bool:

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafka_eos_checks.kit.arguments import add_json
+from kafka_eos_checks.kit.arguments import add_json, at_least_one
 from kafka_eos_checks.kit.recording import given_path
 
 if TYPE_CHECKING:
@@ -77,8 +77,8 @@ The terminal and the page show the most urgent rules first: data that is lost, t
 applications that make no progress; then wrong state of brokers. --json has the order of the list above, --findings is
 sorted by place.
 
-exit codes: 0 nothing found, 1 violations or corrupt regions, 2 the input or the call cannot be used, 3 nothing found,
-  but something could not be judged (0 with --allow-unjudged); what is too recent does not count
+exit codes: 0 nothing found, 1 violations, corrupt regions or incomplete logs, 2 the input or the call cannot be used,
+  3 nothing found, but something could not be judged (0 with --allow-unjudged); what is too recent does not count
 An output that cannot be written is refused before the audit. If writing fails later, the verdicts are printed all the
 same, and the exit code is 2.
 """
@@ -112,7 +112,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument("--spark", action="store_true", help="audit on Spark (a local one, or the active session)")
     parser.add_argument(
         "--jobs",
-        type=_processes,
+        type=at_least_one,
         metavar="N",
         help="processes, for more than some seconds of work (default: one a processor)",
     )
@@ -177,12 +177,6 @@ def _share(text: str) -> float:
     if not 0 < share <= 1:
         raise argparse.ArgumentTypeError("expected a share above 0, at most 1")
     return share
-
-
-def _processes(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError("expected a whole number, at least 1")
-    return int(text)
 
 
 def _codes(text: str) -> frozenset[str]:

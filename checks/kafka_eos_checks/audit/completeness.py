@@ -1,4 +1,4 @@
-"""What a log directory lacks of its logs, by the broker's checkpoint of high watermarks.
+"""Logs that lack their end, as the broker's checkpoint of high watermarks shows.
 
 A broker never has a high watermark above the end of its log. So a log that ends below the mark in
 ``replication-offset-checkpoint`` was cut, emptied or not copied to its end, or its last records are lost. In a copy of
@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from kafka_eos_checks.audit.moments import Ended, Source
+from kafka_eos.formats.log_directory import NotALogDirectory
+from kafka_eos_checks.audit.moments import Directory, Ended, Source
 from kafka_eos_checks.audit.segments.contents import Place
-from kafka_eos_checks.audit.segments.splits import SUFFIXES, PartitionLog
+from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 
 
 class Short(NamedTuple):
@@ -51,37 +52,26 @@ def short_logs(logs: Sequence[Ended], source: Source) -> list[Short]:
     for each in logs:
         by_directory[each.log.directory][each.log.topic, each.log.partition] = each
     for directory, own in by_directory.items():
-        told = source.directories.get(directory)
-        if told is None:
-            continue
-        is_certain = told.stopped or told.read_ms is not None
-        if not is_certain and not source.one_moment:
-            continue
+        told = source.directories.get(directory, Directory())
         broker = next(iter(own.values())).log.broker
         for (topic, partition), mark in sorted(told.high_watermarks.items()):
-            here = own.get((topic, partition))
             folder = directory / f"{topic}-{partition}"
-            if here is None:
-                if mark and _is_without_segments(folder):
-                    log = PartitionLog(broker, topic, partition, str(folder), ())
-                    found.append(Short(log, 0, mark, is_certain))
-            elif source.is_short(here.log, here.end) and _base(here.log.segments[-1]) == max(_segments(folder)):
-                found.append(Short(here.log, here.end, mark, is_certain))
+            log, end = PartitionLog(broker, topic, partition, str(folder), ()), 0
+            if (known := own.get((topic, partition))) is not None:
+                log, end = known.log, known.end
+            if source.is_incomplete(log, end) and log.segments[-1:] == _last_segment(folder):
+                found.append(Short(log, end, mark, told.is_settled))
     return found
 
 
-def _is_without_segments(folder: Path) -> bool:
-    """Whether there is this folder, and no segment in it; False if it must not be read, since nobody asked for it."""
+def _last_segment(folder: Path) -> tuple[str, ...] | None:
+    """The last segment in a partition's folder, if it has any; None without a folder.
+
+    Also None for a folder that must not be read, since nobody may have asked for it.
+    """
     try:
-        return folder.is_dir() and not _segments(folder)
+        return find_logs(folder)[0].segments[-1:] if folder.is_dir() else None
+    except NotALogDirectory:
+        return ()
     except PermissionError:
-        return False
-
-
-def _segments(folder: Path) -> list[str]:
-    """The base offsets of the segments in a partition's folder, as their names have them."""
-    return [_base(file.name) for file in folder.iterdir() if file.name.partition(".")[2] in SUFFIXES]
-
-
-def _base(name: str) -> str:
-    return name.partition(".")[0]
+        return None

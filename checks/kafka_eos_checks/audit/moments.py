@@ -94,6 +94,11 @@ class Directory:
     high_watermarks: Mapping[Place, int] = field(default_factory=dict)
     checkpoint_ms: float = -inf
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether its logs certainly have what they had at the checkpoint: its broker was shut down, or runs here."""
+        return self.stopped or self.read_ms is not None
+
 
 def read_directory(folder: Path, now_ms: int) -> Directory:
     """Read the evidence in a log directory for the moment of its logs; missing files are no error."""
@@ -156,13 +161,18 @@ class Source:
     longest_ms: int = LONGEST_MS
 
     def is_short(self, log: PartitionLog, end: int) -> bool:
-        """Whether a log ends below its high watermark, so that records are missing or its copy is the older one.
+        """Whether a log ends below its high watermark: records are missing, or its copy is older than the checkpoint.
 
         A log whose records were all deleted ends where its last segment begins.
         """
         mark = self.directories.get(log.directory, Directory()).high_watermarks.get(_place(log))
         last = log.segments[-1].partition(".")[0] if log.segments else ""
         return mark is not None and max(end, int(last) if last.isdecimal() else 0) < mark
+
+    def is_incomplete(self, log: PartitionLog, end: int) -> bool:
+        """Whether a log ends below its high watermark, though it is no older than the checkpoint."""
+        told = self.directories.get(log.directory, Directory())
+        return (self.one_moment or told.is_settled) and self.is_short(log, end)
 
 
 def look_at(logs: Iterable[PartitionLog], *, one_moment: bool, longest_ms: int = LONGEST_MS) -> Source:
@@ -238,10 +248,6 @@ class Moments:
             told.append(self._checkpoints.get(folder, -inf))
         return max(float(stamped_ms), max(told) - LAG_MS)
 
-    def is_short(self, dated: Dated) -> bool:
-        """Whether a log of one moment with others ends below its high watermark, so that some of it is missing."""
-        return self.source.one_moment and self.source.is_short(dated.log, dated.end)
-
     def covers(self, dated: Dated, moment_ms: float) -> bool:
         """Whether a log is known to be complete up to a moment of another broker's clock."""
         return moment_ms + SKEW_MS <= self.reach(dated)
@@ -252,7 +258,7 @@ class Moments:
         A file's time is that of the copy, or of the last append before it. It is too late if a copy was copied again,
         so no violation depends on it.
         """
-        if self.is_short(dated):  # a later audit of the same files finds no more
+        if self.source.is_incomplete(dated.log, dated.end):  # a later audit of the same files finds no more
             return inf
         reach = self.reach(dated)
         directory = self.source.directories.get(dated.log.directory, Directory())

@@ -23,7 +23,7 @@ from kafka_eos.machines import machine as machines
 from kafka_eos.machines.spec_mapping import SpecValue, from_spec, snake_case, to_spec
 from kafka_eos_checks.drawing.story import differences, tell
 from kafka_eos_checks.graphs.state_graph import GraphUnusable, StateGraph, export, instance_text
-from kafka_eos_checks.kit.arguments import add_json
+from kafka_eos_checks.kit.arguments import add_json, at_least_one
 from kafka_eos_checks.kit.terminal import print_verdicts, progress_console
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.models.registry import TIERS, MalformedRegistry, Model, Registry, bounds_predicate
@@ -449,7 +449,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         "--kafka", metavar="RELEASE", help="by the rules of this release of Kafka as it ships (spec/releases.toml)"
     )
     parser.add_argument("--tier", choices=TIERS, default="small", help="this tier and those before it (default small)")
-    parser.add_argument("--jobs", type=int, metavar="N", help="graphs at a time (default: one a processor)")
+    parser.add_argument("--jobs", type=at_least_one, metavar="N", help="graphs at a time (default: one a processor)")
     add_json(parser)
     parser.set_defaults(run=run)
 

@@ -73,6 +73,17 @@ class Parser(argparse.ArgumentParser):
         self.error(f"{_name(action)} {shlex.quote(str(value))}: expected {_alternatives(known)}{near}")
 
 
+def at_least_one(text: str) -> int:
+    """The ``type`` of an argument that is a number of processes, runs or the like.
+
+    Raises:
+        argparse.ArgumentTypeError: the text is no whole number above 0.
+    """
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError("expected a whole number, at least 1")
+    return int(text)
+
+
 def _name(action: argparse.Action) -> str:
     """An argument as the help names it."""
     return next(iter(action.option_strings), None) or str(action.metavar or action.dest)

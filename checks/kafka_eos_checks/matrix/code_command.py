@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from kafka_eos_checks.kit.arguments import add_json
+from kafka_eos_checks.kit.arguments import add_json, at_least_one
 from kafka_eos_checks.kit.missing import Missing, need_clone
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progress_console
@@ -47,7 +47,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     )
     parser.add_argument("--whole", action="store_true", help="try survivors with all tests")
     parser.add_argument("--list", action="store_true", help="list the changes, and run nothing")
-    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="copies of the clone (default 2)")
+    parser.add_argument("--jobs", type=at_least_one, default=2, metavar="N", help="copies of the clone (default 2)")
     add_json(parser, "the verdicts, one a package")
     parser.set_defaults(run=run)
 

@@ -30,7 +30,7 @@ from rich.table import Table
 from kafka_eos_checks.drawing.page import CANNOT_APPLY, SURVIVES
 from kafka_eos_checks.graphs import command as conformance
 from kafka_eos_checks.graphs import model_check
-from kafka_eos_checks.kit.arguments import add_json
+from kafka_eos_checks.kit.arguments import add_json, at_least_one
 from kafka_eos_checks.kit.terminal import WordTable, answer_console, print_verdicts
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.matrix.mutant_replays import find_by_replay
@@ -255,7 +255,9 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     )
     parser.add_argument("--only", nargs="+", choices=tuple(MEANS), metavar="MEANS", help=f"of {', '.join(MEANS)}")
     add_json(parser)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="parallel jobs (default: all cores)")
+    parser.add_argument(
+        "--jobs", type=at_least_one, default=os.cpu_count() or 1, help="parallel jobs (default: all cores)"
+    )
     parser.add_argument("--cache", type=Path, default=cache_folder("mutants"), help="results of earlier runs")
     parser.set_defaults(run=run)
 

@@ -16,7 +16,7 @@ from time import monotonic
 from typing import Any
 
 from kafka_eos_checks.graphs.state_graph import instance_text
-from kafka_eos_checks.kit.arguments import add_json
+from kafka_eos_checks.kit.arguments import add_json, at_least_one
 from kafka_eos_checks.kit.progress import count_progress
 from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
@@ -238,7 +238,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--seeds", type=seed_range, default=(0, 1999), metavar="A..B", help="default 0..1999")
-    parser.add_argument("--jobs", type=int, default=2, help="worker processes (default: 2); 1 needs none")
+    parser.add_argument("--jobs", type=at_least_one, default=2, help="worker processes (default: 2); 1 needs none")
     parser.add_argument(
         "--spark", action="store_true", help="run the seeds on Spark (a local one, or the active session)"
     )
@@ -259,8 +259,8 @@ def add_parser(subparsers: Any, help_line: str) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run ``walks``."""
-    if arguments.jobs < 1 or arguments.limit <= 0:
-        print("kafka-eos check walks: --jobs is at least 1, --limit above 0", file=sys.stderr)
+    if arguments.limit <= 0:
+        print("kafka-eos check walks: --limit is above 0", file=sys.stderr)
         return 2
     if arguments.spark and (arguments.corpus or arguments.replay is not None or arguments.mutant):
         print("kafka-eos check walks: --spark runs --seeds; leave out --corpus, --replay, --mutant", file=sys.stderr)

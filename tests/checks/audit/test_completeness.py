@@ -115,6 +115,24 @@ def test_decisions_behind_the_end_of_a_cut_coordinators_log_are_not_judged(clust
     assert NO_TRANSACTION in violated(run([cluster]))
 
 
+def test_a_log_of_a_broker_that_was_shut_down_is_incomplete_next_to_others_of_other_moments(cluster: Path) -> None:
+    (cluster / "manifest.json").unlink()  # without it, brokers may have stopped at different times
+    other = cluster / "brokers" / "2"
+    shutil.copytree(cluster / "brokers" / "1", other)
+    (other / "meta.properties").write_text("version=1\nnode.id=2\n")
+    for log in (cluster / "brokers").glob(f"*/{TOPIC}-*"):
+        first, *rest = sorted(log.glob("*.log"))
+        for file in rest:
+            file.unlink()
+        cut(first, first.stat().st_size // 2)
+        os.utime(first, (0, 0))
+    result = run([cluster / "brokers"])
+    assert violated(result) == [READABLE]
+    found = of(result, NO_TRANSACTION)
+    assert "incomplete" in found.unjudged_for, "rather than too recent, or in an older copy"
+    assert found.recent == 0
+
+
 def test_a_transaction_whose_marker_was_cut_off_does_not_hang(cluster: Path) -> None:
     last = segments(cluster, "generated-1")[-1]
     cut(last, last.stat().st_size - 3)

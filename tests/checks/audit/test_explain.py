@@ -186,7 +186,7 @@ def test_a_long_run_is_cut_to_what_is_near_the_moment() -> None:
 def test_the_audit_offers_to_draw_a_finding_only_if_a_history_has_an_event_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of 32 MiB or more is not read again for that, so the line has a condition."""
+    """A history of more than 32 MiB is not read again to know that; then the line has a condition."""
     lost = replace(produce(2, "ok", offset=7, detail={"value": "x"}), action="Send", base_sequence=None)
     write_history(tmp_path / "drawn.jsonl", [lost])
     # A send is not drawn where its request is there; here the request of this one is not.

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_eos_checks import cli
 from kafka_eos_checks.kit.arguments import Parser, add_json, standard_output
 from kafka_eos_checks.kit.terminal import print_verdicts
 from kafka_eos_checks.kit.verdict import Verdict, read_verdicts, write_verdicts
@@ -157,3 +158,11 @@ def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
     finally:
         os.close(writing)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_every_number_of_jobs_is_at_least_one(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("audit .", "check models", "check graphs", "check walks", "check mutants", "check code formats"):
+        with pytest.raises(SystemExit) as refused:
+            cli.main([*command.split(), "--jobs=0"])
+        assert refused.value.code == 2
+        assert "--jobs 0: expected a whole number, at least 1" in capsys.readouterr().err, command

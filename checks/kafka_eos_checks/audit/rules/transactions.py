@@ -535,7 +535,7 @@ def match(partition: PartitionTransactions, coordinators: Coordinators, moments:
             continue
         log = owner[0]
         transactions = coordinators.transactions(pid, epoch)
-        why_later = INCOMPLETE if moments.is_short(log) else OTHER_MOMENT
+        why_later = INCOMPLETE if moments.source.is_incomplete(log.log, log.end) else OTHER_MOMENT
         group = _Group(partition, markers, transactions, moments.reach(log), moments.recent_after(log), why_later)
         why = why_incomplete(log) or (HOLES if partition.holes else None)
         matching.take(group.in_order() if why is None else group.by_epoch(why))
@@ -774,7 +774,7 @@ def fate_of(
     older_log = opened.timestamp + SKEW_MS > moments.recent_after(log)
     older_partition = known.last_ms + SKEW_MS > moments.recent_after(partition)
     for each in (log, partition):
-        if moments.is_short(each):
+        if moments.source.is_incomplete(each.log, each.end):
             return Fate(Kind.NOT_JUDGED, f"{who}, but {each.log} ends below its high watermark", INCOMPLETE)
     old = moments.last_ms - opened.timestamp > moments.source.longest_ms + GRACE_MS
     copies = f"{who}, but this log and {log.log} may be of different moments"
