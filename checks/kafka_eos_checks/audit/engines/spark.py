@@ -83,7 +83,8 @@ class SparkEngine:
         """As :meth:`kafka_eos_checks.audit.engines.local.Engine.map`; the rows stay on the executors' disks."""
         del sizes
         if not items:
-            return self.spark.createDataFrame([], ddl(ROW_COLUMNS))
+            none = [f"CAST(NULL AS {kind}) AS {name}" for name, kind in ROW_COLUMNS.items()]
+            return self.spark.range(0).selectExpr(*none)  # of no task, unlike a table of rows of this process
         count = task_count(len(items), self._cores)
         numbers = self.spark.range(0, count, 1, count)
         with quiet_about_pandas():
