@@ -130,7 +130,6 @@ from kafka_eos_checks.audit.rules.transactions import longest
 from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, Replicas, read_contents
 from kafka_eos_checks.audit.segments.headers import Ints
 from kafka_eos_checks.audit.segments.splits import PartitionLog, Split
-from kafka_eos_checks.kit.memory import without_collections
 
 STORE, RANGES, PIECES, GROUPS = range(90, 94)  # kinds of rows of the scan, next to those of the plan for logs
 FACTS, FAILED, VALUES, ENDINGS, MOVES, CHANGED, REQUESTED, MEMBERS, LOG = range(50, 59)
@@ -159,9 +158,8 @@ def read_range(item: tuple[int, Range], *, buckets: int) -> Iterator[Row]:
     number, part = item
     numbered = ((number << AT_BITS | places, events) for places, events in numbered_events(part))
     try:
-        with without_collections():
-            for each in told(numbered, str(part.path)):
-                yield from _told_rows(each, buckets)
+        for each in told(numbered, str(part.path)):
+            yield from _told_rows(each, buckets)
     except MalformedHistory as error:
         yield Row(FAILED, 0, (number, error.line & ((1 << AT_BITS) - 1), error.reason))
 

@@ -1,5 +1,6 @@
 """The cost that an audit reports: the arithmetic, and the tasks of both engines."""
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,19 @@ def test_a_stage_takes_as_long_as_its_largest_task_or_its_share_of_the_cores() -
     assert [own.wall_seconds(cores) for cores in (1, 2, 4, 100)] == [8.0, 4.0, 4.0, 4.0]
     nothing = StageCost("audit", [])
     assert (nothing.seconds, nothing.largest, nothing.memory, nothing.wall_seconds(10)) == (0.0, 0.0, 0, 0.0)
+
+
+def test_a_task_runs_without_garbage_collections_even_if_it_fails() -> None:
+    def task() -> Iterator[bool]:
+        yield gc.isenabled()
+        raise ValueError
+
+    assert gc.isenabled()
+    results = charged(task, lambda _: True)
+    assert next(results) is False
+    with pytest.raises(ValueError):  # noqa: PT011 - the task's own
+        next(results)
+    assert gc.isenabled()
 
 
 def test_stages_follow_each_other_and_the_driver_is_never_shared() -> None:
