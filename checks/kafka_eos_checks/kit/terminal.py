@@ -105,22 +105,20 @@ class WordTable(Table):
 
 
 def verdict_table(verdicts: Sequence[Verdict], title: str = "") -> Table:
-    """A line for each verdict that had something to judge: mark, name, expected, found, figures, seconds."""
-    table = WordTable("", "check", "name", "expected", "found", "figures", title=title)
+    """A line for each verdict that had something to judge: mark, name, found, figures, seconds.
+
+    The kind of check is shown where there are several kinds. What was expected is shown below, where something else was
+    found.
+    """
+    shown = [verdict for verdict in verdicts if verdict.standing is not Standing.NOTHING]
+    several = ["check"] if len({verdict.check for verdict in shown}) > 1 else []
+    table = WordTable("", *several, "name", "found", "figures", title=title)
     table.add_column("seconds", justify="right")
-    for verdict in verdicts:
-        if verdict.standing is Standing.NOTHING:
-            continue
+    for verdict in shown:
         figures = " ".join(f"{k}={v:,}" if isinstance(v, int) else f"{k}={v}" for k, v in verdict.figures.items())
-        table.add_row(
-            f"[{_COLOURS[verdict.standing]}]{verdict.standing.value}[/]",
-            verdict.check,
-            verdict.name,
-            verdict.expected,
-            verdict.found,
-            figures,
-            f"{verdict.seconds:.1f}",
-        )
+        check = [verdict.check] if several else []
+        mark = f"[{_COLOURS[verdict.standing]}]{verdict.standing.value}[/]"
+        table.add_row(mark, *check, verdict.name, verdict.found, figures, f"{verdict.seconds:.1f}")
     return table
 
 

@@ -104,8 +104,14 @@ def printed(verdicts: list[Verdict]) -> str:
 def test_a_table_has_one_line_a_verdict_with_its_mark_and_figures() -> None:
     lines = [line.split() for line in printed([GOOD]).splitlines()]
     assert lines[0] == ["checked"]
-    assert lines[2] == ["ok", "model", "M", "holds", "holds", "states=12,345", "0.0"]
+    assert lines[2] == ["ok", "M", "holds", "states=12,345", "0.0"]
     assert verdict_table([GOOD, BAD]).row_count == 2
+
+
+def test_a_table_names_the_kinds_of_checks_if_there_are_several() -> None:
+    lines = [line.split() for line in printed([GOOD, BAD]).splitlines()]
+    assert [line[:4] for line in lines[2:4]] == [["ok", "model", "M", "holds"], ["FAIL", "mutant", "B", "holds"]]
+    assert printed([GOOD, EMPTY]).splitlines()[1].split() == ["name", "found", "figures", "seconds"]
 
 
 def test_only_the_evidence_of_differing_verdicts_is_printed_and_unchanged() -> None:
