@@ -39,7 +39,7 @@ from kafka_eos_checks.audit.quoting import redacted
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, REPLICAS, differs_from, segment_with
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.audit.rules.histories import HISTORY_RULES
-from kafka_eos_checks.audit.rules.log import GAP, LOG_RULES, Reason
+from kafka_eos_checks.audit.rules.log import GAP, LOG_RULES, Reason, Subject, Unjudged
 from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
 from kafka_eos_checks.audit.rules.rule_book import READABLE, Place, dump_of, rule_of
 from kafka_eos_checks.audit.rules.transactions import (
@@ -585,7 +585,7 @@ def transaction_verdicts(
     return drafts, Found(engine, *([known.rows] if states else [])) + result.findings, result.moments, ended
 
 
-_OfRule = tuple[str, Figures, Mapping[Reason, int] | None]
+_OfRule = tuple[str, Figures, Mapping[Reason, Unjudged] | None]
 
 
 def _drafts(of_rules: Iterable[_OfRule], seconds: float) -> list[Draft]:
@@ -666,7 +666,7 @@ def _verdict(
     tally: Tally,
     *,
     seconds: float = 0.0,
-    reasons: Mapping[Reason, int] | None = None,
+    reasons: Mapping[Reason, Unjudged] | None = None,
     noted: Sequence[str] = (),
 ) -> Verdict:
     """The verdict of a rule: violations, and what could not be judged.
@@ -676,7 +676,7 @@ def _verdict(
         figures: the rule's figures: its subjects (:attr:`rule_book.Rule.subject`), ``unknown``, ``recent`` and more.
         tally: the tally of the findings of all rules.
         seconds: wall time.
-        reasons: for each reason, how many subjects could not be judged; None if the rule book has the only reason.
+        reasons: for each reason, the subjects that could not be judged; None if the rule book has the only reason.
         noted: more evidence.
     """
     violations, first = tally.of(rule, violations=True)
@@ -704,30 +704,36 @@ def _verdict(
     )
 
 
-def _reasons(rule: str, unknown: int, reasons: Mapping[Reason, int] | None) -> Mapping[Reason, int]:
-    """The reasons why subjects could not be judged, with their numbers; the rule book's if the rule has only one."""
-    if reasons is not None:
-        there = [(reason, count) for reason, count in reasons.items() if count]
-        return dict(sorted(there, key=lambda each: (-each[1], each[0])))
-    missing = rule_of(rule).missing
-    return {missing: unknown} if unknown and missing is not None else {}
+def _reasons(
+    rule: str, unknown: int, reasons: Mapping[Reason, Unjudged] | None
+) -> list[tuple[Reason, int, Subject | None]]:
+    """The reasons why subjects could not be judged, most frequent first, each with their number and the first of them.
+
+    The reason is the rule book's if the rule has only one.
+    """
+    if reasons is None:
+        missing = rule_of(rule).missing
+        return [(missing, unknown, None)] if unknown and missing is not None else []
+    return sorted(((reason, *unjudged) for reason, unjudged in reasons.items()), key=lambda each: (-each[1], each[0]))
 
 
-def _by_code(reasons: Mapping[Reason, int]) -> dict[str, int]:
+def _by_code(reasons: Iterable[tuple[Reason, int, Subject | None]]) -> dict[str, int]:
     counts: Counter[str] = Counter()
-    for reason, count in reasons.items():
+    for reason, count, _ in reasons:
         counts[reason.code] += count
     return dict(counts)
 
 
-def _unjudged(rule: str, figures: Figures, reasons: Mapping[Reason, int]) -> str:
+def _unjudged(rule: str, figures: Figures, reasons: Sequence[tuple[Reason, int, Subject | None]]) -> str:
     """Why a rule judged nothing, or not everything; "" if it judged everything except what is too recent."""
     book = rule_of(rule)
     subjects, unknown, recent = (int(figures.get(name, 0)) for name in (book.subject, UNKNOWN, RECENT))
     if unknown:
-        counted = [f"{count:,}: {reason.words}" for reason, count in reasons.items()]
-        only = [reason.words for reason in reasons]
-        return f"{unknown:,} of {subjects:,} {book.noun}: {'; '.join(counted if len(counted) > 1 else only)}"
+        why = [
+            f"{count:,}: " * (len(reasons) > 1) + reason.words + ("" if first is None else f"; the first at {first}")
+            for reason, count, first in reasons
+        ]
+        return f"{unknown:,} of {subjects:,} {book.noun}: {'; '.join(why)}"
     if not subjects:
         return f"there are no {book.noun} to look at"
     if subjects == recent:

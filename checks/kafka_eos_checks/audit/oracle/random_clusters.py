@@ -242,7 +242,7 @@ def rows_of(audit: TransactionAudit) -> Counter[Row]:
     rows: Counter[Row] = Counter(astuple(replace(finding, time_ms=None)) for finding in audit.findings)
     rows.update((rule, name, int(value)) for rule in TRANSACTION_RULES for name, value in audit.figures[rule].items())
     rows.update(
-        (rule, reason, count) for rule, reasons in audit.reasons.items() for reason, count in reasons.items() if count
+        (rule, reason, unjudged) for rule, reasons in audit.reasons.items() for reason, unjudged in reasons.items()
     )
     return rows
 

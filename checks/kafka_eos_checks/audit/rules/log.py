@@ -87,6 +87,39 @@ class Reason(NamedTuple):
     words: str
 
 
+class Subject(NamedTuple):
+    """The place of something that could not be judged: a topic, a partition, an offset, and a producer id."""
+
+    topic: str
+    partition: int
+    offset: int
+    producer_id: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} offset {self.offset} (producer {self.producer_id})"
+
+
+class Unjudged(NamedTuple):
+    """Subjects that could not be judged for one reason: how many, and the first one."""
+
+    total: int
+    first: Subject
+
+
+class Reasons(dict[Reason, Unjudged]):
+    """The subjects that could not be judged, by reason."""
+
+    def count(self, reason: Reason, first: Subject, count: int = 1) -> None:
+        """Add some subjects, by their number and the first of them."""
+        before = self.get(reason, Unjudged(0, first))
+        self[reason] = Unjudged(before.total + count, min(first, before.first))
+
+    def add(self, other: "Reasons") -> None:
+        """Add other subjects."""
+        for reason, unjudged in other.items():
+            self.count(reason, unjudged.first, unjudged.total)
+
+
 FIRST_SEQUENCE = Reason(
     "first-sequence",
     "the first ones of a producer, with a sequence above 0: those before are lost, or went to a topic of this name "

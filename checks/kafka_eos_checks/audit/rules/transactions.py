@@ -54,7 +54,7 @@ Kafka: ProducerAppendInfo.appendEndTxnMarker, TransactionMarkerChannelManager,
 """
 
 from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isinf
@@ -69,7 +69,7 @@ from kafka_eos_checks.audit.findings import Finding, Kind
 from kafka_eos_checks.audit.moments import GRACE_MS, ONE_MOMENT, SKEW_MS, Dated, Ended, Moments, Source, in_words, span
 from kafka_eos_checks.audit.quoting import quoted
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, Transaction, TransactionalId
-from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS, Reason
+from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS, Reason, Reasons, Subject
 from kafka_eos_checks.audit.segments.contents import Figures, Place
 from kafka_eos_checks.audit.segments.headers import (
     CONTROL_MASK,
@@ -291,6 +291,10 @@ class PartitionTransactions:
             self.merged.append((opened, batch.epoch))
             self.open[batch.producer_id] = replace(batch, begun=opened.first_offset)
 
+    def subject(self, at: Marker | OpenTransaction) -> Subject:
+        """A marker, or the first batch of a transaction, as something that could not be judged."""
+        return Subject(self.log.topic, self.log.partition, at.offset, at.producer_id)
+
     def finding(self, rule: str, at: Marker | OpenTransaction, evidence: str, kind: Kind = Kind.VIOLATION) -> Finding:
         """A finding at a marker, or at the first batch of a transaction."""
         return Finding(
@@ -473,20 +477,21 @@ class Matching:
             those that end data first.
         unmatched: markers that contradict the coordinator's log.
         unknown: markers that cannot be judged.
-        reasons: for each reason, how many markers cannot be judged.
+        reasons: for each reason, the markers that cannot be judged.
         recent: markers whose transaction may be newer than the copy of the coordinator's log.
     """
 
     seen: dict[Named, dict[ControlType, list[Placed]]] = field(default_factory=lambda: defaultdict(dict))
     unmatched: list[Unmatched] = field(default_factory=list)
     unknown: list[tuple[PartitionTransactions, Marker]] = field(default_factory=list)
-    reasons: Counter[Reason] = field(default_factory=Counter)
+    reasons: Reasons = field(default_factory=Reasons)
     recent: list[tuple[PartitionTransactions, Marker]] = field(default_factory=list)
 
     def leave(self, partition: PartitionTransactions, markers: Sequence[Marker], reason: Reason) -> None:
         """Note markers that cannot be judged."""
         self.unknown += [(partition, marker) for marker in markers]
-        self.reasons[reason] += len(markers)
+        for marker in markers:
+            self.reasons.count(reason, partition.subject(marker))
 
     def postpone(
         self, partition: PartitionTransactions, markers: Sequence[Marker], recent_after: float, reason: Reason
@@ -518,7 +523,7 @@ class Matching:
                     self._keep(name, decision, placed)
         self.unmatched += other.unmatched
         self.unknown += other.unknown
-        self.reasons += other.reasons
+        self.reasons.add(other.reasons)
         self.recent += other.recent
 
 
@@ -734,7 +739,7 @@ def hanging(partition: PartitionTransactions, coordinators: Coordinators, moment
         _count(figures, "transactions")
         if fate.reason is not None:
             _count(figures, UNKNOWN)
-            judged.reasons[HANGING][fate.reason] += 1
+            judged.reasons[HANGING].count(fate.reason, partition.subject(opened))
         elif fate.kind is Kind.TOO_RECENT:
             _count(figures, RECENT)
         evidence = f"{fate.why}; open {_since(opened, moments.last_ms)}"
@@ -868,7 +873,8 @@ def fenced(partition: PartitionTransactions, coordinators: Coordinators, moments
         if owner is None:
             is_recent = marker.stamped_ms + SKEW_MS > recent_after
             _count(figures, RECENT if is_recent else UNKNOWN)
-            judged.reasons[FENCED][coordinators.unknown_owner] += not is_recent
+            if not is_recent:
+                judged.reasons[FENCED].count(coordinators.unknown_owner, partition.subject(marker))
             continue
         for pid, epoch in owner[1].grants:
             if pid == marker.producer_id and marker.ends.epoch < epoch <= marker.epoch:
@@ -899,7 +905,7 @@ class Judged:
         findings: all findings, each with its kind, except those on open transactions.
         open: the findings on open transactions, without the offsets that these keep from readers.
         figures: for each rule, the numbers of what it looked at, could not judge, and found too recent.
-        reasons: for each rule and reason, how many subjects could not be judged.
+        reasons: for each rule and reason, the subjects that could not be judged.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -913,7 +919,7 @@ class Judged:
             OLD_COORDINATOR: {"markers": 0},
         }
     )
-    reasons: dict[str, Counter[Reason]] = field(default_factory=lambda: defaultdict(Counter))
+    reasons: dict[str, Reasons] = field(default_factory=lambda: defaultdict(Reasons))
 
     def add(self, other: "Judged") -> None:
         """Add the result for other producer ids."""
@@ -923,16 +929,16 @@ class Judged:
             for name, more in figures.items():
                 _count(self.figures[rule], name, int(more))
         for rule, reasons in other.reasons.items():
-            self.reasons[rule] += reasons
+            self.reasons[rule].add(reasons)
 
-    def count_markers(self, markers: int = 0, unknown: Mapping[Reason, int] | None = None, recent: int = 0) -> None:
+    def count_markers(self, markers: int, unknown: Reasons, recent: int = 0) -> None:
         """Count markers, and those that cannot be judged."""
         for rule in OF_MARKERS:
             _count(self.figures[rule], "markers", markers)
         for rule in (TORN, NO_TRANSACTION):
-            _count(self.figures[rule], UNKNOWN, sum((unknown or {}).values()))
+            _count(self.figures[rule], UNKNOWN, sum(unjudged.total for unjudged in unknown.values()))
             _count(self.figures[rule], RECENT, recent)
-            self.reasons[rule].update(unknown or {})
+            self.reasons[rule].add(unknown)
 
 
 def judge(partitions: Iterable[PartitionTransactions], coordinators: Coordinators, moments: Moments) -> Judged:
@@ -965,13 +971,13 @@ class TransactionAudit:
         findings: all findings, each with its kind.
         figures: for each rule, the numbers of what it looked at, could not judge, and found too recent.
         moments: the moments of the logs.
-        reasons: for each rule and reason, how many subjects could not be judged.
+        reasons: for each rule and reason, the subjects that could not be judged.
     """
 
     findings: Collection[Finding]
     figures: dict[str, Figures]
     moments: Moments
-    reasons: dict[str, Counter[Reason]]
+    reasons: dict[str, Reasons]
 
 
 def audit_transactions(

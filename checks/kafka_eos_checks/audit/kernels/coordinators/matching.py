@@ -6,8 +6,7 @@ all its markers (:func:`kafka_eos_checks.audit.rules.transactions.judge`). They 
 are few. So every finding is the readable rules' own.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +20,7 @@ from kafka_eos_checks.audit.kernels.logs.readable import data_of, marker_of
 from kafka_eos_checks.audit.kernels.logs.transactions import NOTHING, Paired, Partition
 from kafka_eos_checks.audit.moments import SKEW_MS, Moments
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, Transaction, TransactionalId
-from kafka_eos_checks.audit.rules.log import Reason
+from kafka_eos_checks.audit.rules.log import Reason, Reasons, Subject
 from kafka_eos_checks.audit.rules.transactions import (
     AMBIGUOUS,
     FENCED,
@@ -207,6 +206,7 @@ class _Columns:
         self.decision = own["decision"].astype(np.int64)
         self.coordinator_epoch = own["coordinator_epoch"].astype(np.int64)
         self.stamped_ms = own["timestamp"]
+        self.offset = own["offset"]
         self.has_data = steps.ends != NOTHING
         ends = steps.steps["producer_epoch"][np.where(self.has_data, steps.ends, 0)] if len(own) else self.epoch
         self.data_epoch = np.where(self.has_data, ends.astype(np.int64), -1)
@@ -264,16 +264,26 @@ class _Columns:
 
     def _count(self, judged: Judged, mine: Flags, left: Ints, reasons: Sequence[Reason]) -> None:
         """Count some proved markers."""
-        unknown = Counter({reasons[n]: int(count) for n, count in _counts(left[mine & (left >= 0)])})
+        unknown = Reasons()
+        for number in np.unique(left[mine & (left >= 0)]).tolist():
+            self._note(unknown, reasons[number], mine & (left == number))
         judged.count_markers(int(mine.sum()), unknown)
         figures = judged.figures
         figures[HANGING]["transactions"] = int(figures[HANGING]["transactions"]) + int((mine & self.has_data).sum())
         committed = mine & self.has_data & (self.decision == ControlType.COMMIT)
         figures[FENCED]["committed"] = int(figures[FENCED]["committed"]) + int(committed.sum())
-        ownerless = int((committed & (self.owner[self.pid] < 0)).sum())
-        figures[FENCED][UNKNOWN] = int(figures[FENCED][UNKNOWN]) + ownerless
-        if ownerless:
-            judged.reasons[FENCED][self.coordinators.unknown_owner] += ownerless
+        ownerless = committed & (self.owner[self.pid] < 0)
+        figures[FENCED][UNKNOWN] = int(figures[FENCED][UNKNOWN]) + int(ownerless.sum())
+        if ownerless.any():
+            self._note(judged.reasons[FENCED], self.coordinators.unknown_owner, ownerless)
+
+    def _note(self, reasons: Reasons, reason: Reason, which: Flags) -> None:
+        """Note some markers, at least one, as not judged."""
+        log = min(np.unique(self.log[which]).tolist(), key=self._place)
+        own = np.flatnonzero(which & (self.log == log))
+        first = own[np.argmin(self.offset[own])]
+        subject = Subject(*self._place(log), int(self.offset[first]), int(self.producer_id[first]))
+        reasons.count(reason, subject, int(which.sum()))
 
     def _agree(self) -> tuple[Flags, Ints, list[Reason]]:
         """Whether each marker agrees with the coordinators' logs; the reason's number if it cannot be judged, or -1."""
@@ -479,8 +489,3 @@ def _all_between(flags: Flags, first: Ints, last: Ints) -> Flags:
     low, high = np.minimum(first, len(flags)), np.clip(last, 0, len(flags))
     between: Flags = unset[np.maximum(high, low)] == unset[low]
     return between
-
-
-def _counts(numbers: Ints) -> Iterable[tuple[int, int]]:
-    values, counts = np.unique(numbers, return_counts=True)
-    return zip(values.tolist(), counts.tolist(), strict=True)
