@@ -42,7 +42,7 @@ from kafka_eos_checks.kit.recording import kept_recording, unpack
 from kafka_eos_checks.kit.verdict import Standing, read_verdicts
 
 from .rules.test_rule_book import RULES
-from .test_moments import NOW, data, marker, partition
+from .test_moments import NOW, PID, data, marker, partition
 
 RECORDING = CLONE / "checks" / "recordings" / "one-broker.tar.xz"
 
@@ -202,6 +202,7 @@ def test_what_is_not_judged_may_be_allowed_by_its_reason(tmp_path: Path, capsys:
     rows = {row["name"]: row for row in json.loads((tmp_path / "verdicts.json").read_text())}
     row = rows["marker without transaction"]
     assert (row["standing"], row["ok"], row["unjudged_for"]) == ("not judged", False, {"no-coordinator-log": 1})
+    assert row["unjudged"].endswith(f"; the first at orders-0 offset 1 (producer {PID})")
     assert [
         cli.main([*given, "--allow-unjudged", codes]) for codes in ("compacted", "compacted,no-coordinator-log")
     ] == [*(3, 0)]
