@@ -186,7 +186,7 @@ def run(
                     raise UnusableInput(str(error)) from None
             source = moments.look_at(inputs.logs, one_moment=one_moment or inputs.one_moment, longest_ms=longest_ms)
             result = of_inputs(
-                inputs,
+                replace(inputs, options=moments.options_of(one_moment, longest_ms)),
                 engine,
                 check_crc=check_crc,
                 spark=spark,
@@ -332,7 +332,8 @@ def place_of(finding: Finding, number: int, inputs: Inputs, found: Iterable[Find
         inputs: what was audited.
         found: others of the audit, among which may be its cause.
     """
-    place = Place(paths=" ".join(shlex.quote(as_given(path)) for path in inputs.given) or Place().paths, number=number)
+    paths = " ".join(shlex.quote(as_given(path)) for path in inputs.given) or Place().paths
+    place = Place(paths=" ".join((paths, *inputs.options)), number=number)
     directory = _directory_of(finding, inputs)
     if directory is not None and directory in inputs.directories:
         unpack, files = _files_in(directory, inputs)

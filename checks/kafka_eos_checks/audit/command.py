@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafka_eos_checks.kit.arguments import add_json, at_least_one
+from kafka_eos_checks.kit.arguments import add_json, add_source_arguments, at_least_one
 from kafka_eos_checks.kit.recording import given_path
 
 if TYPE_CHECKING:
@@ -126,18 +126,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         help="let the readable rules judge all logs again, or a share of them (0.1); both have to find the same",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="which logs --oracle takes (default 0)")
-    parser.add_argument(
-        "--snapshot",
-        action="store_true",
-        help="the logs are of one moment: of stopped brokers, or of a volume's snapshot",
-    )
-    parser.add_argument(
-        "--max-transaction-timeout",
-        type=_minutes,
-        default=15.0,
-        metavar="MINUTES",
-        help="the brokers' transaction.max.timeout.ms, in minutes (default 15): no transaction is open for longer",
-    )
+    add_source_arguments(parser)
     parser.add_argument(
         "--allow-unjudged",
         nargs="?",
@@ -185,16 +174,6 @@ def _codes(text: str) -> frozenset[str]:
     if unknown:
         raise argparse.ArgumentTypeError(f"no reason {unknown[0]!r}; there are {', '.join(sorted(UNJUDGED_REASONS))}")
     return codes
-
-
-def _minutes(text: str) -> float:
-    try:
-        minutes = float(text)
-    except ValueError:
-        minutes = 0.0
-    if not 0 < minutes < 1e6:
-        raise argparse.ArgumentTypeError("expected minutes above 0")
-    return minutes
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -358,7 +337,7 @@ def _audit_and_write(arguments: argparse.Namespace) -> tuple["Audit", list[str]]
             spark=spark,
             as_jepsen=arguments.as_jepsen,
             one_moment=arguments.snapshot,
-            longest_ms=round(arguments.max_transaction_timeout * 60_000),
+            longest_ms=arguments.longest_ms,
             explain_cost=arguments.explain_cost,
             jobs=arguments.jobs or os.cpu_count() or 1,
             take=take,

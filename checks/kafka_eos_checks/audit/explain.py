@@ -10,7 +10,7 @@ import argparse
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from kafka_eos.formats.log_directory import NotALogDirectory
 from kafka_eos.histories.history import Event, MalformedHistory
-from kafka_eos_checks.audit import audit, marked
+from kafka_eos_checks.audit import audit, marked, moments
 from kafka_eos_checks.audit.cause import cause_of, names_of, told
 from kafka_eos_checks.audit.findings import COLUMNS, Finding
 from kafka_eos_checks.audit.inputs import Inputs, UnusableInput, open_inputs
@@ -27,6 +27,7 @@ from kafka_eos_checks.audit.places import place as place_of
 from kafka_eos_checks.audit.rules.rule_book import Place, rule_of
 from kafka_eos_checks.drawing.sequence_diagram import FAULTS, MAX_STEPS, Violation, from_events, steps_of
 from kafka_eos_checks.drawing.svg import inert, visible
+from kafka_eos_checks.kit.arguments import add_source_arguments
 from kafka_eos_checks.kit.paths import output_folder
 from kafka_eos_checks.kit.recording import as_given, given_path
 from kafka_eos_checks.kit.terminal import answer_console
@@ -123,22 +124,29 @@ class Wanted:
         )
 
 
-def read_runs(paths: Sequence[Path]) -> Read:
+def read_runs(paths: Sequence[Path], *, one_moment: bool = False, longest_ms: int = moments.LONGEST_MS) -> Read:
     """Read the runs of all histories, and audit the inputs.
+
+    Args:
+        paths: the inputs.
+        one_moment: whether all logs are of one moment; recordings are.
+        longest_ms: how long a transaction may take on the cluster, in milliseconds.
 
     Raises:
         UnusableInput, NotALogDirectory, MalformedHistory, OSError: the input cannot be used.
     """
     with open_inputs(paths) as inputs:
+        source = moments.look_at(inputs.logs, one_moment=one_moment or inputs.one_moment, longest_ms=longest_ms)
         runs = marked.read_runs(inputs.histories, inputs.logs)
-        found = audit.of_inputs(inputs).findings if inputs.logs or inputs.histories else ()
+        found = audit.of_inputs(inputs, source=source).findings if inputs.logs or inputs.histories else ()
+        given = replace(inputs, options=moments.options_of(one_moment, longest_ms))
     if not runs:
         raise UnusableInput(
             "no history of the clients in it, so nothing to draw: what they asked and were told is in no broker's log. "
             "Give a history or a recording next to the logs; without one, `kafka-eos audit` says what to look at in "
             "the logs"
         )
-    return Read(runs, list(found), inputs)
+    return Read(runs, list(found), given)
 
 
 def chosen_run(runs: dict[str, list[Event]], name: str | None) -> list[Event]:
@@ -316,6 +324,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument(
         "--finding", type=int, metavar="N", help="the N-th finding of the audit (default: the first that can be drawn)"
     )
+    add_source_arguments(parser)
     parser.add_argument("--around", type=int, metavar="ORDER", help="the events around this one, by its order")
     parser.add_argument("--run", dest="name", metavar="RUN", help="the run, where there are several")
     parser.add_argument("--topic", help="events of this topic")
@@ -355,11 +364,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _explained(arguments: argparse.Namespace) -> Explained:
-    runs, findings, inputs = read_runs(arguments.paths)
+    runs, findings, inputs = read_runs(arguments.paths, one_moment=arguments.snapshot, longest_ms=arguments.longest_ms)
     named = ("topic", "partition", "producer_id", "transactional_id", "process")
     wanted = Wanted(**{name: getattr(arguments, name) for name in named})
     number: int | None = arguments.finding
-    again = f"kafka-eos explain {' '.join(shlex.quote(as_given(str(path))) for path in arguments.paths)}"
+    paths = (shlex.quote(as_given(str(path))) for path in arguments.paths)
+    again = f"kafka-eos explain {' '.join((*paths, *inputs.options))}"
     if number is None and (arguments.around is not None or arguments.name or wanted != Wanted() or not findings):
         moment = cut_out(chosen_run(runs, arguments.name), wanted, arguments.around)
         where = "from the first on" if arguments.around is None else f"around {arguments.around}"

@@ -37,6 +37,7 @@ class Inputs:
         one_moment: whether all logs are of recordings or of finished tests, whose brokers were stopped.
         directories: the log directories, each with its name relative to the path that was given.
         given: the paths as they were given.
+        options: what was said of their moments, as the options of a command.
         packed: the archives among them, each with the folder that it was unpacked to.
         brokers: the ids of brokers by log directory, where ``meta.properties`` has them.
     """
@@ -47,6 +48,7 @@ class Inputs:
     one_moment: bool = False
     directories: Mapping[Path, str] = field(default_factory=dict)
     given: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
     packed: Mapping[Path, Path] = field(default_factory=dict)
     brokers: Mapping[Path, int] = field(default_factory=dict)
 

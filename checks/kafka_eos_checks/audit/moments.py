@@ -184,6 +184,12 @@ def look_at(logs: Iterable[PartitionLog], *, one_moment: bool, longest_ms: int =
     return Source(one_moment=one_moment or stopped_alone, directories=directories, longest_ms=longest_ms)
 
 
+def options_of(one_moment: bool, longest_ms: int) -> tuple[str, ...]:
+    """What a user said of the moments of logs, as the options of the next command."""
+    longest = f"--max-transaction-timeout {longest_ms / 60_000:g}"
+    return ("--snapshot",) * one_moment + (longest,) * (longest_ms != LONGEST_MS)
+
+
 class Moments:
     """The moments of some logs.
 

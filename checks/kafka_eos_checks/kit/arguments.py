@@ -133,3 +133,31 @@ def _print_whole(text: str) -> None:
 def drop_output() -> None:
     """Send the rest of standard output nowhere, because its reader has left: Python writes it when it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def add_source_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the user knows about the moments of logs: ``snapshot``, and ``longest_ms`` of a transaction."""
+    parser.add_argument(
+        "--snapshot",
+        action="store_true",
+        help="the logs are of one moment: of stopped brokers, or of a volume's snapshot",
+    )
+    parser.add_argument(
+        "--max-transaction-timeout",
+        dest="longest_ms",
+        type=_minutes,
+        metavar="MINUTES",
+        default="15",
+        help="the brokers' transaction.max.timeout.ms, in minutes (default 15): no transaction is open for longer",
+    )
+
+
+def _minutes(text: str) -> int:
+    """Minutes in milliseconds."""
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = 0.0
+    if not 0 < minutes < 1e6:
+        raise argparse.ArgumentTypeError("expected minutes above 0")
+    return round(minutes * 60_000)

@@ -1,6 +1,7 @@
 """The command that draws a history around a moment."""
 
 import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,27 @@ def test_the_diagram_of_a_page_fits_the_width_of_a_screen(browser: Any, tmp_path
 def test_a_finding_that_the_audit_does_not_have_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(RECORDING, "--finding", "99") == 2
     assert "the audit has 7 findings" in capsys.readouterr().err
+
+
+def test_a_finding_is_looked_for_by_what_the_audit_was_told_of_the_logs_moments(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_log(tmp_path / "logs" / "orders-0", [Batch(0, n, n, 7, 0, n, n, unsequenced=False) for n in range(50)])
+    sent = Event(
+        run="r", process="p", action="Send", phase="ok", topic="orders", partition=0, offset=99, detail={"value": "x"}
+    )
+    write_history(tmp_path / "h.jsonl", [sent])
+    given, out = (str(tmp_path / "logs"), str(tmp_path / "h.jsonl")), ("--out", str(tmp_path / "h.svg"))
+    assert run(*given, "--finding", "1", *out) == 2
+    assert "the audit has 0 findings" in capsys.readouterr().err
+    told = ("--snapshot", "--max-transaction-timeout", "30")
+    assert main(["audit", *given, *told]) == 1
+    again = shlex.join(("kafka-eos", "explain", *given, *told))
+    assert f"next: {again} --finding 1 draws" in capsys.readouterr().out
+    assert run(*given, *told, "--finding", "1", *out) == 0
+    assert run(*given, *told, "--around", "1", *out) == 2
+    assert run(*given, *told, "--topic", "orders", *out) == 0
+    assert f"next: {again} --run RUN" in capsys.readouterr().out
 
 
 def test_a_history_alone_is_drawn_around_an_event(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
