@@ -239,7 +239,7 @@ def test_each_finding_tells_its_time_and_the_next_command_has_the_paths_that_wer
     result = run([tmp_path / "logs", tmp_path / "h.jsonl"], one_moment=True)
     advice = {verdict.name: verdict.advice for verdict in result.verdicts}["acknowledged but lost"]
     number = next(n for n, finding in enumerate(result.findings, 1) if finding.rule == "acknowledged but lost")
-    assert f"kafka-eos explain {tmp_path}/logs {tmp_path}/h.jsonl --finding {number} " in advice
+    assert f"kafka-eos explain {tmp_path}/logs {tmp_path}/h.jsonl --snapshot --finding {number} " in advice
     assert "without a history" not in result.subject
 
 

@@ -220,7 +220,7 @@ def test_the_audit_offers_to_draw_a_finding_only_if_a_history_has_an_event_of_it
         result = audit.run(paths, one_moment=True)
         [number] = [n for n, each in enumerate(result.findings, 1) if each.rule == "acknowledged but lost"]
         [advice] = [verdict.advice for verdict in result.verdicts if verdict.name == "acknowledged but lost"]
-        drawn = run(*map(str, paths), "--finding", str(number), "--out", str(tmp_path / "run.svg")) == 0
+        drawn = run(*map(str, paths), "--snapshot", "--finding", str(number), "--out", str(tmp_path / "run.svg")) == 0
         assert drawn == offered == ("kafka-eos explain" in advice)
         assert "means: " in advice
     monkeypatch.setattr(audit, "READ_TO_DRAW", 10)
