@@ -141,7 +141,8 @@ class TransactionalId:
         transactions: the decisions, in log order.
         last_ms: when the last value was appended, in milliseconds since the epoch.
         producer_ids: all producer ids that it had.
-        grants: producer ids and epochs that InitProducerId gave.
+        grants: producer ids and epochs that InitProducerId gave, except those of the state before. In version 2 that
+            is the epoch of the last markers, which fences nobody.
     """
 
     name: str
@@ -235,7 +236,7 @@ def follow(known: TransactionalId, after: TransactionLogValue | None, holes: int
     predecessors = explained or ([known.last] if known.certain else [])
     if after is not None:
         known.producer_ids.add(after.producer_id)
-        if after.transaction_status is TransactionState.EMPTY:
+        if after.transaction_status is TransactionState.EMPTY and not _has_epoch(known.last, after):
             known.grants.append((after.producer_id, after.producer_epoch))
         _follow_transaction(known, predecessors, after)
     known.certain = known.certain or bool(explained) or violation is not None
@@ -267,6 +268,12 @@ def _explaining(current: Values, after: TransactionLogValue | None) -> Values:
     if both_ongoing and not wrong_step(last, after):
         return current
     return [before for before in current if not wrong_step(before, after)]
+
+
+def _has_epoch(before: TransactionLogValue | None, after: TransactionLogValue) -> bool:
+    """Whether the state before has the same producer id and epoch."""
+    own = after.producer_id, after.producer_epoch
+    return before is not None and (before.producer_id, before.producer_epoch) == own
 
 
 def _is_repeated(before: TransactionLogValue, after: TransactionLogValue) -> bool:

@@ -635,6 +635,14 @@ def test_data_of_a_fenced_producer_that_a_later_marker_commits_are_found(tmp_pat
         assert found(tmp_path / f"fenced {version}") == [(FENCED, 0, 0)]
 
 
+def test_a_client_that_is_given_the_epoch_of_its_last_markers_is_not_fenced(tmp_path: Path) -> None:
+    """InitProducerId with the epoch before, which the end of a transaction of version 2 has raised, gives the new one."""
+    states = [("EMPTY", 0), ("ONGOING", 0), ("PREPARE_COMMIT", 1), ("COMPLETE_COMMIT", 1), ("EMPTY", 1)]
+    coordinator(tmp_path, *states, version=2, partitions=(0,))
+    marked((None, 0, 0), (COMMIT, 1, 0), place=tmp_path)
+    assert found(tmp_path) == []
+
+
 def test_without_the_coordinators_log_nobody_knows_who_was_fenced(tmp_path: Path) -> None:
     marked((None, 0, 0), (COMMIT, 2, 0), place=tmp_path)
     assert found(tmp_path) == []

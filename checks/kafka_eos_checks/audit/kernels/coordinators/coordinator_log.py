@@ -464,7 +464,7 @@ class _Fold:
         rows = np.concatenate(tails)
         rows = rows[np.argsort(self.ids[rows], kind="stable")]
         numbers = np.arange(len(self.names) + 1)
-        granted = np.flatnonzero(self.status == TransactionState.EMPTY)
+        granted = np.flatnonzero((self.status == TransactionState.EMPTY) & ~self._has_epoch_before())
         owner, owned = self._owners()
         return FoldedIds(
             names=self.names,
@@ -486,6 +486,12 @@ class _Fold:
             followed=followed,
             bases=bases,
         )
+
+    def _has_epoch_before(self) -> Mask:
+        """Whether the record before, of the same id, has the same producer id and epoch."""
+        same = ~self.first
+        same[1:] &= (self.epoch[1:] == self.epoch[:-1]) & (self.producer_id[1:] == self.producer_id[:-1])
+        return same
 
     def _legal(self, rows: Ints) -> Mask:
         """Whether each of some records may follow the previous record of its id, or be its first, shape (m,)."""
