@@ -1,6 +1,7 @@
 """``kafka-eos headers``: the batch headers of log directories as Parquet, to audit them elsewhere."""
 
 import argparse
+import os
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -20,14 +21,18 @@ Each segment becomes a table 00000000000000000000.headers.parquet in a folder of
 batch: offsets, producer, sequences, timestamps, and of markers their decision. There are no keys, values or headers of
 records in it. Segments of __transaction_state and __consumer_offsets are copied as they are, because the rules need
 their records: these name transactional ids, groups, members and topics. Files .txnindex and .snapshot are copied too;
-they name producer ids. CRCs are compared; a region without a readable batch is a row of the table.
+they name producer ids. So are partition.metadata, and of a log directory meta.properties, .kafka_cleanshutdown and
+replication-offset-checkpoint, of which only the chosen topics: with them the audit tells logs that lack their end.
+CRCs are compared; a region without a readable batch is a row of the table.
 
-A table that exists and was made of a segment of the same size is kept. So an interrupted call can be repeated, and a
-later call writes only what has grown.
+Tables and copies have the time of their files, by which the audit tells what is too recent. A table that was made of a
+segment of the same size and time is kept. So an interrupted call can be repeated, and a later call writes only what has
+changed. Tables of segments that are gone are removed; folders of partitions that are gone are named.
 
 exit codes: 0 written, 2 the input or the call cannot be used
 """
 BESIDE = (".txnindex", ".snapshot")
+MOST_NAMED = 5  # folders in a message
 
 
 def add_parser(subparsers: Any, help_line: str) -> None:
@@ -63,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _write(given: Sequence[str], out: Path, topics: Sequence[str] | None) -> str:
     """Write the tables that do not exist yet; return what was done, in words."""
     from kafka_eos_checks.audit.inputs import UnusableInput, contents_of  # noqa: PLC0415
-    from kafka_eos_checks.audit.places import listed, place, sizes_of  # noqa: PLC0415
+    from kafka_eos_checks.audit.places import listed, place, stats_of  # noqa: PLC0415
     from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS  # noqa: PLC0415
     from kafka_eos_checks.audit.segments.header_tables import SUFFIX, is_table, segment_bytes, write_table  # noqa: PLC0415
     from kafka_eos_checks.audit.segments.splits import find_logs  # noqa: PLC0415
@@ -76,25 +81,65 @@ def _write(given: Sequence[str], out: Path, topics: Sequence[str] | None) -> str
     folders = _folders(out, logs)
     files = [(log, name, log.file(name)) for log in logs for name in log.segments if not is_table(name)]
     paths = [path for _, _, path in files]
-    sizes = dict(zip(paths, sizes_of(paths), strict=True))
-    tables = batches = copied = kept = 0
-    with byte_progress("headers", sum(sizes.values())) as advance:
+    told = dict(zip(paths, stats_of(paths), strict=True))
+    size = sum(each.st_size for each in told.values())
+    chosen = {log.topic for log in logs} if topics else None
+    directories = {log.directory: folders[log].parent for log in logs}
+    copied = sum(_copy_top(directory, folder, chosen) for directory, folder in directories.items())
+    tables = batches = kept = 0
+    written = set[Path]()
+    with byte_progress("headers", size) as advance:
         for log, name, path in files:
             folder = folders[log]
             folder.mkdir(parents=True, exist_ok=True)
-            table = folder / f"{Path(name).stem}.{SUFFIX}"
+            target = folder / (name if log.topic in COORDINATOR_TOPICS else f"{Path(name).stem}.{SUFFIX}")
+            changed = told[path].st_mtime_ns
+            written.add(target)
             if log.topic in COORDINATOR_TOPICS:
-                copied += _copy(path, folder)
-            elif table.is_file() and segment_bytes(table) == sizes[path]:
+                copied += _copy(path, target)
+            elif target.is_file() and (segment_bytes(target), target.stat().st_mtime_ns) == (
+                told[path].st_size,
+                changed,
+            ):
                 kept += 1
             else:
-                batches += write_table(path, table)
+                batches += write_table(path, target)
+                os.utime(target, ns=(changed, changed))
                 tables += 1
-            advance(sizes[path])
-    copied += sum(_copy(path, folders[log]) for log in logs for path in _beside(log))
+            advance(told[path].st_size)
+    for log in logs:
+        for path in _beside(log):
+            written.add(folders[log] / path.name)
+            copied += _copy(path, folders[log] / path.name)
+    gone = [path for folder in folders.values() for path in folder.iterdir() if _is_ours(path) and path not in written]
+    for path in gone:
+        path.unlink()
+    more = f", {len(gone)} of files that are gone removed" if gone else ""
+    more += _left(set(folders.values()), {*directories.values()}) if chosen is None else ""
     return (
-        f"{tables} tables of {batches:,} batches, {copied} files copied, {kept} tables kept; "
-        f"{len(logs)} logs of {sum(sizes.values()):,} bytes in {out}"
+        f"{tables} tables of {batches:,} batches, {copied} files copied, {kept} tables kept{more}; "
+        f"{len(logs)} logs of {size:,} bytes in {out}"
+    )
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a file is named like one that this command writes into a partition's folder."""
+    from kafka_eos_checks.audit.segments.header_tables import is_table  # noqa: PLC0415
+
+    return is_table(path) or path.suffix in (".log", *BESIDE)
+
+
+def _left(folders: set[Path], directories: set[Path]) -> str:
+    """The folders of tables next to those that were written, in words; the audit would judge them, too."""
+    from kafka_eos_checks.audit.segments.header_tables import SUFFIX  # noqa: PLC0415
+
+    found = {table.parent for directory in directories for table in directory.glob(f"*/*.{SUFFIX}")}
+    left = sorted(map(str, found - folders))
+    names = ", ".join(left[:MOST_NAMED]) + (f" and {len(left) - MOST_NAMED} more" if len(left) > MOST_NAMED else "")
+    return (
+        f"; tables of partitions that are not in what is given, remove them or the audit judges them: {names}"
+        if left
+        else ""
     )
 
 
@@ -105,18 +150,46 @@ def _folders(out: Path, logs: Sequence["PartitionLog"]) -> dict["PartitionLog", 
     folders = {log: out / Path(log.broker).name / f"{log.topic}-{log.partition}" for log in logs}
     if len(set(folders.values())) < len(folders):
         raise UnusableInput("several log directories have the same name; write each with an --out of its own")
+    if own := next((log for log in logs if folders[log].resolve() == Path(log.folder).resolve()), None):
+        raise UnusableInput(f"--out {out} has the logs themselves ({own}); give another folder")
     return folders
 
 
 def _beside(log: "PartitionLog") -> Iterator[Path]:
+    from kafka_eos.formats.log_directory import PARTITION_METADATA  # noqa: PLC0415 - `--help` needs no numpy
     from kafka_eos_checks.audit.places import place  # noqa: PLC0415
 
     for path in sorted(place(log.folder).iterdir()):
-        if path.suffix in BESIDE and path.is_file() and not path.is_symlink():
+        is_wanted = path.suffix in BESIDE or path.name == PARTITION_METADATA
+        if is_wanted and path.is_file() and not path.is_symlink():
             yield path
 
 
-def _copy(path: Path, folder: Path) -> int:
-    with path.open("rb") as file, (folder / path.name).open("wb") as out:
-        shutil.copyfileobj(file, out)
+def _copy_top(directory: Path, folder: Path, topics: set[str] | None) -> int:
+    """Copy what tells of a log directory's moment, before its segments are read; the number of files."""
+    from kafka_eos.formats.log_directory import META_PROPERTIES  # noqa: PLC0415
+    from kafka_eos_checks.audit.moments import CLEAN_SHUTDOWN, HIGH_WATERMARKS  # noqa: PLC0415
+
+    count = 0
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (META_PROPERTIES, CLEAN_SHUTDOWN, HIGH_WATERMARKS):
+        path, target = directory / name, folder / name
+        if path.is_file() and not path.is_symlink():
+            count += _copy(path, target, topics if name == HIGH_WATERMARKS else None)
+        else:
+            target.unlink(missing_ok=True)
+    return count
+
+
+def _copy(path: Path, target: Path, topics: set[str] | None = None) -> int:
+    """Copy a file with its time; of a checkpoint only the lines of some topics, if they are given."""
+    changed = path.stat().st_mtime_ns
+    with path.open("rb") as file, target.open("wb") as out:
+        if topics is None:
+            shutil.copyfileobj(file, out)
+        else:
+            version, _, *lines = [*file.read().splitlines(keepends=True), b"", b""]
+            own = [line for line in lines if line.rsplit(b" ", 2)[0].decode("utf-8", "replace") in topics]
+            out.writelines([version, b"%d\n" % len(own), *own])
+    os.utime(target, ns=(changed, changed))
     return 1

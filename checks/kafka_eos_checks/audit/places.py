@@ -248,7 +248,12 @@ def listed(path: Path) -> Path:
 
 
 def sizes_of(segments: Sequence[Path]) -> list[int]:
-    """The sizes of segments, in bytes; on another file system a log directory is listed at once.
+    """The sizes of segments, in bytes; see :func:`stats_of`."""
+    return [told.st_size for told in stats_of(segments)]
+
+
+def stats_of(segments: Sequence[Path]) -> list[os.stat_result]:
+    """The sizes and times of segments; on another file system a log directory is listed at once.
 
     Raises:
         OSError: one of them is not there, or cannot be asked for.
@@ -261,7 +266,7 @@ def sizes_of(segments: Sequence[Path]) -> list[int]:
         segment: asked[segment.parent.parent] / segment.relative_to(asked[segment.parent.parent])
         for segment in segments
     }
-    return [known[segment].stat().st_size for segment in segments]
+    return [known[segment].stat() for segment in segments]
 
 
 def bytes_of(path: Path) -> bytes | None:

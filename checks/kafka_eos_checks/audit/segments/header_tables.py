@@ -322,7 +322,7 @@ def _open(table: Path, check: bool = False) -> _Table | str:
     parquet = need("pyarrow.parquet", "spark")
     try:
         stat = table.stat()
-        footer = _footer(table, stat.st_size, stat.st_mtime_ns)
+        footer = _footer(table, stat.st_size, stat.st_mtime_ns, stat.st_ino)
         opened = parquet.ParquetFile(arrow_source(table), metadata=footer, page_checksum_verification=check)
         about = opened.metadata.metadata or {}
         fits = about.get(FORMAT) == VERSION and opened.schema_arrow.equals(schema())
@@ -342,7 +342,7 @@ def _open(table: Path, check: bool = False) -> _Table | str:
 
 
 @lru_cache(maxsize=8)
-def _footer(table: Path, size: int, changed: int) -> Any:  # noqa: ARG001 - of a file as it was then
+def _footer(table: Path, size: int, changed: int, inode: int) -> Any:  # noqa: ARG001 - of a file as it was then
     """The metadata of a table, kept because the splits of a table are read one after the other."""
     return need("pyarrow.parquet", "spark").read_metadata(arrow_source(table))
 

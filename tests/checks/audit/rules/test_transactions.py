@@ -636,7 +636,7 @@ def test_data_of_a_fenced_producer_that_a_later_marker_commits_are_found(tmp_pat
 
 
 def test_a_client_that_is_given_the_epoch_of_its_last_markers_is_not_fenced(tmp_path: Path) -> None:
-    """InitProducerId with the epoch before, which the end of a transaction of version 2 has raised, gives the new one."""
+    """The end of a transaction of version 2 raises the epoch; InitProducerId with the old one gives the new one."""
     states = [("EMPTY", 0), ("ONGOING", 0), ("PREPARE_COMMIT", 1), ("COMPLETE_COMMIT", 1), ("EMPTY", 1)]
     coordinator(tmp_path, *states, version=2, partitions=(0,))
     marked((None, 0, 0), (COMMIT, 1, 0), place=tmp_path)

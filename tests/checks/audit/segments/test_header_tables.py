@@ -240,6 +240,53 @@ def test_existing_tables_are_kept_and_those_of_grown_segments_are_written_again(
     assert not list(out.rglob("*.part"))
 
 
+def test_tables_follow_their_segments_also_if_these_change_in_place_or_are_gone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, out = faulty(tmp_path, 2), tmp_path / "tables"
+    shutil.copytree(data / "orders-0", data / "gone-0")
+    assert headers_of(data, "--out", out) == 0
+    first, *_, last = sorted((data / "orders-0").glob("*.log"))
+    last.unlink()
+    changed = bytearray(first.read_bytes())
+    changed[30] ^= 1
+    first.write_bytes(changed)
+    shutil.rmtree(data / "gone-0")
+    capsys.readouterr()
+    assert headers_of(data, "--out", out) == 0
+    told = capsys.readouterr().out
+    assert "1 tables of" in told
+    assert ", 1 of files that are gone removed; tables of partitions that are not in what is given" in told
+    assert told.partition("\n")[0].partition("judges them: ")[2].startswith(f"{out}/gone-0; ")
+    shutil.rmtree(out / "gone-0")
+    whole, tables = audit.run([data]), audit.run([out])
+    assert [verdict.found for verdict in tables.verdicts] == [verdict.found for verdict in whole.verdicts]
+    assert "1 corrupt region" in [verdict.found for verdict in tables.verdicts]
+
+
+def test_a_log_that_lacks_its_end_is_told_in_tables_too(tmp_path: Path) -> None:
+    data, out = faulty(tmp_path, 2), tmp_path / "tables"
+    (data / "replication-offset-checkpoint").write_text("0\n2\norders 0 999999\nsecret 0 5\n")
+    (data / ".kafka_cleanshutdown").touch()
+    (data / "meta.properties").write_text("version=1\nnode.id=3\n")
+    assert headers_of(data, "--out", out) == 0
+    [told] = [verdict for verdict in audit.run([out]).verdicts if verdict.name == "readable"]
+    assert "1 incomplete log" in told.found
+    assert (out / "replication-offset-checkpoint").stat().st_mtime == (
+        data / "replication-offset-checkpoint"
+    ).stat().st_mtime
+    (data / ".kafka_cleanshutdown").unlink()
+    assert headers_of(data, "--out", out, "--topic", "orders") == 0
+    assert (out / "replication-offset-checkpoint").read_text() == "0\n1\norders 0 999999\n"
+    assert not (out / ".kafka_cleanshutdown").exists(), "the broker runs again"
+
+
+def test_tables_never_go_where_the_logs_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = faulty(tmp_path, 1)
+    assert headers_of(data, "--out", data) == 2
+    assert "has the logs themselves (orders-0); give another folder" in capsys.readouterr().err
+
+
 def test_no_key_or_value_is_in_a_table_and_only_the_chosen_topics_are_written(tmp_path: Path) -> None:
     data = faulty(tmp_path, 2)
     shutil.copytree(data / "orders-0", data / "secret-0")
