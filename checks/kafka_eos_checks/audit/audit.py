@@ -374,10 +374,11 @@ def _files_in(directory: Path, inputs: Inputs) -> tuple[str, str]:
     whole = directory.resolve()
     for archive, folder in inputs.packed.items():
         if whole.is_relative_to(folder.resolve()):
-            name = shlex.quote(archive.name.partition(".")[0])
-            unpack = f"mkdir -p {name} && tar -xJf {shlex.quote(str(archive))} -C {name} && "
-            return unpack, f"{name}/{whole.relative_to(folder.resolve())}/"
-    return "", f"{inputs.directories[directory]}/"
+            name = archive.name.partition(".")[0]
+            target = shlex.quote(name)
+            unpack = f"mkdir -p {target} && tar -xJf {shlex.quote(str(archive))} -C {target} && "
+            return unpack, shlex.quote(f"{name}/{whole.relative_to(folder.resolve())}/")
+    return "", shlex.quote(f"{inputs.directories[directory]}/")
 
 
 def subject_of(inputs: Inputs, audits: Sequence[LogAudit], known: moments.Moments) -> str:

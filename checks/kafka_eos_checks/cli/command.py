@@ -4,6 +4,7 @@ A module is imported only when its command is called, so that the light install 
 """
 
 import argparse
+import errno
 import importlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ exit codes: 0 all verdicts as expected, 1 a verdict differs, 2 the input or the 
   3 an audit found nothing, but could not judge everything that is there
 """
 PROGRAM = "kafka-eos"
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # without a file's name: of standard output
 
 
 class _Version(argparse.Action):
@@ -54,6 +56,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader has seen enough, as `head` does
         drop_output()
         return 141
+    except OSError as error:
+        if error.errno not in _FULL or error.filename is not None:
+            raise
+        print(f"{PROGRAM}: the output cannot be written: {error.strerror}", file=sys.stderr)
+        drop_output()
+        return 2
     else:
         return code
 

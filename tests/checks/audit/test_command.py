@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -231,6 +232,9 @@ def test_each_finding_tells_its_time_and_the_next_command_has_the_paths_that_wer
     result = run([tmp_path / "logs"])
     [verdict] = [verdict for verdict in result.verdicts if not verdict.ok]
     assert f"--files {tmp_path}/logs/orders-0/{0:020d}.log" in verdict.advice
+    shutil.copytree(tmp_path / "logs", tmp_path / "the logs")
+    [verdict] = [verdict for verdict in run([tmp_path / "the logs"]).verdicts if not verdict.ok]
+    assert f"{tmp_path}/the logs/orders-0/{0:020d}.log" in shlex.split(verdict.advice, posix=True)
     assert "without a history" in result.subject
     sent = Event(
         run="r", process="p", action="Send", phase="ok", topic="orders", partition=0, offset=99, detail={"value": "x"}

@@ -220,3 +220,14 @@ def test_a_reader_that_has_seen_enough_ends_a_command_without_a_traceback() -> N
         process.stdout.close()
         said = process.stderr.read()
     assert (process.returncode, said) == (141, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is Linux's")
+@pytest.mark.parametrize("words", [["settings"], ["audit", "example:violations"]])
+def test_a_full_disk_is_told_and_is_no_verdict(words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "kafka_eos_checks.cli", *words]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert done.stderr.endswith("kafka-eos: the output cannot be written: No space left on device\n")
+    assert "Traceback" not in done.stderr
