@@ -40,7 +40,8 @@ it ends by itself; what to do next, with the command of Kafka's tools. With --js
 A broker that does not answer is asked again after 1 s, 2 s, 4 s, … and then every 30 s; standard error says so, and
 says when it answers again.
 
-exit codes: 0 ended without a report, 1 there were reports of something wrong, 2 the cluster or the call cannot be used
+exit codes: 0 ended without a report, 1 there were reports of something wrong, 2 the cluster or the call cannot be used,
+  or a partition or topic could not be read
 """
 COMMIT_SECONDS = 1.0  # between checkpoints without a report
 PATIENCE_SECONDS = 1.0  # before brokers that had nothing new are asked again
@@ -143,7 +144,11 @@ def run(arguments: argparse.Namespace) -> int:
         tell(f"reports of transactions that are not over: {watcher.unresolved}")
     if watcher.unread:
         tell(f"not read: {', '.join(f'{topic}-{number}' for topic, number in sorted(watcher.unread))}")
-    return 1 if told.wrong else 2 if watcher.unread else 0
+    if watcher.missing:
+        tell(f"not there, or may not be described: {', '.join(sorted(watcher.missing))}")
+    elif not watcher.partitions:
+        tell("nothing was watched: the cluster tells of no partition")
+    return 1 if told.wrong else 2 if watcher.unread or watcher.missing or not watcher.partitions else 0
 
 
 def now_ms() -> int:

@@ -116,12 +116,12 @@ class Journal:
             known, total, latest = kept["format"], kept["reports"], kept["latest"]
             self.state = kept["state"]
         except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
-            raise UnusableFolder(f"{checkpoint} is no checkpoint: {error}") from None
+            raise UnusableFolder(f"{checkpoint} is no checkpoint: {error}; give another folder") from None
         if known != FORMAT:
             raise UnusableFolder(f"{checkpoint} has format {known}, and known is {FORMAT}; give another folder")
         missing = total - count
         if not 0 <= missing <= len(latest):
-            raise UnusableFolder(f"{self._folder}: {CHECKPOINT} knows {total} reports, and {REPORTS} has {count}")
+            raise UnusableFolder(f"{self._folder}: {CHECKPOINT} knows {total} reports, and {REPORTS} has {count}; give another folder")
         rows: list[Row] = latest[len(latest) - missing :]
         self._append(rows)
         self._written = total

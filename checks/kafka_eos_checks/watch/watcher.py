@@ -117,6 +117,7 @@ class Watcher:
         batches: the number of batches that were read.
         unread: partitions that could not be read when they were asked for last, and when they are again.
         heard: whether any broker answered in the last poll.
+        missing: topics that were asked for and are not there, or may not be described.
         decided: by producer id, how its last transactions ended, as far as their epochs name them.
     """
 
@@ -128,6 +129,7 @@ class Watcher:
     batches: int = 0
     unread: dict[Place, BackOff] = field(default_factory=dict)
     heard: bool = False
+    missing: frozenset[str] = frozenset()
     decided: dict[int, Decisions] = field(default_factory=dict)
     _initial: set[Place] = field(default_factory=set)
     _leaders: dict[Place, int] = field(default_factory=dict)
@@ -140,7 +142,6 @@ class Watcher:
     _failed: dict[str, list[Place]] = field(default_factory=lambda: defaultdict(list))  # in this poll, by the reason
     _asking: BackOff = field(default_factory=BackOff)  # of coordinators that do not tell
     _names: dict[int, str] = field(default_factory=dict)  # by producer id, the transactional id or ""
-    _missing: frozenset[str] = frozenset()
 
     def to_json(self) -> dict[str, Any]:
         """The state that a restart needs."""
@@ -228,7 +229,7 @@ class Watcher:
         """Look where partitions are led, and which there are."""
         topics = self.cluster.topics()
         if self.cluster_id and topics.cluster_id != self.cluster_id:
-            raise AnotherCluster(f"the checkpoint is of cluster {self.cluster_id}, and this is {topics.cluster_id}")
+            raise AnotherCluster(f"the checkpoint is of cluster {self.cluster_id}, and this is {topics.cluster_id}; give another folder")
         self.cluster_id, self._refreshed_ms = topics.cluster_id, now_ms
         self._all_led = all(node >= 0 for (topic, _), node in topics.leaders.items() if topic == COORDINATOR_TOPIC)
         wanted = self.options.topics
@@ -240,9 +241,9 @@ class Watcher:
             elif place not in self._leaders and place[0] not in topics.unsure:
                 del self.unread[place]
         missing = frozenset(wanted - topics.ids.keys())
-        for topic in sorted(missing - self._missing):
+        for topic in sorted(missing - self.missing):
             self.tell(f"topic {topic} is not there, or may not be described")
-        self._missing = missing
+        self.missing = missing
         for place in [place for place in self.partitions if self._is_gone(place, topics)]:
             yield from self.partitions.pop(place).resolve(lambda _: True, "its topic was deleted", now_ms)
         if not self.partitions:

@@ -99,7 +99,7 @@ def test_ages_are_given_in_seconds_and_a_single_look_has_no_patience(
         return command.Told()
 
     monkeypatch.setattr(command, "follow", note)
-    assert main(["watch", "--bootstrap", "localhost:9092", *arguments]) == 0
+    assert main(["watch", "--bootstrap", "localhost:9092", *arguments]) == 2, "nothing was watched"
     [options] = seen
     found = options.hanging_after_ms, options.lag_after_ms, options.check_ms
     assert found == (hanging_after_ms, lag_after_ms, check_ms)
@@ -118,6 +118,19 @@ def test_a_partition_that_cannot_be_read_ends_a_single_look_with_2(
     for offset in range(2):
         written.logs[PLACE].append(Batch(0, offset, offset, 7, 0, 0, 0, unsequenced=False))
     assert main(call) == 1
+
+
+def test_a_topic_that_is_not_there_ends_a_look_with_2_and_so_does_a_cluster_without_partitions(
+    written: Written, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cluster, "Cluster", lambda *_: written)
+    call = ["watch", "--bootstrap", "localhost:9092", "--once"]
+    assert main([*call, "--topic", "orders"]) == 0
+    assert main([*call, "--topic", "orders", "--topic", "ordres"]) == 2
+    assert capsys.readouterr().err.endswith("not there, or may not be described: ordres\n")
+    written.logs.clear()
+    assert main(call) == 2
+    assert capsys.readouterr().err.endswith("nothing was watched: the cluster tells of no partition\n")
 
 
 def test_without_a_broker_to_ask_the_call_cannot_be_used(capsys: pytest.CaptureFixture[str]) -> None:
