@@ -121,7 +121,9 @@ class Journal:
             raise UnusableFolder(f"{checkpoint} has format {known}, and known is {FORMAT}; give another folder")
         missing = total - count
         if not 0 <= missing <= len(latest):
-            raise UnusableFolder(f"{self._folder}: {CHECKPOINT} knows {total} reports, and {REPORTS} has {count}; give another folder")
+            raise UnusableFolder(
+                f"{self._folder}: {CHECKPOINT} knows {total} reports, and {REPORTS} has {count}; give another folder"
+            )
         rows: list[Row] = latest[len(latest) - missing :]
         self._append(rows)
         self._written = total

@@ -229,7 +229,9 @@ class Watcher:
         """Look where partitions are led, and which there are."""
         topics = self.cluster.topics()
         if self.cluster_id and topics.cluster_id != self.cluster_id:
-            raise AnotherCluster(f"the checkpoint is of cluster {self.cluster_id}, and this is {topics.cluster_id}; give another folder")
+            raise AnotherCluster(
+                f"the checkpoint is of cluster {self.cluster_id}, and this is {topics.cluster_id}; give another folder"
+            )
         self.cluster_id, self._refreshed_ms = topics.cluster_id, now_ms
         self._all_led = all(node >= 0 for (topic, _), node in topics.leaders.items() if topic == COORDINATOR_TOPIC)
         wanted = self.options.topics
