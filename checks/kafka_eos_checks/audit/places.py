@@ -17,7 +17,8 @@ import re
 import stat
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
+from itertools import takewhile
 from pathlib import Path, PosixPath
 from typing import Any, NamedTuple, Self, TypeVar
 from urllib.request import url2pathname
@@ -27,6 +28,7 @@ from kafka_eos_checks.kit.missing import Missing, need
 
 SCHEMES = ("s3", "gs", "abfs", "abfss", "hdfs", "viewfs")
 SAME = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}  # other names, of Hadoop and of pyarrow
+PIECE_BYTES = 16 << 10  # of an index; brokers reserve 10 MB for it
 WINDOW_BYTES = 8 << 20  # asked for at once: the first byte of an answer takes as long as one or two of 80 MB/s
 DENIED = re.compile(r"ACCESS_DENIED|Access ?Denied|Forbidden|HTTP status 403|403 |Permission|AccessControlException")
 _QUERY = re.compile(r"\?\S+")  # of addresses in what a library says: they may be signed
@@ -276,6 +278,20 @@ def bytes_of(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     count_read(len(data or b""))
+    return data
+
+
+def written_bytes_of(path: Path) -> bytes | None:
+    """As :func:`bytes_of`, but of a file of this machine not all the zeros that a broker reserves at its end."""
+    if isinstance(path, Uri) or path.is_symlink():
+        return bytes_of(path)
+    try:
+        with path.open("rb", buffering=0) as file:
+            pieces = list(takewhile(any, iter(partial(file.read, PIECE_BYTES), b"")))
+    except (FileNotFoundError, IsADirectoryError):
+        return None
+    data = b"".join(pieces)
+    count_read(len(data))
     return data
 
 

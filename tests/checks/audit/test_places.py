@@ -230,7 +230,8 @@ def test_tables_of_headers_are_made_of_logs_by_uri(copies: Callable[[str], tuple
         for number in ("0", "1")
     )
     assert made == by_uri
-    assert len({path.suffix for path in made}) == 4, "tables, segments of coordinators, indexes, snapshots"
+    beside = {".log", ".txnindex", ".snapshot", ".metadata", ".properties"}
+    assert {path.suffix for path in made} == {".parquet", *beside}
 
 
 def test_any_file_system_of_pyarrow_can_be_read(

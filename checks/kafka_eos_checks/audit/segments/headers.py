@@ -21,7 +21,7 @@ from kafka_eos.formats.compression import CompressionType
 from kafka_eos.formats.record_batch import CHECKED_FROM, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC
 from kafka_eos.formats.segment import CorruptRegion, scan
 from kafka_eos.formats.varint import INT64_MAX
-from kafka_eos_checks.audit.places import LocalFile, Window, bytes_of, open_at
+from kafka_eos_checks.audit.places import LocalFile, Window, open_at, written_bytes_of
 from kafka_eos_checks.kit.memory import keep_freed_memory
 
 Ints = NDArray[np.int64]
@@ -110,7 +110,7 @@ def read_index(segment: Path) -> Ints:
 
     The active segment's index is preallocated: its zero entries are no entries.
     """
-    data = bytes_of(segment.with_suffix(".index")) or b""
+    data = written_bytes_of(segment.with_suffix(".index")) or b""
     entries = np.frombuffer(data[: len(data) // 8 * 8], INDEX_ENTRY)
     positions = entries["position"].astype(np.int64)
     highest_before = np.maximum.accumulate(np.concatenate(([0], positions)))[:-1]

@@ -15,6 +15,7 @@ from kafka_eos.formats.compression import CompressionType
 from kafka_eos.formats.record_batch import CHECKED_FROM, Record, build_batch
 from kafka_eos.formats.segment import CorruptRegion, StoredBatch, read_segment
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
+from kafka_eos_checks.audit.places import bytes_read
 from kafka_eos_checks.audit.segments import headers
 from kafka_eos_checks.audit.segments.headers import (
     Headers,
@@ -107,6 +108,12 @@ def test_the_zeroes_of_a_preallocated_index_are_no_entries(tmp_path: Path) -> No
     path = tmp_path / SEGMENT
     path.with_suffix(".index").write_bytes(struct.pack(">ii", 3, 4200) + bytes(64))
     assert read_index(path).tolist() == [4200]
+    entries = [(number, 100 * number) for number in range(1, 5001)]
+    data = b"".join(struct.pack(">ii", *entry) for entry in entries)
+    path.with_suffix(".index").write_bytes(data + bytes((10 << 20) - len(data)))
+    before = bytes_read()
+    assert read_index(path).tolist() == [position for _, position in entries]
+    assert bytes_read() - before < 2 * len(data), "a broker reserves 10 MB for each active segment"
 
 
 @pytest.mark.usefixtures("block_bytes")
