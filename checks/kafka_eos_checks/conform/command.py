@@ -190,8 +190,18 @@ def _with(session: Session, arguments: argparse.Namespace) -> int:
         result = repeat(session, chosen)
         answer_console.print(whole_story(result, session.settings.client), markup=False, soft_wrap=True)
         return 0 if result.found in {Found.CONFORMS, Found.KNOWN} else 1
+    told = set[str]()
     with progress_console.status("") as status:
-        report = conform(session, wanted, lambda name, left: status.update(f"{name}: {left} edges left"))
+
+        def tell(name: str, left: int, diverged: list[str]) -> None:
+            """Tell of each divergence at once: the scenarios that show it alone may take minutes."""
+            for edge in diverged:
+                if edge not in told:
+                    progress_console.print(f"diverges: {edge}", markup=False, soft_wrap=True)
+            told.update(diverged)
+            status.update(f"{name}: {left} edges left, {len(told)} diverge" if told else f"{name}: {left} edges left")
+
+        report = conform(session, wanted, tell)
     print_report(report)
     if arguments.json:
         write_json(arguments.json, [report])

@@ -282,13 +282,16 @@ class Runner:
     _suspect: set[str] = field(default_factory=set)
     _left_out: dict[str, str] = field(default_factory=dict)
 
-    def cover(self, wanted: Collection[str], on_progress: Callable[[int], None] | None = None) -> dict[str, Result]:
-        """Play scenarios until every wanted edge has a result."""
+    def cover(
+        self, wanted: Collection[str], on_progress: Callable[[int, list[str]], None] | None = None
+    ) -> dict[str, Result]:
+        """Play scenarios until every wanted edge has a result; ``on_progress`` as in ``session.conform``."""
         todo = dict.fromkeys(name for name in self.quotient.edges if name in wanted)
         while path := self._way(self.quotient.initial(), todo):
             self._play(path, todo)
             if on_progress is not None:
-                on_progress(len(todo))
+                diverged = [name for name, result in self.results.items() if result.found is Found.DIVERGES]
+                on_progress(len(todo), diverged)
         for name in todo:
             self.results[name] = self._out_of_reach(self.quotient.edges[name])
         return self.results

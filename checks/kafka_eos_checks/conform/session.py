@@ -147,8 +147,16 @@ def _versions(wire: Wire) -> dict[str, int]:
     return versions
 
 
-def conform(session: Session, wanted: Container[str], on_progress: Callable[[str, int], None] | None = None) -> Report:
+def conform(
+    session: Session, wanted: Container[str], on_progress: Callable[[str, int, list[str]], None] | None = None
+) -> Report:
     """Cover the wanted edges, and delete what was created.
+
+    Args:
+        session: the session.
+        wanted: the names of the edges.
+        on_progress: is told, after each scenario, the mechanism, how many of its edges are left, and those that have
+            diverged so far.
 
     Raises:
         Unreachable, NotOurs, NoAnswer: when the broker cannot be used at all.

@@ -82,7 +82,7 @@ def _asked(machines: Machines, version: int, mechanism: Mechanism) -> tuple[str,
     """
     began = time.monotonic()
 
-    def is_in_time(mechanism: str, left: int) -> None:  # noqa: ARG001 - as conform calls it
+    def is_in_time(mechanism: str, left: int, diverged: list[str]) -> None:  # noqa: ARG001 - as conform calls it
         if time.monotonic() - began > PATIENCE:
             raise _TooLong
 
