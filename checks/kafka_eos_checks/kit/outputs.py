@@ -15,12 +15,12 @@ def check_output(path: Path) -> None:
         raise OSError(f"{path} cannot be written: there is no folder {path.parent}; make it, or give another file")
     if path.is_dir():
         raise OSError(f"{path} cannot be written: it is a folder; give a file")
-    is_new = not path.exists() and not path.is_symlink()
+    is_new = not path.exists()
     try:
         if is_new or path.is_file():  # a pipe's reader would take a file that is closed for the end
             path.open("ab").close()
         if is_new:
-            path.unlink()
+            path.resolve().unlink()  # of a link, the file that it names
     except OSError as error:
         raise OSError(unwritten(path, error)) from error
 
