@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from google_crc32c import value as crc32c
 
+from kafka_eos.formats.message_set import Message, build_message_set
 from kafka_eos.formats.record_batch import CHECKED_FROM
 from kafka_eos.formats.segment import StoredBatch, read_segment
 from kafka_eos_checks import cli
@@ -19,6 +20,7 @@ from kafka_eos_checks.audit.inputs import Inputs, UnusableInput
 from kafka_eos_checks.audit.oracle.synthetic import faulty_log, write_log, write_segment
 from kafka_eos_checks.audit.plan import stages
 from kafka_eos_checks.audit.rules.log import DUPLICATE, SEQUENCE_MASK, STALE_EPOCH, Batch, audit_log
+from kafka_eos_checks.audit.rules.rule_book import READABLE
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs, plan
 from kafka_eos_checks.kit.recording import kept_recordings, unpack
 
@@ -204,6 +206,18 @@ def test_a_history_alone_is_judged_by_what_clients_and_readers_tell(archive: Pat
     assert found <= {(finding.rule, finding.topic, finding.offset) for finding in recording.findings}
     figures = {verdict.name: verdict.figures for verdict in alone.verdicts}
     assert figures["input skipped"]["checked"] == figures["input skipped"]["unknown"]
+
+
+def test_messages_of_the_formats_before_batches_are_counted_and_no_damage(tmp_path: Path) -> None:
+    write_log(tmp_path / "orders-0", clean(9)[3:])
+    [segment] = (tmp_path / "orders-0").glob("*.log")
+    old = build_message_set([Message(offset=offset, magic=1, timestamp=5, value=b"v") for offset in range(3)])
+    for before, figures in ((b"", {}), (old, {"old_format_bytes": len(old)})):
+        segment.write_bytes(before + segment.read_bytes())
+        readable = next(verdict for verdict in run([tmp_path]).verdicts if verdict.name == READABLE)
+        told = {name: number for name, number in readable.figures.items() if name.startswith("old")}
+        assert (readable.ok, readable.found, told) == (True, "0 corrupt regions", figures)
+    assert f"bytes 0-{len(old)}: old format: messages of format version 0 or 1, offsets 0 to 2" in readable.evidence
 
 
 def test_nothing_at_all_is_no_input() -> None:

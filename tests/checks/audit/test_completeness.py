@@ -187,3 +187,21 @@ def test_the_end_of_a_running_brokers_own_file_is_certain(made: Path) -> None:
     assert short.is_certain
     copied = Source(one_moment=False, directories={log.directory: replace(directory, read_ms=None)})
     assert short_logs([Partition(log=log, end=5)], copied) == []
+
+
+def test_each_log_is_held_against_its_own_directory_and_told_with_its_broker_end_and_mark(tmp_path: Path) -> None:
+    for name in ("1/a-0", "1/a-1", "2/a-0", "2/b-0"):
+        (tmp_path / name).mkdir(parents=True)
+        if name != "1/a-1":
+            (tmp_path / name / f"{0:020}.log").touch()
+    logs = find_logs(tmp_path)
+    read = [Partition(log=log, end=4_000) for log in logs]
+    one = Directory(stopped=True, high_watermarks={("a", 1): 1, ("a", 0): 12_000})
+    two = Directory(high_watermarks={("a", 0): 4_000, ("b", 0): 4_001})
+    found = short_logs(read, Source(directories={tmp_path / "1": one, tmp_path / "2": two}))
+    told = "and replication-offset-checkpoint has the high watermark"
+    assert [(short.in_words(), short.is_certain) for short in found] == [
+        (f"1/a-0 ends at offset 4,000, {told} 12,000", True),
+        (f"1/a-1 has no segment, {told} 1", True),
+        (f"2/b-0 ends at offset 4,000, {told} 4,001", False),
+    ]

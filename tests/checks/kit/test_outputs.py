@@ -21,7 +21,9 @@ def test_a_file_that_can_be_written_is_not_made_and_keeps_its_content(tmp_path: 
 
 
 def test_a_missing_folder_is_named_and_not_made(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match=f"f.json cannot be written: there is no folder {tmp_path}/one; make it, or give another"):
+    with pytest.raises(
+        OSError, match=f"f.json cannot be written: there is no folder {tmp_path}/one; make it, or give another"
+    ):
         check_output(tmp_path / "one" / "f.json")
     assert not (tmp_path / "one").exists()
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafka_eos_checks.audit.engines.local import LocalEngine, Row
-from kafka_eos_checks.audit.engines.spark import SparkEngine, task_count
+from kafka_eos_checks.audit.engines.spark import SparkEngine, failures_told, task_count
+from kafka_eos_checks.audit.inputs import UnusableInput
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,17 +30,40 @@ def test_a_core_has_eight_tasks_and_a_task_at_most_sixteen_items(items: int, cor
     assert task_count(items, cores) == tasks
 
 
-def doubled(item: int) -> Iterator[Row]:
-    yield Row(0, item, 2 * item)
+def test_a_failure_of_spark_is_told_with_the_first_and_the_last_line_of_its_message() -> None:
+    errors = pytest.importorskip("pyspark.errors")
+    for message, told in (
+        ("Job aborted\n  at a\n\n b is missing \n", "Spark failed: Job aborted … b is missing"),
+        ("", "Spark failed"),
+    ):
+        with pytest.raises(UnusableInput) as found, failures_told():
+            raise errors.PySparkException(message)
+        assert str(found.value) == told
+
+
+def with_its_task(item: int) -> Iterator[Row]:
+    from pyspark import TaskContext  # noqa: PLC0415 - only Spark's workers need it
+
+    task = TaskContext.get()
+    assert task is not None
+    yield Row(0, item, task.partitionId())
 
 
 @pytest.mark.spark
-def test_every_item_is_run_once_however_many_a_task_has(spark: "SparkSession") -> None:
+def test_every_item_is_run_once_and_neighbours_in_different_tasks(spark: "SparkSession") -> None:
     items = range(1_000)
-    engine = SparkEngine(spark)
-    with engine:
-        rows = engine.map(doubled, items, [0] * len(items), "doubled")
-        assert engine.collect(0, rows) == [(item, 2 * item) for item in items]
+    count = task_count(len(items), spark.sparkContext.defaultParallelism)
+    with SparkEngine(spark) as engine:
+        rows = engine.map(with_its_task, items, [0] * len(items), "tasks")
+        assert engine.collect(0, rows) == [(item, item % count) for item in items]
+
+
+@pytest.mark.spark
+def test_without_items_there_are_no_rows_and_nothing_to_run(spark: "SparkSession") -> None:
+    with SparkEngine(spark) as engine:
+        rows = engine.map(with_its_task, [], [], "none")
+        assert engine.collect(0, rows, rows) == []
+        assert (engine.stages, rows.rdd.getNumPartitions()) == ([], 0)
 
 
 @pytest.mark.spark
