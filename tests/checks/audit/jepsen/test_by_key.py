@@ -29,8 +29,8 @@ def by_pieces(path: Path, engine: Engine | None = None) -> tuple[list[Finding], 
     return sorted(Found(running, *kept), key=Finding.sort_key), judged.allowed, dict(judged.figures)
 
 
-def write(path: Path, operations: list[Operation]) -> list[Operation]:
-    """Write completed operations as a history, and read it as a whole."""
+def write(path: Path, operations: list[Operation], *, numbered: bool = True) -> list[Operation]:
+    """Write completed operations as a history, numbered or not, and read it as a whole."""
     lines: dict[int, str] = {}
     for own in operations:
         names = f":process {own.process}, :f {own.kind}"
@@ -48,7 +48,8 @@ def write(path: Path, operations: list[Operation]) -> list[Operation]:
             more += f", :rebalance-log [{{:keys [{' '.join(map(str, own.rebalanced))}]}}]"
         value = f":value [{' '.join(micros)}]"
         if own.ended != own.invoked:
-            lines[own.ended] = f"{{:index {own.index}, :type {own.outcome}, {names}, {value}{more}}}\n"
+            number = f":index {own.index}, " if numbered else ""
+            lines[own.ended] = f"{{{number}:type {own.outcome}, {names}, {value}{more}}}\n"
             value = ":value nil"
         if own.invoked >= 0:
             lines[own.invoked] = f"{{:type :invoke, {names}, {value}{more}}}\n"
@@ -148,7 +149,7 @@ def test_pieces_judged_key_by_key_have_the_anomalies_of_the_whole_history(tmp_pa
     shown: Counter[str] = Counter()
     for seed in range(60):
         path = tmp_path / f"{seed}.edn"
-        operations = write(path, random_history(seed, 120))
+        operations = write(path, random_history(seed, 120), numbered=seed % 2 == 0)
         findings, noted, figures = in_memory(operations, str(path))
         judged = by_pieces(path)
         assert judged == (findings, noted, figures), f"seed {seed}"
@@ -160,6 +161,7 @@ def test_pieces_judged_key_by_key_have_the_anomalies_of_the_whole_history(tmp_pa
 def test_a_written_history_is_read_as_it_was_made(tmp_path: Path) -> None:
     made = random_history(5, 200)
     assert write(tmp_path / "h.edn", made) == made
+    assert write(tmp_path / "h.edn", made, numbered=False) == made
 
 
 LINES = [
