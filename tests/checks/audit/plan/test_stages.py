@@ -144,7 +144,7 @@ def test_the_result_depends_neither_on_the_number_of_buckets_nor_on_spilling(
 def same_in_slices(logs: Sequence[PartitionLog]) -> tuple[list[str], bool]:
     """The findings, which are the same with slices and without; and whether slices were put together again."""
     results, together = [], False
-    for buckets, least in ((1, 1 << 30), (7, 8), (2, 50)):
+    for buckets, least in ((1, 1 << 30), (7, 2), (2, 50)):
         engine = LocalEngine()
         engine.buckets = buckets
         scanned = stages.scan_logs(logs, engine, split_bytes=30_000, slice_markers=least)
@@ -174,11 +174,14 @@ def test_slices_of_a_hot_producer_and_transactional_id_find_what_the_whole_finds
     assert bool(found) == together == bool(faults), "only where something is wrong one task gets the whole"
 
 
-@pytest.mark.parametrize("version_2", [0.0, 1.0])
-def test_slices_are_judged_without_a_coordinators_log(version_2: float, tmp_path: Path) -> None:
-    Cluster(workload=replace(HOT, version_2=version_2), value_bytes=8, segment_bytes=30_000).write(tmp_path)
+@pytest.mark.parametrize(("version_2", "faults"), [(0.0, 0), (0.8, 2)])
+def test_slices_are_judged_without_a_coordinators_log(version_2: float, faults: int, tmp_path: Path) -> None:
+    hot = replace(HOT, version_2=version_2)
+    Cluster(workload=hot, value_bytes=8, segment_bytes=30_000, faults=faults).write(tmp_path)
     logs = [log for log in find_logs(tmp_path / "brokers") if log.topic != COORDINATOR_TOPIC]
-    assert same_in_slices(logs) == ([], False)
+    found, together = same_in_slices(logs)
+    assert (sum(each.startswith("torn transaction:") for each in found), together) == (faults, bool(faults))
+    assert bool(found) == bool(faults)
 
 
 def test_slices_with_many_markers_that_are_written_again_are_proved(
