@@ -118,6 +118,21 @@ def test_a_batch_that_claims_another_number_of_records_than_it_has_is_reported(
     assert decoded.batch.tolist() == [i for i in range(0, len(encoded), 2) for _ in range(3)]
 
 
+@pytest.mark.parametrize("few_lanes", [0, 1 << 30])
+def test_a_length_beyond_all_bytes_that_are_there_is_reported(
+    tmp_path: Path, few_lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "FEW_LANES", few_lanes)
+    good = build_batch([Record(offset_delta=i, value=b"v") for i in range(3)])
+    long_key = good.payload[:4] + b"\x80\x80\x80\x80\x08" + good.payload[5:]
+    torn = with_payload(good, b"\xff" * 200)[:-50]  # so the last bytes of all look like parts of a varint
+    positions = write_segment(tmp_path / SEGMENT, [good.encode(), with_payload(good, long_key), torn])
+    [block] = read_blocks(tmp_path / SEGMENT)
+    decoded = records.decode_block(block)
+    assert [region.position for region in decoded.damage] == [positions[1]]
+    assert decoded.batch.tolist() == [0, 0, 0]
+
+
 def test_a_compressed_payload_that_does_not_decompress_is_reported(tmp_path: Path) -> None:
     good = build_batch([Record(value=b"v" * 100)], compression=CompressionType.ZSTD)
     positions = write_segment(tmp_path / SEGMENT, [good.encode(), with_payload(good, b"no zstd"), good.encode()])
