@@ -121,10 +121,10 @@ def _end_of_partitions(data: bytes) -> int:
             return -1
         at += 1
         for _ in range(topics):
-            if at >= size or not 0 < data[at] < _ONE_BYTE:
+            if at >= size or data[at] >= _ONE_BYTE:
                 return -1
             at += data[at]
-            if at >= size or not 0 < data[at] < _ONE_BYTE:
+            if at >= size or data[at] >= _ONE_BYTE:
                 return -1
             at += 4 * data[at] - 3
             if at >= size or data[at]:  # tagged fields of a later version of Kafka

@@ -30,7 +30,7 @@ from kafka_eos_checks.kit.recording import kept_recording, unpack
 from kafka_eos_checks.kit.verdict import read_verdicts
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.mutants.rules import mutated
-from kafka_eos_checks.traces import command, coordinators, leaders, replays
+from kafka_eos_checks.traces import command, coordinators, leaders, replays, transitions
 from kafka_eos_checks.traces.coordinators import (
     Recorded,
     StateRecord,
@@ -427,6 +427,50 @@ def test_a_state_that_there_is_not_is_told_as_the_codec_tells_it(version: int, s
     told = outcome(read_transition, bytes(encoded))
     assert "does not exist" in told
     assert told == outcome(by_the_codec, bytes(encoded))
+
+
+def of_two_topics(version: int) -> TransactionLogValue:
+    value = TransactionLogValue(
+        version=version,
+        producer_id=7,
+        producer_epoch=0,
+        transaction_timeout_ms=1,
+        transaction_status=TransactionState.ONGOING,
+        transaction_partitions=(
+            TopicPartitions(topic="a" * 20, partition_ids=(0, 1)),
+            TopicPartitions(topic="orders" * 3, partition_ids=(7,)),
+        ),
+        transaction_last_update_timestamp_ms=9,
+        transaction_start_timestamp_ms=8,
+    )
+    return replace(value, next_producer_id=5, client_transaction_version=2) if version else value
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_every_cut_and_every_odd_byte_is_told_as_the_codec_tells_it(version: int) -> None:
+    whole = of_two_topics(version).encode()
+    wrong = [whole[:size] for size in range(len(whole))]
+    for place in range(len(whole)):
+        wrong += [whole[:place] + bytes([byte]) + whole[place + 1 :] for byte in (0, 1, 0x7E, 0x7F, 0x80, 0xFF)]
+    for data in (whole, *wrong):
+        assert outcome(read_transition, data) == outcome(by_the_codec, data), data.hex()
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_of_two_records_with_the_same_partitions_the_codec_decodes_the_first_only(
+    version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    value = of_two_topics(version)
+    read_transition(value.encode())
+    second = replace(
+        value,
+        producer_epoch=3,
+        transaction_status=TransactionState.PREPARE_COMMIT,
+        transaction_last_update_timestamp_ms=100,
+    ).encode()
+    expected = by_the_codec(second)
+    monkeypatch.setattr(transitions, "decode_value", lambda _: pytest.fail("the codec decodes the second"))
+    assert read_transition(second) == expected
 
 
 def by_the_codec(data: bytes) -> Any:
