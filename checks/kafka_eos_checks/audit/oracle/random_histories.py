@@ -128,9 +128,11 @@ class _World:
         return [replace(event, detail=detail)]
 
     def send(self, process: str, pid: int, place: _Partition, number: int | None, **more: Any) -> None:
-        """Send and store a record, whose value may be an old one."""
+        """Send and store a record, whose value may be an old one, empty, or null where it is empty for its clients."""
         self.values += 1
         value = f"v{self.rng.randrange(self.values)}" if self.rng.random() < self.faults else f"v{self.values}"
+        if self.rng.random() < self.faults / 2:
+            value = ""
         if number is not None:
             more["transaction"] = number
         where = {"topic": place.topic} | ({} if self.bare else {"partition": place.number})
@@ -142,7 +144,7 @@ class _World:
         copies = 1 + (self.rng.random() < self.faults)
         for _ in range(copies):
             stored = value.encode() + b"\xff" * (self.rng.random() < self.faults / 4)
-            record = Record(value=None if self.rng.random() < self.faults / 4 else stored)
+            record = Record(value=None if self.rng.random() < (self.faults / 4 if value else 0.5) else stored)
             own: dict[str, Any] = {} if number is None else {"producer_epoch": 0, "is_transactional": True}
             place.batches.append(
                 build_batch(

@@ -269,8 +269,8 @@ def inconsistent(run: Iterable[Event], replicas: Replicas, figures: Figures) -> 
         if value != _value(event):
             why = f"{before} was told of {quoted(value)}, {event.process} of {quoted(_value(event))}"
         elif event.action == "Poll" and stored and value.encode() not in stored:
-            there = (stored[0] or b"").decode(errors="replace")
-            why = f"{event.process} was given {quoted(value)}, the log has {quoted(there)}"
+            there = "null" if stored[0] is None else quoted(stored[0].decode(errors="replace"))
+            why = f"{event.process} was given {quoted(value)}, the log has {there}"
         if why:
             found.add(at)
             yield _finding(INCONSISTENT, event, place, longest(replicas, place)[0], event.offset, why)

@@ -37,7 +37,7 @@ from ..both_forms import join
 from ..conftest import event
 
 COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
-Step = str | ControlType | int  # a transactional value, a marker, or a hole of so many offsets
+Step = str | None | ControlType | int  # a transactional value, a marker, or a hole of so many offsets
 
 
 def log_of(folder: Path, *steps: Step) -> PartitionLog:
@@ -48,9 +48,10 @@ def log_of(folder: Path, *steps: Step) -> PartitionLog:
         if isinstance(what, ControlType):
             marker = ControlRecord(control_type=what, coordinator_epoch=0)
             batches.append(build_control_batch(marker, producer_id=7, producer_epoch=0, base_offset=offset))
-        elif isinstance(what, str):
+        elif what is None or isinstance(what, str):
             own: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "is_transactional": True}
-            batches.append(build_batch([Record(value=what.encode())], base_offset=offset, **own))
+            value = None if what is None else what.encode()
+            batches.append(build_batch([Record(value=value)], base_offset=offset, **own))
         offset += what if type(what) is int else 1
     path = folder / "orders-0" / f"{0:020d}.log"
     write_segment(path, [batch.encode() for batch in batches])
@@ -181,6 +182,13 @@ def test_two_values_at_one_offset_are_inconsistent_whoever_was_told_and_whatever
     assert found([other], log) == [(INCONSISTENT, 0)]
     sent = event("Send", "ok", "p", 0, value="a")
     assert found([sent, other]) == [(INCONSISTENT, 0)]
+
+
+def test_an_empty_value_is_not_the_null_that_the_log_has(tmp_path: Path) -> None:
+    assert found([poll(0, "")], log_of(tmp_path / "empty", "", COMMIT)) == []
+    [finding] = join([poll(0, "")], [log_of(tmp_path / "null", None, COMMIT)]).findings
+    assert (finding.rule, finding.offset) == (INCONSISTENT, 0)
+    assert finding.evidence == "reader was given '', the log has null"
 
 
 def test_a_record_that_is_given_before_anybody_asks_to_commit_it_is_found_once_for_its_transaction(

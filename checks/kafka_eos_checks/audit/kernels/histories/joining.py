@@ -234,7 +234,8 @@ class _Keys:
         shown = VISIBLE[self._state]
         places = self.of_log[self.mine]
         spots = spot(places, stored["offset"][self.mine])
-        self._matched = self._is_among(self.here, self.tells, spots, np.ones(len(spots), np.bool_))
+        plain = ~stored["odd"][self.mine]  # the hash does not show that the value is another one
+        self._matched = self._is_among(self.here, self.tells, spots, plain)
         self._readable = self._is_among(self.here, self.tells, spots, clear)
         told = self._acknowledged & ~self._has_offset
         self._known = self._is_among(self._place, told, places, np.ones(len(places), np.bool_))
