@@ -61,8 +61,11 @@ def test_a_link_is_left_as_it_is_and_refused_if_its_file_cannot_be_written(tmp_p
 
 def test_the_reader_of_a_pipe_is_not_told_of_an_end(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with open(os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)) as reader:
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
         asked = select.poll()
         asked.register(reader)
         check_output(tmp_path / "pipe")
         assert asked.poll(0) == [], "the reader was told that a writer has come and gone"
+    finally:
+        os.close(reader)
