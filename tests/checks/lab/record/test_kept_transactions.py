@@ -15,6 +15,7 @@ from kafka_eos.formats.transaction_log import TOPIC, TransactionLogValue, Transa
 from kafka_eos.histories.history import Event, read_history
 from kafka_eos_checks.kit.recording import kept_recordings, unpack
 from kafka_eos_checks.lab.record.clients import CALLS
+from kafka_eos_checks.lab.record.command import chosen
 from kafka_eos_checks.lab.record.transaction_scenarios import LIBRARIES
 
 ARCHIVES = ("transactions.tar.xz", "transactions-3.9.tar.xz")
@@ -105,6 +106,12 @@ def kept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def told(events: list[Event], process: str, action: str, phase: str) -> list[Event]:
     return [e for e in events if (e.process, e.action, e.phase) == (process, action, phase)]
+
+
+def test_the_recording_has_the_scenarios_that_the_command_records(kept: Kept) -> None:
+    scenarios = chosen(["transactions"], str(kept.manifest["kafka"]))["transactions"]
+    histories = {path.stem for path in (kept.folder / "histories").glob("*.jsonl")}
+    assert histories == {each.short_name for each in scenarios}
 
 
 def test_there_are_more_than_a_thousand_transactions_and_hundreds_of_an_older_release(kept: Kept) -> None:
