@@ -61,6 +61,11 @@ def test_a_committed_transaction_of_version_2_is_accepted() -> None:
     assert judge(recorded(list(COMMITTED), [MARKER], [0] * 4)).found == "accepted"
 
 
+def test_a_marker_is_told_with_its_place_in_the_log() -> None:
+    (trace,) = coordinators.coordinator_traces(recorded(list(COMMITTED), [MARKER], [0] * 4))
+    assert "COMMIT marker of epoch 1 at t-0 offset 3" in [step.text for step in trace.steps]
+
+
 def test_a_transaction_that_is_completed_without_its_marker_is_rejected() -> None:
     judgement = judge(recorded(list(COMMITTED), [], [0] * 4))
     assert judgement.found.startswith("rejected")

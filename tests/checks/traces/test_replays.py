@@ -640,8 +640,9 @@ def test_a_history_whose_answers_name_no_request_is_refused(tmp_path: Path, caps
 def test_nothing_to_replay_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "empty.jsonl"
     path.write_text("")
-    assert cli.main(["check", "traces", str(path), "--alone"]) == 2
-    assert "nothing to replay" in capsys.readouterr().err
+    for options in ([], ["--alone"]):
+        assert cli.main(["check", "traces", str(path), *options]) == 2
+        assert "nothing to replay" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
