@@ -613,8 +613,8 @@ def test_tlc_judges_the_logs_of_a_recording_whose_history_has_nothing_to_replay(
 ) -> None:
     assert cli.main(["check", "traces", "example:replicated-violations"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert said.count("all accepted all accepted") == 2, "coordinators and leaders"
-    assert said.count("rejected at event") == 2 * 6, "each spoiled log, as expected"
+    assert said.count("all accepted") == 2, "coordinators and leaders"
+    assert said.count("rejected at event") == 6, "each spoiled log, as expected"
     assert "partitions of" not in said
 
 
