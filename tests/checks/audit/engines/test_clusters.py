@@ -7,7 +7,8 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,15 @@ import pytest
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.oracle.synthetic import faulty_log, write_log
-from kafka_eos_checks.kit.paths import CLONE
+from kafka_eos_checks.kit.paths import CLONE, build_folder, pom_file
 from kafka_eos_checks.kit.recording import kept_recording, unpack
 from kafka_eos_checks.kit.verdict import read_verdicts
 from kafka_eos_checks.traces.replays import Rules, in_process
 from kafka_eos_checks.traces.scan import pieces_of
 
 pytestmark = pytest.mark.spark
+
+OUT = "findings.jsonl"
 
 # What a user's program does with a session: audit, replay traces, and look at batches by the data source.
 PROGRAM = """
@@ -126,10 +129,36 @@ def test_spark_submit_with_the_wheel_on_two_executors_gives_the_same_verdicts(
     assert found["executors"] == 2
 
 
-@pytest.mark.thorough
-def test_the_call_of_spark_submit_in_the_documents_starts_driver_and_workers_with_their_own_pythons(
-    logs: Path, zipped: Path, tmp_path: Path
-) -> None:
+@pytest.fixture(scope="module")
+def yarn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder with the configuration of a YARN with one node; Maven fetches Hadoop first."""
+    jars, folder = build_folder() / "jars" / "yarn", tmp_path_factory.mktemp("yarn")
+    if not list(jars.glob("hadoop-client-minicluster-*.jar")):
+        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
+        subprocess.run(["mvn", "-q", "-B", "-f", str(pom_file()), "-P", "yarn", *goal], check=True, timeout=600)
+    command = ["java", "--add-opens=java.base/java.lang=ALL-UNNAMED", "-Xmx700m", "-cp", f"{jars}/*"]
+    command += [str(CLONE / "tests" / "java" / "YarnCluster.java"), "yarn-site.xml"]
+    environment = {**os.environ, "HADOOP_HOME": str(folder)}
+    with (
+        (folder / "log").open("wb") as log,
+        subprocess.Popen(
+            command, cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=log, stderr=log
+        ) as running,
+    ):
+        try:
+            deadline = time.monotonic() + 180
+            while not (folder / "yarn-site.xml").is_file():
+                assert running.poll() is None, (folder / "log").read_text()
+                assert time.monotonic() < deadline, "no YARN after three minutes"
+                time.sleep(0.2)
+            yield folder
+        finally:
+            running.kill()
+
+
+@pytest.fixture
+def submit_as_documented(logs: Path, zipped: Path, tmp_path: Path) -> Callable[..., "subprocess.CompletedProcess[str]"]:
+    """Runs the call of spark-submit in the documents, with another cluster and words to replace."""
     text = (CLONE / "docs" / "operators.md").read_text(encoding="utf-8").replace("\\\n", " ")
     [program] = re.findall(r"^echo '(.*)' > run.py$", text, re.MULTILINE)
     [call] = re.findall(r"^spark-submit (--master yarn .*)$", text, re.MULTILINE)
@@ -140,22 +169,46 @@ def test_the_call_of_spark_submit_in_the_documents_starts_driver_and_workers_wit
     with tarfile.open(tmp_path / "venv.tar.gz", "w:gz") as packed:
         packed.add(python, "bin/python")
     (tmp_path / "python3").symlink_to(python)
-    words = (
-        call.replace("yarn", "local-cluster[1,1,1024]")
-        .replace("cores 4", "cores 1")
-        .replace("/mnt/copies", str(logs))
-        .split()
-    )
-    words[words.index("findings.parquet")] = "findings.jsonl"
-    submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
-    named = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK")} | named
-    done = subprocess.run(
-        [submit, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False
-    )
+
+    def submit(*words: tuple[str, str], **more: str) -> "subprocess.CompletedProcess[str]":
+        own = call
+        for old, new in (("cores 4", "cores 1"), ("/mnt/copies", str(logs)), ("findings.parquet", OUT), *words):
+            assert old in own, old
+            own = own.replace(old, new)
+        named = {"PATH": f"{tmp_path}:{os.environ['PATH']}", **more}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK")} | named
+        command = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), *own.split()]
+        return subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False
+        )
+
+    return submit
+
+
+def check_found(done: "subprocess.CompletedProcess[str]", out: Path, logs: Path) -> None:
+    """Check the findings of a call, which ends with 1 because of them."""
     assert done.returncode == 1, done.stdout + done.stderr
-    found = [json.loads(line) for line in (tmp_path / "findings.jsonl").read_text().splitlines()]
+    found = [json.loads(line) for line in out.read_text().splitlines()]
     assert sum(each["kind"] == "violation" for each in found) == len(run([logs]).findings)
+
+
+@pytest.mark.thorough
+def test_the_call_of_spark_submit_in_the_documents_starts_driver_and_workers_with_their_own_pythons(
+    submit_as_documented: Callable[..., "subprocess.CompletedProcess[str]"], logs: Path, tmp_path: Path
+) -> None:
+    check_found(submit_as_documented(("yarn", "local-cluster[1,1,1024]")), tmp_path / OUT, logs)
+
+
+@pytest.mark.thorough
+def test_the_call_of_spark_submit_in_the_documents_runs_on_yarn(
+    submit_as_documented: Callable[..., "subprocess.CompletedProcess[str]"], yarn: Path, logs: Path, tmp_path: Path
+) -> None:
+    small = ("memoryOverhead=3g", f"memoryOverhead=1g --conf spark.yarn.stagingDir=file:{tmp_path}/staging")
+    check_found(submit_as_documented(small, HADOOP_CONF_DIR=str(yarn)), tmp_path / OUT, logs)
+    own = ("--conf spark.pyspark.driver.python=python3", "--deploy-mode cluster")
+    (tmp_path / OUT).unlink()
+    done = submit_as_documented(small, own, (OUT, f"{tmp_path}/{OUT}"), HADOOP_CONF_DIR=str(yarn))
+    check_found(done, tmp_path / OUT, logs)
 
 
 @pytest.mark.thorough
