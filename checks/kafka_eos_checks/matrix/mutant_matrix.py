@@ -211,18 +211,23 @@ def killed_verdicts(registry: Registry, verdicts: Mapping[str, Sequence[Verdict]
         own = cells.get(mutant.name, {})
         killing = [means for means, v in own.items() if v.ok and v.found != NOT_VISIBLE]
         blind_means = [f"{means}: {v.evidence}" for means, v in own.items() if v.found == NOT_VISIBLE]
-        wanted = min(FEWEST_MEANS, len(own) - len(blind_means))
+        without = [means for means in verdicts if means not in own]
+        wanted = min(FEWEST_MEANS, len(verdicts) - len(blind_means))
         yield Verdict(
             check="mutant-means",
             name=mutant.name,
             expected=f"killed by {wanted} means or more",
-            found=f"killed by {len(killing)}: {', '.join(killing) or 'none'}",
-            ok=len(killing) >= wanted > 0,
+            found=f"killed by {len(killing)}: {', '.join(killing) or 'none'}{_unasked(without)}",
+            ok=len(killing) >= wanted > 0 and not without,
             seconds=sum(v.seconds for v in own.values()),
             figures={means: _shown(v) for means, v in own.items()},
             evidence="\n".join(blind_means),
             title=mutant.title,
         )
+
+
+def _unasked(means: Sequence[str]) -> str:
+    return f"; no verdict by {', '.join(means)}" if means else ""
 
 
 def _cell(verdict: Verdict | None) -> str:

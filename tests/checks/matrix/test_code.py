@@ -71,7 +71,8 @@ def test_a_room_or_a_file_names_its_modules(clone: Path) -> None:
 
 
 @pytest.fixture
-def bench(clone: Path, tmp_path: Path) -> Bench:
+def bench(clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # every pytest would import Hypothesis and its like
     return Bench(root=clone, folder=tmp_path / "copy", cache=ResultCache(tmp_path / "cache"))
 
 
@@ -152,6 +153,29 @@ def test_a_test_that_once_has_no_end_while_the_computer_stands_still_kills_no_mu
         monkeypatch.setattr(Bench, "_fails", lambda *_, answers=answers: next(answers))
         assert bench._fate(mutant("= 7", "= 8"), {test: 0.1, never: 0.1}) == fate
         assert next(answers, None) is None
+
+
+def test_a_pytest_that_is_killed_or_cannot_start_kills_no_mutant(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    test = "tests/reference/room/test_rule.py::test_heavy_ones_stay"
+    assert bench._fails(["tests/reference/room/test_rule.py::test_gone"], 5.0, 1.0).startswith(code.ENDED)
+    ended = f"{code.ENDED} -9"
+    for said, fate in (  # in turn with the mutant and without it
+        ([ended, "", ""], ""),
+        ([ended, "", f"{test} fails"], f"{test} fails"),
+        ([ended, "", ended, ""], ended),
+    ):
+        answers = iter(said)
+        monkeypatch.setattr(Bench, "_fails", lambda *_, answers=answers: next(answers))
+        assert bench._fate(mutant("= 7", "= 8"), {test: 0.1}) == fate
+        assert next(answers, None) is None
+    monkeypatch.setattr(Bench, "_fails", lambda *_: ended)
+    with pytest.raises(UnusableCode, match="pytest ended with -9 without a mutant"):
+        bench._fate(mutant("= 7", "= 8"), {test: 0.1})
+
+
+def test_a_mutant_without_any_test_survives(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Bench, "_fails", lambda *_, **__: pytest.fail("pytest without a name runs all tests"))
+    assert bench._fate(mutant("= 7", "= 8"), {}) == ""
 
 
 def test_what_an_endless_test_has_started_ends_with_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,6 +285,35 @@ class Weight:
     def is_heavy(self, **limits):
         return self.grams == 7
 """
+
+
+FIRST = """def first(weight):
+    return weight + 1
+
+
+def second(weight):
+    return (
+        weight
+        - 2
+    )
+
+
+def third(weight):
+    return weight
+"""
+
+
+def test_the_change_that_is_shown_is_all_that_differs(clone: Path) -> None:
+    pytest.importorskip("cosmic_ray", reason="the extra `mutants` is not installed; `make code-mutants` installs it")
+    rule = Path("reference/kafka_eos/room/first.py")
+    (clone / rule).write_text(FIRST, encoding="utf-8")
+    drawn = code.sample(clone, [rule], 50, 1)
+    assert {each.line for each in drawn} == {2, 8}
+    for each in drawn:
+        before, _, after = each.change.partition(" -> ")
+        flat = " ".join(FIRST.split())
+        assert flat.count(before) == 1
+        assert flat.replace(before, after).split() == each.text.split()
 
 
 def test_a_sample_has_programs_only_and_no_flags_of_dataclasses(clone: Path) -> None:

@@ -64,6 +64,17 @@ def test_an_explanation_without_a_conjunct_cannot_be_used(
     assert "no conjunct Counter!Reset: gone -> TRUE" in capsys.readouterr().err
 
 
+def test_a_part_that_was_not_tried_is_not_taken_for_a_noticed_one(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(command.SIDES, "spec", lambda *_: iter(()))
+    with pytest.raises(AssertionError, match="spec: not every part was tried"):
+        main(["check", "conjuncts", "--only", "spec"])
+    registry.models.clear()
+    assert main(["check", "conjuncts", "--only", "spec"]) == 2
+    assert "no model with a guard or a property" in capsys.readouterr().err
+
+
 def test_an_explained_part_of_a_property_is_known_to_each_side(monkeypatch: pytest.MonkeyPatch) -> None:
     reasons = {
         ("Counter!NotAboveLimit", "NotAboveLimit -> TRUE"): "another property says it",
@@ -103,6 +114,8 @@ def test_the_pairs_are_a_table_and_named_is_handed_on(
             for name, means, by in places
         ]
 
+    made_up_places = [("Counter", f"Counter!{name}", f"{name} -> TRUE") for name in ("NotAboveLimit", "Grows")]
+    monkeypatch.setattr(command, "weaker_places", lambda _: iter(made_up_places))
     monkeypatch.setattr(command, "families", made_up_families)
     monkeypatch.setattr(PropertySearch, "judge", judge)
     assert main(["check", "conjuncts", "--only", "properties"]) == 1
