@@ -2,13 +2,16 @@
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from kafka_eos_checks import cli
 from kafka_eos_checks.kit.paths import CLONE
+from kafka_eos_checks.kit.verdict import read_verdicts
 from kafka_eos_checks.matrix import code
 from kafka_eos_checks.matrix.code import Bench, CodeMutant, Fate, UnusableCode
 from kafka_eos_checks.tla.result_cache import ResultCache
@@ -261,6 +264,46 @@ def test_a_broken_list_of_explanations_is_refused(tmp_path: Path) -> None:
 def test_a_package_that_is_not_there_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["check", "code", "sevrer"]) == 2
     assert "no package 'sevrer'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("noticed", "explained", "status"), [(True, 0, 0), (False, 0, 1), (False, 1, 0), (True, 1, 1)])
+def test_the_command_fails_if_a_mutant_survives_or_an_explained_one_does_not(
+    noticed: bool,
+    explained: int,
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    one, two = mutant("= 7", "= 8"), mutant("weight < most", "False")
+    asked: list[tuple[int, int]] = []
+
+    def sample(root: Path, files: list[Path], count: int, seed: int) -> list[CodeMutant]:
+        asked.append((count, seed))
+        return [one, two]
+
+    def judged(benches: list[Bench], mutants: list[CodeMutant], on_fate: Callable[[Fate], None]) -> list[Fate]:
+        assert (len(benches), mutants) == (3, [one, two])
+        fates = [Fate(mutant=one, by="test_it" if noticed else code.NONE), Fate(mutant=two, by="test_it")]
+        for fate in fates:
+            on_fate(fate)
+        return fates
+
+    monkeypatch.setattr(code, "sample", sample)
+    monkeypatch.setattr(code, "judged", judged)
+    monkeypatch.setattr(code, "Bench", SimpleNamespace)
+    monkeypatch.setattr(
+        code, "read_explained", lambda: {each.entry: "why" for each in [Fate(mutant=one, by="")][:explained]}
+    )
+    call = ["check", "code", "matrix", "--sample", "2", "--seed", "5", "--jobs", "3"]
+    assert cli.main([*call, "--json", str(tmp_path / "code.json")]) == status
+    assert asked == [(2, 5)]
+    (verdict,) = read_verdicts(tmp_path / "code.json")
+    assert (verdict.name, verdict.ok, verdict.figures["killed"]) == ("matrix", status == 0, 1 + noticed)
+    told = capsys.readouterr().err
+    assert ("survives: reference/kafka_eos/room/rule.py:6: = 7" in " ".join(told.split())) == (not noticed)
+    assert cli.main([*call, "--list"]) == 0
+    assert capsys.readouterr().out.splitlines() == [str(one), str(two)]
 
 
 def test_a_sample_is_the_same_for_a_seed_and_leaves_annotations_out(clone: Path) -> None:

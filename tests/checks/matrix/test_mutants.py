@@ -35,7 +35,7 @@ from kafka_eos_checks.audit.rules.readers import (
 from kafka_eos_checks.audit.rules.sent_offsets import NOT_AS_SENT
 from kafka_eos_checks.audit.rules.transactions import FENCED, HANGING, NO_TRANSACTION, TORN
 from kafka_eos_checks.kit.verdict import Verdict, read_verdicts
-from kafka_eos_checks.matrix import mutant_matrix
+from kafka_eos_checks.matrix import mutant_matrix, mutant_replays
 from kafka_eos_checks.matrix.mutant_matrix import (
     NOT_VISIBLE,
     Asked,
@@ -65,6 +65,7 @@ from kafka_eos_checks.matrix.mutant_replays import (
     SLOW,
     TRANSACTING,
     AnyPlan,
+    find_by_replay,
     plan_of,
     rules_that_fire,
 )
@@ -128,6 +129,25 @@ ONE_OF_A_RULE = {mutant.replay: mutant.name for mutant in VISIBLE}.values()  # `
 )
 def test_a_mutant_is_seen_in_a_recording_by_the_rule_that_the_registry_names(mutant: Model, tmp_path: Path) -> None:
     assert first_seed(mutant, tmp_path) is not None, f"{mutant.replay!r} alone is shown by no seed of {SEEDS}"
+
+
+def test_a_mutant_is_looked_for_in_so_many_recordings_and_the_first_that_shows_it_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mutant_replays, "MOST_SEEDS", 3)
+    mutant, seeds, shown = REGISTRY.get("OffsetOfLogEnd"), list[int](), {GAP}
+
+    def fire(plan: AnyPlan, *_: Any) -> set[str]:
+        seeds.append(plan.seed)
+        return {GAP} if plan.seed < 2 else shown
+
+    monkeypatch.setattr(mutant_replays, "rules_that_fire", fire)
+    unseen = find_by_replay(REGISTRY, mutant)
+    assert (unseen.ok, unseen.found, seeds) == (False, "nothing in 3 seeds", [0, 1, 2])
+    shown = {GAP, mutant.replay}
+    seen = find_by_replay(REGISTRY, mutant)
+    assert (seen.ok, seen.found, seen.figures["seed"]) == (True, f"finds {mutant.replay}", 2)
+    assert seeds == [0, 1, 2] * 2
 
 
 def test_a_mutant_under_the_name_of_another_rule_or_one_that_changes_nothing_is_not_seen(tmp_path: Path) -> None:

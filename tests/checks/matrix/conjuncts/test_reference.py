@@ -37,6 +37,7 @@ def is_known(name: str, names: set[str]) -> bool:
 class Queue:
     def may_enter(self, name: str) -> bool:
         if not name:
+            name = "nobody"
             return False
         return is_known(name, set())
 
@@ -50,6 +51,7 @@ class Queue:
         enabled(name != "nobody" and not fault, "why not")
         if fault:
             enabled(any(c == "a" and c != name for c in name), "nobody of that name")
+            enabled(next((c > "a" and c < "z" for c in name), False), "no letter")
         return Queue() if name else self
 
     @property
@@ -79,6 +81,9 @@ EXPECTED = {
         "any((c == 'a' and c != name for c in name)) -> True",
         "c == 'a' -> True",
         "c != name -> True",
+        "next((c > 'a' and c < 'z' for c in name), False) -> True",
+        "c > 'a' -> True",
+        "c < 'z' -> True",
     ],
 }
 
