@@ -30,6 +30,7 @@ from rich.table import Table
 from kafka_eos_checks.drawing.page import CANNOT_APPLY, SURVIVES
 from kafka_eos_checks.graphs import command as conformance
 from kafka_eos_checks.graphs import model_check
+from kafka_eos_checks.graphs.state_graph import GraphUnusable
 from kafka_eos_checks.kit.arguments import add_json, at_least_one
 from kafka_eos_checks.kit.terminal import WordTable, answer_console, print_verdicts
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
@@ -37,6 +38,7 @@ from kafka_eos_checks.matrix.mutant_replays import find_by_replay
 from kafka_eos_checks.matrix.mutant_requests import find_by_requests, machines_with
 from kafka_eos_checks.models.kept_verdicts import Kept
 from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry
+from kafka_eos_checks.mutants.rules import UnknownRule
 from kafka_eos_checks.proofs.command import proofs
 from kafka_eos_checks.tla.result_cache import ResultCache, cache_folder
 from kafka_eos_checks.walks.broken import find_all
@@ -278,7 +280,7 @@ def run(arguments: argparse.Namespace) -> int:
         verdicts: dict[str, list[Verdict]] = {}
         for means in arguments.only or MEANS:
             verdicts[means] = verdicts_of(means, registry, every, ResultCache(arguments.cache), arguments.jobs)
-    except MalformedRegistry as error:
+    except (MalformedRegistry, GraphUnusable, UnknownRule) as error:
         print(f"kafka-eos check mutants: {error}", file=sys.stderr)
         return 2
     answer_console.print(matrix(registry, verdicts))

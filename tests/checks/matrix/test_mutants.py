@@ -34,6 +34,7 @@ from kafka_eos_checks.audit.rules.readers import (
 )
 from kafka_eos_checks.audit.rules.sent_offsets import NOT_AS_SENT
 from kafka_eos_checks.audit.rules.transactions import FENCED, HANGING, NO_TRANSACTION, TORN
+from kafka_eos_checks.graphs.state_graph import GraphUnusable
 from kafka_eos_checks.kit.verdict import Verdict, read_verdicts
 from kafka_eos_checks.matrix import mutant_matrix, mutant_replays
 from kafka_eos_checks.matrix.mutant_matrix import (
@@ -278,8 +279,7 @@ def test_the_whole_matrix_is_written_as_its_rows(
     def means(asked: Asked) -> Iterable[Verdict]:
         return (of(row.name, "found", ok=row.name != "NoEndBump") for row in asked.mutants)
 
-    for name in mutant_matrix.MEANS:
-        monkeypatch.setitem(mutant_matrix.MEANS, name, means)
+    monkeypatch.setattr(mutant_matrix, "MEANS", {"TLC": means, "graph": means})
     target = tmp_path / "matrix.json"
     assert cli.main(["check", "mutants", "--jobs", "1", "--cache", str(tmp_path / "kept"), "--json", str(target)]) == 1
     verdicts = {verdict.name: verdict for verdict in read_verdicts(target)}
@@ -321,6 +321,19 @@ def test_a_walk_that_ran_for_soak_counts_and_is_kept_once(monkeypatch: pytest.Mo
     monkeypatch.setattr(mutant_matrix, "find_all", lambda models, *_: iter(map(pytest.fail, models)))
     assert [v.found for v in verdicts_of("simulation", REGISTRY, [mutant], ResultCache(tmp_path), 1)] == [FOUND]
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_means_that_cannot_be_used_ends_the_call_and_judges_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def means(asked: Asked) -> Iterable[Verdict]:
+        yield of(asked.mutants[0].name, "found")
+        raise GraphUnusable("TLC gives no graph")
+
+    monkeypatch.setitem(mutant_matrix.MEANS, "graph", means)
+    assert cli.main(["check", "mutants", "--only", "graph", "--jobs", "1", "--cache", str(tmp_path)]) == 2
+    shown = capsys.readouterr()
+    assert ("kafka-eos check mutants: TLC gives no graph" in shown.err, shown.out) == (True, "")
 
 
 def test_an_interrupted_call_is_continued(

@@ -9,7 +9,7 @@ import pytest
 from kafka_eos_checks.matrix.conjuncts.guards import Conjunct
 from kafka_eos_checks.matrix.conjuncts.outcomes import Means, Outcome
 from kafka_eos_checks.matrix.conjuncts.search import LIMIT, Search, Subject, UnusableMutant
-from kafka_eos_checks.models.registry import Registry
+from kafka_eos_checks.models.registry import Expectation, Registry
 from kafka_eos_checks.tla import tlc
 from kafka_eos_checks.tla.behaviour import Step
 from kafka_eos_checks.tla.result_cache import ResultCache
@@ -20,28 +20,30 @@ NO_VALUE = "The error occurred when TLC was evaluating the nested\nexpressions a
 CHANGED = "---- MODULE Counter ----\n\\* changed\n===="
 BEHAVIOUR = (Step("Init", {"total": 0}), Step("Add", {"total": 1}))
 
-Runs = Callable[[tlc.Job], tlc.Result]
-
 
 def is_changed(job: tlc.Job) -> bool:
     return "changed" in (job.folder / "Counter.tla").read_text(encoding="utf-8")
 
 
 @pytest.fixture
-def judged(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
-    """The outcome of a change in one model, by what TLC says in the end and what edges it writes."""
+def subject(registry: Registry) -> Subject:
     conjunct = Conjunct(operator="Counter!Add", change="a -> TRUE", span=Span("Counter", 7, 1, 7, 1), value="TRUE")
-    subject = Subject(conjunct=conjunct, text=CHANGED, models=(registry.get("Counter"),))
-    search = Search(cache=ResultCache(tmp_path / "cache"))
+    return Subject(conjunct=conjunct, text=CHANGED, models=(registry.get("Counter"),))
 
-    def judge(said: tlc.Result, edges: str = "1 -> 2\n") -> Outcome:
+
+@pytest.fixture
+def judged(subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
+    """The outcome of a change in one model, by what TLC says in the end and what edges it writes."""
+
+    def judge(said: tlc.Result, edges: str = "1 -> 2\n", in_time: bool = True) -> Outcome:
         def run(job: tlc.Job) -> tlc.Result:
             if job.dump is not None:
                 job.dump.write_text(edges if is_changed(job) else "1 -> 2\n", encoding="utf-8")
-            return said if is_changed(job) and job.dump is None else HOLDS
+                return HOLDS if in_time else tlc.Result(verdict="times out")
+            return said if is_changed(job) else HOLDS
 
         monkeypatch.setattr(tlc, "run", run)
-        return search.judge(subject)
+        return Search(cache=ResultCache(tmp_path / "cache")).judge(subject)
 
     return judge
 
@@ -92,6 +94,71 @@ def test_a_tlc_that_was_ended_or_cannot_be_read_notices_nothing(error: str, judg
 def test_other_edges_between_the_same_states_notice_a_change(judged: Callable[..., Outcome]) -> None:
     found = judged(HOLDS, "1 -> 3\n")
     assert (found.means, found.by) == (Means.GRAPH, "the same states, other edges")
+
+
+def test_edges_that_are_not_written_in_time_decide_nothing_and_are_written_again(
+    judged: Callable[..., Outcome],
+) -> None:
+    assert judged(HOLDS, "1 -> 3\n", in_time=False).means is Means.UNDECIDED
+    assert judged(HOLDS, "1 -> 3\n").means is Means.GRAPH
+
+
+def test_another_change_is_run_and_the_same_one_is_not(
+    subject: Subject, judged: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = judged(tlc.Result(verdict="violates NotAboveLimit"))
+    monkeypatch.setattr(tlc, "run", lambda _: pytest.fail("TLC is started"))
+    search = Search(cache=ResultCache(tmp_path / "cache"))
+    assert search.judge(subject) == first
+    with pytest.raises(pytest.fail.Exception, match="TLC is started"):
+        search.judge(replace(subject, text=CHANGED.replace("changed", "changed again")))
+
+
+def test_if_the_first_means_is_enough_the_graph_decides_unless_a_property_has(
+    subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(job: tlc.Job) -> tlc.Result:
+        checks = "NotAboveLimit" in (job.folder / f"{job.module}.cfg").read_text(encoding="utf-8")
+        found = tlc.Result(verdict="violates NotAboveLimit") if checks else replace(HOLDS, distinct=21)
+        return found if is_changed(job) else HOLDS
+
+    monkeypatch.setattr(tlc, "run", run)
+    hasty, thorough = (Search(cache=ResultCache(tmp_path / "cache"), thorough=each) for each in (False, True))
+    assert [search.judge(subject).means for search in (hasty, thorough, hasty)] == [
+        Means.GRAPH,
+        Means.PROPERTY,
+        Means.PROPERTY,
+    ]
+
+
+def test_the_cheapest_model_that_notices_a_change_is_the_last_one_that_is_run(
+    subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (model,) = subject.models
+    models = tuple(
+        replace(model, name=name, tier=tier, expect=Expectation(generated=cost))
+        for name, tier, cost in (("Small", "small", 30), ("Smaller", "small", 20), ("Full", "full", 10))
+    )
+    asked: list[str] = []
+    rows = (
+        (True, {"Small"}, ["Small", "Smaller"]),  # another model of the tier may violate a property
+        (True, {"Smaller"}, ["Small", "Smaller"]),
+        (True, {"Full"}, ["Small", "Smaller", "Full"]),
+        (False, {"Smaller"}, ["Full", "Smaller"]),
+        (False, {"Full", "Small"}, ["Full"]),
+    )
+    for number, (thorough, noticing, run_in) in enumerate(rows):
+        asked.clear()
+
+        def run(job: tlc.Job, noticing: set[str] = noticing) -> tlc.Result:
+            name = next(each.name for each in models if job.module == f"MC_{each.name}_conjunct")
+            return replace(HOLDS, distinct=21) if is_changed(job) and name in noticing and not job.dump else HOLDS
+
+        monkeypatch.setattr(tlc, "run", run)
+        monkeypatch.setattr(Search, "_edges_of", lambda *_: "the same")
+        search = Search(cache=ResultCache(tmp_path / str(number)), thorough=thorough)
+        outcome = search.judge(replace(subject, models=models), asked.append)
+        assert (outcome.means, outcome.model in noticing, asked) == (Means.GRAPH, True, run_in)
 
 
 def test_a_changed_spec_that_tlc_cannot_read_ends_the_check_and_is_not_kept(judged: Callable[..., Outcome]) -> None:
