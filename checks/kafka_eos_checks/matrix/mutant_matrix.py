@@ -13,8 +13,9 @@ requests     kafka-eos conform finds a divergence of a served reference with the
 ===========  ====================================================================================
 
 A model that must fail has unchanged rules and reaches a known failure. A means that cannot detect a mutant gives the
-reason, and does not count as a miss. Two means have to kill each mutant. Verdicts are kept in ``build/checked/mutants``
-as long as nothing that they depend on changes, so an interrupted call continues.
+reason, and does not count as a miss. A mutant that only fails, with an error, is killed by nothing: it does not work.
+Two means have to kill each mutant. Verdicts are kept in ``build/checked/mutants`` as long as nothing that they depend
+on changes, so an interrupted call continues.
 """
 
 import argparse
