@@ -200,9 +200,17 @@ def test_what_an_endless_test_has_started_ends_with_it(bench: Bench, monkeypatch
         pytest.fail("it is still there")
 
 
-def test_tests_that_execute_the_changed_line_are_run_alone(bench: Bench) -> None:
+def test_tests_that_execute_the_changed_line_are_run_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     tests = bench.folder / "tests" / "reference" / "room"
-    (tests / "test_a.py").write_text("def test_nothing(): pass", encoding="utf-8")
+    monkeypatch.setenv("ZONE", "its own")
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # compiling once is quicker
+    (tests / "test_a.py").write_text(
+        "import os\n"
+        "def test_nothing():\n"
+        "    assert os.environ['ZONE'] == 'its own'\n"
+        "    assert 'PYTHONDONTWRITEBYTECODE' not in os.environ\n",
+        encoding="utf-8",
+    )
     (tests / "test_process.py").write_text(
         "import subprocess, sys\n"
         "def test_a_process():\n"

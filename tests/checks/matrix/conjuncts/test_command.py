@@ -66,7 +66,11 @@ def test_a_survivor_is_a_failing_verdict(tmp_path: Path, capsys: pytest.CaptureF
     assert "1 survive" in verdict.found
     shown = capsys.readouterr().out
     assert "survives: Counter.tla:" in shown
-    assert "NotAboveLimit" in shown
+    rows = [" ".join(line.split()) for line in shown.splitlines()]
+    assert rows[2:4] == [
+        "7 AddError: total + amount > Limit -> FALSE NotAboveLimit",
+        "7 Reset: total >= 0 -> TRUE nothing",
+    ]
 
 
 def test_an_explained_survivor_is_as_expected(monkeypatch: pytest.MonkeyPatch) -> None:
