@@ -38,7 +38,8 @@ exit codes: 0 no contract was broken, 1 one was, 2 the call cannot be used
 SECONDS = 10.0
 CONFIRMED, NOT_BROKEN, BROKEN = "confirmed", "not broken", "broken"
 FAILS = "fails"
-"""The contract was not judged: CrossHair could not run it, or it ended with an error that is no broken promise."""
+"""The contract ends with an error, for the arguments that are shown, or CrossHair cannot run it. For the reference that
+is as bad as a broken promise. A mutant that ends so does not work, and breaks nothing."""
 
 
 def assumed(contract: Callable[..., None]) -> list[str]:
