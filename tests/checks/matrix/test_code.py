@@ -35,6 +35,9 @@ def test_light_ones_pass():
 """
 
 
+MARKERS = "[pytest]\nmarkers =\n    tlc\n    java\n    spark\n    broker\n    thorough\n"
+
+
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
     """A clone with one room, a test that mirrors its module, and another test in its folder."""
@@ -112,9 +115,7 @@ def test_another_test_is_tried_on_survivors_only(bench: Bench, monkeypatch: pyte
 
 def test_survivors_are_tried_with_the_tests_that_start_a_jvm_if_asked_for(bench: Bench) -> None:
     tests = bench.folder / "tests" / "reference" / "room"
-    (bench.folder / "pytest.ini").write_text(
-        "[pytest]\nmarkers =\n    tlc\n    java\n    spark\n    broker\n    thorough\n"
-    )
+    (bench.folder / "pytest.ini").write_text(MARKERS, encoding="utf-8")
     marked = "import pytest\n" + OWN.replace("def test_heavy", "@pytest.mark.tlc\ndef test_heavier").replace("8", "7")
     (tests / "test_java.py").write_text(marked, encoding="utf-8")
     left, noticed = mutant("= 7", "= 6 + 1"), mutant("= 7", "= 8")
@@ -176,9 +177,14 @@ def test_a_pytest_that_is_killed_or_cannot_start_kills_no_mutant(bench: Bench, m
         bench._fate(mutant("= 7", "= 8"), {test: 0.1})
 
 
-def test_a_mutant_without_any_test_survives(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mutant_of_a_room_without_tests_that_may_run_survives(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    tests = bench.folder / "tests" / "reference" / "room"
+    (bench.folder / "pytest.ini").write_text(MARKERS, encoding="utf-8")
+    (tests / "test_rule.py").write_text(f"import pytest\npytestmark = pytest.mark.tlc\n{OWN}", encoding="utf-8")
+    (tests / "test_others.py").unlink()
+    assert bench.judge(mutant("weight < most", "True")).by == code.NONE
     monkeypatch.setattr(Bench, "_fails", lambda *_, **__: pytest.fail("pytest without a name runs all tests"))
-    assert bench._fate(mutant("= 7", "= 8"), {}) == ""
+    assert bench._fate(mutant("weight < most", "True"), {}) == ""
 
 
 def test_what_an_endless_test_has_started_ends_with_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +197,7 @@ def test_what_an_endless_test_has_started_ends_with_it(bench: Bench, monkeypatch
     endless = mutant("return weight", "while weight == 8: pass\n    return weight")
     assert bench._fails([f"{file}::test_it"], 5.0, 1.0) == ""
     (bench.folder / endless.file).write_text(endless.text, encoding="utf-8")
-    assert bench._fails([f"{file}::test_it"], 1.0, 1.0).startswith(code.NO_END)
+    assert bench._fails([f"{file}::test_it"], 1.0, 1.0) == f"{code.NO_END} {file}::test_it"
     left = int((bench.folder / "left").read_text(encoding="utf-8"))
     with suppress(ProcessLookupError):
         for _ in range(1_000):
