@@ -19,10 +19,15 @@ Fair == Spec /\\ WF_vars(Next)
 Starts == <>(total > 0)
 Returns == []<>(total = 0)
 Follows == total = 1 ~> total = 2
+AllRead == <>(\\A client \\in Clients : client \\in readers)
+Stays == <>[](total = 0)
 Shrinks == [][total' > total]_vars
 """
 PROPERTIES: tuple[Tree, ...] = (
-    *(("call", name, ()) for name in ("NotAboveLimit", "Grows", "Starts", "Returns", "Follows", "Shrinks")),
+    *(
+        ("call", name, ())
+        for name in ("NotAboveLimit", "Grows", "Starts", "Returns", "Follows", "AllRead", "Stays", "Shrinks")
+    ),
     *(parse_expression(text, "") for text in ("total < Limit", "Len(log) <= total", "log = <<>> \\/ readers = {}")),
 )
 
