@@ -50,6 +50,7 @@ def model(
 def test_a_search_beside_the_kept_graph_finds_what_a_whole_search_finds(model: Model, counter: ModuleType) -> None:
     machine = model.machine_class()
     known = Searcher(model, PROPERTIES).search(machine, 600).violated
+    assert known == {5: 0, 6: 0, 7: 3, 8: 2, 10: 3}, "the client need not read, and the total goes up and down"
     searcher = Searcher(model, PROPERTIES)
     searcher.keep(machine, codes_of([counter]))
     compared = differing = cut = 0
