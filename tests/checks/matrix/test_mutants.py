@@ -244,6 +244,8 @@ def test_two_means_have_to_kill_a_mutant_unless_all_others_say_why_they_cannot()
     assert not found[list(registry.mutants)[3]].ok, "nobody has looked at it"
     unseen = {means: [blind(means, registry.get(first), "too deep")] for means in ("TLC", "graph", "replay")}
     assert not next(v for v in killed_verdicts(registry, unseen) if v.name == first).ok, "no means can see it"
+    verdicts["replay"][0] = of(first, "finds R")
+    assert next(v for v in killed_verdicts(registry, verdicts) if v.name == first).ok, "three are more than enough"
     del verdicts["replay"][0]
     forgotten = next(v for v in killed_verdicts(registry, verdicts) if v.name == first)
     assert (forgotten.ok, forgotten.found) == (False, "killed by 2: TLC, graph; no verdict by replay")
