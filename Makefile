@@ -11,6 +11,7 @@ JARS := build/jars
 LIBRARIES := build/libraries
 TOURS := tests/checks/testing/libraries
 VERDICTS := build/verdicts
+# Not `mutants`: its functions are rules with an error in them, and with another error they are mutants as before.
 ROOMS := formats wire server clients histories audit watch conform testing traces walks graphs models tla matrix proofs lab ledger
 MAVEN := mvn -q -B --no-transfer-progress
 PYTEST := $(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder

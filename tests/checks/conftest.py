@@ -6,16 +6,22 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
+from kafka_eos.machines import explorer
+from kafka_eos.machines import machine as machines
 from kafka_eos_checks.audit.engines.spark import session
+from kafka_eos_checks.graphs.state_graph import StateGraph
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.models import registry as models
 from kafka_eos_checks.models.registry import Registry
+from kafka_eos_checks.tla.values import canonical
 
 SPECS = Path(__file__).parent / "specs"
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
@@ -39,6 +45,29 @@ def registry(counter: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """A registry of its own for each test, which writes its models below the test's own folder."""
     monkeypatch.setattr(models, "build_folder", lambda: tmp_path / "build")
     return Registry(Path(shutil.copytree(SPECS, tmp_path / "specs")) / "models")
+
+
+@pytest.fixture
+def graph(registry: Registry, counter: ModuleType) -> StateGraph:
+    """The graph of Counter as the machine has it: TLC's, says a test of graphs that starts TLC."""
+    model, within = registry.get("Counter"), partial(counter.within_bounds, max_log=2)
+    constants = model.machine_constants()
+    instances = machines.instances(counter.Counter, constants)
+    found = explorer.explore(counter.Counter.initial(constants), instances, within, keep_outside=True)
+    edges = sorted(zip(found.sources, found.labels, found.targets, strict=True))
+    sources, labels, targets = np.array(edges, dtype=np.int64).T
+    return StateGraph(
+        model=model.name,
+        variables=counter.Counter.VARIABLES,
+        instances=instances,
+        states=[tuple(canonical(value) for value in machines.dump(state).values()) for state in found.states],
+        initial=[0],
+        inside=np.array([within(state) for state in found.states]),
+        sources=sources,
+        labels=labels,
+        targets=targets,
+        seconds=0.0,
+    )
 
 
 @pytest.fixture(scope="session")

@@ -45,6 +45,8 @@ class Difference:
         what: the difference in words.
         target: place of the state that the spec goes to, or -1.
         found: the machine's next state by variable, or None.
+        is_crash: whether the machine failed here, or a state could not be loaded into it. The reference may not. Of a
+            mutant it says only that the mutant does not work.
     """
 
     state: int
@@ -52,6 +54,7 @@ class Difference:
     what: str
     target: int = -1
     found: dict[str, SpecValue] | None = None
+    is_crash: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,6 +69,7 @@ class Comparison:
         refusals: (state, instance) pairs that both refuse.
         differences: the first differences, nearest to the initial state first.
         difference_count: all of them.
+        crash_count: those of them where the machine failed, or a state could not be loaded.
         evidence: the first difference as a story.
         untaken: actions that label no edge of the graph.
         seconds: wall time of the comparison, without TLC.
@@ -79,6 +83,7 @@ class Comparison:
     refusals: int = 0
     differences: list[Difference] = field(default_factory=list)
     difference_count: int = 0
+    crash_count: int = 0
     evidence: str = ""
     untaken: frozenset[str] = frozenset()
     seconds: float = 0.0
@@ -89,10 +94,16 @@ class Comparison:
         """Whether the machine and TLC agree on everything."""
         return self.difference_count == 0
 
+    @property
+    def is_told_apart(self) -> bool:
+        """Whether the machine does something else somewhere than the spec, and not only fails."""
+        return self.difference_count > self.crash_count
+
     def add(self, difference: Difference) -> None:
-        """Count a difference, and keep it while there are few."""
+        """Count a difference, and keep it while there are few of its kind."""
         self.difference_count += 1
-        if len(self.differences) < MAX_DIFFERENCES:
+        self.crash_count += difference.is_crash
+        if sum(each.is_crash == difference.is_crash for each in self.differences) < MAX_DIFFERENCES:
             self.differences.append(difference)
 
     @property
@@ -159,7 +170,8 @@ def _load_all(graph: StateGraph, machine: type[Any], constants: Any, comparison:
             loaded.append(loader.load(row))
         except (TypeError, KeyError, ValueError) as error:
             loaded.append(None)
-            comparison.add(Difference(state=place, instance=-1, what=f"the state cannot be loaded: {error}"))
+            what = f"the state cannot be loaded: {error}"
+            comparison.add(Difference(state=place, instance=-1, what=what, is_crash=True))
     return loaded
 
 
@@ -184,7 +196,7 @@ def _walk(
     reached: list[Any] = [None] * len(loaded)
     reached[graph.initial[0]] = initial
     for source in np.flatnonzero(graph.inside).tolist():
-        if enough is not None and comparison.difference_count >= enough:
+        if enough is not None and comparison.difference_count - comparison.crash_count >= enough:
             return
         if reached[source] is None and comparison.equal:
             what = "the machine does not reach it from its own initial state"
@@ -213,7 +225,7 @@ def _try_all(
         expected[label] = target
     for label, method, arguments in calls:
         target = expected.get(label, -1)
-        found = None
+        found, is_crash = None, False
         try:
             after = getattr(state, method)(*arguments)
         except (NotEnabled, Rejected) as refusal:
@@ -222,7 +234,7 @@ def _try_all(
                 continue
             what = f"the spec allows it, the machine refuses: {refusal}"
         except Exception as error:  # noqa: BLE001 - whatever a machine under test raises is a difference
-            what = f"the machine fails with {type(error).__name__}: {error}"
+            what, is_crash = f"the machine fails with {type(error).__name__}: {error}", True
         else:
             if target >= 0 and after == loaded[target]:
                 comparison.edges += 1
@@ -233,7 +245,8 @@ def _try_all(
             what = "the machine goes to another state than the spec"
             if target < 0:
                 what = "the machine allows it, the spec does not"
-        comparison.add(Difference(state=source, instance=label, what=what, target=target, found=found))
+        difference = Difference(state=source, instance=label, what=what, target=target, found=found, is_crash=is_crash)
+        comparison.add(difference)
 
 
 def _compare_bounds(
@@ -262,7 +275,7 @@ def compare(
         graph: TLC's graph, if the caller has it.
         within_bounds: the Python twin of the model's bounds; by default the one of ``kafka_eos_checks.models.bounds``.
         on_progress: called now and then with a line that says how far it is.
-        enough: stop at this many differences, if it only matters that there are some.
+        enough: stop at this many differences, if it only matters that there are some; crashes are not counted.
 
     Raises:
         GraphUnusable: when TLC gives no graph.
@@ -284,7 +297,8 @@ def compare(
     comparison.untaken = frozenset(action.name for action in machines.actions(cls)) - taken
     initial = cls.initial(constants)
     loaded = _load_all(graph, cls, constants, comparison)
-    if [loaded[place] for place in graph.initial] != [initial]:
+    first = [loaded[place] for place in graph.initial if loaded[place] is not None]
+    if first != [initial] and (first or comparison.equal):
         comparison.add(
             Difference(
                 state=graph.initial[0],
@@ -300,7 +314,7 @@ def compare(
     comparison.seconds = monotonic() - began
     if comparison.differences:
         depth, _, _ = graph.tree
-        comparison.differences.sort(key=lambda difference: depth[difference.state])
+        comparison.differences.sort(key=lambda each: (each.is_crash, depth[each.state]))
         comparison.evidence = explain(graph, comparison)
     return comparison
 
@@ -312,18 +326,19 @@ class LoadedGraph:
     graph: StateGraph
     states: Sequence[Any]
 
-    def first_difference(self) -> str:
-        """The difference nearest to the initial state, "" when machine and graph are equal.
+    def first_difference(self) -> tuple[str, bool]:
+        """The difference nearest to the initial state, "" when machine and graph are equal, and whether it is a crash.
 
-        The initial states are equal, so it suffices that every instance does in every state what the graph says.
+        The initial states are equal, so it suffices that every instance does in every state what the graph says. A
+        crash is the answer only if nothing else differs.
         """
         comparison = Comparison(model=self.graph.model)
         initial = self.states[self.graph.initial[0]]
         _walk(self.graph, self.states, initial, comparison, lambda _: None, enough=1)
         if comparison.equal:
-            return ""
-        first = comparison.differences[0]
-        return f"{instance_text(self.graph.instances[first.instance])}: {first.what}"
+            return "", False
+        first = min(comparison.differences, key=lambda each: each.is_crash)
+        return f"{instance_text(self.graph.instances[first.instance])}: {first.what}", first.is_crash
 
 
 def reference_of(model: Model) -> type[machines.Machine]:
@@ -344,7 +359,7 @@ def load_graph(model: Model) -> LoadedGraph:
     constants = model.machine_constants(cls)
     found = LoadedGraph(graph=graph, states=_load_all(graph, cls, constants, comparison))
     differs = not comparison.equal or [found.states[place] for place in graph.initial] != [cls.initial(constants)]
-    difference = "a state cannot be loaded, or the initial ones differ" if differs else found.first_difference()
+    difference = "a state cannot be loaded, or the initial ones differ" if differs else found.first_difference()[0]
     if difference:
         raise GraphUnusable(f"{model.name}: the reference differs from the spec as it is: {difference}")
     return found
@@ -408,14 +423,15 @@ def conformance_verdict(model: Model, comparison: Comparison) -> Verdict:
 
 
 def mutant_verdict(mutant: Model, comparison: Comparison) -> Verdict:
-    """The verdict on a mutant of the reference, whose graph has to differ."""
+    """The verdict on a mutant of the reference, whose graph has to differ. A mutant that only fails does not work."""
     nearest = comparison.differences[0].what if comparison.differences else ""
+    told_apart = "told apart" if comparison.is_told_apart else nearest
     return Verdict(
         check="graph-mutant",
         name=mutant.name,
         expected="told apart",
-        found="told apart" if not comparison.equal else "equal",
-        ok=not comparison.equal,
+        found="equal" if comparison.equal else told_apart,
+        ok=comparison.is_told_apart,
         seconds=comparison.seconds,
         figures={"difference": nearest},
         evidence=comparison.evidence,

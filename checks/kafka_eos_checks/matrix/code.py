@@ -42,7 +42,7 @@ LINKED = ("build/jars", "build/libraries", ".venv")
 EXPLAINED = Path(__file__).with_name("equivalent_code.toml")
 KEYS = ("file", "change", "reason")
 EXTRA = "mutants"
-NONE, NO_END = "nothing", "no end"
+NONE, NO_END, ENDED = "nothing", "no end", "pytest ended with"
 ELSEWHERE = -1
 """In the notes of a line: it is executed by an import, or by a process that does not know its test."""
 _LEAST_TIMEOUT, _SLOWER = 15.0, 3.0  # seconds, and times the unchanged run
@@ -297,13 +297,20 @@ class Bench:
     def _fate(self, mutant: CodeMutant, tests: Mapping[str, float]) -> str:
         """The first test that fails with a mutant, "" if none does.
 
-        A test without an end counts only if it has one without the mutant, in the same time on this computer, and then
-        again has none with the mutant in twice the time: a computer may stand still for a while.
+        If pytest itself ends otherwise than with a failed test, killed for want of memory or unable to start, that
+        counts only if it ends so twice with the mutant and never without it. A test without an end counts only if it
+        has one without the mutant, in the same time on this computer, and then again has none with the mutant in twice
+        the time: a computer may stand still for a while.
 
         Args:
             mutant: the mutant.
             tests: the tests to run, in this order, and the seconds of each without the mutant.
+
+        Raises:
+            UnusableCode: when pytest ends without the mutant otherwise than with a passed or a failed test.
         """
+        if not tests:
+            return ""
         limit = max(_LEAST_TIMEOUT, _SLOWER * max(tests.values()))
         suspected = ""
         module = self.folder / mutant.file
@@ -316,10 +323,13 @@ class Bench:
             finally:
                 module.write_text(original, encoding="utf-8")
                 os.utime(module, (written, written))
-            if not failed.startswith(NO_END):
+            if not failed.startswith((NO_END, ENDED)):
                 return failed
-            endless = failed.removeprefix(NO_END).strip()
-            ends = not self._fails([endless] if endless else list(tests), limit, sum(tests.values()))
+            endless = failed.removeprefix(NO_END).strip() if failed.startswith(NO_END) else ""
+            without = self._fails([endless] if endless else list(tests), limit, sum(tests.values()))
+            if without.startswith(ENDED):
+                raise UnusableCode(f"{without} without a mutant; mend that first")
+            ends = not without
             if ends and failed == suspected:
                 return failed
             suspected = failed if ends else ""
@@ -400,7 +410,7 @@ class Bench:
             return f"{NO_END} {started[-1].strip() if started else ''}".strip()
         lines = text.splitlines()
         failed = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
-        return failed[0].partition(" - ")[0].partition(" ")[2] if failed else f"pytest ended with {run.returncode}"
+        return failed[0].partition(" - ")[0].partition(" ")[2] if failed else f"{ENDED} {run.returncode}"
 
 
 def _under(keys: Mapping[str, str], failed: str) -> str:

@@ -13,8 +13,9 @@ requests     kafka-eos conform finds a divergence of a served reference with the
 ===========  ====================================================================================
 
 A model that must fail has unchanged rules and reaches a known failure. A means that cannot detect a mutant gives the
-reason, and does not count as a miss. Two means have to kill each mutant. Verdicts are kept in ``build/checked/mutants``
-as long as nothing that they depend on changes, so an interrupted call continues.
+reason, and does not count as a miss. A mutant that only fails, with an error, is killed by nothing: it does not work.
+Two means have to kill each mutant. Verdicts are kept in ``build/checked/mutants`` as long as nothing that they depend
+on changes, so an interrupted call continues.
 """
 
 import argparse
@@ -30,6 +31,7 @@ from rich.table import Table
 from kafka_eos_checks.drawing.page import CANNOT_APPLY, SURVIVES
 from kafka_eos_checks.graphs import command as conformance
 from kafka_eos_checks.graphs import model_check
+from kafka_eos_checks.graphs.state_graph import GraphUnusable
 from kafka_eos_checks.kit.arguments import add_json, at_least_one
 from kafka_eos_checks.kit.terminal import WordTable, answer_console, print_verdicts
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
@@ -37,6 +39,7 @@ from kafka_eos_checks.matrix.mutant_replays import find_by_replay
 from kafka_eos_checks.matrix.mutant_requests import find_by_requests, machines_with
 from kafka_eos_checks.models.kept_verdicts import Kept
 from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry
+from kafka_eos_checks.mutants.rules import UnknownRule
 from kafka_eos_checks.proofs.command import proofs
 from kafka_eos_checks.tla.result_cache import ResultCache, cache_folder
 from kafka_eos_checks.walks.broken import find_all
@@ -211,18 +214,23 @@ def killed_verdicts(registry: Registry, verdicts: Mapping[str, Sequence[Verdict]
         own = cells.get(mutant.name, {})
         killing = [means for means, v in own.items() if v.ok and v.found != NOT_VISIBLE]
         blind_means = [f"{means}: {v.evidence}" for means, v in own.items() if v.found == NOT_VISIBLE]
-        wanted = min(FEWEST_MEANS, len(own) - len(blind_means))
+        without = [means for means in verdicts if means not in own]
+        wanted = min(FEWEST_MEANS, len(verdicts) - len(blind_means))
         yield Verdict(
             check="mutant-means",
             name=mutant.name,
             expected=f"killed by {wanted} means or more",
-            found=f"killed by {len(killing)}: {', '.join(killing) or 'none'}",
-            ok=len(killing) >= wanted > 0,
+            found=f"killed by {len(killing)}: {', '.join(killing) or 'none'}{_unasked(without)}",
+            ok=len(killing) >= wanted > 0 and not without,
             seconds=sum(v.seconds for v in own.values()),
             figures={means: _shown(v) for means, v in own.items()},
             evidence="\n".join(blind_means),
             title=mutant.title,
         )
+
+
+def _unasked(means: Sequence[str]) -> str:
+    return f"; no verdict by {', '.join(means)}" if means else ""
 
 
 def _cell(verdict: Verdict | None) -> str:
@@ -273,7 +281,7 @@ def run(arguments: argparse.Namespace) -> int:
         verdicts: dict[str, list[Verdict]] = {}
         for means in arguments.only or MEANS:
             verdicts[means] = verdicts_of(means, registry, every, ResultCache(arguments.cache), arguments.jobs)
-    except MalformedRegistry as error:
+    except (MalformedRegistry, GraphUnusable, UnknownRule) as error:
         print(f"kafka-eos check mutants: {error}", file=sys.stderr)
         return 2
     answer_console.print(matrix(registry, verdicts))

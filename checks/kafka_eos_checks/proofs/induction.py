@@ -30,6 +30,8 @@ KINDS = ("lemma", "initiation", "consecution", "witness", "safety", "limit")
 EXPECTED = {"witness": "can be taken", "limit": "has a counterexample"}  # of the others: "proved"
 TIMEOUT = 60.0  # seconds for one query
 NO_SOLUTION, SOLUTION, UNDECIDED = "no solution", "a solution", "undecided"
+RAISES = "the reference raises"
+"""In the evidence of a solution in which the reference ends with an error, so that there is no state after it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +127,9 @@ class Story:
         lines = ["before", *telling.state(model, telling.before), *telling.asked(model, self.action)]
         taken = next((outcome for outcome in self.outcomes if truth(model, outcome.condition)), None)
         if taken is not None and taken.error is not None:
-            lines.append(f"the reference raises {type(taken.error).__name__}: {taken.error}")
+            lines.append(f"{RAISES} {type(taken.error).__name__}: {taken.error}")
+        elif taken is not None and taken.crashed is not None and truth(model, taken.crashed):
+            lines.append(f"{RAISES} an error in one of its rules")
         elif taken is not None:
             lines += [*telling.answer(model, taken.value), "after", *telling.state(model, telling.after(taken))]
         return "\n".join([*lines, f"broken: {self.conjunct.name}. {self.conjunct.says}"])
@@ -279,23 +283,36 @@ def _verdict(proof: Proof, kind: str, step: str, group: _Group) -> Verdict:
 
 def first_failure(queries: Iterable[Query]) -> Answer | None:
     """The first query that is not answered as the proof needs it, with its solution."""
-    return next((answer for answer in map(ask, queries) if not answer.ok), None)
+    return next(failures(queries), None)
+
+
+def failures(queries: Iterable[Query]) -> Iterator[Answer]:
+    """The queries that are not answered as the proof needs it, with their solutions."""
+    return (answer for answer in map(ask, queries) if not answer.ok)
 
 
 def refute(proof: Proof, mutant: Model) -> Verdict:
-    """The verdict on a mutant: some query must fail, and the verdict says which."""
+    """The verdict on a mutant: some query must fail, and the verdict says which.
+
+    A query that fails because the mutant raises an error says only that the mutant does not work.
+    """
     began = time.perf_counter()
-    failure = first_failure(query for query in proof.queries(mutant.overrides) if query.kind not in EXPECTED)
+    failure = None
+    for failure in failures(query for query in proof.queries(mutant.overrides) if query.kind not in EXPECTED):
+        if RAISES not in failure.evidence:
+            break
+    raises = failure is not None and RAISES in failure.evidence
     found = "every query is discharged"
     if failure is not None:
         query = failure.query
-        found = f"{query.kind} fails: {query.step}, {query.goal.name}"
+        how = "fails only by an error of the reference" if raises else "fails"
+        found = f"{query.kind} {how}: {query.step}, {query.goal.name}"
     return Verdict(
         check="proof",
         name=f"{proof.name}: mutant {mutant.name}",
         expected="a query fails",
         found=found,
-        ok=failure is not None and failure.found == SOLUTION,
+        ok=failure is not None and failure.found == SOLUTION and not raises,
         seconds=time.perf_counter() - began,
         evidence="" if failure is None else failure.evidence,
         title=mutant.title,

@@ -4,17 +4,19 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from crosshair import core_and_libs
 
 from kafka_eos.machines.spec_mapping import snake_case
 from kafka_eos_checks import cli
 from kafka_eos_checks.contracts import command, conditions
-from kafka_eos_checks.contracts.command import BROKEN, CONFIRMED, NOT_BROKEN, assumed
+from kafka_eos_checks.contracts.command import BROKEN, CONFIRMED, FAILS, NOT_BROKEN, assumed
 from kafka_eos_checks.contracts.conditions import CONTRACTS
 from kafka_eos_checks.kit.verdict import Verdict, read_verdicts
-from kafka_eos_checks.matrix.mutant_contracts import contracts_about
+from kafka_eos_checks.matrix.mutant_contracts import contracts_about, find_by_contract
 from kafka_eos_checks.models.registry import Registry
 
 LARGE = {"varint", "batch codec"}  # more paths than a test has time for
@@ -45,7 +47,8 @@ def test_a_planted_bug_or_a_mutant_breaks_every_contract_and_its_arguments_are_s
 ) -> None:
     broken = set()
     for verdict in found["with bugs"]:
-        assert (verdict["found"], verdict["ok"]) == (BROKEN, False), verdict
+        assert verdict["found"] in {BROKEN, FAILS}, verdict
+        assert not verdict["ok"]
         broken.add(verdict["name"].split(": ")[1])
     for verdict in found["with mutants"]:
         assert verdict["ok"], verdict
@@ -84,6 +87,30 @@ def test_a_mutant_is_searched_only_in_the_contracts_about_its_rules() -> None:
 def test_a_mutant_that_breaks_no_contract_survives(found: dict[str, list[dict[str, Any]]]) -> None:
     [verdict] = found["with a mutant of another rule"]
     assert (verdict["name"], verdict["found"], verdict["ok"]) == ("CacheOfOne", CONFIRMED, False)
+
+
+@pytest.mark.parametrize(
+    ("said", "answer", "killed"),
+    [
+        ([("EXEC_ERR", "AssertionError:  when calling five_batches_are_remembered(1, 0)")], BROKEN, True),
+        ([("EXEC_ERR", "TypeError: cache_of_one() takes 1 positional argument")], FAILS, False),
+        ([("EXEC_ERR", "NotDeterministic: Found a different execution paths")], FAILS, False),
+        ([("SYNTAX_ERR", "no conditions")], FAILS, False),
+        ([("PRE_UNSAT", "no arguments")], FAILS, False),
+        ([], FAILS, False),
+        ([("CANNOT_CONFIRM", "")], NOT_BROKEN, False),
+    ],
+)
+def test_a_mutant_that_does_not_run_breaks_no_contract(
+    said: list[tuple[str, str]], answer: str, killed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = [SimpleNamespace(state=core_and_libs.MessageType[state], message=text) for state, text in said]
+    monkeypatch.setattr(core_and_libs, "analyze_function", lambda *_: [])
+    monkeypatch.setattr(core_and_libs, "run_checkables", lambda _: messages)
+    mutant = Registry().get("CacheOfOne")
+    assert find_by_contract(mutant, contracts_about(mutant)).ok == killed
+    verdict = command.check("append", contracts_about(mutant)[0].promise)
+    assert (verdict.found, verdict.ok) == (answer, answer == NOT_BROKEN)
 
 
 @pytest.mark.parametrize(("answer", "code"), [(CONFIRMED, 0), (BROKEN, 1)])
@@ -126,7 +153,7 @@ def test_a_release_breaks_the_contracts_that_rest_on_a_repair(
     assert f"more contracts are about no rule that Kafka {release} has otherwise, and are of it too" in done.stdout
 
 
-@pytest.mark.parametrize(("answer", "code"), [(CONFIRMED, 1), (BROKEN, 0)])
+@pytest.mark.parametrize(("answer", "code"), [(CONFIRMED, 1), (FAILS, 1), (BROKEN, 0)])
 def test_a_contract_that_rests_on_a_repair_has_to_be_broken_by_the_release(
     answer: str, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

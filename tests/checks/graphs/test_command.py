@@ -11,38 +11,21 @@ import pytest
 from immutables import Map
 
 from kafka_eos.errors import NotEnabled
-from kafka_eos.machines import explorer
 from kafka_eos.machines import machine as machines
 from kafka_eos.machines.machine import action
 from kafka_eos_checks.graphs import command as conformance
-from kafka_eos_checks.graphs.command import Comparison, compare, conformance_verdict, mutant_verdict, reference_of
+from kafka_eos_checks.graphs.command import (
+    MAX_DIFFERENCES,
+    Comparison,
+    compare,
+    conformance_verdict,
+    mutant_verdict,
+    reference_of,
+)
 from kafka_eos_checks.graphs.state_graph import GraphUnusable, StateGraph, export, instance_text, plain_size, read_dot
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.tla import tlc
 from kafka_eos_checks.tla.values import canonical
-
-
-@pytest.fixture
-def graph(registry: Registry, counter: ModuleType) -> StateGraph:
-    """The graph of Counter as the machine has it: TLC's, says a test below that starts TLC."""
-    model, within = registry.get("Counter"), partial(counter.within_bounds, max_log=2)
-    constants = model.machine_constants()
-    instances = machines.instances(counter.Counter, constants)
-    found = explorer.explore(counter.Counter.initial(constants), instances, within, keep_outside=True)
-    edges = sorted(zip(found.sources, found.labels, found.targets, strict=True))
-    sources, labels, targets = np.array(edges, dtype=np.int64).T
-    return StateGraph(
-        model=model.name,
-        variables=counter.Counter.VARIABLES,
-        instances=instances,
-        states=[tuple(canonical(value) for value in machines.dump(state).values()) for state in found.states],
-        initial=[0],
-        inside=np.array([within(state) for state in found.states]),
-        sources=sources,
-        labels=labels,
-        targets=targets,
-        seconds=0.0,
-    )
 
 
 @pytest.fixture
@@ -177,8 +160,37 @@ def test_a_mutated_machine_differs_and_the_shortest_path_is_shown(
     assert comparison.differences[0].what.startswith(what)
     assert "   0  At the start" in comparison.evidence
     assert what in comparison.evidence
-    assert mutant_verdict(registry.get("NoLimit"), comparison).ok
+    assert mutant_verdict(registry.get("NoLimit"), comparison).ok == (name != "Crash")
     assert not conformance_verdict(registry.get("Counter"), comparison).ok
+
+
+def test_a_mutant_that_only_fails_is_not_told_apart(
+    registry: Registry, graph: StateGraph, counter: ModuleType, compare_counter: Callable[..., Comparison]
+) -> None:
+    fails = compare_counter(mutants(counter)["Crash"][0], enough=1)
+    assert fails.difference_count > 1, "a crash is not enough"
+    verdict = mutant_verdict(registry.get("NoLimit"), fails)
+    assert (verdict.ok, verdict.found) == (False, "the machine fails with KeyError: 'a'")
+    foreign = replace(graph, states=[(*row[:-1], frozenset()) for row in graph.states])
+    unread = mutant_verdict(registry.get("NoLimit"), compare_counter(graph=foreign, enough=1))
+    assert not unread.ok
+    assert unread.found.startswith("the state cannot be loaded")
+
+
+def test_a_mutant_that_fails_here_and_differs_there_is_told_apart(
+    registry: Registry, counter: ModuleType, compare_counter: Callable[..., Comparison]
+) -> None:
+    class FailsAndDiffers(mutants(counter)["Crash"][0]):  # type: ignore[misc]
+        __slots__ = ()
+
+        @action("Reset")
+        def reset(self) -> Any:
+            return replace(counter.Counter.reset(self), readers=frozenset())
+
+    comparison = compare_counter(FailsAndDiffers, enough=1)
+    assert comparison.crash_count > MAX_DIFFERENCES
+    assert mutant_verdict(registry.get("NoLimit"), comparison).ok
+    assert comparison.differences[0].what == "the machine goes to another state than the spec"
 
 
 def test_another_effect_is_shown_next_to_the_specs(

@@ -2,13 +2,16 @@
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from kafka_eos_checks import cli
 from kafka_eos_checks.kit.paths import CLONE
+from kafka_eos_checks.kit.verdict import read_verdicts
 from kafka_eos_checks.matrix import code
 from kafka_eos_checks.matrix.code import Bench, CodeMutant, Fate, UnusableCode
 from kafka_eos_checks.tla.result_cache import ResultCache
@@ -30,6 +33,9 @@ OTHERS = """from toy.rule import may_pass
 def test_light_ones_pass():
     assert may_pass(6)
 """
+
+
+MARKERS = "[pytest]\nmarkers =\n    tlc\n    java\n    spark\n    broker\n    thorough\n"
 
 
 @pytest.fixture
@@ -71,7 +77,8 @@ def test_a_room_or_a_file_names_its_modules(clone: Path) -> None:
 
 
 @pytest.fixture
-def bench(clone: Path, tmp_path: Path) -> Bench:
+def bench(clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # every pytest would import Hypothesis and its like
     return Bench(root=clone, folder=tmp_path / "copy", cache=ResultCache(tmp_path / "cache"))
 
 
@@ -108,9 +115,7 @@ def test_another_test_is_tried_on_survivors_only(bench: Bench, monkeypatch: pyte
 
 def test_survivors_are_tried_with_the_tests_that_start_a_jvm_if_asked_for(bench: Bench) -> None:
     tests = bench.folder / "tests" / "reference" / "room"
-    (bench.folder / "pytest.ini").write_text(
-        "[pytest]\nmarkers =\n    tlc\n    java\n    spark\n    broker\n    thorough\n"
-    )
+    (bench.folder / "pytest.ini").write_text(MARKERS, encoding="utf-8")
     marked = "import pytest\n" + OWN.replace("def test_heavy", "@pytest.mark.tlc\ndef test_heavier").replace("8", "7")
     (tests / "test_java.py").write_text(marked, encoding="utf-8")
     left, noticed = mutant("= 7", "= 6 + 1"), mutant("= 7", "= 8")
@@ -154,6 +159,34 @@ def test_a_test_that_once_has_no_end_while_the_computer_stands_still_kills_no_mu
         assert next(answers, None) is None
 
 
+def test_a_pytest_that_is_killed_or_cannot_start_kills_no_mutant(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    test = "tests/reference/room/test_rule.py::test_heavy_ones_stay"
+    assert bench._fails(["tests/reference/room/test_rule.py::test_gone"], 5.0, 1.0).startswith(code.ENDED)
+    ended = f"{code.ENDED} -9"
+    for said, fate in (  # in turn with the mutant and without it
+        ([ended, "", ""], ""),
+        ([ended, "", f"{test} fails"], f"{test} fails"),
+        ([ended, "", ended, ""], ended),
+    ):
+        answers = iter(said)
+        monkeypatch.setattr(Bench, "_fails", lambda *_, answers=answers: next(answers))
+        assert bench._fate(mutant("= 7", "= 8"), {test: 0.1}) == fate
+        assert next(answers, None) is None
+    monkeypatch.setattr(Bench, "_fails", lambda *_: ended)
+    with pytest.raises(UnusableCode, match="pytest ended with -9 without a mutant"):
+        bench._fate(mutant("= 7", "= 8"), {test: 0.1})
+
+
+def test_a_mutant_of_a_room_without_tests_that_may_run_survives(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    tests = bench.folder / "tests" / "reference" / "room"
+    (bench.folder / "pytest.ini").write_text(MARKERS, encoding="utf-8")
+    (tests / "test_rule.py").write_text(f"import pytest\npytestmark = pytest.mark.tlc\n{OWN}", encoding="utf-8")
+    (tests / "test_others.py").unlink()
+    assert bench.judge(mutant("weight < most", "True")).by == code.NONE
+    monkeypatch.setattr(Bench, "_fails", lambda *_, **__: pytest.fail("pytest without a name runs all tests"))
+    assert bench._fate(mutant("weight < most", "True"), {}) == ""
+
+
 def test_what_an_endless_test_has_started_ends_with_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(code, "_LEAST_TIMEOUT", 1.0)
     file = "tests/reference/room/test_rule.py"
@@ -164,7 +197,7 @@ def test_what_an_endless_test_has_started_ends_with_it(bench: Bench, monkeypatch
     endless = mutant("return weight", "while weight == 8: pass\n    return weight")
     assert bench._fails([f"{file}::test_it"], 5.0, 1.0) == ""
     (bench.folder / endless.file).write_text(endless.text, encoding="utf-8")
-    assert bench._fails([f"{file}::test_it"], 1.0, 1.0).startswith(code.NO_END)
+    assert bench._fails([f"{file}::test_it"], 1.0, 1.0) == f"{code.NO_END} {file}::test_it"
     left = int((bench.folder / "left").read_text(encoding="utf-8"))
     with suppress(ProcessLookupError):
         for _ in range(1_000):
@@ -173,9 +206,17 @@ def test_what_an_endless_test_has_started_ends_with_it(bench: Bench, monkeypatch
         pytest.fail("it is still there")
 
 
-def test_tests_that_execute_the_changed_line_are_run_alone(bench: Bench) -> None:
+def test_tests_that_execute_the_changed_line_are_run_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     tests = bench.folder / "tests" / "reference" / "room"
-    (tests / "test_a.py").write_text("def test_nothing(): pass", encoding="utf-8")
+    monkeypatch.setenv("ZONE", "its own")
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # compiling once is quicker
+    (tests / "test_a.py").write_text(
+        "import os\n"
+        "def test_nothing():\n"
+        "    assert os.environ['ZONE'] == 'its own'\n"
+        "    assert 'PYTHONDONTWRITEBYTECODE' not in os.environ\n",
+        encoding="utf-8",
+    )
     (tests / "test_process.py").write_text(
         "import subprocess, sys\n"
         "def test_a_process():\n"
@@ -239,6 +280,46 @@ def test_a_package_that_is_not_there_ends_with_2(capsys: pytest.CaptureFixture[s
     assert "no package 'sevrer'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("noticed", "explained", "status"), [(True, 0, 0), (False, 0, 1), (False, 1, 0), (True, 1, 1)])
+def test_the_command_fails_if_a_mutant_survives_or_an_explained_one_does_not(
+    noticed: bool,
+    explained: int,
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    one, two = mutant("= 7", "= 8"), mutant("weight < most", "False")
+    asked: list[tuple[int, int]] = []
+
+    def sample(root: Path, files: list[Path], count: int, seed: int) -> list[CodeMutant]:
+        asked.append((count, seed))
+        return [one, two]
+
+    def judged(benches: list[Bench], mutants: list[CodeMutant], on_fate: Callable[[Fate], None]) -> list[Fate]:
+        assert (len(benches), mutants) == (3, [one, two])
+        fates = [Fate(mutant=one, by="test_it" if noticed else code.NONE), Fate(mutant=two, by="test_it")]
+        for fate in fates:
+            on_fate(fate)
+        return fates
+
+    monkeypatch.setattr(code, "sample", sample)
+    monkeypatch.setattr(code, "judged", judged)
+    monkeypatch.setattr(code, "Bench", SimpleNamespace)
+    monkeypatch.setattr(
+        code, "read_explained", lambda: {each.entry: "why" for each in [Fate(mutant=one, by="")][:explained]}
+    )
+    call = ["check", "code", "matrix", "--sample", "2", "--seed", "5", "--jobs", "3"]
+    assert cli.main([*call, "--json", str(tmp_path / "code.json")]) == status
+    assert asked == [(2, 5)]
+    (verdict,) = read_verdicts(tmp_path / "code.json")
+    assert (verdict.name, verdict.ok, verdict.figures["killed"]) == ("matrix", status == 0, 1 + noticed)
+    told = capsys.readouterr().err
+    assert ("survives: reference/kafka_eos/room/rule.py:6: = 7" in " ".join(told.split())) == (not noticed)
+    assert cli.main([*call, "--list"]) == 0
+    assert capsys.readouterr().out.splitlines() == [str(one), str(two)]
+
+
 def test_a_sample_is_the_same_for_a_seed_and_leaves_annotations_out(clone: Path) -> None:
     pytest.importorskip("cosmic_ray", reason="the extra `mutants` is not installed; `make code-mutants` installs it")
     rule = Path("reference/kafka_eos/room/rule.py")
@@ -261,6 +342,35 @@ class Weight:
     def is_heavy(self, **limits):
         return self.grams == 7
 """
+
+
+FIRST = """def first(weight):
+    return weight + 1
+
+
+def second(weight):
+    return (
+        weight
+        - 2
+    )
+
+
+def third(weight):
+    return weight
+"""
+
+
+def test_the_change_that_is_shown_is_all_that_differs(clone: Path) -> None:
+    pytest.importorskip("cosmic_ray", reason="the extra `mutants` is not installed; `make code-mutants` installs it")
+    rule = Path("reference/kafka_eos/room/first.py")
+    (clone / rule).write_text(FIRST, encoding="utf-8")
+    drawn = code.sample(clone, [rule], 50, 1)
+    assert {each.line for each in drawn} == {2, 8}
+    for each in drawn:
+        before, _, after = each.change.partition(" -> ")
+        flat = " ".join(FIRST.split())
+        assert flat.count(before) == 1
+        assert flat.replace(before, after).split() == each.text.split()
 
 
 def test_a_sample_has_programs_only_and_no_flags_of_dataclasses(clone: Path) -> None:

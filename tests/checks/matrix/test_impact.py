@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from kafka_eos_checks.cli.command import main, parser_of
+from kafka_eos_checks.kit.missing import MissingExtra
 from kafka_eos_checks.kit.paths import CLONE
+from kafka_eos_checks.matrix import impact as impact_module
 from kafka_eos_checks.matrix.impact import (
     Place,
     Sources,
@@ -192,3 +194,16 @@ def test_a_change_is_checked_by_commands_that_run_about_the_models_mutants_and_t
 def without_number(line: str) -> str:
     """A line of the answer without numbers of lines and places, which change with every edit."""
     return re.sub(r":\d+  | \(\d+\)$", " ", line)
+
+
+def test_without_z3_the_places_are_those_that_are_no_proofs(
+    found: list[Place], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(_: object) -> None:
+        raise MissingExtra("needs the extra `prove`")
+
+    monkeypatch.setattr(impact_module, "proofs", missing)
+    without = impact(rule_of("AcceptsUnknownProducer", SOURCES))
+    gone = [place for place in found if place not in without]
+    assert gone
+    assert all(place.kind == "proof" and "refuted by" in place.what for place in gone)

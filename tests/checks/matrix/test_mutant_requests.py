@@ -11,6 +11,7 @@ from kafka_eos_checks.matrix import mutant_requests
 from kafka_eos_checks.matrix.mutant_requests import (
     AS_SERVED,
     CONFORMS,
+    FAILS,
     SERVED,
     TOO_SLOW,
     find_by_requests,
@@ -57,6 +58,23 @@ def test_a_broker_that_hangs_is_detected_though_no_answer_is_wrong(monkeypatch: 
     asleep = replace(AS_SERVED, leaders=replace(AS_SERVED.leaders, sequences=SleepingLog))
     verdict = find_by_requests(REGISTRY.get("NoDuplicateCache"), asleep)
     assert (verdict.ok, verdict.found) == (True, "comes to no end: idempotence, version 2")
+
+
+class FailingLog(Log):
+    """A log that cannot look for a duplicate: a mutant that does not work."""
+
+    __slots__ = ()
+
+    def is_duplicate(self, batch: Batch) -> bool:
+        raise TypeError(f"no duplicate of {batch.sequence}")
+
+
+def test_a_server_that_fails_has_not_been_told_apart(caplog: pytest.LogCaptureFixture) -> None:
+    failing = replace(AS_SERVED, leaders=replace(AS_SERVED.leaders, sequences=FailingLog))
+    verdict = find_by_requests(REGISTRY.get("NoDuplicateCache"), failing)
+    assert (verdict.ok, verdict.found) == (False, FAILS)
+    assert verdict.evidence.startswith("TypeError: no duplicate of ")
+    assert not caplog.records, "what is expected to fail is not logged"
 
 
 def test_a_hang_says_nothing_where_the_unchanged_reference_is_as_slow(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,8 +34,9 @@ from kafka_eos_checks.audit.rules.readers import (
 )
 from kafka_eos_checks.audit.rules.sent_offsets import NOT_AS_SENT
 from kafka_eos_checks.audit.rules.transactions import FENCED, HANGING, NO_TRANSACTION, TORN
+from kafka_eos_checks.graphs.state_graph import GraphUnusable
 from kafka_eos_checks.kit.verdict import Verdict, read_verdicts
-from kafka_eos_checks.matrix import mutant_matrix
+from kafka_eos_checks.matrix import mutant_matrix, mutant_replays
 from kafka_eos_checks.matrix.mutant_matrix import (
     NOT_VISIBLE,
     Asked,
@@ -65,6 +66,7 @@ from kafka_eos_checks.matrix.mutant_replays import (
     SLOW,
     TRANSACTING,
     AnyPlan,
+    find_by_replay,
     plan_of,
     rules_that_fire,
 )
@@ -128,6 +130,25 @@ ONE_OF_A_RULE = {mutant.replay: mutant.name for mutant in VISIBLE}.values()  # `
 )
 def test_a_mutant_is_seen_in_a_recording_by_the_rule_that_the_registry_names(mutant: Model, tmp_path: Path) -> None:
     assert first_seed(mutant, tmp_path) is not None, f"{mutant.replay!r} alone is shown by no seed of {SEEDS}"
+
+
+def test_a_mutant_is_looked_for_in_so_many_recordings_and_the_first_that_shows_it_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mutant_replays, "MOST_SEEDS", 3)
+    mutant, seeds, shown = REGISTRY.get("OffsetOfLogEnd"), list[int](), {GAP}
+
+    def fire(plan: AnyPlan, *_: Any) -> set[str]:
+        seeds.append(plan.seed)
+        return {GAP} if plan.seed < 2 else shown
+
+    monkeypatch.setattr(mutant_replays, "rules_that_fire", fire)
+    unseen = find_by_replay(REGISTRY, mutant)
+    assert (unseen.ok, unseen.found, seeds) == (False, "nothing in 3 seeds", [0, 1, 2])
+    shown = {GAP, mutant.replay}
+    seen = find_by_replay(REGISTRY, mutant)
+    assert (seen.ok, seen.found, seen.figures["seed"]) == (True, f"finds {mutant.replay}", 2)
+    assert seeds == [0, 1, 2] * 2
 
 
 def test_a_mutant_under_the_name_of_another_rule_or_one_that_changes_nothing_is_not_seen(tmp_path: Path) -> None:
@@ -223,6 +244,11 @@ def test_two_means_have_to_kill_a_mutant_unless_all_others_say_why_they_cannot()
     assert not found[list(registry.mutants)[3]].ok, "nobody has looked at it"
     unseen = {means: [blind(means, registry.get(first), "too deep")] for means in ("TLC", "graph", "replay")}
     assert not next(v for v in killed_verdicts(registry, unseen) if v.name == first).ok, "no means can see it"
+    verdicts["replay"][0] = of(first, "finds R")
+    assert next(v for v in killed_verdicts(registry, verdicts) if v.name == first).ok, "three are more than enough"
+    del verdicts["replay"][0]
+    forgotten = next(v for v in killed_verdicts(registry, verdicts) if v.name == first)
+    assert (forgotten.ok, forgotten.found) == (False, "killed by 2: TLC, graph; no verdict by replay")
 
 
 def test_a_mutant_without_walks_and_one_without_proofs_give_the_reason(
@@ -255,8 +281,7 @@ def test_the_whole_matrix_is_written_as_its_rows(
     def means(asked: Asked) -> Iterable[Verdict]:
         return (of(row.name, "found", ok=row.name != "NoEndBump") for row in asked.mutants)
 
-    for name in mutant_matrix.MEANS:
-        monkeypatch.setitem(mutant_matrix.MEANS, name, means)
+    monkeypatch.setattr(mutant_matrix, "MEANS", {"TLC": means, "graph": means})
     target = tmp_path / "matrix.json"
     assert cli.main(["check", "mutants", "--jobs", "1", "--cache", str(tmp_path / "kept"), "--json", str(target)]) == 1
     verdicts = {verdict.name: verdict for verdict in read_verdicts(target)}
@@ -298,6 +323,19 @@ def test_a_walk_that_ran_for_soak_counts_and_is_kept_once(monkeypatch: pytest.Mo
     monkeypatch.setattr(mutant_matrix, "find_all", lambda models, *_: iter(map(pytest.fail, models)))
     assert [v.found for v in verdicts_of("simulation", REGISTRY, [mutant], ResultCache(tmp_path), 1)] == [FOUND]
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_means_that_cannot_be_used_ends_the_call_and_judges_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def means(asked: Asked) -> Iterable[Verdict]:
+        yield of(asked.mutants[0].name, "found")
+        raise GraphUnusable("TLC gives no graph")
+
+    monkeypatch.setitem(mutant_matrix.MEANS, "graph", means)
+    assert cli.main(["check", "mutants", "--only", "graph", "--jobs", "1", "--cache", str(tmp_path)]) == 2
+    shown = capsys.readouterr()
+    assert ("kafka-eos check mutants: TLC gives no graph" in shown.err, shown.out) == (True, "")
 
 
 def test_an_interrupted_call_is_continued(

@@ -4,10 +4,11 @@ import pytest
 
 from kafka_eos_checks.kit.verdict import Standing, Verdict
 from kafka_eos_checks.matrix import release_replays
-from kafka_eos_checks.matrix.release_replays import check, expected_rules
+from kafka_eos_checks.matrix.release_replays import check, expected_rules, plans
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.models.releases import Releases
 from kafka_eos_checks.simulate.command import Plan
+from kafka_eos_checks.simulate.transactions import TransactionsPlan
 
 
 @pytest.fixture
@@ -49,6 +50,14 @@ def test_what_no_finding_of_the_release_explains_fails_though_it_is_expected(mon
     monkeypatch.setattr(release_replays, "_by_finding", lambda *_: {})
     shown = found_by(Registry())["duplicate value, Kafka 4.3"]
     assert (shown.ok, shown.found) == (False, "finds something, by what no finding explains")
+
+
+@pytest.mark.parametrize(("absent", "versions"), [({}, {1, 2}), ({"Versions": "2"}, {1}), ({"Versions": "1"}, {2})])
+def test_a_release_is_simulated_in_the_versions_of_transactions_that_it_has(
+    absent: dict[str, str], versions: set[int]
+) -> None:
+    tried = [plan.versions for plan in plans("Transactions", absent) if isinstance(plan, TransactionsPlan)]
+    assert set(tried) == {(version,) for version in versions}
 
 
 def test_the_rules_that_have_to_find_something_are_those_of_mutants_made_of_a_release() -> None:

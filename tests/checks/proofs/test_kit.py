@@ -140,6 +140,22 @@ def test_a_mutant_is_refuted_by_a_solution_and_not_by_what_z3_does_not_know(
     assert not refute(falls, mutant).ok
 
 
+@pytest.mark.parametrize("fails", [{"error": LookupError("no entry")}, {"crashed": z3.BoolVal(True)}])
+def test_a_mutant_that_only_raises_an_error_refutes_nothing(fails: dict[str, Any], proof: Proof) -> None:
+    mutant = next(iter(Registry().mutants.values()))
+    raising = replace(
+        asking(),
+        run=lambda *_: [Outcome(COUNT < 5, COUNT, **fails)],
+        broken=each_way(lambda outcome, _: outcome.condition),
+    )
+    queries = [*raising.consecution(RAISE, raising.run(None, RAISE))]
+    verdict = refute(replace(proof, queries=lambda _: iter(queries)), mutant)
+    assert (verdict.ok, verdict.found) == (False, "consecution fails only by an error of the reference: Raise, IsBelow")
+    lowering = asking(step=-1)
+    queries += lowering.consecution(RAISE, lowering.run(None, RAISE))
+    assert refute(replace(proof, queries=lambda _: iter(queries)), mutant).ok
+
+
 def test_a_step_with_a_solution_is_not_called_undecided_for_another_query(
     proof: Proof, monkeypatch: pytest.MonkeyPatch
 ) -> None:

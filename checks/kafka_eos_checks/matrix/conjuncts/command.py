@@ -204,6 +204,8 @@ def _places(registry: Registry, sides: Sequence[str]) -> list[tuple[str, str, st
 
 
 def _check_modules(named: Sequence[str], there: Set[str]) -> None:
+    if not there:
+        raise MalformedRegistry("the registry has no model with a guard or a property to take a part from")
     strays = set(named) - there
     if strays:
         raise MalformedRegistry(f"no module {min(strays)!r}; there are {', '.join(sorted(there))}")
@@ -242,11 +244,14 @@ def _judge(
     cache = ResultCache(cache_folder("conjuncts"))
     found: list[Verdict] = []
     for side in sides:
-        outcomes = []
+        outcomes: list[Outcome] = []
         for outcome in SIDES[side](registry, arguments, cache, reasons.keys()):
             outcomes.append(outcome)
             if not outcome.means.kills:
                 progress_console.print(f"{outcome.means}: {outcome.place} {outcome.name}", markup=False)
+        every = [place for place in _places(registry, [side]) if place[0] in arguments.modules or not arguments.modules]
+        tried = {outcome.entry for outcome in outcomes}
+        assert {place[1:] for place in every} == tried, f"{side}: not every part was tried"
         outcomes.sort(key=lambda o: (o.module, int(o.place.rpartition(":")[2]), o.name))
         for module in dict.fromkeys(outcome.module for outcome in outcomes):
             answer_console.print(table(module, [o for o in outcomes if o.module == module]))

@@ -220,6 +220,8 @@ def mutated_reference(part: GuardPart) -> Iterator[None]:
 
 def _compiled(part: GuardPart, module: ModuleType, original: Any) -> Any:
     """Compile the function and keep the original's attributes: a property stays one, an action keeps its name."""
+    free = inspect.unwrap(getattr(original, "fget", original)).__code__.co_freevars
+    assert not free, f"{part.operator} is compiled without its class, and would fail for want of {', '.join(free)}"
     tree = copy.deepcopy(part.tree)
     tree.decorator_list = []
     made: dict[str, Any] = {}
@@ -279,7 +281,7 @@ class GraphSearch:
     _keys: dict[str, str] = field(default_factory=dict)
 
     def judge(self, subject: ReferenceSubject) -> Outcome:
-        """The outcome for a mutant: the first graph that differs kills it.
+        """The outcome for a mutant: the first graph that differs kills it; a machine that fails has no value there.
 
         Raises:
             GraphUnusable: when TLC gives no graph, or the reference as it is differs from it.
@@ -287,11 +289,11 @@ class GraphSearch:
         part = subject.part
         means, by, where, states, seconds = Means.NONE, "", "", 0, 0.0
         for model in subject.models:
-            by, took = self._difference(model, part)
+            by, is_crash, took = self._difference(model, part)
             states += model.expect.states or 0
             seconds += took
             if by:
-                means, where = Means.GRAPH, model.name
+                means, where = Means.EVALUATION if is_crash else Means.GRAPH, model.name
                 break
         return Outcome(
             operator=part.operator,
@@ -304,12 +306,12 @@ class GraphSearch:
             seconds=seconds,
         )
 
-    def _difference(self, model: Model, part: GuardPart) -> tuple[str, float]:
-        """The first difference between the mutant and the graph of one model, "" for none, and the seconds it took."""
+    def _difference(self, model: Model, part: GuardPart) -> tuple[str, bool, float]:
+        """How the mutant first differs from the graph of a model, "" for not, whether it crashes, and the seconds."""
         key = fingerprint(self._key(model), part.name, ast.dump(part.tree))
         known = self.cache.get(key)
         if known is not None:
-            return str(known["difference"]), float(known["seconds"])
+            return str(known["difference"]), bool(known["crashes"]), float(known["seconds"])
         graph = self._graphs.get(model.name)
         if graph is None:
             self.on_progress(f"{model.name}: TLC exports the graph")
@@ -317,10 +319,10 @@ class GraphSearch:
         self.on_progress(f"{part.name} in {model.name}")
         began = monotonic()
         with mutated_reference(part):
-            difference = graph.first_difference()
+            difference, crashes = graph.first_difference()
         seconds = monotonic() - began
-        self.cache.put(key, {"difference": difference, "seconds": seconds})
-        return difference, seconds
+        self.cache.put(key, {"difference": difference, "crashes": crashes, "seconds": seconds})
+        return difference, crashes, seconds
 
     def _key(self, model: Model) -> str:
         """The fingerprint of what a comparison depends on besides the mutant: spec, model, reference, this package."""

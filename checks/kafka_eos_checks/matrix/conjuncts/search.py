@@ -37,6 +37,7 @@ LIMIT = "MoreStatesThanTheSpec__"
 FINGERPRINT = ("-fp", "0")  # the same hash function in every run, so that the states of two dumps can be compared
 TIERS = ("small", "full")
 _OUT_OF_RESOURCES = ("OutOfMemory", "StackOverflow", "GC overhead")
+_EVALUATING = "The error occurred when TLC was evaluating"
 
 
 class UnusableMutant(ValueError):  # noqa: N818 - named for the mutant
@@ -142,6 +143,17 @@ class _Run:
     generated: int = 0
     depth: int = 0
     seconds: float = 0.0
+
+    @property
+    def has_no_value(self) -> bool:
+        """Whether TLC came upon an expression without a value. Any other error says something about this run alone."""
+        out_of_resources = any(word in self.error for word in _OUT_OF_RESOURCES)
+        return self.verdict == "fails an assertion" or (_EVALUATING in self.error and not out_of_resources)
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether another run of the same model would end in the same way."""
+        return self.verdict in {"holds", "deadlocks"} or self.verdict.startswith("violates") or self.has_no_value
 
 
 @dataclass(slots=True)
@@ -260,12 +272,13 @@ class Search:
             return Means.PROPERTY, _property(model, found)
         if found == "deadlocks":
             return Means.PROPERTY, "absence of deadlock"
-        if found == "times out" or any(word in run.error for word in _OUT_OF_RESOURCES):
-            return Means.UNDECIDED, (run.error.strip().splitlines() or [found])[0]
-        if found != "holds":
-            if not run.depth:
-                raise UnusableMutant(f"{subject.conjunct.name}: TLC cannot read the module without it\n{run.error}")
+        if run.has_no_value and run.depth:
             return Means.EVALUATION, _reason(run.error)
+        if found != "holds":
+            resources = any(word in run.error for word in _OUT_OF_RESOURCES)
+            if not run.depth and found != "times out" and not resources:
+                raise UnusableMutant(f"{subject.conjunct.name}: TLC cannot read the module without it\n{run.error}")
+            return Means.UNDECIDED, (run.error.strip().splitlines() or [found])[0]
         if run.states != reference.states:
             return Means.GRAPH, f"{run.states:,} states, the spec has {reference.states:,}"
         return Means.NONE, ""
@@ -322,7 +335,7 @@ class Search:
             depth=len(result.behaviour),
             seconds=result.seconds,
         )
-        if run.verdict != "times out":
+        if run.is_decided:
             self.cache.put(key, {name: getattr(run, name) for name in _Run.__slots__})
         return run
 

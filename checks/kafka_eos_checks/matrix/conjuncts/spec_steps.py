@@ -13,6 +13,7 @@ from kafka_eos_checks.models.formulas import Formula, Formulas, State
 from kafka_eos_checks.tla.parser import Tree
 from kafka_eos_checks.walks.fairness import bindings, replaced
 
+_CHOICES = frozenset({"or", "exists", "call"})  # of an operator that is no action itself
 Label: TypeAlias = tuple[str, tuple[Any, ...]]  # an action and its arguments
 
 
@@ -44,8 +45,8 @@ class SpecSteps:
         elif tree[0] == "exists":
             for bound in bindings(self._formulas, tree[1]):
                 yield from self._instances(replaced(tree[2], bound))
-        elif tree[0] == "call" and not tree[2]:
-            yield from self._instances(self._formulas.definition(tree[1]).body)
+        elif tree[0] == "call" and not tree[2] and (body := self._formulas.definition(tree[1]).body)[0] in _CHOICES:
+            yield from self._instances(body)
         else:
             arguments = [self._formulas.evaluate(argument)((), ()) for argument in tree[2]]
             yield (tree[1], tuple(arguments)), tree

@@ -71,11 +71,14 @@ def test_a_spec_that_differs_from_the_machine_as_it_is_is_left_to_tlc(registry: 
         )
 
 
-BRANCHES = """Read(client) ==
+BRANCHES = """Know(reader, value) == seen' = [seen EXCEPT ![reader] = value]
+
+Read(client) ==
     \\E one \\in Clients :
         /\\ one = client
         /\\ LET known == [seen EXCEPT ![one] = total] IN
-           /\\ seen' = known
+           /\\ Know(one, total)
+           /\\ known[one] = total
            /\\ seen' # seen
         /\\ \\/ /\\ one \\in readers
               /\\ UNCHANGED readers

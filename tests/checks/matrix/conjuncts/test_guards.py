@@ -33,13 +33,15 @@ EnterError(client) ==
     ELSE IF IsFull /\ ~fault THEN "FULL"
     ELSE "NONE"
 
+Heir(client) == IF fault THEN client ELSE "nobody"
+
 Broken == fault' = TRUE /\ ~fault
 
 Enter(client) ==
     /\ EnterError(client) = "NONE"
     /\ \/ client \notin waiting
        \/ fault
-    /\ queue' = Append(queue, IF fault THEN client ELSE client)
+    /\ queue' = Append(queue, Heir(client))
     /\ waiting' = waiting \cup {client}
     /\ UNCHANGED fault
 

@@ -1,9 +1,11 @@
 """The reference without one conjunct of its guards: the conjuncts that count, and the result of graph equality."""
 
+import ast
 import importlib.util
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -12,7 +14,8 @@ import pytest
 from kafka_eos.errors import NotEnabled
 from kafka_eos.machines import epoch_bump
 from kafka_eos.machines.machine import actions
-from kafka_eos_checks.graphs.state_graph import GraphUnusable
+from kafka_eos_checks.graphs import command as conformance
+from kafka_eos_checks.graphs.state_graph import GraphUnusable, StateGraph
 from kafka_eos_checks.matrix.conjuncts.outcomes import Means
 from kafka_eos_checks.matrix.conjuncts.reference import (
     GraphSearch,
@@ -34,6 +37,7 @@ def is_known(name: str, names: set[str]) -> bool:
 class Queue:
     def may_enter(self, name: str) -> bool:
         if not name:
+            name = "nobody"
             return False
         return is_known(name, set())
 
@@ -47,6 +51,7 @@ class Queue:
         enabled(name != "nobody" and not fault, "why not")
         if fault:
             enabled(any(c == "a" and c != name for c in name), "nobody of that name")
+            enabled(next((c > "a" and c < "z" for c in name), False), "no letter")
         return Queue() if name else self
 
     @property
@@ -76,6 +81,9 @@ EXPECTED = {
         "any((c == 'a' and c != name for c in name)) -> True",
         "c == 'a' -> True",
         "c != name -> True",
+        "next((c > 'a' and c < 'z' for c in name), False) -> True",
+        "c > 'a' -> True",
+        "c < 'z' -> True",
     ],
 }
 
@@ -138,7 +146,14 @@ def test_a_property_stays_a_property() -> None:
     assert ended.is_alive is False
 
 
-@pytest.mark.tlc
+@pytest.fixture
+def without_tlc(graph: StateGraph, counter: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TLC's graph of the counter is the machine's: a test of graphs compares them."""
+    monkeypatch.setattr(conformance, "export", lambda *_, **__: graph)
+    monkeypatch.setattr(conformance, "bounds_predicate", lambda _: partial(counter.within_bounds, max_log=2))
+
+
+@pytest.mark.usefixtures("without_tlc")
 def test_the_graph_notices_the_removal_of_every_part_except_a_planted_one(planted: Registry, tmp_path: Path) -> None:
     search = GraphSearch(cache=ResultCache(tmp_path / "cache"))
     outcomes = {s.part.name: search.judge(s) for s in reference_subjects(planted)}
@@ -155,7 +170,35 @@ def test_the_graph_notices_the_removal_of_every_part_except_a_planted_one(plante
     assert not again._graphs  # nothing was compared again
 
 
-@pytest.mark.tlc
+@pytest.mark.usefixtures("without_tlc")
+def test_a_machine_that_only_fails_has_no_value_and_one_that_also_differs_has_another_graph(
+    planted: Registry, tmp_path: Path
+) -> None:
+    read, add, *_ = reference_subjects(planted)
+    outcomes = []
+    for subject, body in (
+        (read, "raise LookupError(self.response)"),
+        (add, "return self.lacks[amount] if self.total == 0 else 'NONE'"),  # the first state first
+    ):
+        (tree,) = ast.parse(f"def {subject.part.tree.name}(self, client, amount=0):\n    {body}").body
+        assert isinstance(tree, ast.FunctionDef)
+        changed = replace(subject, part=replace(subject.part, tree=tree))
+        outcomes.append(GraphSearch(cache=ResultCache(tmp_path / "cache")).judge(changed))
+        assert GraphSearch(cache=ResultCache(tmp_path / "cache")).judge(changed).means is outcomes[-1].means
+    assert [outcome.means for outcome in outcomes] == [Means.EVALUATION, Means.GRAPH]
+    assert "the machine fails with LookupError" in outcomes[0].by
+
+
+def test_a_function_that_needs_its_class_is_not_taken_for_one_that_fails(tmp_path: Path) -> None:
+    text = "class A:\n    def may_pass(self) -> bool:\n        return bool(super().__init__) and True\n"
+    (tmp_path / "of_a_class.py").write_text(text, encoding="utf-8")
+    part, *_ = guard_parts(imported("of_a_class", tmp_path / "of_a_class.py"))
+    with pytest.raises(AssertionError, match="would fail for want of __class__"), mutated_reference(part):
+        pass
+    del sys.modules["of_a_class"]
+
+
+@pytest.mark.usefixtures("without_tlc")
 def test_a_reference_that_differs_without_a_change_decides_nothing(planted: Registry, tmp_path: Path) -> None:
     part = reference_subjects(planted)[0]
     (reset,) = [
