@@ -117,8 +117,10 @@ class _World:
                 return [replace(event, phase=rng.choice(("invoke", "ok", "fail", "info")))]
             case 6 if event.action in {"CommitTransaction", "AbortTransaction"}:
                 return [replace(event, action=rng.choice(("CommitTransaction", "AbortTransaction")))]
-            case 7:
+            case 7 if rng.random() < 0.5:
                 detail.pop("value", None)
+            case 7 if "value" in detail:
+                detail["value"] = None
             case 8:
                 return [replace(event, offset=None)] if rng.random() < 0.5 else [replace(event, partition=None)]
             case 9:

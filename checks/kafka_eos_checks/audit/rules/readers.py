@@ -94,6 +94,9 @@ def undone(run: Iterable[Event], replicas: Replicas, figures: Figures, *, covere
             if name in answered["fail"] - answered["ok"]:
                 continue
             count(figures, "checked")
+            if not _tells(event):
+                count(figures, UNKNOWN)
+                continue
             state, log, offset = _fate(replicas.get(place, ()) if place is not None else (), _value(event))
             absent = state and log is None
             if state == UNKNOWN or (absent and (name in answered["ok"] or not covered)):
@@ -119,6 +122,11 @@ def _transaction(event: Event) -> _Ended | None:
 
 def _value(event: Event) -> str:
     return str(event.detail.get("value"))
+
+
+def _tells(event: Event) -> bool:
+    """Whether an event tells of a value by which records can be told apart; null is none."""
+    return event.detail.get("value") is not None
 
 
 def _fate(own: Sequence[tuple[PartitionLog, Contents]], value: str) -> tuple[str, PartitionLog | None, int | None]:
@@ -252,7 +260,7 @@ def polled(run: Sequence[Event], replicas: Replicas, skips: Figures, backward: F
 
 def inconsistent(run: Iterable[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
     """Find offsets for which events or logs have different values."""
-    known: dict[tuple[Place, int], tuple[str, str]] = {}
+    known: dict[tuple[Place, int], tuple[str | None, str]] = {}
     found: set[tuple[Place, int]] = set()
     for event in run:
         place = place_of(event)
@@ -261,19 +269,23 @@ def inconsistent(run: Iterable[Event], replicas: Replicas, figures: Figures) -> 
         if "value" not in event.detail or (place, event.offset) in found:
             continue
         count(figures, "checked")
-        at = place, event.offset
-        value, before = known.setdefault(at, (_value(event), event.process))
+        at, own_value = (place, event.offset), _value(event) if _tells(event) else None
+        value, before = known.setdefault(at, (own_value, event.process))
         own = replicas.get(place, ())
         stored = [contents.values[event.offset] for _, contents in own if event.offset in contents.values]
         why = ""
-        if value != _value(event):
-            why = f"{before} was told of {quoted(value)}, {event.process} of {quoted(_value(event))}"
-        elif event.action == "Poll" and stored and value.encode() not in stored:
-            there = "null" if stored[0] is None else quoted(stored[0].decode(errors="replace"))
-            why = f"{event.process} was given {quoted(value)}, the log has {there}"
+        if value != own_value:
+            why = f"{before} was told of {_or_null(value)}, {event.process} of {_or_null(own_value)}"
+        elif event.action == "Poll" and stored and (None if value is None else value.encode()) not in stored:
+            there = None if stored[0] is None else stored[0].decode(errors="replace")
+            why = f"{event.process} was given {_or_null(value)}, the log has {_or_null(there)}"
         if why:
             found.add(at)
             yield _finding(INCONSISTENT, event, place, longest(replicas, place)[0], event.offset, why)
+
+
+def _or_null(value: str | None) -> str:
+    return "null" if value is None else quoted(value)
 
 
 def precommitted(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Iterator[Finding]:
@@ -283,12 +295,13 @@ def precommitted(run: Sequence[Event], replicas: Replicas, figures: Figures) -> 
     aborted = _told_aborted(run)
     told: set[tuple[str, _Ended | None]] = set()
     for event in run:
-        if (event.action, event.phase) == ("Send", "invoke"):
+        if (event.action, event.phase) == ("Send", "invoke") and _tells(event):
             senders[event.topic, _value(event)].add(_transaction(event))
         elif event.action == "CommitTransaction":
             asked.add(_transaction(event))
         for reading, place, offset in _readings([event]):
-            if reading.action != "Poll" or not (own := senders.get((event.topic, _value(event)))):
+            own = senders.get((event.topic, _value(event)), ()) if _tells(event) else ()
+            if reading.action != "Poll" or not own:
                 continue
             count(figures, "checked")
             if event.order is None:
@@ -314,10 +327,10 @@ def _told_aborted(run: Iterable[Event]) -> set[_Ended | None]:
 def delivered(run: Sequence[Event], replicas: Replicas, figures: Figures, *, covered: bool = True) -> Iterator[Finding]:
     """Find records of aborted and open transactions that a reader of committed data was given."""
     aborted = _told_aborted(run)
-    senders: dict[tuple[str | None, str], set[_Ended | None]] = defaultdict(set)
-    failed: Counter[tuple[str | None, str]] = Counter()
-    sent: Counter[tuple[str | None, str]] = Counter()
-    for event in run:
+    senders: dict[tuple[str | None, str | None], set[_Ended | None]] = defaultdict(set)
+    failed: Counter[tuple[str | None, str | None]] = Counter()
+    sent: Counter[tuple[str | None, str | None]] = Counter()
+    for event in filter(_tells, run):
         if (event.action, event.phase) == ("Send", "invoke"):
             senders[event.topic, _value(event)].add(_transaction(event))
             sent[event.topic, _value(event)] += 1
@@ -329,7 +342,8 @@ def delivered(run: Sequence[Event], replicas: Replicas, figures: Figures, *, cov
             continue
         count(figures, "checked")
         log, contents = longest(replicas, place)
-        own, why = senders[event.topic, _value(event)], ""
+        value = (event.topic, _value(event) if _tells(event) else None)
+        own, why = senders.get(value, set()), ""
         cause: object = None
         if offset in contents.aborted:
             cause, why = contents.aborted[offset], f"is aborted (marker at offset {contents.aborted[offset]})"
@@ -337,7 +351,7 @@ def delivered(run: Sequence[Event], replicas: Replicas, figures: Figures, *, cov
             cause, why = min(contents.open), "is open at the end of the log"
         elif own and own <= aborted:
             cause, why = min(filter(None, own)), "was aborted, as its application was told"
-        elif 0 < sent[event.topic, _value(event)] <= failed[event.topic, _value(event)]:
+        elif 0 < sent[value] <= failed[value]:
             cause, why = offset, "does not have it: the application was told that the send failed"
         elif offset not in contents.values or offset in contents.open:
             count(figures, UNKNOWN)

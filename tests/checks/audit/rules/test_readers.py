@@ -85,6 +85,18 @@ def found(events: Sequence[Event], *logs: PartitionLog) -> list[tuple[str, int |
     return judged(events, *logs)[0]
 
 
+def test_a_null_value_is_a_null_record_and_no_name_of_a_record(tmp_path: Path) -> None:
+    log = log_of(tmp_path, None, COMMIT, "a", COMMIT, None)
+    null = [event("Poll", "ok", "reader", offset, value=None) for offset in (0, 2)]
+    assert found(null[:1], log) == []
+    assert [rule for rule, *_ in found(null, log)] == [INCONSISTENT], "the record at offset 2 is not null"
+    other = event("Send", "invoke", value=None, transaction=2)
+    assert found([other, *null[:1]], log) == [], "readers and writers of null are not those of one record"
+    assert found([replace(other, detail={"transaction": 2}), event("Poll", "ok", "reader", 0)], log) == []
+    ended = [event("CommitTransaction", phase, transaction=2) for phase in ("invoke", "ok")]
+    assert found([other, *ended], log) == [], "no value to look for"
+
+
 def test_a_committed_record_that_is_in_the_log_and_was_given_to_the_reader_is_not_missing(tmp_path: Path) -> None:
     log = log_of(tmp_path, "a", COMMIT)
     assert found([end(0), *transaction(1, "a", "Commit", 0), poll(0, "a"), end(2)], log) == []
