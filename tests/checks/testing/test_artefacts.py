@@ -72,4 +72,4 @@ def test_the_audit_finds_nothing_in_the_artefacts_of_a_right_application(
         example.check(broker)
     capsys.readouterr()
     assert main(["audit", str(tmp_path / "run")]) == 0
-    assert re.search(r"input not processed +0 findings +0 findings +events=\d+ checked=20", capsys.readouterr().out)
+    assert re.search(r"input not processed +0 findings +events=\d+ checked=20", capsys.readouterr().out)
