@@ -30,8 +30,8 @@ EXACTLY_ONCE: dict[str, Any] = {"inputs": "in", "outputs": "out", "group": "g"}
 class Application:
     """A client that copies "in" to "out" step by step, with raw requests over the server's sockets."""
 
-    def __init__(self, broker: InProcessBroker) -> None:
-        self.broker = broker
+    def __init__(self, broker: InProcessBroker, version: int = 2) -> None:
+        self.broker, self.version = broker, version
         self.codec = served_codec()
         self.sequence = 0
         row = self.ask("InitProducerId", 4, TransactionalId="app", TransactionTimeoutMs=60_000)
@@ -46,7 +46,7 @@ class Application:
             size = struct.unpack(">i", reader.read(4))[0]
             return self.codec.read_response(api, version, reader.read(size))[1]
 
-    def _transaction(self) -> dict[str, Any]:
+    def transaction(self) -> dict[str, Any]:
         return {"TransactionalId": "app", "ProducerId": self.producer[0], "ProducerEpoch": self.producer[1]}
 
     def produce(self, topic: str, *values: str, transactional: bool = True) -> None:
@@ -59,15 +59,24 @@ class Application:
             base_sequence=self.sequence if transactional else -1,
         )
         self.sequence += len(values) if transactional else 0
+        if transactional and self.version == 1:
+            topics = [{"Name": topic, "Partitions": [0]}]
+            row = self.ask("AddPartitionsToTxn", 3, V3AndBelowTopics=topics, **self.v3_transaction())
+            assert row["ResultsByTopicV3AndBelow"][0]["ResultsByPartition"][0]["PartitionErrorCode"] == 0
         data = {"Name": topic, "PartitionData": [{"Index": 0, "Records": batch.encode()}]}
         name = "app" if transactional else None
-        row = self.ask("Produce", 12, TransactionalId=name, Acks=-1, TimeoutMs=1000, TopicData=[data])
+        row = self.ask("Produce", 10 + self.version, TransactionalId=name, Acks=-1, TimeoutMs=1000, TopicData=[data])
         assert row["Responses"][0]["PartitionResponses"][0]["ErrorCode"] == 0
+
+    def v3_transaction(self) -> dict[str, Any]:
+        return {f"V3AndBelow{name}": value for name, value in self.transaction().items()}
 
     def send_offset(self, offset: int) -> None:
         """Send an offset to the transaction."""
+        if self.version == 1:
+            assert self.ask("AddOffsetsToTxn", 3, GroupId="g", **self.transaction())["ErrorCode"] == 0
         topics = [{"Name": "in", "Partitions": [{"PartitionIndex": 0, "CommittedOffset": offset}]}]
-        row = self.ask("TxnOffsetCommit", 5, GroupId="g", Topics=topics, **self._transaction())
+        row = self.ask("TxnOffsetCommit", 3 + self.version, GroupId="g", Topics=topics, **self.transaction())
         assert row["Topics"][0]["Partitions"][0]["ErrorCode"] == 0
 
     def commit_offset(self, offset: int) -> None:
@@ -77,9 +86,9 @@ class Application:
         assert row["Topics"][0]["Partitions"][0]["ErrorCode"] == 0
 
     def end(self, commit: bool = True) -> None:
-        row = self.ask("EndTxn", 5, Committed=commit, **self._transaction())
+        row = self.ask("EndTxn", 3 + self.version, Committed=commit, **self.transaction())
         assert row["ErrorCode"] == 0
-        if (row["ProducerId"], row["ProducerEpoch"]) != self.producer:
+        if self.version == 2 and (row["ProducerId"], row["ProducerEpoch"]) != self.producer:
             self.producer, self.sequence = (row["ProducerId"], row["ProducerEpoch"]), 0
 
     def copy(self, value: str, offset: int, *, commit: bool = True) -> None:
@@ -122,6 +131,29 @@ def test_a_broker_is_one_of_transaction_version_2_whose_leaders_verify(broker: I
     assert (settings.transactions.version, machines.leaders.verification) == (2, True)
 
 
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("planned", [False, True], ids=["by call", "by plan"])
+def test_an_application_that_is_fenced_by_a_timeout_and_restarted_passes(
+    tmp_path: Path, version: int, planned: bool
+) -> None:
+    with InProcessBroker(tmp_path / "broker", transaction_version=version) as broker:
+        broker.create_topic("in")
+        broker.create_topic("out")
+        broker.fault("time-out-transaction", api="EndTxn", transactional_id="app", nth=1) if planned else None
+        app = Application(broker, version)
+        app.produce("in", "a", transactional=False)
+        app.produce("out", "a")
+        app.send_offset(1)
+        assert planned or broker.time_out_transaction("app")
+        refused = ErrorCode.CONCURRENT_TRANSACTIONS
+        while refused == ErrorCode.CONCURRENT_TRANSACTIONS:  # the abort is under way
+            refused = app.ask("EndTxn", 4, Committed=True, **app.transaction())["ErrorCode"]
+        assert refused == ErrorCode.PRODUCER_FENCED
+        Application(broker, version).copy("a", 0)
+        broker.assert_exactly_once(**EXACTLY_ONCE)
+        assert len(told(broker, "TimeOut")) == 1
+
+
 # --- mistakes that are found ------------------------------------------------------------------------------------------
 
 
@@ -145,6 +177,25 @@ def test_offsets_outside_of_the_transaction_are_found(broker: InProcessBroker, a
     app.end()
     said = found(broker)
     assert "output without its offset: out-0 offset 0: 'a'" in said or "outside of its transaction" in said
+
+
+def test_outputs_without_any_transaction_are_found(broker: InProcessBroker, app: Application) -> None:
+    app.produce("out", "a", "b", "c", transactional=False)
+    app.commit_offset(3)
+    said = found(broker)
+    assert "output without its offset: out-0 offset 0: 'a' is the output of in-0 offset 0 of group 'g'" in said
+    assert "it was written outside of any transaction" in said
+    assert "1 finding(s)" in said, "they are of one producer"
+    assert "write the output in a transaction" in said
+
+
+def test_one_of_two_outputs_without_any_transaction_is_found(broker: InProcessBroker, app: Application) -> None:
+    broker.create_topic("too")
+    copy_all(app)
+    app.produce("too", "a", "b", "c", transactional=False)
+    said = found(broker, outputs=["out", "too"])
+    assert "output without its offset: too-0 offset 0" in said
+    assert "it was written outside of any transaction" in said
 
 
 def test_an_input_that_is_processed_twice_is_found(broker: InProcessBroker, app: Application) -> None:
@@ -522,8 +573,11 @@ def test_a_test_in_which_nothing_was_processed_has_tested_nothing(broker: InProc
 
 def test_an_input_without_an_output_in_one_of_the_topics_is_found(broker: InProcessBroker, app: Application) -> None:
     broker.create_topic("also")
-    copy_all(app)
-    app.produce("also", "a", "b", transactional=False)
+    for offset, value in enumerate("abc"):
+        if value != "c":
+            app.produce("also", value)
+            app.sequence = 0  # of another partition
+        app.copy(value, offset)
     said = found(broker, outputs=["out", "also"])
     assert "offset without its output: in-0 offset 2: group 'g' committed offset 3" in said
     assert "and no output of it appears in also" in said

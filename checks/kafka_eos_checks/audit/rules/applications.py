@@ -36,9 +36,9 @@ The transaction of an output or an offset is then taken from ``Produce``, ``TxnO
     input is known to have outputs. Inputs below the first that the group was given are not its own.
 
 ``output without its offset``
-    An output appears, and at the end of the logs the group's offset is not past its input. Or it appears in a
-    transaction, and that offset was committed outside of any transaction or in another one. Each attempt is reported
-    once.
+    An output appears, and at the end of the logs the group's offset is not past its input. Or the output was written
+    outside of any transaction. Or it appears in a transaction, and that offset was committed outside of any transaction
+    or in another one. Each attempt is reported once.
 
 ``offset without its output``
     The group's offset is past an input, and no output of it appears, although the attempt that committed the offset
@@ -477,6 +477,7 @@ class Input:
         """Yield a finding if an output appears without the offset past its input."""
         values = [(number, output, at) for number, own in places.items() for output, f in own.items() for at in f]
         number, output, at = min(values, key=lambda value: value[2])
+        outside = [value for value in values if not appearances.is_transactional(value[2])]
         attempts = set(self.processed.outputs[number][output])
         why = ""
         if covering is None:
@@ -490,6 +491,10 @@ class Input:
             elif not asked & attempts:
                 process, transaction = min(asked, key=str)
                 why = f"offset {covering.offset} was committed in transaction {transaction} of {process}"
+        if not why and outside:
+            number, output, at = min(outside, key=lambda value: value[2])
+            attempts = set(self.processed.outputs[number][output])
+            why = "it was written outside of any transaction"
         if why and not attempts & alone:
             alone |= attempts
             yield _found(self.run, OUTPUT_ALONE, at, f"{quoted(output[1])} is the output of {self}; {why}")

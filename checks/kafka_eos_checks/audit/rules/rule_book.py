@@ -410,8 +410,8 @@ _RULES: Mapping[str, Rule] = {
         means="The output is visible, and nothing keeps a restarted application from reading its input again and "
         "writing it once more.",
         ends=_NEVER,
-        then="send the input's offset plus one with send_offsets_to_transaction, before commit_transaction; leave out "
-        "consumer.commit() and enable.auto.commit",
+        then="write the output in a transaction, and send the input's offset plus one with "
+        "send_offsets_to_transaction before commit_transaction; leave out consumer.commit() and enable.auto.commit",
         missing=_LOGS,
     ),
     applications.OFFSET_ALONE: Rule(
