@@ -12,7 +12,6 @@ the caller's function gave. So an audit of the folder later judges the same, by 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +23,16 @@ from kafka_eos_checks.audit import audit
 from kafka_eos_checks.audit.explain import NothingToDraw, drawn, explained, page
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.inputs import RECORDED
-from kafka_eos_checks.audit.rules.applications import (
+from kafka_eos_checks.audit.rules.applications import APPLICATION_RULES, INPUT_RULES
+from kafka_eos_checks.audit.rules.declared import (
     APPLICATION,
-    APPLICATION_RULES,
-    INPUT_RULES,
+    INPUT,
+    OUTPUT,
     RECORD,
     TOPIC,
+    Known,
+    WrongQuestion,
+    check_names,
     text_of,
 )
 from kafka_eos_checks.audit.rules.rule_book import rule_of
@@ -37,7 +40,6 @@ from kafka_eos_checks.audit.segments.contents import read_contents
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 
 HISTORY, DATA = RECORDED, "data"
-INPUT, OUTPUT = "input", "output"
 SHOWN_FINDINGS = 5  # of a rule
 Declare = Callable[[Sequence[Mapping[str, Any]]], None]
 
@@ -74,10 +76,6 @@ def by_value(record: StoredRecord) -> Hashable:
     return record.value
 
 
-class WrongQuestion(ValueError):  # noqa: N818 - named for the call
-    """A question that no run of the application could answer; says what is wrong with it, and the remedy."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
     """An application's inputs and outputs.
@@ -98,66 +96,13 @@ class Application:
     everything: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """The topics and groups of a cluster, by which a question is checked.
-
-    Attributes:
-        topics: those that there are, without the internal ones.
-        groups: those that there are, each with the topics of which it has committed offsets.
-    """
-
-    topics: frozenset[str]
-    groups: Mapping[str, frozenset[str]]
-
-    @classmethod
-    def of(cls, cluster: Cluster) -> "Known":
-        """Ask a cluster for those that there are now."""
-        groups = {
-            name: frozenset(partition.rpartition("-")[0] for partition in group.machine.committed)
-            for name, group in cluster.groups.known.items()
-        }
-        return cls(frozenset(cluster.topics) - frozenset(INTERNAL_TOPICS), groups)
-
-
-def check(application: Application, known: Known) -> None:
-    """Refuse a question about topics or a group that are not there.
-
-    Raises:
-        WrongQuestion: with what is there.
-    """
-    for topic in (*application.inputs, *application.outputs):
-        if topic not in known.topics:
-            raise WrongQuestion(f"no topic {topic!r}; {_there_is(topic, known.topics)}")
-    both = sorted(set(application.inputs) & set(application.outputs))
-    if both:
-        raise WrongQuestion(f"{both[0]!r} is given as an input and as an output; give different topics")
-    group = application.group
-    if group not in known.groups:
-        if known.groups:
-            raise WrongQuestion(
-                f"no group {group!r}; {_there_is(group, known.groups)}. "
-                "A group is there once a member has joined it or an offset was committed for it"
-            )
-        return
-    others = known.groups[group]
-    if others and not others & set(application.inputs):
-        raise WrongQuestion(
-            f"group {group!r} has committed no offset of {_listed(application.inputs)}, but of {_listed(others)}; "
-            "give the topics that it reads as inputs="
-        )
-
-
-def _there_is(name: str, known: Iterable[str]) -> str:
-    names = sorted(known)
-    close = get_close_matches(name, names, n=1)
-    if close:
-        return f"there is {close[0]!r}"
-    return f"there {'is' if len(names) == 1 else 'are'} {_listed(names)}" if names else "there is none at all"
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(map(repr, sorted(names)))
+def known_of(cluster: Cluster) -> Known:
+    """Ask a cluster for the topics and groups that there are now."""
+    groups = {
+        name: frozenset(partition.rpartition("-")[0] for partition in group.machine.committed)
+        for name, group in cluster.groups.known.items()
+    }
+    return Known(frozenset(cluster.topics) - frozenset(INTERNAL_TOPICS), groups)
 
 
 # --- identities ------------------------------------------------------------------------------------------------------
@@ -292,7 +237,7 @@ def _identity(record: StoredRecord, application: Application) -> tuple[Hashable,
 def declaration(application: Application, identified: Identified) -> Iterator[dict[str, Any]]:
     """The question as columns of events, with which anybody can ask it again."""
     group = {"group": application.group}
-    yield {"action": APPLICATION, **group, "detail": {"everything": application.everything}}
+    yield {"action": APPLICATION, **group, "detail": {"everything": application.everything, "checked": True}}
     for role, topics in ((INPUT, application.inputs), (OUTPUT, application.outputs)):
         for topic in topics:
             yield {"action": TOPIC, **group, "topic": topic, "detail": {"role": role}}
@@ -311,9 +256,10 @@ def examine(folder: Path, cluster: Cluster, application: Application | None, dec
     Raises:
         WrongQuestion: the question about the application has no answer.
     """
-    known = Known.of(cluster)
+    known = known_of(cluster)
     if application is not None:
-        check(application, known)
+        remedy = "give the topics that it reads as inputs="
+        check_names(application.inputs, application.outputs, application.group, known, remedy)
         identified = identify(find_logs(folder / DATA), application)
         if INPUT not in identified.records:
             return f"no input in {', '.join(application.inputs)}: nothing was tested"

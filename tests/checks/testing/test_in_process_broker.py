@@ -18,10 +18,12 @@ from kafka_eos.histories.history import Event, read_history
 from kafka_eos.server.network import Server
 from kafka_eos.server.schemas import served_codec
 from kafka_eos.wire.protocol import Message
+from kafka_eos_checks import cli
 from kafka_eos_checks.audit import audit
 from kafka_eos_checks.audit.rules.applications import INPUT_RULES, NOT_PROCESSED, TWICE, read_requests
+from kafka_eos_checks.audit.rules.declared import WrongQuestion
 from kafka_eos_checks.kit.verdict import Verdict
-from kafka_eos_checks.testing.exactly_once import AmbiguousRecords, StoredRecord, WrongQuestion, _not_judged
+from kafka_eos_checks.testing.exactly_once import AmbiguousRecords, StoredRecord, _not_judged
 from kafka_eos_checks.testing.in_process_broker import HISTORY, InProcessBroker, NotExactlyOnce
 
 EXACTLY_ONCE: dict[str, Any] = {"inputs": "in", "outputs": "out", "group": "g"}
@@ -497,18 +499,86 @@ def test_a_history_that_is_given_twice_is_read_once(broker: InProcessBroker, app
     assert once.figures["events"] == len(list(read_history(broker.folder / HISTORY)))
 
 
+def declaration(inputs: str = "in", outputs: str = "out", group: str = "g", **reading: str) -> list[dict[str, Any]]:
+    """A declaration as one writes it by hand."""
+    roles = [
+        {"topic": inputs, "detail": {"role": "input"}},
+        {"topic": outputs, "detail": {"role": "output", **reading}},
+    ]
+    rows = [{"action": "DeclareApplication"}, *({"action": "DeclareTopic", **role} for role in roles)]
+    return [{"run": "test", "process": "me", "phase": "ok", "group": group, **row} for row in rows]
+
+
+def written(folder: Path, rows: list[dict[str, Any]]) -> Path:
+    """A file of events."""
+    path = folder / "declared.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def changed(rows: list[dict[str, Any]], number: int, **columns: Any) -> list[dict[str, Any]]:
+    return [row | columns if at == number else row for at, row in enumerate(rows)]
+
+
 def test_a_declaration_that_is_written_by_hand_is_judged_as_well(
     broker: InProcessBroker, app: Application, tmp_path: Path
 ) -> None:
     twice(app)
-    by_hand = tmp_path / "declared.jsonl"
-    about = {"run": "test", "process": "me", "phase": "ok", "group": "g"}
-    roles = [{"topic": "in", "detail": {"role": "input"}}, {"topic": "out", "detail": {"role": "output"}}]
-    rows = [{"action": "DeclareApplication"}, *({"action": "DeclareTopic", **role} for role in roles)]
-    by_hand.write_text("".join(json.dumps(about | row) + "\n" for row in rows))
+    by_hand = written(tmp_path, declaration())
     broker.call(lambda _: None)
     found = audit.run([broker.folder, by_hand]).findings
     assert [finding.rule for finding in found] == [TWICE]
+
+
+ROLE = "there are the roles 'input' and 'output'"
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (declaration(inputs="im"), "the declaration of group 'g': no topic 'im'; there are 'in', 'out'"),
+        (declaration(outputs="shipments"), "the declaration of group 'g': no topic 'shipments'; there are 'in', 'out'"),
+        (declaration(group="gg"), "the declaration of group 'gg': no group 'gg'; there is 'g'."),
+        (declaration(inputs="out", outputs="in"), "group 'g' has committed no offset of 'out', but of 'in'; declare"),
+        (declaration(outputs="in"), "'in' is given as an input and as an output"),
+        (
+            declaration(after="shiped "),
+            "no output has the same identity as an input: in-0 offset 0 has 'a', and out-0 offset 0 has 'shipped a'",
+        ),
+        (changed(declaration(), 1, group="gg"), "DeclareTopic of group 'gg' without DeclareApplication; there is 'g'"),
+        (declaration()[1:], "DeclareTopic of group 'g' without DeclareApplication; there is none before it"),
+        (declaration()[:2], "group 'g' is declared without DeclareTopic of the role 'output'"),
+        (changed(declaration(), 1, detail={"role": "inputs"}), f"DeclareTopic of 'in' with the role 'inputs'; {ROLE}"),
+        (changed(declaration(), 1, topic=None), "DeclareTopic without a topic"),
+        (changed(declaration(), 1, group=None), "DeclareTopic without a group"),
+        (
+            [row | {"run": "tests"} for row in declaration()],
+            "run 'tests' has a declaration and nothing else; there is 'test'",
+        ),
+    ],
+)
+def test_a_declaration_that_nothing_fits_is_refused(
+    broker: InProcessBroker,
+    app: Application,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    rows: list[dict[str, Any]],
+    said: str,
+) -> None:
+    for offset, value in enumerate("abc"):
+        app.copy(f"shipped {value}" if "after" in str(rows) else value, offset)
+    broker.call(lambda _: None)
+    assert cli.main(["audit", str(broker.folder), str(written(tmp_path, rows))]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_what_the_fixture_has_asked_is_not_refused_afterwards(broker: InProcessBroker, app: Application) -> None:
+    """The cluster knows a group without offsets, which no history has, and the topics without any record."""
+    app.commit_offset(0)
+    broker.create_topic("empty")
+    broker.call(lambda server: server.cluster.groups.known.update(joined=server.cluster.groups.new("joined")))
+    assert "input not processed" in found(broker, outputs="empty", group="joined")
+    assert all(each.startswith("input not processed: in-0 offset") for each in audited(broker))
 
 
 def test_the_last_question_about_a_group_is_the_one_that_the_audit_asks(

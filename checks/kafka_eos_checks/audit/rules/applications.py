@@ -6,25 +6,9 @@ An application is the set of processes whose ``Poll`` events have the same ``gro
 *appears* if it is in a log and no marker hides it. An *attempt* is a transaction of a process (``detail.transaction``),
 or the process itself if it uses no transactions. An offset is *past* an input if it is greater than the input's offset.
 
-A test may *declare* an application instead. Such an application writes no events itself; the history has its requests.
-
-======================  ===============================================================================================
-event                   what it says
-======================  ===============================================================================================
-``DeclareApplication``  ``group``; ``detail.everything``: it has to process every input, not only those that the
-                         group's offset is past. The last declaration of a group counts.
-``DeclareTopic``        ``group``, ``topic``, ``detail.role``: ``input`` or ``output``; each input has an output in each
-                        topic of outputs. What an input and its outputs have in common, their *identity*, is their
-                        value; or its value without the prefix ``detail.after``; or the value of
-                        ``detail.field`` in a value that is JSON, ``order.id`` for a field of a field. A value without
-                        such a prefix or field is its own identity.
-``DeclareRecord``       ``group``, ``topic``, ``partition``, ``offset``, ``detail.identity``, and ``detail.output``:
-                        which one of several outputs. If there is any, records without one are ignored, and what
-                        ``DeclareTopic`` says of identities does not count.
-======================  ===============================================================================================
-
-The transaction of an output or an offset is then taken from ``Produce``, ``TxnOffsetCommit``, ``OffsetCommit`` and
-``EndTxn``.
+A test may *declare* an application instead (:mod:`declared`). Such an application writes no events itself; the history
+has its requests. The transaction of an output or an offset is then taken from ``Produce``, ``TxnOffsetCommit``,
+``OffsetCommit`` and ``EndTxn``.
 
 ``input processed twice``
     An output of an input appears more than once, and was sent that often. (If it was sent less often, it is a
@@ -67,19 +51,17 @@ KIP:   KIP-98, KIP-447
 Kafka: KafkaProducer.sendOffsetsToTransaction, ClassicGroup.validateOffsetCommit
 """
 
-import json
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import accumulate
-from typing import Any
 
 from kafka_eos.histories.history import Event
-from kafka_eos_checks.audit.events.recorded import COMMITS, DECLARATIONS
+from kafka_eos_checks.audit.events.recorded import COMMITS
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.quoting import quoted
+from kafka_eos_checks.audit.rules.declared import Declared, Found, declarations
 from kafka_eos_checks.audit.rules.offsets import Commit, GroupLog
 from kafka_eos_checks.audit.segments.contents import Figures, Place, Replicas, count, longest, place_of
 
@@ -89,14 +71,12 @@ FENCED_GENERATION = "fenced generation committed"
 NOT_PROCESSED, OUTPUT_OF_NOTHING = "input not processed", "output of no input"
 INPUT_RULES = (TWICE, SKIPPED, OUTPUT_ALONE, OFFSET_ALONE)
 APPLICATION_RULES = (*INPUT_RULES, NOT_PROCESSED, OUTPUT_OF_NOTHING, FENCED_GENERATION)
-APPLICATION, TOPIC, RECORD = "DeclareApplication", "DeclareTopic", "DeclareRecord"
 
 UNKNOWN = "unknown"
 
 Name = tuple[str, Place]  # group, partition of the input
 Attempt = tuple[str, int | None]  # process, number of its transaction
 Output = tuple[str, str]  # topic, value
-Found = tuple[Place, int]  # where an output appears
 
 
 @dataclass(slots=True)
@@ -177,84 +157,6 @@ def _input(event: Event) -> tuple[Place, int] | None:
         case [str(topic), int(partition), int(offset)]:
             return (topic, partition), offset
     return None
-
-
-@dataclass(slots=True)
-class Declared:
-    """An application as its test declares it.
-
-    Attributes:
-        group: its consumer group.
-        everything: whether it has to process every input.
-        inputs: the topics that it reads.
-        outputs: the topics that it writes.
-        identities: by place and offset, the identity of a record and, for one of several outputs, which it is. If
-            empty, identities are read from the records' values.
-        readers: by topic, the function that reads an identity from a value. Without one the value is the identity.
-    """
-
-    group: str
-    everything: bool = True
-    inputs: set[str] = field(default_factory=set)
-    outputs: set[str] = field(default_factory=set)
-    identities: dict[Found, tuple[str, str]] = field(default_factory=dict)
-    readers: dict[str, Callable[[bytes], str]] = field(default_factory=dict)
-
-    def identity(self, at: Found, value: bytes | None) -> tuple[str, str] | None:
-        """The identity of a record, and the number of the output; None for a record that no rule reads."""
-        if self.identities:
-            return self.identities.get(at)
-        return None if value is None else (self.readers.get(at[0][0], text_of)(value), "")
-
-
-def text_of(value: bytes) -> str:
-    """A value as an identity; different values are different texts."""
-    return value.decode(errors="backslashreplace")
-
-
-def _without(beginning: str, value: bytes) -> str:
-    return text_of(value).removeprefix(beginning)
-
-
-def _field(path: Sequence[str], value: bytes) -> str:
-    """The field of a JSON value as text; the whole value where there is none."""
-    try:
-        found = json.loads(value)
-        for name in path:
-            found = found[name]
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return text_of(value)
-    return found if isinstance(found, str) else json.dumps(found, sort_keys=True)
-
-
-def _reader(detail: Mapping[str, Any]) -> Callable[[bytes], str]:
-    """The reader of identities from the values of a declared topic."""
-    match detail:
-        case {"after": str(beginning)}:
-            return partial(_without, beginning)
-        case {"field": str(path)}:
-            return partial(_field, path.split("."))
-    return text_of
-
-
-def declarations(run: Sequence[Event]) -> list[Declared]:
-    """The applications that a run declares; the last declaration of each group counts."""
-    found: dict[str, Declared] = {}
-    for event in run:
-        if event.action not in DECLARATIONS or event.group is None:
-            continue
-        if event.action == APPLICATION:
-            found[event.group] = Declared(event.group, event.detail.get("everything") is not False)
-        declared, place = found.get(event.group), place_of(event)
-        if declared is None or event.topic is None:
-            continue
-        if event.action == TOPIC:
-            (declared.inputs if event.detail.get("role") == "input" else declared.outputs).add(event.topic)
-            declared.readers[event.topic] = _reader(event.detail)
-        identity, output = event.detail.get("identity"), event.detail.get("output", "")
-        if event.action == RECORD and place is not None and event.offset is not None and isinstance(identity, str):
-            declared.identities[place, event.offset] = identity, str(output)
-    return list(found.values())
 
 
 @dataclass(slots=True)

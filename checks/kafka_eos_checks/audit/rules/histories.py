@@ -30,10 +30,10 @@ The audit proves by columns that most of a history agrees with the logs
       the event's detail).
       *Unknown*: the history does not show who gave the epoch; an ``EndTxn`` of the producer is not answered yet; or the
       log has an ABORT marker of a higher epoch, or no log is given and a transaction has begun. In the last two cases
-      the coordinator may have fenced the producer when its transaction timed out; a history without ``TimeOut`` events
-      cannot tell when, since a log and a history have no common order. The coordinator's log can: if it shows that the next epoch's decision
-      came before the timeout (:mod:`timeouts`), the marker is that of the client's own abort after the refusal, which
-      excuses nothing.
+      the coordinator may have fenced the producer when its transaction timed out; a history without ``TimeOut`` cannot
+      tell when, since a log and a history have no common order. The coordinator's log can: if it shows that the next
+      epoch's decision came before the timeout (:mod:`timeouts`), the marker is that of the client's own abort after the
+      refusal, which excuses nothing.
     - INVALID_TXN_STATE in the answer to a ``Produce`` of a transaction that nobody ended. The same conditions hold, and
       an ``AddPartitionsToTxn`` has registered the partition since the last ``EndTxn`` of (producer id, epoch) was
       invoked. For a producer that sends no ``AddPartitionsToTxn`` (KIP-890 part 2): no ``EndTxn`` of (producer id,

@@ -8,7 +8,7 @@ transaction of an output is compared with the transaction that requested the com
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -172,7 +172,7 @@ def join_inputs(
     return Inputs(np.concatenate([inputs[suspect], never]), checks, proved, int(silent.sum()))
 
 
-def _outside(marks: NDArray[np.float64], appearing: Ints) -> Mask:
+def _outside(marks: NDArray[Any], appearing: Ints) -> Mask:
     """Whether an output of each input appears that no marker made visible, because it was in no transaction."""
     return marks < appearing
 
