@@ -24,7 +24,7 @@ from kafka_eos_checks.audit.rules.applications import INPUT_RULES, NOT_PROCESSED
 from kafka_eos_checks.audit.rules.declared import WrongQuestion
 from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.testing.exactly_once import AmbiguousRecords, StoredRecord, _not_judged
-from kafka_eos_checks.testing.in_process_broker import HISTORY, InProcessBroker, NotExactlyOnce
+from kafka_eos_checks.testing.in_process_broker import DATA, HISTORY, InProcessBroker, NotExactlyOnce
 
 EXACTLY_ONCE: dict[str, Any] = {"inputs": "in", "outputs": "out", "group": "g"}
 
@@ -572,13 +572,39 @@ def test_a_declaration_that_nothing_fits_is_refused(
     assert said in capsys.readouterr().err
 
 
-def test_what_the_fixture_has_asked_is_not_refused_afterwards(broker: InProcessBroker, app: Application) -> None:
+def test_logs_without_requests_refuse_a_group_that_has_no_offset(
+    broker: InProcessBroker, app: Application, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy_all(app)
+    broker.call(lambda _: None)
+    assert cli.main(["audit", str(broker.folder / DATA), str(written(tmp_path, declaration(group="gg")))]) == 2
+    assert "no group 'gg'; there is 'g'." in capsys.readouterr().err
+
+
+def test_a_group_that_has_joined_and_topics_of_which_no_logs_are_given_are_not_refused(
+    broker: InProcessBroker, app: Application, tmp_path: Path
+) -> None:
+    app.commit_offset(0)
+    row = {"GroupId": "joins", "SessionTimeoutMs": 10_000, "RebalanceTimeoutMs": 10_000, "ProtocolType": "consumer"}
+    app.ask("JoinGroup", 3, MemberId="", Protocols=[{"Name": "range", "Metadata": b""}], **row)
+    broker.call(lambda _: None)
+    joined = written(tmp_path, declaration(group="joins"))
+    assert [finding.rule for finding in audit.run([broker.folder, joined]).findings] == [NOT_PROCESSED] * 3
+    alone = written(tmp_path, declaration(outputs="elsewhere"))
+    assert audit.run([broker.folder / HISTORY, alone]).findings == ()
+
+
+def test_what_the_fixture_has_asked_is_not_refused_afterwards(
+    broker: InProcessBroker, app: Application, tmp_path: Path
+) -> None:
     """The cluster knows a group without offsets, which no history has, and the topics without any record."""
     app.commit_offset(0)
     broker.create_topic("empty")
     broker.call(lambda server: server.cluster.groups.known.update(joined=server.cluster.groups.new("joined")))
     assert "input not processed" in found(broker, outputs="empty", group="joined")
     assert all(each.startswith("input not processed: in-0 offset") for each in audited(broker))
+    by_hand = written(tmp_path, declaration())
+    assert len(audit.run([broker.folder, by_hand]).findings) == 6, "those of both questions"
 
 
 def test_the_last_question_about_a_group_is_the_one_that_the_audit_asks(
