@@ -136,12 +136,14 @@ class Identified:
     Attributes:
         records: by role, one of the records, identified or not; None where there is none.
         inputs: by identity, the input that has it.
+        hidden: the identities of inputs that are aborted or not yet committed.
         outputs: by identity, the first output that has it.
         rows: what the function gave, as columns of events.
     """
 
     records: dict[str, StoredRecord] = field(default_factory=dict)
     inputs: dict[Hashable, StoredRecord] = field(default_factory=dict)
+    hidden: set[Hashable] = field(default_factory=set)
     outputs: dict[Hashable, StoredRecord] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
     _texts: dict[Hashable, str] = field(default_factory=dict)
@@ -186,11 +188,14 @@ def identify(logs: Iterable[PartitionLog], application: Application) -> Identifi
 def _identify_inputs(log: PartitionLog, application: Application, found: Identified) -> None:
     hidden = read_contents(log).hidden
     for record in records_of(log):
-        if record.offset in hidden:
-            continue
-        found.records[INPUT] = record
+        if record.offset not in hidden:
+            found.records[INPUT] = record
         identity, which = _identity(record, application)
         if identity is None:
+            continue
+        if record.offset in hidden:
+            found.hidden.add(identity)
+            found.rows.append(_row(application, record, found.text(identity), which))
             continue
         if identity in found.inputs:
             raise AmbiguousRecords(
@@ -207,7 +212,7 @@ def _check_identities(application: Application, found: Identified) -> None:
         if role in found.records and not identified:
             what = "identity gives None for" if application.identity is not by_value else "there is no value in"
             raise WrongQuestion(f"{what} every {role}, for example {found.records[role]}: none is looked at")
-    if found.outputs and not found.inputs.keys() & found.outputs.keys():
+    if found.outputs and not (found.inputs.keys() | found.hidden) & found.outputs.keys():
         one, other = (next(iter(each.items())) for each in (found.inputs, found.outputs))
         names = "the same value as" if application.identity is by_value else "the same identity as"
         raise WrongQuestion(

@@ -32,11 +32,11 @@ EXACTLY_ONCE: dict[str, Any] = {"inputs": "in", "outputs": "out", "group": "g"}
 class Application:
     """A client that copies "in" to "out" step by step, with raw requests over the server's sockets."""
 
-    def __init__(self, broker: InProcessBroker, version: int = 2) -> None:
-        self.broker, self.version = broker, version
+    def __init__(self, broker: InProcessBroker, version: int = 2, name: str = "app") -> None:
+        self.broker, self.version, self.name = broker, version, name
         self.codec = served_codec()
         self.sequence = 0
-        row = self.ask("InitProducerId", 4, TransactionalId="app", TransactionTimeoutMs=60_000)
+        row = self.ask("InitProducerId", 4, TransactionalId=self.name, TransactionTimeoutMs=60_000)
         self.producer = row["ProducerId"], row["ProducerEpoch"]
 
     def ask(self, api: str, version: int, **row: Any) -> Message:
@@ -49,7 +49,7 @@ class Application:
             return self.codec.read_response(api, version, reader.read(size))[1]
 
     def transaction(self) -> dict[str, Any]:
-        return {"TransactionalId": "app", "ProducerId": self.producer[0], "ProducerEpoch": self.producer[1]}
+        return {"TransactionalId": self.name, "ProducerId": self.producer[0], "ProducerEpoch": self.producer[1]}
 
     def produce(self, topic: str, *values: str, transactional: bool = True) -> None:
         batch = build_batch(
@@ -66,7 +66,7 @@ class Application:
             row = self.ask("AddPartitionsToTxn", 3, V3AndBelowTopics=topics, **self.v3_transaction())
             assert row["ResultsByTopicV3AndBelow"][0]["ResultsByPartition"][0]["PartitionErrorCode"] == 0
         data = {"Name": topic, "PartitionData": [{"Index": 0, "Records": batch.encode()}]}
-        name = "app" if transactional else None
+        name = self.name if transactional else None
         row = self.ask("Produce", 10 + self.version, TransactionalId=name, Acks=-1, TimeoutMs=1000, TopicData=[data])
         assert row["Responses"][0]["PartitionResponses"][0]["ErrorCode"] == 0
 
@@ -254,6 +254,54 @@ def test_an_output_that_comes_from_nowhere_is_found(broker: InProcessBroker, app
     app.produce("out", "z")
     app.end()
     assert "output of no input: out-0" in found(broker)
+
+
+@pytest.mark.parametrize("identity", [None, lambda record: record.value], ids=["by value", "by a function"])
+def test_the_output_of_an_aborted_input_is_told_from_one_of_no_input(
+    broker: InProcessBroker, app: Application, identity: Any
+) -> None:
+    writer = Application(broker, name="writer")
+    writer.produce("in", "d")
+    writer.end(commit=False)
+    Application(broker, name="slow").produce("in", "open")
+    copy_all(app)
+    app.copy("d", 3)
+    app.copy("open", 5)
+    said = found(broker, identity=identity)
+    assert said.count("which was aborted") == 1
+    assert "'d' appears, and no input of group 'g' has this identity; in-0 offset 3 has it, which was aborted" in said
+    assert "isolation.level=read_committed" in said.partition("means:")[0]
+
+
+def test_outputs_of_aborted_inputs_only_are_no_wrong_question(broker: InProcessBroker) -> None:
+    writer = Application(broker, name="writer")
+    writer.produce("in", "d")
+    writer.end(commit=False)
+    app = Application(broker)
+    app.produce("in", "a", transactional=False)
+    app.copy("d", 0)
+    assert "output of no input" in found(broker)
+
+
+def test_a_transaction_that_was_begun_and_never_ended_is_named(broker: InProcessBroker, app: Application) -> None:
+    said = "; transactional.id {} began a transaction with event {} and never ended it"
+    app.copy("a", 0)
+    app.produce("out", "b")
+    other = Application(broker, name="other")
+    other.produce("in", "d")
+    [*_, began, _] = [event.order for event in told(broker, "Produce") if event.topic == "out"]
+    assert found(broker).count(said.format("'app'", began)) == 2
+    assert "'other'" not in found(broker)
+    app.send_offset(2)
+    app.end()
+    assert "never ended" not in found(broker)
+
+
+def test_an_input_that_is_dropped_on_purpose_has_a_remedy(broker: InProcessBroker, app: Application) -> None:
+    app.copy("a", 0)
+    app.copy("c", 2)
+    assert "drops this input on purpose, let identity= return None for it" in found(broker)
+    broker.assert_exactly_once(**EXACTLY_ONCE, identity=lambda each: None if each.value == b"b" else each.value)
 
 
 def test_an_output_of_an_open_transaction_does_not_appear_yet(broker: InProcessBroker, app: Application) -> None:

@@ -325,8 +325,12 @@ class Input:
         figures: dict[str, Figures],
         *,
         covered: bool = True,
+        not_ended: str = "",
     ) -> Iterator[Finding]:
-        """The rules that only a declaration allows: an output in each topic, and every input processed."""
+        """The rules that only a declaration allows: an output in each topic, and every input processed.
+
+        ``not_ended`` says which transactions of the application were not ended, see :class:`Requests`.
+        """
         places, covering = self._places(appearances), offsets.covering(self.name, self.offset)
         if declared.everything:
             count(figures[NOT_PROCESSED], "checked")
@@ -335,7 +339,7 @@ class Input:
             return
         there = {output[0] for values in places.values() for output, found in values.items() if found}
         if declared.everything and covering is None and not there:
-            said = f"no output of {self} appears, and no committed offset is past it"
+            said = f"no output of {self} appears, and no committed offset is past it{not_ended}"
             yield _found(self.run, NOT_PROCESSED, (self.name[1], self.offset), said)
         missing = sorted(declared.outputs - there)
         if covering is not None and there and missing:
@@ -426,6 +430,19 @@ class Input:
 # --- applications that are declared -----------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A transaction that was begun.
+
+    Attributes:
+        order: the place of its first request in the history.
+        touched: the topics and groups of its requests.
+    """
+
+    order: int | None
+    touched: set[str] = field(default_factory=set)
+
+
 @dataclass(slots=True)
 class Requests:
     """The transactions of sends and commits, as a broker saw them.
@@ -433,10 +450,21 @@ class Requests:
     Attributes:
         batches: by partition, the first and the last offset of each batch that was acknowledged, with its attempt.
         commits: by group, partition and offset, the attempts that committed it.
+        begun: by transactional id, its transaction that was begun and not ended.
     """
 
     batches: dict[Place, list[tuple[int, int, Attempt]]] = field(default_factory=lambda: defaultdict(list))
     commits: dict[tuple[Name, int], set[Attempt]] = field(default_factory=lambda: defaultdict(set))
+    begun: "dict[str, Begun]" = field(default_factory=dict)
+
+    def not_ended(self, declared: Declared) -> str:
+        """The transactions that an application began and did not end, in words; "" for none."""
+        own = declared.outputs | {declared.group}
+        return "".join(
+            f"; transactional.id {quoted(name)} began a transaction with event {each.order} and never ended it"
+            for name, each in self.begun.items()
+            if each.touched & own
+        )
 
     def attempt(self, at: Found) -> Attempt:
         """The attempt that wrote a record; an attempt of nobody if no request of the history carried it."""
@@ -450,19 +478,20 @@ def read_requests(run: Sequence[Event]) -> Requests:
     """The transactions of a run, numbered for each transactional.id."""
     requests = Requests()
     numbers: dict[str, int] = defaultdict(int)
-    used: set[str] = set()
+    used = requests.begun
     sent: dict[tuple[object, Place], Attempt] = {}
     for event in run:
         name, place = event.transactional_id, place_of(event)
         if (event.action, event.phase) in {("EndTxn", "ok"), ("InitProducerId", "ok")} and name in used:
             numbers[name] += 1
-            used.discard(name)
+            del used[name]
         if place is None or event.action not in {"Produce", *COMMITS}:
             continue
         request, committed = (str(event.detail.get("request")), place), event.detail.get("committed_offset")
         if event.phase == "invoke":
             sent[request] = (event.process, None) if name is None else (name, numbers[name])
-            used.update([name] if name is not None else ())
+            if name is not None:
+                used.setdefault(name, Begun(event.order)).touched.add(event.group or place[0])
         elif event.phase == "ok" and request in sent:
             if event.action == "Produce" and event.offset is not None:
                 last = event.offset + (event.record_count or 1) - 1
@@ -497,7 +526,8 @@ def judge_declared(
 ) -> Iterator[Finding]:
     """Judge a declared application; ``covered`` as for :func:`judge_inputs`."""
     requests = read_requests(run)
-    told, inputs = _declared_inputs(declared, replicas)
+    told, inputs, aborted = _declared_inputs(declared, replicas)
+    not_ended = requests.not_ended(declared)
     found: dict[Output, list[Found]] = defaultdict(list)
     whole = {topic: True for topic, _ in replicas if topic in declared.outputs}
     for place in sorted(place for place in replicas if place[0] in declared.outputs):
@@ -513,6 +543,7 @@ def judge_declared(
                 count(figures[OUTPUT_OF_NOTHING], "checked")
             if identity not in inputs and appears:
                 said = f"{quoted(identity)} appears, and no input of group {quoted(declared.group)} has this identity"
+                said += aborted.get(identity, "")
                 yield _found(run[0].run, OUTPUT_OF_NOTHING, (place, offset), said)
             output = place[0], f"{identity}/{which}" if which else identity
             for name, source in inputs.get(identity, ()):
@@ -535,12 +566,14 @@ def judge_declared(
                 continue
             one = Input(run[0].run, name, offset, processed, told)
             yield from one.judge(appearances, offsets, figures, alone, covered=covered)
-            yield from one.judge_declared(declared, appearances, offsets, figures, covered=covered)
+            yield from one.judge_declared(declared, appearances, offsets, figures, covered=covered, not_ended=not_ended)
 
 
-def _declared_inputs(declared: Declared, replicas: Replicas) -> tuple[Told, dict[str, list[tuple[Name, int]]]]:
-    """The inputs of a declared application, also by their identity."""
-    told = Told()
+def _declared_inputs(
+    declared: Declared, replicas: Replicas
+) -> tuple[Told, dict[str, list[tuple[Name, int]]], dict[str, str]]:
+    """The inputs of a declared application, also by their identity; and by identity, the aborted ones in words."""
+    told, aborted = Told(), dict[str, str]()
     inputs: dict[str, list[tuple[Name, int]]] = defaultdict(list)
     for place in sorted(place for place in replicas if place[0] in declared.inputs):
         contents = longest(replicas, place)[1]
@@ -550,7 +583,10 @@ def _declared_inputs(declared: Declared, replicas: Replicas) -> tuple[Told, dict
                 name = declared.group, place
                 inputs[known[0]].append((name, offset))
                 told.inputs[name][offset] = Processed(given=True, has_outputs=True)
-    return told, inputs
+            elif known is not None and offset in contents.aborted:
+                where = f"; {place[0]}-{place[1]} offset {offset} has it, which was aborted"
+                aborted.setdefault(known[0], f"{where}: does the application read with isolation.level=read_committed?")
+    return told, inputs, aborted
 
 
 def _found(run: str, rule: str, at: Found, evidence: str) -> Finding:

@@ -401,7 +401,8 @@ _RULES: Mapping[str, Rule] = {
         ends="no; set the group's offset back to process it",
         then=_EXPLAIN + "; after an abort an application has to seek back to the first offset of the transaction",
         in_test="after an abort, seek back to the first offset of the aborted transaction before the next poll; send "
-        "only offsets whose outputs were sent in the same transaction",
+        "only offsets whose outputs were sent in the same transaction. If the application drops this input on purpose, "
+        "let identity= return None for it",
         missing=_LOGS,
     ),
     applications.OUTPUT_ALONE: Rule(
@@ -429,7 +430,8 @@ _RULES: Mapping[str, Rule] = {
         means="The application has not reached this input yet, or has aborted it and not tried again.",
         ends="when the application continues",
         then=_EXPLAIN,
-        in_test="let the test wait until the application is done; everything=False, if it ends earlier on purpose",
+        in_test="let the test wait until the application is done; everything=False, if it ends earlier on purpose; if "
+        "it hangs, look whether it aborts a transaction that failed",
         missing=_LOGS,
         urgency=Urgency.STUCK,
     ),
@@ -440,8 +442,8 @@ _RULES: Mapping[str, Rule] = {
         "with its input.",
         ends=_NEVER,
         then=_EXPLAIN,
-        in_test="compare the record with the inputs; let identity= return the same for both, or None for a record that "
-        "is no output of an input",
+        in_test="read with isolation.level=read_committed, if its input was aborted; otherwise compare the record with "
+        "the inputs; let identity= return the same for both, or None for a record that is no output of an input",
         missing=_LOGS,
     ),
     applications.FENCED_GENERATION: Rule(
