@@ -9,6 +9,7 @@ the caller's function gave. So an audit of the folder later judges the same, by 
 (:mod:`kafka_eos_checks.audit.rules.applications`).
 """
 
+import shlex
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from kafka_eos.formats.segment import StoredBatch, read_segment
 from kafka_eos.histories.history import Event, read_history
 from kafka_eos.server.cluster import INTERNAL_TOPICS, Cluster
 from kafka_eos_checks.audit import audit
+from kafka_eos_checks.audit.cause import seen_in
 from kafka_eos_checks.audit.explain import NothingToDraw, drawn, explained, page
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.inputs import RECORDED
@@ -35,7 +37,7 @@ from kafka_eos_checks.audit.rules.declared import (
     check_names,
     text_of,
 )
-from kafka_eos_checks.audit.rules.rule_book import rule_of
+from kafka_eos_checks.audit.rules.rule_book import Place, rule_of
 from kafka_eos_checks.audit.segments.contents import read_contents
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 
@@ -275,7 +277,7 @@ def examine(folder: Path, cluster: Cluster, application: Application | None, dec
     result = audit.run([folder if events else folder / DATA])  # a folder with a history is of one moment
     if not result.findings:
         return _not_judged(result) if application is not None else ""
-    lines = [f"not exactly once: {len(result.findings)} finding(s)", *_by_rule(result.findings)]
+    lines = [f"not exactly once: {len(result.findings)} finding(s)", *_by_rule(folder, result.findings, events)]
     if application is not None and not known.groups:
         lines.append(f"note:     no group has joined or committed an offset; is {application.group!r} its name?")
     lines += _diagram(folder, result.findings, events)
@@ -293,7 +295,7 @@ def _not_judged(result: audit.Audit) -> str:
 
 def _diagram(folder: Path, findings: Sequence[Finding], events: list[Event]) -> list[str]:
     """Draw the first finding that the history tells of, and say where."""
-    again = f"kafka-eos explain {folder}"
+    again = f"kafka-eos explain {shlex.quote(str(folder))}"
     for number, finding in _in_order(findings):
         try:
             shown = explained(number, findings, {finding.run: events}, again)
@@ -312,15 +314,17 @@ def _in_order(findings: Sequence[Finding]) -> list[tuple[int, Finding]]:
     return sorted(numbered, key=lambda pair: pair[1].rule not in APPLICATION_RULES)
 
 
-def _by_rule(findings: Sequence[Finding]) -> Iterator[str]:
+def _by_rule(folder: Path, findings: Sequence[Finding], events: list[Event]) -> Iterator[str]:
     """The findings of each rule, what they mean, and what to do next."""
-    own: dict[str, list[Finding]] = defaultdict(list)
-    for _, finding in _in_order(findings):
-        own[finding.rule].append(finding)
+    own: dict[str, list[tuple[int, Finding]]] = defaultdict(list)
+    for number, finding in _in_order(findings):
+        own[finding.rule].append((number, finding))
     for rule, some in own.items():
-        yield from (f"  {finding.in_words()}" for finding in some[:SHOWN_FINDINGS])
+        yield from (f"  {finding.in_words()}" for _, finding in some[:SHOWN_FINDINGS])
         if len(some) > SHOWN_FINDINGS:
             yield f"  … and {len(some) - SHOWN_FINDINGS} more"
-        book = rule_of(rule)
+        book, (number, first) = rule_of(rule), some[0]
         yield f"    means: {book.means}"
-        yield f"    next:  {book.next_step(some[0], in_test=True)}"
+        is_drawn = not seen_in([first], {first.run: events})[0]  # there is nothing to draw
+        if step := book.next_in_test(first, Place(paths=shlex.quote(str(folder)), number=number), drawn=is_drawn):
+            yield f"    next:  {step}"

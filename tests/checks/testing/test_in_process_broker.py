@@ -3,6 +3,7 @@
 import html
 import json
 import re
+import shlex
 import socket
 import struct
 from collections.abc import Callable, Iterator
@@ -409,6 +410,34 @@ def test_a_failure_names_diagram_requests_logs_and_faults(broker: InProcessBroke
     place = next(number for number, line in enumerate(story) if "^  input skipped" in line)
     assert "EndTxn (commit)" in story[place - 1]  # the commit after it, not the abort
     assert any("EndTxn (abort)" in line for line in story[:place])
+
+
+def test_a_refused_end_of_a_transaction_is_drawn_by_the_command_that_the_failure_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with InProcessBroker(tmp_path / "a broker") as broker:
+        broker.create_topic("in")
+        broker.create_topic("out")
+        app = Application(broker)
+        app.produce("in", "a", transactional=False)
+        app.produce("out", "a")
+        with broker.faulty("error", api="EndTxn", error="INVALID_PRODUCER_EPOCH"):
+            app.ask("EndTxn", 5, Committed=True, **app.transaction())
+        app.send_offset(1)
+        app.end()
+        app.copy("a", 0)
+        said = found(broker)
+    twice, command = (f"kafka-eos explain '{broker.folder}' --finding {number}" for number in (2, 1))
+    assert f"next:  {twice} draws the history around it" in said
+    assert f"next:  {command} draws the history around it" in said
+    assert "PATH" not in said
+    ends = [event for event in read_history(broker.folder / HISTORY) if event.action == "EndTxn"]
+    [refusal] = [event.order for event in ends if event.phase == "fail"]
+    assert cli.main([*shlex.split(command)[1:], "--out", str(tmp_path / "again.svg")]) == 0
+    story = capsys.readouterr().out
+    assert re.search(rf"^ +{refusal}  .*INVALID_PRODUCER_EPOCH.*\n +\^  refused without cause", story, re.MULTILINE)
+    assert cli.main(["audit", str(broker.folder)]) == 1
+    assert f"{command} draws" in capsys.readouterr().out
 
 
 def test_a_diagram_of_an_output_shows_its_transaction(broker: InProcessBroker, app: Application) -> None:

@@ -99,9 +99,10 @@ class Rule:
         lines |= {"decide": self.decide, "possible cause": self.by_hand}
         return [f"{name}: {_filled(text, finding, place)}" for name, text in lines.items() if text]
 
-    def next_step(self, finding: Finding, *, in_test: bool = False) -> str:
-        """The next step after a finding."""
-        return _filled(self.in_test if in_test and self.in_test else self.then, finding, Place())
+    def next_in_test(self, finding: Finding, place: "Place", *, drawn: bool = False) -> str:
+        """The next step after a finding in a test; "" for none. Arguments as of :meth:`advice`."""
+        then = self.then.removeprefix(_EXPLAIN).removeprefix("; ") if drawn else self.then
+        return _filled(self.in_test or then, finding, place)
 
 
 class Place(NamedTuple):
