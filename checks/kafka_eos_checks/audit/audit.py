@@ -38,6 +38,7 @@ from kafka_eos_checks.audit.plan.stages import Scanned
 from kafka_eos_checks.audit.quoting import redacted
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, REPLICAS, differs_from, segment_with
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
+from kafka_eos_checks.audit.rules.declared import WrongQuestion
 from kafka_eos_checks.audit.rules.histories import HISTORY_RULES
 from kafka_eos_checks.audit.rules.log import GAP, LOG_RULES, Reason, Subject, Unjudged
 from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
@@ -233,7 +234,7 @@ def of_inputs(
     ``keep`` says whether the result has all findings, or only the first ones of each rule and kind.
 
     Raises:
-        UnusableInput: there is neither a log nor a history among them.
+        UnusableInput: there is neither a log nor a history among them, or nothing fits a declared application.
     """
     if not inputs.logs and not inputs.histories and not inputs.operations:
         raise UnusableInput("nothing to audit; give a broker's log directory, a recording or a history")
@@ -252,7 +253,10 @@ def of_inputs(
             scanned, known = _of_logs(inputs.logs, running, check_crc, source, named, judged)
             audits, rows = scanned.audits, scanned.rows
         if told is not None:
-            judged.add(*history_verdicts(told, rows, known, check_crc=check_crc))
+            try:
+                judged.add(*history_verdicts(told, rows, known, check_crc=check_crc))
+            except WrongQuestion as error:
+                raise UnusableInput(str(error)) from None
         if inputs.operations:
             judged.add(*jepsen_verdicts(inputs, running))
         for more in judged.found:

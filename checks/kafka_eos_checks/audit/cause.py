@@ -29,7 +29,7 @@ from kafka_eos_checks.audit.rules.applications import (
     SKIPPED,
     TWICE,
 )
-from kafka_eos_checks.audit.rules.histories import UNASKED
+from kafka_eos_checks.audit.rules.histories import REFUSED, UNASKED
 from kafka_eos_checks.audit.rules.readers import COMMITTED_MISSING
 from kafka_eos_checks.audit.segments.contents import Place, place_of
 
@@ -204,8 +204,13 @@ class _About:
     def _first_seen(self, finding: Finding) -> int | None:
         """The place of the event that carries the batch of the finding, or its last one if only the producer is known.
 
-        If a reader should not have been given the record, it is the reader's event.
+        If a reader should not have been given the record, it is the reader's event; of a refusal it is the answer.
         """
+        if finding.rule == REFUSED:
+            said = finding.evidence
+            named = (n for n, e in enumerate(self.events) if said.startswith(f"event {e.order} of {e.process}:"))
+            if (answer := next(named, None)) is not None:
+                return answer
         here = [
             (number, event)
             for number, event in enumerate(self.events)

@@ -262,7 +262,8 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         type=first_step,
         metavar="STEP",
         help=f"{EVERY_STEP} (default), or the number of the step before which the first fault comes; "
-        "exits with 1 if a schedule is wrong that must not be, with --mutant if none is wrong",
+        "exits with 1 if a schedule is wrong that must not be, with --mutant if none is wrong; with 2 if no fault can "
+        "come before that step",
     )
     parser.set_defaults(run=run)
 

@@ -6,6 +6,7 @@ pair.
 """
 
 import argparse
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -271,6 +272,7 @@ class Tally:
         wrong: the number of wrong schedules.
         shown: the one of those with the fewest faults, and the fewest steps.
         states: the number of states that the schedules visited.
+        last_step: the last step before which a first fault can come.
     """
 
     without: int = 0
@@ -279,6 +281,7 @@ class Tally:
     wrong: int = 0
     shown: Wrong | None = None
     states: int = 0
+    last_step: int = 0
 
     @property
     def schedules(self) -> int:
@@ -293,6 +296,7 @@ def try_all(schedules: Schedules, tally: Tally, only_step: int = 0) -> None:
     tally.without += 1
     _note(schedules, tally, [], schedules.wrong(start), base)
     for number, first, after_first in schedules.failures(base):
+        tally.last_step = max(tally.last_step, number + 1)
         if only_step and number + 1 != only_step:
             continue
         tally.singles += 1
@@ -360,8 +364,11 @@ def first_step(text: str) -> int:
 
 
 def run_scenarios(scenarios: Sequence[Scenario], only_step: int) -> int:
-    """Try them, print, and say by the exit code whether each is as it should be: right, or wrong somewhere."""
-    as_expected = True
+    """Try them, print, and say by the exit code whether each is as it should be: right, or wrong somewhere.
+
+    The exit code is 2 if no schedule has a fault before ``only_step``, so that nothing was tried.
+    """
+    as_expected, singles, last_step = True, 0, 0
     for scenario in scenarios:
         began = monotonic()
         tally = try_scenario(scenario, only_step)
@@ -373,4 +380,9 @@ def run_scenarios(scenarios: Sequence[Scenario], only_step: int) -> int:
             f"({tally.without} without a fault, {tally.singles:,} with one, {tally.pairs:,} with two), "
             f"{tally.wrong:,} wrong; {tally.states:,} states, {monotonic() - began:.0f} s"
         )
+        singles, last_step = singles + tally.singles, max(last_step, tally.last_step)
+    if not singles:
+        said = f"no fault comes before step {only_step}; the last step before which one can come is {last_step}"
+        print(f"kafka-eos simulate: --crash-at {only_step}: {said}", file=sys.stderr)
+        return 2
     return 0 if as_expected else 1

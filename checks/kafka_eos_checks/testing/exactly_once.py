@@ -9,10 +9,10 @@ the caller's function gave. So an audit of the folder later judges the same, by 
 (:mod:`kafka_eos_checks.audit.rules.applications`).
 """
 
+import shlex
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +21,27 @@ from kafka_eos.formats.segment import StoredBatch, read_segment
 from kafka_eos.histories.history import Event, read_history
 from kafka_eos.server.cluster import INTERNAL_TOPICS, Cluster
 from kafka_eos_checks.audit import audit
+from kafka_eos_checks.audit.cause import seen_in
 from kafka_eos_checks.audit.explain import NothingToDraw, drawn, explained, page
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.inputs import RECORDED
-from kafka_eos_checks.audit.rules.applications import (
+from kafka_eos_checks.audit.rules.applications import APPLICATION_RULES, INPUT_RULES
+from kafka_eos_checks.audit.rules.declared import (
     APPLICATION,
-    APPLICATION_RULES,
-    INPUT_RULES,
+    INPUT,
+    OUTPUT,
     RECORD,
     TOPIC,
+    Known,
+    WrongQuestion,
+    check_names,
     text_of,
 )
-from kafka_eos_checks.audit.rules.rule_book import rule_of
+from kafka_eos_checks.audit.rules.rule_book import Place, rule_of
 from kafka_eos_checks.audit.segments.contents import read_contents
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 
 HISTORY, DATA = RECORDED, "data"
-INPUT, OUTPUT = "input", "output"
 SHOWN_FINDINGS = 5  # of a rule
 Declare = Callable[[Sequence[Mapping[str, Any]]], None]
 
@@ -74,10 +78,6 @@ def by_value(record: StoredRecord) -> Hashable:
     return record.value
 
 
-class WrongQuestion(ValueError):  # noqa: N818 - named for the call
-    """A question that no run of the application could answer; says what is wrong with it, and the remedy."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
     """An application's inputs and outputs.
@@ -98,66 +98,13 @@ class Application:
     everything: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """The topics and groups of a cluster, by which a question is checked.
-
-    Attributes:
-        topics: those that there are, without the internal ones.
-        groups: those that there are, each with the topics of which it has committed offsets.
-    """
-
-    topics: frozenset[str]
-    groups: Mapping[str, frozenset[str]]
-
-    @classmethod
-    def of(cls, cluster: Cluster) -> "Known":
-        """Ask a cluster for those that there are now."""
-        groups = {
-            name: frozenset(partition.rpartition("-")[0] for partition in group.machine.committed)
-            for name, group in cluster.groups.known.items()
-        }
-        return cls(frozenset(cluster.topics) - frozenset(INTERNAL_TOPICS), groups)
-
-
-def check(application: Application, known: Known) -> None:
-    """Refuse a question about topics or a group that are not there.
-
-    Raises:
-        WrongQuestion: with what is there.
-    """
-    for topic in (*application.inputs, *application.outputs):
-        if topic not in known.topics:
-            raise WrongQuestion(f"no topic {topic!r}; {_there_is(topic, known.topics)}")
-    both = sorted(set(application.inputs) & set(application.outputs))
-    if both:
-        raise WrongQuestion(f"{both[0]!r} is given as an input and as an output; give different topics")
-    group = application.group
-    if group not in known.groups:
-        if known.groups:
-            raise WrongQuestion(
-                f"no group {group!r}; {_there_is(group, known.groups)}. "
-                "A group is there once a member has joined it or an offset was committed for it"
-            )
-        return
-    others = known.groups[group]
-    if others and not others & set(application.inputs):
-        raise WrongQuestion(
-            f"group {group!r} has committed no offset of {_listed(application.inputs)}, but of {_listed(others)}; "
-            "give the topics that it reads as inputs="
-        )
-
-
-def _there_is(name: str, known: Iterable[str]) -> str:
-    names = sorted(known)
-    close = get_close_matches(name, names, n=1)
-    if close:
-        return f"there is {close[0]!r}"
-    return f"there {'is' if len(names) == 1 else 'are'} {_listed(names)}" if names else "there is none at all"
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(map(repr, sorted(names)))
+def known_of(cluster: Cluster) -> Known:
+    """Ask a cluster for the topics and groups that there are now."""
+    groups = {
+        name: frozenset(partition.rpartition("-")[0] for partition in group.machine.committed)
+        for name, group in cluster.groups.known.items()
+    }
+    return Known(frozenset(cluster.topics) - frozenset(INTERNAL_TOPICS), groups)
 
 
 # --- identities ------------------------------------------------------------------------------------------------------
@@ -191,12 +138,14 @@ class Identified:
     Attributes:
         records: by role, one of the records, identified or not; None where there is none.
         inputs: by identity, the input that has it.
+        hidden: the identities of inputs that are aborted or not yet committed.
         outputs: by identity, the first output that has it.
         rows: what the function gave, as columns of events.
     """
 
     records: dict[str, StoredRecord] = field(default_factory=dict)
     inputs: dict[Hashable, StoredRecord] = field(default_factory=dict)
+    hidden: set[Hashable] = field(default_factory=set)
     outputs: dict[Hashable, StoredRecord] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
     _texts: dict[Hashable, str] = field(default_factory=dict)
@@ -241,11 +190,14 @@ def identify(logs: Iterable[PartitionLog], application: Application) -> Identifi
 def _identify_inputs(log: PartitionLog, application: Application, found: Identified) -> None:
     hidden = read_contents(log).hidden
     for record in records_of(log):
-        if record.offset in hidden:
-            continue
-        found.records[INPUT] = record
+        if record.offset not in hidden:
+            found.records[INPUT] = record
         identity, which = _identity(record, application)
         if identity is None:
+            continue
+        if record.offset in hidden:
+            found.hidden.add(identity)
+            found.rows.append(_row(application, record, found.text(identity), which))
             continue
         if identity in found.inputs:
             raise AmbiguousRecords(
@@ -262,7 +214,7 @@ def _check_identities(application: Application, found: Identified) -> None:
         if role in found.records and not identified:
             what = "identity gives None for" if application.identity is not by_value else "there is no value in"
             raise WrongQuestion(f"{what} every {role}, for example {found.records[role]}: none is looked at")
-    if found.outputs and not found.inputs.keys() & found.outputs.keys():
+    if found.outputs and not (found.inputs.keys() | found.hidden) & found.outputs.keys():
         one, other = (next(iter(each.items())) for each in (found.inputs, found.outputs))
         names = "the same value as" if application.identity is by_value else "the same identity as"
         raise WrongQuestion(
@@ -292,7 +244,7 @@ def _identity(record: StoredRecord, application: Application) -> tuple[Hashable,
 def declaration(application: Application, identified: Identified) -> Iterator[dict[str, Any]]:
     """The question as columns of events, with which anybody can ask it again."""
     group = {"group": application.group}
-    yield {"action": APPLICATION, **group, "detail": {"everything": application.everything}}
+    yield {"action": APPLICATION, **group, "detail": {"everything": application.everything, "checked": True}}
     for role, topics in ((INPUT, application.inputs), (OUTPUT, application.outputs)):
         for topic in topics:
             yield {"action": TOPIC, **group, "topic": topic, "detail": {"role": role}}
@@ -311,9 +263,10 @@ def examine(folder: Path, cluster: Cluster, application: Application | None, dec
     Raises:
         WrongQuestion: the question about the application has no answer.
     """
-    known = Known.of(cluster)
+    known = known_of(cluster)
     if application is not None:
-        check(application, known)
+        remedy = "give the topics that it reads as inputs="
+        check_names(application.inputs, application.outputs, application.group, known, remedy)
         identified = identify(find_logs(folder / DATA), application)
         if INPUT not in identified.records:
             return f"no input in {', '.join(application.inputs)}: nothing was tested"
@@ -324,7 +277,7 @@ def examine(folder: Path, cluster: Cluster, application: Application | None, dec
     result = audit.run([folder if events else folder / DATA])  # a folder with a history is of one moment
     if not result.findings:
         return _not_judged(result) if application is not None else ""
-    lines = [f"not exactly once: {len(result.findings)} finding(s)", *_by_rule(result.findings)]
+    lines = [f"not exactly once: {len(result.findings)} finding(s)", *_by_rule(folder, result.findings, events)]
     if application is not None and not known.groups:
         lines.append(f"note:     no group has joined or committed an offset; is {application.group!r} its name?")
     lines += _diagram(folder, result.findings, events)
@@ -342,7 +295,7 @@ def _not_judged(result: audit.Audit) -> str:
 
 def _diagram(folder: Path, findings: Sequence[Finding], events: list[Event]) -> list[str]:
     """Draw the first finding that the history tells of, and say where."""
-    again = f"kafka-eos explain {folder}"
+    again = f"kafka-eos explain {shlex.quote(str(folder))}"
     for number, finding in _in_order(findings):
         try:
             shown = explained(number, findings, {finding.run: events}, again)
@@ -361,15 +314,17 @@ def _in_order(findings: Sequence[Finding]) -> list[tuple[int, Finding]]:
     return sorted(numbered, key=lambda pair: pair[1].rule not in APPLICATION_RULES)
 
 
-def _by_rule(findings: Sequence[Finding]) -> Iterator[str]:
+def _by_rule(folder: Path, findings: Sequence[Finding], events: list[Event]) -> Iterator[str]:
     """The findings of each rule, what they mean, and what to do next."""
-    own: dict[str, list[Finding]] = defaultdict(list)
-    for _, finding in _in_order(findings):
-        own[finding.rule].append(finding)
+    own: dict[str, list[tuple[int, Finding]]] = defaultdict(list)
+    for number, finding in _in_order(findings):
+        own[finding.rule].append((number, finding))
     for rule, some in own.items():
-        yield from (f"  {finding.in_words()}" for finding in some[:SHOWN_FINDINGS])
+        yield from (f"  {finding.in_words()}" for _, finding in some[:SHOWN_FINDINGS])
         if len(some) > SHOWN_FINDINGS:
             yield f"  … and {len(some) - SHOWN_FINDINGS} more"
-        book = rule_of(rule)
+        book, (number, first) = rule_of(rule), some[0]
         yield f"    means: {book.means}"
-        yield f"    next:  {book.next_step(some[0], in_test=True)}"
+        is_drawn = not seen_in([first], {first.run: events})[0]  # there is nothing to draw
+        if step := book.next_in_test(first, Place(paths=shlex.quote(str(folder)), number=number), drawn=is_drawn):
+            yield f"    next:  {step}"

@@ -108,7 +108,8 @@ class InProcessBroker(ServedCluster):
                 the requests that led up to it.
             ValueError: the question has no answer: there is no such topic or group, or the identities join nothing.
         """
-        from kafka_eos_checks.testing.exactly_once import Application, WrongQuestion, by_value, examine  # noqa: PLC0415 - numpy is slow to start
+        from kafka_eos_checks.audit.rules.declared import WrongQuestion  # noqa: PLC0415 - numpy is slow to start
+        from kafka_eos_checks.testing.exactly_once import Application, by_value, examine  # noqa: PLC0415
 
         __tracebackhide__ = True  # pytest shows the line of the test
         topics = [[each] if isinstance(each, str) else list(each) for each in (inputs, outputs)]

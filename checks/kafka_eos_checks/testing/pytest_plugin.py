@@ -9,8 +9,12 @@
 
 A marker sets the broker up: ``@pytest.mark.kafka_eos(brokers=3, transaction_version=1)``; it takes the arguments of
 ``InProcessBroker``.
+
+A fault that never fires is a warning, ``FaultNeverFired``, in pytest's summary: the test did not test what it plans.
+``filterwarnings = ["error::kafka_eos_checks.testing.pytest_plugin.FaultNeverFired"]`` makes it an error.
 """
 
+import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -20,6 +24,10 @@ if TYPE_CHECKING:
     from kafka_eos_checks.testing.in_process_broker import InProcessBroker
 
 MARKER = "kafka_eos"
+
+
+class FaultNeverFired(UserWarning):
+    """A test planned a fault that no request met; says how many requests matched it."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -40,3 +48,5 @@ def kafka_eos_broker(
     options = marker.kwargs if marker is not None else {}
     with InProcessBroker(tmp_path_factory.mktemp("kafka-eos"), **options) as broker:
         yield broker
+    for tally in broker.faults.never_fired():
+        warnings.warn(f"a planned fault never happened: {tally.in_words()}", FaultNeverFired, stacklevel=1)

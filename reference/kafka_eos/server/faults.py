@@ -219,6 +219,7 @@ class Faults:
 
     def __init__(self, rules: Sequence[Rule] = (), seed: int | str = 0) -> None:
         self.tallies = [Tally(rule) for rule in rules]
+        self._removed: list[Tally] = []
         self._seed = seed
 
     def add(self, rule: Rule) -> Tally:
@@ -229,6 +230,11 @@ class Faults:
     def remove(self, tally: Tally) -> None:
         """Remove a rule."""
         self.tallies.remove(tally)
+        self._removed.append(tally)
+
+    def never_fired(self) -> list[Tally]:
+        """The rules, present and removed, that have not fired although no chance decides whether they do."""
+        return [each for each in (*self.tallies, *self._removed) if not each.fired and each.rule.chance >= 1]
 
     def due(self, asked: Asked) -> list[Rule]:
         """The rules that fire at a request: events in their order, and one fate at most."""

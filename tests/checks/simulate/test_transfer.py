@@ -86,9 +86,9 @@ def test_the_command_shows_alice_debited_twice_without_transactions(capsys: pyte
 
 
 @pytest.mark.parametrize("application", ["payment", "mirror"])
-def test_the_commands_succeed_and_fail_for_a_step_that_nothing_reaches(
+def test_the_commands_succeed_and_refuse_a_step_that_nothing_reaches(
     application: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["simulate", application]) == 0
-    assert main(["simulate", application, "--crash-at", "999"]) == 1
+    assert main(["simulate", application, "--crash-at", "999"]) == 2
     assert " wrong; " in capsys.readouterr().out

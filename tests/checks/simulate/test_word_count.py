@@ -116,8 +116,15 @@ def test_the_command_shows_a_wrong_schedule_of_a_mutant(capsys: pytest.CaptureFi
 
 
 def test_the_command_fails_where_a_mutant_goes_unnoticed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["simulate", "word-count", "--mutant", "NoGenerationCheck", "--crash-at", "999"]) == 1
+    assert main(["simulate", "word-count", "--mutant", "NoGenerationCheck", "--crash-at", "24"]) == 1
     assert " 0 wrong" in capsys.readouterr().out
+
+
+def test_the_command_refuses_a_step_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "word-count", "--crash-at", "25"]) == 0
+    assert main(["simulate", "word-count", "--crash-at", "26"]) == 2
+    said = "--crash-at 26: no fault comes before step 26; the last step before which one can come is 25"
+    assert said in capsys.readouterr().err
 
 
 def test_the_command_refuses_options_of_other_machines(capsys: pytest.CaptureFixture[str]) -> None:

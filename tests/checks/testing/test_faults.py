@@ -126,7 +126,7 @@ def test_tlc_also_accepts_a_run_under_faults_as_a_behaviour_of_the_spec(
     copy(broker)
     assert main(["check", "traces", str(broker.folder / DATA), str(broker.folder / HISTORY)]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert said.count("all accepted all accepted") == 3  # coordinators, leaders, partitions
+    assert said.count("all accepted") == 3  # coordinators, leaders, partitions
     assert "coordinators of data a marker is missing rejected at event" in said
 
 

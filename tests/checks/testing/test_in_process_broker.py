@@ -3,6 +3,7 @@
 import html
 import json
 import re
+import shlex
 import socket
 import struct
 from collections.abc import Callable, Iterator
@@ -18,11 +19,13 @@ from kafka_eos.histories.history import Event, read_history
 from kafka_eos.server.network import Server
 from kafka_eos.server.schemas import served_codec
 from kafka_eos.wire.protocol import Message
+from kafka_eos_checks import cli
 from kafka_eos_checks.audit import audit
 from kafka_eos_checks.audit.rules.applications import INPUT_RULES, NOT_PROCESSED, TWICE, read_requests
+from kafka_eos_checks.audit.rules.declared import WrongQuestion
 from kafka_eos_checks.kit.verdict import Verdict
-from kafka_eos_checks.testing.exactly_once import AmbiguousRecords, StoredRecord, WrongQuestion, _not_judged
-from kafka_eos_checks.testing.in_process_broker import HISTORY, InProcessBroker, NotExactlyOnce
+from kafka_eos_checks.testing.exactly_once import AmbiguousRecords, StoredRecord, _not_judged
+from kafka_eos_checks.testing.in_process_broker import DATA, HISTORY, InProcessBroker, NotExactlyOnce
 
 EXACTLY_ONCE: dict[str, Any] = {"inputs": "in", "outputs": "out", "group": "g"}
 
@@ -30,11 +33,11 @@ EXACTLY_ONCE: dict[str, Any] = {"inputs": "in", "outputs": "out", "group": "g"}
 class Application:
     """A client that copies "in" to "out" step by step, with raw requests over the server's sockets."""
 
-    def __init__(self, broker: InProcessBroker) -> None:
-        self.broker = broker
+    def __init__(self, broker: InProcessBroker, version: int = 2, name: str = "app") -> None:
+        self.broker, self.version, self.name = broker, version, name
         self.codec = served_codec()
         self.sequence = 0
-        row = self.ask("InitProducerId", 4, TransactionalId="app", TransactionTimeoutMs=60_000)
+        row = self.ask("InitProducerId", 4, TransactionalId=self.name, TransactionTimeoutMs=60_000)
         self.producer = row["ProducerId"], row["ProducerEpoch"]
 
     def ask(self, api: str, version: int, **row: Any) -> Message:
@@ -46,8 +49,8 @@ class Application:
             size = struct.unpack(">i", reader.read(4))[0]
             return self.codec.read_response(api, version, reader.read(size))[1]
 
-    def _transaction(self) -> dict[str, Any]:
-        return {"TransactionalId": "app", "ProducerId": self.producer[0], "ProducerEpoch": self.producer[1]}
+    def transaction(self) -> dict[str, Any]:
+        return {"TransactionalId": self.name, "ProducerId": self.producer[0], "ProducerEpoch": self.producer[1]}
 
     def produce(self, topic: str, *values: str, transactional: bool = True) -> None:
         batch = build_batch(
@@ -59,15 +62,24 @@ class Application:
             base_sequence=self.sequence if transactional else -1,
         )
         self.sequence += len(values) if transactional else 0
+        if transactional and self.version == 1:
+            topics = [{"Name": topic, "Partitions": [0]}]
+            row = self.ask("AddPartitionsToTxn", 3, V3AndBelowTopics=topics, **self.v3_transaction())
+            assert row["ResultsByTopicV3AndBelow"][0]["ResultsByPartition"][0]["PartitionErrorCode"] == 0
         data = {"Name": topic, "PartitionData": [{"Index": 0, "Records": batch.encode()}]}
-        name = "app" if transactional else None
-        row = self.ask("Produce", 12, TransactionalId=name, Acks=-1, TimeoutMs=1000, TopicData=[data])
+        name = self.name if transactional else None
+        row = self.ask("Produce", 10 + self.version, TransactionalId=name, Acks=-1, TimeoutMs=1000, TopicData=[data])
         assert row["Responses"][0]["PartitionResponses"][0]["ErrorCode"] == 0
+
+    def v3_transaction(self) -> dict[str, Any]:
+        return {f"V3AndBelow{name}": value for name, value in self.transaction().items()}
 
     def send_offset(self, offset: int) -> None:
         """Send an offset to the transaction."""
+        if self.version == 1:
+            assert self.ask("AddOffsetsToTxn", 3, GroupId="g", **self.transaction())["ErrorCode"] == 0
         topics = [{"Name": "in", "Partitions": [{"PartitionIndex": 0, "CommittedOffset": offset}]}]
-        row = self.ask("TxnOffsetCommit", 5, GroupId="g", Topics=topics, **self._transaction())
+        row = self.ask("TxnOffsetCommit", 3 + self.version, GroupId="g", Topics=topics, **self.transaction())
         assert row["Topics"][0]["Partitions"][0]["ErrorCode"] == 0
 
     def commit_offset(self, offset: int) -> None:
@@ -77,9 +89,9 @@ class Application:
         assert row["Topics"][0]["Partitions"][0]["ErrorCode"] == 0
 
     def end(self, commit: bool = True) -> None:
-        row = self.ask("EndTxn", 5, Committed=commit, **self._transaction())
+        row = self.ask("EndTxn", 3 + self.version, Committed=commit, **self.transaction())
         assert row["ErrorCode"] == 0
-        if (row["ProducerId"], row["ProducerEpoch"]) != self.producer:
+        if self.version == 2 and (row["ProducerId"], row["ProducerEpoch"]) != self.producer:
             self.producer, self.sequence = (row["ProducerId"], row["ProducerEpoch"]), 0
 
     def copy(self, value: str, offset: int, *, commit: bool = True) -> None:
@@ -122,6 +134,29 @@ def test_a_broker_is_one_of_transaction_version_2_whose_leaders_verify(broker: I
     assert (settings.transactions.version, machines.leaders.verification) == (2, True)
 
 
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("planned", [False, True], ids=["by call", "by plan"])
+def test_an_application_that_is_fenced_by_a_timeout_and_restarted_passes(
+    tmp_path: Path, version: int, planned: bool
+) -> None:
+    with InProcessBroker(tmp_path / "broker", transaction_version=version) as broker:
+        broker.create_topic("in")
+        broker.create_topic("out")
+        broker.fault("time-out-transaction", api="EndTxn", transactional_id="app", nth=1) if planned else None
+        app = Application(broker, version)
+        app.produce("in", "a", transactional=False)
+        app.produce("out", "a")
+        app.send_offset(1)
+        assert planned or broker.time_out_transaction("app")
+        refused = ErrorCode.CONCURRENT_TRANSACTIONS
+        while refused == ErrorCode.CONCURRENT_TRANSACTIONS:  # the abort is under way
+            refused = app.ask("EndTxn", 4, Committed=True, **app.transaction())["ErrorCode"]
+        assert refused == ErrorCode.PRODUCER_FENCED
+        Application(broker, version).copy("a", 0)
+        broker.assert_exactly_once(**EXACTLY_ONCE)
+        assert len(told(broker, "TimeOut")) == 1
+
+
 # --- mistakes that are found ------------------------------------------------------------------------------------------
 
 
@@ -145,6 +180,25 @@ def test_offsets_outside_of_the_transaction_are_found(broker: InProcessBroker, a
     app.end()
     said = found(broker)
     assert "output without its offset: out-0 offset 0: 'a'" in said or "outside of its transaction" in said
+
+
+def test_outputs_without_any_transaction_are_found(broker: InProcessBroker, app: Application) -> None:
+    app.produce("out", "a", "b", "c", transactional=False)
+    app.commit_offset(3)
+    said = found(broker)
+    assert "output without its offset: out-0 offset 0: 'a' is the output of in-0 offset 0 of group 'g'" in said
+    assert "it was written outside of any transaction" in said
+    assert "1 finding(s)" in said, "they are of one producer"
+    assert "write the output in a transaction" in said
+
+
+def test_one_of_two_outputs_without_any_transaction_is_found(broker: InProcessBroker, app: Application) -> None:
+    broker.create_topic("too")
+    copy_all(app)
+    app.produce("too", "a", "b", "c", transactional=False)
+    said = found(broker, outputs=["out", "too"])
+    assert "output without its offset: too-0 offset 0" in said
+    assert "it was written outside of any transaction" in said
 
 
 def test_an_input_that_is_processed_twice_is_found(broker: InProcessBroker, app: Application) -> None:
@@ -201,6 +255,54 @@ def test_an_output_that_comes_from_nowhere_is_found(broker: InProcessBroker, app
     app.produce("out", "z")
     app.end()
     assert "output of no input: out-0" in found(broker)
+
+
+@pytest.mark.parametrize("identity", [None, lambda record: record.value], ids=["by value", "by a function"])
+def test_the_output_of_an_aborted_input_is_told_from_one_of_no_input(
+    broker: InProcessBroker, app: Application, identity: Any
+) -> None:
+    writer = Application(broker, name="writer")
+    writer.produce("in", "d")
+    writer.end(commit=False)
+    Application(broker, name="slow").produce("in", "open")
+    copy_all(app)
+    app.copy("d", 3)
+    app.copy("open", 5)
+    said = found(broker, identity=identity)
+    assert said.count("which was aborted") == 1
+    assert "'d' appears, and no input of group 'g' has this identity; in-0 offset 3 has it, which was aborted" in said
+    assert "isolation.level=read_committed" in said.partition("means:")[0]
+
+
+def test_outputs_of_aborted_inputs_only_are_no_wrong_question(broker: InProcessBroker) -> None:
+    writer = Application(broker, name="writer")
+    writer.produce("in", "d")
+    writer.end(commit=False)
+    app = Application(broker)
+    app.produce("in", "a", transactional=False)
+    app.copy("d", 0)
+    assert "output of no input" in found(broker)
+
+
+def test_a_transaction_that_was_begun_and_never_ended_is_named(broker: InProcessBroker, app: Application) -> None:
+    said = "; transactional.id {} began a transaction with event {} and never ended it"
+    app.copy("a", 0)
+    app.produce("out", "b")
+    other = Application(broker, name="other")
+    other.produce("in", "d")
+    [*_, began, _] = [event.order for event in told(broker, "Produce") if event.topic == "out"]
+    assert found(broker).count(said.format("'app'", began)) == 2
+    assert "'other'" not in found(broker)
+    app.send_offset(2)
+    app.end()
+    assert "never ended" not in found(broker)
+
+
+def test_an_input_that_is_dropped_on_purpose_has_a_remedy(broker: InProcessBroker, app: Application) -> None:
+    app.copy("a", 0)
+    app.copy("c", 2)
+    assert "drops this input on purpose, let identity= return None for it" in found(broker)
+    broker.assert_exactly_once(**EXACTLY_ONCE, identity=lambda each: None if each.value == b"b" else each.value)
 
 
 def test_an_output_of_an_open_transaction_does_not_appear_yet(broker: InProcessBroker, app: Application) -> None:
@@ -308,6 +410,34 @@ def test_a_failure_names_diagram_requests_logs_and_faults(broker: InProcessBroke
     place = next(number for number, line in enumerate(story) if "^  input skipped" in line)
     assert "EndTxn (commit)" in story[place - 1]  # the commit after it, not the abort
     assert any("EndTxn (abort)" in line for line in story[:place])
+
+
+def test_a_refused_end_of_a_transaction_is_drawn_by_the_command_that_the_failure_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with InProcessBroker(tmp_path / "a broker") as broker:
+        broker.create_topic("in")
+        broker.create_topic("out")
+        app = Application(broker)
+        app.produce("in", "a", transactional=False)
+        app.produce("out", "a")
+        with broker.faulty("error", api="EndTxn", error="INVALID_PRODUCER_EPOCH"):
+            app.ask("EndTxn", 5, Committed=True, **app.transaction())
+        app.send_offset(1)
+        app.end()
+        app.copy("a", 0)
+        said = found(broker)
+    twice, command = (f"kafka-eos explain '{broker.folder}' --finding {number}" for number in (2, 1))
+    assert f"next:  {twice} draws the history around it" in said
+    assert f"next:  {command} draws the history around it" in said
+    assert "PATH" not in said
+    ends = [event for event in read_history(broker.folder / HISTORY) if event.action == "EndTxn"]
+    [refusal] = [event.order for event in ends if event.phase == "fail"]
+    assert cli.main([*shlex.split(command)[1:], "--out", str(tmp_path / "again.svg")]) == 0
+    story = capsys.readouterr().out
+    assert re.search(rf"^ +{refusal}  .*INVALID_PRODUCER_EPOCH.*\n +\^  refused without cause", story, re.MULTILINE)
+    assert cli.main(["audit", str(broker.folder)]) == 1
+    assert f"{command} draws" in capsys.readouterr().out
 
 
 def test_a_diagram_of_an_output_shows_its_transaction(broker: InProcessBroker, app: Application) -> None:
@@ -446,18 +576,112 @@ def test_a_history_that_is_given_twice_is_read_once(broker: InProcessBroker, app
     assert once.figures["events"] == len(list(read_history(broker.folder / HISTORY)))
 
 
+def declaration(inputs: str = "in", outputs: str = "out", group: str = "g", **reading: str) -> list[dict[str, Any]]:
+    """A declaration as one writes it by hand."""
+    roles = [
+        {"topic": inputs, "detail": {"role": "input"}},
+        {"topic": outputs, "detail": {"role": "output", **reading}},
+    ]
+    rows = [{"action": "DeclareApplication"}, *({"action": "DeclareTopic", **role} for role in roles)]
+    return [{"run": "test", "process": "me", "phase": "ok", "group": group, **row} for row in rows]
+
+
+def written(folder: Path, rows: list[dict[str, Any]]) -> Path:
+    """A file of events."""
+    path = folder / "declared.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def changed(rows: list[dict[str, Any]], number: int, **columns: Any) -> list[dict[str, Any]]:
+    return [row | columns if at == number else row for at, row in enumerate(rows)]
+
+
 def test_a_declaration_that_is_written_by_hand_is_judged_as_well(
     broker: InProcessBroker, app: Application, tmp_path: Path
 ) -> None:
     twice(app)
-    by_hand = tmp_path / "declared.jsonl"
-    about = {"run": "test", "process": "me", "phase": "ok", "group": "g"}
-    roles = [{"topic": "in", "detail": {"role": "input"}}, {"topic": "out", "detail": {"role": "output"}}]
-    rows = [{"action": "DeclareApplication"}, *({"action": "DeclareTopic", **role} for role in roles)]
-    by_hand.write_text("".join(json.dumps(about | row) + "\n" for row in rows))
+    by_hand = written(tmp_path, declaration())
     broker.call(lambda _: None)
     found = audit.run([broker.folder, by_hand]).findings
     assert [finding.rule for finding in found] == [TWICE]
+
+
+ROLE = "there are the roles 'input' and 'output'"
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (declaration(inputs="im"), "the declaration of group 'g': no topic 'im'; there are 'in', 'out'"),
+        (declaration(outputs="shipments"), "the declaration of group 'g': no topic 'shipments'; there are 'in', 'out'"),
+        (declaration(group="gg"), "the declaration of group 'gg': no group 'gg'; there is 'g'."),
+        (declaration(inputs="out", outputs="in"), "group 'g' has committed no offset of 'out', but of 'in'; declare"),
+        (declaration(outputs="in"), "'in' is given as an input and as an output"),
+        (
+            declaration(after="shiped "),
+            "no output has the same identity as an input: in-0 offset 0 has 'a', and out-0 offset 0 has 'shipped a'",
+        ),
+        (changed(declaration(), 1, group="gg"), "DeclareTopic of group 'gg' without DeclareApplication; there is 'g'"),
+        (declaration()[1:], "DeclareTopic of group 'g' without DeclareApplication; there is none before it"),
+        (declaration()[:2], "group 'g' is declared without DeclareTopic of the role 'output'"),
+        (changed(declaration(), 1, detail={"role": "inputs"}), f"DeclareTopic of 'in' with the role 'inputs'; {ROLE}"),
+        (changed(declaration(), 1, topic=None), "DeclareTopic without a topic"),
+        (changed(declaration(), 1, group=None), "DeclareTopic without a group"),
+        (
+            [row | {"run": "tests"} for row in declaration()],
+            "run 'tests' has a declaration and nothing else; there is 'test'",
+        ),
+    ],
+)
+def test_a_declaration_that_nothing_fits_is_refused(
+    broker: InProcessBroker,
+    app: Application,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    rows: list[dict[str, Any]],
+    said: str,
+) -> None:
+    for offset, value in enumerate("abc"):
+        app.copy(f"shipped {value}" if "after" in str(rows) else value, offset)
+    broker.call(lambda _: None)
+    assert cli.main(["audit", str(broker.folder), str(written(tmp_path, rows))]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_logs_without_requests_refuse_a_group_that_has_no_offset(
+    broker: InProcessBroker, app: Application, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy_all(app)
+    broker.call(lambda _: None)
+    assert cli.main(["audit", str(broker.folder / DATA), str(written(tmp_path, declaration(group="gg")))]) == 2
+    assert "no group 'gg'; there is 'g'." in capsys.readouterr().err
+
+
+def test_a_group_that_has_joined_and_topics_of_which_no_logs_are_given_are_not_refused(
+    broker: InProcessBroker, app: Application, tmp_path: Path
+) -> None:
+    app.commit_offset(0)
+    row = {"GroupId": "joins", "SessionTimeoutMs": 10_000, "RebalanceTimeoutMs": 10_000, "ProtocolType": "consumer"}
+    app.ask("JoinGroup", 3, MemberId="", Protocols=[{"Name": "range", "Metadata": b""}], **row)
+    broker.call(lambda _: None)
+    joined = written(tmp_path, declaration(group="joins"))
+    assert [finding.rule for finding in audit.run([broker.folder, joined]).findings] == [NOT_PROCESSED] * 3
+    alone = written(tmp_path, declaration(outputs="elsewhere"))
+    assert audit.run([broker.folder / HISTORY, alone]).findings == ()
+
+
+def test_what_the_fixture_has_asked_is_not_refused_afterwards(
+    broker: InProcessBroker, app: Application, tmp_path: Path
+) -> None:
+    """The cluster knows a group without offsets, which no history has, and the topics without any record."""
+    app.commit_offset(0)
+    broker.create_topic("empty")
+    broker.call(lambda server: server.cluster.groups.known.update(joined=server.cluster.groups.new("joined")))
+    assert "input not processed" in found(broker, outputs="empty", group="joined")
+    assert all(each.startswith("input not processed: in-0 offset") for each in audited(broker))
+    by_hand = written(tmp_path, declaration())
+    assert len(audit.run([broker.folder, by_hand]).findings) == 6, "those of both questions"
 
 
 def test_the_last_question_about_a_group_is_the_one_that_the_audit_asks(
@@ -522,8 +746,11 @@ def test_a_test_in_which_nothing_was_processed_has_tested_nothing(broker: InProc
 
 def test_an_input_without_an_output_in_one_of_the_topics_is_found(broker: InProcessBroker, app: Application) -> None:
     broker.create_topic("also")
-    copy_all(app)
-    app.produce("also", "a", "b", transactional=False)
+    for offset, value in enumerate("abc"):
+        if value != "c":
+            app.produce("also", value)
+            app.sequence = 0  # of another partition
+        app.copy(value, offset)
     said = found(broker, outputs=["out", "also"])
     assert "offset without its output: in-0 offset 2: group 'g' committed offset 3" in said
     assert "and no output of it appears in also" in said

@@ -60,6 +60,7 @@ def test_a_marker_configures_the_broker(pytester: pytest.Pytester) -> None:
             assert kafka_eos_broker.call(lambda server: server.cluster.settings.transactions.version) == 1
             assert [str(tally.rule) for tally in kafka_eos_broker.faults.tallies] == ["close Produce"]
             assert kafka_eos_broker.seed == 7
+            kafka_eos_broker.faults.tallies.clear()
     """)
     run(pytester).assert_outcomes(passed=1)
 
@@ -95,6 +96,27 @@ def test_a_failing_test_names_the_findings_and_the_diagram(pytester: pytest.Pyte
             "E *logs: *data",
         ]
     )
+
+
+def test_a_fault_that_never_fires_is_a_warning_that_can_be_made_an_error(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        def test_faults(kafka_eos_broker):
+            with kafka_eos_broker.faulty("close", api="Produce"):
+                pass
+            kafka_eos_broker.fault("drop-answer", api="EndTxn", nth=9)
+            kafka_eos_broker.fault("close", api="EndTxn", chance=0.1)
+            kafka_eos_broker.fault("close", api="Metadata").fired = 1
+    """)
+    name = "kafka_eos_checks.testing.pytest_plugin.FaultNeverFired"
+    result = run(pytester, "-W", f"default::{name}")  # here warnings are errors
+    result.assert_outcomes(passed=1, warnings=2)
+    result.stdout.fnmatch_lines_random(
+        [
+            "*FaultNeverFired: a planned fault never happened: close Produce: fired 0 time(s), 0 request(s) matched",
+            "*FaultNeverFired: a planned fault never happened: drop-answer EndTxn nth 9: fired 0 time(s), 0 request*",
+        ]
+    )
+    run(pytester, "-W", f"error::{name}").assert_outcomes(passed=1, errors=1)
 
 
 def test_an_unknown_setting_is_reported(pytester: pytest.Pytester) -> None:

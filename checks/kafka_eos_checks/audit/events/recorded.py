@@ -90,7 +90,7 @@ DECLARATIONS = frozenset({"DeclareApplication", "DeclareTopic", "DeclareRecord"}
 GENERATIONS = COMMITS | {"JoinGroup"}
 COMMITTING = frozenset({"SendOffsetsToTransaction", "CommitOffsets"})
 REQUESTS = COMMITS | {"Produce", "EndTxn", "InitProducerId"}
-TELLING = REQUESTS | GENERATIONS | DECLARATIONS
+TELLING = REQUESTS | GENERATIONS | DECLARATIONS | {"TimeOut"}
 REFUSALS = frozenset({*EPOCH_REFUSALS, ErrorCode.INVALID_TXN_STATE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER})
 
 

@@ -129,8 +129,13 @@ class _World:
                 return [other, event]
         return [replace(event, detail=detail)]
 
-    def send(self, process: str, pid: int, place: _Partition, number: int | None, **more: Any) -> None:
-        """Send and store a record, whose value may be an old one, empty, or null where it is empty for its clients."""
+    def send(
+        self, process: str, pid: int, place: _Partition, number: int | None, *, outside: bool = False, **more: Any
+    ) -> None:
+        """Send and store a record, whose value may be an old one, empty, or null where it is empty for its clients.
+
+        ``outside``: it is stored outside of the transaction that its event names.
+        """
         self.values += 1
         value = f"v{self.rng.randrange(self.values)}" if self.rng.random() < self.faults else f"v{self.values}"
         if self.rng.random() < self.faults / 2:
@@ -147,13 +152,14 @@ class _World:
         for _ in range(copies):
             stored = value.encode() + b"\xff" * (self.rng.random() < self.faults / 4)
             record = Record(value=None if self.rng.random() < (self.faults / 4 if value else 0.5) else stored)
-            own: dict[str, Any] = {} if number is None else {"producer_epoch": 0, "is_transactional": True}
+            plain = number is None or outside
+            own: dict[str, Any] = {} if plain else {"producer_epoch": 0, "is_transactional": True}
             place.batches.append(
                 build_batch(
                     [record], base_offset=place.end, **({"producer_id": pid} | own if own else {}), base_timestamp=1
                 )
             )
-            place.waiting.append((place.end, value, None if number is not None else True, pid))
+            place.waiting.append((place.end, value, True if plain else None, pid))
             place.end += 1
         where = {"topic": place.topic, "partition": place.number, "offset": place.end - 1}
         self.tell(process, "Send", "ok", **where, value=value, **more)
@@ -206,11 +212,12 @@ class _World:
                 self.tell(process, "Poll", "ok", **where, group=group, offset=offset, value=value)
             if rng.random() < 0.1:
                 continue  # an application may ignore an input
+            outside = rng.random() < 2 * self.faults
             for output in range(rng.randint(1, 2)):
                 more: dict[str, Any] = {"input": [TOPICS[0], partition, offset]} if self.names_inputs else {}
                 more |= {"output": output} if self.numbered else {}
                 for _ in range(1 + (rng.random() < self.faults)):
-                    self.send(process, pid, self.partitions[-1], number, **more)
+                    self.send(process, pid, self.partitions[-1], number, outside=outside, **more)
         behind = inputs[-1][0] + 1
         if rng.random() < self.faults:
             behind += rng.randint(-2, 2)
@@ -273,9 +280,12 @@ class _World:
             elif kind < 0.72:
                 self.tell(self.rng.choice(readings)[0], "Crash", "info")
             elif kind < 0.74:
-                own = {"producer_id": 7, "producer_epoch": 0}
-                self.tell("w", "InitProducerId", "invoke")
-                self.tell("w", "InitProducerId", "ok", **own)
+                own, named = {"producer_id": 7, "producer_epoch": 0}, {"transactional_id": "w"}
+                self.tell("w", "InitProducerId", "invoke", **named)
+                self.tell("w", "InitProducerId", "ok", **named, **own)
+                if self.rng.random() < 0.5:
+                    timed_out = self.rng.choice(({}, {"producer_id": 7}, {"producer_id": 8}))
+                    self.tell("broker-0", "TimeOut", "ok", **named, **timed_out)
                 self.tell("w", "Produce", "fail", topic="orders", partition=0, **own,
                           error=int(ErrorCode.PRODUCER_FENCED))  # fmt: skip
             elif kind < 0.76:

@@ -8,11 +8,13 @@ from typing import Any
 
 from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.histories.history import Event
+from kafka_eos_checks.audit.events.recorded import DECLARATIONS
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.kernels.coordinators.group_log import read_group_log
 from kafka_eos_checks.audit.moments import AT_ONE_MOMENT, SKEW_MS, Moments
 from kafka_eos_checks.audit.places import Ask, ask_here
 from kafka_eos_checks.audit.rules.applications import FENCED_GENERATION, judge_generations, judge_inputs
+from kafka_eos_checks.audit.rules.declared import check
 from kafka_eos_checks.audit.rules.histories import (
     DUPLICATE_VALUE,
     HISTORY_RULES,
@@ -63,6 +65,9 @@ def join(
         moments: the moments of the logs; if a log may be older than a history, its end proves nothing.
         check_crc: whether to compare each batch with its CRC.
         ask: applies a function to each log, here or in tasks.
+
+    Raises:
+        WrongQuestion: nothing fits an application that is declared.
     """
     by_run: dict[str, list[Event]] = defaultdict(list)
     for event in events:
@@ -93,6 +98,9 @@ def join(
         findings += polled(run, replicas, result.figures[POLL_SKIP], result.figures[NON_MONOTONIC])
         findings += inconsistent(run, replicas, result.figures[INCONSISTENT])
         findings += went_back(run, result.figures[STABLE_WENT_BACK])
+        lonely = all(event.action in DECLARATIONS for event in run)
+        if any(event.action in DECLARATIONS for event in run):
+            check(run, replicas, groups, by_run.keys() - {run[0].run} if lonely else ())
         findings += judge_inputs(run, replicas, groups, result.figures, covered=covered)
         findings += judge_generations(run, result.figures[FENCED_GENERATION])
         findings += not_as_sent(run, groups, result.figures[NOT_AS_SENT], covered=covered)

@@ -96,6 +96,7 @@ from kafka_eos_checks.audit.plan.history_stages import (
     SUSPECT_KEYS,
     VALUES,
     WANTED,
+    WRONG,
     Crew,
     Named,
     Reading,
@@ -118,6 +119,7 @@ from kafka_eos_checks.audit.plan.history_stages import (
     read_range,
 )
 from kafka_eos_checks.audit.plan.stages import COMMITS, scan_logs
+from kafka_eos_checks.audit.rules.declared import WrongQuestion
 from kafka_eos_checks.audit.rules.histories import (
     HISTORY_RULES,
     Join,
@@ -156,6 +158,7 @@ def judge_histories(
 
     Raises:
         MalformedHistory: a line or a row is no event.
+        WrongQuestion: nothing fits an application that is declared.
         OSError, UnusableInput: a file cannot be read.
     """
     told = read_histories(histories, logs, engine, range_bytes=range_bytes)
@@ -462,7 +465,11 @@ class Histories:
         return {run: np.unique(np.concatenate(own)) for run, own in parts.items()}
 
     def judge_suspects(self) -> tuple[list[dict[str, Figures]], Found]:
-        """The figures and findings of the readable rules, over what was picked."""
+        """The figures and findings of the readable rules, over what was picked.
+
+        Raises:
+            WrongQuestion: nothing fits an application that is declared.
+        """
         engine = self.engine
         fetched = engine.regroup(
             partial(fetch_records, logs=self.logs, check_crc=self.check_crc),
@@ -497,5 +504,7 @@ class Histories:
             kinds.append(APPLIED)
         if kinds:
             judged.append(engine.regroup(others, kinds, self.read, label="applications, refusals"))
+        for _, reason in engine.collect(WRONG, *judged):
+            raise WrongQuestion(reason)
         figures = [own for _, own in engine.collect(FOUND, *judged)]
         return figures, Found(engine, *judged)

@@ -22,6 +22,7 @@ from kafka_eos_checks.audit.events.recorded import (
     ASKED,
     AT_BITS,
     CHANGES,
+    DECLARATIONS,
     ENDS,
     GIVEN,
     POLLED,
@@ -98,6 +99,7 @@ from kafka_eos_checks.audit.rules.applications import (
     judge_inputs,
     judge_told,
 )
+from kafka_eos_checks.audit.rules.declared import WrongQuestion, check
 from kafka_eos_checks.audit.rules.histories import (
     DUPLICATE_VALUE,
     HISTORY_RULES,
@@ -134,6 +136,7 @@ from kafka_eos_checks.audit.segments.splits import PartitionLog, Split
 STORE, RANGES, PIECES, GROUPS = range(90, 94)  # kinds of rows of the scan, next to those of the plan for logs
 FACTS, FAILED, VALUES, ENDINGS, MOVES, CHANGED, REQUESTED, MEMBERS, LOG = range(50, 59)
 FIGURES, HELD_BY, SPOTS, SUSPECT, GAPS, PICKED, WANTED, RECORDS, FOUND, ASKED_FOR, SUSPECT_KEYS = range(60, 71)
+WRONG = 71
 SENDING, GIVING, ASKING, COVERING, OUTPUTS, CHECKS, INPUTS, REACHED, APPLIED = range(80, 89)  # of applications
 COMMIT_BYTES = 150  # approximate size of a committed offset between stages
 _NAMES = {  # figures of the joins -> figures of the rules
@@ -794,6 +797,12 @@ def judge_others(
             logs = longest([read_group_log(log, check_crc) for log in groups])
             own_kinds = (REQUESTED, APPLIED) if telling else (REQUESTED,)
             events = reading.events(np.concatenate([each for kind in own_kinds for each in places[run.run, kind]]), run)
+            if run.declared:
+                lonely = len(events) == run.events and all(event.action in DECLARATIONS for event in events)
+                try:
+                    check(events, contents, logs, [other.run for other in reading.runs if lonely and other != run])
+                except WrongQuestion as error:
+                    yield Row(WRONG, bucket, str(error))
             findings += judge_inputs(events, contents, logs, figures, covered=reading.covered(run))
         found += findings
         yield Row(FOUND, bucket, figures)

@@ -6,25 +6,9 @@ An application is the set of processes whose ``Poll`` events have the same ``gro
 *appears* if it is in a log and no marker hides it. An *attempt* is a transaction of a process (``detail.transaction``),
 or the process itself if it uses no transactions. An offset is *past* an input if it is greater than the input's offset.
 
-A test may *declare* an application instead. Such an application writes no events itself; the history has its requests.
-
-======================  ===============================================================================================
-event                   what it says
-======================  ===============================================================================================
-``DeclareApplication``  ``group``; ``detail.everything``: it has to process every input, not only those that the
-                         group's offset is past. The last declaration of a group counts.
-``DeclareTopic``        ``group``, ``topic``, ``detail.role``: ``input`` or ``output``; each input has an output in each
-                        topic of outputs. What an input and its outputs have in common, their *identity*, is their
-                        value; or its value without the prefix ``detail.after``; or the value of
-                        ``detail.field`` in a value that is JSON, ``order.id`` for a field of a field. A value without
-                        such a prefix or field is its own identity.
-``DeclareRecord``       ``group``, ``topic``, ``partition``, ``offset``, ``detail.identity``, and ``detail.output``:
-                        which one of several outputs. If there is any, records without one are ignored, and what
-                        ``DeclareTopic`` says of identities does not count.
-======================  ===============================================================================================
-
-The transaction of an output or an offset is then taken from ``Produce``, ``TxnOffsetCommit``, ``OffsetCommit`` and
-``EndTxn``.
+A test may *declare* an application instead (:mod:`declared`). Such an application writes no events itself; the history
+has its requests. The transaction of an output or an offset is then taken from ``Produce``, ``TxnOffsetCommit``,
+``OffsetCommit`` and ``EndTxn``.
 
 ``input processed twice``
     An output of an input appears more than once, and was sent that often. (If it was sent less often, it is a
@@ -36,9 +20,9 @@ The transaction of an output or an offset is then taken from ``Produce``, ``TxnO
     input is known to have outputs. Inputs below the first that the group was given are not its own.
 
 ``output without its offset``
-    An output appears, and at the end of the logs the group's offset is not past its input. Or it appears in a
-    transaction, and that offset was committed outside of any transaction or in another one. Each attempt is reported
-    once.
+    An output appears, and at the end of the logs the group's offset is not past its input. Or the output was written
+    outside of any transaction. Or it appears in a transaction, and that offset was committed outside of any transaction
+    or in another one. Each attempt is reported once.
 
 ``offset without its output``
     The group's offset is past an input, and no output of it appears, although the attempt that committed the offset
@@ -67,19 +51,17 @@ KIP:   KIP-98, KIP-447
 Kafka: KafkaProducer.sendOffsetsToTransaction, ClassicGroup.validateOffsetCommit
 """
 
-import json
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import accumulate
-from typing import Any
 
 from kafka_eos.histories.history import Event
-from kafka_eos_checks.audit.events.recorded import COMMITS, DECLARATIONS
+from kafka_eos_checks.audit.events.recorded import COMMITS
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.quoting import quoted
+from kafka_eos_checks.audit.rules.declared import Declared, Found, declarations
 from kafka_eos_checks.audit.rules.offsets import Commit, GroupLog
 from kafka_eos_checks.audit.segments.contents import Figures, Place, Replicas, count, longest, place_of
 
@@ -89,14 +71,12 @@ FENCED_GENERATION = "fenced generation committed"
 NOT_PROCESSED, OUTPUT_OF_NOTHING = "input not processed", "output of no input"
 INPUT_RULES = (TWICE, SKIPPED, OUTPUT_ALONE, OFFSET_ALONE)
 APPLICATION_RULES = (*INPUT_RULES, NOT_PROCESSED, OUTPUT_OF_NOTHING, FENCED_GENERATION)
-APPLICATION, TOPIC, RECORD = "DeclareApplication", "DeclareTopic", "DeclareRecord"
 
 UNKNOWN = "unknown"
 
 Name = tuple[str, Place]  # group, partition of the input
 Attempt = tuple[str, int | None]  # process, number of its transaction
 Output = tuple[str, str]  # topic, value
-Found = tuple[Place, int]  # where an output appears
 
 
 @dataclass(slots=True)
@@ -177,84 +157,6 @@ def _input(event: Event) -> tuple[Place, int] | None:
         case [str(topic), int(partition), int(offset)]:
             return (topic, partition), offset
     return None
-
-
-@dataclass(slots=True)
-class Declared:
-    """An application as its test declares it.
-
-    Attributes:
-        group: its consumer group.
-        everything: whether it has to process every input.
-        inputs: the topics that it reads.
-        outputs: the topics that it writes.
-        identities: by place and offset, the identity of a record and, for one of several outputs, which it is. If
-            empty, identities are read from the records' values.
-        readers: by topic, the function that reads an identity from a value. Without one the value is the identity.
-    """
-
-    group: str
-    everything: bool = True
-    inputs: set[str] = field(default_factory=set)
-    outputs: set[str] = field(default_factory=set)
-    identities: dict[Found, tuple[str, str]] = field(default_factory=dict)
-    readers: dict[str, Callable[[bytes], str]] = field(default_factory=dict)
-
-    def identity(self, at: Found, value: bytes | None) -> tuple[str, str] | None:
-        """The identity of a record, and the number of the output; None for a record that no rule reads."""
-        if self.identities:
-            return self.identities.get(at)
-        return None if value is None else (self.readers.get(at[0][0], text_of)(value), "")
-
-
-def text_of(value: bytes) -> str:
-    """A value as an identity; different values are different texts."""
-    return value.decode(errors="backslashreplace")
-
-
-def _without(beginning: str, value: bytes) -> str:
-    return text_of(value).removeprefix(beginning)
-
-
-def _field(path: Sequence[str], value: bytes) -> str:
-    """The field of a JSON value as text; the whole value where there is none."""
-    try:
-        found = json.loads(value)
-        for name in path:
-            found = found[name]
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return text_of(value)
-    return found if isinstance(found, str) else json.dumps(found, sort_keys=True)
-
-
-def _reader(detail: Mapping[str, Any]) -> Callable[[bytes], str]:
-    """The reader of identities from the values of a declared topic."""
-    match detail:
-        case {"after": str(beginning)}:
-            return partial(_without, beginning)
-        case {"field": str(path)}:
-            return partial(_field, path.split("."))
-    return text_of
-
-
-def declarations(run: Sequence[Event]) -> list[Declared]:
-    """The applications that a run declares; the last declaration of each group counts."""
-    found: dict[str, Declared] = {}
-    for event in run:
-        if event.action not in DECLARATIONS or event.group is None:
-            continue
-        if event.action == APPLICATION:
-            found[event.group] = Declared(event.group, event.detail.get("everything") is not False)
-        declared, place = found.get(event.group), place_of(event)
-        if declared is None or event.topic is None:
-            continue
-        if event.action == TOPIC:
-            (declared.inputs if event.detail.get("role") == "input" else declared.outputs).add(event.topic)
-            declared.readers[event.topic] = _reader(event.detail)
-        identity, output = event.detail.get("identity"), event.detail.get("output", "")
-        if event.action == RECORD and place is not None and event.offset is not None and isinstance(identity, str):
-            declared.identities[place, event.offset] = identity, str(output)
-    return list(found.values())
 
 
 @dataclass(slots=True)
@@ -423,8 +325,12 @@ class Input:
         figures: dict[str, Figures],
         *,
         covered: bool = True,
+        not_ended: str = "",
     ) -> Iterator[Finding]:
-        """The rules that only a declaration allows: an output in each topic, and every input processed."""
+        """The rules that only a declaration allows: an output in each topic, and every input processed.
+
+        ``not_ended`` says which transactions of the application were not ended, see :class:`Requests`.
+        """
         places, covering = self._places(appearances), offsets.covering(self.name, self.offset)
         if declared.everything:
             count(figures[NOT_PROCESSED], "checked")
@@ -433,7 +339,7 @@ class Input:
             return
         there = {output[0] for values in places.values() for output, found in values.items() if found}
         if declared.everything and covering is None and not there:
-            said = f"no output of {self} appears, and no committed offset is past it"
+            said = f"no output of {self} appears, and no committed offset is past it{not_ended}"
             yield _found(self.run, NOT_PROCESSED, (self.name[1], self.offset), said)
         missing = sorted(declared.outputs - there)
         if covering is not None and there and missing:
@@ -477,6 +383,7 @@ class Input:
         """Yield a finding if an output appears without the offset past its input."""
         values = [(number, output, at) for number, own in places.items() for output, f in own.items() for at in f]
         number, output, at = min(values, key=lambda value: value[2])
+        outside = [value for value in values if not appearances.is_transactional(value[2])]
         attempts = set(self.processed.outputs[number][output])
         why = ""
         if covering is None:
@@ -490,6 +397,10 @@ class Input:
             elif not asked & attempts:
                 process, transaction = min(asked, key=str)
                 why = f"offset {covering.offset} was committed in transaction {transaction} of {process}"
+        if not why and outside:
+            number, output, at = min(outside, key=lambda value: value[2])
+            attempts = set(self.processed.outputs[number][output])
+            why = "it was written outside of any transaction"
         if why and not attempts & alone:
             alone |= attempts
             yield _found(self.run, OUTPUT_ALONE, at, f"{quoted(output[1])} is the output of {self}; {why}")
@@ -519,6 +430,19 @@ class Input:
 # --- applications that are declared -----------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A transaction that was begun.
+
+    Attributes:
+        order: the place of its first request in the history.
+        touched: the topics and groups of its requests.
+    """
+
+    order: int | None
+    touched: set[str] = field(default_factory=set)
+
+
 @dataclass(slots=True)
 class Requests:
     """The transactions of sends and commits, as a broker saw them.
@@ -526,10 +450,21 @@ class Requests:
     Attributes:
         batches: by partition, the first and the last offset of each batch that was acknowledged, with its attempt.
         commits: by group, partition and offset, the attempts that committed it.
+        begun: by transactional id, its transaction that was begun and not ended.
     """
 
     batches: dict[Place, list[tuple[int, int, Attempt]]] = field(default_factory=lambda: defaultdict(list))
     commits: dict[tuple[Name, int], set[Attempt]] = field(default_factory=lambda: defaultdict(set))
+    begun: "dict[str, Begun]" = field(default_factory=dict)
+
+    def not_ended(self, declared: Declared) -> str:
+        """The transactions that an application began and did not end, in words; "" for none."""
+        own = declared.outputs | {declared.group}
+        return "".join(
+            f"; transactional.id {quoted(name)} began a transaction with event {each.order} and never ended it"
+            for name, each in self.begun.items()
+            if each.touched & own
+        )
 
     def attempt(self, at: Found) -> Attempt:
         """The attempt that wrote a record; an attempt of nobody if no request of the history carried it."""
@@ -543,19 +478,20 @@ def read_requests(run: Sequence[Event]) -> Requests:
     """The transactions of a run, numbered for each transactional.id."""
     requests = Requests()
     numbers: dict[str, int] = defaultdict(int)
-    used: set[str] = set()
+    used = requests.begun
     sent: dict[tuple[object, Place], Attempt] = {}
     for event in run:
         name, place = event.transactional_id, place_of(event)
         if (event.action, event.phase) in {("EndTxn", "ok"), ("InitProducerId", "ok")} and name in used:
             numbers[name] += 1
-            used.discard(name)
+            del used[name]
         if place is None or event.action not in {"Produce", *COMMITS}:
             continue
         request, committed = (str(event.detail.get("request")), place), event.detail.get("committed_offset")
         if event.phase == "invoke":
             sent[request] = (event.process, None) if name is None else (name, numbers[name])
-            used.update([name] if name is not None else ())
+            if name is not None:
+                used.setdefault(name, Begun(event.order)).touched.add(event.group or place[0])
         elif event.phase == "ok" and request in sent:
             if event.action == "Produce" and event.offset is not None:
                 last = event.offset + (event.record_count or 1) - 1
@@ -590,7 +526,8 @@ def judge_declared(
 ) -> Iterator[Finding]:
     """Judge a declared application; ``covered`` as for :func:`judge_inputs`."""
     requests = read_requests(run)
-    told, inputs = _declared_inputs(declared, replicas)
+    told, inputs, aborted = _declared_inputs(declared, replicas)
+    not_ended = requests.not_ended(declared)
     found: dict[Output, list[Found]] = defaultdict(list)
     whole = {topic: True for topic, _ in replicas if topic in declared.outputs}
     for place in sorted(place for place in replicas if place[0] in declared.outputs):
@@ -606,6 +543,7 @@ def judge_declared(
                 count(figures[OUTPUT_OF_NOTHING], "checked")
             if identity not in inputs and appears:
                 said = f"{quoted(identity)} appears, and no input of group {quoted(declared.group)} has this identity"
+                said += aborted.get(identity, "")
                 yield _found(run[0].run, OUTPUT_OF_NOTHING, (place, offset), said)
             output = place[0], f"{identity}/{which}" if which else identity
             for name, source in inputs.get(identity, ()):
@@ -628,12 +566,14 @@ def judge_declared(
                 continue
             one = Input(run[0].run, name, offset, processed, told)
             yield from one.judge(appearances, offsets, figures, alone, covered=covered)
-            yield from one.judge_declared(declared, appearances, offsets, figures, covered=covered)
+            yield from one.judge_declared(declared, appearances, offsets, figures, covered=covered, not_ended=not_ended)
 
 
-def _declared_inputs(declared: Declared, replicas: Replicas) -> tuple[Told, dict[str, list[tuple[Name, int]]]]:
-    """The inputs of a declared application, also by their identity."""
-    told = Told()
+def _declared_inputs(
+    declared: Declared, replicas: Replicas
+) -> tuple[Told, dict[str, list[tuple[Name, int]]], dict[str, str]]:
+    """The inputs of a declared application, also by their identity; and by identity, the aborted ones in words."""
+    told, aborted = Told(), dict[str, str]()
     inputs: dict[str, list[tuple[Name, int]]] = defaultdict(list)
     for place in sorted(place for place in replicas if place[0] in declared.inputs):
         contents = longest(replicas, place)[1]
@@ -643,7 +583,10 @@ def _declared_inputs(declared: Declared, replicas: Replicas) -> tuple[Told, dict
                 name = declared.group, place
                 inputs[known[0]].append((name, offset))
                 told.inputs[name][offset] = Processed(given=True, has_outputs=True)
-    return told, inputs
+            elif known is not None and offset in contents.aborted:
+                where = f"; {place[0]}-{place[1]} offset {offset} has it, which was aborted"
+                aborted.setdefault(known[0], f"{where}: does the application read with isolation.level=read_committed?")
+    return told, inputs, aborted
 
 
 def _found(run: str, rule: str, at: Found, evidence: str) -> Finding:

@@ -24,15 +24,16 @@ The audit proves by columns that most of a history agrees with the logs
 
     - INVALID_PRODUCER_EPOCH or PRODUCER_FENCED in the answer to a request of (producer id, epoch) that nobody fenced.
       Nobody did if no event up to the answer, in the history's order, has a higher epoch for that producer id, and no
-      ``InitProducerId`` for the same transactional id was invoked since the one that gave (producer id, epoch). An
+      ``InitProducerId`` for the same transactional id was invoked since the one that gave (producer id, epoch), and
+      no ``TimeOut`` of its transaction came since: the coordinator raises the epoch when a transaction times out. An
       answer to ``EndTxn`` may also give the next epoch (KIP-890; ``next_producer_id`` and ``next_producer_epoch`` in
       the event's detail).
       *Unknown*: the history does not show who gave the epoch; an ``EndTxn`` of the producer is not answered yet; or the
       log has an ABORT marker of a higher epoch, or no log is given and a transaction has begun. In the last two cases
-      the coordinator may have fenced the producer when its transaction timed out; the history cannot tell when, since a
-      log and a history have no common order. The coordinator's log can: if it shows that the next epoch's decision
-      came before the timeout (:mod:`timeouts`), the marker is that of the client's own abort after the refusal, which
-      excuses nothing.
+      the coordinator may have fenced the producer when its transaction timed out; a history without ``TimeOut`` cannot
+      tell when, since a log and a history have no common order. The coordinator's log can: if it shows that the next
+      epoch's decision came before the timeout (:mod:`timeouts`), the marker is that of the client's own abort after the
+      refusal, which excuses nothing.
     - INVALID_TXN_STATE in the answer to a ``Produce`` of a transaction that nobody ended. The same conditions hold, and
       an ``AddPartitionsToTxn`` has registered the partition since the last ``EndTxn`` of (producer id, epoch) was
       invoked. For a producer that sends no ``AddPartitionsToTxn`` (KIP-890 part 2): no ``EndTxn`` of (producer id,
@@ -354,6 +355,7 @@ class _Fencing:
         registering: producer ids that have sent ``AddPartitionsToTxn``.
         registered: by producer id and epoch, the partitions that are registered since the last ``EndTxn``.
         open: producer ids and epochs with a request that begins a transaction since the last ``EndTxn`` that succeeded.
+        holders: by transactional id, the producer id that it was given last.
     """
 
     deadlines: Deadlines
@@ -366,6 +368,7 @@ class _Fencing:
     registering: set[int] = field(default_factory=set)
     registered: dict[tuple[int, int], set[Place | None]] = field(default_factory=lambda: defaultdict(set))
     open: set[tuple[int, int]] = field(default_factory=set)
+    holders: dict[str | None, int] = field(default_factory=dict)
 
     def follow(self, event: Event) -> None:
         """Follow one event."""
@@ -373,6 +376,8 @@ class _Fencing:
         if event.action == "InitProducerId" and event.phase == "invoke":
             self.requests[name] += 1
             self.asking[event.process, name] = self.requests[name]
+        if event.action == "TimeOut":
+            self._timed_out(self.holders.get(name) if pid is None else pid)
         if pid is None or epoch is None or pid < 0 or epoch < 0:
             return
         self._saw(pid, epoch)
@@ -380,6 +385,7 @@ class _Fencing:
             self.open.add((pid, epoch))
         if event.action == "InitProducerId" and event.phase == "ok":
             self.grants[pid, epoch] = (name, self.asking.get((event.process, name), 0))
+            self.holders[name] = pid
         elif event.action == "AddPartitionsToTxn":
             self.registering.add(pid)
             if event.phase == "ok":
@@ -395,6 +401,11 @@ class _Fencing:
 
     def _saw(self, pid: int, epoch: int) -> None:
         self.highest[pid] = max(epoch, self.highest.get(pid, epoch))
+
+    def _timed_out(self, pid: int | None) -> None:
+        """Follow a timeout: the coordinator raises the epoch, so that every epoch given so far is fenced."""
+        if pid is not None and pid in self.highest:
+            self._saw(pid, self.highest[pid] + 1)
 
     def _ended(self, event: Event, pid: int, epoch: int) -> None:
         """Follow an answer to ``EndTxn`` that gives the producer its next epoch, or its next id when epochs run out."""

@@ -99,9 +99,10 @@ class Rule:
         lines |= {"decide": self.decide, "possible cause": self.by_hand}
         return [f"{name}: {_filled(text, finding, place)}" for name, text in lines.items() if text]
 
-    def next_step(self, finding: Finding, *, in_test: bool = False) -> str:
-        """The next step after a finding."""
-        return _filled(self.in_test if in_test and self.in_test else self.then, finding, Place())
+    def next_in_test(self, finding: Finding, place: "Place", *, drawn: bool = False) -> str:
+        """The next step after a finding in a test; "" for none. Arguments as of :meth:`advice`."""
+        then = self.then.removeprefix(_EXPLAIN).removeprefix("; ") if drawn else self.then
+        return _filled(self.in_test or then, finding, place)
 
 
 class Place(NamedTuple):
@@ -401,7 +402,8 @@ _RULES: Mapping[str, Rule] = {
         ends="no; set the group's offset back to process it",
         then=_EXPLAIN + "; after an abort an application has to seek back to the first offset of the transaction",
         in_test="after an abort, seek back to the first offset of the aborted transaction before the next poll; send "
-        "only offsets whose outputs were sent in the same transaction",
+        "only offsets whose outputs were sent in the same transaction. If the application drops this input on purpose, "
+        "let identity= return None for it",
         missing=_LOGS,
     ),
     applications.OUTPUT_ALONE: Rule(
@@ -410,8 +412,8 @@ _RULES: Mapping[str, Rule] = {
         means="The output is visible, and nothing keeps a restarted application from reading its input again and "
         "writing it once more.",
         ends=_NEVER,
-        then="send the input's offset plus one with send_offsets_to_transaction, before commit_transaction; leave out "
-        "consumer.commit() and enable.auto.commit",
+        then="write the output in a transaction, and send the input's offset plus one with "
+        "send_offsets_to_transaction before commit_transaction; leave out consumer.commit() and enable.auto.commit",
         missing=_LOGS,
     ),
     applications.OFFSET_ALONE: Rule(
@@ -429,7 +431,8 @@ _RULES: Mapping[str, Rule] = {
         means="The application has not reached this input yet, or has aborted it and not tried again.",
         ends="when the application continues",
         then=_EXPLAIN,
-        in_test="let the test wait until the application is done; everything=False, if it ends earlier on purpose",
+        in_test="let the test wait until the application is done; everything=False, if it ends earlier on purpose; if "
+        "it hangs, look whether it aborts a transaction that failed",
         missing=_LOGS,
         urgency=Urgency.STUCK,
     ),
@@ -440,8 +443,8 @@ _RULES: Mapping[str, Rule] = {
         "with its input.",
         ends=_NEVER,
         then=_EXPLAIN,
-        in_test="compare the record with the inputs; let identity= return the same for both, or None for a record that "
-        "is no output of an input",
+        in_test="read with isolation.level=read_committed, if its input was aborted; otherwise compare the record with "
+        "the inputs; let identity= return the same for both, or None for a record that is no output of an input",
         missing=_LOGS,
     ),
     applications.FENCED_GENERATION: Rule(

@@ -432,7 +432,7 @@ class HistoryViolations:
 
     def _declaration(self) -> Iterable[Entry]:
         about = {"process": "planted-test", "phase": "ok", "group": DECLARED}
-        yield {**about, "action": "DeclareApplication", "detail": {"everything": True}}
+        yield {**about, "action": "DeclareApplication", "detail": {"everything": True, "checked": True}}
         for topic, role in ((self._inputs, "input"), (self._topic, "output")):
             yield {**about, "action": "DeclareTopic", "topic": topic, "detail": {"role": role}}
 

@@ -8,6 +8,7 @@ import pytest
 
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.engines.spark import SparkEngine
+from kafka_eos_checks.audit.events import recorded
 from kafka_eos_checks.audit.kernels.histories import applying, joining, stored
 from kafka_eos_checks.audit.kernels.histories.joining import _Keys
 from kafka_eos_checks.audit.moments import AT_ONE_MOMENT
@@ -27,7 +28,7 @@ RARELY = {
 
 
 def test_random_histories_are_judged_alike_by_joins_and_by_the_readable_rules() -> None:
-    verdict = judge(60, first=4000)
+    verdict = judge(60, first=80)
     assert verdict.ok, verdict.evidence
     assert set(histories.HISTORY_RULES) - RARELY <= set(verdict.figures), "each rule finds something in some history"
     assert judge(0).found == "no history"
@@ -81,7 +82,7 @@ def all_reads(steps: Any, *given: Any) -> Any:
     return np.ones(len(given[-1]), np.bool_)
 
 
-FIRST_THAT_NOTICES = {"_never_given": 68, "join_commits": 68}  # seeds before it do not, and take long
+FIRST_THAT_NOTICES = {"_outside": 38, "join_commits": 25}  # seeds before it do not, and take long
 
 
 @pytest.mark.parametrize(
@@ -95,8 +96,10 @@ FIRST_THAT_NOTICES = {"_never_given": 68, "join_commits": 68}  # seeds before it
         (joining, "_fell", nothing_fell),
         (joining, "blocks_of", lambda gaps: (gaps[:0], np.zeros(0, np.int64))),
         (applying, "_never_given", no_rows),
+        (applying, "_outside", lambda marks, _: np.zeros(len(marks), np.bool_)),
         (history_stages, "join_commits", no_rows),
         (stored, "next_markers", no_markers),
+        (recorded, "TELLING", recorded.TELLING - {"TimeOut"}),
     ],
 )
 def test_a_proof_that_leaves_something_out_is_noticed(
@@ -121,7 +124,7 @@ def test_the_command_judges_random_histories_from_a_first_seed(tmp_path: Path) -
 def test_spark_finds_the_same_although_no_rule_works_in_the_process_that_asks_it(
     tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = random_histories._World(4)
+    world = random_histories._World(5)
     world.run()
     world.write(tmp_path)
     paths = world.write_history(tmp_path, cut=len(world.events) // 2)

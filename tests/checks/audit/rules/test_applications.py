@@ -1,5 +1,6 @@
 """Each rule over applications finds the mistake of a mutated application or group, and counts what it cannot judge."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +36,7 @@ from kafka_eos_checks.audit.rules.applications import (
     listen,
     read_requests,
 )
+from kafka_eos_checks.audit.rules.declared import WrongQuestion
 from kafka_eos_checks.audit.segments.contents import Figures
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 from kafka_eos_checks.models.registry import Registry
@@ -408,7 +410,8 @@ def test_declared_identities_join_what_has_other_values_and_hide_what_has_none(c
         copier.send_offset(number + 1)
         copier.end()
     copier.write("heartbeat", name=None)
-    assert f"{OUTPUT_OF_NOTHING} out 0" in copier.judged(tmp_path)[0]
+    with pytest.raises(WrongQuestion, match="no output has the same identity as an input"):
+        copier.judged(tmp_path)
     identities = {(topic, number * step): str(number) for topic, step in (("in", 1), ("out", 2)) for number in range(3)}
     assert copier.judged(tmp_path, declare(identities=identities))[0] == []
 
@@ -492,24 +495,34 @@ def test_a_value_without_the_declared_field_is_its_own_identity(value: str, tmp_
 
 
 @pytest.mark.parametrize(
-    "columns",
+    ("columns", "said"),
     [
-        {"action": "DeclareTopic", "topic": "in", "detail": {"role": "input", "field": 5, "after": [1]}},
-        {"action": "DeclareRecord", "topic": "in", "partition": 0},
-        {"action": "DeclareRecord", "topic": "in", "offset": 0},
-        {"action": "DeclareRecord", "topic": "in", "partition": 0, "offset": 0, "detail": {"identity": [1]}},
-        {"action": "DeclareTopic", "detail": {"role": "input"}},
-        {"action": "DeclareTopic", "topic": "in", "detail": {"role": ["x"]}},
-        {"action": "DeclareApplication", "detail": {"everything": "perhaps"}},
+        ({"action": "DeclareTopic", "topic": "in", "detail": {"role": "input", "field": 5}}, "no text in detail.field"),
+        (
+            {"action": "DeclareTopic", "topic": "in", "detail": {"role": "input", "after": [1]}},
+            "no text in detail.after",
+        ),
+        ({"action": "DeclareRecord", "topic": "in", "partition": 0}, "without offset and identity"),
+        ({"action": "DeclareRecord", "topic": "in", "offset": 0}, "without partition and identity"),
+        (
+            {"action": "DeclareRecord", "topic": "in", "partition": 0, "offset": 0, "detail": {"identity": [1]}},
+            "without identity",
+        ),
+        ({"action": "DeclareTopic", "detail": {"role": "input"}}, "DeclareTopic without a topic"),
+        ({"action": "DeclareTopic", "topic": "in", "detail": {"role": ["x"]}}, "DeclareTopic of 'in' with the role"),
+        (
+            {"action": "DeclareApplication", "detail": {"everything": "no"}},
+            "that is neither true nor false",
+        ),
     ],
     ids=str,
 )
-def test_a_declaration_that_lacks_something_breaks_nothing(columns: dict[str, Any], tmp_path: Path) -> None:
+def test_a_declaration_that_lacks_something_is_refused(columns: dict[str, Any], said: str, tmp_path: Path) -> None:
     copier = Copier()
     copier.copy(0)
     one = Event(run="r", process="test", phase="ok", group=G, **columns)
-    alone = Event(run="r", process="test", action="DeclareTopic", phase="ok", topic="in")
-    assert copier.judged(tmp_path, [one, alone])[0] == []
+    with pytest.raises(WrongQuestion, match=re.escape(said)):
+        copier.judged(tmp_path, [*declare(), one])
 
 
 def test_a_request_with_an_odd_detail_belongs_to_nobody(copier: Copier) -> None:

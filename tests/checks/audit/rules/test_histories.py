@@ -171,6 +171,19 @@ def test_a_higher_epoch_or_another_request_for_the_transactional_id_is_a_cause()
     assert found([*GRANTED, FENCED, init("invoke")]) == [(REFUSED, None)], "a cause comes before its effect"
 
 
+def test_a_timeout_of_the_transaction_is_a_cause() -> None:
+    def timeout(pid: int | None, transactional_id: str = "t") -> Event:
+        return event("TimeOut", "ok", producer_id=pid, transactional_id=transactional_id)
+
+    next_epoch = [init("invoke"), init("ok", 7, 1), produce("fail", 0, ErrorCode.INVALID_PRODUCER_EPOCH, epoch=1)]
+    assert found([*GRANTED, timeout(7), FENCED]) == []
+    assert found([*GRANTED, timeout(None), FENCED]) == []
+    assert found([*GRANTED, timeout(8, "u"), FENCED]) == [(REFUSED, None)], "of another producer"
+    assert found([*GRANTED, timeout(None, "u"), FENCED]) == [(REFUSED, None)], "of another transactional.id"
+    assert found([*GRANTED, FENCED, timeout(7)]) == [(REFUSED, None)], "a cause comes before its effect"
+    assert found([*GRANTED, timeout(7), *next_epoch]) == [(REFUSED, None)], "of an earlier epoch"
+
+
 def test_a_refusal_is_unknown_if_the_history_does_not_show_the_grant_or_a_marker_has_a_higher_epoch(
     tmp_path: Path,
 ) -> None:

@@ -54,8 +54,8 @@ def test_a_fault_of_a_log_says_what_to_decide_after_a_command_without_prose(rule
 
 def test_a_hanging_transaction_is_told_with_the_command_that_ends_it() -> None:
     finding = Finding(rule=HANGING, topic="orders", partition=3, offset=57)
-    assert "abort --topic orders --partition 3 --start-offset 57" in rule_of(HANGING).next_step(finding)
-    assert "diagram" in rule_of(HANGING).next_step(finding, in_test=True)
+    assert "abort --topic orders --partition 3 --start-offset 57" in str(rule_of(HANGING).advice(finding))
+    assert "diagram" in rule_of(HANGING).next_in_test(finding, Place())
 
 
 def test_an_unknown_rule_has_no_entry() -> None:

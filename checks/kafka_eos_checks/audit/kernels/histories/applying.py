@@ -8,9 +8,10 @@ transaction of an output is compared with the transaction that requested the com
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kafka_eos_checks.audit.events.recorded import NOWHERE, Hashes, Rows, name_hashes
 from kafka_eos_checks.audit.kernels.histories.joining import BLOCK_BITS, Mask, Setting, is_in, spot
@@ -156,11 +157,10 @@ def join_inputs(
     marks = np.bincount(of[shown], outputs["marked"][shown], minlength=count)
     covered, marked = _cover(inputs, covers)
     appears = appearing > 0
-    suspect |= appears & ((lowest != highest) | ((marks != 0) & (marks != appearing)))
-    suspect |= appears & ~covered
-    suspect |= appears & (marks > 0) & ~marked
+    suspect |= appears & ((lowest != highest) | _outside(marks, appearing))
+    suspect |= appears & ~(covered & marked)
     suspect |= ~appears & (sent > 0) & covered
-    to_check = ~suspect & appears & (marks > 0)
+    to_check = ~suspect & appears
     checks = np.zeros(int(to_check.sum()), CHECK)
     for name in INPUT.names or ():
         checks[name] = inputs[name][to_check]
@@ -170,6 +170,11 @@ def join_inputs(
     _cover(never, covers)
     proved = int((~suspect).sum()) - len(checks)
     return Inputs(np.concatenate([inputs[suspect], never]), checks, proved, int(silent.sum()))
+
+
+def _outside(marks: NDArray[Any], appearing: Ints) -> Mask:
+    """Whether an output of each input appears that no marker made visible, because it was in no transaction."""
+    return marks < appearing
 
 
 def _cover(inputs: Rows, covers: Rows) -> tuple[Mask, Mask]:
