@@ -72,7 +72,15 @@ def partition(folder: Path, *batches: RecordBatch, name: str = "orders-0") -> No
     write_segment(folder / name / f"{0:020d}.log", [batch.encode() for batch in batches])
 
 
-def coordinator(folder: Path, *states: tuple[str, int, int], name: str = "t", pid: int = PID, number: int = 0) -> None:
+def coordinator(
+    folder: Path,
+    *states: tuple[str, int, int],
+    name: str = "t",
+    pid: int = PID,
+    number: int = 0,
+    partitions: tuple[int, ...] = (0,),
+    version: int = 2,
+) -> None:
     """A log of ``__transaction_state``: states with their epochs and times, of one transactional id."""
     batches = []
     for offset, (state, epoch, at) in enumerate(states):
@@ -83,10 +91,10 @@ def coordinator(folder: Path, *states: tuple[str, int, int], name: str = "t", pi
             producer_epoch=epoch,
             transaction_timeout_ms=MINUTE,
             transaction_status=status,
-            transaction_partitions=(TopicPartitions(topic="orders", partition_ids=(0,)),) if open_ else (),
+            transaction_partitions=(TopicPartitions(topic="orders", partition_ids=partitions),) if open_ else (),
             transaction_last_update_timestamp_ms=at,
             transaction_start_timestamp_ms=at,
-            client_transaction_version=2,
+            client_transaction_version=version,
         )
         record = Record(key=TransactionLogKey(transactional_id=name).encode(), value=value.encode())
         batches.append(build_batch([record], base_offset=offset, base_timestamp=at))
@@ -406,3 +414,30 @@ def test_logs_of_one_moment_go_as_far_as_any_question(tmp_path: Path) -> None:
 )
 def test_a_span_is_told_in_at_most_two_units(ms: float, words: str) -> None:
     assert span(ms) == words
+
+
+# --- markers of completed transactions that are not there -------------------------------------------------------------
+
+
+def both(folder: Path, count: int, kept: int, *, version: int = 2, apart: int = 100) -> None:
+    """Complete transactions over orders-0 and orders-1; of orders-1 only the batches of the first ``kept`` are there."""
+    states: list[tuple[str, int, int]] = [("EMPTY", 0, NOW)]
+    batches: list[RecordBatch] = []
+    for number in range(count):
+        at, epoch = NOW + number * apart, number * (version == 2)
+        decided = epoch + (version == 2)
+        states += [("ONGOING", epoch, at + 10), ("PREPARE_COMMIT", decided, at + 20)]
+        states += [("COMPLETE_COMMIT", decided, at + 30)]
+        batches += [data(2 * number, at + 12, epoch=epoch)]
+        batches += [marker(2 * number + 1, at + 25, ControlType.COMMIT, epoch=decided)]
+    coordinator(folder, *states, partitions=(0, 1), version=version)
+    partition(folder, *batches)
+    partition(folder, *batches[: 2 * kept], name="orders-1")
+
+
+def test_completed_transactions_whose_markers_a_partition_has_lost_are_torn(tmp_path: Path) -> None:
+    both(tmp_path, 8, kept=4)
+    found = [each for each in run([tmp_path], one_moment=True).findings if each.rule == TORN]
+    assert [(each.topic, each.partition, each.offset, each.producer_epoch) for each in found] == [
+        ("orders", 1, 8, epoch) for epoch in (5, 6, 7, 8)
+    ]
