@@ -9,10 +9,12 @@ stage                   mapped over                      rows
                         used
 :func:`put_together`    slices and decisions             all of a producer id that is not proved
 :func:`judge_whole`     all of a producer id             the rules over transactions
+:func:`count_markers`   slices and decisions             how many markers there are, and how many there must be
+:func:`compare_counts`  counts of some epochs            the missing markers of completed transactions
 ======================  ===============================  ============================================================
 
-They only run if the scan has cut a producer id (:mod:`kafka_eos_checks.audit.kernels.coordinators.slices`). The last
-two only run if something is wrong with one, or if its markers cannot be counted. The transactions that are open at the
+They only run if the scan has cut a producer id (:mod:`kafka_eos_checks.audit.kernels.coordinators.slices`). Those that
+put together only run if something is wrong with one, or if its markers cannot be counted. The transactions that are open at the
 end are judged with the other producer ids (:func:`kafka_eos_checks.audit.plan.stages.judge_bucket`).
 """
 
@@ -27,10 +29,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2
 from kafka_eos_checks.audit.engines.local import Engine, Row
 from kafka_eos_checks.audit.internal_topics.decisions import concatenate_decisions
 from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import FoldedIds, FoldedSlice, with_slices
 from kafka_eos_checks.audit.kernels.coordinators.matching import Knowledge, judge_steps, prove_slices
+from kafka_eos_checks.audit.kernels.coordinators.missing import (
+    NO_OWED,
+    NO_THERE,
+    OWED,
+    THERE,
+    Lowest,
+    Owing,
+    added,
+    by_task,
+    lowest_in,
+    markers_in,
+    unended_in,
+)
 from kafka_eos_checks.audit.kernels.coordinators.slices import (
     Counts,
     Cuts,
@@ -60,7 +76,7 @@ from kafka_eos_checks.audit.kernels.logs.transactions import (
     joined_steps,
     paired,
 )
-from kafka_eos_checks.audit.moments import Moments
+from kafka_eos_checks.audit.moments import AT_ONE_MOMENT, Moments
 from kafka_eos_checks.audit.plan.beside_stages import Neighbours
 from kafka_eos_checks.audit.plan.found import folders, found_rows
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog
@@ -69,7 +85,7 @@ from kafka_eos_checks.audit.segments.headers import Ints
 from kafka_eos_checks.audit.segments.order import stable_order
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 
-SLICES, DECIDED, ROUTED, PROVED, UNJUDGED, WHOLE = range(40, 46)  # kinds of rows
+SLICES, DECIDED, ROUTED, PROVED, UNJUDGED, WHOLE, COUNTED = range(40, 47)  # kinds of rows
 DECISION_BYTES = 60  # approximate size of a decision between stages
 
 
@@ -161,6 +177,7 @@ class Around:
         moments: the moments of all logs.
         again: logs whose offsets go backwards; their steps are not those of their chunks.
         neighbours: the files next to the logs.
+        owing: the logs that must have the markers of completed transactions.
     """
 
     partitions: Sequence[Partition]
@@ -171,6 +188,7 @@ class Around:
     moments: Moments
     again: frozenset[int]
     neighbours: Neighbours = field(default_factory=Neighbours)
+    owing: Owing = field(default_factory=lambda: Owing((), (), (), AT_ONE_MOMENT))
 
     def knowledge(self, ids: Mapping[int, Sequence[FoldedIds]]) -> Knowledge:
         """Some transactional ids by the number of their log."""
@@ -243,7 +261,13 @@ def with_own_slices(
 
 
 def judge_cut(
-    cuts: Sequence[Cuts], around: Around, known: Known, rows: Sequence[Any], engine: Engine, result: int
+    cuts: Sequence[Cuts],
+    around: Around,
+    known: Known,
+    rows: Sequence[Any],
+    engine: Engine,
+    result: int,
+    buckets: int,
 ) -> tuple[Judged, list[Any]]:
     """Judge the producer ids that are cut: figures, and the rows with the findings.
 
@@ -254,13 +278,14 @@ def judge_cut(
         rows: the rows with the slices.
         engine: the engine that runs the plan.
         result: the kind of rows of a result.
+        buckets: the number of tasks among which counts of markers are shared.
     """
     owners = _owners(cuts, around, known)
     routes, places = _routes(cuts, around, owners), _places(owners, known)
     whole = {each.producer_id for each in cuts if each.producer_id not in routes}
     send = partial(send_decisions, routes=routes, places=places)
     sent = engine.regroup(send, [DECIDED], known.rows, label="decisions of slices")
-    judge = partial(judge_slices, around=around, owners=owners, routes=routes)
+    judge = partial(judge_slices, around=around, owners=owners, routes=routes, tasks=buckets)
     proofs = engine.regroup(judge, [SLICES, ROUTED], *rows, sent, label="slices")
     both = engine.regroup(find_both, [UNJUDGED], proofs, label="epochs of slices")
     whole |= {pid for _, pids in engine.collect(PROVED, both) for pid in pids}
@@ -282,7 +307,67 @@ def judge_cut(
         stages.append(engine.regroup(judge_all, [WHOLE], gathered, label="transactions of slices"))
         for _, figures in engine.collect(result, stages[-1]):
             judged.add(figures)
+    names = {pid: own[0].ids.names[0] for pid, own in owners.items() if len(own) == 1 and len(own[0].ids.names) == 1}
+    count = partial(count_markers, around=around, cut=frozenset(names), places=places, tasks=buckets)
+    counts = engine.regroup(count, [SLICES, DECIDED], *rows, known.rows, label="markers of slices")
+    lowest: Lowest = {}
+    for _, own_lowest in engine.collect(PROVED, counts):
+        for key, epoch in own_lowest.items():
+            lowest[key] = min(epoch, lowest.get(key, epoch))
+    compare = partial(compare_counts, around=around, names=names, lowest=lowest, result=result)
+    stages.append(engine.regroup(compare, [COUNTED], counts, *rows, proofs, label="missing markers"))
+    for _, figures in engine.collect(result, stages[-1]):
+        judged.add(figures)
     return judged, stages
+
+
+def count_markers(
+    key: int,
+    values: Iterable["Parts | Rest | Decided"],
+    *,
+    around: Around,
+    cut: AbstractSet[int],
+    places: Places,
+    tasks: int,
+) -> Iterator[Row]:
+    """Count the markers that some slices have, and those that some decisions have left, by the task that compares."""
+    parts: list[Part] = []
+    owed = [NO_OWED]
+    number_of = {around.numbers[log.log]: number for number, log in enumerate(around.coordinators)}
+    for value in values:
+        if not isinstance(value, Decided):
+            more = (value.parts if isinstance(value, Rest) else value).each()
+            parts += [part for part in more if part.log not in around.again or isinstance(value, Rest)]
+            continue
+        place = places.get((value.log, value.producer_id, value.part))
+        if value.producer_id in cut and place is not None:
+            own = _placed(value, place).decisions
+            which = (own.version >= TRANSACTION_VERSION_2) | around.owing.is_whole[number_of[value.log]]
+            owed.append(around.owing.owed(own, which))
+    there = markers_in(parts, frozenset(around.chosen), cut)
+    for rows in (there, added(np.concatenate(owed))):
+        for number, own_rows in by_task(rows, tasks):
+            yield Row(COUNTED, number, own_rows, own_rows.nbytes)
+    yield Row(PROVED, key, lowest_in(there))
+
+
+def compare_counts(
+    key: int,
+    values: Iterable[NDArray[np.void]],
+    *,
+    around: Around,
+    names: Mapping[int, str],
+    lowest: Lowest,
+    result: int,
+) -> Iterator[Row]:
+    """Find the missing markers of some epochs of the producer ids that are cut."""
+    every = list(values)
+    owed = added(np.concatenate([NO_OWED, *(rows for rows in every if rows.dtype == OWED)]))
+    there = added(np.concatenate([NO_THERE, *(rows for rows in every if rows.dtype == THERE)]))
+    judged = Judged()
+    around.owing.compare(owed, there, lowest, names.__getitem__, judged)
+    yield from found_rows(judged.findings, key)
+    yield Row(result, key, replace(judged, findings=[]))
 
 
 def _have_a_way(route: Routes, ways: Mapping[Shared, Ways]) -> bool:
@@ -390,6 +475,7 @@ def judge_slices(
     around: Around,
     owners: Mapping[int, Sequence[CutId]],
     routes: Mapping[int, Routes],
+    tasks: int,
 ) -> Iterator[Row]:
     """Prove the markers of some slices right, and judge the data that a later epoch replaced."""
     due: dict[Shared, list[Due]] = defaultdict(list)
@@ -405,6 +491,8 @@ def judge_slices(
     own = steps.of_logs(around.chosen)
     no_markers = replace(own, markers=own.markers[:0], ends=own.ends[:0], open=[])
     replaced = judge_steps(no_markers, around.partitions, around.knowledge({}), around.moments)
+    for number, own_unended in by_task(unended_in(no_markers), tasks):
+        yield Row(COUNTED, number, own_unended, own_unended.nbytes)
     if replaced.findings:
         yield from found_rows(replaced.findings, task, folders(partition.log for partition in around.partitions))
     counts = np.isin(own.steps["producer_id"][own.markers], list(routes))
