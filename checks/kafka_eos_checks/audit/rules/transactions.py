@@ -1148,7 +1148,7 @@ def _owed(partition: PartitionTransactions, transactions: Sequence[Transaction],
             counts[f"due{later}"] += 1
         elif 0 <= first <= each.decided_ms:
             counts[f"near{later}"] += 1
-        elif may_be_older and partition.begins_ms <= each.decided_ms + SKEW_MS:
+        elif may_be_older and partition.begins_ms <= each.decided_ms:
             counts["doubtful"] += 1
         else:
             continue

@@ -88,7 +88,7 @@ class Owing:
         decision, log = decision[there], log[there]
         decided_ms, first_ms = decided.decided_ms[decision], self._first_ms[log]
         marked = first_ms >= 0
-        doubtful = self._zero[log] & (self._begins_ms[log] <= decided_ms + SKEW_MS)
+        doubtful = self._zero[log] & (self._begins_ms[log] <= decided_ms)
         age = np.where(doubtful, _DOUBTFUL, _NOT)
         age[marked & (first_ms <= decided_ms)] = _NEAR
         age[marked & (first_ms < decided_ms - SKEW_MS)] = _DUE
