@@ -420,7 +420,7 @@ def test_a_span_is_told_in_at_most_two_units(ms: float, words: str) -> None:
 
 
 def both(folder: Path, count: int, kept: int, *, version: int = 2, apart: int = 100) -> None:
-    """Complete transactions over orders-0 and orders-1; of orders-1 only the batches of the first ``kept`` are there."""
+    """Complete transactions over orders-0 and orders-1, of which the latter only has the first ones."""
     states: list[tuple[str, int, int]] = [("EMPTY", 0, NOW)]
     batches: list[RecordBatch] = []
     for number in range(count):

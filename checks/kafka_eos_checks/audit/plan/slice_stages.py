@@ -13,9 +13,10 @@ stage                   mapped over                      rows
 :func:`compare_counts`  counts of some epochs            the missing markers of completed transactions
 ======================  ===============================  ============================================================
 
-They only run if the scan has cut a producer id (:mod:`kafka_eos_checks.audit.kernels.coordinators.slices`). Those that
-put together only run if something is wrong with one, or if its markers cannot be counted. The transactions that are open at the
-end are judged with the other producer ids (:func:`kafka_eos_checks.audit.plan.stages.judge_bucket`).
+They only run if the scan has cut a producer id (:mod:`kafka_eos_checks.audit.kernels.coordinators.slices`).
+:func:`put_together` and :func:`judge_whole` only run if something is wrong with one, or if the order of its markers
+cannot be used. The transactions that are open at the end are judged with the other producer ids
+(:func:`kafka_eos_checks.audit.plan.stages.judge_bucket`).
 """
 
 from collections import defaultdict

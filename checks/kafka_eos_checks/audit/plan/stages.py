@@ -523,9 +523,7 @@ def judge_transactions(
         again=frozenset(again),
         neighbours=scanned.neighbours,
     )
-    around = replace(
-        around, owing=Owing(partitions, around.chosen, around.coordinators, moments)
-    )
+    around = replace(around, owing=Owing(partitions, around.chosen, around.coordinators, moments))
     judge = partial(
         judge_bucket,
         around=around,

@@ -1018,7 +1018,7 @@ class Owed:
         decision: its decision.
         decided_ms: when it was decided.
         completed_ms: when the last of them was completed.
-        ordered: whether one of them is of a transaction version before 2, where the epoch of a marker may be the data's.
+        ordered: whether one of them is of a transaction version before 2, whose markers may have the epoch of the data.
         due: how many were certainly decided after the first marker of the log.
         due_later: how many of these were completed after the moment up to which the log is complete.
         near: how many were decided after it, but by clocks that may differ so much. They are due if the producer has
@@ -1106,9 +1106,7 @@ def may_miss(partition: Log, moments: Moments) -> bool:
     return not partition.holes and not partition.damaged and moments.is_latest(partition)
 
 
-def lost_markers(
-    partitions: Iterable[PartitionTransactions], coordinators: Coordinators, moments: Moments
-) -> "Judged":
+def lost_markers(partitions: Iterable[PartitionTransactions], coordinators: Coordinators, moments: Moments) -> "Judged":
     """Find the markers of completed transactions that a partition does not have."""
     judged = Judged()
     owing = {partition.place: partition for partition in partitions if may_miss(partition, moments)}
