@@ -263,7 +263,7 @@ class Moments:
         return moment_ms + SKEW_MS <= self.reach(dated)
 
     def is_latest(self, dated: Dated) -> bool:
-        """Whether no other replica of its partition has a later timestamp of a broker, as that of a later leader may."""
+        """Whether no other replica of its partition has a later timestamp of a broker, as a later leader may have."""
         return dated.stamped_ms >= self._latest.get(_place(dated.log), -1)
 
     def recent_after(self, dated: Dated) -> float:

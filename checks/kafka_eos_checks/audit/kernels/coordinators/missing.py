@@ -5,7 +5,6 @@ have fewer markers than transactions. Counts of the same log, producer id and ep
 producer id whose steps and decisions are shared by several tasks is judged by their sums.
 """
 
-from collections import namedtuple
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
@@ -46,7 +45,6 @@ OWED = np.dtype(
 THERE = np.dtype([*_KEY, ("markers", np.int64), ("unended", np.bool_)])
 NO_OWED: Rows = np.empty(0, OWED)
 NO_THERE: Rows = np.empty(0, THERE)
-_Owed = namedtuple("_Owed", OWED.names or ())  # type: ignore[misc]  # the names are the array's
 _DUE, _NEAR, _DOUBTFUL, _NOT = range(4)
 Lowest = dict[tuple[int, int], int]
 
@@ -131,7 +129,7 @@ class Owing:
         if cut:
             is_owned &= ~np.isin(decided.producer_id, list(cut))
         decision, log, age = self.pairs(decided, is_owned)
-        own = _keys(log, place[decision], decided.marker_epoch[decision], len(pids))
+        own = _keys(log, place[decision], decided.marker_epoch[decision].astype(np.int64), len(pids))
         log_of, pid_of, epoch_of = markers_of(steps)
         at, is_known = _places(pids, pid_of)
         there = np.sort(_keys(log_of, at, epoch_of, len(pids))[is_known])
@@ -165,32 +163,17 @@ class Owing:
         markers = np.where(found, there["markers"][order][places], 0) if len(there) else np.zeros(len(owed), np.int64)
         few = np.flatnonzero(markers < sum(owed[name] for name in _COUNTS))
         unended = {row[:3] for row in there[there["unended"]].tolist()}
-        for told, count in zip(map(_Owed._make, owed[few].tolist()), markers[few].tolist(), strict=True):
-            log, pid, epoch = told.log, told.producer_id, told.epoch
-            missing(
-                self.partitions[log],
-                Owed(
-                    producer_id=pid,
-                    epoch=epoch,
-                    name=Named(name_of(pid), told.number, pid),
-                    decision=ControlType(told.decision),
-                    decided_ms=told.decided_ms,
-                    completed_ms=told.completed_ms,
-                    ordered=told.ordered,
-                    due=told.due,
-                    due_later=told.due_later,
-                    near=told.near,
-                    near_later=told.near_later,
-                    doubtful=told.doubtful,
-                ),
-                There(
-                    markers=count,
-                    follows=lowest.get((log, pid), epoch) < epoch,
-                    unended={each for each in (epoch - 1, epoch) if (log, pid, each) in unended},
-                ),
-                self.moments,
-                judged,
+        names = owed.dtype.names or ()
+        for row, count in zip(owed[few].tolist(), markers[few].tolist(), strict=True):
+            told = dict(zip(names, row, strict=True))
+            log, pid, epoch = told.pop("log"), told["producer_id"], told["epoch"]
+            name, decision = Named(name_of(pid), told.pop("number"), pid), ControlType(told.pop("decision"))
+            here = There(
+                markers=count,
+                follows=lowest.get((log, pid), epoch) < epoch,
+                unended={each for each in (epoch - 1, epoch) if (log, pid, each) in unended},
             )
+            missing(self.partitions[log], Owed(name=name, decision=decision, **told), here, self.moments, judged)
 
 
 def _places(known: Ints, wanted: Ints) -> tuple[Ints, Flags]:
@@ -258,7 +241,7 @@ def added(rows: Rows) -> Rows:
     for name in ("log", "producer_id", "epoch"):
         same &= rows[name][1:] == rows[name][:-1]
     first = np.flatnonzero(np.append(True, ~same))
-    found = rows[np.append(first[1:], len(rows)) - 1]  # the last one decided
+    found: Rows = rows[np.append(first[1:], len(rows)) - 1]  # the last one decided
     for name in _COUNTS if is_owed else ("markers",):
         found[name] = np.add.reduceat(rows[name], first)
     for name in ("completed_ms", "ordered") if is_owed else ("unended",):
