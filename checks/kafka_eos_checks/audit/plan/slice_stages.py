@@ -3,13 +3,14 @@
 ======================  ===============================  ============================================================
 stage                   mapped over                      rows
 ======================  ===============================  ============================================================
-:func:`send_decisions`  decisions about a producer id    the decisions, by the task with their markers
-:func:`judge_slices`    slices, and their decisions      which producer ids are proved, with their figures
+:func:`send_decisions`  decisions about a producer id    the decisions, by the task with their markers; how many
+                                                         markers there must be
+:func:`judge_slices`    slices, and their decisions      which producer ids are proved, with their figures; how many
+                                                         markers there are
 :func:`find_both`       epochs whose order cannot be     producer ids with a commit and an abort of one epoch
                         used
 :func:`put_together`    slices and decisions             all of a producer id that is not proved
 :func:`judge_whole`     all of a producer id             the rules over transactions
-:func:`count_markers`   slices and decisions             how many markers there are, and how many there must be
 :func:`compare_counts`  counts of some epochs            the missing markers of completed transactions
 ======================  ===============================  ============================================================
 
@@ -30,7 +31,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2
 from kafka_eos_checks.audit.engines.local import Engine, Row
 from kafka_eos_checks.audit.internal_topics.decisions import concatenate_decisions
 from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import FoldedIds, FoldedSlice, with_slices
@@ -45,8 +45,7 @@ from kafka_eos_checks.audit.kernels.coordinators.missing import (
     added,
     by_task,
     lowest_in,
-    markers_in,
-    unended_in,
+    there_in,
 )
 from kafka_eos_checks.audit.kernels.coordinators.slices import (
     Counts,
@@ -284,7 +283,8 @@ def judge_cut(
     owners = _owners(cuts, around, known)
     routes, places = _routes(cuts, around, owners), _places(owners, known)
     whole = {each.producer_id for each in cuts if each.producer_id not in routes}
-    send = partial(send_decisions, routes=routes, places=places)
+    names = {pid: own[0].ids.names[0] for pid, own in owners.items() if len(own) == 1 and len(own[0].ids.names) == 1}
+    send = partial(send_decisions, routes=routes, places=places, around=around, owned=frozenset(names), tasks=buckets)
     sent = engine.regroup(send, [DECIDED], known.rows, label="decisions of slices")
     judge = partial(judge_slices, around=around, owners=owners, routes=routes, tasks=buckets)
     proofs = engine.regroup(judge, [SLICES, ROUTED], *rows, sent, label="slices")
@@ -292,9 +292,12 @@ def judge_cut(
     whole |= {pid for _, pids in engine.collect(PROVED, both) for pid in pids}
     proved: list[tuple[int, Judged | None]] = []
     ways: dict[Shared, Ways] = {}
-    for _, (own_proofs, own_ways) in engine.collect(PROVED, proofs):
+    lowest: Lowest = {}
+    for _, (own_proofs, own_ways, own_lowest) in engine.collect(PROVED, proofs):
         proved += own_proofs
         ways |= own_ways
+        for key, epoch in own_lowest.items():
+            lowest[key] = min(epoch, lowest.get(key, epoch))
     whole |= {pid for pid, figures in proved if figures is None}
     whole |= {pid for pid, route in routes.items() if not _have_a_way(route, ways)}
     judged, stages = Judged(), [proofs]
@@ -308,48 +311,11 @@ def judge_cut(
         stages.append(engine.regroup(judge_all, [WHOLE], gathered, label="transactions of slices"))
         for _, figures in engine.collect(result, stages[-1]):
             judged.add(figures)
-    names = {pid: own[0].ids.names[0] for pid, own in owners.items() if len(own) == 1 and len(own[0].ids.names) == 1}
-    count = partial(count_markers, around=around, cut=frozenset(names), places=places, tasks=buckets)
-    counts = engine.regroup(count, [SLICES, DECIDED], *rows, known.rows, label="markers of slices")
-    lowest: Lowest = {}
-    for _, own_lowest in engine.collect(PROVED, counts):
-        for key, epoch in own_lowest.items():
-            lowest[key] = min(epoch, lowest.get(key, epoch))
     compare = partial(compare_counts, around=around, names=names, lowest=lowest, result=result)
-    stages.append(engine.regroup(compare, [COUNTED], counts, *rows, proofs, label="missing markers"))
+    stages.append(engine.regroup(compare, [COUNTED], *rows, sent, proofs, label="missing markers"))
     for _, figures in engine.collect(result, stages[-1]):
         judged.add(figures)
     return judged, stages
-
-
-def count_markers(
-    key: int,
-    values: Iterable["Parts | Rest | Decided"],
-    *,
-    around: Around,
-    cut: AbstractSet[int],
-    places: Places,
-    tasks: int,
-) -> Iterator[Row]:
-    """Count the markers that some slices have, and those that some decisions have left, by the task that compares."""
-    parts: list[Part] = []
-    owed = [NO_OWED]
-    number_of = {around.numbers[log.log]: number for number, log in enumerate(around.coordinators)}
-    for value in values:
-        if not isinstance(value, Decided):
-            more = (value.parts if isinstance(value, Rest) else value).each()
-            parts += [part for part in more if part.log not in around.again or isinstance(value, Rest)]
-            continue
-        place = places.get((value.log, value.producer_id, value.part))
-        if value.producer_id in cut and place is not None:
-            own = _placed(value, place).decisions
-            which = (own.version >= TRANSACTION_VERSION_2) | around.owing.is_whole[number_of[value.log]]
-            owed.append(around.owing.owed(own, which))
-    there = markers_in(parts, frozenset(around.chosen), cut)
-    for rows in (there, added(np.concatenate(owed))):
-        for number, own_rows in by_task(rows, tasks):
-            yield Row(COUNTED, number, own_rows, own_rows.nbytes)
-    yield Row(PROVED, key, lowest_in(there))
 
 
 def compare_counts(
@@ -453,20 +419,35 @@ def _routes(cuts: Sequence[Cuts], around: Around, owners: Mapping[int, Sequence[
 
 
 def send_decisions(
-    key: int, values: Iterable[Decided], *, routes: Mapping[int, Routes], places: Places
+    key: int,
+    values: Iterable[Decided],
+    *,
+    routes: Mapping[int, Routes],
+    places: Places,
+    around: Around,
+    owned: AbstractSet[int],
+    tasks: int,
 ) -> Iterator[Row]:
-    """Send decisions to the tasks with their markers."""
+    """Send decisions to the tasks with their markers, and count the markers that the completed ones must have left."""
     del key
+    owed = [NO_OWED]
+    number_of = {around.numbers[log.log]: number for number, log in enumerate(around.coordinators)}
     for each in values:
         place = places.get((each.log, each.producer_id, each.part))
-        if place is None or each.producer_id not in routes:
+        if place is None:
             continue
         told = _placed(each, place)
+        if each.producer_id in owned:
+            owed.append(around.owing.owed(told.decisions, number_of[each.log]))
+        if each.producer_id not in routes:
+            continue
         sent, due = routed(told.decisions, place.before, routes[each.producer_id])
         for task, some in sent:
             yield Row(ROUTED, task, told._replace(decisions=some), DECISION_BYTES * len(some))
         for own in due:
             yield Row(ROUTED, own.place.task, own, own.decisions.nbytes)
+    for number, rows in by_task(added(np.concatenate(owed)), tasks):
+        yield Row(COUNTED, number, rows, rows.nbytes)
 
 
 def judge_slices(
@@ -492,8 +473,9 @@ def judge_slices(
     own = steps.of_logs(around.chosen)
     no_markers = replace(own, markers=own.markers[:0], ends=own.ends[:0], open=[])
     replaced = judge_steps(no_markers, around.partitions, around.knowledge({}), around.moments)
-    for number, own_unended in by_task(unended_in(no_markers), tasks):
-        yield Row(COUNTED, number, own_unended, own_unended.nbytes)
+    there = there_in(replace(own, open=[]))
+    for number, rows in by_task(there, tasks):
+        yield Row(COUNTED, number, rows, rows.nbytes)
     if replaced.findings:
         yield from found_rows(replaced.findings, task, folders(partition.log for partition in around.partitions))
     counts = np.isin(own.steps["producer_id"][own.markers], list(routes))
@@ -504,7 +486,7 @@ def judge_slices(
     proofs = prove_slices(own, around.partitions, knowledge, around.moments, groups)
     of_markers = own.steps.take(own.markers), own.log[own.markers], own.ends == NOTHING
     ways = {each: _ways_of(of_markers, each, routes, due[each]) for each in shared if each.task == task}
-    yield Row(PROVED, task, ([proof[:2] for proof in proofs], ways))
+    yield Row(PROVED, task, ([proof[:2] for proof in proofs], ways, lowest_in(there)))
     for proof in proofs:
         if len(proof.decisions) and proof.judged is not None:
             yield Row(UNJUDGED, proof.producer_id, proof.decisions, proof.decisions.nbytes)

@@ -50,7 +50,7 @@ from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import (
 from kafka_eos_checks.audit.kernels.coordinators.group_log import fold_group_log, read_group_log, thinned
 from kafka_eos_checks.audit.kernels.coordinators.id_slices import sliced_ids
 from kafka_eos_checks.audit.kernels.coordinators.matching import judge_steps
-from kafka_eos_checks.audit.kernels.coordinators.missing import Owing, by_task, unended_in
+from kafka_eos_checks.audit.kernels.coordinators.missing import Owing, by_task, there_in
 from kafka_eos_checks.audit.kernels.coordinators.slices import SLICE_MARKERS, Cuts, Slice, cuts_of, sliced
 from kafka_eos_checks.audit.kernels.histories.stored import SplitRecords
 from kafka_eos_checks.audit.kernels.logs.fold import LogAudit, fold, summaries_of
@@ -593,9 +593,9 @@ def judge_bucket(
         for pid in cut:
             own_slices = [each for each in slices[pid] if each.log in around.chosen]
             cuts.append(cuts_of(pid, own_slices, around_slices, bucket))
-        for number, own_unended in by_task(unended_in(replace(around_slices, merged=[])), buckets):
-            yield Row(COUNTED, number, own_unended, own_unended.nbytes)
         only_open = replace(around_slices, markers=around_slices.markers[:0], ends=around_slices.ends[:0], merged=[])
+        for number, rows in by_task(there_in(only_open), buckets):
+            yield Row(COUNTED, number, rows, rows.nbytes)
         judged.add(judge_steps(only_open, around.partitions, knowledge, around.moments))
     steps = around.paired(parts)
     yield from around.neighbours.of_steps(steps, around.indexed)

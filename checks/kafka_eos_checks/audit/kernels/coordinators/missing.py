@@ -5,7 +5,8 @@ have fewer markers than transactions. Counts of the same log, producer id and ep
 producer id whose steps and decisions are shared by several tasks is judged by their sums.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2
 from kafka_eos_checks.audit.internal_topics.decisions import Decisions, stretches
 from kafka_eos_checks.audit.kernels.coordinators.matching import Knowledge
-from kafka_eos_checks.audit.kernels.logs.transactions import NOTHING, Paired, Part, Partition
+from kafka_eos_checks.audit.kernels.logs.transactions import NOTHING, Paired, Partition
 from kafka_eos_checks.audit.moments import SKEW_MS, Moments
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog
 from kafka_eos_checks.audit.rules.transactions import (
@@ -93,8 +94,9 @@ class Owing:
         old = age != _NOT
         return decision[old], log[old], age[old]
 
-    def owed(self, decided: Decisions, which: Flags) -> Rows:
-        """The rows of some completed transactions, one for each log, producer id and epoch."""
+    def owed(self, decided: Decisions, coordinator: int) -> Rows:
+        """The rows of decisions of one coordinator's log, by its number among those that count."""
+        which = (decided.version >= TRANSACTION_VERSION_2) | self.is_whole[coordinator]
         return self._rows(decided, *self.pairs(decided, which))
 
     def _rows(self, decided: Decisions, decision: Ints, log: Ints, age: Ints) -> Rows:
@@ -140,7 +142,7 @@ class Owing:
         few = np.isin(own, short)
         owed = self._rows(decided, decision[few], log[few], age[few])
         theirs = np.isin(pid_of, owed["producer_id"])
-        known = added(np.concatenate([_there(log_of[theirs], pid_of[theirs], epoch_of[theirs]), unended_in(steps)]))
+        known = there_in(replace(steps, markers=steps.markers[theirs]))
         self.compare(owed, known, lowest_in(known), coordinators.name_of, judged)
 
     def compare(self, owed: Rows, there: Rows, lowest: Lowest, name_of: Callable[[int], str], judged: Judged) -> None:
@@ -203,30 +205,19 @@ def markers_of(steps: Paired) -> tuple[Ints, Ints, Ints]:
     return steps.log[rows], steps.steps["producer_id"][rows], steps.steps["producer_epoch"][rows].astype(np.int64)
 
 
-def _there(log: Ints, producer_id: Ints, epoch: Ints) -> Rows:
-    rows = np.zeros(len(log), THERE)
-    rows["log"], rows["producer_id"], rows["epoch"], rows["markers"] = log, producer_id, epoch, 1
-    return rows
+def there_in(steps: Paired) -> Rows:
+    """The markers of some steps, and the data that no marker of their own has ended.
 
-
-def markers_in(parts: Iterable[Part], chosen: Collection[int], producer_ids: Collection[int]) -> Rows:
-    """The markers of some producer ids in parts of the logs that count."""
-    found = [NO_THERE]
-    for part in parts:
-        if part.log in chosen:
-            own = part.steps[part.steps["is_marker"] & np.isin(part.steps["producer_id"], list(producer_ids))]
-            log = np.full(len(own), part.log, np.int64)
-            found.append(_there(log, own["producer_id"], own["producer_epoch"].astype(np.int64)))
-    return added(np.concatenate(found))
-
-
-def unended_in(steps: Paired) -> Rows:
-    """The data that no marker of their own has ended: they are open, or were when data of a later epoch came."""
+    These data are open, or were when data of a later epoch came.
+    """
+    rows = np.zeros(len(steps.markers), THERE)
+    rows["log"], rows["producer_id"], rows["epoch"] = markers_of(steps)
+    rows["markers"] = 1
     at = np.array([*steps.open, *(row for row, _ in steps.merged)], np.int64)
-    rows = np.zeros(len(at), THERE)
-    rows["log"], rows["producer_id"], rows["unended"] = steps.log[at], steps.steps["producer_id"][at], True
-    rows["epoch"] = steps.steps["producer_epoch"][at]
-    return rows
+    left = np.zeros(len(at), THERE)
+    left["log"], left["producer_id"], left["unended"] = steps.log[at], steps.steps["producer_id"][at], True
+    left["epoch"] = steps.steps["producer_epoch"][at]
+    return added(np.concatenate([rows, left]))
 
 
 def added(rows: Rows) -> Rows:
