@@ -551,6 +551,11 @@ def test_a_hole_or_damage_may_have_had_the_marker(tmp_path: Path) -> None:
     assert missing(tmp_path) == []
     segment.write_bytes(whole + marker(8, NOW, ControlType.COMMIT).encode()[:50])
     assert missing(tmp_path) == [(1, 8, epoch) for epoch in (5, 6, 7, 8)], "a crash leaves such a tail"
+    again = build_batch([Record(value=b"v")], base_offset=2, base_timestamp=NOW + 413).encode()
+    segment.write_bytes(whole + again)
+    assert kinds(run([tmp_path], one_moment=True), TORN) == [Kind.VIOLATION] * 4, "though offsets go backwards"
+    segment.write_bytes(whole + again + b"no batch" * 40)
+    assert kinds(run([tmp_path], one_moment=True), TORN) == []
     hole = data(9, NOW + 412, epoch=4), marker(10, NOW + 425, ControlType.COMMIT, epoch=5)
     segment.write_bytes(whole + b"".join(each.encode() for each in hole))
     assert missing(tmp_path) == []

@@ -45,6 +45,7 @@ from kafka_eos_checks.audit.kernels.coordinators.missing import (
     added,
     by_task,
     lowest_in,
+    lowest_of,
     there_in,
 )
 from kafka_eos_checks.audit.kernels.coordinators.slices import (
@@ -292,12 +293,11 @@ def judge_cut(
     whole |= {pid for _, pids in engine.collect(PROVED, both) for pid in pids}
     proved: list[tuple[int, Judged | None]] = []
     ways: dict[Shared, Ways] = {}
-    lowest: Lowest = {}
+    lowest: list[Lowest] = []
     for _, (own_proofs, own_ways, own_lowest) in engine.collect(PROVED, proofs):
         proved += own_proofs
         ways |= own_ways
-        for key, epoch in own_lowest.items():
-            lowest[key] = min(epoch, lowest.get(key, epoch))
+        lowest.append(own_lowest)
     whole |= {pid for pid, figures in proved if figures is None}
     whole |= {pid for pid, route in routes.items() if not _have_a_way(route, ways)}
     judged, stages = Judged(), [proofs]
@@ -311,7 +311,7 @@ def judge_cut(
         stages.append(engine.regroup(judge_all, [WHOLE], gathered, label="transactions of slices"))
         for _, figures in engine.collect(result, stages[-1]):
             judged.add(figures)
-    compare = partial(compare_counts, around=around, names=names, lowest=lowest, result=result)
+    compare = partial(compare_counts, around=around, names=names, lowest=lowest_of(lowest), result=result)
     stages.append(engine.regroup(compare, [COUNTED], *rows, sent, proofs, label="missing markers"))
     for _, figures in engine.collect(result, stages[-1]):
         judged.add(figures)

@@ -5,7 +5,7 @@ have fewer markers than transactions. Counts of the same log, producer id and ep
 producer id whose steps and decisions are shared by several tasks is judged by their sums.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -246,6 +246,14 @@ def lowest_in(there: Rows) -> Lowest:
     first = np.ones(len(own), np.bool_)
     first[1:] = (np.diff(own["log"]) != 0) | (np.diff(own["producer_id"]) != 0)
     return {(log, pid): epoch for log, pid, epoch, *_ in own[first].tolist()}
+
+
+def lowest_of(every: Iterable[Lowest]) -> Lowest:
+    """The lowest epochs of the markers of several tasks."""
+    found: Lowest = {}
+    for own in every:
+        found |= {key: min(epoch, found.get(key, epoch)) for key, epoch in own.items()}
+    return found
 
 
 def by_task(rows: Rows, tasks: int) -> list[tuple[int, Rows]]:
