@@ -80,6 +80,7 @@ class _Cluster:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.losses = random.Random(f"losses of {seed}")
+        self.loses = self.losses.random() < 0.5
         self.pace = self.losses.choice((1, 1, 40))  # so that clocks may differ by more or by less than some steps
         self.clean = self.rng.random() < 0.3  # no faults, but logs may lack something
         self.now = NOW
@@ -200,11 +201,11 @@ class _Cluster:
         """Write the logs as a broker's log directory."""
         for number, batches in enumerate(self.partitions):
             place = folder / f"orders-{number}"
-            left = batches if self.clean else self._lost(batches)
+            left = batches if self.clean or not self.loses else self._lost(batches)
             self._write(place, left)
             if batches and not left:
                 (place / f"{self.losses.choice((0, 0, 9)):020d}.log").touch()
-            elif not self.clean and self.losses.random() < 0.05:
+            elif not self.clean and self.loses and self.losses.random() < 0.1:
                 with max(place.glob("*.log"), default=place / f"{0:020d}.log").open("ab") as file:
                     file.write(b"no batch" * 40)
         for number, batches in enumerate(self.states):
