@@ -220,6 +220,10 @@ class Moments:
                 self._timed.add(folder)
                 self._checkpoints[folder] = max(self._checkpoints[folder], directory.checkpoint_ms)
             self._stopped[folder] = max(each.stamped_ms for each in own) if directory.stopped else -inf
+        self._latest: dict[Place, int] = {}  # of all replicas
+        for dated in dated_logs:
+            place = _place(dated.log)
+            self._latest[place] = max(dated.stamped_ms, self._latest.get(place, -1))
         self._stamped_ms = max((float(dated.stamped_ms) for dated in dated_logs if dated.stamped_ms > 0), default=-inf)
         runs = [float(each.read_ms) for each in source.directories.values() if each.read_ms is not None]
         self.last_ms = max([*runs, self._stamped_ms])
@@ -257,6 +261,10 @@ class Moments:
     def covers(self, dated: Dated, moment_ms: float) -> bool:
         """Whether a log is known to be complete up to a moment of another broker's clock."""
         return moment_ms + SKEW_MS <= self.reach(dated)
+
+    def is_latest(self, dated: Dated) -> bool:
+        """Whether no other replica of its partition has a later timestamp of a broker, as a later leader may have."""
+        return dated.stamped_ms >= self._latest.get(_place(dated.log), -1)
 
     def recent_after(self, dated: Dated) -> float:
         """The moment from which on anything that a log lacks is too recent to judge; before it, it is not judged.

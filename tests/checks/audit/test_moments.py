@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
@@ -42,6 +42,8 @@ from kafka_eos_checks.audit.moments import (
     span,
 )
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
+from kafka_eos_checks.audit.rules.coordinator import ILLEGAL_TRANSITION
+from kafka_eos_checks.audit.rules.rule_book import READABLE
 from kafka_eos_checks.audit.rules.transactions import HANGING, NO_TRANSACTION, TORN
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 from kafka_eos_checks.kit.verdict import Standing
@@ -51,14 +53,14 @@ MINUTE = 60_000
 PID = 7
 
 
-def data(offset: int, at: int, *, epoch: int = 0, pid: int = PID) -> RecordBatch:
+def data(offset: int, at: int, *, epoch: int = 0, pid: int = PID, sequence: int = 0) -> RecordBatch:
     return build_batch(
         [Record(value=b"v")],
         base_offset=offset,
         base_timestamp=at,
         producer_id=pid,
         producer_epoch=epoch,
-        base_sequence=0,
+        base_sequence=sequence,
         is_transactional=True,
     )
 
@@ -72,7 +74,15 @@ def partition(folder: Path, *batches: RecordBatch, name: str = "orders-0") -> No
     write_segment(folder / name / f"{0:020d}.log", [batch.encode() for batch in batches])
 
 
-def coordinator(folder: Path, *states: tuple[str, int, int], name: str = "t", pid: int = PID, number: int = 0) -> None:
+def coordinator(
+    folder: Path,
+    *states: tuple[str, int, int],
+    name: str = "t",
+    pid: int = PID,
+    number: int = 0,
+    partitions: tuple[int, ...] = (0,),
+    version: int = 2,
+) -> None:
     """A log of ``__transaction_state``: states with their epochs and times, of one transactional id."""
     batches = []
     for offset, (state, epoch, at) in enumerate(states):
@@ -83,10 +93,10 @@ def coordinator(folder: Path, *states: tuple[str, int, int], name: str = "t", pi
             producer_epoch=epoch,
             transaction_timeout_ms=MINUTE,
             transaction_status=status,
-            transaction_partitions=(TopicPartitions(topic="orders", partition_ids=(0,)),) if open_ else (),
+            transaction_partitions=(TopicPartitions(topic="orders", partition_ids=partitions),) if open_ else (),
             transaction_last_update_timestamp_ms=at,
             transaction_start_timestamp_ms=at,
-            client_transaction_version=2,
+            client_transaction_version=version,
         )
         record = Record(key=TransactionLogKey(transactional_id=name).encode(), value=value.encode())
         batches.append(build_batch([record], base_offset=offset, base_timestamp=at))
@@ -406,3 +416,191 @@ def test_logs_of_one_moment_go_as_far_as_any_question(tmp_path: Path) -> None:
 )
 def test_a_span_is_told_in_at_most_two_units(ms: float, words: str) -> None:
     assert span(ms) == words
+
+
+# --- markers of completed transactions that are not there -------------------------------------------------------------
+
+
+SPLIT_SECOND, FAR = 100, SKEW_MS + 200  # between transactions: clocks may differ by more, or not
+
+
+def both(
+    folder: Path,
+    count: int,
+    kept: Sequence[int],
+    *,
+    version: int = 2,
+    apart: int = SPLIT_SECOND,
+    decision: str = "COMMIT",
+) -> None:
+    """Complete transactions over orders-0 and orders-1, of which the latter has only some."""
+    states: list[tuple[str, int, int]] = [("EMPTY", 0, NOW)]
+    batches: list[RecordBatch] = []
+    for number in range(count):
+        at, epoch = NOW + number * apart, number * (version == 2)
+        decided = epoch + (version == 2)
+        states += [("ONGOING", epoch, at + 10), (f"PREPARE_{decision}", decided, at + 20)]
+        states += [(f"COMPLETE_{decision}", decided, at + 30)]
+        batches += [data(2 * number, at + 12, epoch=epoch, sequence=number * (version == 1))]
+        batches += [marker(2 * number + 1, at + 25, ControlType[decision], epoch=decided)]
+    coordinator(folder, *states, partitions=(0, 1), version=version)
+    partition(folder, *batches)
+    left = [batch for number in kept for batch in batches[2 * number : 2 * number + 2]]
+    partition(folder, *(replace(each, base_offset=offset) for offset, each in enumerate(left)), name="orders-1")
+
+
+def missing(folder: Path, *, one_moment: bool = True) -> list[tuple[int, int | None, int | None]]:
+    """Partition, offset and epoch of the markers that a partition has lost."""
+    found = [each for each in run([folder], one_moment=one_moment).findings if each.rule != READABLE]
+    assert {each.rule for each in found} <= {TORN}, found
+    return [(each.partition, each.offset, each.producer_epoch) for each in found]
+
+
+def unjudged(folder: Path, *, one_moment: bool = True) -> tuple[dict[str, int], int]:
+    """Why markers of torn transactions are not judged, and how many are too recent; nothing is found."""
+    audit = run([folder], one_moment=one_moment)
+    assert [each for each in audit.findings if each.rule != READABLE] == []
+    judged = {verdict.name: verdict for verdict in audit.verdicts}[TORN]
+    return dict(judged.unjudged_for), int(judged.figures.get("recent", 0))
+
+
+@pytest.mark.parametrize("apart", [SPLIT_SECOND, FAR])
+@pytest.mark.parametrize("decision", ["COMMIT", "ABORT"])
+def test_completed_transactions_whose_markers_a_partition_has_lost_are_torn(
+    apart: int, decision: str, tmp_path: Path
+) -> None:
+    """In version 2 an earlier epoch of the producer there shows that the log is no younger, however fast it went."""
+    both(tmp_path, 8, kept=range(4), apart=apart, decision=decision)
+    assert missing(tmp_path) == [(1, 8, epoch) for epoch in (5, 6, 7, 8)]
+    first = run([tmp_path], one_moment=True).findings[0]
+    assert first.evidence.startswith(f"transaction 4 of 't': COMPLETE_{decision}, decided at 2023-11-14 22:1")
+    assert first.evidence.endswith("the log ends without its marker: expected at least 1 of the epoch, found 0")
+    both(tmp_path, 8, kept=range(8), apart=apart, decision=decision)
+    assert missing(tmp_path) == []
+
+
+def test_before_version_2_markers_of_an_epoch_are_counted(tmp_path: Path) -> None:
+    """The first one tells how old the log is. It may be of any transaction, so it does not count."""
+    both(tmp_path, 8, kept=range(4), version=1, apart=FAR)
+    [finding] = [each for each in run([tmp_path], one_moment=True).findings if each.rule == TORN]
+    assert "transaction 7 of 't': COMPLETE_COMMIT" in finding.evidence
+    assert finding.evidence.endswith("expected at least 7 of the epoch, found 4")
+    both(tmp_path, 8, kept=range(7), version=1, apart=FAR)
+    assert unjudged(tmp_path) == ({"made-again": 1}, 0), "the log may have been made after the first decision"
+    both(tmp_path, 8, kept=range(4), version=1)
+    assert unjudged(tmp_path) == ({"made-again": 4}, 0)
+
+
+def test_markers_that_were_lost_in_the_middle_are_missing(tmp_path: Path) -> None:
+    both(tmp_path, 8, kept=[0, 1, 6, 7])
+    assert missing(tmp_path) == [(1, 8, epoch) for epoch in (3, 4, 5, 6)]
+
+
+def test_an_emptied_log_may_be_of_a_topic_that_was_made_again(tmp_path: Path) -> None:
+    both(tmp_path, 8, kept=range(0))
+    assert unjudged(tmp_path) == ({"made-again": 8}, 0)
+    [empty] = (tmp_path / "orders-1").glob("*.log")
+    empty.rename(empty.with_name(f"{16:020d}.log"))
+    assert unjudged(tmp_path) == ({}, 0), "its records were deleted"
+    shutil.rmtree(tmp_path / "orders-1")
+    assert unjudged(tmp_path) == ({}, 0), "its topic was deleted, or is not given"
+
+
+@pytest.mark.parametrize("apart", [SPLIT_SECOND, FAR])
+def test_a_log_that_begins_after_a_decision_needs_no_marker_of_it(apart: int, tmp_path: Path) -> None:
+    """Its topic was made again. Retention leaves a first segment with another offset, whatever it begins with."""
+    both(tmp_path, 8, kept=range(4, 8), apart=apart)
+    assert unjudged(tmp_path) == ({}, 0)
+    [segment] = (tmp_path / "orders-1").glob("*.log")
+    old = [replace(data(8, NOW - MINUTE, epoch=4), base_offset=8)]
+    old += [marker(9 + i, NOW + 4 * apart + 25, ControlType.COMMIT, pid=99) for i in range(2)]
+    segment.unlink()
+    write_segment(segment.with_name(f"{8:020d}.log"), [each.encode() for each in old[:1]])
+    assert {each.rule for each in run([tmp_path], one_moment=True).findings} == {HANGING}, "but its data hang"
+
+
+def test_a_client_that_stamps_its_records_with_another_time_does_not_make_a_log_older(tmp_path: Path) -> None:
+    both(tmp_path, 8, kept=range(4, 8), apart=FAR)
+    [segment] = (tmp_path / "orders-1").glob("*.log")
+    first = build_batch([Record(value=b"v")], base_offset=0, base_timestamp=NOW - 60 * MINUTE)
+    left = [marker(1 + i, NOW + i * FAR + 25, ControlType.COMMIT, epoch=i + 1) for i in range(4, 8)]
+    batches = [first, *(replace(each, base_offset=1 + i) for i, each in enumerate(left))]
+    write_segment(segment, [each.encode() for each in batches])
+    assert unjudged(tmp_path) == ({"made-again": 4}, 0)
+
+
+def test_a_log_needs_no_marker_of_a_transaction_that_is_not_complete_or_not_its_own(tmp_path: Path) -> None:
+    first = [*FIRST, ("ONGOING", 1, NOW + 40), ("PREPARE_COMMIT", 2, NOW + 50)]
+    partition(tmp_path, *OVER)
+    coordinator(tmp_path, *first)
+    assert unjudged(tmp_path) == ({}, 0)
+    coordinator(tmp_path, *first, ("EMPTY", 2, NOW + 60), ("COMPLETE_COMMIT", 2, NOW + 70))
+    assert {each.rule for each in run([tmp_path], one_moment=True).findings} == {ILLEGAL_TRANSITION}
+    coordinator(tmp_path, *first, ("COMPLETE_COMMIT", 2, NOW + 60))
+    assert missing(tmp_path) == [(0, 2, 2)]
+    partition(tmp_path, *OVER, data(2, NOW + 42, epoch=1))
+    assert kinds(run([tmp_path], one_moment=True), TORN) == [], "and its data are found to hang"
+    assert kinds(run([tmp_path], one_moment=True), HANGING) == [Kind.VIOLATION]
+
+
+def test_a_hole_or_damage_may_have_had_the_marker(tmp_path: Path) -> None:
+    both(tmp_path, 8, kept=range(4))
+    [segment] = (tmp_path / "orders-1").glob("*.log")
+    whole = segment.read_bytes()
+    segment.write_bytes(whole + b"no batch" * 40)
+    assert missing(tmp_path) == []
+    segment.write_bytes(whole + marker(8, NOW, ControlType.COMMIT).encode()[:50])
+    assert missing(tmp_path) == [(1, 8, epoch) for epoch in (5, 6, 7, 8)], "a crash leaves such a tail"
+    again = build_batch([Record(value=b"v")], base_offset=2, base_timestamp=NOW + 413).encode()
+    segment.write_bytes(whole + again)
+    assert kinds(run([tmp_path], one_moment=True), TORN) == [Kind.VIOLATION] * 4, "though offsets go backwards"
+    segment.write_bytes(whole + again + b"no batch" * 40)
+    assert kinds(run([tmp_path], one_moment=True), TORN) == []
+    hole = data(9, NOW + 412, epoch=4), marker(10, NOW + 425, ControlType.COMMIT, epoch=5)
+    segment.write_bytes(whole + b"".join(each.encode() for each in hole))
+    assert missing(tmp_path) == []
+
+
+@pytest.mark.parametrize(("version", "expected"), [(1, []), (2, [(1, 8, epoch) for epoch in (5, 6, 7, 8)])])
+def test_only_in_version_2_an_epoch_tells_its_transaction_if_the_coordinators_log_is_compacted(
+    version: int, expected: list[tuple[int, int, int]], tmp_path: Path
+) -> None:
+    both(tmp_path, 8, kept=range(4), version=version, apart=SPLIT_SECOND if version == 2 else FAR)
+    [states] = (tmp_path / f"{TOPIC}-0").glob("*.log")
+    left = states.read_bytes()
+    states.unlink()
+    size = 12 + int.from_bytes(left[8:12], "big")
+    states.with_name(f"{1:020d}.log").write_bytes(left[size:])
+    assert missing(tmp_path) == expected
+
+
+def test_another_replica_that_goes_on_later_may_have_the_marker(tmp_path: Path) -> None:
+    """The longer one may be of a leader that was replaced: its tail is not committed."""
+    both(tmp_path / "a", 8, kept=range(4))
+    assert missing(tmp_path) == [(1, 8, epoch) for epoch in (5, 6, 7, 8)]
+    batches = [data(0, NOW + 12), marker(1, NOW + 900, ControlType.COMMIT, pid=99)]
+    partition(tmp_path / "b", *batches, name="orders-1")
+    assert [each for each in run([tmp_path], one_moment=True).findings if each.rule == TORN] == []
+
+
+def test_what_a_log_lacks_after_its_own_moment_is_too_recent_or_not_judged(tmp_path: Path) -> None:
+    both(tmp_path, 8, kept=range(4), apart=FAR)
+    last = NOW + 7 * FAR + 30
+    assert unjudged(tmp_path, one_moment=False) == ({"other-moment": 4}, 0)
+    copied_at(tmp_path, last + SKEW_MS + LAG_MS - 1)
+    assert unjudged(tmp_path, one_moment=False) == ({"other-moment": 3}, 1), "the last one"
+    copied_at(tmp_path, last + SKEW_MS + LAG_MS)
+    assert unjudged(tmp_path, one_moment=False) == ({"other-moment": 4}, 0)
+    (tmp_path / CLEAN_SHUTDOWN).touch()
+    (tmp_path / HIGH_WATERMARKS).write_text("0\n1\norders 1 16\n")
+    assert unjudged(tmp_path, one_moment=False) == ({"incomplete": 4}, 0)
+
+
+@pytest.mark.parametrize(("later_ms", "expected"), [(-1, []), (0, [(0, 3, 2)])])
+def test_a_marker_is_missing_if_the_log_goes_on_beyond_the_completion(
+    later_ms: int, expected: list[tuple[int, int, int]], tmp_path: Path
+) -> None:
+    """The completion is the record's own time, not the one in it, which is from before the markers."""
+    coordinator(tmp_path, *FIRST, *SECOND)
+    partition(tmp_path, *OVER, *others(NOW + 60 + SKEW_MS + later_ms))
+    assert missing(tmp_path, one_moment=False) == expected

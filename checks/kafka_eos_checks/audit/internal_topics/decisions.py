@@ -97,6 +97,7 @@ class Decisions:
         decided_ms: when it was decided, in milliseconds since the epoch, on the coordinator's clock.
         completed: whether the coordinator says that all markers are written.
         replaced: whether a record other than its COMPLETE came next.
+        completed_ms: when its COMPLETE was appended, in milliseconds since the epoch; -1 if that did not come next.
         names: transactional ids.
         sets: sets of partitions; some may be equal.
     """
@@ -112,6 +113,7 @@ class Decisions:
     decided_ms: Ints
     completed: NDArray[np.bool_]
     replaced: NDArray[np.bool_]
+    completed_ms: Ints
     names: list[str]
     sets: PartitionSets
 
@@ -145,7 +147,7 @@ class Decisions:
 
 
 DTYPES: dict[str, Any] = {
-    **dict.fromkeys(("producer_id", "decided_ms"), np.int64),
+    **dict.fromkeys(("producer_id", "decided_ms", "completed_ms"), np.int64),
     **dict.fromkeys(("completed", "replaced"), np.bool_),
     **dict.fromkeys(("transactional_id", "number", "data_epoch", "marker_epoch"), np.int32),
     **dict.fromkeys(("version", "decision", "partitions"), np.int32),

@@ -2,7 +2,8 @@
 
 A cluster is a few partitions and logs of ``__transaction_state``, written by a few producers with transactions of both
 versions. Markers are lost, repeated, changed or late; zombies write; coordinators are fenced. Logs start late, have
-holes or go backwards. A coordinator's log is missing, incomplete, or names a producer id of another one. Logs are of
+holes or go backwards; they lose their last batches, some in the middle, or all, and what is left may be followed by
+bytes that are no batch. A coordinator's log is missing, incomplete, or names a producer id of another one. Logs are of
 different moments. All of it follows from a seed.
 """
 
@@ -78,6 +79,9 @@ class _Cluster:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
+        self.losses = random.Random(f"losses of {seed}")
+        self.loses = self.losses.random() < 0.5
+        self.pace = self.losses.choice((1, 1, 40))  # so that clocks may differ by more or by less than some steps
         self.clean = self.rng.random() < 0.3  # no faults, but logs may lack something
         self.now = NOW
         self.partitions: list[list[RecordBatch]] = [[] for _ in range(self.rng.randint(1, 3))]
@@ -95,7 +99,7 @@ class _Cluster:
 
     def state(self, producer: _Producer, status: TransactionState, epoch: int) -> None:
         """Append a state of the coordinator."""
-        self.now += self.rng.randint(0, 50)
+        self.now += self.rng.randint(0, 50) * self.pace
         busy = status is TransactionState.ONGOING or status in _PREPARE.values()
         topics = (TopicPartitions(topic="orders", partition_ids=tuple(sorted(producer.joined))),)
         value = TransactionLogValue(
@@ -118,7 +122,7 @@ class _Cluster:
 
     def append(self, number: int, producer: _Producer, what: ControlType | None, epoch: int) -> None:
         """Append a batch with data (None), or a marker, as the leader does."""
-        self.now += self.rng.randint(0, 50)
+        self.now += self.rng.randint(0, 50) * self.pace
         if self.rng.random() < 0.02:
             self.ends[number] += self.rng.randint(1, 3)
         elif self.happens(0.005):
@@ -196,7 +200,14 @@ class _Cluster:
     def write(self, folder: Path) -> None:
         """Write the logs as a broker's log directory."""
         for number, batches in enumerate(self.partitions):
-            self._write(folder / f"orders-{number}", batches)
+            place = folder / f"orders-{number}"
+            left = batches if self.clean or not self.loses else self._lost(batches)
+            self._write(place, left)
+            if batches and not left:
+                (place / f"{self.losses.choice((0, 0, 9)):020d}.log").touch()
+            elif not self.clean and self.loses and self.losses.random() < 0.1:
+                with max(place.glob("*.log"), default=place / f"{0:020d}.log").open("ab") as file:
+                    file.write(b"no batch" * 40)
         for number, batches in enumerate(self.states):
             kept = self.rng.random()
             if kept < 0.1:
@@ -204,6 +215,21 @@ class _Cluster:
             self._write(folder / f"{TOPIC}-{number}", batches[3:] if kept < 0.2 else batches)
         if self.happens(0.05):  # of another cluster
             self._write(folder / f"{TOPIC}-7", self.states[0][:2])
+
+    def _lost(self, batches: list[RecordBatch]) -> list[RecordBatch]:
+        """What is left of a partition's batches; those after a lost middle take its offsets."""
+        first, last = sorted(self.losses.randint(0, len(batches)) for _ in range(2))
+        match self.losses.choice(("nothing", "nothing", "nothing", "the tail", "the middle", "all")):
+            case "the tail":
+                return batches[:last]
+            case "the middle" if first < last < len(batches):
+                moved = batches[last].base_offset - batches[first].base_offset
+                later = (replace(each, base_offset=max(0, each.base_offset - moved)) for each in batches[last:])
+                return [*batches[:first], *later]
+            case "all" if self.losses.random() < 0.3:
+                return []
+            case _:
+                return batches
 
     def _write(self, folder: Path, batches: list[RecordBatch]) -> None:
         folder.mkdir(parents=True)

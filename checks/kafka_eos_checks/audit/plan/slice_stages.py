@@ -3,17 +3,21 @@
 ======================  ===============================  ============================================================
 stage                   mapped over                      rows
 ======================  ===============================  ============================================================
-:func:`send_decisions`  decisions about a producer id    the decisions, by the task with their markers
-:func:`judge_slices`    slices, and their decisions      which producer ids are proved, with their figures
+:func:`send_decisions`  decisions about a producer id    the decisions, by the task with their markers; how many
+                                                         markers there must be
+:func:`judge_slices`    slices, and their decisions      which producer ids are proved, with their figures; how many
+                                                         markers there are
 :func:`find_both`       epochs whose order cannot be     producer ids with a commit and an abort of one epoch
                         used
 :func:`put_together`    slices and decisions             all of a producer id that is not proved
 :func:`judge_whole`     all of a producer id             the rules over transactions
+:func:`compare_counts`  counts of some epochs            the missing markers of completed transactions
 ======================  ===============================  ============================================================
 
-They only run if the scan has cut a producer id (:mod:`kafka_eos_checks.audit.kernels.coordinators.slices`). The last
-two only run if something is wrong with one, or if its markers cannot be counted. The transactions that are open at the
-end are judged with the other producer ids (:func:`kafka_eos_checks.audit.plan.stages.judge_bucket`).
+They only run if the scan has cut a producer id (:mod:`kafka_eos_checks.audit.kernels.coordinators.slices`).
+:func:`put_together` and :func:`judge_whole` only run if something is wrong with one, or if the order of its markers
+cannot be used. The transactions that are open at the end are judged with the other producer ids
+(:func:`kafka_eos_checks.audit.plan.stages.judge_bucket`).
 """
 
 from collections import defaultdict
@@ -31,6 +35,19 @@ from kafka_eos_checks.audit.engines.local import Engine, Row
 from kafka_eos_checks.audit.internal_topics.decisions import concatenate_decisions
 from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import FoldedIds, FoldedSlice, with_slices
 from kafka_eos_checks.audit.kernels.coordinators.matching import Knowledge, judge_steps, prove_slices
+from kafka_eos_checks.audit.kernels.coordinators.missing import (
+    NO_OWED,
+    NO_THERE,
+    OWED,
+    THERE,
+    Lowest,
+    Owing,
+    added,
+    by_task,
+    lowest_in,
+    lowest_of,
+    there_in,
+)
 from kafka_eos_checks.audit.kernels.coordinators.slices import (
     Counts,
     Cuts,
@@ -60,7 +77,7 @@ from kafka_eos_checks.audit.kernels.logs.transactions import (
     joined_steps,
     paired,
 )
-from kafka_eos_checks.audit.moments import Moments
+from kafka_eos_checks.audit.moments import AT_ONE_MOMENT, Moments
 from kafka_eos_checks.audit.plan.beside_stages import Neighbours
 from kafka_eos_checks.audit.plan.found import folders, found_rows
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog
@@ -69,7 +86,7 @@ from kafka_eos_checks.audit.segments.headers import Ints
 from kafka_eos_checks.audit.segments.order import stable_order
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 
-SLICES, DECIDED, ROUTED, PROVED, UNJUDGED, WHOLE = range(40, 46)  # kinds of rows
+SLICES, DECIDED, ROUTED, PROVED, UNJUDGED, WHOLE, COUNTED = range(40, 47)  # kinds of rows
 DECISION_BYTES = 60  # approximate size of a decision between stages
 
 
@@ -161,6 +178,7 @@ class Around:
         moments: the moments of all logs.
         again: logs whose offsets go backwards; their steps are not those of their chunks.
         neighbours: the files next to the logs.
+        owing: the logs that must have the markers of completed transactions.
     """
 
     partitions: Sequence[Partition]
@@ -171,6 +189,7 @@ class Around:
     moments: Moments
     again: frozenset[int]
     neighbours: Neighbours = field(default_factory=Neighbours)
+    owing: Owing = field(default_factory=lambda: Owing((), (), (), AT_ONE_MOMENT))
 
     def knowledge(self, ids: Mapping[int, Sequence[FoldedIds]]) -> Knowledge:
         """Some transactional ids by the number of their log."""
@@ -243,7 +262,13 @@ def with_own_slices(
 
 
 def judge_cut(
-    cuts: Sequence[Cuts], around: Around, known: Known, rows: Sequence[Any], engine: Engine, result: int
+    cuts: Sequence[Cuts],
+    around: Around,
+    known: Known,
+    rows: Sequence[Any],
+    engine: Engine,
+    result: int,
+    buckets: int,
 ) -> tuple[Judged, list[Any]]:
     """Judge the producer ids that are cut: figures, and the rows with the findings.
 
@@ -254,21 +279,25 @@ def judge_cut(
         rows: the rows with the slices.
         engine: the engine that runs the plan.
         result: the kind of rows of a result.
+        buckets: the number of tasks among which counts of markers are shared.
     """
     owners = _owners(cuts, around, known)
     routes, places = _routes(cuts, around, owners), _places(owners, known)
     whole = {each.producer_id for each in cuts if each.producer_id not in routes}
-    send = partial(send_decisions, routes=routes, places=places)
+    names = {pid: own[0].ids.names[0] for pid, own in owners.items() if len(own) == 1 and len(own[0].ids.names) == 1}
+    send = partial(send_decisions, routes=routes, places=places, around=around, owned=frozenset(names), tasks=buckets)
     sent = engine.regroup(send, [DECIDED], known.rows, label="decisions of slices")
-    judge = partial(judge_slices, around=around, owners=owners, routes=routes)
+    judge = partial(judge_slices, around=around, owners=owners, routes=routes, tasks=buckets)
     proofs = engine.regroup(judge, [SLICES, ROUTED], *rows, sent, label="slices")
     both = engine.regroup(find_both, [UNJUDGED], proofs, label="epochs of slices")
     whole |= {pid for _, pids in engine.collect(PROVED, both) for pid in pids}
     proved: list[tuple[int, Judged | None]] = []
     ways: dict[Shared, Ways] = {}
-    for _, (own_proofs, own_ways) in engine.collect(PROVED, proofs):
+    lowest: list[Lowest] = []
+    for _, (own_proofs, own_ways, own_lowest) in engine.collect(PROVED, proofs):
         proved += own_proofs
         ways |= own_ways
+        lowest.append(own_lowest)
     whole |= {pid for pid, figures in proved if figures is None}
     whole |= {pid for pid, route in routes.items() if not _have_a_way(route, ways)}
     judged, stages = Judged(), [proofs]
@@ -282,7 +311,30 @@ def judge_cut(
         stages.append(engine.regroup(judge_all, [WHOLE], gathered, label="transactions of slices"))
         for _, figures in engine.collect(result, stages[-1]):
             judged.add(figures)
+    compare = partial(compare_counts, around=around, names=names, lowest=lowest_of(lowest), result=result)
+    stages.append(engine.regroup(compare, [COUNTED], *rows, sent, proofs, label="missing markers"))
+    for _, figures in engine.collect(result, stages[-1]):
+        judged.add(figures)
     return judged, stages
+
+
+def compare_counts(
+    key: int,
+    values: Iterable[NDArray[np.void]],
+    *,
+    around: Around,
+    names: Mapping[int, str],
+    lowest: Lowest,
+    result: int,
+) -> Iterator[Row]:
+    """Find the missing markers of some epochs of the producer ids that are cut."""
+    every = list(values)
+    owed = added(np.concatenate([NO_OWED, *(rows for rows in every if rows.dtype == OWED)]))
+    there = added(np.concatenate([NO_THERE, *(rows for rows in every if rows.dtype == THERE)]))
+    judged = Judged()
+    around.owing.compare(owed, there, lowest, names.__getitem__, judged)
+    yield from found_rows(judged.findings, key)
+    yield Row(result, key, replace(judged, findings=[]))
 
 
 def _have_a_way(route: Routes, ways: Mapping[Shared, Ways]) -> bool:
@@ -367,20 +419,35 @@ def _routes(cuts: Sequence[Cuts], around: Around, owners: Mapping[int, Sequence[
 
 
 def send_decisions(
-    key: int, values: Iterable[Decided], *, routes: Mapping[int, Routes], places: Places
+    key: int,
+    values: Iterable[Decided],
+    *,
+    routes: Mapping[int, Routes],
+    places: Places,
+    around: Around,
+    owned: AbstractSet[int],
+    tasks: int,
 ) -> Iterator[Row]:
-    """Send decisions to the tasks with their markers."""
+    """Send decisions to the tasks with their markers, and count the markers that the completed ones must have left."""
     del key
+    owed = [NO_OWED]
+    number_of = {around.numbers[log.log]: number for number, log in enumerate(around.coordinators)}
     for each in values:
         place = places.get((each.log, each.producer_id, each.part))
-        if place is None or each.producer_id not in routes:
+        if place is None:
             continue
         told = _placed(each, place)
+        if each.producer_id in owned:
+            owed.append(around.owing.owed(told.decisions, number_of[each.log]))
+        if each.producer_id not in routes:
+            continue
         sent, due = routed(told.decisions, place.before, routes[each.producer_id])
         for task, some in sent:
             yield Row(ROUTED, task, told._replace(decisions=some), DECISION_BYTES * len(some))
         for own in due:
             yield Row(ROUTED, own.place.task, own, own.decisions.nbytes)
+    for number, rows in by_task(added(np.concatenate(owed)), tasks):
+        yield Row(COUNTED, number, rows, rows.nbytes)
 
 
 def judge_slices(
@@ -390,6 +457,7 @@ def judge_slices(
     around: Around,
     owners: Mapping[int, Sequence[CutId]],
     routes: Mapping[int, Routes],
+    tasks: int,
 ) -> Iterator[Row]:
     """Prove the markers of some slices right, and judge the data that a later epoch replaced."""
     due: dict[Shared, list[Due]] = defaultdict(list)
@@ -405,6 +473,9 @@ def judge_slices(
     own = steps.of_logs(around.chosen)
     no_markers = replace(own, markers=own.markers[:0], ends=own.ends[:0], open=[])
     replaced = judge_steps(no_markers, around.partitions, around.knowledge({}), around.moments)
+    there = there_in(replace(own, open=[]))
+    for number, rows in by_task(there, tasks):
+        yield Row(COUNTED, number, rows, rows.nbytes)
     if replaced.findings:
         yield from found_rows(replaced.findings, task, folders(partition.log for partition in around.partitions))
     counts = np.isin(own.steps["producer_id"][own.markers], list(routes))
@@ -415,7 +486,7 @@ def judge_slices(
     proofs = prove_slices(own, around.partitions, knowledge, around.moments, groups)
     of_markers = own.steps.take(own.markers), own.log[own.markers], own.ends == NOTHING
     ways = {each: _ways_of(of_markers, each, routes, due[each]) for each in shared if each.task == task}
-    yield Row(PROVED, task, ([proof[:2] for proof in proofs], ways))
+    yield Row(PROVED, task, ([proof[:2] for proof in proofs], ways, lowest_in(there)))
     for proof in proofs:
         if len(proof.decisions) and proof.judged is not None:
             yield Row(UNJUDGED, proof.producer_id, proof.decisions, proof.decisions.nbytes)

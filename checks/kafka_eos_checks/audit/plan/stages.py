@@ -50,6 +50,7 @@ from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import (
 from kafka_eos_checks.audit.kernels.coordinators.group_log import fold_group_log, read_group_log, thinned
 from kafka_eos_checks.audit.kernels.coordinators.id_slices import sliced_ids
 from kafka_eos_checks.audit.kernels.coordinators.matching import judge_steps
+from kafka_eos_checks.audit.kernels.coordinators.missing import Owing, by_task, there_in
 from kafka_eos_checks.audit.kernels.coordinators.slices import SLICE_MARKERS, Cuts, Slice, cuts_of, sliced
 from kafka_eos_checks.audit.kernels.histories.stored import SplitRecords
 from kafka_eos_checks.audit.kernels.logs.fold import LogAudit, fold, summaries_of
@@ -79,6 +80,7 @@ from kafka_eos_checks.audit.plan.beside_stages import (
 from kafka_eos_checks.audit.plan.found import FINDING_BYTES, Found, folders, found_rows, identity
 from kafka_eos_checks.audit.plan.history_stages import NO_HISTORY, Named
 from kafka_eos_checks.audit.plan.slice_stages import (
+    COUNTED,
     SLICES,
     Around,
     CutId,
@@ -503,7 +505,7 @@ def judge_transactions(
     logs = [(partitions[number].log, number, marks.get(number, -1)) for number in again]
     read = partial(_read_again, check_crc=check_crc)
     for number, (whole, steps) in zip(again, asker(engine, [log for log, *_ in logs])(read, logs), strict=True):
-        partitions[number] = whole
+        partitions[number] = replace(whole, damaged=partitions[number].damaged)
         exact += steps
     moments = Moments(source, [*(partitions[number] for number in others), *coordinators])
     judged = Judged()
@@ -521,6 +523,7 @@ def judge_transactions(
         again=frozenset(again),
         neighbours=scanned.neighbours,
     )
+    around = replace(around, owing=Owing(partitions, around.chosen, around.coordinators, moments))
     judge = partial(
         judge_bucket,
         around=around,
@@ -538,7 +541,7 @@ def judge_transactions(
         cuts += own_cuts
     stages = [results]
     if cuts:
-        figures, more = judge_cut(cuts, around, known, [scanned.rows[0], results], engine, RESULT)
+        figures, more = judge_cut(cuts, around, known, [scanned.rows[0], results], engine, RESULT, scanned.buckets)
         judged.add(figures)
         stages += more
     ended = list(stages)
@@ -591,10 +594,14 @@ def judge_bucket(
             own_slices = [each for each in slices[pid] if each.log in around.chosen]
             cuts.append(cuts_of(pid, own_slices, around_slices, bucket))
         only_open = replace(around_slices, markers=around_slices.markers[:0], ends=around_slices.ends[:0], merged=[])
+        for number, rows in by_task(there_in(only_open), buckets):
+            yield Row(COUNTED, number, rows, rows.nbytes)
         judged.add(judge_steps(only_open, around.partitions, knowledge, around.moments))
     steps = around.paired(parts)
     yield from around.neighbours.of_steps(steps, around.indexed)
-    judged.add(judge_steps(steps.of_logs(around.chosen), around.partitions, knowledge, around.moments))
+    own_steps = steps.of_logs(around.chosen)
+    judged.add(judge_steps(own_steps, around.partitions, knowledge, around.moments))
+    around.owing.judge(own_steps, knowledge, cut, judged)
     logs = [*(partition.log for partition in around.partitions), *(each.log for each in around.coordinators)]
     yield from found_rows(judged.findings, bucket, folders(logs) if judged.findings else None)
     number_of = (

@@ -112,6 +112,8 @@ class Transaction:
         completed: whether the coordinator says that all markers are written.
         replaced: whether a record other than its COMPLETE came next. Then the coordinator gave up the append, and may
             have written none of the markers.
+        completed_ms: when its COMPLETE was appended, in milliseconds since the epoch, if that came next and has its
+            producer id and epoch; -1 otherwise. So all its markers were written by then.
     """
 
     transactional_id: str
@@ -125,6 +127,7 @@ class Transaction:
     decided_ms: int
     completed: bool = False
     replaced: bool = False
+    completed_ms: int = -1
 
 
 @dataclass(slots=True)
@@ -219,13 +222,16 @@ def _wrong_partitions(before: TransactionLogValue, after: TransactionLogValue) -
     return "" if now == expected else "the partitions are not those of the transaction"
 
 
-def follow(known: TransactionalId, after: TransactionLogValue | None, holes: int) -> Violation | None:
+def follow(
+    known: TransactionalId, after: TransactionLogValue | None, holes: int, stamped_ms: int = -1
+) -> Violation | None:
     """Add one record of a transactional id; return the rule that it violates, or None.
 
     Args:
         known: the state of the transactional id so far; it is changed.
         after: the record's value.
         holes: how many holes the log has before this record.
+        stamped_ms: when the record was appended, in milliseconds since the epoch.
     """
     if holes > known.holes:
         known.current, known.certain, known.holes = [], False, holes
@@ -238,7 +244,7 @@ def follow(known: TransactionalId, after: TransactionLogValue | None, holes: int
         known.producer_ids.add(after.producer_id)
         if after.transaction_status is TransactionState.EMPTY and not _has_epoch(known.last, after):
             known.grants.append((after.producer_id, after.producer_epoch))
-        _follow_transaction(known, predecessors, after)
+        _follow_transaction(known, predecessors, after, stamped_ms)
     known.certain = known.certain or bool(explained) or violation is not None
     known.current = current
     known.last = after
@@ -313,11 +319,16 @@ def _in_words(value: TransactionLogValue | None) -> str:
     return f"{value.transaction_status.name} of producer {value.producer_id} epoch {value.producer_epoch}"
 
 
-def _follow_transaction(known: TransactionalId, predecessors: Values, after: TransactionLogValue) -> None:
+def _follow_transaction(
+    known: TransactionalId, predecessors: Values, after: TransactionLogValue, stamped_ms: int
+) -> None:
     last = known.transactions[-1] if known.transactions else None
     if last is not None and not last.completed:
         last.completed = COMPLETED.get(after.transaction_status) is last.decision
         last.replaced = last.replaced or not last.completed  # not completed: its append was given up
+        is_its_own = (after.producer_id, after.producer_epoch) == (last.producer_id, last.marker_epoch)
+        if is_its_own and not last.replaced:
+            last.completed_ms = stamped_ms
     if after.transaction_status not in PREPARED:
         return
     before = next((value for value in predecessors if value is not None), None)
@@ -395,7 +406,7 @@ class CoordinatorLog:
         if known is None:
             known = TransactionalId.begin(record.transactional_id, self.holes, self.whole)
             self.ids[record.transactional_id] = known
-        violation = follow(known, record.value, self.holes)
+        violation = follow(known, record.value, self.holes, record.stamped_ms)
         known.last_ms = record.stamped_ms
         self.unknown += not known.certain
         if violation is not None:

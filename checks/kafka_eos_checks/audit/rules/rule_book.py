@@ -212,11 +212,14 @@ _RULES: Mapping[str, Rule] = {
     t.TORN: Rule(
         subject="markers",
         noun="markers",
-        means="A transaction is committed in one partition and aborted in another: readers get a part of it.",
+        means="A transaction is committed in one partition, and aborted or lost in another: readers get a part of it.",
         ends=_NEVER,
         then="repair what the application did with that part; to find out who wrote the other marker, see "
         "kafka-dump-log --transaction-log-decoder of __transaction_state, and the operators' shell history for "
         "kafka-transactions abort",
+        decide="where a marker is missing, the partition had it and lost it, and the records with it: usually by an "
+        "unclean leader election, or because its log directory was restored from a backup. Whether a copy or another "
+        "replica still has them, and whether to produce the lost records again",
         by_hand="`kafka-transactions abort`, by hand, of a transaction that its coordinator still had to end",
         in_test="look in the diagram for a delayed duplicate of EndTxn or of a marker; transaction version 2 refuses "
         "these",

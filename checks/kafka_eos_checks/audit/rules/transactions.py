@@ -16,6 +16,11 @@ the marker of the next transaction, if that transaction has this decision and no
     coordinator's log it is found only in transaction version 2: a COMMIT and an ABORT of the same epoch that each end
     data of the epoch before.
 
+    Or a transaction that is complete, and whose marker a partition does not have. The coordinator writes COMPLETE only
+    after each partition has its marker. So the partition has lost it, and what came with it. Markers are counted by
+    producer id and epoch: there are at least as many as transactions with that epoch are complete. The finding is at
+    the end of the log. Data that are still open are not counted again, because they hang.
+
 ``marker without transaction``
     A marker for which the coordinator's log has no PREPARE of that decision with that partition.
 
@@ -38,7 +43,9 @@ the marker of the next transaction, if that transaction has this decision and no
 *Not judged*: producer ids that none of the given logs of ``__transaction_state`` names; before transaction version 2,
 markers whose coordinator's log or partition is compacted or damaged; markers without data that may belong to more than
 :data:`MOST_WAYS` transactions. A partition that was created later than a transaction (its topic was deleted and created
-again) needs none of the transaction's markers.
+again) needs none of the transaction's markers. So a marker can only be missing if the transaction was decided after
+another marker of the partition; if the log begins at offset 0 and may be older, this is not judged. Nor does a
+partition with holes or damage miss any.
 
 *Too recent*: what a log may lack because it was read or copied earlier than the other one (:mod:`moments`).
 
@@ -58,12 +65,12 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isinf
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from kafka_eos.formats.record_batch import ControlType
-from kafka_eos.formats.segment import AbortedTransaction
+from kafka_eos.formats.segment import AbortedTransaction, CorruptRegion, RegionKind
 from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2, TransactionState
 from kafka_eos_checks.audit.findings import Finding, Kind
 from kafka_eos_checks.audit.moments import GRACE_MS, ONE_MOMENT, SKEW_MS, Dated, Ended, Moments, Source, in_words, span
@@ -217,6 +224,7 @@ class PartitionTransactions:
         batches: transactional batches, markers included.
         stamped_ms: the last timestamp of a broker, in milliseconds since the epoch; -1 for none.
         first_marker_ms: when the first marker was appended, in milliseconds since the epoch; -1 for none.
+        damaged: whether bytes that are no unfinished tail may have been batches, or are messages of an old format.
     """
 
     log: PartitionLog
@@ -230,6 +238,7 @@ class PartitionTransactions:
     batches: int = 0
     stamped_ms: int = -1
     first_marker_ms: int = -1
+    damaged: bool = False
 
     def stamped_before(self, offset: int) -> float:
         """See :class:`kafka_eos_checks.audit.moments.Dated`; taken from the log's markers."""
@@ -313,11 +322,17 @@ class PartitionTransactions:
         )
 
 
+def hides_batches(region: CorruptRegion) -> bool:
+    """Whether a region without batches is more than the unfinished tail that a crash or a preallocated file leaves."""
+    return region.kind not in {RegionKind.TORN_TAIL, RegionKind.ZEROES}
+
+
 def read_transactions(log: PartitionLog, check_crc: bool = True) -> PartitionTransactions:
     """Fold the transactional batches of one log."""
     result = PartitionTransactions(log)
     for name in log.segments:
         for headers, marks in read_marked(log.file(name), READ, check_crc=check_crc):
+            result.damaged |= any(map(hides_batches, headers.damage))
             if len(headers):
                 _take(result, name, headers, marks)
     return result
@@ -963,6 +978,194 @@ def judge(partitions: Iterable[PartitionTransactions], coordinators: Coordinator
     return judged
 
 
+class Log(Dated, Protocol):
+    """The facts of a partition's log that tell which markers it must have: see :class:`PartitionTransactions`."""
+
+    @property
+    def start(self) -> int | None:
+        """The first offset."""
+        ...
+
+    @property
+    def begins_ms(self) -> int:
+        """Timestamp of the first batch."""
+        ...
+
+    @property
+    def holes(self) -> int:
+        """How many holes the log has."""
+        ...
+
+    @property
+    def first_marker_ms(self) -> int:
+        """When the first marker was appended."""
+        ...
+
+    @property
+    def damaged(self) -> bool:
+        """Whether bytes may have been batches."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owed:
+    """The completed transactions whose markers have a producer id and epoch on a partition: each has left one there.
+
+    Attributes:
+        producer_id: the producer id.
+        epoch: the epoch of the markers.
+        name: the last one.
+        decision: its decision.
+        decided_ms: when it was decided.
+        completed_ms: when the last of them was completed.
+        ordered: whether one of them is of a transaction version before 2, whose markers may have the epoch of the data.
+        due: how many were certainly decided after the first marker of the log.
+        due_later: how many of these were completed after the moment up to which the log is complete.
+        near: how many were decided after it, but by clocks that may differ so much. They are due if the producer has
+            a marker of an earlier epoch there.
+        near_later: how many of these were completed after the moment up to which the log is complete.
+        doubtful: how many may be older than the log.
+    """
+
+    producer_id: int
+    epoch: int
+    name: Named
+    decision: ControlType
+    decided_ms: int
+    completed_ms: int
+    ordered: bool
+    due: int = 0
+    due_later: int = 0
+    near: int = 0
+    near_later: int = 0
+    doubtful: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class There:
+    """The markers of a producer id and epoch that a partition has.
+
+    Attributes:
+        markers: how many there are.
+        follows: whether the producer has a marker of an earlier epoch.
+        unended: epochs of its data that are open, or were when data of a later epoch came.
+    """
+
+    markers: int
+    follows: bool
+    unended: Collection[int]
+
+
+def begins_with_zero(log: PartitionLog, start: int | None) -> bool:
+    """Whether the log begins at offset 0, or has no batch and did not begin anywhere else."""
+    return start == 0 or (start is None and log.segments[:1] != () and int(log.segments[0].partition(".")[0]) == 0)
+
+
+def missing(partition: Log, owed: Owed, there: There, moments: Moments, judged: "Judged") -> None:
+    """Compare the markers that a partition must have with those that it has; of one producer id and epoch."""
+    unended = owed.epoch - 1 in there.unended or (owed.ordered and owed.epoch in there.unended)
+    markers = there.markers + unended
+    near = owed.near + owed.near_later
+    due = owed.due + (owed.near if there.follows else 0)
+    later = due + owed.due_later + (owed.near_later if there.follows else 0)
+    may_be_near = not there.follows and begins_with_zero(partition.log, partition.start)
+    doubtful = later + owed.doubtful + (near if may_be_near else 0)
+    lost = (due if markers < due else later if markers < later else doubtful) - markers
+    if lost <= 0:
+        return
+    figures = judged.figures[TORN]
+    _count(figures, "markers", lost)
+    place = partition.log.topic, partition.log.partition
+    if markers < due:
+        evidence = f"{owed.name}: COMPLETE_{owed.decision.name}, decided at {in_words(owed.decided_ms)}, and the log "
+        evidence += f"ends without its marker: expected at least {due} of the epoch, found {there.markers}"
+        found = Finding(
+            rule=TORN,
+            topic=place[0],
+            partition=place[1],
+            broker=partition.log.broker,
+            file=partition.log.segments[-1],
+            offset=partition.end,
+            producer_id=owed.producer_id,
+            producer_epoch=owed.epoch,
+            evidence=evidence,
+        )
+        judged.findings.append(found)
+    elif markers < later and owed.completed_ms + SKEW_MS > moments.recent_after(partition):
+        _count(figures, RECENT, lost)
+    else:
+        why = OTHER_MOMENT if markers < later else MADE_AGAIN
+        if why is OTHER_MOMENT and moments.source.is_incomplete(partition.log, partition.end):
+            why = INCOMPLETE
+        _count(figures, UNKNOWN, lost)
+        judged.reasons[TORN].count(why, Subject(*place, partition.end, owed.producer_id), lost)
+
+
+def may_miss(partition: Log, moments: Moments) -> bool:
+    """Whether a marker that a log does not have is missing there: it has no holes, and no other replica goes on."""
+    return not partition.holes and not partition.damaged and moments.is_latest(partition)
+
+
+def lost_markers(partitions: Iterable[PartitionTransactions], coordinators: Coordinators, moments: Moments) -> "Judged":
+    """Find the markers of completed transactions that a partition does not have."""
+    judged = Judged()
+    owing = {partition.place: partition for partition in partitions if may_miss(partition, moments)}
+    groups: dict[tuple[Place, int, int], list[Transaction]] = defaultdict(list)
+    for log in coordinators.logs:
+        for known in log.ids.values():
+            for each in known.transactions:
+                in_order = each.version >= TRANSACTION_VERSION_2 or why_incomplete(log) is None
+                if each.completed_ms >= 0 and in_order and coordinators.owner(each.producer_id) is not None:
+                    for place in each.partitions & owing.keys():
+                        groups[place, each.producer_id, each.marker_epoch].append(each)
+    for (place, pid, epoch), transactions in groups.items():
+        partition = owing[place]
+        epochs = [marker.epoch for marker in partition.markers if marker.producer_id == pid]
+        opened = partition.open.get(pid)
+        unended = {each.epoch for each, _ in partition.merged if each.producer_id == pid}
+        there = There(
+            markers=epochs.count(epoch),
+            follows=any(0 <= each < epoch for each in epochs),
+            unended=unended if opened is None else {*unended, opened.epoch},
+        )
+        owed = _owed(partition, transactions, moments)
+        if owed is not None:
+            missing(partition, owed, there, moments, judged)
+    return judged
+
+
+def _owed(partition: PartitionTransactions, transactions: Sequence[Transaction], moments: Moments) -> Owed | None:
+    """The transactions of one producer id and epoch, each complete, whose markers a partition must or may have."""
+    counts = dict.fromkeys(("due", "due_later", "near", "near_later", "doubtful"), 0)
+    first = partition.first_marker_ms
+    may_be_older = begins_with_zero(partition.log, partition.start)
+    owing: list[Transaction] = []
+    for each in transactions:
+        later = "" if moments.covers(partition, each.completed_ms) else "_later"
+        if 0 <= first < each.decided_ms - SKEW_MS:
+            counts[f"due{later}"] += 1
+        elif 0 <= first <= each.decided_ms:
+            counts[f"near{later}"] += 1
+        elif may_be_older and partition.begins_ms <= each.decided_ms:
+            counts["doubtful"] += 1
+        else:
+            continue
+        owing.append(each)
+    if not owing:
+        return None
+    last = max(owing, key=lambda each: (each.decided_ms, each.number))
+    return Owed(
+        producer_id=last.producer_id,
+        epoch=last.marker_epoch,
+        name=Named.of(last),
+        decision=last.decision,
+        decided_ms=last.decided_ms,
+        completed_ms=max(each.completed_ms for each in owing),
+        ordered=any(each.version < TRANSACTION_VERSION_2 for each in owing),
+        **counts,
+    )
+
+
 @dataclass(slots=True)
 class TransactionAudit:
     """The result of the rules over transactions.
@@ -999,7 +1202,9 @@ def audit_transactions(
     moments = Moments(source, [*replicas, *coordinator_logs])
     partitions = longest(replicas)
     coordinators = Coordinators(longest(coordinator_logs), given=coordinators_given)
-    return concluded(judge(partitions, coordinators, moments), partitions, moments)
+    judged = judge(partitions, coordinators, moments)
+    judged.add(lost_markers(partitions, coordinators, moments))
+    return concluded(judged, partitions, moments)
 
 
 def concluded(judged: Judged, partitions: Iterable[Dated], moments: Moments) -> TransactionAudit:

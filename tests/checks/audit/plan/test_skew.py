@@ -95,7 +95,8 @@ def test_no_task_gets_a_hot_producer_or_transactional_id(
         transactions=4000, batches=12_000, partitions=8, spread=1, clients=64, hot_client=0.9, version_2=version_2
     )
     engine = counted(hot, tmp_path, monkeypatch)
-    for label in ("transactional ids", "transactions", "decisions of slices", "slices"):
+    labels = "transactional ids", "transactions", "decisions of slices", "slices", "missing markers"
+    for label in labels:
         assert engine.given[label].total() > 500, f"{label} has something to share"
         assert engine.share(label) < 0.3, f"{label}: {engine.given[label]}"
     assert engine.given["slices"].total() > 10 * engine.given["transactions"].total() / 3, "the slices have most of it"

@@ -3,6 +3,7 @@
 import ast
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -211,6 +212,22 @@ def test_slices_of_a_log_that_begins_late_are_judged_as_the_whole(
             log.file(log.segments[0]).unlink()
     found, together = same_in_slices(find_logs(tmp_path / "brokers"))
     assert (found, together) == ([], True), "too many transactions may be meant"
+
+
+@pytest.mark.parametrize("version_2", [0.0, 1.0])
+def test_slices_of_logs_that_have_lost_their_last_markers_are_judged_as_the_whole(
+    version_2: float, tmp_path: Path
+) -> None:
+    Cluster(workload=replace(HOT, version_2=version_2), value_bytes=8, segment_bytes=30_000).write(tmp_path)
+    cut = [log for log in find_logs(tmp_path / "brokers") if log.topic != COORDINATOR_TOPIC and len(log.segments) > 3]
+    for log in cut[:2]:
+        for segment in log.segments[-2:]:
+            log.file(segment).unlink()
+    found, _ = same_in_slices(find_logs(tmp_path / "brokers"))
+    lost = [finding for finding in found if finding.startswith("torn transaction")]
+    assert len({finding.partition(" offset ")[0] for finding in lost}) == 2, "of each log"
+    hot = Counter(finding.partition("(producer ")[2].partition(" ")[0] for finding in lost).most_common(1)
+    assert hot[0][1] > (20 if version_2 else 1), "also of the producer that is cut into slices"
 
 
 def test_workers_find_what_one_process_finds_and_their_errors_are_its_own(

@@ -555,6 +555,11 @@ class _Fold:
         there = following < self.begin[ids + 1]
         completes = np.zeros(len(rows), np.bool_)
         completes[there] = completion[following[there]] == decision[there]
+        own = completes.copy()
+        for column in (self.producer_id, self.epoch):
+            own[there] &= column[following[there]] == column[rows[there]]
+        completed_ms = np.full(len(rows), -1, np.int64)
+        completed_ms[own] = self.states.stamped_ms[self.order[following[own]]]
         completed = completes.copy()
         ends = np.flatnonzero(completion >= 0)
         decided = np.searchsorted(rows, ends) - 1
@@ -578,6 +583,7 @@ class _Fold:
             decided_ms=self.states.transaction_last_update_timestamp_ms[self.order[rows]],
             completed=completed,
             replaced=there & ~completes,
+            completed_ms=completed_ms,
             names=self.names,
             sets=PartitionSets.of(self.sets),
         )

@@ -80,6 +80,11 @@ class Knowledge(Coordinators):
             self._made[row] = log, part.transactional_id(int(self._id[row]))
         return self._made[row]
 
+    def name_of(self, producer_id: int) -> str:
+        """The transactional id with a producer id that has an owner."""
+        row = int(np.searchsorted(self.producer_ids, producer_id))
+        return self._known[int(self._place[row])][1].names[int(self._id[row])]
+
     def transactions(self, producer_id: int, marker_epoch: int) -> list[Transaction]:
         """As :meth:`Coordinators.transactions`."""
         owner = self.owner(producer_id)

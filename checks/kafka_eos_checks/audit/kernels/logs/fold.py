@@ -1,13 +1,14 @@
 """The audit of one log: its splits summarised chunk by chunk, and the chunks folded in order."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kafka_eos.formats.segment import CorruptRegion, RegionKind
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.kernels.logs.runs import Runs
 from kafka_eos_checks.audit.kernels.logs.summary import READ_FIRST, Combine, Summary, chunks_of, reread_from, summarise
 from kafka_eos_checks.audit.kernels.logs.transactions import Partition, PartitionFold
+from kafka_eos_checks.audit.rules.transactions import hides_batches
 from kafka_eos_checks.audit.segments.headers import Block, Headers, read_index
 from kafka_eos_checks.audit.segments.splits import PartitionLog, Split
 
@@ -109,5 +110,5 @@ def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary
         holes=combine.holes,
         chunks=chunks,
         reruns=combine.reruns,
-        partition=whole.partition(),
+        partition=replace(whole.partition(), damaged=any(hides_batches(region) for _, region in damage)),
     )

@@ -166,6 +166,7 @@ class Partition:
         chunks: by split and first byte, how many holes come before a chunk, and when the next marker after it was
             appended.
         is_ordered: whether no offset goes backwards. Otherwise the steps of chunks cannot be combined.
+        damaged: as :attr:`kafka_eos_checks.audit.rules.transactions.PartitionTransactions.damaged`.
     """
 
     log: PartitionLog
@@ -179,6 +180,7 @@ class Partition:
     first_marker_ms: int = -1
     chunks: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     is_ordered: bool = True
+    damaged: bool = False
 
     def stamped_before(self, offset: int) -> float:  # noqa: ARG002 - that of the high watermark, which the scan had
         """See :class:`kafka_eos_checks.audit.moments.Dated`; taken from the log's markers."""

@@ -1,0 +1,48 @@
+"""Counts of markers and of completed transactions: what tasks have counted can be added in any order."""
+
+from itertools import permutations
+
+import numpy as np
+
+from kafka_eos_checks.audit.kernels.coordinators.missing import OWED, THERE, added, by_task, lowest_in, lowest_of
+
+
+def test_counts_of_a_log_and_epoch_are_added_and_the_last_decision_is_named() -> None:
+    owed = np.zeros(4, OWED)
+    for name, values in {
+        "log": [1, 1, 1, 0],
+        "producer_id": 7,
+        "epoch": [2, 2, 3, 2],
+        "due": [1, 2, 0, 1],
+        "doubtful": [0, 1, 1, 0],
+        "decided_ms": [30, 20, 10, 5],
+        "number": [3, 2, 1, 0],
+        "completed_ms": [31, 40, 11, 6],
+        "ordered": [False, True, False, False],
+    }.items():
+        owed[name] = values
+    names = ["log", "epoch", "due", "doubtful", "decided_ms", "number", "completed_ms", "ordered"]
+    expected = [(0, 2, 1, 0, 5, 0, 6, False), (1, 2, 3, 1, 30, 3, 40, True), (1, 3, 0, 1, 10, 1, 11, False)]
+    for order in permutations(range(4)):
+        assert added(owed[[*order]])[names].tolist() == expected
+    assert not len(added(owed[:0]))
+
+
+def test_markers_and_data_without_them_are_added_and_data_count_for_two_epochs() -> None:
+    there = np.array([(0, 7, 2, 1, False), (0, 7, 2, 2, True), (0, 7, 5, 1, False)], THERE)
+    rows = added(there[::-1])
+    assert rows.tolist() == [(0, 7, 2, 3, True), (0, 7, 5, 1, False)]
+    tasks = {task: own.tolist() for task, own in by_task(rows, 8)}
+    assert tasks == {
+        (7 + 2) % 8: [(0, 7, 2, 3, True)],
+        (7 + 3) % 8: [(0, 7, 2, 0, True)],
+        (7 + 5) % 8: [(0, 7, 5, 1, False)],
+    }
+    assert [(task, added(own).tolist()) for task, own in by_task(rows, 1)] == [(0, rows.tolist())]
+
+
+def test_the_lowest_epoch_is_that_of_a_marker_in_any_task() -> None:
+    rows = np.array([(0, 7, -1, 1, False), (0, 7, 2, 0, True), (0, 7, 3, 1, False), (1, 7, 4, 1, False)], THERE)
+    one, other = lowest_in(rows), {(0, 7): 5, (2, 7): 1}
+    assert one == {(0, 7): 3, (1, 7): 4}
+    assert lowest_of([one, other]) == lowest_of([other, one]) == {(0, 7): 3, (1, 7): 4, (2, 7): 1}
