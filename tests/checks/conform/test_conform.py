@@ -19,6 +19,7 @@ from kafka_eos.machines.transactional_partition import ReadablePartition
 from kafka_eos.server.cluster import INTERNAL_TOPICS, Machines, Settings
 from kafka_eos.server.threaded import ServedCluster
 from kafka_eos.server.transactions import ServedCoordinator, TransactionSettings
+from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.brokers.brokers import free_ports
 from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.conform import command, stage, territory
@@ -33,9 +34,11 @@ MACHINES = Machines()
 
 
 @contextmanager
-def served(version: int = 2, machines: Machines = MACHINES, brokers: int = 1) -> Iterator[ServedCluster]:
+def served(
+    version: int = 2, machines: Machines = MACHINES, brokers: int = 1, data: Path | None = None
+) -> Iterator[ServedCluster]:
     settings = Settings(transactions=TransactionSettings(version=version))
-    with ServedCluster(brokers, settings=settings, machines=machines) as cluster:
+    with ServedCluster(brokers, settings=settings, machines=machines, data=data) as cluster:
         yield cluster
 
 
@@ -63,15 +66,18 @@ def report_on(cluster: ServedCluster, *mechanisms: str, **target: Any) -> Report
 @pytest.mark.parametrize(
     ("version", "mechanisms"), [(0, ("commit", "offsets")), (1, ("idempotence", "transaction")), (2, ())]
 )
-def test_the_reference_conforms_in_every_version_and_everything_is_cleaned_up(
-    version: int, mechanisms: tuple[str, ...]
+def test_the_reference_conforms_in_every_version_cleans_up_and_leaves_logs_that_the_audit_accepts(
+    version: int, mechanisms: tuple[str, ...], tmp_path: Path
 ) -> None:
-    with served(version) as cluster:
+    with served(version, data=tmp_path) as cluster:
         report = report_on(cluster, *mechanisms)
         assert report.asked == version
         assert report.found == {Found.CONFORMS: sum(len(quotient.edges) for quotient in report.quotients)}
         assert report.left == []
         assert names(cluster) == set()
+    audited = run([tmp_path])
+    assert [verdict.evidence for verdict in audited.verdicts if not verdict.ok or verdict.unknown] == []
+    assert len(audited.verdicts) > 7, "rules over transactions, too"
 
 
 def test_clients_of_version_1_conform_on_a_cluster_of_version_2_with_two_brokers() -> None:
