@@ -66,7 +66,7 @@ def report_on(cluster: ServedCluster, *mechanisms: str, **target: Any) -> Report
 @pytest.mark.parametrize(
     ("version", "mechanisms"), [(0, ("commit", "offsets")), (1, ("idempotence", "transaction")), (2, ())]
 )
-def test_the_reference_conforms_in_every_version_cleans_up_and_leaves_logs_that_the_audit_accepts(
+def test_the_reference_conforms_in_every_version_and_leaves_logs_that_the_audit_accepts(
     version: int, mechanisms: tuple[str, ...], tmp_path: Path
 ) -> None:
     with served(version, data=tmp_path) as cluster:
