@@ -283,12 +283,12 @@ def bytes_of(path: Path) -> bytes | None:
 
 def written_bytes_of(path: Path) -> bytes | None:
     """As :func:`bytes_of`, but of a file of this machine not all the zeros that a broker reserves at its end."""
-    if isinstance(path, Uri) or path.is_symlink():
+    if isinstance(path, Uri) or not path.is_file() or path.is_symlink():
         return bytes_of(path)
     try:
         with path.open("rb", buffering=0) as file:
             pieces = list(takewhile(any, iter(partial(file.read, PIECE_BYTES), b"")))
-    except (FileNotFoundError, IsADirectoryError):
+    except FileNotFoundError:
         return None
     data = b"".join(pieces)
     count_read(len(data))

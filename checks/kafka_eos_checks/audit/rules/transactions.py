@@ -61,7 +61,7 @@ Kafka: ProducerAppendInfo.appendEndTxnMarker, TransactionMarkerChannelManager,
 """
 
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isinf
@@ -1118,15 +1118,23 @@ def lost_markers(partitions: Iterable[PartitionTransactions], coordinators: Coor
                 if each.completed_ms >= 0 and in_order and coordinators.owner(each.producer_id) is not None:
                     for place in each.partitions & owing.keys():
                         groups[place, each.producer_id, each.marker_epoch].append(each)
+    markers: Counter[tuple[Place, int, int]] = Counter()
+    lowest: dict[tuple[Place, int], int] = {}
+    unended: dict[tuple[Place, int], set[int]] = defaultdict(set)
+    for place, partition in owing.items():
+        for marker in partition.markers:
+            markers[place, marker.producer_id, marker.epoch] += 1
+            if marker.epoch >= 0:
+                own = place, marker.producer_id
+                lowest[own] = min(marker.epoch, lowest.get(own, marker.epoch))
+        for data in (*partition.open.values(), *(merged for merged, _ in partition.merged)):
+            unended[place, data.producer_id].add(data.epoch)
     for (place, pid, epoch), transactions in groups.items():
         partition = owing[place]
-        epochs = [marker.epoch for marker in partition.markers if marker.producer_id == pid]
-        opened = partition.open.get(pid)
-        unended = {each.epoch for each, _ in partition.merged if each.producer_id == pid}
         there = There(
-            markers=epochs.count(epoch),
-            follows=any(0 <= each < epoch for each in epochs),
-            unended=unended if opened is None else {*unended, opened.epoch},
+            markers=markers[place, pid, epoch],
+            follows=lowest.get((place, pid), epoch) < epoch,
+            unended=unended.get((place, pid), ()),
         )
         owed = _owed(partition, transactions, moments)
         if owed is not None:

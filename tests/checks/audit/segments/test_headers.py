@@ -116,6 +116,12 @@ def test_the_zeroes_of_a_preallocated_index_are_no_entries(tmp_path: Path) -> No
     assert bytes_read() - before < 2 * len(data), "a broker reserves 10 MB for each active segment"
 
 
+def test_an_index_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / SEGMENT
+    os.mkfifo(path.with_suffix(".index"))
+    assert read_index(path).tolist() == []
+
+
 @pytest.mark.usefixtures("block_bytes")
 def test_an_index_that_points_between_batches_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / SEGMENT
