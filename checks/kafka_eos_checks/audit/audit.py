@@ -185,9 +185,9 @@ def run(
                     write_operations(as_jepsen, _events(inputs))
                 except ValueError as error:
                     raise UnusableInput(str(error)) from None
-            source = moments.look_at(inputs.logs, one_moment=one_moment or inputs.one_moment, longest_ms=longest_ms)
+            given, source = looked_at(inputs, one_moment=one_moment, longest_ms=longest_ms)
             result = of_inputs(
-                replace(inputs, options=moments.options_of(one_moment, longest_ms)),
+                given,
                 engine,
                 check_crc=check_crc,
                 spark=spark,
@@ -215,6 +215,12 @@ def run(
                 raise  # rather than write the findings a second time
             progress_console.print(f"{gone.filename} is gone; beginning anew", markup=False)
     return once()
+
+
+def looked_at(inputs: Inputs, *, one_moment: bool, longest_ms: int) -> tuple[Inputs, moments.Source]:
+    """Inputs with what the user said of their moments, and the evidence for these; call it before logs are read."""
+    source = moments.look_at(inputs.logs, one_moment=one_moment or inputs.one_moment, longest_ms=longest_ms)
+    return replace(inputs, options=moments.options_of(one_moment, longest_ms)), source
 
 
 def of_inputs(

@@ -10,7 +10,7 @@ import argparse
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -136,10 +136,9 @@ def read_runs(paths: Sequence[Path], *, one_moment: bool = False, longest_ms: in
         UnusableInput, NotALogDirectory, MalformedHistory, OSError: the input cannot be used.
     """
     with open_inputs(paths) as inputs:
-        source = moments.look_at(inputs.logs, one_moment=one_moment or inputs.one_moment, longest_ms=longest_ms)
+        given, source = audit.looked_at(inputs, one_moment=one_moment, longest_ms=longest_ms)
         runs = marked.read_runs(inputs.histories, inputs.logs)
-        found = audit.of_inputs(inputs, source=source).findings if inputs.logs or inputs.histories else ()
-        given = replace(inputs, options=moments.options_of(one_moment, longest_ms))
+        found = audit.of_inputs(given, source=source).findings if inputs.logs or inputs.histories else ()
     if not runs:
         raise UnusableInput(
             "no history of the clients in it, so nothing to draw: what they asked and were told is in no broker's log. "

@@ -93,18 +93,15 @@ def _write(given: Sequence[str], out: Path, topics: Sequence[str] | None) -> str
             folder = folders[log]
             folder.mkdir(parents=True, exist_ok=True)
             target = folder / (name if log.topic in COORDINATOR_TOPICS else f"{Path(name).stem}.{SUFFIX}")
-            changed = told[path].st_mtime_ns
+            size_and_time = told[path].st_size, told[path].st_mtime_ns
             written.add(target)
             if log.topic in COORDINATOR_TOPICS:
                 copied += _copy(path, target)
-            elif target.is_file() and (segment_bytes(target), target.stat().st_mtime_ns) == (
-                told[path].st_size,
-                changed,
-            ):
+            elif target.is_file() and (segment_bytes(target), target.stat().st_mtime_ns) == size_and_time:
                 kept += 1
             else:
                 batches += write_table(path, target)
-                os.utime(target, ns=(changed, changed))
+                os.utime(target, ns=2 * size_and_time[1:])
                 tables += 1
             advance(told[path].st_size)
     for log in logs:

@@ -185,7 +185,7 @@ def look_at(logs: Iterable[PartitionLog], *, one_moment: bool, longest_ms: int =
 
 
 def options_of(one_moment: bool, longest_ms: int) -> tuple[str, ...]:
-    """What a user said of the moments of logs, as the options of the next command."""
+    """The options of the next command: they repeat what a user said of the moments of logs."""
     longest = f"--max-transaction-timeout {longest_ms / 60_000:g}"
     return ("--snapshot",) * one_moment + (longest,) * (longest_ms != LONGEST_MS)
 

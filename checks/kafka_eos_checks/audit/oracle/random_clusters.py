@@ -217,7 +217,7 @@ class _Cluster:
             self._write(folder / f"{TOPIC}-7", self.states[0][:2])
 
     def _lost(self, batches: list[RecordBatch]) -> list[RecordBatch]:
-        """What is left of a partition's batches; those after a lost middle take its offsets."""
+        """The batches that a partition still has; those after a lost middle get the offsets of the lost ones."""
         first, last = sorted(self.losses.randint(0, len(batches)) for _ in range(2))
         match self.losses.choice(("nothing", "nothing", "nothing", "the tail", "the middle", "all")):
             case "the tail":

@@ -126,7 +126,12 @@ def _value(event: Event) -> str:
 
 def _tells(event: Event) -> bool:
     """Whether an event tells of a value by which records can be told apart; null is none."""
-    return event.detail.get("value") is not None
+    return _told(event) is not None
+
+
+def _told(event: Event) -> str | None:
+    value = event.detail.get("value")
+    return None if value is None else str(value)
 
 
 def _fate(own: Sequence[tuple[PartitionLog, Contents]], value: str) -> tuple[str, PartitionLog | None, int | None]:
@@ -269,7 +274,7 @@ def inconsistent(run: Iterable[Event], replicas: Replicas, figures: Figures) -> 
         if "value" not in event.detail or (place, event.offset) in found:
             continue
         count(figures, "checked")
-        at, own_value = (place, event.offset), _value(event) if _tells(event) else None
+        at, own_value = (place, event.offset), _told(event)
         value, before = known.setdefault(at, (own_value, event.process))
         own = replicas.get(place, ())
         stored = [contents.values[event.offset] for _, contents in own if event.offset in contents.values]
@@ -342,7 +347,7 @@ def delivered(run: Sequence[Event], replicas: Replicas, figures: Figures, *, cov
             continue
         count(figures, "checked")
         log, contents = longest(replicas, place)
-        value = (event.topic, _value(event) if _tells(event) else None)
+        value = (event.topic, _told(event))
         own, why = senders.get(value, set()), ""
         cause: object = None
         if offset in contents.aborted:
