@@ -22,7 +22,7 @@ from kafka_eos.wire.protocol import Message
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit import audit
 from kafka_eos_checks.audit.rules.applications import INPUT_RULES, NOT_PROCESSED, TWICE, read_requests
-from kafka_eos_checks.audit.rules.declared import WrongQuestion
+from kafka_eos_checks.audit.rules.declared import Known, WrongQuestion, check_names
 from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.testing.exactly_once import AmbiguousRecords, StoredRecord, _not_judged
 from kafka_eos_checks.testing.in_process_broker import DATA, HISTORY, InProcessBroker, NotExactlyOnce
@@ -723,6 +723,12 @@ def test_a_wrong_question_is_refused_with_what_exists(
     with pytest.raises(WrongQuestion, match=re.escape(said)) as caught:
         broker.assert_exactly_once(**{**EXACTLY_ONCE, **wrong})
     assert not isinstance(caught.value, AssertionError)
+
+
+def test_a_cluster_without_topics_has_none_of_those_that_are_asked_about() -> None:
+    with pytest.raises(WrongQuestion, match="no topic 'in'; there is none at all"):
+        check_names(["in"], ["out"], "g", Known(frozenset(), {}), "")
+    check_names(["in"], ["out"], "g", Known(None, {}), "")  # without logs nobody knows
 
 
 def test_outputs_with_other_values_need_an_identity(broker: InProcessBroker, app: Application) -> None:

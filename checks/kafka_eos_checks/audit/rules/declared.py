@@ -135,11 +135,11 @@ class Known:
     """The topics and groups of a cluster, by which a question is checked.
 
     Attributes:
-        topics: those that there are, without the internal ones.
+        topics: those that there are, without the internal ones; None if they are not known.
         groups: those that there are, each with the topics of which it has committed offsets.
     """
 
-    topics: frozenset[str]
+    topics: frozenset[str] | None
     groups: Mapping[str, frozenset[str]]
 
 
@@ -150,7 +150,7 @@ def check_names(inputs: Iterable[str], outputs: Iterable[str], group: str, known
         inputs: the topics of inputs.
         outputs: the topics of outputs.
         group: the consumer group.
-        known: what is there; no topics if they are not known.
+        known: what is there.
         remedy: how to name the topics of inputs.
 
     Raises:
@@ -158,7 +158,7 @@ def check_names(inputs: Iterable[str], outputs: Iterable[str], group: str, known
     """
     inputs, outputs = list(inputs), list(outputs)
     for topic in (*inputs, *outputs):
-        if known.topics and topic not in known.topics:
+        if known.topics is not None and topic not in known.topics:
             raise WrongQuestion(f"no topic {topic!r}; {_there_is(topic, known.topics)}")
     both = sorted(set(inputs) & set(outputs))
     if both:
@@ -226,7 +226,7 @@ def _check_events(told: Sequence[Event], found: Sequence[Declared]) -> None:
             raise WrongQuestion(f"{event.action} without a group")
         groups |= {event.group} if event.action == APPLICATION else set()
         if event.group not in groups:
-            before = f"{_there_is(event.group, groups)}" if groups else "there is none before it"
+            before = _there_is(event.group, groups) if groups else "there is none before it"
             raise WrongQuestion(f"{event.action} of group {event.group!r} without {APPLICATION}; {before}")
         if wrong := _wrong_in(event):
             raise WrongQuestion(f"{event.action} {wrong}")
@@ -256,7 +256,7 @@ def _wrong_in(event: Event) -> str:
 
 
 def _known(run: Sequence[Event], replicas: Replicas, logs: Sequence[GroupLog]) -> Known:
-    """The topics and groups that logs and requests show; no topics if no logs are given."""
+    """The topics and groups that logs and requests show; topics are not known without logs."""
     groups: dict[str, set[str]] = {}
     topics = {topic for topic, _ in replicas if topic != OFFSETS_TOPIC}
     for event in run:
@@ -267,7 +267,7 @@ def _known(run: Sequence[Event], replicas: Replicas, logs: Sequence[GroupLog]) -
     for group, (topic, _) in (name for log in logs for name in log.commits):
         groups.setdefault(group, set()).add(topic)
     kept = {group: frozenset(own) for group, own in groups.items()}
-    return Known(frozenset(topics) if replicas else frozenset(), kept)
+    return Known(frozenset(topics) if replicas else None, kept)
 
 
 def _check_identities(declared: Declared, replicas: Replicas) -> None:
