@@ -5,10 +5,11 @@ rules over logs, and the rules over transactions, for which it also reads the lo
 queries do less. They count duplicates, gaps and stale epochs as in :mod:`replay`, and for each partition the
 transactions with data that were ended, that were committed, and that have no marker. They read no coordinator's log, so
 they could not tell a torn transaction from two transactions. A second run of our audit reads the tables only, as the
-queries do; it still keeps the last batches for snapshots and compares the checksums of pages. All sides must give the
-same counts.
+queries do; it still keeps the last batches for snapshots and compares the checksums of pages. A third has a process for
+each core, as the queries have a thread. All sides must give the same counts.
 """
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -92,6 +93,12 @@ def audit_on_spark(logs: Sequence[PartitionLog], session: Any) -> Answer:
     from kafka_eos_checks.audit.engines.spark import SparkEngine  # noqa: PLC0415 - optional
 
     with SparkEngine(session) as engine:
+        return audit(logs, engine)
+
+
+def audit_in_processes(logs: Sequence[PartitionLog], jobs: int) -> Answer:
+    """The same audit in so many processes, which are started first."""
+    with LocalEngine(jobs) as engine:
         return audit(logs, engine)
 
 
@@ -211,16 +218,19 @@ def run(folder: Path, *, quick: bool, batches: int | None = None) -> Iterator[Ve
     judged = [log for log in logs if log in own or log.topic == COORDINATOR_TOPIC]
     given = f"{made.batches:,} batches, {made.markers:,} markers, {made.states:,} records of coordinators"
     work = Work(part="transactions", name="tables", given=given, amount=made.batches, unit="batches/s")
+    cores = os.cpu_count() or 1
     with ExitStack() as stack:
         spark = running_spark(stack)
         no_spark = spark if isinstance(spark, str) else ""
         engines = [
             Side(name="audit in one process", run=lambda: audit(judged, LocalEngine())),
             Side(name="audit in one process, the tables only", run=lambda: audit(own, LocalEngine())),
+            Side(name=f"audit in {cores} processes", run=partial(audit_in_processes, judged, cores)),
             Side(name="audit on Spark, session running", run=partial(audit_on_spark, judged, spark), absent=no_spark),
         ]
         others = peers(folder, own)
         measured = measure([*engines, *others], rounds, label="transactions")
         yield from verdicts(work, engines[0], others, measured)
         yield from verdicts(work, engines[1], others, measured)
-        yield from verdicts(work, engines[2], [engines[0], *others], measured)
+        yield from verdicts(work, engines[2], others, measured)
+        yield from verdicts(work, engines[3], [engines[0], *others], measured)
