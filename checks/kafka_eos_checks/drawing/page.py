@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -266,15 +267,9 @@ def _figure_values(verdicts: Sequence[Verdict], name: str) -> str:
     return ", ".join(dict.fromkeys(str(v.figures[name]) for v in verdicts if name in v.figures))
 
 
-def render(page: Page, template: str = "page.html.j2", told: AbstractSet[int] = frozenset(), **more: Any) -> str:
-    """The page.
-
-    Args:
-        page: its content.
-        template: ``page.html.j2``, or a template that extends it.
-        told: places of verdicts that the template shows in a section of its own.
-        more: what the template needs besides.
-    """
+@cache
+def _templates() -> Environment:
+    """The templates; each is compiled once."""
     templates = Environment(
         loader=PackageLoader("kafka_eos_checks", "templates"),
         autoescape=True,
@@ -285,18 +280,34 @@ def render(page: Page, template: str = "page.html.j2", told: AbstractSet[int] = 
     templates.globals |= {"SURVIVES": SURVIVES, "CANNOT_APPLY": CANNOT_APPLY, "SHORT": SHORT}
     own = {"visible": visible, "breakable": breakable, "figure": _figure, "number": number, "duration": _duration}
     templates.filters |= own
+    return templates
+
+
+def render(page: Page, template: str = "page.html.j2", told: AbstractSet[int] = frozenset(), **more: Any) -> str:
+    """The page.
+
+    Args:
+        page: its content.
+        template: ``page.html.j2``, or a template that extends it.
+        told: places of verdicts that the template shows in a section of its own.
+        more: what the template needs besides.
+    """
     rest = [(index, verdict) for index, verdict in enumerate(page.verdicts) if index not in told]
     kinds = dict.fromkeys(verdict.check for _, verdict in rest)
     sections = [{"number": number, **_section(kind, rest)} for number, kind in enumerate(kinds, 1)]
     floors = [] if page.subject else _tower(sections)
-    text = templates.get_template(template).render(
-        page=page,
-        sections=sections,
-        floors=floors,
-        others=[section for section in sections if all(section not in floor["sections"] for floor in floors)],
-        search=SEARCH if floors else "",
-        search_hash=base64.b64encode(hashlib.sha256(SEARCH.encode()).digest()).decode(),
-        **more,
+    text = (
+        _templates()
+        .get_template(template)
+        .render(
+            page=page,
+            sections=sections,
+            floors=floors,
+            others=[section for section in sections if all(section not in floor["sections"] for floor in floors)],
+            search=SEARCH if floors else "",
+            search_hash=base64.b64encode(hashlib.sha256(SEARCH.encode()).digest()).decode(),
+            **more,
+        )
     )
     return f"{text}\n"
 

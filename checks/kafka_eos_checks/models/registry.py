@@ -44,6 +44,7 @@ import tomllib
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_type_hints
@@ -369,6 +370,12 @@ def _validate(model: Model, modules: Container[str]) -> Model:
     return model
 
 
+@lru_cache(maxsize=64)
+def _tables(text: str) -> Mapping[str, Any]:
+    """The tables of a file; a process reads the same files for each command and test, most of whose time this took."""
+    return tomllib.loads(text)
+
+
 class Registry:
     """The models and mutants of a folder of files, one for each module.
 
@@ -399,7 +406,7 @@ class Registry:
     def _read(self, file: Path) -> None:
         """Take the entries of one file."""
         try:
-            content = tomllib.loads(file.read_text(encoding="utf-8"))
+            content = _tables(file.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise MalformedRegistry(f"{file}: no TOML: {error}") from None
         unknown = content.keys() - {"base", "model", "mutant"}

@@ -112,6 +112,7 @@ class Releases:
         if content.keys() - {"instances"} != {"release", "rule"}:
             raise MalformedRegistry(f'{self.file}: tables are [release."4.3"], [instances] and [rule.Module.Operator]')
         self.modules = ModuleFolder(self.file.parent)
+        self._scopes: dict[str, list[Rule]] = {}
         self.releases: dict[str, Release] = {name: self._release(name, row) for name, row in content["release"].items()}
         self.rules = [
             self._rule(module, name, row) for module, rows in content["rule"].items() for name, row in rows.items()
@@ -170,10 +171,12 @@ class Releases:
 
     def of_scope(self, module: str) -> list[Rule]:
         """The rules that a module has: its own, those of modules that it extends, and those that it takes over."""
-        chain = {one.name for one in self.modules.chain(module)}
-        taken = {one.name for other in self.instances.get(module, ()) for one in self.modules.chain(other)}
-        found = [rule for rule in self.rules if rule.module in chain | taken]
-        return [replace(rule, instanced=rule.module not in chain) for rule in found]
+        if module not in self._scopes:
+            chain = {one.name for one in self.modules.chain(module)}
+            taken = {one.name for other in self.instances.get(module, ()) for one in self.modules.chain(other)}
+            found = [rule for rule in self.rules if rule.module in chain | taken]
+            self._scopes[module] = [replace(rule, instanced=rule.module not in chain) for rule in found]
+        return self._scopes[module]
 
     def rule(self, module: str, name: str) -> Rule | None:
         """The rule that a module has under this name, None if no release has it otherwise."""

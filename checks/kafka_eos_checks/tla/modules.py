@@ -17,6 +17,8 @@ class ModuleFolder:
         self._reached: dict[tuple[str, str], frozenset[str]] = {}
         self._reached_through: dict[tuple[str, str], frozenset[tuple[str, str]]] = {}
         self._asked: dict[tuple[str, str], frozenset[str]] = {}
+        self._texts: dict[str, str] = {}
+        self._chains: dict[str, list[Module]] = {}
 
     @cached_property
     def paths(self) -> dict[str, Path]:
@@ -25,7 +27,9 @@ class ModuleFolder:
 
     def text(self, module: str) -> str:
         """A module's text."""
-        return self.paths[module].read_text(encoding="utf-8")
+        if module not in self._texts:
+            self._texts[module] = self.paths[module].read_text(encoding="utf-8")
+        return self._texts[module]
 
     def module(self, name: str) -> Module:
         """A module, parsed.
@@ -51,11 +55,13 @@ class ModuleFolder:
         """A module and those that it extends, each after the ones that it extends itself; TLA+'s own are left out."""
         if name not in self.paths:
             return []
-        found: list[Module] = []
-        own = self.module(name)
-        for base in own.extends:
-            found += [module for module in self.chain(base) if module not in found]
-        return [*found, own]
+        if name not in self._chains:
+            found: list[Module] = []
+            own = self.module(name)
+            for base in own.extends:
+                found += [module for module in self.chain(base) if module not in found]
+            self._chains[name] = [*found, own]
+        return self._chains[name]
 
     def defines(self, module: str, operator: str) -> bool:
         """Whether a module itself defines an operator."""
