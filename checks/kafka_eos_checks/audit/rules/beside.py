@@ -22,8 +22,8 @@ from the batches, and the rules compare them with the batches.
 
 *Gone*, and no finding: what follows from batches that retention or the cleaner has removed. *Not judged*: an index in a
 log with holes or damage. *Too recent*, unless all files are of one moment: entries beyond the end of the log, and
-markers after the last entry of the newest index. Left out: a segment without its index; producers that a snapshot
-lacks, because they may have expired; and the coordinator epoch of a producer that expired in between.
+markers after the last entry of the newest index. Left out: a log without any index next to it; producers that a
+snapshot lacks, because they may have expired; and the coordinator epoch of a producer that expired in between.
 
 KIP:   KIP-98, KIP-101, KIP-360
 Kafka: TransactionIndex, ProducerStateManager (takeSnapshot, lastStableOffset), UnifiedLog.truncateTo
@@ -33,6 +33,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain, groupby, pairwise
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -80,11 +81,12 @@ INDEXED = np.dtype([("version", ">i2"), *((field.name, ">i8") for field in field
 
 
 class Files(NamedTuple):
-    """The non-empty files of a folder of a log that these rules read, by name.
+    """The names of the files next to a log that these rules read.
 
     Attributes:
-        snapshots: producer snapshots, ascending.
-        indexes: indexes of aborted transactions, ascending.
+        snapshots: producer snapshots that are not empty, ascending.
+        indexes: indexes of aborted transactions, ascending: those that are not empty, and, if the folder has indexes
+            of its log, those of all segments. A broker writes none for a segment without aborted transactions.
     """
 
     snapshots: tuple[str, ...]
@@ -128,6 +130,7 @@ class Aborts(Protocol):
         ...
 
 
+_READ = (".snapshot", ".txnindex", ".index")
 _COMPARED = tuple(f.name for f in fields(ProducerSnapshotEntry) if f.name != "producer_id")
 
 
@@ -202,7 +205,18 @@ def audit_beside(logs: Sequence[PartitionLog], *, one_moment: bool = True, check
 
 def files_of(log: PartitionLog) -> Files | None:
     """The snapshots and indexes of a log; None for a log that has neither."""
-    files = Files(_names(log, ".snapshot"), _names(log, ".txnindex"))
+    names: dict[str, list[str]] = defaultdict(list)
+    for path in place(log.folder).glob(f"{'[0-9]' * 20}.*"):
+        if path.suffix in _READ and not path.is_symlink():
+            is_empty = path.suffix != ".index" and not _size(path)
+            names[f"empty {path.suffix}" if is_empty else path.suffix].append(path.name)
+    indexes = set(names[".txnindex"])
+    bases = {name.partition(".")[0] for name in (*names[".index"], *names["empty .txnindex"])}
+    for segment in log.segments:
+        base = segment.partition(".")[0]
+        if (base in bases or names[".txnindex"]) and _size(log.file(segment)):
+            indexes.add(f"{base}.txnindex")
+    files = Files(tuple(sorted(names[".snapshot"])), tuple(sorted(indexes)))
     return files if any(files) else None
 
 
@@ -215,20 +229,23 @@ def _place(log: PartitionLog) -> tuple[str, int]:
     return log.topic, log.partition
 
 
-def _names(log: PartitionLog, suffix: str) -> tuple[str, ...]:
-    found = sorted(place(log.folder).glob(f"{'[0-9]' * 20}{suffix}"))
-    return tuple(path.name for path in found if not path.is_symlink() and path.stat().st_size)
+def _size(path: Path) -> int:
+    """The size of a file; 0 if retention has deleted it meanwhile."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 # --- the index of aborted transactions ------------------------------------------------------------------------------
 
 
 def judge_index(transactions: Aborts, name: str, result: Beside, *, one_moment: bool = True) -> None:
-    """Compare a ``.txnindex`` of this name, if it is still there, with the ABORT markers of its segment."""
+    """Compare the ``.txnindex`` of this name with the ABORT markers of its segment, if that is still there."""
     log, segment = transactions.log, name.partition(".")[0]
     path = log.file(name)
-    expected = None if transactions.holes else transactions.index_of(segment)
-    if expected is not None and bytes_of(path) == expected.tobytes():
+    expected, data = None if transactions.holes else transactions.index_of(segment), bytes_of(path)
+    if expected is not None and (data or b"") == expected.tobytes():
         result.count(ABORTED_INDEX, "entries", len(expected))
         return
     try:
@@ -236,12 +253,13 @@ def judge_index(transactions: Aborts, name: str, result: Beside, *, one_moment: 
     except MalformedFile as error:
         result.find(ABORTED_INDEX, log, error.reason, file=name, position=error.position)
         return
-    if not entries:
-        return
     result.count(ABORTED_INDEX, "entries", len(entries))
     if transactions.holes:
-        result.count(ABORTED_INDEX, "unknown", len(entries))
+        result.count(ABORTED_INDEX, "unknown", len(entries) or len(list(transactions.aborts_in(segment))))
         return
+    of_segment = [each for each in log.segments if each.partition(".")[0] == segment]
+    if data is None and not one_moment and not any(log.file(each).is_file() for each in of_segment):
+        return  # retention has deleted both since the log was read
     start = transactions.start or 0
     kept = [entry for entry in entries if entry.first_offset >= start]
     result.count(ABORTED_INDEX, "gone", len(entries) - len(kept))
@@ -254,7 +272,8 @@ def judge_index(transactions: Aborts, name: str, result: Beside, *, one_moment: 
         newer = sum(aborted.last_offset > last for aborted in due)
         result.count(ABORTED_INDEX, RECENT, newer)
         due = due[: len(due) - newer]
-    _compare_index(log, name, inside, due, start, result)
+    lost = "" if data else f"the file is {'missing' if data is None else 'empty'}: "
+    _compare_index(log, name, inside, due, start, result, lost)
 
 
 def _compare_index(
@@ -264,8 +283,9 @@ def _compare_index(
     aborted: Iterable[AbortedTransaction],
     start: int,
     result: Beside,
+    lost: str,
 ) -> None:
-    """Compare entries with the entries due, in a log that starts at offset ``start``."""
+    """Compare entries with the entries due, in a log that starts at offset ``start``; ``lost`` if there is none."""
     due = {each.last_offset: each for each in aborted}
     for entry in entries:
         expected = due.pop(entry.last_offset, None)
@@ -280,7 +300,7 @@ def _compare_index(
             continue
         result.find(ABORTED_INDEX, log, evidence, file=file, offset=entry.last_offset)
     for offset, missing in due.items():
-        result.find(ABORTED_INDEX, log, f"no entry of {_in_words(missing)}", file=file, offset=offset)
+        result.find(ABORTED_INDEX, log, f"{lost}no entry of {_in_words(missing)}", file=file, offset=offset)
 
 
 def _in_words(entry: AbortedTransaction) -> str:

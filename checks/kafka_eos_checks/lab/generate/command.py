@@ -12,6 +12,7 @@ PLANTED = "planted.jsonl"
 EPOCHS, MOST_OF_AN_EPOCH = 4, 500  # epochs of a producer in a small log; batches of an epoch in a large log
 BATCHES, PRODUCERS = 100_000, 50  # defaults of logs without transactions
 CLUSTER_PRODUCERS, RUN = 5, 4  # idempotent producers of a partition; batches of a transaction on a partition
+SPREAD = 3  # partitions of a transaction
 MOST_PARTITIONS, MOST_CLIENTS = 65_535, 500_000  # 16 bits; six digits for two groups a client
 TEXT_BYTES = 16  # smallest value that names its partition and offset
 EPILOG = """examples:
@@ -94,7 +95,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     cluster = parser.add_argument_group("a cluster with transactions")
     cluster.add_argument("--transactions", type=int, default=0, metavar="N", help="number of transactions (default 0)")
     cluster.add_argument("--clients", type=int, default=100, metavar="N", help="transactional ids (default 100)")
-    cluster.add_argument("--spread", type=int, default=3, metavar="N", help="partitions of a transaction (default 3)")
+    cluster.add_argument("--spread", type=int, metavar="N", help="partitions of a transaction (default 3, or all)")
     cluster.add_argument(
         "--aborted", type=float, default=0.1, metavar="SHARE", help="share of aborted transactions (default 0.1)"
     )
@@ -173,6 +174,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _complete(arguments: argparse.Namespace) -> None:
     """Set the defaults that depend on whether there are transactions."""
     own = arguments
+    if own.spread is None:
+        own.spread = SPREAD if own.partitions is None else max(1, min(SPREAD, own.partitions))
     if own.transactions:
         defaults = (RUN * max(own.spread, 0) * own.transactions, 8, CLUSTER_PRODUCERS)
     else:
@@ -213,7 +216,7 @@ def _check_cluster(arguments: argparse.Namespace) -> None:
         if getattr(arguments, name) > most:
             raise ValueError(f"{_option(name)} {getattr(arguments, name)}: give at most {most}")
     if arguments.spread > arguments.partitions:
-        raise ValueError(f"--spread {arguments.spread}: there are {arguments.partitions} partitions")
+        raise ValueError(f"--spread {arguments.spread}: give at most {arguments.partitions}, the number of partitions")
     if arguments.history and arguments.headers:
         raise ValueError("--history: not with --headers, because tables of headers have no records")
     if arguments.history and arguments.value_bytes < TEXT_BYTES:

@@ -22,8 +22,16 @@ from kafka_eos.formats.segment import (
 from kafka_eos_checks.audit.engines.local import LocalEngine
 from kafka_eos_checks.audit.oracle.synthetic import data_batch, write_segment
 from kafka_eos_checks.audit.plan import stages
-from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, REPLICAS, SNAPSHOT, Beside, audit_beside
+from kafka_eos_checks.audit.rules.beside import (
+    ABORTED_INDEX,
+    REPLICAS,
+    SNAPSHOT,
+    Beside,
+    audit_beside,
+    judge_index,
+)
 from kafka_eos_checks.audit.rules.log import Batch
+from kafka_eos_checks.audit.rules.transactions import read_transactions
 from kafka_eos_checks.audit.segments import headers
 from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.kit.recording import kept_recording, unpacked
@@ -110,6 +118,50 @@ def test_an_entry_of_the_index_that_is_wrong_or_missing_or_too_many_is_found(bro
     assert rules(brokers)[ABORTED_INDEX] == 2
     path.write_bytes(path.read_bytes()[:-1])
     assert "no multiple of an entry" in str(judged(brokers).findings)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+@pytest.mark.parametrize("others", [".index", ".txnindex"])
+def test_an_empty_or_missing_index_lacks_what_its_segment_aborted(others: str, is_there: bool, brokers: Path) -> None:
+    folder = brokers / "1" / PARTITION
+    for path in (*folder.glob("*.index"), *folder.glob("*.txnindex"), *folder.glob("*.snapshot")):
+        path.unlink()
+    found = judged(brokers / "1")
+    assert not found.findings
+    assert found.figures[ABORTED_INDEX]["entries"] == 0, "a copy without any index says nothing of indexes"
+    (log,) = find_logs(brokers / "1")
+    aborted = list(read_transactions(log).aborts_in(FIRST))
+    if others == ".index":
+        (folder / f"{FIRST}.index").touch()
+    else:
+        write_index(folder / f"{1 << 40:020d}.txnindex", [replace(aborted[0], last_offset=1 << 40)])
+    if is_there:
+        (folder / f"{FIRST}.txnindex").touch()
+    lost = [finding for finding in judged(brokers / "1").findings if finding.file == f"{FIRST}.txnindex"]
+    assert [finding.offset for finding in lost] == [each.last_offset for each in aborted] != []
+    assert all(f"the file is {'empty' if is_there else 'missing'}: no entry" in finding.evidence for finding in lost)
+
+
+def test_the_newest_index_of_a_running_broker_may_not_be_there_yet(brokers: Path) -> None:
+    path = brokers / "1" / PARTITION / f"{FIRST}.txnindex"
+    entries = len(read_transaction_index(path))
+    path.write_bytes(b"")
+    (log,) = find_logs(brokers / "1")
+    result = audit_beside([log], one_moment=False)
+    assert not [finding for finding in result.findings if finding.rule == ABORTED_INDEX]
+    assert result.figures[ABORTED_INDEX]["recent"] == entries > 0
+
+
+def test_an_index_that_went_with_its_segment_meanwhile_is_not_missed(brokers: Path) -> None:
+    (log,) = find_logs(brokers / "1")
+    transactions, result = read_transactions(log), Beside()
+    (brokers / "1" / PARTITION / f"{FIRST}.txnindex").unlink()
+    log.file(log.segments[0]).unlink()
+    later = replace(transactions, log=replace(log, segments=(*log.segments, f"{1 << 40:020d}.log")))
+    judge_index(later, f"{FIRST}.txnindex", result, one_moment=False)
+    assert result == Beside()
+    judge_index(later, f"{FIRST}.txnindex", result, one_moment=True)
+    assert result.findings
 
 
 @pytest.mark.parametrize("beyond", [0, 1_000])

@@ -240,10 +240,16 @@ def test_the_command_writes_a_cluster_that_the_audit_takes_as_of_one_moment(
     assert "of one moment" in capsys.readouterr().out
 
 
+def test_a_cluster_of_few_partitions_needs_no_spread_to_be_given(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    assert main(["lab", "generate", str(made), "--transactions", "20", "--partitions", "2", "--seed", "9"]) == 0
+    assert {path.name for path in made.glob("brokers/1/generated-*")} == {"generated-0", "generated-1"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--transactions", "5", "--spread", "9"], "--spread 9: there are 8 partitions"),
+        (["--transactions", "5", "--spread", "9"], "--spread 9: give at most 8, the number of partitions"),
         (["--transactions", "5", "--hot-client", "2"], "--hot-client 2.0: give a share from 0 to 1"),
         (["--transactions", "5", "--aborted", "2"], "--aborted 2.0: give a share from 0 to 1"),
         (["--brokers", "2"], "--brokers 2: only with --transactions"),
