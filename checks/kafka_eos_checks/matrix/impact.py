@@ -32,12 +32,13 @@ from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.kit.verdict import write_document
 from kafka_eos_checks.matrix.mutant_requests import SERVED
 from kafka_eos_checks.models.findings import KafkaFinding, read_findings
-from kafka_eos_checks.models.registry import Model, Registry
+from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry
 from kafka_eos_checks.models.releases import Releases
 from kafka_eos_checks.mutants import rules as mutated_rules
 from kafka_eos_checks.proofs.command import proofs
 from kafka_eos_checks.tla.citations import citations, cited_operators
 from kafka_eos_checks.tla.modules import ModuleFolder
+from kafka_eos_checks.tla.parser import Definition
 from kafka_eos_checks.walks.layers import WALKS
 
 FOLDERS = ("spec", "reference", "checks", "tests", "examples", "docs")
@@ -135,6 +136,38 @@ class Sources:
     def spec(self) -> ModuleFolder:
         """The modules."""
         return ModuleFolder(self.spec_folder)
+
+    @cached_property
+    def acting(self) -> dict[tuple[str, str], dict[tuple[str, str], Definition]]:
+        """Operator -> the actions that depend on it, also through instances; each by its module and its name."""
+        found: dict[tuple[str, str], dict[tuple[str, str], Definition]] = defaultdict(dict)
+        for name in self.spec.paths:
+            steps = self.spec.actions(name, "Next") if "Next" in self.spec.operators(name) else {}
+            for home, action in steps.values():
+                for operator in self.spec.reached_through(name, action.name):
+                    found[operator][home, action.name] = action
+        return found
+
+    @cached_property
+    def checking(self) -> dict[tuple[str, str], list[Model]]:
+        """Operator -> the models whose steps or properties depend on it, also through instances."""
+        found: dict[tuple[str, str], list[Model]] = defaultdict(list)
+        for model in self.registry.models.values():
+            starts = (model.specification, *model.invariants, *model.properties)
+            for operator in frozenset().union(*(self.spec.reached_through(model.module, name) for name in starts)):
+                found[operator].append(model)
+        return found
+
+    @cached_property
+    def naming(self) -> dict[str, list[tuple[str, Definition, str]]]:
+        """Operator -> the definitions whose body names it: module, definition, and the instance in front or ""."""
+        found: dict[str, list[tuple[str, Definition, str]]] = defaultdict(list)
+        for module in self.spec.paths:
+            for own in self.spec.module(module).definitions.values():
+                for name in sorted(self.spec.asked(module, own.name)):
+                    instance, _, operator = name.rpartition("!")
+                    found[operator].append((module, own, instance))
+        return found
 
     @property
     def spec_folder(self) -> Path:
@@ -238,21 +271,34 @@ class Rule:
     @cached_property
     def mutants(self) -> list[Model]:
         """The mutants, and the models that must fail, that replace the operator."""
-        return [entry for entry in self._entries() if self.name in entry.overrides and entry.expect.violates]
+        registry = self.sources.registry
+        every = (entry for entry in (*registry.models.values(), *registry.mutants.values())
+                 if entry.module in self.modules)  # fmt: skip
+        return [entry for entry in every if self.name in entry.overrides and entry.expect.violates]
 
     @cached_property
     def models(self) -> list[Model]:
         """The models that check the rule: their steps or their properties depend on it."""
-        return [entry for entry in self._entries() if entry.kind == "model" and self._matters_in(entry)]
+        found = {each.name: each for home in self.homes for each in self.sources.checking.get((home, self.name), ())}
+        return [entry for name, entry in self.sources.registry.models.items() if name in found]
 
-    def _entries(self) -> Iterator[Model]:
-        registry = self.sources.registry
-        yield from (entry for entry in (*registry.models.values(), *registry.mutants.values())
-                    if entry.module in self.modules)  # fmt: skip
+    @cached_property
+    def actions(self) -> dict[tuple[str, str], Definition]:
+        """The actions that depend on the rule, by module and name."""
+        found = {place: each for home in self.homes for place, each in self.sources.acting[home, self.name].items()}
+        return {place: action for place, action in found.items() if action.name != self.name}
 
-    def _matters_in(self, model: Model) -> bool:
-        reached = (self.sources.spec.reached(model.module, name) for name in (model.specification, *self.judged(model)))
-        return any(self.name in operators for operators in reached)
+    def is_reached(self, module: str, operator: str) -> bool:
+        """Whether an operator that a module sees depends on the rule, also through instances."""
+        return any((home, self.name) in self.sources.spec.reached_through(module, operator) for home in self.homes)
+
+    @property
+    def users(self) -> Iterator[tuple[str, Definition]]:
+        """The operators whose own body names the rule, of their module or of an instance there."""
+        for module, definition, instance in self.sources.naming[self.name]:
+            seen_in = self.sources.spec.instances(module).get(instance) if instance else module
+            if seen_in in self.modules and definition.name != self.name:
+                yield module, definition
 
     def is_of(self, contract: Contract) -> bool:
         """Whether a contract is about the rule."""
@@ -299,31 +345,33 @@ def _in_spec(rule: Rule) -> Iterator[Place]:
     spec, place = rule.sources.spec, rule.sources.place
     for home in rule.homes:
         yield place("spec", spec.paths[home], spec.module(home).definitions[rule.name].line, f"{home}!{rule.name}")
-    for name in rule.modules:
-        steps = spec.actions(name, "Next") if "Next" in spec.operators(name) else {}
-        for home, action in steps.values():
-            if rule.name in spec.reached(name, action.name) and action.name != rule.name:
-                yield place("action", spec.paths[home], action.line, f"{home}!{action.name} depends on it")
+    for (home, name), action in rule.actions.items():
+        yield place("action", spec.paths[home], action.line, f"{home}!{name} depends on it")
     judged = {(model.module, name) for model in (*rule.models, *rule.mutants) for name in rule.judged(model)}
     named = {model.expect.violates for model in rule.mutants}
     for module, name in sorted(judged):
         home, found = spec.operators(f"{module}Mutants" if f"{module}Mutants" in spec.paths else module)[name]
-        if name in named or rule.name in spec.reached(module, name):
+        if name in named or rule.is_reached(module, name):
             breaks = [mutant.name for mutant in rule.mutants if mutant.expect.violates == name]
             what = f"{home}!{name}" + (f" breaks with {', '.join(breaks)}" if breaks else " depends on it")
             yield place("property", spec.paths[home], found.line, what)
-    for name in rule.modules:
-        for other in spec.module(name).definitions.values():
-            if other.name != rule.name and rule.name in spec.asked(name, other.name):
-                kind = kind_of(spec.paths[name].relative_to(rule.sources.root).as_posix())
-                yield place(kind, spec.paths[name], other.line, f"{name}!{other.name} uses it")
+    for name, other in rule.users:
+        kind = kind_of(spec.paths[name].relative_to(rule.sources.root).as_posix())
+        yield place(kind, spec.paths[name], other.line, f"{name}!{other.name} uses it")
 
 
 def _in_reference(rule: Rule) -> Iterator[Place]:
-    """A rule's methods: functions of its name in files of the reference that cite a module in which it is visible."""
+    """A rule's methods: functions of its name in files of the reference that cite a module in which it is visible.
+
+    And the tests of the machines that depend on it.
+    """
     for path, line, name, modules in rule.sources.methods:
         if name == rule.method and modules & set(rule.modules):
             yield rule.sources.place("reference", path, line, f"def {name}")
+    for module in sorted({*rule.homes, *(entry.module for entry in rule.models)}):
+        path = f"tests/reference/machines/test_{snake_case(module)}.py"
+        if path in rule.sources.texts:
+            yield rule.sources.place("test", path, 1, f"the tests of {module}")
 
 
 def _in_registry(rule: Rule) -> Iterator[Place]:
@@ -378,17 +426,24 @@ def _by_methods(rule: Rule) -> Iterator[Place]:
 
 
 def _proofs(rule: Rule) -> Iterator[Place]:
-    """The proofs that a mutant of the rule refutes."""
+    """The proofs that a mutant of the rule refutes, or that name an action that depends on it."""
     try:
         every = proofs(())
     except MissingExtra:
         return
     for proof in every:
+        file = f"{_CHECKS}proofs/{proof.name}.py"
         refuting = [mutant.name for mutant in rule.mutants if proof.is_refuted_by(mutant)]
-        if refuting:
-            file = f"{_CHECKS}proofs/{proof.name}.py"
+        taken = [name for _, name in rule.actions if re.search(_mention(name), rule.sources.texts[file])]
+        if refuting or taken:
             line = rule.sources.line_of(file, r"^PROOF = ")
-            yield rule.sources.place("proof", file, line, f"{proof.name}: refuted by {', '.join(refuting)}")
+            why = f"refuted by {', '.join(refuting)}" if refuting else f"about {', '.join(dict.fromkeys(taken))}"
+            yield rule.sources.place("proof", file, line, f"{proof.name}: {why}")
+
+
+def _is_proof(place: Place) -> bool:
+    """Whether a place is one of :func:`_proofs`, and not a line in a proof."""
+    return place.kind == "proof" and place.what.startswith(f"{Path(place.file).stem}: ")
 
 
 def _audit_rule(sources: Sources, name: str) -> Place:
@@ -407,7 +462,7 @@ def _by_name(rule: Rule) -> Iterator[Place]:
     named = re.compile("|".join(map(_mention, names)))
     # a line that cites an operator of this name in a module where the rule is not visible is about another rule
     elsewhere = {(path, line) for path, line, module in sources.cited[rule.name] if module not in rule.modules}
-    words = {word for name in names for word in (name, snake_case(name))}
+    words = {word for name in names for word in (name, snake_case(name), snake_case(name).upper())}
     for path, number in sorted({place for word in words for place in sources.lines_with[word]} - elsewhere):
         line = sources.lines[path][number - 1]
         if named.search(line):
@@ -418,7 +473,7 @@ def _mention(name: str) -> str:
     """A pattern for lines that name an operator. Its name may be an ordinary word, such as ``Verify``."""
     method = snake_case(name)
     if "_" in method:
-        return rf"\b{name}\b|\b{method}\b"
+        return rf"\b{name}\b|\b{method}\b|\b{method.upper()}\b"
     return rf"[!\"'`]{name}\b|(?:\.|\bdef ){method}\(|[\"'`]{method}[\"'`]"
 
 
@@ -448,10 +503,12 @@ def commands(rule: Rule, places: Sequence[Place]) -> Iterator[str]:
         if mutant.kind == "mutant":
             yield f"kafka-eos check models {mutant.name}"
             yield f"kafka-eos check graphs --mutant {mutant.name}"
-    if refuted := dict.fromkeys(Path(place.file).stem for place in places if "refuted by" in place.what):
+    if refuted := dict.fromkeys(Path(place.file).stem for place in places if _is_proof(place)):
         yield f"kafka-eos check proofs --queries {' '.join(refuted)}"
     if subjects := [name for name, contracts in CONTRACTS.items() if any(map(rule.is_of, contracts))]:
         yield f"kafka-eos check contracts {' '.join(map(shlex.quote, subjects))}"
+    if any(place.kind == "walk" for place in places):
+        yield "kafka-eos check walks"
     yield f"kafka-eos check conjuncts {' '.join(rule.homes)}"
     yield "kafka-eos check mutants"
     if tests := dict.fromkeys(place.file for place in places if place.kind == "test" and place.file.endswith(".py")):
@@ -495,11 +552,11 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         need_clone("the sources, the specs and the tests")
         rule = rule_of(arguments.operator, Sources())
-    except (UnknownOperator, Missing) as error:
+        places = impact(rule)
+        run = list(commands(rule, places))
+    except (UnknownOperator, Missing, MalformedRegistry) as error:
         print(f"kafka-eos check impact: {error}", file=sys.stderr)
         return 2
-    places = impact(rule)
-    run = list(commands(rule, places))
     print("\n".join(told(places, run)))
     if arguments.json:
         rows = [asdict(place) for place in places]

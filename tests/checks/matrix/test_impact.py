@@ -24,7 +24,7 @@ from kafka_eos_checks.matrix.impact import (
     rule_of,
     told,
 )
-from kafka_eos_checks.models.registry import Registry
+from kafka_eos_checks.models.registry import MalformedRegistry, Registry
 
 SOURCES = Sources()
 
@@ -116,6 +116,45 @@ def test_an_ordinary_word_is_found_only_where_it_names_the_operator() -> None:
     sources = planted({"tests/planted.py": lines})
     places = impact(rule_of("Transactions!Verify", sources))
     assert [place.line for place in places if place.file == "tests/planted.py"] == [3, 4]
+
+
+def test_what_depends_on_a_rule_through_an_instance_is_found_and_the_proofs_of_its_actions() -> None:
+    rule = rule_of("EndVerdictOfVersion2", SOURCES)
+    places = impact(rule)
+    assert "spec/Broker.tla Broker!EndTxn depends on it" in of_kind(places, "action")
+    assert "BrokerVersion1" in {model.name for model in rule.models}
+    assert "checks/kafka_eos_checks/proofs/fencing.py fencing: about EndTxn" in of_kind(places, "proof")
+    tests = "tests/reference/machines/test_{0}.py the tests of {1}"
+    expected = {tests.format("broker", "Broker"), tests.format("transaction_coordinator", "TransactionCoordinator")}
+    assert expected <= set(of_kind(places, "test"))
+    run = list(commands(rule, places))
+    assert {"kafka-eos check proofs --queries fencing", "kafka-eos check walks"} <= set(run)
+    assert "kafka-eos check walks" not in commands(rule, [])
+
+
+def test_an_instances_operator_is_used_where_the_instance_is_named() -> None:
+    users = {(module, user.name) for module, user in rule_of("TransactionCoordinator!EndVerdict", SOURCES).users}
+    assert {("Broker", "EndTxn"), ("TransactionCoordinator", "HandleEndTxn")} <= users
+    assert ("Transactions", "HandleEndTxn") not in users
+    assert not any(module == "Transactions" for module, _ in users), "it has an operator of this name of its own"
+
+
+def test_a_constant_of_the_rules_name_is_found() -> None:
+    found = impact(rule_of("LegalTransitions", SOURCES))
+    files = {place.file for place in found if "LEGAL_TRANSITIONS" in place.what}
+    assert {"reference/kafka_eos/formats/transaction_log.py"} <= files
+    assert any(file.startswith("checks/kafka_eos_checks/audit/rules/") for file in files)
+
+
+def test_a_typo_in_the_table_of_releases_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def malformed(*_: object) -> None:
+        raise MalformedRegistry("releases.toml: no TOML")
+
+    monkeypatch.setattr("kafka_eos_checks.matrix.impact.impact", malformed)
+    assert main(["check", "impact", "AcceptsUnknownProducer"]) == 2
+    assert capsys.readouterr().err == "kafka-eos check impact: releases.toml: no TOML\n"
 
 
 REGISTRY = Registry()
