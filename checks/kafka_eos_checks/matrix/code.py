@@ -215,10 +215,13 @@ def _is_program(text: str) -> bool:
 
 
 def _mutant(root: Path, file: Path, line: int, operator: str, occurrence: int) -> CodeMutant | None:
-    """A changed module; None if the change leaves the same program."""
+    """A changed module; None if the change leaves the same program, or if Cosmic Ray cannot make it."""
     mutating, plugins = need("cosmic_ray.mutating", EXTRA), need("cosmic_ray.plugins", EXTRA)
     before = (root / file).read_text(encoding="utf-8")
-    after = mutating.mutate_code(before, plugins.get_operator(operator)(), occurrence)
+    try:
+        after = mutating.mutate_code(before, plugins.get_operator(operator)(), occurrence)
+    except AttributeError:  # it replaces no exception that has a dot in its name among others
+        return None
     if after is None or after == before or not _is_program(after):
         return None
     old, new = before.split("\n"), after.split("\n")

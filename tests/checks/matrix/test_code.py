@@ -384,3 +384,20 @@ def test_a_sample_has_programs_only_and_no_flags_of_dataclasses(clone: Path) -> 
     assert {each.line for each in drawn} <= {4, 10}
     assert all("frozen=True, slots=True" in each.text for each in drawn if each.line == 4 and "@dataclass" in each.text)
     assert any(each.line == 10 for each in drawn)
+
+
+FLOOR = """import struct
+
+def floor(weight):
+    try:
+        return weight // 2
+    except (struct.error, TypeError):
+        return None
+"""
+
+
+def test_a_handler_of_several_exceptions_with_dotted_names_ends_no_sample(clone: Path) -> None:
+    pytest.importorskip("cosmic_ray", reason="the extra `mutants` is not installed; `make code-mutants` installs it")
+    rule = Path("reference/kafka_eos/room/floor.py")
+    (clone / rule).write_text(FLOOR, encoding="utf-8")
+    assert {each.line for each in code.sample(clone, [rule], 50, 1)} == {5, 6}
