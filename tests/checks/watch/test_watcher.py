@@ -129,6 +129,16 @@ def test_a_large_batch_that_is_cut_off_is_not_corrupt() -> None:
     assert (taken.batches, list(taken.reports)) == (0, [])
 
 
+@pytest.mark.parametrize("size", range(8))
+def test_an_answer_that_ends_within_a_later_batch_tells_of_nothing_corrupt_wherever_it_ends(size: int) -> None:
+    first = build_batch([Record(value=bytes(size))]).encode()
+    both = first + replace(build_batch([Record(value=b"v")]), base_offset=1).encode()
+    for end in range(len(first), len(both)):
+        state = PartitionState(topic="orders", partition=0, high_watermark=2)
+        taken = state.take(both[:end], NOW)
+        assert (taken.batches, state.position, list(taken.reports)) == (1, 1, [])
+
+
 @pytest.mark.parametrize(("length", "rules"), [(SMALLEST_LENGTH - 1, [CORRUPT]), (SMALLEST_LENGTH, [])])
 def test_only_a_length_that_a_batch_can_have_promises_more_bytes(length: int, rules: list[str]) -> None:
     state = PartitionState(topic="orders", partition=0, high_watermark=1)
