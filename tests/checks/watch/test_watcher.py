@@ -764,6 +764,34 @@ def test_an_unreadable_partition_is_reported_and_the_others_are_read(written: Wr
     assert told[1:] == ["orders-0 is read again, after 1 s"]
 
 
+def test_partitions_that_wait_for_different_times_are_told_of_with_their_own(written: Written) -> None:
+    written.logs |= {("orders", 1): Log(), ("payments", 0): Log()}
+    told: list[str] = []
+    watcher = written.watcher(told)
+    written.errors = dict.fromkeys([PLACE, ("orders", 1)], ErrorCode.KAFKA_STORAGE_ERROR)
+    watcher.poll(NOW)
+    written.errors["payments", 0] = ErrorCode.KAFKA_STORAGE_ERROR
+    watcher.poll(NOW + FIRST_MS)
+    assert told == [
+        "orders-0, orders-1 are not read: KAFKA_STORAGE_ERROR; asked again in 1 s",
+        "orders-0, orders-1 are not read: KAFKA_STORAGE_ERROR; asked again in 2 s",
+        "payments-0 is not read: KAFKA_STORAGE_ERROR; asked again in 1 s",
+    ]
+
+
+def test_a_partition_that_was_not_read_stays_so_while_nothing_can_be_told_of_its_topic(written: Written) -> None:
+    watcher = written.watcher()
+    written.errors[PLACE] = ErrorCode.KAFKA_STORAGE_ERROR
+    watcher.poll(NOW)
+    written.unsure = {"orders"}
+    watcher.poll(NOW + FIRST_MS)
+    assert set(watcher.unread) == {PLACE}
+    written.unsure.clear()
+    written.logs = {("payments", 0): Log()}
+    watcher.poll(NOW + 2 * FIRST_MS)
+    assert set(watcher.unread) == set(), "the topic is gone"
+
+
 def test_the_watcher_waits_neither_for_a_missing_leader_nor_for_a_missing_broker(written: Written) -> None:
     written.unled = {PLACE}
     told: list[str] = []
