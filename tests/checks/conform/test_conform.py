@@ -27,6 +27,7 @@ from kafka_eos_checks.conform.mechanisms import MECHANISMS, MEMBERS
 from kafka_eos_checks.conform.result import Report, diagram, story, write_json, write_junit
 from kafka_eos_checks.conform.run import Found
 from kafka_eos_checks.conform.session import Target, conform, open_session
+from kafka_eos_checks.conform.territory import PARTITIONS
 from kafka_eos_checks.conform.wire import Connection
 from kafka_eos_checks.mutants.rules import mutated
 
@@ -271,7 +272,10 @@ def test_a_dry_run_touches_nothing(capsys: pytest.CaptureFixture[str]) -> None:
         assert names(cluster) == set()
         assert cluster.call(lambda server: server.cluster.transactions.known) == {}
     told = capsys.readouterr().out
-    assert "would make about" in told
+    made = re.search(r"would make about (\d+) topic.*, and up to (\d+) transactional.ids\s+and (\d+) groups", told)
+    assert made is not None
+    scenarios = sum(map(int, re.findall(r"in (\d+) scenarios of \d+ steps", told)))
+    assert tuple(map(int, made.groups())) == (-(-scenarios // PARTITIONS), 2 * scenarios, scenarios)
     assert "transaction: Empty: EndTxn(commit)  ->  INVALID_TXN_STATE" in told
     assert "TransactionCoordinator!TimeOut" in told
 
