@@ -475,7 +475,7 @@ def test_an_unusable_call_says_why(arguments: tuple[str, ...], said: str, capsys
         (("--port", "0", "--brokers", "2"), [0, 0]),
         (("--port", "0", "--brokers", "100"), [0] * 100),
         (("--port", "9092", "--max-connections", "1", "--default-partitions", "0"), [9092]),
-        (("--port", "0", "--record", "{folder}/new/served.jsonl"), [0]),
+        (("--port", "0", "--record", "{folder}/new/er/served.jsonl"), [0]),
         (("--port", "0", "--record", "{folder}/empty.jsonl"), [0]),
         (("--port", "0", "--faults", "{folder}/plan.toml", "--brokers", "2"), [0, 0]),
     ],
