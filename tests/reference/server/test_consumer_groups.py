@@ -340,7 +340,10 @@ def test_a_heartbeat_that_makes_no_sense_is_told_why(wire: Wire, row: Message, w
 
 def test_ranges_are_given_to_instances_by_their_ids_and_then_to_the_other_members_by_theirs() -> None:
     instances = {f"m{number}": f"i{9 - number}" if number % 2 else None for number in range(10)}
-    members = {name: Follower(name, instance, "client", "/host") for name, instance in instances.items()}
+    members = {
+        name: Follower(member_id=name, instance_id=instance, client_id="client", client_host="/host")
+        for name, instance in instances.items()
+    }
     given = ranges({"t": frozenset(members)}, {"t": 11}, members)
     order = ["m9", "m9", "m7", "m5", "m3", "m1", "m0", "m2", "m4", "m6", "m8"]
     assert given == {f"t-{number}": owner for number, owner in enumerate(order)}
