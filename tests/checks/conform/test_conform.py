@@ -238,13 +238,24 @@ def call(cluster: ServedCluster, *arguments: str) -> int:
     return main(["conform", "--bootstrap", cluster.bootstrap_servers, *arguments])
 
 
-def test_the_command_prints_which_edges_conform(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_command_prints_which_edges_conform(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observed, observe = [], stage.Stage.observe
+
+    def watched(self: stage.Stage, *rest: Any, **more: Any) -> Any:
+        observed.append(self)
+        return observe(self, *rest, **more)
+
+    monkeypatch.setattr(stage.Stage, "observe", watched)
     with served() as cluster:
         assert call(cluster, "--only", "commit: *TxnOffsetCommit*", "--json", str(tmp_path / "r.json")) == 0
     told = capsys.readouterr().out
     assert "TxnOffsetCommit" in told
     assert "edges at transaction version 2 (the cluster's: 2)" in told
-    assert (tmp_path / "r.json").exists()
+    assert f", {len(observed)} states read back, " in told
+    [row] = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
+    assert {each["kips"] for each in row["results"]} == {"KIP-447, KIP-890 part 2"}
 
 
 def test_the_command_ends_with_1_for_a_divergence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
