@@ -1,6 +1,7 @@
 """A simulated run of transactions, with the events of clients, brokers and a read_committed reader."""
 
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 
 import pytest
@@ -31,12 +32,14 @@ def constants(version: int = 2, numbers: int = 6, epochs: int = 40, failovers: i
     )
 
 
+@cache
 def steps(seed: int, version: int = 2) -> list[Taken[Transactions]]:
     faults = {"Initialize": 0.3, "TimeOut": 0.2, "Failover": 0.5, "Crash": 0.02, "RepeatMarker": 2.0}
     simulation = Simulation(Transactions, constants(version), seed, faults, ("TimeOut",), possible_arguments())
     return list(simulation.run(150))
 
 
+@cache
 def recorded(seed: int, version: int = 2) -> tuple[TransactionRecorder, Transactions]:
     taken = steps(seed, version)
     recorder = TransactionRecorder(run="r", constants=constants(version))
@@ -226,6 +229,8 @@ def test_a_step_takes_a_millisecond_and_a_transaction_times_out_after_its_timeou
                 value = decode_value(batch.records()[0].value)
                 assert value is not None
                 assert value.transaction_timeout_ms == 60_000
+                if value.transaction_status is TransactionState.EMPTY:
+                    assert value.transaction_start_timestamp_ms == -1
                 assert has_timed_out or batch.base_timestamp == number
                 if value.transaction_status is TransactionState.ONGOING:
                     assert 0 < value.transaction_start_timestamp_ms <= batch.base_timestamp
