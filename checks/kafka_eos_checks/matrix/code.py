@@ -347,7 +347,7 @@ class Bench:
         return {str(file.relative_to(self.folder)): fingerprint(under, file.read_bytes()) for file in own}
 
     def _notes(self, module: Path, keys: Mapping[str, str], marks: str) -> list[Mapping[str, Any]]:
-        """Notes of each file of tests: see ``reached``. Files that have none yet are run without a mutant, one by one."""
+        """Notes of each file of tests: see ``reached``. Those without any yet run without a mutant, one by one."""
         for file, key in keys.items():
             if self.cache.get(key) is not None:
                 continue
