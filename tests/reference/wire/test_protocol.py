@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from kafka_eos.wire.protocol import Buffer, Codec, MalformedMessage, _put_varint, load_codec
+from kafka_eos.wire.protocol import Buffer, Codec, MalformedMessage, Message, _put_varint, load_codec
 from kafka_eos_checks.brokers.jars import clients_jar, have_jars
 
 END_TXN = bytes.fromhex(
@@ -115,6 +115,30 @@ def test_a_message_has_the_fields_of_its_version_and_says_what_is_missing(versio
 def test_only_minus_one_stands_for_no_array() -> None:
     with pytest.raises(MalformedMessage, match="-2 elements announced"):
         STRUCTURES.read("Room", 9, Buffer(bytes.fromhex("0002 6162 fffffffe")))
+
+
+def test_a_message_has_as_many_elements_as_its_reader_takes_and_no_more() -> None:
+    data = bytes.fromhex("0002 6162 00000002 05 06")
+    assert len(STRUCTURES.read("Room", 9, Buffer(data, 2))["Keys"]) == 2
+    with pytest.raises(MalformedMessage, match="2 elements more than there may be"):
+        STRUCTURES.read("Room", 9, Buffer(data, 1))
+
+
+@pytest.mark.parametrize(("message", "version"), [("Room", 13), ("Hall", 0)])
+def test_an_unknown_message_is_neither_written_nor_read(message: str, version: int) -> None:
+    with pytest.raises(MalformedMessage, match=f"{message} has no version {version}"):
+        STRUCTURES.write(message, version, {})
+    with pytest.raises(MalformedMessage, match=f"{message} has no version {version}"):
+        STRUCTURES.read(message, version, Buffer(b""))
+
+
+@pytest.mark.parametrize(
+    ("default", "written"), [({}, "00"), ({"default": "false"}, "00"), ({"default": "true"}, "01")]
+)
+def test_a_flag_is_false_unless_its_schema_says_otherwise(default: Message, written: str) -> None:
+    flag = {"name": "Flag", "type": "bool", "versions": "0+", **default}
+    codec = Codec({"Flags": {"type": "data", "validVersions": "0", "flexibleVersions": "none", "fields": [flag]}})
+    assert codec.write("Flags", 0, {}).hex() == written
 
 
 def test_the_fields_of_a_version_contain_those_of_their_structures() -> None:
