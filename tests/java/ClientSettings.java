@@ -8,17 +8,20 @@ import java.io.PrintStream;
 import java.time.Duration;
 import java.util.HashMap;
 import java.util.Map;
+import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.errors.InvalidConfigurationException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
  * What Kafka's own clients say to settings. Each line of standard input is {"producer": {name: value}} or {"consumer":
- * {name: value}}, answered by {"refused": why} or, for a producer, by the values of some settings.
+ * {name: value}}, answered by {"refused": why} or, for a producer, by the values of some settings; or {"defaults":
+ * {"of": "producer"}}, answered by all defaults.
  */
 public final class ClientSettings {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -51,6 +54,13 @@ public final class ClientSettings {
         return JSON.createObjectNode();
     }
 
+    private static ObjectNode defaults(String of) {
+        ConfigDef known = of.equals("producer") ? ProducerConfig.configDef() : ConsumerConfig.configDef();
+        ObjectNode values = JSON.createObjectNode();
+        known.defaultValues().forEach((name, value) -> values.put(name, String.valueOf(value)));
+        return values;
+    }
+
     private static String why(Throwable failure) {
         return failure.getCause() == null ? String.valueOf(failure.getMessage()) : why(failure.getCause());
     }
@@ -63,7 +73,13 @@ public final class ClientSettings {
             JsonNode row = JSON.readTree(line);
             ObjectNode answer;
             try {
-                answer = row.has("producer") ? producer(settings(row.get("producer"))) : consumer(settings(row.get("consumer")));
+                if (row.has("defaults")) {
+                    answer = defaults(row.get("defaults").get("of").asText());
+                } else if (row.has("producer")) {
+                    answer = producer(settings(row.get("producer")));
+                } else {
+                    answer = consumer(settings(row.get("consumer")));
+                }
             } catch (KafkaException refused) {
                 answer = JSON.createObjectNode().put("refused", why(refused));
             }

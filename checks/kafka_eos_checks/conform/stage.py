@@ -307,16 +307,23 @@ class Stage:
             case "EndTxn":
                 return {"TransactionalId": name, "Committed": request.detail == COMMITS, **real}
             case "TxnOffsetCommit":
-                generation = given.generation + (self.generation_shift if given.generation >= 0 else 0)
-                return {"TransactionalId": name, "GenerationId": generation, **self._offset_row(given), **real}
+                return {
+                    "TransactionalId": name,
+                    "GenerationId": self._generation(given),
+                    **self._offset_row(given),
+                    **real,
+                }
             case "OffsetCommit":
-                generation = given.generation + (self.generation_shift if given.generation >= 0 else 0)
-                return {"GenerationIdOrMemberEpoch": generation, **self._offset_row(given)}
+                return {"GenerationIdOrMemberEpoch": self._generation(given), **self._offset_row(given)}
             case "ConsumerGroupHeartbeat":
                 return self._heartbeat_row(given)
             case "Produce":
                 return self._produce_row(given, real)
         raise ValueError(request.api)
+
+    def _generation(self, given: Asked) -> int:
+        """The broker's generation that stands for one of the machines; -1 is none on both sides."""
+        return given.generation + (self.generation_shift if given.generation >= 0 else 0)
 
     def _offset_row(self, given: Asked) -> Message:
         self.has_group = True

@@ -55,8 +55,9 @@ class ProgressConsole(Console):
         return super().status(status, **more) if self.is_terminal else PlainStatus(status, console=self)
 
 
-progress_console = ProgressConsole(stderr=True, highlight=False)
-answer_console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
+# rich would make a picture of what is between two colons, as of the line in protocol.py:100: or of a topic's name.
+progress_console = ProgressConsole(stderr=True, highlight=False, emoji=False)
+answer_console = Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else WIDE)
 
 
 class Wrapped:
@@ -100,7 +101,7 @@ class WordTable(Table):
 
     def add_row(self, *cells: RenderableType | None, **more: Any) -> None:
         """Add a row."""
-        texts = (Text.from_markup(cell) if isinstance(cell, str) else cell for cell in cells)
+        texts = (Text.from_markup(cell, emoji=False) if isinstance(cell, str) else cell for cell in cells)
         super().add_row(*(Wrapped(cell) if isinstance(cell, Text) else cell for cell in texts), **more)
 
 

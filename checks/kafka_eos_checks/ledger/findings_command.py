@@ -125,8 +125,8 @@ def of_client(finding: KafkaFinding) -> Verdict | None:
     began = time.monotonic()
     command = [sys.executable, "-m", "pytest", "-q", "--no-header", "-rs", "-p", "no:cacheprovider", finding.test]
     done = subprocess.run(command, cwd=CLONE, capture_output=True, text=True, check=False)
-    lines = done.stdout.splitlines()
-    if skipped := next((line for line in lines if line.startswith("SKIPPED")), ""):
+    skipped = next((line for line in done.stdout.splitlines() if line.startswith("SKIPPED")), "")
+    if skipped and done.returncode == 0:
         raise Absent(skipped)
     return Verdict(
         check=CHECK,

@@ -215,10 +215,13 @@ def _is_program(text: str) -> bool:
 
 
 def _mutant(root: Path, file: Path, line: int, operator: str, occurrence: int) -> CodeMutant | None:
-    """A changed module; None if the change leaves the same program."""
+    """A changed module; None if the change leaves the same program, or if Cosmic Ray cannot make it."""
     mutating, plugins = need("cosmic_ray.mutating", EXTRA), need("cosmic_ray.plugins", EXTRA)
     before = (root / file).read_text(encoding="utf-8")
-    after = mutating.mutate_code(before, plugins.get_operator(operator)(), occurrence)
+    try:
+        after = mutating.mutate_code(before, plugins.get_operator(operator)(), occurrence)
+    except AttributeError:  # it replaces no exception that has a dot in its name among others
+        return None
     if after is None or after == before or not _is_program(after):
         return None
     old, new = before.split("\n"), after.split("\n")
@@ -344,19 +347,17 @@ class Bench:
         return {str(file.relative_to(self.folder)): fingerprint(under, file.read_bytes()) for file in own}
 
     def _notes(self, module: Path, keys: Mapping[str, str], marks: str) -> list[Mapping[str, Any]]:
-        """Notes of each file of tests: see ``reached``. Files that have none yet are run without a mutant."""
-        missing = [file for file, key in keys.items() if self.cache.get(key) is None]
-        if missing:
+        """Notes of each file of tests: see ``reached``. Those without any yet run without a mutant, one by one."""
+        for file, key in keys.items():
+            if self.cache.get(key) is not None:
+                continue
             notes = self.folder / "reached.json"
             variables = {NOTES: str(notes), MEASURED: str(self.folder / room(module))}
-            failed = self._fails(
-                missing, _NOTES_TIMEOUT, _NOTES_TIMEOUT, "-p", PLUGIN, "-m", marks, variables=variables
-            )
+            failed = self._fails([file], _NOTES_TIMEOUT, _NOTES_TIMEOUT, "-p", PLUGIN, "-m", marks, variables=variables)
             if failed:
                 raise UnusableCode(f"a test fails without a mutant: {failed}; mend that first")
             found = json.loads(notes.read_text(encoding="utf-8"))
-            for file in missing:
-                self.cache.put(keys[file], found.get(file, {"tests": {}, "reached": {}}))
+            self.cache.put(key, found.get(file, {"tests": {}, "reached": {}}))
         return [kept for key in keys.values() if (kept := self.cache.get(key)) is not None]
 
     def _fails(

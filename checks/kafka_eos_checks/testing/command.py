@@ -183,7 +183,7 @@ def run(arguments: argparse.Namespace) -> int:
     _check(arguments)
     try:
         rules = _rules(arguments)
-    except (MalformedPlan, OSError, UnicodeDecodeError) as error:
+    except (MalformedPlan, OSError) as error:
         print(f"kafka-eos serve: {error}", file=sys.stderr)
         return 2
     if not is_loopback(arguments.host):
@@ -285,9 +285,9 @@ async def serve(
         print(f"ready: bootstrap.servers={server.bootstrap} (transaction.version {version}, {place})", flush=True)
         await stopped.wait()
     for rank, tally in enumerate(faults.tallies, start=1):
-        print(f"fault {rank}: {tally.in_words()}", flush=True)
+        print(f"fault {rank}: {tally.in_words()}")
     for line in server.errors.lines():
-        print(f"answered {line}", flush=True)
+        print(f"answered {line}")
     return 0
 
 

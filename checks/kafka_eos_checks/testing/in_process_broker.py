@@ -114,7 +114,7 @@ class InProcessBroker(ServedCluster):
         __tracebackhide__ = True  # pytest shows the line of the test
         topics = [[each] if isinstance(each, str) else list(each) for each in (inputs, outputs)]
         given = [bool(topics[0]), bool(topics[1]), group is not None]
-        if any(given) != all(given):
+        if any(given) and not all(given):
             raise ValueError("inputs, outputs and group belong together; give all of them, or none")
         application = None
         if group is not None:

@@ -321,9 +321,13 @@ class Watcher:
         """Delay and tell of the partitions that could not be read, and tell of those that can be read again."""
         failed, self._failed = self._failed, defaultdict(list)
         for why, places in failed.items():
-            back_offs = [self.unread.setdefault(place, BackOff()) for place in places]
-            if sum(back_off.failed(now_ms, why) for back_off in back_offs):
-                self.tell(f"{_named(places)} not read: {why}; asked again {back_offs[0].in_words()}")
+            waits: dict[str, list[Place]] = defaultdict(list)
+            for place in places:
+                back_off = self.unread.setdefault(place, BackOff())
+                if back_off.failed(now_ms, why):
+                    waits[back_off.in_words()].append(place)
+            for often, alike in waits.items():
+                self.tell(f"{_named(alike)} not read: {why}; asked again {often}")
             read.difference_update(places)
         again = [place for place in self.unread if place in read]
         if again:

@@ -18,6 +18,7 @@ librdkafka: rdkafka_conf.c 2.16.0
 KIP:        KIP-91 (delivery.timeout.ms), KIP-98 (transactions), KIP-679 (idempotence by default), KIP-848
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -51,11 +52,12 @@ class RefusedSettings(ValueError):  # noqa: N818 - named for the input
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A whole number: its default, and the smallest and largest that the client accepts."""
+    """A whole number: its default, the smallest and largest that the client accepts, and a word that it accepts too."""
 
-    default: int
+    default: int | str
     low: int
     high: int
+    word: str = NOT_GIVEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +108,12 @@ class Values:
 
     def flag(self, name: str) -> bool:
         """A word that is true or false."""
-        return self.word(name) == "true"
+        return self.word(name) in _TRUE
 
     def acks(self) -> int:
         """The acknowledgements that a producer waits for; -1 stands for all in-sync replicas."""
         word = self.word("acks")
-        return -1 if word == "all" else int(word)
+        return -1 if word.lower() == "all" else int(word)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,12 +176,12 @@ class Client:
 def _out_of_range(kind: Kind, word: str) -> str:
     """The error in a word, "" for none."""
     match kind:
-        case Number(_, low, high):
-            try:
-                number = int(word)
-            except ValueError:
+        case Number(_, low, high, other):
+            if other and word.lower() == other:
+                return ""
+            if not _WHOLE_NUMBER.fullmatch(word):
                 return "no whole number"
-            return "" if low <= number <= high else f"not between {low} and {high}"
+            return "" if low <= int(word) <= high else f"not between {low} and {high}"
         case Word(_, words, any_case):
             return "" if (word.lower() if any_case else word) in words else f"none of {', '.join(sorted(words))}"
         case Text(may_be_empty):
@@ -187,6 +189,9 @@ def _out_of_range(kind: Kind, word: str) -> str:
 
 
 _BOOLEAN = frozenset({"true", "false"})
+_TRUE = frozenset({"true", "t", "1"})
+_BOOLEAN_OF_LIBRDKAFKA = frozenset({*_TRUE, "false", "f", "0"})
+_WHOLE_NUMBER = re.compile(r"\s*[+-]?\d+\s*")
 _COMPRESSIONS = frozenset(codec.name.lower() for codec in CompressionType)
 _ISOLATION = frozenset({"read_committed", "read_uncommitted"})
 _PROTOCOLS = frozenset({"classic", "consumer"})
@@ -361,15 +366,15 @@ _FINALIZE_TOPIC = "rdkafka_conf.c: rd_kafka_topic_conf_finalize"
 
 LIBRDKAFKA_PRODUCER = Client(
     kinds=MappingProxyType({
-        "acks": Word("all", frozenset({"all", *map(str, range(-1, 1001))})),
-        "enable.idempotence": Word("false", _BOOLEAN),
+        "acks": Number("all", -1, 1000, "all"),
+        "enable.idempotence": Word("false", _BOOLEAN_OF_LIBRDKAFKA, any_case=True),
         "retries": Number(INT32_MAX, 0, INT32_MAX),
         "max.in.flight.requests.per.connection": Number(1_000_000, 1, 1_000_000),
         "linger.ms": Number(5, 0, 900_000),
         "batch.size": Number(1_000_000, 1, INT32_MAX),
         "request.timeout.ms": Number(30_000, 1, 900_000),
         "delivery.timeout.ms": Number(300_000, 0, INT32_MAX),  # 0 for no limit
-        "compression.type": Word("none", _COMPRESSIONS),
+        "compression.type": Word("none", _COMPRESSIONS, any_case=True),
         "transactional.id": Text(may_be_empty=True),
         "transaction.timeout.ms": Number(60_000, 1000, INT32_MAX),
     }),
@@ -427,12 +432,14 @@ LIBRDKAFKA_PRODUCER = Client(
 # ---- consumers
 
 
-def _not_with(name: str, protocol: str, source: str, why: str) -> Rule:
+def _not_with(name: str, protocol: str, source: str, why: str, *, empty_too: bool = False) -> Rule:
     return Rule(
         (name, "group.protocol"),
         why,
         source,
-        lambda values: values.has(name) and values.word("group.protocol") == protocol,
+        lambda values: (
+            (values.has(name) or (empty_too and name in values.given)) and values.word("group.protocol") == protocol
+        ),
     )
 
 
@@ -443,8 +450,8 @@ JAVA_CONSUMER = Client(
     kinds=MappingProxyType({
         "group.id": Text(may_be_empty=False),
         "group.protocol": Word("classic", _PROTOCOLS, any_case=True),
-        "group.remote.assignor": Text(may_be_empty=False),
-        "partition.assignment.strategy": Text(may_be_empty=False),
+        "group.remote.assignor": Text(may_be_empty=True),
+        "partition.assignment.strategy": Text(may_be_empty=True),
         "isolation.level": Word("read_uncommitted", _ISOLATION),
         "enable.auto.commit": Word("true", _BOOLEAN, any_case=True),
         "auto.commit.interval.ms": Number(5000, 0, INT32_MAX),
@@ -476,20 +483,30 @@ JAVA_CONSUMER = Client(
             and values.word("group.protocol") == "classic"
             and values.number("heartbeat.interval.ms") >= values.number("session.timeout.ms"),
         ),
+        Rule(
+            ("heartbeat.interval.ms",),
+            "no timer runs for a negative time",
+            "Timer",
+            lambda values: values.has("group.id")
+            and values.word("group.protocol") == "classic"
+            and values.number("heartbeat.interval.ms") < 0,
+        ),
     ),
 )  # fmt: skip
 
 LIBRDKAFKA_CONSUMER = Client(
     kinds=MappingProxyType({
         "group.id": Text(may_be_empty=False),
-        "group.protocol": Word("classic", _PROTOCOLS),
-        "group.remote.assignor": Text(may_be_empty=False),
-        "partition.assignment.strategy": Text(may_be_empty=False),
-        "isolation.level": Word("read_committed", _ISOLATION),
-        "enable.auto.commit": Word("true", _BOOLEAN),
+        "group.protocol": Word("classic", _PROTOCOLS, any_case=True),
+        "group.remote.assignor": Text(may_be_empty=True),
+        "partition.assignment.strategy": Text(may_be_empty=True),
+        "isolation.level": Word("read_committed", _ISOLATION, any_case=True),
+        "enable.auto.commit": Word("true", _BOOLEAN_OF_LIBRDKAFKA, any_case=True),
         "auto.commit.interval.ms": Number(5000, 0, 86_400_000),
         "auto.offset.reset": Word(
-            "largest", frozenset({"smallest", "earliest", "beginning", "largest", "latest", "end", "error"})
+            "largest",
+            frozenset({"smallest", "earliest", "beginning", "largest", "latest", "end", "error"}),
+            any_case=True,
         ),
         "session.timeout.ms": Number(45_000, 1, 3_600_000),
         "heartbeat.interval.ms": Number(3000, 1, 3_600_000),
@@ -504,7 +521,7 @@ LIBRDKAFKA_CONSUMER = Client(
             lambda values: not values.has("group.id"),
         ),
         *(
-            _not_with(name, "consumer", _FINALIZE, _BY_THE_BROKER)
+            _not_with(name, "consumer", _FINALIZE, _BY_THE_BROKER, empty_too=True)
             for name in ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy")
         ),
         Rule(

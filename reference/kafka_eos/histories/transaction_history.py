@@ -49,6 +49,7 @@ COORDINATOR, LEADER, OPERATOR, READER = "coordinator", "leader", "operator", "re
 PRODUCER_ID = 1000
 TIMEOUT_MS = 60_000
 GIVEN_UP = 3
+NOT_BEGUN = -1  # as the start of a transaction that is none
 
 _ENDS = {True: "CommitTransaction", False: "AbortTransaction"}
 _MARKERS = {"commit": ControlType.COMMIT, "abort": ControlType.ABORT}
@@ -165,7 +166,7 @@ class TransactionRecorder:
         self._copies: set[tuple[Hashable, ...]] = set()  # those that the network repeats
         self._markers: set[tuple[Hashable, ...]] = set()  # markers that the network repeats
         self._asked: set[tuple[str, int, bool]] = set()  # instance, transaction, commit
-        self._began_ms = -1
+        self._began_ms = NOT_BEGUN
         self._leader_epochs = dict.fromkeys(self.logs, 0)
         self._now = 0
         for number in self.logs:
@@ -473,8 +474,8 @@ class TransactionRecorder:
         record = after.transaction
         at_rest = record.state in _RESTS
         if record.state is TransactionState.EMPTY:
-            self._began_ms = -1
-        elif record.state is TransactionState.ONGOING and self._began_ms < 0:
+            self._began_ms = NOT_BEGUN
+        elif record.state is TransactionState.ONGOING and self._began_ms == NOT_BEGUN:
             self._began_ms = self._now
         numbers = tuple(sorted(self._numbers[name] for name in record.partitions))
         topics = (TopicPartitions(topic=TOPIC, partition_ids=numbers),) if numbers else ()
@@ -489,7 +490,7 @@ class TransactionRecorder:
             client_transaction_version=record.version if record.version >= TRANSACTION_VERSION_2 else 0,
         )
         if at_rest:
-            self._began_ms = -1
+            self._began_ms = NOT_BEGUN
         self.coordinator_log.append(
             build_batch(
                 [Record(key=TransactionLogKey(transactional_id=TRANSACTIONAL_ID).encode(), value=value.encode())],

@@ -257,7 +257,7 @@ class Faults:
         rule = tally.rule
         if (rule.nth and tally.matched not in rule.nth) or tally.fired == rule.at_most:
             return False
-        return rule.chance >= 1 or Random(f"{self._seed}/{number}/{tally.matched}").random() < rule.chance  # noqa: S311
+        return Random(f"{self._seed}/{number}/{tally.matched}").random() < rule.chance  # noqa: S311 - below 1 always
 
 
 # --- what a request names --------------------------------------------------------------------------------------------

@@ -339,6 +339,24 @@ def test_no_edge_is_lost_unnoticed(mechanism: str, of_version_1: int, of_version
     assert edges == [of_version_1, of_version_2]
 
 
+def test_an_edge_says_what_the_guards_look_at() -> None:
+    send, commit = Request("Produce", detail="next"), Request("EndTxn", detail="commit")
+    fresh = Quotient(TRANSACTIONS, VERSION_2).initial()
+    empty = taken_from(fresh, Request("InitProducerId", whose=NONE))
+    ongoing = taken_from(empty, send)
+    committed = taken_from(ongoing, commit, Request(SETTLE))
+    assert TRANSACTIONS.seen(fresh, Request("InitProducerId", whose=NONE), True) == "Unknown"
+    assert [TRANSACTIONS.seen(state, send, True) for state in (empty, ongoing, committed)] == [
+        "Empty, nothing, partition: unknown, no batch",
+        "Ongoing, data, partition: same epoch, open",
+        "CompleteCommit, nothing, partition: same epoch, closed, no batch",
+    ]
+    assert [TRANSACTIONS.seen(state, commit, True) for state in (ongoing, committed)] == [
+        "Ongoing, data, partition open",
+        "CompleteCommit, nothing, partition closed",
+    ]
+
+
 # --- the operators that decide ---------------------------------------------------------------------------------------
 
 

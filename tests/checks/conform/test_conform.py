@@ -27,6 +27,7 @@ from kafka_eos_checks.conform.mechanisms import MECHANISMS, MEMBERS
 from kafka_eos_checks.conform.result import Report, diagram, story, write_json, write_junit
 from kafka_eos_checks.conform.run import Found
 from kafka_eos_checks.conform.session import Target, conform, open_session
+from kafka_eos_checks.conform.territory import PARTITIONS
 from kafka_eos_checks.conform.wire import Connection
 from kafka_eos_checks.mutants.rules import mutated
 
@@ -237,13 +238,24 @@ def call(cluster: ServedCluster, *arguments: str) -> int:
     return main(["conform", "--bootstrap", cluster.bootstrap_servers, *arguments])
 
 
-def test_the_command_prints_which_edges_conform(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_command_prints_which_edges_conform(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observed, observe = [], stage.Stage.observe
+
+    def watched(self: stage.Stage, *rest: Any, **more: Any) -> Any:
+        observed.append(self)
+        return observe(self, *rest, **more)
+
+    monkeypatch.setattr(stage.Stage, "observe", watched)
     with served() as cluster:
         assert call(cluster, "--only", "commit: *TxnOffsetCommit*", "--json", str(tmp_path / "r.json")) == 0
     told = capsys.readouterr().out
     assert "TxnOffsetCommit" in told
     assert "edges at transaction version 2 (the cluster's: 2)" in told
-    assert (tmp_path / "r.json").exists()
+    assert f", {len(observed)} states read back, " in told
+    [row] = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
+    assert {each["kips"] for each in row["results"]} == {"KIP-447, KIP-890 part 2"}
 
 
 def test_the_command_ends_with_1_for_a_divergence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -271,7 +283,10 @@ def test_a_dry_run_touches_nothing(capsys: pytest.CaptureFixture[str]) -> None:
         assert names(cluster) == set()
         assert cluster.call(lambda server: server.cluster.transactions.known) == {}
     told = capsys.readouterr().out
-    assert "would make about" in told
+    made = re.search(r"would make about (\d+) topic.*, and up to (\d+) transactional.ids\s+and (\d+) groups", told)
+    assert made is not None
+    scenarios = sum(map(int, re.findall(r"in (\d+) scenarios of \d+ steps", told)))
+    assert tuple(map(int, made.groups())) == (-(-scenarios // PARTITIONS), 2 * scenarios, scenarios)
     assert "transaction: Empty: EndTxn(commit)  ->  INVALID_TXN_STATE" in told
     assert "TransactionCoordinator!TimeOut" in told
 

@@ -47,6 +47,16 @@ def test_a_producer_id_of_the_machines_stands_for_one_of_the_broker_for_the_whol
     assert stage.learn(Identity(producer_id=1, epoch=0), given(7000, 0)).producer_id == 0  # nor is one given twice
 
 
+@pytest.mark.parametrize(
+    ("api", "column"), [("TxnOffsetCommit", "GenerationId"), ("OffsetCommit", "GenerationIdOrMemberEpoch")]
+)
+def test_a_generation_of_the_machines_stands_for_one_of_the_broker_and_none_for_none(api: str, column: str) -> None:
+    stage = staged(nothing)
+    stage.generation_shift = 4  # the group's first generation is 5
+    told = [stage._row(Asked(request=Request(api), generation=generation))[column] for generation in (-1, 0, 1, 2)]
+    assert told == [-1, 4, 5, 6]
+
+
 def test_epochs_of_members_count_from_the_first_one_even_if_all_have_left() -> None:
     stage = staged(nothing)
     joins, leaves = (

@@ -121,6 +121,11 @@ def test_only_the_evidence_of_differing_verdicts_is_printed_and_unchanged() -> N
     assert "FAIL" not in printed([GOOD])
 
 
+def test_no_part_of_a_verdict_becomes_a_picture() -> None:
+    said = printed([replace(BAD, name="protocol.py:100: x", found="orders:1234:", evidence=":boom:")])
+    assert [said.count(word) for word in ("protocol.py:100: x", "orders:1234:", ":boom:")] == [2, 2, 1]
+
+
 def test_a_verdict_that_is_skipped_or_absent_is_never_ok() -> None:
     standings = [Standing.OK, Standing.FAIL, Standing.NOT_JUDGED, Standing.NOTHING]
     assert [each.standing for each in (GOOD, BAD, UNSURE, EMPTY)] == standings

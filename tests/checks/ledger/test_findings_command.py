@@ -1,6 +1,7 @@
 """``kafka-eos ledger findings``: the list, one finding, and the checks that ``--check`` runs."""
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -99,6 +100,7 @@ def test_one_finding_is_shown_with_its_meaning_its_commands_and_its_run(
     flat = " ".join(shown.split())
     for text in (RECORDED.title, RECORDED.consequence, RECORDED.cause, RECORDED.cure, RECORDED.reported):
         assert text in flat
+    assert re.search(r"^why\n    \S.*\n    \S", shown, re.MULTILINE)
     assert "checked now: the audit finds 'aborted record delivered' in the kept recording" in flat
     assert "not checked here: TLC: AppendedAtOnce violates its property" in flat
     assert "\n    kafka-eos lab record replicated-violations --out build/recording\n" in shown
@@ -141,7 +143,9 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(findings_command, "CLONE", tmp_path)
     (tmp_path / "test_it.py").write_text(
         "import pytest\ndef test_good(): pass\ndef test_bad(): assert 0\n"
-        "@pytest.mark.skip(reason='no jars')\ndef test_left_out(): pass\n",
+        "@pytest.mark.skip(reason='no jars')\ndef test_left_out(): pass\n"
+        "@pytest.mark.parametrize('jars', [True, False])\n"
+        "def test_half_of_it(jars): pytest.fail('it is') if jars else pytest.skip('no jars')\n",
         encoding="utf-8",
     )
     return tmp_path
@@ -163,6 +167,31 @@ def test_a_test_that_is_skipped_checks_nothing_and_says_why(clone: Path, capsys:
     assert "not checked: client-keeps-epoch: SKIPPED" in capsys.readouterr().err
     with pytest.raises(Absent, match="no jars"):
         of_client(skipped)
+
+
+def test_a_test_of_which_a_part_fails_and_a_part_is_skipped_fails(clone: Path) -> None:
+    verdict = of_client(replace(OF_A_CLIENT, test="test_it.py::test_half_of_it"))
+    assert verdict is not None
+    assert (verdict.ok, verdict.found) == (False, "fails")
+
+
+def test_a_check_tells_of_each_verdict_at_once(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(model_check, "check_models", found_by_tlc)
+    list(check([replace(OF_A_CLIENT, test="test_it.py::test_good", models=("AbortsUnauthorized",))], Registry()))
+    told = capsys.readouterr().err
+    assert "ok   AbortsUnauthorized: violates " in told
+    assert "ok   client-keeps-epoch: client: passes\n" in told
+
+    def other(models: list[Model]) -> Iterator[Outcome]:
+        return (replace(outcome, found="holds", problems=("differs",)) for outcome in found_by_tlc(models))
+
+    monkeypatch.setattr(model_check, "check_models", other)
+    list(check([replace(OF_A_CLIENT, test="test_it.py::test_bad", models=("AbortsUnauthorized",))], Registry()))
+    told = capsys.readouterr().err
+    assert "FAIL AbortsUnauthorized: holds\n" in told
+    assert "FAIL client-keeps-epoch: client: fails\n" in told
 
 
 def test_a_check_takes_each_model_once_and_keeps_the_verdicts_of_each_finding(

@@ -211,6 +211,12 @@ def test_links_and_ids_are_sound_and_text_is_inert_with_findings_too() -> None:
     assert "nobody: client" in page.text  # evidence of a finding that is not listed is a row of its own
 
 
+@pytest.mark.parametrize(("check", "told"), [("release", True), ("model", False), ("walk", False)])
+def test_the_table_of_properties_is_there_if_some_release_was_checked(check: str, told: bool) -> None:
+    verdict = Verdict(check=check, name="M", expected="holds", found="holds", ok=True)
+    assert bool(report_of([verdict]).properties) is told
+
+
 def test_report_json_has_the_findings_with_their_evidence() -> None:
     rows = {row["id"]: row for row in report_of([FOUND], NOW).to_json()["findings"]}
     recorded, lost = rows["aborted-records-delivered"], rows["decision-lost"]

@@ -250,6 +250,18 @@ def test_tests_that_fail_without_a_mutant_say_nothing(bench: Bench) -> None:
         bench.judge(mutant("= 7", "= 8"))
 
 
+def test_an_interrupted_call_runs_no_file_of_tests_again_that_it_has_run(bench: Bench) -> None:
+    tests, ran = bench.folder / "tests" / "reference" / "room", bench.folder / "ran"
+    (tests / "test_others.py").write_text(f"{OTHERS}    open({str(ran)!r}, 'a').write('others ')\n", encoding="utf-8")
+    (tests / "test_rule.py").write_text("def test_it(): assert 0", encoding="utf-8")
+    with pytest.raises(UnusableCode):
+        bench.judge(mutant("= 7", "= 8"))
+    (tests / "test_rule.py").write_text(f"{OWN}    open({str(ran)!r}, 'a').write('rule ')\n", encoding="utf-8")
+    file = Path("reference/kafka_eos/room/rule.py")
+    bench._notes(file, bench._keys(file, "tests/reference/room", code._QUICK), code._QUICK)
+    assert ran.read_text(encoding="utf-8") == "others rule "
+
+
 def test_a_survivor_has_to_be_explained_and_an_explained_mutant_has_to_survive() -> None:
     one, two = mutant("= 7", "= 8"), mutant("weight < most", "False")
     killed, left = Fate(mutant=two, by="test_it"), Fate(mutant=one, by=code.NONE)
@@ -384,3 +396,20 @@ def test_a_sample_has_programs_only_and_no_flags_of_dataclasses(clone: Path) -> 
     assert {each.line for each in drawn} <= {4, 10}
     assert all("frozen=True, slots=True" in each.text for each in drawn if each.line == 4 and "@dataclass" in each.text)
     assert any(each.line == 10 for each in drawn)
+
+
+FLOOR = """import struct
+
+def floor(weight):
+    try:
+        return weight // 2
+    except (struct.error, TypeError):
+        return None
+"""
+
+
+def test_a_handler_of_several_exceptions_with_dotted_names_ends_no_sample(clone: Path) -> None:
+    pytest.importorskip("cosmic_ray", reason="the extra `mutants` is not installed; `make code-mutants` installs it")
+    rule = Path("reference/kafka_eos/room/floor.py")
+    (clone / rule).write_text(FLOOR, encoding="utf-8")
+    assert {each.line for each in code.sample(clone, [rule], 50, 1)} == {5, 6}

@@ -454,6 +454,7 @@ def test_a_used_address_is_reported_and_one_that_others_reach_is_warned_of(
     [
         (("--host", "0.0.0.0"), "--any-client allows it"),  # noqa: S104 - is refused
         (("--brokers", "0"), "--brokers is 1 to 100"),
+        (("--brokers", "101"), "--brokers is 1 to 100"),
         (("--port", "65535", "--brokers", "2"), "--port is 0 to 65535"),
         (("--max-connections", "0"), "--max-connections is 1 or more"),
         (("--default-partitions", "-1"), "0 or more"),
@@ -474,7 +475,7 @@ def test_an_unusable_call_says_why(arguments: tuple[str, ...], said: str, capsys
         (("--port", "0", "--brokers", "2"), [0, 0]),
         (("--port", "0", "--brokers", "100"), [0] * 100),
         (("--port", "9092", "--max-connections", "1", "--default-partitions", "0"), [9092]),
-        (("--port", "0", "--record", "{folder}/new/served.jsonl"), [0]),
+        (("--port", "0", "--record", "{folder}/new/er/served.jsonl"), [0]),
         (("--port", "0", "--record", "{folder}/empty.jsonl"), [0]),
         (("--port", "0", "--faults", "{folder}/plan.toml", "--brokers", "2"), [0, 0]),
     ],
@@ -515,12 +516,17 @@ def test_a_directory_is_served_by_one_process(start: Callable[..., ServedProcess
     assert start("--data", str(tmp_path)).end() == 0
 
 
-def test_the_server_prints_its_address_and_its_settings(start: Callable[..., ServedProcess]) -> None:
-    server = start("--brokers", "2", "--transaction-version", "1")
-    assert re.fullmatch(
-        r"ready: bootstrap\.servers=127\.0\.0\.1:\d+,127\.0\.0\.1:\d+ \(transaction\.version 1, in memory\)\n",
-        server.ready,
-    )
+@pytest.mark.parametrize(
+    ("arguments", "addresses", "version"), [((), 1, 2), (("--brokers", "2", "--transaction-version", "1"), 2, 1)]
+)
+def test_the_server_prints_its_address_and_its_settings(
+    arguments: tuple[str, ...], addresses: int, version: int, start: Callable[..., ServedProcess]
+) -> None:
+    server = start(*arguments)
+    said = re.fullmatch(r"ready: bootstrap\.servers=(\S+) \((.*)\)\n", server.ready)
+    assert said is not None
+    assert [re.fullmatch(r"127\.0\.0\.1:\d+", each) is not None for each in said[1].split(",")] == [True] * addresses
+    assert said[2] == f"transaction.version {version}, in memory"
     assert server.end(signal.SIGINT) == 0
 
 
@@ -602,6 +608,9 @@ def test_a_plan_that_cannot_be_used_ends_the_call(
     assert said in capsys.readouterr().err
     assert main(["serve", "--port", "0", "--faults", str(tmp_path / "other.toml")]) == 2
     assert "No such file" in capsys.readouterr().err
+    path.write_bytes(b"\xff")
+    assert main(["serve", "--port", "0", "--faults", str(path)]) == 2
+    assert "plan.toml: no TOML: " in capsys.readouterr().err
 
 
 def test_the_plan_in_the_help_is_valid(capsys: pytest.CaptureFixture[str]) -> None:

@@ -743,6 +743,8 @@ def test_an_unknown_group_is_noted_with_the_findings(broker: InProcessBroker, ap
     app.produce("out", "a", "b", "c")
     app.end()
     assert "note:     no group has joined or committed an offset; is 'g' its name?" in found(broker)
+    app.commit_offset(3)
+    assert "note: " not in found(broker)
 
 
 def test_a_test_in_which_nothing_was_processed_has_tested_nothing(broker: InProcessBroker, app: Application) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_eos_checks.testing.process import ServedProcess, peak_memory
+from kafka_eos_checks.testing.process import MOST_MEMORY, ServedProcess, peak_memory
 
 
 def test_the_server_ends_with_the_block() -> None:
@@ -32,3 +32,7 @@ def test_only_a_running_process_has_memory_figures() -> None:
     assert found is not None
     assert 1 << 20 < int(before[0]) << 10 <= found <= int(after[0]) << 10
     assert peak_memory(0) is None
+    with ServedProcess() as server:
+        memory = peak_memory(server.pid)
+        assert memory is not None
+        assert memory < MOST_MEMORY, "a server that was asked nothing is far from too large"

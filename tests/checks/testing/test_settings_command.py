@@ -114,6 +114,12 @@ def test_a_properties_file_is_read_and_settings_without_a_rule_are_named(
     assert answer["ignored"] == ["bootstrap.servers"]
 
 
+def test_the_guarantee_of_kafka_streams_is_a_setting_of_no_other_client() -> None:
+    given = {"processing.guarantee": "exactly_once_v2", "num.stream.threads": "4"}
+    assert judge("streams", given).ignored == ("num.stream.threads",)
+    assert judge("java-producer", given).ignored == ("num.stream.threads", "processing.guarantee")
+
+
 def test_a_later_setting_wins_and_a_file_may_have_any_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "acks=1"
     file.write_text("acks=1\nenable.idempotence=false\n")

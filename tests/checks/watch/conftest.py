@@ -73,6 +73,7 @@ class Written:
         batches_a_fetch: the number of batches in an answer.
         errors: the error that answers for a partition instead.
         unled: the partitions without a leader.
+        unsure: the topics of which nothing can be told at the moment.
         gone: whether the broker does not answer.
         untold: the timestamps to which the leader finds no offset.
         waits: the time that each request for data may wait for more, in milliseconds.
@@ -88,6 +89,7 @@ class Written:
     cluster_id: str = "cluster"
     errors: dict[Place, ErrorCode] = field(default_factory=dict)
     unled: set[Place] = field(default_factory=set)
+    unsure: set[str] = field(default_factory=set)
     gone: bool = False
     untold: set[int] = field(default_factory=set)
     waits: list[int] = field(default_factory=list)
@@ -95,10 +97,12 @@ class Written:
     started: Mapping[int, int] | None = None
 
     def topics(self) -> Topics:
+        known = [place for place in self.logs if place[0] not in self.unsure]
         return Topics(
             cluster_id=self.cluster_id,
-            leaders={place: -1 if place in self.unled else self.leader for place in self.logs},
-            ids={topic: self.topic_id for topic, _ in self.logs},
+            leaders={place: -1 if place in self.unled else self.leader for place in known},
+            ids={topic: self.topic_id for topic, _ in known},
+            unsure=frozenset(self.unsure),
         )
 
     def offsets(self, node: int, places: list[Place], timestamp: int, isolation: int) -> dict[Place, int]:  # noqa: ARG002

@@ -6,7 +6,7 @@ import pytest
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos_checks.conform.security import Security
-from kafka_eos_checks.conform.wire import Address
+from kafka_eos_checks.conform.wire import Address, Unsupported
 from kafka_eos_checks.watch.cluster import Cluster
 
 BROKER = {"NodeId": 1, "Host": "127.0.0.1", "Port": 9092}
@@ -34,6 +34,8 @@ class Answers:
         """Connect to nothing."""
 
     def ask(self, api: str, row: object, at: object = None) -> Any:  # noqa: ARG002
+        if api not in self.answers:
+            raise Unsupported(f"the broker has no {api}")
         return self.answers[api]
 
 
@@ -69,3 +71,9 @@ def test_coordinators_that_cannot_describe_a_transaction_tell_nothing(error: Err
     )
     found = cluster.transactions_of([7])
     assert (None if found is None else set(found)) == known
+
+
+def test_brokers_that_do_not_tell_of_transactions_or_producers_tell_nothing() -> None:
+    cluster = asked()
+    assert cluster.transactions_of([7]) is None, "before KIP-664, that is not: no coordinator knows it"
+    assert cluster.open_transactions(1, ("orders", 0)) is None

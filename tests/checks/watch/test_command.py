@@ -1,8 +1,12 @@
 """The watching command: its output, and its wait for an unreachable cluster."""
 
+import io
 import json
+import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +15,7 @@ from kafka_eos_checks.audit.rules.log import Batch
 from kafka_eos_checks.cli import main
 from kafka_eos_checks.watch import cluster, command
 from kafka_eos_checks.watch.cluster import ClusterFailed, Topics
-from kafka_eos_checks.watch.command import follow, print_json
+from kafka_eos_checks.watch.command import follow, print_json, print_report
 from kafka_eos_checks.watch.journal import REPORTS, Journal
 from kafka_eos_checks.watch.watcher import Options, Watcher
 
@@ -152,3 +156,26 @@ def test_json_on_the_terminal_has_the_lines_of_the_file(
     assert printed == (tmp_path / REPORTS).read_text()
     assert [json.loads(line)["offset"] for line in printed.splitlines()] == [1, 3, 5]
     assert (told.wrong, told.resolved) == (3, 0)
+
+
+def test_reports_have_the_same_numbers_with_and_without_a_folder(written: Written, tmp_path: Path) -> None:
+    written.batches_a_fetch = lambda: 3  # so that not all are found in one look
+    for offset in range(6):
+        written.logs[PLACE].append(Batch(0, offset, offset, 7, 0, offset // 2, offset // 2, unsequenced=False))
+    shown: list[int] = []
+    follow(written.watcher(), None, threading.Event(), once=True, show=lambda row: shown.append(row["number"]))
+    with Journal(tmp_path) as journal:
+        follow(written.watcher(), journal, threading.Event(), once=True, show=lambda row: shown.append(row["number"]))
+    assert shown == [1, 2, 3] * 2
+
+
+@pytest.mark.parametrize("show", [print_json, print_report])
+def test_a_report_reaches_a_pipe_at_once(
+    show: Callable[[dict[str, Any]], None], written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written.logs[PLACE].append(Batch(0, 0, 0, 7, 0, 0, 0, unsequenced=False))
+    written.logs[PLACE].append(Batch(0, 1, 1, 7, 0, 0, 0, unsequenced=False))
+    pipe = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(pipe, encoding="utf-8"))
+    follow(written.watcher(), None, threading.Event(), once=True, show=show)
+    assert b"orders" in pipe.getvalue()

@@ -129,6 +129,16 @@ def test_a_large_batch_that_is_cut_off_is_not_corrupt() -> None:
     assert (taken.batches, list(taken.reports)) == (0, [])
 
 
+@pytest.mark.parametrize("size", range(8))
+def test_an_answer_that_ends_within_a_later_batch_tells_of_nothing_corrupt_wherever_it_ends(size: int) -> None:
+    first = build_batch([Record(value=bytes(size))]).encode()
+    both = first + replace(build_batch([Record(value=b"v")]), base_offset=1).encode()
+    for end in range(len(first), len(both)):
+        state = PartitionState(topic="orders", partition=0, high_watermark=2)
+        taken = state.take(both[:end], NOW)
+        assert (taken.batches, state.position, list(taken.reports)) == (1, 1, [])
+
+
 @pytest.mark.parametrize(("length", "rules"), [(SMALLEST_LENGTH - 1, [CORRUPT]), (SMALLEST_LENGTH, [])])
 def test_only_a_length_that_a_batch_can_have_promises_more_bytes(length: int, rules: list[str]) -> None:
     state = PartitionState(topic="orders", partition=0, high_watermark=1)
@@ -752,6 +762,34 @@ def test_an_unreadable_partition_is_reported_and_the_others_are_read(written: Wr
     written.logs[PLACE].stable = written.logs[PLACE].data(PID, EPOCH, 0)
     assert found(watcher, at=NOW + FIRST_MS) == [(HANGING, 0)]
     assert told[1:] == ["orders-0 is read again, after 1 s"]
+
+
+def test_partitions_that_wait_for_different_times_are_told_of_with_their_own(written: Written) -> None:
+    written.logs |= {("orders", 1): Log(), ("payments", 0): Log()}
+    told: list[str] = []
+    watcher = written.watcher(told)
+    written.errors = dict.fromkeys([PLACE, ("orders", 1)], ErrorCode.KAFKA_STORAGE_ERROR)
+    watcher.poll(NOW)
+    written.errors["payments", 0] = ErrorCode.KAFKA_STORAGE_ERROR
+    watcher.poll(NOW + FIRST_MS)
+    assert told == [
+        "orders-0, orders-1 are not read: KAFKA_STORAGE_ERROR; asked again in 1 s",
+        "orders-0, orders-1 are not read: KAFKA_STORAGE_ERROR; asked again in 2 s",
+        "payments-0 is not read: KAFKA_STORAGE_ERROR; asked again in 1 s",
+    ]
+
+
+def test_a_partition_that_was_not_read_stays_so_while_nothing_can_be_told_of_its_topic(written: Written) -> None:
+    watcher = written.watcher()
+    written.errors[PLACE] = ErrorCode.KAFKA_STORAGE_ERROR
+    watcher.poll(NOW)
+    written.unsure = {"orders"}
+    watcher.poll(NOW + FIRST_MS)
+    assert set(watcher.unread) == {PLACE}
+    written.unsure.clear()
+    written.logs = {("payments", 0): Log()}
+    watcher.poll(NOW + 2 * FIRST_MS)
+    assert set(watcher.unread) == set(), "the topic is gone"
 
 
 def test_the_watcher_waits_neither_for_a_missing_leader_nor_for_a_missing_broker(written: Written) -> None:

@@ -1,8 +1,10 @@
+import ctypes
 import itertools
 import json
 import random
 import subprocess
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,11 @@ from kafka_eos.clients.settings import (
     LIBRDKAFKA_PRODUCER,
     PROCESSOR,
     Client,
+    Number,
+    ProducerSettings,
     RefusedSettings,
+    Text,
+    Word,
     idempotence_of_java,
     processor_settings,
     producer_settings,
@@ -47,15 +53,15 @@ PRODUCER_WORDS = {
 }
 CONSUMER_WORDS = {
     "group.id": ["g"],
-    "group.protocol": ["classic", "consumer", "other"],
-    "group.remote.assignor": ["uniform"],
-    "partition.assignment.strategy": ["range"],
+    "group.protocol": ["classic", "consumer", "CONSUMER", "other"],
+    "group.remote.assignor": ["uniform", ""],
+    "partition.assignment.strategy": ["range", ""],
     "isolation.level": ["read_committed", "read_uncommitted", "serializable"],
     "enable.auto.commit": ["true", "false"],
     "auto.commit.interval.ms": ["-1", "0", "5000"],
     "auto.offset.reset": ["earliest", "latest", "none", "error"],
     "session.timeout.ms": ["0", "3000", "3001", "6000"],
-    "heartbeat.interval.ms": ["0", "3000", "45000"],
+    "heartbeat.interval.ms": ["-1", "0", "3000", "45000"],
     "max.poll.interval.ms": ["0", "1", "6000", "45000"],
 }
 NAMES_OF_JAVA = {"partition.assignment.strategy": {"range": "org.apache.kafka.clients.consumer.RangeAssignor"}}
@@ -98,8 +104,23 @@ PRODUCER_ROWS = table(PRODUCER_WORDS, PRODUCERS, {})
 CONSUMER_ROWS = table(CONSUMER_WORDS, CONSUMERS, {"group.id": "g"})
 
 
+def at_the_bounds(client: Client) -> list[Row]:
+    """A number at its bounds and beyond, a default word in capitals, and an empty text, each as the only setting."""
+    rows: list[Row] = []
+    for name, kind in client.kinds.items():
+        match kind:
+            case Number(default, low, high):
+                rows += [{name: word} for word in (*map(str, (low - 1, low, high, high + 1)), str(default).upper(), "")]
+                rows += [{name: f"+{high}"}, {name: f" {high} "}]
+            case Word(default):
+                rows += [{name: word} for word in (default.upper(), "t", "F", "1", "0", "")]
+            case Text() if name != "group.id":  # confluent-kafka ends the process if it is empty
+                rows.append({name: ""})
+    return rows
+
+
 def java(kind: str, rows: list[Row]) -> list[dict[str, Any]]:
-    """The answer of Kafka's Java client to each row."""
+    """The answer of Kafka's Java client to each row; of kind ``defaults`` to the kind that is named."""
 
     def named(row: Row) -> Row:
         return {name: NAMES_OF_JAVA.get(name, {}).get(word, word) for name, word in row.items()}
@@ -129,6 +150,25 @@ def librdkafka(kind: str, row: Row) -> str | None:
     return None
 
 
+def default_of_librdkafka(name: str) -> str:
+    """librdkafka's default of a setting, of its topics if it is one of theirs."""
+    [path] = Path(confluent_kafka.__file__).parents[1].glob("confluent_kafka.libs/librdkafka*")
+    library = ctypes.CDLL(str(path))
+    for of in ("conf", "topic_conf"):
+        make, get = getattr(library, f"rd_kafka_{of}_new"), getattr(library, f"rd_kafka_{of}_get")
+        make.restype = ctypes.c_void_p
+        get.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_size_t)]
+        value = ctypes.create_string_buffer(200)
+        if get(make(), name.encode(), value, ctypes.byref(ctypes.c_size_t(len(value)))) == 0:
+            return value.value.decode()
+    raise AssertionError(f"librdkafka has no {name}")
+
+
+def defaults(client: Client) -> dict[str, str]:
+    """The defaults of a client's numbers and words."""
+    return {name: str(kind.default) for name, kind in client.kinds.items() if not isinstance(kind, Text)}
+
+
 def wrong(client: Client, rows: list[Row], said: list[str | None]) -> list[str]:
     """The rows on which a client and its rules disagree."""
     found = []
@@ -147,6 +187,7 @@ def not_named(client: Client, rows: list[Row], said: list[str | None]) -> list[s
         if ours is not None and refused is not None and len(row) <= 2:
             names = {*ours.settings, *(NAMES_OF_LIBRDKAFKA.get(name, name) for name in ours.settings)}
             names |= {name.removesuffix(".ms").replace(".", " ") for name in ours.settings}
+            names.add("Invalid negative timeout")  # a timer that does not know whose time it is
             if not any(name in refused for name in names):
                 found.append(f"{row}: the client says {refused}, the rules {ours}")
     return found
@@ -156,8 +197,15 @@ def not_named(client: Client, rows: list[Row], said: list[str | None]) -> list[s
 @pytest.mark.parametrize(
     ("kind", "client", "rows"),
     [
-        ("producer", JAVA_PRODUCER, PRODUCER_ROWS),
-        ("consumer", JAVA_CONSUMER, [*CONSUMER_ROWS, {}, {"enable.auto.commit": "true"}]),
+        ("producer", JAVA_PRODUCER, [*PRODUCER_ROWS, *at_the_bounds(JAVA_PRODUCER)]),
+        (
+            "consumer",
+            JAVA_CONSUMER,
+            [
+                *(*CONSUMER_ROWS, {}, {"enable.auto.commit": "true"}, {"enable.auto.commit": "TRUE"}),
+                *({"group.id": "g"} | row for row in at_the_bounds(JAVA_CONSUMER)),
+            ],
+        ),
     ],
     ids=["producer", "consumer"],
 )
@@ -175,13 +223,33 @@ def test_the_java_client_agrees_with_the_rules(kind: str, client: Client, rows: 
 
 @pytest.mark.parametrize(
     ("kind", "client", "rows"),
-    [("producer", LIBRDKAFKA_PRODUCER, PRODUCER_ROWS), ("consumer", LIBRDKAFKA_CONSUMER, CONSUMER_ROWS)],
+    [
+        ("producer", LIBRDKAFKA_PRODUCER, [*PRODUCER_ROWS, *at_the_bounds(LIBRDKAFKA_PRODUCER)]),
+        (
+            "consumer",
+            LIBRDKAFKA_CONSUMER,
+            [*CONSUMER_ROWS, *({"group.id": "g"} | row for row in at_the_bounds(LIBRDKAFKA_CONSUMER))],
+        ),
+    ],
     ids=["producer", "consumer"],
 )
 def test_librdkafka_agrees_with_the_rules(kind: str, client: Client, rows: list[Row]) -> None:
     said = [librdkafka(kind, row) for row in rows]
     assert not wrong(client, rows, said)
     assert not not_named(client, rows, said)
+
+
+@pytest.mark.java
+@pytest.mark.parametrize(("kind", "client"), [("producer", JAVA_PRODUCER), ("consumer", JAVA_CONSUMER)])
+def test_the_defaults_are_those_of_the_java_client(kind: str, client: Client) -> None:
+    [answer] = java("defaults", [{"of": kind}])
+    assert {name: answer[name] for name in defaults(client)} == defaults(client)
+
+
+@pytest.mark.parametrize("client", [LIBRDKAFKA_PRODUCER, LIBRDKAFKA_CONSUMER], ids=["producer", "consumer"])
+def test_the_defaults_are_those_of_librdkafka(client: Client) -> None:
+    ours = defaults(client)
+    assert {name: default_of_librdkafka(name).replace("-1", "all") for name in ours} == ours
 
 
 def test_librdkafka_requires_a_group_for_a_consumer() -> None:
@@ -247,6 +315,11 @@ def test_where_the_clients_agree_and_where_they_differ(given: Row, by_java: bool
         ({"group.id": "g", "group.protocol": "consumer", "session.timeout.ms": "6000"}, True, True),
         ({"group.id": "g", "heartbeat.interval.ms": "45000"}, True, False),
         ({"group.id": "g", "group.remote.assignor": "uniform"}, True, False),
+        ({"group.id": "g", "heartbeat.interval.ms": "-1"}, True, True),
+        ({"heartbeat.interval.ms": "-1"}, False, True),
+        ({"group.id": "g", "group.protocol": "consumer", "partition.assignment.strategy": ""}, False, True),
+        ({"group.id": "g", "enable.auto.commit": "F"}, True, False),
+        ({"group.id": "g", "isolation.level": "READ_COMMITTED"}, True, False),
         ({"group.id": "g", "auto.offset.reset": "error"}, True, False),
         ({"group.id": "g", "auto.offset.reset": "none"}, False, True),
         ({"group.id": "g", "max.poll.interval.ms": "6000"}, False, True),
@@ -260,9 +333,22 @@ def test_where_consumers_agree_and_where_they_differ(given: Row, by_java: bool, 
 
 def test_a_producer_has_the_defaults_of_the_java_client() -> None:
     made = producer_settings({})
-    assert (made.acks, made.enable_idempotence, made.transactional_id) == (-1, True, None)
-    assert (made.linger_ms, made.batch_size, made.delivery_timeout_ms) == (5, 16_384, 120_000)
-    assert made.compression_type is CompressionType.NONE
+    assert made == ProducerSettings(
+        acks=-1,
+        enable_idempotence=True,
+        retries=(1 << 31) - 1,
+        max_in_flight_requests_per_connection=5,
+        linger_ms=5,
+        batch_size=16_384,
+        buffer_memory=32 << 20,
+        max_block_ms=60_000,
+        request_timeout_ms=30_000,
+        delivery_timeout_ms=120_000,
+        compression_type=CompressionType.NONE,
+        transactional_id=None,
+        transaction_timeout_ms=60_000,
+    )
+    assert producer_settings(TRANSACTIONAL) == replace(made, transactional_id="t")
 
 
 def test_acks_or_retries_turn_idempotence_off_unless_it_is_set() -> None:
@@ -294,6 +380,8 @@ def test_a_refusal_names_the_settings_the_reason_and_the_source() -> None:
     [
         ({"linger.sm": "5"}, "there is no such setting"),
         ({"retries": "many"}, "'many' is no whole number"),
+        ({"retries": "1_000"}, "'1_000' is no whole number"),
+        ({"retries": "-1"}, "'-1' is not between 0 and 2147483647"),
         ({"acks": "some"}, "none of -1, 0, 1, all"),
         ({"transactional.id": ""}, "is empty"),
     ],

@@ -94,6 +94,8 @@ def test_a_fault_that_is_no_action_is_refused_and_the_actions_are_named() -> Non
         run(1, {"Meteor": 1.0})
     with pytest.raises(ValueError, match="no action 'Repair'"):
         Simulation(Candle, Nothing(), 1, {}, ["Repair"])
+    with pytest.raises(ValueError, match="no action 'Relight'"):
+        Simulation(Candle, Nothing(), 1, {}, (), {"Relight": lambda _: ()})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """A simulated run of transactions, with the events of clients, brokers and a read_committed reader."""
 
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 
 import pytest
@@ -31,12 +32,14 @@ def constants(version: int = 2, numbers: int = 6, epochs: int = 40, failovers: i
     )
 
 
+@cache
 def steps(seed: int, version: int = 2) -> list[Taken[Transactions]]:
     faults = {"Initialize": 0.3, "TimeOut": 0.2, "Failover": 0.5, "Crash": 0.02, "RepeatMarker": 2.0}
     simulation = Simulation(Transactions, constants(version), seed, faults, ("TimeOut",), possible_arguments())
     return list(simulation.run(150))
 
 
+@cache
 def recorded(seed: int, version: int = 2) -> tuple[TransactionRecorder, Transactions]:
     taken = steps(seed, version)
     recorder = TransactionRecorder(run="r", constants=constants(version))
@@ -190,3 +193,57 @@ def test_timeouts_have_events() -> None:
     taken = [step for seed in SEEDS for step in steps(seed) if step.instance.action.name == "TimeOut"]
     told = [event for seed in SEEDS for event in recorded(seed)[0].events if event.action == "TimeOut"]
     assert len(told) == len(taken) > 0
+
+
+def test_an_instance_learns_its_epoch_with_a_producer_id_or_neither() -> None:
+    told = [event for seed in SEEDS for event in recorded(seed)[0].events if event.action == "InitProducerId"]
+    given = [(event.producer_id, (event.producer_epoch or 0) >= 0) for event in answers(told, "ok")]
+    assert set(given) == {(PRODUCER_ID, True)}
+    refused = [(event.producer_id, event.producer_epoch, event.error != 0) for event in answers(told, "fail")]
+    assert set(refused) == {(-1, -1, True)}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_application_is_told_of_each_end_and_in_version_2_its_producer_of_the_next_epoch(version: int) -> None:
+    for seed in SEEDS:
+        recorder, _ = recorded(seed, version)
+        for instance in ("A", "B"):
+            own = [event for event in recorder.events if event.process in {instance, f"wire/{instance}"}]
+            ended = [each for each in own if (each.action, each.phase) == ("EndTxn", "ok")]
+            names = {True: "CommitTransaction", False: "AbortTransaction"}
+            told = [each.action for each in own if each.action in names.values() and each.phase == "ok"]
+            assert told == [names[each.detail["committed"]] for each in ended]
+            assert all(("next_producer_epoch" in each.detail) is (version == 2) for each in ended)
+
+
+def test_a_step_takes_a_millisecond_and_a_transaction_times_out_after_its_timeout() -> None:
+    timeouts = 0
+    for seed in SEEDS:
+        recorder, has_timed_out = TransactionRecorder(run="r", constants=constants()), False
+        for number, taken in enumerate(steps(seed), start=1):
+            written = len(recorder.coordinator_log)
+            recorder.watch([taken])
+            times_out = taken.instance.action.name == "TimeOut"
+            has_timed_out |= times_out
+            for batch in recorder.coordinator_log[written:]:
+                value = decode_value(batch.records()[0].value)
+                assert value is not None
+                assert value.transaction_timeout_ms == 60_000
+                if value.transaction_status is TransactionState.EMPTY:
+                    assert value.transaction_start_timestamp_ms == -1
+                assert has_timed_out or batch.base_timestamp == number
+                if value.transaction_status is TransactionState.ONGOING:
+                    assert 0 < value.transaction_start_timestamp_ms <= batch.base_timestamp
+                elif times_out and value.transaction_start_timestamp_ms >= 0:
+                    timeouts += 1
+                    assert batch.base_timestamp > value.transaction_start_timestamp_ms + 60_000
+    assert timeouts > 0
+
+
+def test_an_instance_gives_up_batches_of_each_third_transaction_and_commits_two_of_three() -> None:
+    possible = possible_arguments()
+    for taken in steps(1):
+        clients = sorted(taken.after.clients.items())
+        thirds = [name for name, client in clients if client.number % 3 == 0]
+        assert possible["Expire"](taken.after) == [(name, ending) for name in thirds for ending in (False, True)]
+        assert possible["End"](taken.after) == [(name, end) for name, _ in clients for end in (True, True, False)]

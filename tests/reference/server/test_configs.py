@@ -162,6 +162,11 @@ def test_a_compacted_topic_needs_keys(wire: Wire) -> None:
     refused = send(wire, records=[Record(key=b"k"), Record(offset_delta=1)])
     assert (refused["ErrorCode"], refused["BaseOffset"]) == (E.INVALID_RECORD, -1)
     assert [each["BatchIndex"] for each in refused["RecordErrors"]] == [1]
+    assert refused["ErrorMessage"] == (
+        "One or more records have been rejected due to 1 record errors in total, and only showing the first three "
+        "errors at most: [RecordError(batchIndex=1, message='Compacted topic cannot accept message without key in "
+        "topic partition n-0')]"
+    )
     assert send(wire, records=[Record(key=b""), Record(key=b"k", offset_delta=1)])["BaseOffset"] == 0
     assert alter(wire, TOPIC, "n", cleanup_policy="delete") == E.NONE
     assert send(wire)["BaseOffset"] == 2
@@ -171,6 +176,12 @@ def test_timestamps_are_within_bounds(wire: Wire) -> None:
     create(wire, message_timestamp_before_max_ms="10", message_timestamp_after_max_ms="20")
     errors = {lag: send(wire, base_timestamp=NOW + lag)["ErrorCode"] for lag in (-11, -10, 0, 20, 21)}
     assert errors == {-11: E.INVALID_TIMESTAMP, -10: E.NONE, 0: E.NONE, 20: E.NONE, 21: E.INVALID_TIMESTAMP}
+    refused = send(wire, base_timestamp=NOW + 21)
+    assert refused["ErrorMessage"] == "One or more records have been rejected due to invalid timestamp"
+    assert refused["RecordErrors"][0]["BatchIndexErrorMessage"] == (
+        f"Timestamp {NOW + 21} of message with offset 0 is out of range. "
+        f"The timestamp should be within [{NOW - 10}, {NOW + 20}]"
+    )
 
 
 def test_what_is_stored_has_the_compression_of_its_topic(wire: Wire) -> None:

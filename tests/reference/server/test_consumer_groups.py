@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kafka_eos.errors import ErrorCode
 from kafka_eos.machines.consumer_group import ConsumerGroup
 from kafka_eos.server.cluster import Machines, Settings
-from kafka_eos.server.consumer_groups import assigned
+from kafka_eos.server.consumer_groups import Follower, assigned, ranges
 from kafka_eos.wire.protocol import Message
 from kafka_eos_checks.mutants.rules import mutated
 
@@ -336,6 +336,17 @@ def test_a_heartbeat_that_makes_no_sense_is_told_why(wire: Wire, row: Message, w
     answer = wire.ask("ConsumerGroupHeartbeat", 1, **(good | row))
     assert (answer["ErrorCode"], answer["MemberId"]) == (E.INVALID_REQUEST, None)
     assert answer["ErrorMessage"].startswith(why)
+
+
+def test_ranges_are_given_to_instances_by_their_ids_and_then_to_the_other_members_by_theirs() -> None:
+    instances = {f"m{number}": f"i{9 - number}" if number % 2 else None for number in range(10)}
+    members = {
+        name: Follower(member_id=name, instance_id=instance, client_id="client", client_host="/host")
+        for name, instance in instances.items()
+    }
+    given = ranges({"t": frozenset(members)}, {"t": 11}, members)
+    order = ["m9", "m9", "m7", "m5", "m3", "m1", "m0", "m2", "m4", "m6", "m8"]
+    assert given == {f"t-{number}": owner for number, owner in enumerate(order)}
 
 
 def test_an_assignor_is_asked_for_by_name_and_the_one_of_ranges_gives_ranges(wire: Wire) -> None:

@@ -265,6 +265,27 @@ def test_each_partition_keeps_the_offset_that_was_committed_last(make: Make) -> 
     assert {part["PartitionIndex"]: part["CommittedOffset"] for part in topic["Partitions"]} == {0: 2, 1: 5, 2: 4}
 
 
+def test_an_old_offset_fetch_gets_the_error_of_its_group_with_each_partition(make: Make) -> None:
+    wire = make(brokers=2)
+    other = 3 - wire.cluster.offsets_partition("g").node
+    asked = [{"Name": "t", "PartitionIndexes": [0, 1]}]
+    assert wire.ask("OffsetFetch", 2, other, GroupId="g", Topics=asked)["ErrorCode"] == E.NOT_COORDINATOR
+    [topic] = wire.ask("OffsetFetch", 1, other, GroupId="g", Topics=asked)["Topics"]
+    assert topic["Name"] == "t"
+    assert [(part["PartitionIndex"], part["ErrorCode"], part["CommittedOffset"]) for part in topic["Partitions"]] == [
+        (0, E.NOT_COORDINATOR, -1),
+        (1, E.NOT_COORDINATOR, -1),
+    ]
+
+
+@pytest.mark.parametrize(("version", "name"), [(6, ""), (7, None)])
+def test_a_refused_member_is_told_no_protocol_in_the_words_of_its_version(
+    version: int, name: str | None, wire: Wire
+) -> None:
+    row = wire.ask("JoinGroup", version, GroupId="", MemberId="m", Protocols=[{"Name": "range", "Metadata": b""}])
+    assert (row["ErrorCode"], row["ProtocolName"], row["MemberId"]) == (E.INVALID_GROUP_ID, name, "m")
+
+
 def test_offsets_of_a_transaction_count_when_it_commits(wire: Wire) -> None:
     member = alone(wire)
     commit(wire, 1, member, 1)

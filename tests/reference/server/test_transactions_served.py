@@ -354,6 +354,20 @@ def test_a_coordinator_that_moves_goes_on_where_the_other_one_was(make: Make) ->
     assert (again["ProducerId"], again["ProducerEpoch"]) == (row["ProducerId"], row["ProducerEpoch"] + 1)
 
 
+@pytest.mark.parametrize(("moves", "error"), [(False, E.NONE), (True, E.PRODUCER_FENCED)])
+def test_a_coordinator_that_moves_knows_no_more_than_its_log(moves: bool, error: ErrorCode, make: Make) -> None:
+    wire = make(brokers=2, settings=Settings(transactions=TransactionSettings(version=1)))
+    leader = wire.cluster.state_partition("x")
+    ask: Mapping[str, Any] = {"TransactionalId": "x", "TransactionTimeoutMs": 60_000}
+    first = wire.ask("InitProducerId", 4, leader.node, **ask)
+    own = {"ProducerId": first["ProducerId"], "ProducerEpoch": first["ProducerEpoch"]}
+    wire.ask("InitProducerId", 4, leader.node, **ask, **own)  # its answer is lost, so it is asked again
+    if moves:
+        wire.cluster.move_leader(leader.topic, leader.partition, 3 - leader.node)
+    again = wire.ask("InitProducerId", 4, wire.cluster.state_partition("x").node, **ask, **own)
+    assert again["ErrorCode"] == error
+
+
 def test_a_coordinator_that_crashes_while_it_loads_is_loading_until_its_own_broker_is_back(make: Make) -> None:
     wire = make(brokers=2)
     leader = wire.cluster.state_partition("x")

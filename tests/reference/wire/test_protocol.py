@@ -1,9 +1,10 @@
 import random
+from typing import Any
 from uuid import UUID
 
 import pytest
 
-from kafka_eos.wire.protocol import Buffer, Codec, MalformedMessage, load_codec
+from kafka_eos.wire.protocol import Buffer, Codec, MalformedMessage, Message, _put_varint, load_codec
 from kafka_eos_checks.brokers.jars import clients_jar, have_jars
 
 END_TXN = bytes.fromhex(
@@ -76,6 +77,85 @@ def test_a_request_that_is_cut_off_anywhere_is_refused(codec: Codec, length: int
 def test_impossible_lengths_are_refused_before_anything_is_allocated(codec: Codec, body: str, reason: str) -> None:
     with pytest.raises(MalformedMessage, match=reason):
         codec.read("ProduceRequest", 8, Buffer(bytes.fromhex("ffff ffff 00000001" + body)))
+
+
+STRUCTURES = Codec({
+    "Room": {
+        "type": "data", "validVersions": "0-12", "flexibleVersions": "10+",
+        "fields": [
+            {"name": "Name", "type": "string", "versions": "0+"},
+            {"name": "Keys", "type": "[]Key", "versions": "9-10", "nullableVersions": "9+"},
+            {
+                "name": "Owner", "type": "Owner", "versions": "10+", "nullableVersions": "10+",
+                "default": "null", "fields": [{"name": "Age", "type": "int8", "versions": "10+"}],
+            },
+        ],
+        "commonStructs": [{"name": "Key", "fields": [{"name": "Teeth", "type": "int8", "versions": "9+"}]}],
+    }
+})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("version", "row", "written"),
+    [
+        (8, {"Name": "ab"}, "0002 6162"),
+        (9, {"Name": "ab", "Keys": None}, "0002 6162 ffffffff"),
+        (9, {"Name": "ab", "Keys": [{"Teeth": 5}]}, "0002 6162 00000001 05"),
+        (10, {"Name": "ab", "Keys": None, "Owner": None}, "03 6162 00 ff 00"),
+        (10, {"Name": "ab", "Keys": [{"Teeth": 5}], "Owner": {"Age": 7}}, "03 6162 02 05 00 01 07 00 00"),
+        (11, {"Name": "ab", "Owner": {"Age": 7}}, "03 6162 01 07 00 00"),
+    ],
+)
+def test_a_message_has_the_fields_of_its_version_and_says_what_is_missing(version: int, row: Any, written: str) -> None:
+    data = bytes.fromhex(written)
+    assert STRUCTURES.write("Room", version, row) == data
+    assert STRUCTURES.read("Room", version, Buffer(data)) == row
+
+
+def test_only_minus_one_stands_for_no_array() -> None:
+    with pytest.raises(MalformedMessage, match="-2 elements announced"):
+        STRUCTURES.read("Room", 9, Buffer(bytes.fromhex("0002 6162 fffffffe")))
+
+
+def test_a_message_has_as_many_elements_as_its_reader_takes_and_no_more() -> None:
+    data = bytes.fromhex("0002 6162 00000002 05 06")
+    assert len(STRUCTURES.read("Room", 9, Buffer(data, 2))["Keys"]) == 2
+    with pytest.raises(MalformedMessage, match="2 elements more than there may be"):
+        STRUCTURES.read("Room", 9, Buffer(data, 1))
+
+
+@pytest.mark.parametrize(("message", "version"), [("Room", 13), ("Hall", 0)])
+def test_an_unknown_message_is_neither_written_nor_read(message: str, version: int) -> None:
+    with pytest.raises(MalformedMessage, match=f"{message} has no version {version}"):
+        STRUCTURES.write(message, version, {})
+    with pytest.raises(MalformedMessage, match=f"{message} has no version {version}"):
+        STRUCTURES.read(message, version, Buffer(b""))
+
+
+@pytest.mark.parametrize(
+    ("default", "written"), [({}, "00"), ({"default": "false"}, "00"), ({"default": "true"}, "01")]
+)
+def test_a_flag_is_false_unless_its_schema_says_otherwise(default: Message, written: str) -> None:
+    flag = {"name": "Flag", "type": "bool", "versions": "0+", **default}
+    codec = Codec({"Flags": {"type": "data", "validVersions": "0", "flexibleVersions": "none", "fields": [flag]}})
+    assert codec.write("Flags", 0, {}).hex() == written
+
+
+def test_the_fields_of_a_version_contain_those_of_their_structures() -> None:
+    found = {each["name"]: [own["name"] for own in each["fields"]] for each in STRUCTURES.fields("Room", 10)}
+    assert found == {"Name": [], "Keys": ["Teeth"], "Owner": ["Age"]}
+    assert [each["name"] for each in STRUCTURES.fields("Room", 9)] == ["Name", "Keys"]
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [(0, "00"), (1, "01"), (127, "7f"), (128, "8001"), (300, "ac02"), (16_384, "808001"), (2**32 - 1, "ffffffff0f")],
+)
+def test_a_varint_has_seven_bits_a_byte_the_lowest_first(value: int, written: str) -> None:
+    out = bytearray()
+    _put_varint(out, value)
+    assert out.hex() == written
+    assert Buffer(bytes(out)).varint() == value
 
 
 def test_a_varint_of_too_many_bytes_is_refused() -> None:

@@ -108,16 +108,18 @@ def offset_commit(cluster: Cluster, request: Request) -> Message:
 
 
 def offset_fetch(cluster: Cluster, request: Request) -> Message:
-    """The committed offsets of groups."""
+    """The committed offsets of groups.    Kafka: KafkaApis.fetchOffsets, OffsetFetchResponse.groupError."""
     row = request.row
     stable = row.get("RequireStable", False)
     if request.version >= 8:
         return {"Groups": [_fetch_offsets(cluster, request, group, stable) for group in row["Groups"]]}
     answer = _fetch_offsets(cluster, request, {"GroupId": row["GroupId"], "Topics": row["Topics"]}, stable)
     if request.version < 2 and answer["ErrorCode"]:  # these versions have errors of partitions alone
-        for topic in answer["Topics"]:
-            for part in topic["Partitions"]:
-                part["ErrorCode"] = answer["ErrorCode"]
+        no_offset = {"ErrorCode": answer["ErrorCode"], "CommittedOffset": -1, "Metadata": ""}
+        answer["Topics"] = [
+            {"Name": each["Name"], "Partitions": [{"PartitionIndex": n, **no_offset} for n in each["PartitionIndexes"]]}
+            for each in row["Topics"]
+        ]
     return answer
 
 

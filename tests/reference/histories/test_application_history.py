@@ -1,0 +1,138 @@
+"""A simulated run of an application on a group, with the events of its instances, brokers and coordinators."""
+
+from collections import Counter
+from functools import cache
+
+import pytest
+from immutables import Map
+
+from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS
+from kafka_eos.formats.record_batch import ControlType, RecordBatch
+from kafka_eos.histories.application_history import COORDINATOR, GROUP, INPUTS, OUTPUTS, ApplicationRecorder
+from kafka_eos.histories.history import Event
+from kafka_eos.histories.simulator import Simulation
+from kafka_eos.machines.consume_transform_produce import Constants, ConsumeTransformProduce
+
+WEIGHTS = {"Abort": 1.0, "Crash": 1.0, "ExpireSession": 1.0, "TimeOut": 1.0}
+SEEDS = range(20)
+PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])
+
+
+@cache
+def recorded(seed: int, protocol: str = "classic") -> ApplicationRecorder:
+    constants = Constants(
+        instances=frozenset({"A", "B"}),
+        partitions=frozenset({"p", "q"}),
+        transactional_ids=frozenset({"A", "B"}),
+        preferred=Map({"p": "A", "q": "B"}),
+        group_protocol=protocol,
+        inputs=frozenset({1, 2, 3}),
+        eos="v2",
+        faults=frozenset({"abort", "timeout", "expire session", "crash"}),
+        max_faults=6,
+    )
+    recorder = ApplicationRecorder(run="r", constants=constants)
+    recorder.watch(Simulation(ConsumeTransformProduce, constants, seed, WEIGHTS, WEIGHTS.keys()).run(300))
+    return recorder
+
+
+def of(recorder: ApplicationRecorder, *actions: str) -> list[Event]:
+    return [event for event in recorder.events if event.action in actions]
+
+
+def batches(recorder: ApplicationRecorder) -> dict[tuple[str, int], list[RecordBatch]]:
+    return {**recorder.logs, (OFFSETS, 0): recorder.offsets}
+
+
+@PROTOCOLS
+def test_every_instance_is_told_its_partitions_first_and_a_classic_group_has_generations(protocol: str) -> None:
+    for seed in SEEDS:
+        recorder = recorded(seed, protocol)
+        first: dict[str, Event] = {}
+        for event in recorder.events:
+            first.setdefault(event.process, event)
+        assert {each: first[each].action for each in ("A", "B")} == {"A": "Assign", "B": "Assign"}
+        assert [first[each].detail["partitions"] for each in ("A", "B")] == [[0], [1]]
+        assert [event.group for event in of(recorder, "JoinGroup")] == [GROUP] * (
+            len(of(recorder, "Assign")) if protocol == "classic" else 0
+        )
+
+
+@PROTOCOLS
+def test_an_instance_reads_on_from_where_it_was_set_and_gets_what_is_there(protocol: str) -> None:
+    for seed in SEEDS:
+        recorder = recorded(seed, protocol)
+        positions: dict[tuple[str, int], int] = {}
+        for event in of(recorder, "Seek", "Poll", "Crash"):
+            if event.action == "Crash":
+                positions = {place: at for place, at in positions.items() if place[0] != event.process}
+                continue
+            assert event.partition is not None
+            assert event.offset is not None
+            place = event.process, event.partition
+            if event.action == "Poll":
+                if place in positions:
+                    assert event.offset == positions[place]
+                [batch] = [each for each in recorder.logs[INPUTS, event.partition] if each.base_offset == event.offset]
+                assert batch.records()[0].value == event.detail["value"].encode()
+            positions[place] = event.offset + (event.action == "Poll")
+        polled = {(event.process, event.partition) for event in of(recorder, "Poll")}
+        assert polled <= {(event.process, event.partition) for event in of(recorder, "Seek")}
+
+
+def test_an_instance_begins_each_of_its_transactions_once_and_before_it_sends() -> None:
+    for seed in SEEDS:
+        recorder = recorded(seed)
+        for instance in ("A", "B"):
+            own = [event for event in recorder.events if event.process == instance and "transaction" in event.detail]
+            begun = [event.detail["transaction"] for event in own if event.action == "BeginTransaction"]
+            assert begun == [number for number in range(len(begun) // 2) for _ in ("invoke", "ok")]
+            assert {event.detail["transaction"] for event in own if event.action == "Send"} == set(begun)
+            begins = -1
+            for event in own:
+                begins += (event.action, event.phase) == ("BeginTransaction", "invoke")
+                assert event.action != "Send" or event.detail["transaction"] == begins
+
+
+def test_what_is_sent_is_in_the_log_at_the_offset_that_was_answered() -> None:
+    for seed in SEEDS:
+        recorder = recorded(seed)
+        for event in of(recorder, "Send"):
+            if event.phase == "ok":
+                assert event.topic == OUTPUTS
+                assert event.partition is not None
+                [batch] = [each for each in recorder.logs[OUTPUTS, event.partition] if each.base_offset == event.offset]
+                assert batch.records()[0].value == event.detail["value"].encode()
+                assert not batch.is_control
+
+
+def test_offsets_in_the_logs_have_neither_gaps_nor_overlaps() -> None:
+    for seed in SEEDS:
+        for log in batches(recorded(seed)).values():
+            ends = [0, *(batch.last_offset + 1 for batch in log)]
+            assert [batch.base_offset for batch in log] == ends[:-1]
+
+
+def test_every_marker_has_an_event_and_ends_data_of_its_producer_which_nothing_else_does() -> None:
+    decisions: Counter[ControlType] = Counter()
+    for seed in SEEDS:
+        recorder = recorded(seed)
+        told = {(event.topic, event.partition, event.offset): event for event in of(recorder, "WriteTxnMarkers")}
+        written = 0
+        for (topic, number), log in batches(recorder).items():
+            opened = set[int]()
+            for batch in log:
+                if not batch.is_control:
+                    opened |= {batch.producer_id} - {-1}
+                    continue
+                written += 1
+                event, marker = told[topic, number, batch.base_offset], batch.control_record()
+                assert marker is not None
+                decisions[marker.control_type] += 1
+                assert event.process == COORDINATOR
+                assert event.detail["committed"] is (marker.control_type is ControlType.COMMIT)
+                assert (event.producer_id, event.detail["epoch"]) == (batch.producer_id, batch.producer_epoch)
+                opened.remove(batch.producer_id)
+            assert not opened
+        assert written == len(told)
+    assert min(decisions[ControlType.COMMIT], decisions[ControlType.ABORT]) > len(SEEDS)

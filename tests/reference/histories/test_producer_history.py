@@ -1,0 +1,34 @@
+"""A simulated run of the idempotent producer, with the events of its application and its client."""
+
+import pytest
+
+from kafka_eos.histories.history import Event
+from kafka_eos.histories.producer_history import history
+
+from .test_simulator import run
+
+SEEDS = range(30)
+
+
+def of(events: list[Event], action: str, phase: str) -> list[Event]:
+    return [event for event in events if (event.action, event.phase) == (action, phase)]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_each_value_is_sent_once_and_its_outcome_told_once_with_its_offset(seed: int) -> None:
+    steps = run(seed)
+    state, events = steps[-1].after, list(history("r", steps))
+    assert [event.order for event in events] == list(range(len(events)))
+    assert {(event.topic, event.partition) for event in events if event.action in {"Send", "Produce"}} == {
+        ("simulated", 0)
+    }
+    sent = [event.detail["value"] for event in of(events, "Send", "invoke")]
+    assert sent == [f"v{taken.instance.arguments[0]}" for taken in steps if taken.instance.action.name == "Send"]
+    stored = {f"v{entry.value}": offset for offset, entry in enumerate(state.leaders_log.entries)}
+    acknowledged = {event.detail["value"]: event for event in of(events, "Send", "ok")}
+    assert set(acknowledged) == {f"v{value}" for value, outcome in state.outcome.items() if outcome == "acknowledged"}
+    for value, event in acknowledged.items():
+        [answer] = [each for each in of(events, "Produce", "ok") if each.detail["value"] == value]
+        assert (event.offset, answer.offset, answer.error) == (stored[value], stored[value], 0)
+    failed = [event.detail["value"] for event in events if event.action == "Send" and event.phase in {"fail", "info"}]
+    assert sorted(failed) == sorted(f"v{value}" for value, outcome in state.outcome.items() if outcome == "failed")
