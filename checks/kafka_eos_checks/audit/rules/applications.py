@@ -38,7 +38,8 @@ has its requests. The transaction of an output or an offset is then taken from `
     An ``OffsetCommit`` or ``TxnOffsetCommit`` of a member of a generation was answered ``ok``, although a ``JoinGroup``
     for the same group had been answered with a later generation before the request was sent.
 
-*Unknown*, and no finding: outputs to topics whose logs are missing, damaged or have holes; outputs whose transaction is
+*Unknown*, and no finding: outputs without an input if the logs of the inputs are missing, damaged, of an earlier moment,
+or do not have every offset, or if an input of this identity is in an open transaction; outputs to topics whose logs are missing, damaged or have holes; outputs whose transaction is
 open at the log's end (those of a declared application do not appear yet); groups whose log of offsets is missing or has
 holes; an input that a member was given without sending anything for it, because an application may ignore inputs; a
 value that is an output of several inputs; members whose generations the history does not have.
@@ -526,7 +527,8 @@ def judge_declared(
 ) -> Iterator[Finding]:
     """Judge a declared application; ``covered`` as for :func:`judge_inputs`."""
     requests = read_requests(run)
-    told, inputs, aborted = _declared_inputs(declared, replicas)
+    told, inputs, aborted, unsure = _declared_inputs(declared, replicas)
+    has_all = covered and _has_every_input(declared, replicas)
     not_ended = requests.not_ended(declared)
     found: dict[Output, list[Found]] = defaultdict(list)
     whole = {topic: True for topic, _ in replicas if topic in declared.outputs}
@@ -541,7 +543,9 @@ def judge_declared(
             appears = offset not in contents.hidden
             if appears:
                 count(figures[OUTPUT_OF_NOTHING], "checked")
-            if identity not in inputs and appears:
+            if identity not in inputs and appears and (identity in unsure or not has_all):
+                count(figures[OUTPUT_OF_NOTHING], UNKNOWN)
+            elif identity not in inputs and appears:
                 said = f"{quoted(identity)} appears, and no input of group {quoted(declared.group)} has this identity"
                 said += aborted.get(identity, "")
                 yield _found(run[0].run, OUTPUT_OF_NOTHING, (place, offset), said)
@@ -569,11 +573,21 @@ def judge_declared(
             yield from one.judge_declared(declared, appearances, offsets, figures, covered=covered, not_ended=not_ended)
 
 
+def _has_every_input(declared: Declared, replicas: Replicas) -> bool:
+    """Whether the logs have every record of the topics of inputs."""
+    places = [place for place in replicas if place[0] in declared.inputs]
+    whole = all(longest(replicas, place)[1].whole for place in places)
+    return whole and {topic for topic, _ in places} == declared.inputs
+
+
 def _declared_inputs(
     declared: Declared, replicas: Replicas
-) -> tuple[Told, dict[str, list[tuple[Name, int]]], dict[str, str]]:
-    """The inputs of a declared application, also by their identity; and by identity, the aborted ones in words."""
-    told, aborted = Told(), dict[str, str]()
+) -> tuple[Told, dict[str, list[tuple[Name, int]]], dict[str, str], set[str]]:
+    """The inputs of a declared application, also by their identity.
+
+    Besides, by identity, the aborted ones in words; and the identities of those whose fate is open.
+    """
+    told, aborted, unsure = Told(), dict[str, str](), set[str]()
     inputs: dict[str, list[tuple[Name, int]]] = defaultdict(list)
     for place in sorted(place for place in replicas if place[0] in declared.inputs):
         contents = longest(replicas, place)[1]
@@ -586,7 +600,9 @@ def _declared_inputs(
             elif known is not None and offset in contents.aborted:
                 where = f"; {place[0]}-{place[1]} offset {offset} has it, which was aborted"
                 aborted.setdefault(known[0], f"{where}: does the application read with isolation.level=read_committed?")
-    return told, inputs, aborted
+            elif known is not None:
+                unsure.add(known[0])
+    return told, inputs, aborted, unsure
 
 
 def _found(run: str, rule: str, at: Found, evidence: str) -> Finding:
