@@ -3,8 +3,8 @@
 A cluster is a few partitions and logs of ``__transaction_state``, written by a few producers with transactions of both
 versions. Markers are lost, repeated, changed or late; zombies write; coordinators are fenced. Logs start late, have
 holes or go backwards; they lose their first or last batches, some in the middle, or all, and what is left may be
-followed by bytes that are no batch. Some tell the id of their topic. A coordinator's log is missing, incomplete, or names a producer id of another one. Logs are of
-different moments. All of it follows from a seed.
+followed by bytes that are no batch. Some tell the id of their topic. A coordinator's log is missing, incomplete, or
+names a producer id of another one. Logs are of different moments. All of it follows from a seed.
 """
 
 import random
