@@ -632,7 +632,9 @@ def hold_back(
 # --- offsets, and the files next to a log -----------------------------------------------------------------------------
 
 
-def audit_offsets(scanned: Scanned, engine: Engine, *, check_crc: bool = True) -> tuple[Found, Figures]:
+def audit_offsets(
+    scanned: Scanned, engine: Engine, *, check_crc: bool = True
+) -> tuple[Found, dict[PartitionLog, Figures]]:
     """Judge the logs of ``__consumer_offsets``: the findings of the rule over committed offsets, and its figures."""
     own = [
         audit.partition
@@ -645,10 +647,7 @@ def audit_offsets(scanned: Scanned, engine: Engine, *, check_crc: bool = True) -
     logs = {number: partition for number, partition in enumerate(_partitions(scanned)) if partition.log in chosen}
     judge = partial(judge_commits, logs=logs, check_crc=check_crc)
     rows = engine.regroup(judge, [COMMITS], scanned.rows[0], label="offsets")
-    figures: Figures = {"checked": 0, "unknown": 0}
-    for _, own_figures in engine.collect(RESULT, rows):
-        figures = {name: int(count) + int(own_figures[name]) for name, count in figures.items()}
-    return Found(engine, rows), figures
+    return Found(engine, rows), {logs[number].log: figures for number, figures in engine.collect(RESULT, rows)}
 
 
 def judge_commits(
