@@ -40,7 +40,7 @@ from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, REPLICAS, differs
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.audit.rules.declared import WrongQuestion
 from kafka_eos_checks.audit.rules.histories import HISTORY_RULES
-from kafka_eos_checks.audit.rules.log import GAP, LOG_RULES, Reason, Subject, Unjudged
+from kafka_eos_checks.audit.rules.log import GAP, LOG_RULES, Reason, Reasons, Subject, Unjudged
 from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
 from kafka_eos_checks.audit.rules.rule_book import READABLE, Place, dump_of, rule_of
 from kafka_eos_checks.audit.rules.transactions import (
@@ -591,7 +591,8 @@ def transaction_verdicts(
         "transactional_ids": sum(state.known for state in states),
         UNKNOWN: sum(state.unknown + state.unreadable for state in states),
     }
-    of_rules: list[_OfRule] = [(rule, figures, None) for rule in COORDINATOR_RULES if states]
+    unknown = [(state.log, state.unknown + state.unreadable) for state in states]
+    of_rules: list[_OfRule] = [(rule, figures, _in_logs(rule, unknown)) for rule in COORDINATOR_RULES if states]
     of_rules += [(rule, result.figures[rule], result.reasons[rule]) for rule in TRANSACTION_RULES]
     drafts = _drafts(of_rules, time.perf_counter() - started)
     return drafts, Found(engine, *([known.rows] if states else [])) + result.findings, result.moments, ended
@@ -624,9 +625,11 @@ def beside_verdicts(
 def offset_verdicts(scanned: Scanned, engine: Engine, *, check_crc: bool = True) -> Drafts:
     """A verdict for each rule over logs of ``__consumer_offsets``, and all their findings; none without such logs."""
     started = time.perf_counter()
-    found, figures = stages.audit_offsets(scanned, engine, check_crc=check_crc)
+    found, by_log = stages.audit_offsets(scanned, engine, check_crc=check_crc)
     seconds = time.perf_counter() - started
-    return _drafts([(rule, figures, None) for rule in OFFSET_RULES if figures], seconds), found
+    figures: Figures = {name: sum(int(own[name]) for own in by_log.values()) for name in ("checked", UNKNOWN)}
+    unknown = [(log, int(own[UNKNOWN])) for log, own in by_log.items()]
+    return _drafts([(rule, figures, _in_logs(rule, unknown)) for rule in OFFSET_RULES if by_log], seconds), found
 
 
 def _events(inputs: Inputs) -> list[Event]:
@@ -694,7 +697,7 @@ def _verdict(
     violations, first = tally.of(rule, violations=True)
     others, first_others = tally.of(rule, violations=False)
     unknown, recent = int(figures.get(UNKNOWN, 0)), int(figures.get(RECENT, 0))
-    why = _reasons(rule, unknown, reasons)
+    why = _reasons(rule, unknown, reasons, tally)
     evidence = [
         *_shortened([finding.in_words() for finding in first], violations),
         *_shortened([finding.in_words() for finding in first_others], others),
@@ -717,16 +720,33 @@ def _verdict(
 
 
 def _reasons(
-    rule: str, unknown: int, reasons: Mapping[Reason, Unjudged] | None
+    rule: str, unknown: int, reasons: Mapping[Reason, Unjudged] | None, tally: Tally
 ) -> list[tuple[Reason, int, Subject | None]]:
     """The reasons why subjects could not be judged, most frequent first, each with their number and the first of them.
 
-    The reason is the rule book's if the rule has only one.
+    The reason is the rule book's if the rule has only one; the first is then that of the findings that are not judged.
     """
     if reasons is None:
         missing = rule_of(rule).missing
-        return [(missing, unknown, None)] if unknown and missing is not None else []
+        shown = tally.shown.get((rule, Kind.NOT_JUDGED), [])
+        first = next((_subject(each) for each in shown), None)
+        return [(missing, unknown, first)] if unknown and missing is not None else []
     return sorted(((reason, *unjudged) for reason, unjudged in reasons.items()), key=lambda each: (-each[1], each[0]))
+
+
+def _subject(finding: Finding) -> Subject:
+    """The place of a finding."""
+    offset, pid = (-1 if each is None else each for each in (finding.offset, finding.producer_id))
+    return Subject(finding.topic, finding.partition, offset, pid)
+
+
+def _in_logs(rule: str, unknown: Iterable[tuple[PartitionLog, int]]) -> Reasons:
+    """The reason of a rule that has only one, with the numbers of what could not be judged in some logs."""
+    reasons, missing = Reasons(), rule_of(rule).missing
+    for log, count in unknown:
+        if count and missing is not None:
+            reasons.count(missing, Subject(log.topic, log.partition), count)
+    return reasons
 
 
 def _by_code(reasons: Iterable[tuple[Reason, int, Subject | None]]) -> dict[str, int]:
@@ -742,7 +762,7 @@ def _unjudged(rule: str, figures: Figures, reasons: Sequence[tuple[Reason, int, 
     subjects, unknown, recent = (int(figures.get(name, 0)) for name in (book.subject, UNKNOWN, RECENT))
     if unknown:
         why = [
-            f"{count:,}: " * (len(reasons) > 1) + reason.words + ("" if first is None else f"; the first at {first}")
+            f"{count:,}: " * (len(reasons) > 1) + reason.words + ("" if first is None else f"; the first {first}")
             for reason, count, first in reasons
         ]
         return f"{unknown:,} of {subjects:,} {book.noun}: {'; '.join(why)}"

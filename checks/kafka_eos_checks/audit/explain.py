@@ -21,7 +21,7 @@ from kafka_eos.formats.log_directory import NotALogDirectory
 from kafka_eos.histories.history import Event, MalformedHistory
 from kafka_eos_checks.audit import audit, marked, moments
 from kafka_eos_checks.audit.cause import cause_of, names_of, told
-from kafka_eos_checks.audit.findings import COLUMNS, Finding
+from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.inputs import Inputs, UnusableInput, open_inputs
 from kafka_eos_checks.audit.places import place as place_of
 from kafka_eos_checks.audit.rules.rule_book import Place, rule_of
@@ -38,9 +38,6 @@ LEGEND = """a line: the event's place in the history, who -> whom, what (details
 -x: it was lost; @ N: offset N; …: begun, or left out; ^: here the finding is seen"""
 BEFORE, AFTER = 30, 10  # events drawn up to the moment, and after it
 SUFFIXES = (".html", ".svg")
-FINDINGS_GIVEN = (
-    "{}: findings of an audit, which are no history; give the logs and the history that were audited, and --finding N"
-)
 EPILOG = """examples:
   kafka-eos explain example:violations                      one of this package's own recordings
   kafka-eos explain recording.tar.xz                        the first finding of its audit
@@ -351,8 +348,7 @@ def run(arguments: argparse.Namespace) -> int:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(text, encoding="utf-8")
     except MalformedHistory as error:
-        is_findings = error.reason.startswith(f"unknown column {next(iter(COLUMNS))!r}")
-        print(f"kafka-eos explain: {FINDINGS_GIVEN.format(error.source) if is_findings else error}", file=sys.stderr)
+        print(f"kafka-eos explain: {error}", file=sys.stderr)
         return 2
     except (NothingToDraw, UnusableInput, NotALogDirectory, OSError) as error:
         print(f"kafka-eos explain: {error}", file=sys.stderr)

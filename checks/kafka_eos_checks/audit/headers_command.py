@@ -4,9 +4,12 @@ import argparse
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from kafka_eos_checks.kit.recording import given_path
 
 if TYPE_CHECKING:
     from kafka_eos_checks.audit.segments.splits import PartitionLog
@@ -16,6 +19,7 @@ EPILOG = """examples:
   kafka-eos headers broker-1 broker-2 broker-3 --out headers
   kafka-eos audit headers --spark
   kafka-eos headers copy/ --out headers --topic orders payments
+  kafka-eos headers example:violations --out headers         a packed recording (.tar.xz)
 
 Each segment becomes a table 00000000000000000000.headers.parquet in a folder of the same layout, with one row for each
 batch: offsets, producer, sequences, timestamps, and of markers their decision. There are no keys, values or headers of
@@ -27,11 +31,13 @@ CRCs are compared; a region without a readable batch is a row of the table.
 
 Tables and copies have the time of their files, by which the audit tells what is too recent. A table that was made of a
 segment of the same size and time is kept. So an interrupted call can be repeated, and a later call writes only what has
-changed. Tables of segments that are gone are removed; folders of partitions that are gone are named.
+changed. Tables of segments that are gone are removed; folders of partitions that are gone are named. Tables of another
+broker are never touched: an --out that has some is refused. Give all brokers in one call, or each an --out of its own.
 
 exit codes: 0 written, 2 the input or the call cannot be used
 """
 BESIDE = (".txnindex", ".snapshot")
+SOURCE = ".kafka-eos-source"  # in a folder of tables: the log directory that they are of, if it has no meta.properties
 MOST_NAMED = 5  # folders in a message
 
 
@@ -45,7 +51,11 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "paths", nargs="+", metavar="PATH", help="a log directory, a folder of several, or of a recording; or a URI"
+        "paths",
+        nargs="+",
+        type=given_path,
+        metavar="PATH",
+        help="a log directory, a folder of several, or a recording: a folder, a .tar.xz, or example:NAME; or a URI",
     )
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the tables go")
     parser.add_argument("--topic", nargs="+", metavar="NAME", help="only these topics, and the two internal ones")
@@ -58,23 +68,36 @@ def run(arguments: argparse.Namespace) -> int:
     from kafka_eos_checks.audit.inputs import UnusableInput  # noqa: PLC0415
 
     try:
-        print(_write(arguments.paths, arguments.out, arguments.topic))
+        with ExitStack() as stack:
+            folders = [_opened(path, stack) for path in arguments.paths]
+            print(_write(folders, arguments.out, arguments.topic))
     except (UnusableInput, NotALogDirectory, OSError) as error:
         print(f"kafka-eos headers: {error}", file=sys.stderr)
         return 2
     return 0
 
 
-def _write(given: Sequence[str], out: Path, topics: Sequence[str] | None) -> str:
+def _opened(given: str, stack: ExitStack) -> Path:
+    """The folder with the log directories in what is given; an archive is unpacked for as long as the stack lasts."""
+    from kafka_eos_checks.audit.inputs import ARCHIVE_SUFFIX, UnusableInput, contents_of, opened  # noqa: PLC0415
+    from kafka_eos_checks.audit.places import listed, place  # noqa: PLC0415
+
+    path = listed(place(given))
+    if path.is_file() and not path.name.endswith(ARCHIVE_SUFFIX):
+        raise UnusableInput(f"{path}: neither a directory nor a recording ({ARCHIVE_SUFFIX})")
+    return contents_of(stack.enter_context(opened(path))).logs
+
+
+def _write(given: Sequence[Path], out: Path, topics: Sequence[str] | None) -> str:
     """Write the tables that do not exist yet; return what was done, in words."""
-    from kafka_eos_checks.audit.inputs import UnusableInput, contents_of  # noqa: PLC0415
-    from kafka_eos_checks.audit.places import listed, place, stats_of  # noqa: PLC0415
+    from kafka_eos_checks.audit.inputs import UnusableInput  # noqa: PLC0415
+    from kafka_eos_checks.audit.places import stats_of  # noqa: PLC0415
     from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS  # noqa: PLC0415
     from kafka_eos_checks.audit.segments.header_tables import SUFFIX, is_table, segment_bytes, write_table  # noqa: PLC0415
     from kafka_eos_checks.audit.segments.splits import find_logs  # noqa: PLC0415
     from kafka_eos_checks.kit.progress import byte_progress  # noqa: PLC0415
 
-    found = find_logs(*(contents_of(listed(place(path))).logs for path in given))
+    found = find_logs(*given)
     logs = [log for log in found if not topics or log.topic in {*topics, *COORDINATOR_TOPICS}]
     if missing := set(topics or ()) - {log.topic for log in logs}:
         raise UnusableInput(f"no log of {', '.join(sorted(missing))} in what is given")
@@ -85,6 +108,7 @@ def _write(given: Sequence[str], out: Path, topics: Sequence[str] | None) -> str
     size = sum(each.st_size for each in told.values())
     chosen = {log.topic for log in logs} if topics else None
     directories = {log.directory: folders[log].parent for log in logs}
+    _demand_own(out, directories)
     copied = sum(_copy_top(directory, folder, chosen) for directory, folder in directories.items())
     tables = batches = kept = 0
     written = set[Path]()
@@ -124,6 +148,39 @@ def _is_ours(path: Path) -> bool:
     from kafka_eos_checks.audit.segments.header_tables import is_table  # noqa: PLC0415
 
     return is_table(path) or path.suffix in (".log", *BESIDE)
+
+
+def _demand_own(out: Path, directories: Mapping[Path, Path]) -> None:
+    """Refuse a folder that has tables of other log directories; the audit would judge them as replicas.
+
+    Args:
+        out: the folder.
+        directories: each log directory with the folder for its tables.
+    """
+    from kafka_eos_checks.audit.inputs import UnusableInput  # noqa: PLC0415
+    from kafka_eos_checks.audit.segments.header_tables import SUFFIX  # noqa: PLC0415
+
+    remedy = "give all log directories in one call, or each an --out of its own; or remove these tables"
+    tables = (*out.glob(f"*/*.{SUFFIX}"), *out.glob(f"*/*/*.{SUFFIX}"))
+    if others := sorted({str(table.parent.parent) for table in tables} - {*map(str, directories.values())}):
+        raise UnusableInput(
+            f"--out {out} has tables of log directories that are not given: {', '.join(others)}; {remedy}"
+        )
+    for directory, folder in directories.items():
+        known, given = _told_by(folder), _told_by(directory) or str(directory)
+        if known not in ("", given):
+            raise UnusableInput(f"--out {folder} has tables of another log directory: {known}, not {given}; {remedy}")
+
+
+def _told_by(folder: Path) -> str:
+    """The log directory behind a folder, by cluster, broker and id, or by path; "" if its own files do not tell."""
+    from kafka_eos.formats.log_directory import broker_id, cluster_id, directory_id  # noqa: PLC0415
+
+    told = {"cluster": cluster_id(folder), "broker": broker_id(folder), "directory": directory_id(folder)}
+    if words := " ".join(f"{name} {value}" for name, value in told.items() if value is not None):
+        return words
+    source = folder / SOURCE
+    return source.read_text(encoding="utf-8", errors="replace") if source.is_file() else ""
 
 
 def _left(folders: set[Path], directories: set[Path]) -> str:
@@ -175,6 +232,8 @@ def _copy_top(directory: Path, folder: Path, topics: set[str] | None) -> int:
             count += _copy(path, target, topics if name == HIGH_WATERMARKS else None)
         else:
             target.unlink(missing_ok=True)
+    if not _told_by(folder):
+        (folder / SOURCE).write_text(str(directory), encoding="utf-8")
     return count
 
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from kafka_eos.formats.log_directory import broker_id, cluster_id
+from kafka_eos.formats.log_directory import NotALogDirectory, broker_id, cluster_id
 from kafka_eos_checks.audit.events.history_files import SUFFIXES, files_of, is_history
 from kafka_eos_checks.audit.jepsen.operations import HISTORY, is_jepsen
+from kafka_eos_checks.audit.mistaken import seems
 from kafka_eos_checks.audit.moments import LOCK, is_locked
 from kafka_eos_checks.audit.places import is_uri, listed, sizes_of
 from kafka_eos_checks.audit.segments.header_tables import is_table
@@ -99,6 +100,9 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
     operations: list[Path] = []
     recorded: list[bool] = []
     with ExitStack() as stack:
+        for given in (*paths, *histories):
+            if found_out := seems(given):
+                raise UnusableInput(f"{given}: this seems to be {found_out}")
         for given in paths:
             if is_history(given):
                 found.append(given)
@@ -123,7 +127,7 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
         missing = [str(path) for path in found if not (is_history(path) and path.exists())]
         if missing:
             raise UnusableInput(f"{', '.join(missing)}: no such history; give a file *{' or *'.join(SUFFIXES)}")
-        logs = [*find_logs(*folders), *segments]
+        logs = [*_logs_in(folders), *segments]
         _demand_replicas(logs, folders)
         directories = sorted({log.directory for log in logs})
         ids = {directory: broker_id(directory) for directory in directories}
@@ -137,6 +141,18 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
             packed=packed,
             brokers={directory: known for directory, known in ids.items() if known is not None},
         )
+
+
+def _logs_in(folders: Mapping[Path, Path]) -> list[PartitionLog]:
+    """The logs in some folders; a folder without any may have files that tell what was meant."""
+    try:
+        return find_logs(*folders)
+    except NotALogDirectory as error:
+        for folder, given in folders.items():
+            for path in () if is_uri(str(folder)) or not folder.is_dir() else sorted(folder.iterdir()):
+                if found_out := seems(path):
+                    raise UnusableInput(f"{error}; {given / path.name} seems to be {found_out}") from None
+        raise
 
 
 class Contents(NamedTuple):

@@ -24,7 +24,7 @@ reports:
   duplicate, gap, stale epoch, order   as `kafka-eos audit` has them; a stale epoch is what a fenced producer wrote late
   hanging transaction                  open data that no coordinator will end
   torn transaction                     committed on a partition and aborted on another (transaction version 2)
-  last stable offset lags              readers of committed data wait, and for which producer
+  last stable offset lags              readers of committed data wait, and for which producer; not for one that hangs
   log was cut                          offsets that were read no longer exist
   corrupt batch                        a CRC that is wrong
   resolved                             a transaction that was reported has ended, or readers wait for it no longer
@@ -37,8 +37,8 @@ A report is a line and, indented below it: since when; which offsets readers of 
 it ends by itself; what to do next, with the command of Kafka's tools. With --jsonl it is one JSON object a line. With
 --checkpoint reports are also in DIR/reports.jsonl, each once however often the watcher is killed and started again.
 
-A broker that does not answer is asked again after 1 s, 2 s, 4 s, … and then every 30 s; standard error says so, and
-says when it answers again.
+A broker that does not answer is asked again after 1 s, 2 s, 4 s, and then every 5 s, or every 30 s if it lets one wait
+in vain; standard error says so, and says when it answers again.
 
 exit codes: 0 ended without a report, 1 there were reports of something wrong, 2 the cluster or the call cannot be used,
   or a partition or topic could not be read

@@ -8,7 +8,8 @@ it, so a normal transaction never looks like this. While a coordinator moves, no
 no coordinator tells of a producer they are asked twice, and not at all while one of them is without a leader.
 
 The *last stable offset lags* if a transaction holds it back for longer than the watcher was told to accept: readers of
-committed data see nothing after it, whoever wrote it.
+committed data see nothing after it, whoever wrote it. A transaction that was reported to hang is not reported again for
+this, because that report has what it blocks; one that is found to hang later names the report that was made before.
 
 A transaction is *torn* if it was committed on a partition and aborted on another one. Markers alone show that if each
 transaction has an epoch of its own, one below its markers' (transaction version 2). An epoch of version 1 names many
@@ -16,12 +17,14 @@ transactions, so nothing is reported about them. A producer's last transactions 
 read that far apart.
 
 A report of a transaction is *resolved* when its marker is read, or when everything was read and the last stable offset
-is after it. What cannot be read is asked for again after a wait that doubles up to half a minute.
+is after it. What cannot be read is asked for again after a wait that doubles up to five seconds, or half a minute for a
+broker whose answers one waits for in vain, because meanwhile no other is read.
 
 KIP:   KIP-664, KIP-890
 Kafka: TransactionsCommand.FindHangingTransactionsCommand
 """
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
@@ -140,6 +143,7 @@ class Watcher:
     _busy: bool = True
     _starved: set[Place] = field(default_factory=set)
     _failed: dict[str, list[Place]] = field(default_factory=lambda: defaultdict(list))  # in this poll, by the reason
+    _took_ms: int = 0  # the longest failed attempt in this poll
     _asking: BackOff = field(default_factory=BackOff)  # of coordinators that do not tell
     _names: dict[int, str] = field(default_factory=dict)  # by producer id, the transactional id or ""
 
@@ -205,12 +209,15 @@ class Watcher:
                 by_node[node][place] = self.partitions[place].position
         wait_ms = 0 if self._busy else WAIT_MS // max(len(by_node), 1)
         self._busy = self.heard = False
+        self._took_ms = 0
         read: set[Place] = set()
         for node, positions in by_node.items():
+            started = time.monotonic()
             try:
                 answers = self.cluster.fetch(node, positions, wait_ms)
             except FAILURES as error:
                 self._failed[str(error)] += positions
+                self._took_ms = max(self._took_ms, _since(started))
                 continue
             self.heard = True
             for place, answer in answers.items():
@@ -324,7 +331,7 @@ class Watcher:
             waits: dict[str, list[Place]] = defaultdict(list)
             for place in places:
                 back_off = self.unread.setdefault(place, BackOff())
-                if back_off.failed(now_ms, why):
+                if back_off.failed(now_ms, why, self._took_ms):
                     waits[back_off.in_words()].append(place)
             for often, alike in waits.items():
                 self.tell(f"{_named(alike)} not read: {why}; asked again {often}")
@@ -346,7 +353,8 @@ class Watcher:
                 del self._suspects[place, pid]
                 if state.last_stable_offset <= opened.offset:
                     opened.hangs = True
-                    report = state.report(HANGING, opened.offset, suspect.why, opened.since, (pid, opened.epoch))
+                    why = suspect.why + (f"; it was reported before: {LAGS}" if opened.lags else "")
+                    report = state.report(HANGING, opened.offset, why, opened.since, (pid, opened.epoch))
                     state.note(report, now_ms)
                     yield self._advised(report, suspect.transaction)
 
@@ -382,23 +390,27 @@ class Watcher:
         known = self._transactions_of({pid for _, pid, _ in asked}, now_ms)
         for place, pid, opened in asked:
             transaction = None if known is None else known.get(pid)
-            why = "" if known is None else _why_hanging(transaction, place, opened.epoch)
-            if not why:
-                self._suspects.pop((place, pid), None)
-            elif not opened.hangs:
+            old = now_ms - opened.seen_ms >= self.options.hanging_after_ms
+            why = "" if known is None or not old else _why_hanging(transaction, place, opened.epoch)
+            if why:
                 before = self._suspects.get((place, pid))
                 answers = 1 + (before.answers if before is not None and before.opened is opened else 0)
                 needed = 2 if transaction is None else 1
                 self._suspects[place, pid] = _Suspect(opened, transaction, why, answers, needed)
+                if answers <= needed:
+                    continue  # the next look reports that it hangs, and what it blocks
+            else:
+                self._suspects.pop((place, pid), None)
             yield from self._lag(self.partitions[place], pid, opened, transaction, now_ms, told=known is not None)
 
     def _transactions_of(self, producer_ids: Collection[int], now_ms: int) -> dict[int, Transaction] | None:
         """Ask the coordinators about producers; None if they do not answer, or did not just before."""
         if now_ms < self._asking.until_ms:
             return None
+        started = time.monotonic()
         known = self.cluster.transactions_of(producer_ids) if self._all_led else None
         if known is None:
-            if self._asking.failed(now_ms, ""):
+            if self._asking.failed(now_ms, "", _since(started)):
                 self.tell(f"the coordinators do not tell of transactions now; asked again {self._asking.in_words()}")
             return None
         if self._asking.wait_ms:
@@ -411,9 +423,11 @@ class Watcher:
         return known
 
     def _is_old(self, state: PartitionState, opened: OpenTransaction, now_ms: int) -> bool:
-        if now_ms - opened.seen_ms < self.options.hanging_after_ms:
+        """Whether the coordinators are asked about an open transaction: it may hang, or readers wait too long."""
+        if opened.hangs:
             return False
-        return not opened.hangs or (not opened.lags and _holds(state, opened))
+        waits = not opened.lags and _holds(state, opened) and now_ms - opened.began_ms >= self.options.lag_after_ms
+        return waits or now_ms - opened.seen_ms >= self.options.hanging_after_ms
 
     def _lag(
         self,
@@ -501,6 +515,11 @@ class Watcher:
         except FAILURES:
             started = None
         return one.offset if started is None else started.get(one.producer_id, one.offset)
+
+
+def _since(started: float) -> int:
+    """The whole seconds since a moment of the monotonic clock, in milliseconds."""
+    return 1000 * int(time.monotonic() - started)
 
 
 def _named(places: Collection[Place]) -> str:

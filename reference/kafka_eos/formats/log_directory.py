@@ -221,6 +221,11 @@ def broker_id(path: Path) -> int | None:
     return next((int(value) for value in values if re.fullmatch(r"[0-9]{1,10}", value)), None)
 
 
+def directory_id(path: Path) -> str | None:
+    """``directory.id`` of the ``meta.properties`` in a log directory; brokers before Kafka 3.7 have none."""
+    return next(_properties(path, {"directory.id"}), None)
+
+
 def topic_id(path: Path) -> str | None:
     """The topic's id from the ``partition.metadata`` in a partition's folder; None if the file or the line is absent.
 

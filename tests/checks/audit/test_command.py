@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +19,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from kafka_eos.formats.record_batch import ControlType
+from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS
+from kafka_eos.formats.consumer_offsets import OffsetCommitKey, OffsetCommitValue
+from kafka_eos.formats.record_batch import ControlType, Record, build_batch
+from kafka_eos.formats.segment import StoredBatch, read_segment
 from kafka_eos.formats.transaction_log import TOPIC
 from kafka_eos.histories.history import Event, write_history
 from kafka_eos_checks import cli
@@ -43,7 +46,7 @@ from kafka_eos_checks.kit.recording import kept_recording, unpack
 from kafka_eos_checks.kit.verdict import Standing, read_verdicts
 
 from .rules.test_rule_book import RULES
-from .test_moments import NOW, PID, data, marker, partition
+from .test_moments import NOW, PID, coordinator, data, marker, partition
 
 RECORDING = CLONE / "checks" / "recordings" / "one-broker.tar.xz"
 
@@ -210,6 +213,30 @@ def test_what_is_not_judged_may_be_allowed_by_its_reason(tmp_path: Path, capsys:
     with pytest.raises(SystemExit):
         cli.main([*given, "--allow-unjudged", "compact"])
     assert "no reason 'compact'; there are ambiguous, compacted" in capsys.readouterr().err
+
+
+def test_a_reason_names_the_first_place_that_could_not_be_judged(tmp_path: Path) -> None:
+    for name, first in (("orders-1", 0), ("orders-0", 5)):
+        batches = [
+            Batch(0, 0, 0, 3, 0, 0, 0, unsequenced=False),
+            Batch(0, 1, 1, PID, 0, first, first, unsequenced=False),
+        ]
+        write_log(tmp_path / name, batches)
+    states = [("EMPTY", 0, NOW), ("ONGOING", 0, NOW + 10), ("PREPARE_COMMIT", 1, NOW + 20)]
+    coordinator(tmp_path, *states, number=2)
+    [segment] = (tmp_path / f"{TOPIC}-2").glob("*.log")
+    later = [replace(each.batch, base_offset=9) for each in read_segment(segment) if isinstance(each, StoredBatch)]
+    segment.write_bytes(segment.read_bytes() + later[1].encode())
+    commits = []
+    for number, offset in ((0, 7), (9, 6)):
+        value = OffsetCommitValue(offset=offset, commit_timestamp_ms=0).encode()
+        record = Record(key=OffsetCommitKey(group="g", topic="orders", partition=0).encode(), value=value)
+        commits.append(build_batch([record], base_offset=number, base_timestamp=NOW))
+    partition(tmp_path, *commits, name=f"{OFFSETS}-3")
+    unjudged = {verdict.name: verdict.unjudged for verdict in run([tmp_path], one_moment=True).verdicts}
+    assert unjudged["gap"].endswith("would show which; the first at orders-0 offset 1 (producer 7)")
+    assert unjudged["illegal coordinator transition"].endswith(f"; the first in {TOPIC}-2")
+    assert unjudged["committed offset went back"].endswith(f"; the first in {OFFSETS}-3")
 
 
 def test_every_reason_that_a_rule_gives_can_be_allowed() -> None:

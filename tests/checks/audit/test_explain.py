@@ -234,7 +234,7 @@ def test_findings_and_logs_are_no_history_and_the_message_says_what_to_give(
     findings = tmp_path / "findings.jsonl"
     write_findings(findings, [Finding(rule="duplicate", topic="t", partition=0)])
     assert run(str(findings)) == 2
-    assert f"{findings}: findings of an audit, which are no history; give the logs" in capsys.readouterr().err
+    assert f"{findings}: this seems to be findings of an audit" in capsys.readouterr().err
     findings.write_text('{"run":"r","process":"p","action":"Send","phase":"ok","more":1}\n')
     assert run(str(findings)) == 2
     assert "unknown column 'more'" in capsys.readouterr().err

@@ -8,17 +8,18 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from kafka_eos.formats.log_directory import PARTITION_METADATA
 from kafka_eos.formats.record_batch import Record, build_batch
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.audit import Audit, run
 from kafka_eos_checks.audit.findings import Kind
-from kafka_eos_checks.audit.moments import LAG_MS
+from kafka_eos_checks.audit.moments import GRACE_MS, LAG_MS, SKEW_MS
 from kafka_eos_checks.audit.rules.transactions import HANGING, TORN
 from kafka_eos_checks.brokers.brokers import HOST, Broker, Cluster, ask
 from kafka_eos_checks.brokers.jars import have_jars
@@ -167,3 +168,38 @@ def test_hanging_and_torn_transactions_are_found_under_load(loaded: Broker, tmp_
         assert ("idle", late["idle"]) in told or idle in found(copied)
         timed = run([copy_of(loaded, tmp_path / "copy", "-a")])
         assert found(timed) == {torn, busy, idle}, "it kept the times of files"
+
+
+def commit(broker: Broker) -> None:
+    """Run a transaction over both partitions of a topic."""
+    own = producer(f"{HOST}:{broker.port}", "whole")
+    own.begin_transaction()
+    for number in range(2):
+        own.produce("emptied", "v", partition=number)
+    own.commit_transaction(SECONDS)
+
+
+@pytest.mark.parametrize("end", [Broker.stop, Broker.kill])
+def test_a_log_that_was_emptied_and_filled_again_begins_with_a_later_leader(
+    end: Callable[[Broker], None], tmp_path: Path
+) -> None:
+    with Cluster(tmp_path / "cluster", settings=SETTINGS) as cluster:
+        cluster.create_topic("emptied", 2)
+        broker = cluster[1]
+        commit(broker)
+        time.sleep(SKEW_MS / 1000 + 1)
+        commit(broker)
+        end(broker)
+        for file in (broker.data / "emptied-1").iterdir():
+            if file.name != PARTITION_METADATA:
+                file.unlink()
+        broker.start()
+        cluster.wait_ready()
+        commit(broker)
+        broker.stop()
+        audit = run([broker.data])
+        assert audit.findings == ()
+        assert {each.name: each.unjudged_for for each in audit.verdicts}[TORN] == {"made-again": 2}
+        longest_ms = -GRACE_MS  # of transactions that take no time the second has begun after the topic was there
+        rules = [each.rule for each in run([broker.data], longest_ms=longest_ms).findings]
+        assert rules.count(TORN) == 1

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_eos.formats.log_directory import PARTITION_METADATA
 from kafka_eos.formats.record_batch import (
     ControlRecord,
     ControlType,
@@ -20,6 +21,7 @@ from kafka_eos.formats.record_batch import (
     build_batch,
     build_control_batch,
 )
+from kafka_eos.formats.segment import StoredBatch, read_segment
 from kafka_eos.formats.transaction_log import (
     TOPIC,
     TopicPartitions,
@@ -432,8 +434,9 @@ def both(
     version: int = 2,
     apart: int = SPLIT_SECOND,
     decision: str = "COMMIT",
+    led: int = 0,
 ) -> None:
-    """Complete transactions over orders-0 and orders-1, of which the latter has only some."""
+    """Complete transactions over orders-0 and orders-1, of which the latter has only some, of this leader epoch."""
     states: list[tuple[str, int, int]] = [("EMPTY", 0, NOW)]
     batches: list[RecordBatch] = []
     for number in range(count):
@@ -446,7 +449,8 @@ def both(
     coordinator(folder, *states, partitions=(0, 1), version=version)
     partition(folder, *batches)
     left = [batch for number in kept for batch in batches[2 * number : 2 * number + 2]]
-    partition(folder, *(replace(each, base_offset=offset) for offset, each in enumerate(left)), name="orders-1")
+    again = (replace(each, base_offset=offset, partition_leader_epoch=led) for offset, each in enumerate(left))
+    partition(folder, *again, name="orders-1")
 
 
 def missing(folder: Path, *, one_moment: bool = True) -> list[tuple[int, int | None, int | None]]:
@@ -517,6 +521,96 @@ def test_a_log_that_begins_after_a_decision_needs_no_marker_of_it(apart: int, tm
     segment.unlink()
     write_segment(segment.with_name(f"{8:020d}.log"), [each.encode() for each in old[:1]])
     assert {each.rule for each in run([tmp_path], one_moment=True).findings} == {HANGING}, "but its data hang"
+
+
+TENTH = 10 * MINUTE  # of transactions so far apart, those decided 20 minutes after the topic was there have begun then
+
+
+def named(folder: Path, **ids: str) -> None:
+    """Let partitions of a log directory tell the id of their topic."""
+    for number, topic in ids.items():
+        (folder / f"orders-{number[1:]}" / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {topic}\n")
+
+
+def torn_and_unjudged(folder: Path) -> tuple[list[int | None], int]:
+    """The marker epochs of torn transactions of orders-1, and how many may be of a topic that was made again."""
+    audit = run([folder], one_moment=True, oracle=1.0)
+    assert audit.verdicts[-1].ok, "by both forms of the rules"
+    judged = {verdict.name: verdict for verdict in audit.verdicts}[TORN]
+    assert set(judged.unjudged_for) <= {"made-again"}
+    assert {(each.rule, each.partition) for each in audit.findings} <= {(TORN, 1)}
+    return [each.producer_epoch for each in audit.findings], judged.unknown
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_log_that_a_later_leader_has_begun_may_have_been_emptied(version: int, tmp_path: Path) -> None:
+    """A topic that was made again begins with leader epoch 0, unless there was an election before its first batch."""
+    both(tmp_path, 8, kept=range(5, 8), apart=TENTH, led=1, version=version)
+    assert torn_and_unjudged(tmp_path) == ([], 5)
+    evidence = {verdict.name: verdict.unjudged for verdict in run([tmp_path], one_moment=True).verdicts}[TORN]
+    assert "or this log was emptied; the first at orders-1 offset 6 (producer 7)" in evidence
+    both(tmp_path, 8, kept=range(5, 8), apart=TENTH, led=0, version=version)
+    assert torn_and_unjudged(tmp_path) == ([], 0)
+
+
+@pytest.mark.parametrize("led", [0, 1])
+def test_an_emptied_log_is_told_by_an_older_partition_of_the_same_topic(led: int, tmp_path: Path) -> None:
+    both(tmp_path, 8, kept=range(5, 8), apart=TENTH, led=led)
+    named(tmp_path, _0="same", _1="same")
+    assert torn_and_unjudged(tmp_path) == ([4, 5], 3 * led), "the first three may have begun before the topic was made"
+    named(tmp_path, _0="older", _1="same")
+    assert torn_and_unjudged(tmp_path) == ([], 5 * led), "the topic was made again, and orders-0 is left of the old one"
+    named(tmp_path, _0="same", _1="same")
+    [segment] = (tmp_path / "orders-1").glob("*.log")
+    moved = [
+        replace(each.batch, base_offset=each.batch.base_offset + 10)
+        for each in read_segment(segment)
+        if isinstance(each, StoredBatch)
+    ]
+    segment.unlink()
+    write_segment(segment.with_name(f"{10:020d}.log"), [each.encode() for each in moved])
+    assert torn_and_unjudged(tmp_path) == ([], 0), "retention deleted the records before"
+
+
+def test_a_log_that_is_empty_has_lost_what_its_topic_had(tmp_path: Path) -> None:
+    both(tmp_path, 8, kept=range(0), apart=TENTH)
+    named(tmp_path, _0="same", _1="same")
+    assert torn_and_unjudged(tmp_path) == ([4, 5, 6, 7, 8], 3)
+
+
+def test_before_version_2_the_markers_of_an_emptied_log_are_counted(tmp_path: Path) -> None:
+    both(tmp_path, 8, kept=range(5, 8), apart=TENTH, led=1, version=1)
+    named(tmp_path, _0="same", _1="same")
+    [finding] = [each for each in run([tmp_path], one_moment=True, oracle=1.0).findings if each.rule == TORN]
+    assert finding.evidence.endswith("expected at least 5 of the epoch, found 3")
+
+
+def test_an_emptied_log_is_told_by_another_replica(tmp_path: Path) -> None:
+    both(tmp_path / "1", 8, kept=range(5, 8), apart=TENTH, led=1)
+    shutil.rmtree(tmp_path / "1" / "orders-0")
+    both(tmp_path / "2", 8, kept=range(2), apart=TENTH)
+    shutil.rmtree(tmp_path / "2" / f"{TOPIC}-0")
+    shutil.rmtree(tmp_path / "2" / "orders-0")
+    for number in (1, 2):
+        (tmp_path / str(number) / "meta.properties").write_text(f"cluster.id=c\nnode.id={number}\n")
+        named(tmp_path / str(number), _1="same")
+    torn = [each for each in run([tmp_path], one_moment=True, oracle=1.0).findings if each.rule == TORN]
+    assert [(each.broker, each.producer_epoch) for each in torn] == [("1", 4), ("1", 5)]
+
+
+def test_an_emptied_log_is_told_by_the_time_of_its_metadata_if_copying_kept_times(tmp_path: Path) -> None:
+    both(tmp_path, 8, kept=range(5, 8), apart=TENTH, led=1)
+    shutil.rmtree(tmp_path / "orders-0")
+    named(tmp_path, _1="same")
+    metadata = tmp_path / "orders-1" / PARTITION_METADATA
+    os.utime(metadata, (NOW / 1000 - 3600, NOW / 1000 - 3600))
+    assert torn_and_unjudged(tmp_path) == ([], 5), "of which moment the file is, is not known"
+    [segment] = (tmp_path / "orders-1").glob("*.log")
+    last = NOW / 1000 + 7 * TENTH / 1000 + 1
+    os.utime(segment, (last, last))
+    assert torn_and_unjudged(tmp_path) == ([1, 2, 3, 4, 5], 0)
+    os.utime(metadata, (last, last))
+    assert torn_and_unjudged(tmp_path) == ([], 5)
 
 
 def test_a_client_that_stamps_its_records_with_another_time_does_not_make_a_log_older(tmp_path: Path) -> None:

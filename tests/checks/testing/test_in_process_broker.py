@@ -427,15 +427,15 @@ def test_a_refused_end_of_a_transaction_is_drawn_by_the_command_that_the_failure
         app.end()
         app.copy("a", 0)
         said = found(broker)
-    twice, command = (f"kafka-eos explain '{broker.folder}' --finding {number}" for number in (2, 1))
-    assert f"next:  {twice} draws the history around it" in said
+    command = f"kafka-eos explain '{broker.folder}' --finding 1"
     assert f"next:  {command} draws the history around it" in said
     assert "PATH" not in said
+    assert "refused without cause" not in said, "the test itself has refused it"
     ends = [event for event in read_history(broker.folder / HISTORY) if event.action == "EndTxn"]
     [refusal] = [event.order for event in ends if event.phase == "fail"]
     assert cli.main([*shlex.split(command)[1:], "--out", str(tmp_path / "again.svg")]) == 0
     story = capsys.readouterr().out
-    assert re.search(rf"^ +{refusal}  .*INVALID_PRODUCER_EPOCH.*\n +\^  refused without cause", story, re.MULTILINE)
+    assert re.search(rf"^ +{refusal}  .*INVALID_PRODUCER_EPOCH", story, re.MULTILINE)
     assert cli.main(["audit", str(broker.folder)]) == 1
     assert f"{command} draws" in capsys.readouterr().out
 

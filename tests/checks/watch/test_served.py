@@ -104,9 +104,9 @@ def test_late_data_of_a_fenced_producer_hang_and_block_readers(capsys: pytest.Ca
         client.produce(0, client.init(None), 0)
         assert main(["watch", "--bootstrap", bootstrap, "--once", "--lag-after", "0"]) == 1
     lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
-    assert [line.split(" ", 1)[1].split(":")[0] for line in lines] == ["last stable offset lags", "hanging transaction"]
-    assert "epoch 0 is fenced, its data came late" in lines[1]
-    assert "2 offsets up to 2 are held back" in lines[0]
+    [line] = lines
+    assert " hanging transaction: " in line
+    assert "epoch 0 is fenced, its data came late" in line
 
 
 def hang(client: Client, name: str) -> None:

@@ -15,6 +15,7 @@ from kafka_eos_checks.audit.oracle.synthetic import faulty_log
 from kafka_eos_checks.audit.rules.log import LOG_RULES, ORDER, Batch, audit_log
 from kafka_eos_checks.audit.rules.transactions import HANGING, TORN
 from kafka_eos_checks.audit.segments.headers import SMALLEST_LENGTH
+from kafka_eos_checks.conform.wire import NoAnswer
 from kafka_eos_checks.watch.advice import WORDS, Tools
 from kafka_eos_checks.watch.backoff import FIRST_MS, BackOff
 from kafka_eos_checks.watch.cluster import EARLIEST, LATEST, Fetched, Place, Transaction
@@ -336,11 +337,44 @@ def test_the_producer_that_holds_back_the_last_stable_offset_is_reported_once_by
     assert found(watcher, at=NOW + 120_000) == [(RESOLVED, 0), (LAGS, 1)], "the next one holds it now"
 
 
+def test_readers_that_wait_for_a_hanging_transaction_are_no_second_report(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0)
+    watcher = written.watcher(hanging_after_ms=10_000, lag_after_ms=60_000)
+    assert found(watcher, at=NOW) == []
+    [report] = looks(watcher, at=NOW + 10_000)
+    assert (report.rule, [each.offsets for each in report.blocked]) == (HANGING, [1])
+    assert found(watcher, at=NOW + 60_000, times=4) == []
+    assert watcher.unresolved == 1
+
+
+def test_readers_that_wait_are_reported_if_a_suspect_is_neither_read_nor_reported(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0)
+    watcher = written.watcher(lag_after_ms=0)
+    watcher.poll(NOW)
+    written.errors[PLACE] = ErrorCode.KAFKA_STORAGE_ERROR
+    assert found(watcher, at=NOW + 60_000, times=6) == [(LAGS, 0)]
+
+
+def test_readers_may_be_let_wait_for_less_time_than_a_transaction_needs_to_hang(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0)
+    watcher = written.watcher(hanging_after_ms=10_000, lag_after_ms=2_000)
+    assert found(watcher, at=NOW) == []
+    assert written.asked == 0
+    assert found(watcher, at=NOW + 2_000) == [(LAGS, 0)]
+    assert found(watcher, at=NOW + 9_999) == []
+    [hangs] = looks(watcher, at=NOW + 10_000)
+    assert hangs.rule == HANGING
+    assert hangs.evidence.endswith("; it was reported before: last stable offset lags")
+
+
 def test_a_restart_does_not_repeat_the_report_of_an_open_transaction(written: Written) -> None:
     log = written.logs[PLACE]
     log.stable = log.data(PID, EPOCH, 0)
     first = written.watcher(lag_after_ms=0)
-    assert sorted(found(first)) == sorted([(HANGING, 0), (LAGS, 0)])
+    assert found(first) == [(HANGING, 0)]
     second = written.watcher(lag_after_ms=0)
     second.resume(first.to_json())
     assert found(second) == []
@@ -506,7 +540,7 @@ def test_a_transaction_began_when_its_coordinator_says_or_when_it_was_seen(stamp
     assert lag.since == Since(ms=NOW - 90_000, clock=Clock.COORDINATOR)
     written.known = {}
     reports = looks(written.watcher(lag_after_ms=0))
-    assert [report.since for report in reports] == [Since(ms=NOW, clock=Clock.WATCHER)] * 2
+    assert [report.since for report in reports] == [Since(ms=NOW, clock=Clock.WATCHER)]
 
 
 def test_a_producers_clock_makes_no_transaction_old_and_the_brokers_does(written: Written) -> None:
@@ -558,8 +592,9 @@ def test_a_hanging_transaction_that_has_ended_is_resolved_once(
 ) -> None:
     log = written.logs[PLACE]
     log.stable = log.data(PID, EPOCH, 0)
-    watcher = written.watcher(lag_after_ms=0)
-    reports = looks(watcher)
+    watcher = written.watcher(hanging_after_ms=10_000, lag_after_ms=0)
+    reports = [*looks(watcher), *looks(watcher, at=NOW + 10_000)]
+    assert [report.rule for report in reports] == [LAGS, HANGING]
     assert watcher.unresolved == 2
     log.marker(PID, EPOCH, decision)
     log.stable = None
@@ -567,7 +602,7 @@ def test_a_hanging_transaction_that_has_ended_is_resolved_once(
     assert [report.rule for report in over] == [RESOLVED, RESOLVED]
     assert {report.resolves for report in over} == {identity(report) for report in reports}
     assert {report.evidence for report in over} == {
-        f"{rule}, reported 1 min 5 s ago: {said}" for rule in (HANGING, LAGS)
+        f"{rule}, reported {ago} ago: {said}" for rule, ago in ((HANGING, "55 s"), (LAGS, "1 min 5 s"))
     }
     assert watcher.unresolved == 0
     assert found(watcher, at=NOW + 70_000) == []
@@ -823,23 +858,47 @@ def test_an_unreachable_broker_is_asked_less_and_less_often_with_a_message_each_
         before = len(written.waits)
         watcher.poll(NOW + 1000 * second)
         asked += [second] * (len(written.waits) - before)
-    assert asked == [0, 1, 3, 7, 15, *range(31, 300, 30)]
+    assert asked == [0, 1, 3, *range(7, 300, 5)], "and a broker that has restarted is read within five seconds"
     where = "orders-0, orders-1, orders-2 and 3 more are not read: nobody there; asked again"
-    assert told == [f"{where} {often}" for often in ("in 1 s", "in 2 s", "in 4 s", "in 8 s", "in 16 s", "every 30 s")]
+    assert told == [f"{where} {often}" for often in ("in 1 s", "in 2 s", "in 4 s", "every 5 s")]
     written.gone = False
-    watcher.poll(NOW + 301_000)
-    assert told[6:] == ["orders-0, orders-1, orders-2 and 3 more are read again, after 5 min 1 s"]
+    watcher.poll(NOW + 302_000)
+    assert told[4:] == ["orders-0, orders-1, orders-2 and 3 more are read again, after 5 min 2 s"]
+
+
+def test_a_broker_that_is_waited_for_in_vain_is_asked_less_often_so_that_others_are_read(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moment = [0.0]
+    monkeypatch.setattr("kafka_eos_checks.watch.watcher.time.monotonic", lambda: moment[0])
+
+    def in_vain(*_: object) -> None:
+        moment[0] += 4
+        raise NoAnswer("nobody there")
+
+    told: list[str] = []
+    watcher = written.watcher(told)
+    assert found(watcher) == []
+    monkeypatch.setattr(written, "fetch", in_vain)
+    attempts = []
+    for second in range(60):
+        before = moment[0]
+        watcher.poll(NOW + 1000 * second)
+        attempts += [second] if moment[0] > before else []
+    assert attempts == [0, 5, 11, 19, 31, 47], "the wait begins when the attempt has ended"
+    assert told[-1].endswith("nobody there; asked again every 12 s")
 
 
 def test_a_partition_with_a_new_leader_is_read_as_soon_as_the_leader_is_known(written: Written) -> None:
     watcher = written.watcher()
     assert found(watcher) == []
     written.errors[PLACE] = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    for second in range(20):
+    for second in range(23):
         watcher.poll(NOW + 1000 * second)
-    assert watcher.unread[PLACE].until_ms == NOW + 31_000
+    assert watcher.unread[PLACE].until_ms == NOW + 27_000
     written.errors.clear()
     written.leader = 0
+    watcher._refreshed_ms = NOW + 15_000
     watcher.poll(NOW + 25_000)  # the leaders are looked up every ten seconds
     assert watcher.unread == {}
 
@@ -852,13 +911,13 @@ def test_coordinators_that_do_not_answer_are_asked_less_and_less_often(written: 
     watcher = written.watcher(told, lag_after_ms=3_600_000)
     for second in range(60):
         watcher.poll(NOW + 1000 * second)
-    assert written.asked == 6  # at 0, 1, 3, 7, 15, 31
+    assert written.asked == 14  # at 0, 1, 3, 7, 12, … 57
     written.known = {}
-    assert found(watcher, at=NOW + 61_000, times=3) == [(HANGING, 0)]
+    assert found(watcher, at=NOW + 62_000, times=3) == [(HANGING, 0)]
     line = "the coordinators do not tell of transactions now; asked again"
     assert told == [
-        *(f"{line} {often}" for often in ("in 1 s", "in 2 s", "in 4 s", "in 8 s", "in 16 s", "every 30 s")),
-        "the coordinators tell of transactions again, after 1 min 1 s",
+        *(f"{line} {often}" for often in ("in 1 s", "in 2 s", "in 4 s", "every 5 s")),
+        "the coordinators tell of transactions again, after 1 min 2 s",
     ]
 
 
@@ -884,6 +943,6 @@ def test_a_checkpoint_of_another_cluster_is_refused(written: Written) -> None:
 
 def test_a_failure_is_told_again_only_for_a_new_reason_once_the_wait_is_the_longest() -> None:
     back_off = BackOff()
-    assert [back_off.failed(0, "gone") for _ in range(8)] == [True] * 6 + [False] * 2
+    assert [back_off.failed(0, "gone") for _ in range(6)] == [True] * 4 + [False] * 2
     assert back_off.failed(0, "refused")
     assert not back_off.failed(0, "gone")

@@ -2,9 +2,9 @@
 
 A cluster is a few partitions and logs of ``__transaction_state``, written by a few producers with transactions of both
 versions. Markers are lost, repeated, changed or late; zombies write; coordinators are fenced. Logs start late, have
-holes or go backwards; they lose their last batches, some in the middle, or all, and what is left may be followed by
-bytes that are no batch. A coordinator's log is missing, incomplete, or names a producer id of another one. Logs are of
-different moments. All of it follows from a seed.
+holes or go backwards; they lose their first or last batches, some in the middle, or all, and what is left may be
+followed by bytes that are no batch. Some tell the id of their topic. A coordinator's log is missing, incomplete, or
+names a producer id of another one. Logs are of different moments. All of it follows from a seed.
 """
 
 import random
@@ -20,6 +20,7 @@ import numpy as np
 from google_crc32c import value as crc32c
 from numpy.typing import NDArray
 
+from kafka_eos.formats.log_directory import PARTITION_METADATA
 from kafka_eos.formats.record_batch import (
     ControlRecord,
     ControlType,
@@ -80,6 +81,7 @@ class _Cluster:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.losses = random.Random(f"losses of {seed}")
+        self.origins = random.Random(f"origins of {seed}")
         self.loses = self.losses.random() < 0.5
         self.pace = self.losses.choice((1, 1, 40))  # so that clocks may differ by more or by less than some steps
         self.clean = self.rng.random() < 0.3  # no faults, but logs may lack something
@@ -201,8 +203,12 @@ class _Cluster:
         """Write the logs as a broker's log directory."""
         for number, batches in enumerate(self.partitions):
             place = folder / f"orders-{number}"
-            left = batches if self.clean or not self.loses else self._lost(batches)
-            self._write(place, left)
+            left = batches if self.clean or not self.loses else self._begun_anew(self._lost(batches))
+            led = self.origins.choice((0, 0, 1, -1))
+            self._write(place, [replace(each, partition_leader_epoch=led) for each in left])
+            if self.origins.random() < 0.5:
+                place.mkdir(exist_ok=True)
+                (place / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {self.origins.choice('AAB')}\n")
             if batches and not left:
                 (place / f"{self.losses.choice((0, 0, 9)):020d}.log").touch()
             elif not self.clean and self.loses and self.losses.random() < 0.1:
@@ -215,6 +221,13 @@ class _Cluster:
             self._write(folder / f"{TOPIC}-{number}", batches[3:] if kept < 0.2 else batches)
         if self.happens(0.05):  # of another cluster
             self._write(folder / f"{TOPIC}-7", self.states[0][:2])
+
+    def _begun_anew(self, batches: list[RecordBatch]) -> list[RecordBatch]:
+        """The batches of a partition that may have been emptied before, with the offsets that they then have."""
+        if self.origins.random() < 0.8:
+            return batches
+        left = batches[self.origins.randint(0, len(batches)) :]
+        return [replace(each, base_offset=max(0, each.base_offset - left[0].base_offset)) for each in left]
 
     def _lost(self, batches: list[RecordBatch]) -> list[RecordBatch]:
         """The batches that a partition still has; those after a lost middle get the offsets of the lost ones."""
@@ -244,6 +257,10 @@ class _Cluster:
 
     def source(self, logs: Sequence[PartitionLog]) -> Source:
         """The facts on the moments of the logs."""
+        known = self._source(logs)
+        return replace(known, longest_ms=0) if self.origins.random() < 0.2 else known
+
+    def _source(self, logs: Sequence[PartitionLog]) -> Source:
         folders = {Path(log.folder).parent for log in logs}
         if self.rng.random() < 0.5:
             marked = random.Random(self.now)

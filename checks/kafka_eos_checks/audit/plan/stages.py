@@ -100,6 +100,7 @@ from kafka_eos_checks.audit.rules.transactions import (
     TransactionAudit,
     held_back,
     longest,
+    topic_of,
 )
 from kafka_eos_checks.audit.segments.contents import Figures, Place
 from kafka_eos_checks.audit.segments.headers import Block
@@ -507,15 +508,19 @@ def judge_transactions(
     for number, (whole, steps) in zip(again, asker(engine, [log for log, *_ in logs])(read, logs), strict=True):
         partitions[number] = replace(whole, damaged=partitions[number].damaged)
         exact += steps
+    if coordinators:  # of which topics each log is, and so which markers it must have
+        own = [partitions[number].log for number in others]
+        for number, told in zip(others, asker(engine, own)(topic_of, own), strict=True):
+            partitions[number] = replace(partitions[number], topic_id=told)
     moments = Moments(source, [*(partitions[number] for number in others), *coordinators])
     judged = Judged()
     if not others:
         return TransactionAudit(Found(engine), judged.figures, moments, judged.reasons), []
     chosen = longest([partitions[number] for number in others])
-    own = {partition.log for partition in chosen}
+    counted = {partition.log for partition in chosen}
     around = Around(
         partitions=partitions,
-        chosen=[number for number in others if partitions[number].log in own],
+        chosen=[number for number in others if partitions[number].log in counted],
         coordinators=longest(coordinators),
         numbers={audit.log: number for number, audit in enumerate(scanned.audits)},
         given=given,
@@ -627,7 +632,9 @@ def hold_back(
 # --- offsets, and the files next to a log -----------------------------------------------------------------------------
 
 
-def audit_offsets(scanned: Scanned, engine: Engine, *, check_crc: bool = True) -> tuple[Found, Figures]:
+def audit_offsets(
+    scanned: Scanned, engine: Engine, *, check_crc: bool = True
+) -> tuple[Found, dict[PartitionLog, Figures]]:
     """Judge the logs of ``__consumer_offsets``: the findings of the rule over committed offsets, and its figures."""
     own = [
         audit.partition
@@ -640,10 +647,7 @@ def audit_offsets(scanned: Scanned, engine: Engine, *, check_crc: bool = True) -
     logs = {number: partition for number, partition in enumerate(_partitions(scanned)) if partition.log in chosen}
     judge = partial(judge_commits, logs=logs, check_crc=check_crc)
     rows = engine.regroup(judge, [COMMITS], scanned.rows[0], label="offsets")
-    figures: Figures = {"checked": 0, "unknown": 0}
-    for _, own_figures in engine.collect(RESULT, rows):
-        figures = {name: int(count) + int(own_figures[name]) for name, count in figures.items()}
-    return Found(engine, rows), figures
+    return Found(engine, rows), {logs[number].log: figures for number, figures in engine.collect(RESULT, rows)}
 
 
 def judge_commits(

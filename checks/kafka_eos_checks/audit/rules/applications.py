@@ -39,9 +39,11 @@ has its requests. The transaction of an output or an offset is then taken from `
     for the same group had been answered with a later generation before the request was sent.
 
 *Unknown*, and no finding: outputs to topics whose logs are missing, damaged or have holes; outputs whose transaction is
-open at the log's end (those of a declared application do not appear yet); groups whose log of offsets is missing or has
-holes; an input that a member was given without sending anything for it, because an application may ignore inputs; a
-value that is an output of several inputs; members whose generations the history does not have.
+open at the log's end (those of a declared application do not appear yet); outputs without an input if the logs of the
+inputs are missing, damaged, of an earlier moment or without some offsets, or have this identity in an open transaction;
+groups whose log of offsets is missing or has holes; an input that a member was given without sending anything for it,
+because an application may ignore inputs; a value that is an output of several inputs; members whose generations the
+history does not have.
 
 These are the readable rules. :mod:`kafka_eos_checks.audit.kernels.histories.applying` proves for most inputs that these
 rules would find nothing. The rules judge the rest, and every declared application.
@@ -526,7 +528,8 @@ def judge_declared(
 ) -> Iterator[Finding]:
     """Judge a declared application; ``covered`` as for :func:`judge_inputs`."""
     requests = read_requests(run)
-    told, inputs, aborted = _declared_inputs(declared, replicas)
+    inputs = DeclaredInputs.of(declared, replicas, covered=covered)
+    told = inputs.told
     not_ended = requests.not_ended(declared)
     found: dict[Output, list[Found]] = defaultdict(list)
     whole = {topic: True for topic, _ in replicas if topic in declared.outputs}
@@ -541,12 +544,10 @@ def judge_declared(
             appears = offset not in contents.hidden
             if appears:
                 count(figures[OUTPUT_OF_NOTHING], "checked")
-            if identity not in inputs and appears:
-                said = f"{quoted(identity)} appears, and no input of group {quoted(declared.group)} has this identity"
-                said += aborted.get(identity, "")
-                yield _found(run[0].run, OUTPUT_OF_NOTHING, (place, offset), said)
+                if said := inputs.lack(identity, declared.group, figures[OUTPUT_OF_NOTHING]):
+                    yield _found(run[0].run, OUTPUT_OF_NOTHING, (place, offset), said)
             output = place[0], f"{identity}/{which}" if which else identity
-            for name, source in inputs.get(identity, ()):
+            for name, source in inputs.named.get(identity, ()):
                 attempts = told.inputs[name][source].outputs[output].setdefault(output, [])
                 attempts.append(requests.attempt((place, offset)))
                 told.owners[output].add((name, source))
@@ -569,24 +570,58 @@ def judge_declared(
             yield from one.judge_declared(declared, appearances, offsets, figures, covered=covered, not_ended=not_ended)
 
 
-def _declared_inputs(
-    declared: Declared, replicas: Replicas
-) -> tuple[Told, dict[str, list[tuple[Name, int]]], dict[str, str]]:
-    """The inputs of a declared application, also by their identity; and by identity, the aborted ones in words."""
-    told, aborted = Told(), dict[str, str]()
-    inputs: dict[str, list[tuple[Name, int]]] = defaultdict(list)
-    for place in sorted(place for place in replicas if place[0] in declared.inputs):
-        contents = longest(replicas, place)[1]
-        for offset, value in contents.values.items():
-            known = declared.identity((place, offset), value)
-            if known is not None and offset not in contents.hidden:
-                name = declared.group, place
-                inputs[known[0]].append((name, offset))
-                told.inputs[name][offset] = Processed(given=True, has_outputs=True)
-            elif known is not None and offset in contents.aborted:
-                where = f"; {place[0]}-{place[1]} offset {offset} has it, which was aborted"
-                aborted.setdefault(known[0], f"{where}: does the application read with isolation.level=read_committed?")
-    return told, inputs, aborted
+@dataclass(slots=True)
+class DeclaredInputs:
+    """The inputs of a declared application.
+
+    Attributes:
+        told: the facts on each.
+        named: by identity.
+        aborted: by identity, an aborted one in words.
+        unsure: identities of inputs whose transaction is open.
+        all_there: whether the logs have every record of the topics of inputs.
+    """
+
+    told: Told = field(default_factory=Told)
+    named: dict[str, list[tuple[Name, int]]] = field(default_factory=lambda: defaultdict(list))
+    aborted: dict[str, str] = field(default_factory=dict)
+    unsure: set[str] = field(default_factory=set)
+    all_there: bool = True
+
+    @classmethod
+    def of(cls, declared: Declared, replicas: Replicas, *, covered: bool) -> "DeclaredInputs":
+        """Read them from their logs; ``covered`` as for :func:`judge_inputs`."""
+        found = cls()
+        places = sorted(place for place in replicas if place[0] in declared.inputs)
+        found.all_there = covered and {topic for topic, _ in places} == declared.inputs
+        for place in places:
+            contents = longest(replicas, place)[1]
+            found.all_there = found.all_there and contents.whole
+            for offset, value in contents.values.items():
+                known = declared.identity((place, offset), value)
+                if known is None:
+                    continue
+                if offset not in contents.hidden:
+                    name = declared.group, place
+                    found.named[known[0]].append((name, offset))
+                    found.told.inputs[name][offset] = Processed(given=True, has_outputs=True)
+                elif offset in contents.aborted:
+                    where = f"; {place[0]}-{place[1]} offset {offset} has it, which was aborted"
+                    asked = "does the application read with isolation.level=read_committed?"
+                    found.aborted.setdefault(known[0], f"{where}: {asked}")
+                else:
+                    found.unsure.add(known[0])
+        return found
+
+    def lack(self, identity: str, group: str, figures: Figures) -> str:
+        """That no input has the identity of an output, in words; "" if one has it, or if that is not known."""
+        if identity in self.named:
+            return ""
+        if identity in self.unsure or not self.all_there:
+            count(figures, UNKNOWN)
+            return ""
+        said = f"{quoted(identity)} appears, and no input of group {quoted(group)} has this identity"
+        return said + self.aborted.get(identity, "")
 
 
 def _found(run: str, rule: str, at: Found, evidence: str) -> Finding:

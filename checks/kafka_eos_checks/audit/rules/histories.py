@@ -20,7 +20,8 @@ The audit proves by columns that most of a history agrees with the logs
     except readers of uncommitted data.
 
 ``refused without cause``
-    A fatal refusal of a producer that nobody fenced and that did nothing wrong:
+    A fatal refusal of a producer that nobody fenced and that did nothing wrong. A request that a test had answered with
+    an error (``detail.fault`` is ``error``) was not handled by the server, so neither it nor its answer counts:
 
     - INVALID_PRODUCER_EPOCH or PRODUCER_FENCED in the answer to a request of (producer id, epoch) that nobody fenced.
       Nobody did if no event up to the answer, in the history's order, has a higher epoch for that producer id, and no
@@ -306,7 +307,7 @@ def refused(
     """Find fatal refusals for which the history shows no cause (see the module's docstring)."""
     sequences: dict[tuple[Place, int, int], _Sequences] = defaultdict(_Sequences)
     fencing = _Fencing(deadlines or Deadlines())
-    for event in run:
+    for event in _handled(run):
         fencing.follow(event)
         pid, epoch, place = event.producer_id, event.producer_epoch, place_of(event)
         if pid is None or epoch is None or pid < 0 or epoch < 0:
@@ -336,6 +337,18 @@ def refused(
             )
 
 
+def _handled(run: Iterable[Event]) -> Iterator[Event]:
+    """The events of a run, without the requests that a test had answered with an error, and without these answers."""
+    injected: set[tuple[str, object]] = set()
+    for event in run:
+        request = event.process, event.detail.get("request")
+        if event.phase == "invoke" and event.detail.get("fault") == INJECTED:
+            injected.add(request)
+        if request[1] is None or request not in injected:
+            yield event
+
+
+INJECTED = "error"  # the fault of a request whose answer a test has made up: kafka_eos.server.faults.Fault.ERROR
 UNKNOWN = "unknown"
 _BEGIN = frozenset({"AddPartitionsToTxn", "AddOffsetsToTxn", "Produce", "TxnOffsetCommit"})
 

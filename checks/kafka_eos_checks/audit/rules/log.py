@@ -88,15 +88,19 @@ class Reason(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """The place of something that could not be judged: a topic, a partition, an offset, and a producer id."""
+    """The place of something that could not be judged: a topic, a partition, an offset, and a producer id.
+
+    Without an offset, -1, it is somewhere in the log.
+    """
 
     topic: str
     partition: int
-    offset: int
-    producer_id: int
+    offset: int = -1
+    producer_id: int = -1
 
     def __str__(self) -> str:
-        return f"{self.topic}-{self.partition} offset {self.offset} (producer {self.producer_id})"
+        log = f"{self.topic}-{self.partition}"
+        return f"at {log} offset {self.offset} (producer {self.producer_id})" if self.offset >= 0 else f"in {log}"
 
 
 class Unjudged(NamedTuple):

@@ -42,10 +42,15 @@ the marker of the next transaction, if that transaction has this decision and no
 
 *Not judged*: producer ids that none of the given logs of ``__transaction_state`` names; before transaction version 2,
 markers whose coordinator's log or partition is compacted or damaged; markers without data that may belong to more than
-:data:`MOST_WAYS` transactions. A partition that was created later than a transaction (its topic was deleted and created
-again) needs none of the transaction's markers. So a marker can only be missing if the transaction was decided after
-another marker of the partition; if the log begins at offset 0 and may be older, this is not judged. Nor does a
-partition with holes or damage miss any.
+:data:`MOST_WAYS` transactions. Nor does a partition with holes or damage miss any marker.
+
+A partition that was created later than a transaction (its topic was deleted and created again) needs none of the
+transaction's markers. So a marker is missing if the partition is certainly older: the transaction was decided after
+another marker of the partition. Or the log begins at offset 0, and its topic was there, under the same id, before the
+transaction can have begun: a partition or replica of this id has a marker of that time, or its ``partition.metadata``
+was written by then. Without such evidence this is not judged if the log may be older: if its first timestamp is before
+the decision; or if its first batch is not of the topic's first leader epoch, 0, so that the partition was there before,
+and may have been emptied and filled again.
 
 *Too recent*: what a log may lack because it was read or copied earlier than the other one (:mod:`moments`).
 
@@ -69,9 +74,11 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from kafka_eos.formats.log_directory import PARTITION_METADATA, topic_id
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.segment import AbortedTransaction, CorruptRegion, RegionKind
 from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2, TransactionState
+from kafka_eos_checks.audit import places
 from kafka_eos_checks.audit.findings import Finding, Kind
 from kafka_eos_checks.audit.moments import GRACE_MS, ONE_MOMENT, SKEW_MS, Dated, Ended, Moments, Source, in_words, span
 from kafka_eos_checks.audit.quoting import quoted
@@ -103,8 +110,10 @@ READ = (
     "attributes",
     "producer_id",
     "producer_epoch",
+    "leader_epoch",
 )
 UNKNOWN, RECENT = "unknown", "recent"  # names of figures
+FIRST_LEADER = 0  # the leader epoch of a partition that was made just now
 MOST_WAYS = 64  # of assigning the markers of a partition to transactions; with more of them it is unknown
 # Why something cannot be judged, and what the user could give.
 NO_STATE_LOG = Reason("no-coordinator-log", "no log of __transaction_state was given")
@@ -123,7 +132,9 @@ HOLES = Reason(
     "their partition was compacted or has holes, and before transaction version 2 an epoch identifies no transaction",
 )
 MADE_AGAIN = Reason(
-    "made-again", "their topic may have been deleted and created again after the transactions in the coordinator's log"
+    "made-again",
+    "their topic may have been deleted and created again after the transactions in the coordinator's log, or this log "
+    "was emptied",
 )
 AMBIGUOUS = Reason("ambiguous", f"they end no data, and each may belong to any of more than {MOST_WAYS} transactions")
 OPEN_BEHIND_HOLE = Reason("compacted", "a hole in their partition may have had their markers; give another replica")
@@ -219,12 +230,14 @@ class PartitionTransactions:
         merged: open data that was still open when data of a later epoch came, with that epoch.
         start: the first offset; None for a log without batches.
         begins_ms: timestamp of the first batch, in milliseconds since the epoch.
+        begins_epoch: leader epoch of the first batch; -1 if it is not known.
         end: one past the last offset.
         holes: how many holes the log has.
         batches: transactional batches, markers included.
         stamped_ms: the last timestamp of a broker, in milliseconds since the epoch; -1 for none.
         first_marker_ms: when the first marker was appended, in milliseconds since the epoch; -1 for none.
         damaged: whether bytes that are no unfinished tail may have been batches, or are messages of an old format.
+        topic_id: the id of the topic; None if the files do not tell.
     """
 
     log: PartitionLog
@@ -233,12 +246,14 @@ class PartitionTransactions:
     merged: list[tuple[OpenTransaction, int]] = field(default_factory=list)
     start: int | None = None
     begins_ms: int = 0
+    begins_epoch: int = -1
     end: int = 0
     holes: int = 0
     batches: int = 0
     stamped_ms: int = -1
     first_marker_ms: int = -1
     damaged: bool = False
+    topic_id: str | None = None
 
     def stamped_before(self, offset: int) -> float:
         """See :class:`kafka_eos_checks.audit.moments.Dated`; taken from the log's markers."""
@@ -327,9 +342,14 @@ def hides_batches(region: CorruptRegion) -> bool:
     return region.kind not in {RegionKind.TORN_TAIL, RegionKind.ZEROES}
 
 
+def topic_of(log: PartitionLog) -> str | None:
+    """The id of a log's topic; None if its folder does not tell."""
+    return topic_id(places.place(log.folder))
+
+
 def read_transactions(log: PartitionLog, check_crc: bool = True) -> PartitionTransactions:
     """Fold the transactional batches of one log."""
-    result = PartitionTransactions(log)
+    result = PartitionTransactions(log, topic_id=topic_of(log))
     for name in log.segments:
         for headers, marks in read_marked(log.file(name), READ, check_crc=check_crc):
             result.damaged |= any(map(hides_batches, headers.damage))
@@ -345,6 +365,7 @@ def _take(result: PartitionTransactions, name: str, headers: Headers, marks: Mar
     if result.start is None:
         result.start = result.end = int(base[0])
         result.begins_ms = int(headers.column("base_timestamp")[0])
+        result.begins_epoch = int(headers.column("leader_epoch")[0])
     highest = np.maximum.accumulate(np.concatenate(([result.end], ends)))
     holes = result.holes + np.cumsum(base > highest[:-1])
     result.end, result.holes = int(highest[-1]), int(holes[-1])
@@ -992,6 +1013,11 @@ class Log(Dated, Protocol):
         ...
 
     @property
+    def begins_epoch(self) -> int:
+        """Leader epoch of the first batch."""
+        ...
+
+    @property
     def holes(self) -> int:
         """How many holes the log has."""
         ...
@@ -1004,6 +1030,11 @@ class Log(Dated, Protocol):
     @property
     def damaged(self) -> bool:
         """Whether bytes may have been batches."""
+        ...
+
+    @property
+    def topic_id(self) -> str | None:
+        """The id of the topic."""
         ...
 
 
@@ -1019,7 +1050,7 @@ class Owed:
         decided_ms: when it was decided.
         completed_ms: when the last of them was completed.
         ordered: whether one of them is of a transaction version before 2, whose markers may have the epoch of the data.
-        due: how many were certainly decided after the first marker of the log.
+        due: how many were certainly decided after the first marker of the log, or begun after its topic was there.
         due_later: how many of these were completed after the moment up to which the log is complete.
         near: how many were decided after it, but by clocks that may differ so much. They are due if the producer has
             a marker of an earlier epoch there.
@@ -1059,6 +1090,35 @@ class There:
 def begins_with_zero(log: PartitionLog, start: int | None) -> bool:
     """Whether the log begins at offset 0, or has no batch and did not begin anywhere else."""
     return start == 0 or (start is None and log.segments[:1] != () and int(log.segments[0].partition(".")[0]) == 0)
+
+
+def known_since(logs: Iterable[Log], moments: Moments) -> dict[str, float]:
+    """By topic id, a moment before which the topic was made with that id, in milliseconds since the epoch.
+
+    Every replica of every partition counts: its first marker, or when its ``partition.metadata`` was written.
+    """
+    since: dict[str, float] = {}
+    for each in logs:
+        if each.topic_id is not None:
+            marked_ms = each.first_marker_ms if each.first_marker_ms >= 0 else inf
+            shown_ms = min(marked_ms, moments.written_by(each.log, PARTITION_METADATA))
+            since[each.topic_id] = min(shown_ms, since.get(each.topic_id, inf))
+    return since
+
+
+def owes_from(log: Log, since: Mapping[str, float], moments: Moments) -> float:
+    """The moment from which every transaction that is decided has begun after a log did; ``inf`` if it is not known.
+
+    A log that begins at offset 0 has begun with its topic; another may have been cut by retention since.
+
+    Args:
+        log: the log.
+        since: the result of :func:`known_since`.
+        moments: the moments of all logs.
+    """
+    if log.topic_id is None or not begins_with_zero(log.log, log.start):
+        return inf
+    return since[log.topic_id] + moments.source.longest_ms + GRACE_MS
 
 
 def missing(partition: Log, owed: Owed, there: There, moments: Moments, judged: "Judged") -> None:
@@ -1106,8 +1166,13 @@ def may_miss(partition: Log, moments: Moments) -> bool:
     return not partition.holes and not partition.damaged and moments.is_latest(partition)
 
 
-def lost_markers(partitions: Iterable[PartitionTransactions], coordinators: Coordinators, moments: Moments) -> "Judged":
-    """Find the markers of completed transactions that a partition does not have."""
+def lost_markers(
+    partitions: Iterable[PartitionTransactions],
+    coordinators: Coordinators,
+    moments: Moments,
+    since: Mapping[str, float],
+) -> "Judged":
+    """Find the markers of completed transactions that a partition lacks; ``since`` is of :func:`known_since`."""
     judged = Judged()
     owing = {partition.place: partition for partition in partitions if may_miss(partition, moments)}
     groups: dict[tuple[Place, int, int], list[Transaction]] = defaultdict(list)
@@ -1136,25 +1201,30 @@ def lost_markers(partitions: Iterable[PartitionTransactions], coordinators: Coor
             follows=lowest.get((place, pid), epoch) < epoch,
             unended=unended.get((place, pid), ()),
         )
-        owed = _owed(partition, transactions, moments)
+        owed = _owed(partition, transactions, moments, owes_from(partition, since, moments))
         if owed is not None:
             missing(partition, owed, there, moments, judged)
     return judged
 
 
-def _owed(partition: PartitionTransactions, transactions: Sequence[Transaction], moments: Moments) -> Owed | None:
-    """The transactions of one producer id and epoch, each complete, whose markers a partition must or may have."""
+def _owed(
+    partition: PartitionTransactions, transactions: Sequence[Transaction], moments: Moments, from_ms: float
+) -> Owed | None:
+    """The transactions of one producer id and epoch, each complete, whose markers a partition must or may have.
+
+    ``from_ms`` is of :func:`owes_from`.
+    """
     counts = dict.fromkeys(("due", "due_later", "near", "near_later", "doubtful"), 0)
     first = partition.first_marker_ms
     may_be_older = begins_with_zero(partition.log, partition.start)
     owing: list[Transaction] = []
     for each in transactions:
         later = "" if moments.covers(partition, each.completed_ms) else "_later"
-        if 0 <= first < each.decided_ms - SKEW_MS:
+        if 0 <= first < each.decided_ms - SKEW_MS or from_ms < each.decided_ms - SKEW_MS:
             counts[f"due{later}"] += 1
         elif 0 <= first <= each.decided_ms:
             counts[f"near{later}"] += 1
-        elif may_be_older and partition.begins_ms <= each.decided_ms:
+        elif may_be_older and (partition.begins_ms <= each.decided_ms or partition.begins_epoch != FIRST_LEADER):
             counts["doubtful"] += 1
         else:
             continue
@@ -1211,7 +1281,7 @@ def audit_transactions(
     partitions = longest(replicas)
     coordinators = Coordinators(longest(coordinator_logs), given=coordinators_given)
     judged = judge(partitions, coordinators, moments)
-    judged.add(lost_markers(partitions, coordinators, moments))
+    judged.add(lost_markers(partitions, coordinators, moments, known_since(replicas, moments)))
     return concluded(judged, partitions, moments)
 
 

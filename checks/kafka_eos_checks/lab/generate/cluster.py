@@ -40,6 +40,7 @@ from kafka_eos.formats.transaction_log import (
 )
 from kafka_eos.server.cluster import java_hash
 from kafka_eos_checks.audit.moments import CLEAN_SHUTDOWN, HIGH_WATERMARKS
+from kafka_eos_checks.audit.rules.transactions import TORN
 from kafka_eos_checks.audit.segments.headers import Bytes, Ints
 from kafka_eos_checks.lab.generate.batches import (
     Batches,
@@ -66,7 +67,7 @@ from kafka_eos_checks.lab.generate.traffic import (
     Traffic,
     Workload,
 )
-from kafka_eos_checks.lab.generate.violations import Row, Violations, planted_in, spoil_files
+from kafka_eos_checks.lab.generate.violations import Row, Violations, planted_in, row_of, spoil_files
 
 TIMEOUT_MS = 60_000  # transaction.timeout.ms
 BROKERS, HISTORIES, MANIFEST = "brokers", "histories", "manifest.json"
@@ -350,6 +351,7 @@ class Cluster:
                 told.close()
         if traffic.violations is not None:
             traffic.violations.demand_all()
+            planted += [row_of(TORN, *_place(topic[each]), topic[each].end) for each in traffic.violations.lost]
         logs = [*topic, *state_logs, *commits, *inputs]
         for log in logs:
             log.close()

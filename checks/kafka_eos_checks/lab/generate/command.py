@@ -34,7 +34,8 @@ without data, some markers are written twice, and half of the clients commit off
 producers write next to them, and groups commit offsets outside of transactions. __transaction_state,
 __consumer_offsets, indexes and producer snapshots agree with the topic's batches. --batches is then the approximate
 number of batches with data. --faults is the number of violations in the whole cluster of each rule over logs,
-transactions, coordinators, offsets, indexes, snapshots and, with several brokers, replicas.
+transactions, coordinators, offsets, indexes, snapshots and, with several brokers, replicas; transactions are torn in
+two ways, by a wrong marker and by a lost one.
 
 With --history: also the clients' history, and the inputs that clients with a group copy. Each batch of such a client is
 the output of one input. The violations are then those of the rules over histories.

@@ -452,7 +452,9 @@ class Traffic:
             planted=np.zeros(total, np.int64),
             spoilt=np.zeros(total, np.int64),
         )
-        return found if self.violations is None else self.violations.choose(number, found)
+        if self.violations is None:
+            return found
+        return self.violations.choose(number, found, _ms(number, found.prepared), _ms(number, found.completed))
 
     def producer(self, client: Ints, rises: Ints) -> tuple[Ints, Ints]:
         """Producer id and epoch of a client after so many rises of its epoch."""

@@ -9,7 +9,9 @@ rule                                 what is planted
 ==================================== ================================================================================
 duplicate, gap, stale epoch          a batch of an idempotent producer twice, left out, or again with the epoch before
 order                                a batch with the last offset of the batch before it
-torn transaction                     an ABORT marker on one partition of a committed transaction
+torn transaction                     an ABORT marker on one partition of a committed transaction; and a completed
+                                     transaction of which one partition has nothing, as if its log had been cut there by
+                                     an unclean election before it went on
 hanging transaction                  no marker on one partition of a client's last transaction
 marker without transaction           a COMMIT marker on a partition that is not in the transaction
 fenced producer committed            data of the epoch before InitProducerId in the transaction after it
@@ -36,6 +38,7 @@ from numpy.typing import NDArray
 
 from kafka_eos.formats.record_batch import CHECKED_FROM, HEADER_BYTES, LOG_OVERHEAD_BYTES, ControlType
 from kafka_eos.formats.transaction_log import TransactionState
+from kafka_eos_checks.audit.moments import SKEW_MS
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, REPLICAS, SNAPSHOT
 from kafka_eos_checks.audit.rules.coordinator import DECISION_CHANGED, ILLEGAL_TRANSITION
 from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, ORDER, STALE_EPOCH
@@ -46,19 +49,21 @@ from kafka_eos_checks.audit.segments import header_tables
 from kafka_eos_checks.audit.segments.headers import Headers, Ints
 from kafka_eos_checks.audit.segments.marks import Marks
 from kafka_eos_checks.lab.generate.batches import BEHIND, NO_EPOCH, NO_PRODUCER, NO_SEQUENCE, NO_TRANSACTION, Batches
-from kafka_eos_checks.lab.generate.log_files import ABORTED, PRODUCER, LogFiles
+from kafka_eos_checks.lab.generate.log_files import ABORTED, NEVER, PRODUCER, LogFiles
 
 if TYPE_CHECKING:
     from kafka_eos_checks.lab.generate.traffic import CommitBatches, Runs, StateBatches, Transactions
 
 IN_BATCHES = (DUPLICATE, GAP, STALE_EPOCH, ORDER)
+LOST = "lost marker"  # a second kind of torn transaction, found at its log's end
 IN_TRANSACTIONS = (
-    *(FENCED, HANGING, TORN, WITHOUT, OLD_COORDINATOR),  # the rules with the fewest candidates first
+    *(FENCED, HANGING, LOST, TORN, WITHOUT, OLD_COORDINATOR),  # what has the fewest candidates first
     *(DECISION_CHANGED, ILLEGAL_TRANSITION, WENT_BACK),
 )
 IN_FILES = (ABORTED_INDEX, SNAPSHOT, REPLICAS)
 CODES = {rule: number for number, rule in enumerate((*IN_BATCHES, *IN_TRANSACTIONS), 1)}
 NOTHING = 0  # instead of a code
+CERTAIN = 2 * SKEW_MS  # ms after a log's first marker: a transaction decided then has a marker there, or lost it
 SPACING = 4  # among so many batches of a producer at most one is faulty, so that no fault hides another
 
 Row = dict[str, Any]  # rule, topic, partition, offset
@@ -155,6 +160,9 @@ class Violations:
         partitions: number of partitions of the topic.
         first_client: the lowest producer id of a transactional client.
         seed: decides which transactions and batches are changed.
+
+    Attributes:
+        lost: the partitions that have lost a marker, at most one each, because they are found at the log's end.
     """
 
     faults: int
@@ -162,12 +170,15 @@ class Violations:
     partitions: int
     first_client: int
     seed: int
+    lost: list[int] = field(init=False, default_factory=list)
 
     _rng: np.random.Generator = field(init=False)
     _done: Counter[str] = field(init=False, default_factory=Counter)
+    _marked_ms: Ints = field(init=False)  # when each partition has a marker at the latest, shape (partitions,)
 
     def __post_init__(self) -> None:
         self._rng = np.random.default_rng([self.seed, 1])
+        self._marked_ms = np.full(self.partitions, NEVER)
 
     def _due(self, rule: str, number: int, share: float = 1.0) -> int:
         """Return how many violations of a rule are still due in a slice, or in a part of it."""
@@ -182,29 +193,48 @@ class Violations:
         """
         short = [f"{self._done[rule]} of {rule}" for rule in CODES if self._done[rule] < self.faults]
         if short:
-            raise ValueError(f"room for {', '.join(short)}, not for {self.faults}; give more --transactions")
+            more = "--partitions" if self._done[LOST] == self.partitions else "--transactions"
+            raise ValueError(f"room for {', '.join(short)}, not for {self.faults}; give more {more}")
 
-    def choose(self, number: int, transactions: "Transactions") -> "Transactions":
-        """Choose for a slice the transactions with a violation, its rule, and the partition on which it is."""
+    def choose(self, number: int, transactions: "Transactions", decided_ms: Ints, ended_ms: Ints) -> "Transactions":
+        """Choose for a slice the transactions with a violation, its rule, and the partition on which it is.
+
+        Args:
+            number: number of the slice.
+            transactions: those that begin in it.
+            decided_ms: when each is decided, in milliseconds since the epoch.
+            ended_ms: when the last of its markers is written at the latest.
+        """
         own = transactions
+        self._note_markers(own, ended_ms, may_hang=number == self.slices - 1)
         planted, spoilt = own.planted.copy(), own.spoilt.copy()
         free = np.ones(len(own), np.bool_)
         for rule in IN_TRANSACTIONS:
             due = self._due(rule, number) if rule != HANGING else self.faults * (number == self.slices - 1)
             if due <= 0 or not len(own):
                 continue
-            fits = self._fitting(rule, own) & free[:, None]
+            fits = self._fitting(rule, own, decided_ms) & free[:, None]
             places = self._rng.permutation(np.flatnonzero(fits.any(axis=1)))
             for row in places.tolist():
-                if due and free[row]:
+                if rule == LOST:
+                    fits[row] &= ~np.isin(own.partitions[row], self.lost)
+                if due and free[row] and fits[row].any():
                     planted[row] = CODES[rule]
                     spoilt[row] = self._rng.choice(np.flatnonzero(fits[row]))
+                    if rule == LOST:
+                        self.lost.append(int(own.partitions[row, spoilt[row]]))
                     free[max(0, row - 2) : row + 3] = False
                     self._done[rule] += 1
                     due -= 1
         return replace(own, planted=planted, spoilt=spoilt)
 
-    def _fitting(self, rule: str, own: "Transactions") -> NDArray[np.bool_]:
+    def _note_markers(self, own: "Transactions", ended_ms: Ints, *, may_hang: bool) -> None:
+        """Note when each partition has a marker, of a transaction on which none of the violations can be a lost one."""
+        is_last = np.append(own.client[1:] != own.client[:-1], True)
+        sure = np.flatnonzero(~own.empty & ~(is_last & may_hang))
+        np.minimum.at(self._marked_ms, own.partitions[sure], ended_ms[sure, None])
+
+    def _fitting(self, rule: str, own: "Transactions", decided_ms: Ints) -> NDArray[np.bool_]:
         """Mask of the partitions of transactions on which a rule can be violated, shape (n, spread)."""
         is_last = np.append(own.client[1:] != own.client[:-1], True)
         commits = own.decision == ControlType.COMMIT
@@ -216,6 +246,7 @@ class Violations:
         which: dict[str, NDArray[np.bool_]] = {
             FENCED: (~own.version_2 & commits & own.begun_anew & own.was_known & (own.rises > 0))[:, None] & has_data,
             HANGING: (own.version_2 & is_last)[:, None] & has_data & once,
+            LOST: named[:, None] & has_data & (self._marked_ms[own.partitions] < decided_ms[:, None] - CERTAIN),
             TORN: (named & (spread > 1))[:, None] & has_data & once,
             WITHOUT: (named & (spread < self.partitions))[:, None] & once,
             OLD_COORDINATOR: named[:, None] & once,
@@ -242,6 +273,8 @@ class Violations:
         row, place = at(HANGING)
         changed["count"][row, place, marker:] = 0
         changed["planted"][row, place, data] = CODES[HANGING]
+        row, place = at(LOST)
+        changed["count"][row, place] = 0
         row, place = at(TORN)
         changed["decision"][row, place, marker] = ControlType.ABORT
         changed["planted"][row, place, marker] = CODES[TORN]

@@ -1,7 +1,9 @@
 """The rules over transactions find the same by steps as by the readable rules, on both engines."""
 
+from math import inf
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.engines.spark import SparkEngine
-from kafka_eos_checks.audit.kernels.coordinators import matching, slices
+from kafka_eos_checks.audit.kernels.coordinators import matching, missing, slices
 from kafka_eos_checks.audit.kernels.logs import beside, summary, transactions
 from kafka_eos_checks.audit.kernels.logs.beside import NEVER, held_in
 from kafka_eos_checks.audit.oracle import random_clusters
@@ -77,6 +79,7 @@ FIRST_THAT_NOTICES = {  # seeds before it do not, and take long
     "joined": 516,
     "_both_decisions": 383,
     "both_decisions": 677,
+    "owes_from": 226,
 }
 
 
@@ -87,6 +90,8 @@ FIRST_THAT_NOTICES = {  # seeds before it do not, and take long
         (matching._Columns, "_not_fenced", lambda self: self.log >= 0),
         (matching._Columns, "_both_decisions", lambda _, left: left & False),
         (matching._Columns, "_in_order", lambda self, _: (self.log >= 0, self.log < 0)),
+        (missing, "owes_from", lambda *_: inf),
+        (missing, "FIRST_LEADER", ANY),
         (slice_stages, "_have_a_way", lambda *_: True),
         (slice_stages, "both_decisions", lambda _: set()),
         (slices, "_due", lambda *told, due=slices._due: due(*told)._replace(is_plain=True)),

@@ -1,8 +1,10 @@
 """Each rule over applications finds the mistake of a mutated application or group, and counts what it cannot judge."""
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from os import SEEK_END
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +35,12 @@ from kafka_eos_checks.audit.rules.applications import (
     TWICE,
     declarations,
     judge_generations,
+    judge_inputs,
     listen,
     read_requests,
 )
 from kafka_eos_checks.audit.rules.declared import WrongQuestion
-from kafka_eos_checks.audit.segments.contents import Figures
+from kafka_eos_checks.audit.segments.contents import Figures, read_contents
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.simulate.applications import (
@@ -389,6 +392,46 @@ def test_an_aborted_output_of_no_input_is_no_finding(copier: Copier, tmp_path: P
     for number in range(3):
         copier.copy(number)
     assert copier.judged(tmp_path)[0] == []
+
+
+def test_an_output_is_of_no_input_only_if_the_logs_have_every_input(copier: Copier, tmp_path: Path) -> None:
+    for number in range(3):
+        copier.copy(number)
+    unsure = {"hole": 1, "beginning": 0}
+    for name, lost in unsure.items():
+        batch = copier.logs["in"].pop(lost)
+        found, figures = copier.judged(tmp_path / name)
+        assert (found, figures[OUTPUT_OF_NOTHING]) == ([], {"checked": 3, "unknown": 1}), name
+        copier.logs["in"].insert(lost, batch)
+    copier.judged(tmp_path / "damage")
+    with (tmp_path / "damage" / "in-0" / f"{0:020d}.log").open("r+b") as file:
+        file.seek(-1, SEEK_END)
+        file.write(b"?")
+    result = join([*copier.events, *declare()], find_logs(tmp_path / "damage"))
+    assert (result.findings, result.figures[OUTPUT_OF_NOTHING]["unknown"]) == ([], 1)
+
+
+def test_the_input_of_an_output_may_be_missing_in_a_copy_of_an_earlier_moment(copier: Copier, tmp_path: Path) -> None:
+    copier.write("v0", name=None)
+    copier.write("z", name=None)
+    assert copier.judged(tmp_path)[0][0] == f"{OUTPUT_OF_NOTHING} out 1"
+    events = [*copier.events, *declare()]
+    replicas = {(log.topic, log.partition): [(log, read_contents(log))] for log in find_logs(tmp_path)}
+    figures: dict[str, Figures] = defaultdict(dict)
+    assert list(judge_inputs(events, replicas, [], figures, covered=False)) == []
+    assert figures[OUTPUT_OF_NOTHING] == {"checked": 2, "unknown": 1}
+    del replicas["in", 0]
+    assert list(judge_inputs(events, replicas, [], figures)) == []
+    assert figures[OUTPUT_OF_NOTHING] == {"checked": 4, "unknown": 3}
+
+
+def test_an_output_of_an_input_whose_transaction_is_open_may_be_of_no_input(copier: Copier, tmp_path: Path) -> None:
+    copier.append("in", b"open", epoch=0)
+    for number in range(3):
+        copier.copy(number)
+    copier.write("open", name=None)
+    found, figures = copier.judged(tmp_path)
+    assert (found, figures[OUTPUT_OF_NOTHING]) == ([], {"checked": 4, "unknown": 1})
 
 
 def test_an_aborted_input_is_skipped_if_the_committed_offset_is_past_it(copier: Copier, tmp_path: Path) -> None:

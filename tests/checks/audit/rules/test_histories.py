@@ -230,6 +230,20 @@ def end(phase: str, epoch: int, **detail: int) -> Event:
     return replace(ended_by, detail=detail)
 
 
+def test_a_refusal_that_a_test_has_injected_is_no_refusal_of_the_server(tmp_path: Path) -> None:
+    def injected(request: int, fault: str = "error") -> list[Event]:
+        refusal = replace(end("fail", 0, request=request), error=int(ErrorCode.INVALID_PRODUCER_EPOCH))
+        return [replace(end("invoke", 0), detail={"request": request, "fault": fault}), refusal]
+
+    own = end("invoke", 0, request=9), replace(end("fail", 0, request=9), error=int(ErrorCode.INVALID_PRODUCER_EPOCH))
+    assert found([*GRANTED, *injected(8)]) == []
+    assert join(numbered([*GRANTED, *injected(8)]), []).figures[REFUSED] == {"checked": 0, "unknown": 0}
+    assert found([*GRANTED, *injected(8), *own]) == [(REFUSED, None)]
+    assert found([*GRANTED, *injected(8, "delay")]) == [(REFUSED, None)], "the server has handled it"
+    asked = replace(init("invoke"), detail={"request": 8, "fault": "error"})
+    assert found([*GRANTED, asked, FENCED]) == [(REFUSED, None)], "a request that was not handled fences nobody"
+
+
 def test_a_request_that_was_under_way_when_the_epoch_was_given_is_a_cause() -> None:
     other = replace(init("invoke"), process="other")
     assert found([init("invoke"), other, init("ok", 7, 0), FENCED]) == []

@@ -12,6 +12,7 @@ from kafka_eos.formats.segment import RegionKind
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit import audit
 from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.headers_command import SOURCE
 from kafka_eos_checks.audit.inputs import Inputs
 from kafka_eos_checks.audit.oracle.oracle import judge
 from kafka_eos_checks.audit.oracle.synthetic import faulty_log, write_log
@@ -287,11 +288,75 @@ def test_tables_never_go_where_the_logs_are(tmp_path: Path, capsys: pytest.Captu
     assert "has the logs themselves (orders-0); give another folder" in capsys.readouterr().err
 
 
+def broker(folder: Path, number: int) -> Path:
+    """A log directory of a broker, with an identity."""
+    data = faulty(folder / str(number), number)
+    (data / "meta.properties").write_text(f"version=1\ncluster.id=c\nnode.id={number}\n")
+    return data.rename(folder / f"broker-{number}")
+
+
+def files_in(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_tables_of_another_broker_are_never_touched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one, two, out = broker(tmp_path, 1), broker(tmp_path, 2), tmp_path / "tables"
+    assert headers_of(one, "--out", out) == 0
+    before = files_in(out)
+    assert headers_of(two, "--out", out) == 2
+    said = capsys.readouterr().err
+    assert (
+        f"--out {out} has tables of another log directory: cluster c broker 1, not cluster c broker 2; give all" in said
+    )
+    assert headers_of(one, two, "--out", out) == 2
+    assert (
+        f"has tables of log directories that are not given: {out}; give all log directories" in capsys.readouterr().err
+    )
+    assert files_in(out) == before
+    moved = one.rename(tmp_path / "the same broker, copied the next day")
+    assert headers_of(moved, "--out", out) == 0
+    shutil.rmtree(out)
+    assert headers_of(moved, two, "--out", out) == 0
+    before = files_in(out)
+    assert headers_of(two, "--out", out) == 2
+    assert f"that are not given: {out}/{two.name}, {out}/{moved.name}; " in capsys.readouterr().err
+    assert files_in(out) == before
+
+
+def test_log_directories_without_an_identity_are_known_by_their_path(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, two, out = faulty(tmp_path / "1", 1), faulty(tmp_path / "2", 2), tmp_path / "tables"
+    assert headers_of(one, "--out", out) == 0
+    assert headers_of(one / "orders-0", "--out", out) == 0
+    assert headers_of(two, "--out", out) == 2
+    assert f"tables of another log directory: {one}, not {two}; " in capsys.readouterr().err
+    (out / SOURCE).unlink()
+    assert headers_of(two, "--out", out) == 0, "nothing tells that they are of another one"
+
+
+def test_headers_takes_a_packed_recording_and_no_other_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("once", "again"):
+        assert headers_of("example:violations", "--out", tmp_path / "tables") == 0, name
+    with unpacked(RECORDINGS / "violations.tar.xz") as folder:
+        assert headers_of(folder, "--out", tmp_path / "of the folder") == 0
+    one, other = (
+        {p.relative_to(f): p.read_bytes() for p in f.rglob("*.*") if p.is_file()}
+        for f in (tmp_path / "tables", tmp_path / "of the folder")
+    )
+    assert one == other
+    (tmp_path / "findings.jsonl").touch()
+    capsys.readouterr()
+    assert headers_of(tmp_path / "findings.jsonl", "--out", tmp_path / "tables") == 2
+    assert "findings.jsonl: neither a directory nor a recording (.tar.xz)" in capsys.readouterr().err
+
+
 def test_no_key_or_value_is_in_a_table_and_only_the_chosen_topics_are_written(tmp_path: Path) -> None:
     data = faulty(tmp_path, 2)
     shutil.copytree(data / "orders-0", data / "secret-0")
     assert headers_of(data, "--out", tmp_path / "tables", "--topic", "orders") == 0
-    assert [path.name for path in (tmp_path / "tables").iterdir()] == ["orders-0"]
+    assert {path.name for path in (tmp_path / "tables").iterdir()} == {"orders-0", SOURCE}
+    assert (tmp_path / "tables" / SOURCE).read_text() == str(data)
     columns = pq.read_schema(next((tmp_path / "tables").rglob(f"*.{header_tables.SUFFIX}"))).names
     assert set(columns) == {"position", *header_tables.FIELDS, "decision", "coordinator_epoch"}
 

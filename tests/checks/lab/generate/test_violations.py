@@ -4,21 +4,25 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from kafka_eos_checks.audit.audit import run
+from kafka_eos_checks.audit.moments import ONE_MOMENT
+from kafka_eos_checks.audit.oracle.oracle import readable_transactions
 from kafka_eos_checks.audit.rules.beside import BESIDE_RULES, REPLICAS
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.audit.rules.log import LOG_RULES
 from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
-from kafka_eos_checks.audit.rules.transactions import TRANSACTION_RULES
+from kafka_eos_checks.audit.rules.transactions import TORN, TRANSACTION_RULES, read_transactions
+from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.lab.generate import traffic
 from kafka_eos_checks.lab.generate.cluster import Cluster
 from kafka_eos_checks.lab.generate.traffic import Workload
-from kafka_eos_checks.lab.generate.violations import Row
+from kafka_eos_checks.lab.generate.violations import Row, row_of
 
 RULES = {*LOG_RULES, *COORDINATOR_RULES, *TRANSACTION_RULES, *OFFSET_RULES, *BESIDE_RULES}
 Place = tuple[str, str, int, int | None]
@@ -28,9 +32,9 @@ def places_of(rows: Iterable[Row]) -> Counter[Place]:
     return Counter((row["rule"], row["topic"], row["partition"], row["offset"]) for row in rows)
 
 
-def found_in(folder: Path) -> Counter[Place]:
+def found_in(folder: Path, engine: str = "local", **how: Any) -> Counter[Place]:
     """The findings by rule and place; one of two replicas' logs counts once."""
-    result = run([folder])
+    result = run([folder], engine, **how)
     assert result.unknown == 0
     assert result.notes == ()
     places = {(f.broker, f.rule, f.topic, f.partition, f.offset) for f in result.findings}
@@ -60,8 +64,42 @@ def test_the_audit_finds_what_is_planted_and_nothing_else(
     planted = Counter(
         (row["rule"], row["topic"], row["partition"], row["offset"]) for row in cluster.write(tmp_path).planted
     )
-    assert Counter(rule for rule, *_ in planted) == dict.fromkeys(RULES, faults)
+    assert Counter(rule for rule, *_ in planted) == dict.fromkeys(RULES, faults) | {TORN: 2 * faults}
     assert found_in(tmp_path) == planted
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Counter[Place]]:
+    """A cluster with violations, and their places."""
+    folder = tmp_path_factory.mktemp("made")
+    workload = Workload(transactions=1500, batches=9000, partitions=6, clients=25, seed=11)
+    return folder, places_of(Cluster(workload=workload, value_bytes=8, faults=2).write(folder).planted)
+
+
+def test_the_readable_rules_find_what_is_planted(made: tuple[Path, Counter[Place]]) -> None:
+    folder, planted = made
+    assert found_in(folder, oracle=1.0) == planted
+    assert run([folder], oracle=1.0).verdicts[-1].ok
+    readable = readable_transactions(find_logs(folder / "brokers"), ONE_MOMENT).findings
+    rows = (row_of(each.rule, each.topic, each.partition, each.offset) for each in readable if each.is_violation)
+    assert places_of(rows) == Counter({place: planted[place] for place in planted if place[0] in TRANSACTION_RULES})
+
+
+@pytest.mark.spark
+def test_spark_finds_what_is_planted(made: tuple[Path, Counter[Place]], spark: Any) -> None:
+    folder, planted = made
+    assert found_in(folder, "spark", spark=spark) == planted
+
+
+def test_each_partition_loses_one_marker_at_most(tmp_path: Path) -> None:
+    workload = Workload(transactions=3000, batches=9000, partitions=4, clients=25, seed=2)
+    planted = Cluster(workload=workload, value_bytes=8, segment_bytes=8_000, faults=4).write(tmp_path).planted
+    logs = [log for log in find_logs(tmp_path / "brokers") if log.topic == "generated"]
+    ends = {log.partition: read_transactions(log).end for log in logs}
+    lost = [row["partition"] for row in planted if row["rule"] == TORN and row["offset"] == ends[row["partition"]]]
+    assert sorted(lost) == [0, 1, 2, 3]
+    with pytest.raises(ValueError, match=r"room for 4 of lost marker, not for 5; give more --partitions"):
+        Cluster(workload=workload, value_bytes=8, segment_bytes=8_000, faults=5).write(tmp_path / "more")
 
 
 def test_without_a_second_broker_all_violations_except_those_of_replicas_are_planted(tmp_path: Path) -> None:

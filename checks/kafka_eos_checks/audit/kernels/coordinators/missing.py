@@ -19,13 +19,16 @@ from kafka_eos_checks.audit.kernels.logs.transactions import NOTHING, Paired, Pa
 from kafka_eos_checks.audit.moments import SKEW_MS, Moments
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog
 from kafka_eos_checks.audit.rules.transactions import (
+    FIRST_LEADER,
     Judged,
     Named,
     Owed,
     There,
     begins_with_zero,
+    known_since,
     may_miss,
     missing,
+    owes_from,
     why_incomplete,
 )
 from kafka_eos_checks.audit.segments.headers import Ints
@@ -73,7 +76,10 @@ class Owing:
         zero = {number for number, each in logs.items() if begins_with_zero(each.log, each.start)}
         self._first_ms = np.array([each.first_marker_ms for each in partitions], np.int64)
         self._begins_ms = np.array([each.begins_ms for each in partitions], np.int64)
+        self._begins_late = np.array([each.begins_epoch != FIRST_LEADER for each in partitions], np.bool_)
         self._zero = np.array([number in zero for number in range(len(partitions))], np.bool_)
+        since = known_since(partitions, moments)
+        self._from_ms = np.array([owes_from(each, since, moments) for each in partitions], np.float64)
         self.is_whole = np.array([why_incomplete(log) is None for log in coordinators], np.bool_)
 
     def pairs(self, decided: Decisions, which: Flags) -> tuple[Ints, Ints, Ints]:
@@ -87,10 +93,10 @@ class Owing:
         decision, log = decision[there], log[there]
         decided_ms, first_ms = decided.decided_ms[decision], self._first_ms[log]
         marked = first_ms >= 0
-        doubtful = self._zero[log] & (self._begins_ms[log] <= decided_ms)
+        doubtful = self._zero[log] & (self._begins_late[log] | (self._begins_ms[log] <= decided_ms))
         age = np.where(doubtful, _DOUBTFUL, _NOT)
         age[marked & (first_ms <= decided_ms)] = _NEAR
-        age[marked & (first_ms < decided_ms - SKEW_MS)] = _DUE
+        age[(marked & (first_ms < decided_ms - SKEW_MS)) | (self._from_ms[log] < decided_ms - SKEW_MS)] = _DUE
         old = age != _NOT
         return decision[old], log[old], age[old]
 

@@ -56,7 +56,7 @@ READ = (
     "base_sequence",
     "record_count",
 )
-READ_FIRST = (*READ, "base_timestamp", "max_timestamp")  # and the fields that only transactions need
+READ_FIRST = (*READ, "base_timestamp", "max_timestamp", "leader_epoch")  # and the fields that only transactions need
 
 # One row per producer of a chunk. Holes are counted from the chunk's first batch. -1 in an epoch: there is none.
 BOUNDARY = np.dtype(

@@ -60,6 +60,7 @@ class Transactional(NamedTuple):
     Attributes:
         steps: dtype :data:`STEP`, in log order.
         begins_ms: base timestamp of the first batch; 0 without one.
+        begins_epoch: leader epoch of the first batch; -1 without one.
         stamped_ms: the last timestamp of a broker; :data:`NO_TIME` for none.
         first_marker_ms: when the first marker was appended; :data:`NO_TIME` for none.
         marked_ms: when the last marker below the high watermark was appended; :data:`NO_TIME` for none.
@@ -67,6 +68,7 @@ class Transactional(NamedTuple):
 
     steps: Steps = NO_STEPS
     begins_ms: int = 0
+    begins_epoch: int = -1
     stamped_ms: int = NO_TIME
     first_marker_ms: int = NO_TIME
     marked_ms: int = NO_TIME
@@ -102,9 +104,10 @@ def steps_of(
     by_broker = topic in COORDINATOR_TOPICS
     stamps = times if by_broker else times[is_set(headers, CONTROL_MASK | TIMESTAMP_TYPE_MASK)]
     begins_ms, stamped_ms = int(headers.column("base_timestamp")[0]), int(stamps.max(initial=NO_TIME))
+    begins_epoch = int(headers.column("leader_epoch")[0])
     rows = _rows_of_steps(headers, columns, runs)
     if not len(rows):
-        return Transactional(begins_ms=begins_ms, stamped_ms=stamped_ms)
+        return Transactional(begins_ms=begins_ms, begins_epoch=begins_epoch, stamped_ms=stamped_ms)
     attributes = headers.raw["attributes"][rows]
     steps = np.empty(len(rows), STEP)
     steps["position"] = headers.positions[rows]
@@ -126,6 +129,7 @@ def steps_of(
     return Transactional(
         steps=steps,
         begins_ms=begins_ms,
+        begins_epoch=begins_epoch,
         stamped_ms=stamped_ms,
         first_marker_ms=int(marker_ms[0]),
         marked_ms=int(steps["timestamp"][below[-1]]) if len(below) else NO_TIME,
@@ -158,6 +162,7 @@ class Partition:
         segments: the file name of each of its splits.
         start: the first offset; None for a log without batches.
         begins_ms: base timestamp of the first batch, in milliseconds since the epoch.
+        begins_epoch: leader epoch of the first batch; -1 if it is not known.
         end: one past the last offset.
         holes: how many holes it has.
         stamped_ms: the last timestamp of a broker, in milliseconds since the epoch; -1 for none.
@@ -167,12 +172,14 @@ class Partition:
             appended.
         is_ordered: whether no offset goes backwards. Otherwise the steps of chunks cannot be combined.
         damaged: as :attr:`kafka_eos_checks.audit.rules.transactions.PartitionTransactions.damaged`.
+        topic_id: the id of the topic; None if the files do not tell.
     """
 
     log: PartitionLog
     segments: tuple[str, ...] = ()
     start: int | None = None
     begins_ms: int = 0
+    begins_epoch: int = -1
     end: int = 0
     holes: int = 0
     stamped_ms: int = -1
@@ -181,6 +188,7 @@ class Partition:
     chunks: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     is_ordered: bool = True
     damaged: bool = False
+    topic_id: str | None = None
 
     def stamped_before(self, offset: int) -> float:  # noqa: ARG002 - that of the high watermark, which the scan had
         """See :class:`kafka_eos_checks.audit.moments.Dated`; taken from the log's markers."""
@@ -230,6 +238,7 @@ class PartitionFold:
             known,
             start=first if self.end is None else known.start,
             begins_ms=told.begins_ms if self.end is None else known.begins_ms,
+            begins_epoch=told.begins_epoch if self.end is None else known.begins_epoch,
             end=end if self.end is None else max(self.end, end),
             holes=holes,
             stamped_ms=max(known.stamped_ms, told.stamped_ms),

@@ -139,7 +139,7 @@ def test_the_plan_finds_what_went_back_with_the_records_at_the_edges_of_chunks(m
             rows = [value for rows in scanned.rows for _, value in engine.collect(stages.COMMITS, rows)]
             told = [replace(each, time_ms=None) for each in own]
             assert sorted(told, key=Finding.sort_key) == sorted(expected, key=Finding.sort_key)
-        assert own_figures == (figures if scanned.audits[0].batches else {})
+        assert own_figures == ({log: figures} if scanned.audits[0].batches else {})
         left_out += sum(count for _, count in rows)
         found += len(expected)
     assert left_out > 30
