@@ -302,7 +302,7 @@ def _in_spec(rule: Rule) -> Iterator[Place]:
     for name in rule.modules:
         steps = spec.actions(name, "Next") if "Next" in spec.operators(name) else {}
         for home, action in steps.values():
-            if rule.name in spec.reached(name, action.name) and action.name != rule.name:
+            if rule.name in spec.reached(name, action.name):
                 yield place("action", spec.paths[home], action.line, f"{home}!{action.name} depends on it")
     judged = {(model.module, name) for model in (*rule.models, *rule.mutants) for name in rule.judged(model)}
     named = {model.expect.violates for model in rule.mutants}
@@ -314,7 +314,7 @@ def _in_spec(rule: Rule) -> Iterator[Place]:
             yield place("property", spec.paths[home], found.line, what)
     for name in rule.modules:
         for other in spec.module(name).definitions.values():
-            if other.name != rule.name and rule.name in spec.asked(name, other.name):
+            if rule.name in spec.asked(name, other.name):
                 kind = kind_of(spec.paths[name].relative_to(rule.sources.root).as_posix())
                 yield place(kind, spec.paths[name], other.line, f"{name}!{other.name} uses it")
 
