@@ -119,7 +119,7 @@ def first_seed(mutant: Model, folder: Path, seeds: Iterable[int] = SEEDS) -> int
     return None
 
 
-# One of each rule, since `check mutants` looks for all; and those that other settings hide: an expiry or a timeout too many
+# One of each rule, since `check mutants` looks for all; and those that an expiry or a timeout too many would hide
 QUICK = {*{mutant.replay: mutant.name for mutant in VISIBLE}.values(), "SnapshotWindowJava", "EveryAppendUsesGuardUp"}
 
 
