@@ -300,6 +300,9 @@ class Bench:
     def _fate(self, mutant: CodeMutant, tests: Mapping[str, float]) -> str:
         """The first test that fails with a mutant, "" if none does.
 
+        A test counts only if it fails twice with the mutant and then passes without it: one that fails now and then is
+        left out, and the others go on.
+
         If pytest itself ends otherwise than with a failed test, killed for want of memory or unable to start, that
         counts only if it ends so twice with the mutant and never without it. A test without an end counts only if it
         has one without the mutant, in the same time on this computer, and then again has none with the mutant in twice
@@ -310,24 +313,25 @@ class Bench:
             tests: the tests to run, in this order, and the seconds of each without the mutant.
 
         Raises:
-            UnusableCode: when pytest ends without the mutant otherwise than with a passed or a failed test.
+            UnusableCode: when the test fails without the mutant, too, or pytest ends otherwise than with a passed or a
+                failed test.
         """
-        if not tests:
-            return ""
-        limit = max(_LEAST_TIMEOUT, _SLOWER * max(tests.values()))
+        limit = max([_LEAST_TIMEOUT, *(_SLOWER * seconds for seconds in tests.values())])
         suspected = ""
-        module = self.folder / mutant.file
-        original, written = module.read_text(encoding="utf-8"), int(module.stat().st_mtime)
-        while True:
-            module.write_text(mutant.text, encoding="utf-8")
-            os.utime(module, (written + 10, written + 10))  # the compiled original must not count as this file's
-            try:
-                failed = self._fails(list(tests), limit, sum(tests.values()))
-            finally:
-                module.write_text(original, encoding="utf-8")
-                os.utime(module, (written, written))
+        while tests:
+            failed = self._fails_with(mutant, list(tests), limit, sum(tests.values()))
+            if not failed:
+                return ""
             if not failed.startswith((NO_END, ENDED)):
-                return failed
+                test = failed.partition("[")[0]  # of any parameters: their names may be cut
+                if self._fails_with(mutant, [test], limit, limit):
+                    without = self._fails([test], limit, limit)
+                    if not without:
+                        return failed
+                    if not without.startswith(NO_END):
+                        raise UnusableCode(f"a test fails without a mutant: {without}; mend that first")
+                tests = {name: seconds for name, seconds in tests.items() if test not in {name, _file(name)}}
+                continue
             endless = failed.removeprefix(NO_END).strip() if failed.startswith(NO_END) else ""
             without = self._fails([endless] if endless else list(tests), limit, sum(tests.values()))
             if without.startswith(ENDED):
@@ -337,6 +341,19 @@ class Bench:
                 return failed
             suspected = failed if ends else ""
             limit *= 2
+        return ""
+
+    def _fails_with(self, mutant: CodeMutant, tests: Sequence[str], limit: float, usual: float) -> str:
+        """The first test that fails with a mutant; the arguments are those of :meth:`_fails`."""
+        module = self.folder / mutant.file
+        original, written = module.read_text(encoding="utf-8"), int(module.stat().st_mtime)
+        module.write_text(mutant.text, encoding="utf-8")
+        os.utime(module, (written + 10, written + 10))  # the compiled original must not count as this file's
+        try:
+            return self._fails(tests, limit, usual)
+        finally:
+            module.write_text(original, encoding="utf-8")
+            os.utime(module, (written, written))
 
     def _keys(self, module: Path, folder: str, marks: str) -> dict[str, str]:
         """The fingerprint of each file of tests, and with it of a module's room and of what the tests share."""

@@ -2,7 +2,8 @@
 
 A sample of mutants is drawn with a seed, by place. Each is tried in a copy of the clone, by the tests of its room that
 execute the changed line and start no JVM, with --java by those that do, and with --whole by all tests of `make test`. A
-mutant that no test notices is a survivor, unless matrix/equivalent_code.toml says why no test can notice it. Results
+mutant that no test notices is a survivor, unless matrix/equivalent_code.toml says why no test can notice it. A test
+that fails now and then notices nothing: it has to fail twice with the mutant, and to pass again without it. Results
 are kept in build/checked/code, so unchanged mutants are not run again, and an interrupted call continues.
 """
 

@@ -285,8 +285,7 @@ class Rule:
     @cached_property
     def actions(self) -> dict[tuple[str, str], Definition]:
         """The actions that depend on the rule, by module and name."""
-        found = {place: each for home in self.homes for place, each in self.sources.acting[home, self.name].items()}
-        return {place: action for place, action in found.items() if action.name != self.name}
+        return {place: each for home in self.homes for place, each in self.sources.acting[home, self.name].items()}
 
     def is_reached(self, module: str, operator: str) -> bool:
         """Whether an operator that a module sees depends on the rule, also through instances."""
@@ -297,7 +296,7 @@ class Rule:
         """The operators whose own body names the rule, of their module or of an instance there."""
         for module, definition, instance in self.sources.naming[self.name]:
             seen_in = self.sources.spec.instances(module).get(instance) if instance else module
-            if seen_in in self.modules and definition.name != self.name:
+            if seen_in in self.modules:
                 yield module, definition
 
     def is_of(self, contract: Contract) -> bool:

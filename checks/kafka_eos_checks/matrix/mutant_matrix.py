@@ -51,6 +51,7 @@ FEWEST_MEANS = 2
 
 EPILOG = """examples:
   kafka-eos check mutants
+  kafka-eos check mutants ZeroAfterLeave NoDuplicateCache --only requests
   kafka-eos check mutants --only replay --json build/replay-mutants.json
 
 With all means, --json writes one verdict for each row of the matrix; with --only, the verdicts of these means.
@@ -187,11 +188,24 @@ def verdicts_of(
     return list(kept.verdicts(mutants, find))
 
 
-def matrix(registry: Registry, verdicts: Mapping[str, Sequence[Verdict]]) -> Table:
+def chosen(registry: Registry, names: Sequence[str]) -> list[Model]:
+    """The rows of these names, all if there is none.
+
+    Raises:
+        MalformedRegistry: when one of them is no mutant and no model that must fail.
+    """
+    every = {row.name: row for row in rows(registry)}
+    for name in names:
+        if name not in every:
+            raise MalformedRegistry(f"{registry.get(name).source}: neither a mutant nor a model that must fail")
+    return [every[name] for name in dict.fromkeys(names)] or [*every.values()]
+
+
+def matrix(mutants: Sequence[Model], verdicts: Mapping[str, Sequence[Verdict]]) -> Table:
     """The matrix as a table: a row for each mutant, a column for each means."""
     table = WordTable("mutant", *verdicts, "why not")
     cells = by_mutant(verdicts)
-    for mutant in rows(registry):
+    for mutant in mutants:
         own = cells.get(mutant.name, {})
         reasons = [f"{means}: {v.evidence}" for means, v in own.items() if v.found == NOT_VISIBLE]
         table.add_row(mutant.name, *(_cell(own.get(means)) for means in verdicts), "; ".join(reasons))
@@ -207,10 +221,10 @@ def by_mutant(verdicts: Mapping[str, Sequence[Verdict]]) -> dict[str, dict[str, 
     return cells
 
 
-def killed_verdicts(registry: Registry, verdicts: Mapping[str, Sequence[Verdict]]) -> Iterator[Verdict]:
+def killed_verdicts(mutants: Sequence[Model], verdicts: Mapping[str, Sequence[Verdict]]) -> Iterator[Verdict]:
     """The verdicts on the number of means that kill each mutant: two have to, if two can detect it."""
     cells = by_mutant(verdicts)
-    for mutant in rows(registry):
+    for mutant in mutants:
         own = cells.get(mutant.name, {})
         killing = [means for means, v in own.items() if v.ok and v.found != NOT_VISIBLE]
         blind_means = [f"{means}: {v.evidence}" for means, v in own.items() if v.found == NOT_VISIBLE]
@@ -261,6 +275,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("mutants", nargs="*", metavar="MUTANT", help="of the registry (default: all)")
     parser.add_argument("--only", nargs="+", choices=tuple(MEANS), metavar="MEANS", help=f"of {', '.join(MEANS)}")
     add_json(parser)
     parser.add_argument(
@@ -277,16 +292,16 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     try:
         registry = Registry()
-        every = rows(registry)
+        asked = chosen(registry, arguments.mutants)
         verdicts: dict[str, list[Verdict]] = {}
         for means in arguments.only or MEANS:
-            verdicts[means] = verdicts_of(means, registry, every, ResultCache(arguments.cache), arguments.jobs)
+            verdicts[means] = verdicts_of(means, registry, asked, ResultCache(arguments.cache), arguments.jobs)
     except (MalformedRegistry, GraphUnusable, UnknownRule) as error:
         print(f"kafka-eos check mutants: {error}", file=sys.stderr)
         return 2
-    answer_console.print(matrix(registry, verdicts))
+    answer_console.print(matrix(asked, verdicts))
     of_means = [verdict for own in verdicts.values() for verdict in own]
-    of_rows = list(killed_verdicts(registry, verdicts)) if len(verdicts) == len(MEANS) else []
+    of_rows = list(killed_verdicts(asked, verdicts)) if len(verdicts) == len(MEANS) else []
     surviving = [verdict for verdict in (*of_means, *of_rows) if not verdict.ok]
     if surviving:
         print_verdicts(surviving, "survivors")

@@ -136,14 +136,14 @@ def leader_constants(version: int) -> Constants:
         max_epoch=MAX_EPOCH,
         coordinator_epochs=frozenset(),
         batch_kinds=frozenset({TRANSACTIONAL, PLAIN}),
-        offsets=frozenset({0, 1}),
+        offsets=frozenset({1}),  # the log ends at 0 as long as it keeps nothing
         transaction_version=version,
         max_leader_epoch=0,
         index_failures=False,
         expiration=False,
         cleaning=False,
         readers=frozenset(),
-        fetch_sizes=frozenset({1}),
+        fetch_sizes=frozenset(),
     )
 
 

@@ -94,7 +94,9 @@ class Search:
 
 
 def find_broken(registry: Registry, name: str, limit: float) -> Verdict:
-    """Walk a mutant or a model that must fail until a walk goes wrong.
+    """Walk a mutant or a model that must fail until a walk violates something.
+
+    A walk in which a property has no value finds nothing: the mutant may just not work. The next ones go on.
 
     Args:
         registry: the registry that has it.
@@ -108,16 +110,19 @@ def find_broken(registry: Registry, name: str, limit: float) -> Verdict:
     began = process_time()
     search = Search(registry, name)
     wrong: tuple[Walker, Run] | None = None
-    steps = 0
+    steps, evidence = 0, ""
     while wrong is None and process_time() - began < limit:
         walker, run = search.run()
         steps += run.steps
-        wrong = (walker, run) if run.wrong is not None else None
+        if run.wrong is not None and run.wrong.is_judged:
+            wrong = walker, run
+        elif run.wrong is not None:
+            evidence = evidence or f"a walk {run.wrong.how}"
     seconds = process_time() - began
     figures: dict[str, int | float | str] = {"runs": search.runs, "steps": steps, "cpu_seconds": round(seconds, 1)}
     if model.expect.depth is not None:
         figures["shortest_by_tlc"] = model.expect.depth - 1
-    evidence, diagram = "", ""
+    diagram = ""
     if wrong is not None:
         walker, run = wrong
         assert run.wrong is not None

@@ -17,11 +17,18 @@ SAMPLE = 40  # one run in this many is judged a second time, with every property
 
 @dataclass(slots=True)
 class Failure:
-    """A run that went wrong."""
+    """A run that went wrong.
+
+    Attributes:
+        layer, seed: the run.
+        how: what is wrong, in words.
+        is_judged: whether it is a violation, and not a property without a value.
+    """
 
     layer: str
     seed: int
     how: str
+    is_judged: bool = True
 
 
 @dataclass(slots=True)
@@ -153,7 +160,7 @@ def _count(tally: Tally, name: str, run: Run) -> None:
     layer.cut_off += run.cut_off
     layer.coverage.add(run.coverage)
     if run.wrong is not None:
-        tally.failures.append(Failure(name, run.seed, run.wrong.how))
+        tally.failures.append(Failure(name, run.seed, run.wrong.how, run.wrong.is_judged))
 
 
 def _judge_again(tally: Tally, layer: Layer, run: Run) -> None:

@@ -9,6 +9,7 @@ goes wrong is cut down to a shortest schedule and told.
 import argparse
 import re
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -78,7 +79,7 @@ def _verdict(module: str, own: dict[str, Layer], tally: Tally, release: str) -> 
     known, possible = guards.action_names(machine), guards.refusals(machine)
     failures = [failure for failure in tally.failures if failure.layer in own]
     evidence, diagram = [], ""
-    for failure in failures[:MOST_TOLD]:
+    for failure in sorted(failures, key=lambda failure: not failure.is_judged)[:MOST_TOLD]:
         layer = own[failure.layer]
         walker = campaign.walker_of(layer)
         run = walker.run(failure.seed)
@@ -102,7 +103,7 @@ def _verdict(module: str, own: dict[str, Layer], tally: Tally, release: str) -> 
         missing.append(f"judged: {', '.join(sorted(named)) or 'nothing'}")
         missing.append(f"left out, since TLC shows how Kafka {release} violates it: {left or 'none'}")
     clean = f"violated, as TLC shows: {left}; nothing else" if left else CLEAN
-    found = f"{len(failures)} run(s) wrong: {failures[0].how}" if failures else clean
+    found = _told(failures) or clean
     return Verdict(
         check="walk",
         name=_named(module, release),
@@ -125,6 +126,14 @@ def _verdict(module: str, own: dict[str, Layer], tally: Tally, release: str) -> 
     )
 
 
+def _told(failures: Sequence[campaign.Failure]) -> str:
+    """How many runs are wrong and how the first one is, and the same of those that could not be judged."""
+    wrong = [failure.how for failure in failures if failure.is_judged]
+    others = [failure.how for failure in failures if not failure.is_judged]
+    said = [f"{len(wrong)} run(s) wrong: {wrong[0]}"] if wrong else []
+    return "; ".join([*said, f"{len(others)} run(s) without a verdict: {others[0]}"] if others else said)
+
+
 def _left_out(own: dict[str, Layer]) -> str:
     usual = {layer.model.name: layer for layer in campaign.all_layers()}
     left = {name for layer in own.values() for name in set(usual[layer.model.name].properties) - set(layer.properties)}
@@ -138,7 +147,8 @@ def _named(name: str, release: str) -> str:
 def summary_of(tally: Tally, first: int, last: int, seconds: float, release: str = "") -> Verdict:
     """The whole campaign as one verdict."""
     clean = CLEAN_OF_RELEASE if release else CLEAN
-    found = f"{len(tally.failures)} run(s) wrong" if tally.failures else clean
+    counts = Counter("wrong" if failure.is_judged else "without a verdict" for failure in tally.failures)
+    found = ", ".join(f"{count} run(s) {what}" for what, count in sorted(counts.items(), reverse=True)) or clean
     return Verdict(
         check="walk",
         name=_named(f"seeds {first}..{last}", release),

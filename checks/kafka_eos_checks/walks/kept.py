@@ -60,7 +60,7 @@ def to_json(tally: Tally) -> dict[str, Any]:
     return {
         "seconds": round(tally.seconds, 3),
         "setup": round(tally.setup, 3),
-        "failures": [[f.layer, f.seed, f.how] for f in tally.failures],
+        "failures": [[f.layer, f.seed, f.how, f.is_judged] for f in tally.failures],
         "news": [[seed, name, list(points)] for seed, name, points in tally.news],
         "layers": {
             name: {
@@ -86,7 +86,7 @@ def from_json(given: Mapping[str, Any]) -> Tally:
         return Counter({(parts[0], parts[2]): pairs[key] for key, parts in split.items()})
 
     tally = Tally(seconds=float(given["seconds"]), setup=float(given["setup"]))
-    tally.failures = [Failure(layer, seed, how) for layer, seed, how in given["failures"]]
+    tally.failures = [Failure(layer, seed, how, is_judged) for layer, seed, how, is_judged in given["failures"]]
     tally.news = [(seed, name, tuple(points)) for seed, name, points in given["news"]]
     for name, row in given["layers"].items():
         coverage = Coverage(Counter(row["actions"]), counter(row["refusals"]), counter(row["faults"]))

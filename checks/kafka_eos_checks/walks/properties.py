@@ -89,15 +89,26 @@ def is_temporal(formulas: Formulas, tree: Any, space: Namespace) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """A property that a run violates, and how: in words."""
+    """A property that a run violates, or that has no value in it.
+
+    Attributes:
+        name: the property's name.
+        how: what is wrong, in words.
+        is_judged: whether the property has a value, which is false. Where it has none, nobody knows whether it holds.
+    """
 
     name: str
     how: str
+    is_judged: bool = True
+
+    def is_like(self, other: "Wrong | None") -> bool:
+        """Whether another run goes wrong in the same way."""
+        return other is not None and (self.name, self.is_judged) == (other.name, other.is_judged)
 
 
 @dataclass(slots=True)
 class Judge:
-    """A judge that names the property that a state or step of a run violates.
+    """A judge that names the property that a state or step of a run violates, or in which it has no value.
 
     Attributes:
         initial, invariants, steps, goals: the parts of the properties.
@@ -121,8 +132,8 @@ class Judge:
     def first(self, state: State) -> Wrong | None:
         """The property that a first state violates."""
         for part in (*self.initial, *self.invariants):
-            if not _holds(part, state, state):
-                return Wrong(part.name, f"violates {part.name}")
+            if (wrong := _wrong(part, state, state)) is not None:
+                return wrong
         return None
 
     def step(self, before: State, after: State, changed: int) -> Wrong | None:
@@ -135,11 +146,12 @@ class Judge:
         """
         every_time = self.every_time
         for part in self.invariants:
-            if (every_time or changed & part.reads) and not _holds(part, after, after):
-                return Wrong(part.name, f"violates {part.name}")
+            if (every_time or changed & part.reads) and (wrong := _wrong(part, after, after)) is not None:
+                return wrong
         for part in self.steps:
-            if (every_time or changed & part.reads or self._is_new(part, before)) and not _holds(part, before, after):
-                return Wrong(part.name, f"violates {part.name}")
+            is_due = every_time or changed & part.reads or self._is_new(part, before)
+            if is_due and (wrong := _wrong(part, before, after)) is not None:
+                return wrong
         return None
 
     def _is_new(self, part: Part, state: State) -> bool:
@@ -163,13 +175,18 @@ class Judge:
     def at_rest(self, state: State) -> Wrong | None:
         """The goal that has not been reached when no further step happens."""
         for part in self.goals:
-            if not _holds(part, state, state):
-                return Wrong(part.name, f"comes to rest, and {part.name} is not so")
+            if (wrong := _wrong(part, state, state)) is not None:
+                return wrong
         return None
 
 
-def _holds(part: Part, before: State, after: State) -> bool:
+def _wrong(part: Part, before: State, after: State) -> Wrong | None:
+    """What is wrong with a part of a property; where it has no value TLC would stop as well."""
     try:
-        return bool(part.formula(before, after))
-    except (Undefined, KeyError):
-        return False  # TLC would stop here as well: the formula has no value
+        if part.formula(before, after):
+            return None
+    except (Undefined, KeyError) as error:
+        why = f"no value at {error}" if isinstance(error, KeyError) else str(error)
+        return Wrong(part.name, f"cannot be judged: {part.name} has no value ({why})", is_judged=False)
+    is_goal = part.kind == GOAL
+    return Wrong(part.name, f"comes to rest, and {part.name} is not so" if is_goal else f"violates {part.name}")

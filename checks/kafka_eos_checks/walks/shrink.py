@@ -27,11 +27,11 @@ def shrunk(walker: Walker, run: Run) -> tuple[Wrong, list[Instance], bool]:
     assert run.wrong is not None
     wrong, whole = run.wrong, [*run.schedule, *run.fair]
     again, taken, _ = walker.replay(whole)
-    at_rest = again is None or again.name != wrong.name
+    at_rest = not wrong.is_like(again)
 
     def fails(schedule: Sequence[Instance]) -> list[Instance] | None:
         found, kept, _ = walker.replay(schedule, seed=run.seed if at_rest else None)
-        if found is None or found.name != wrong.name:
+        if not wrong.is_like(found):
             return None
         return kept[: len(schedule)] if at_rest else kept
 
@@ -42,14 +42,14 @@ def shrunk(walker: Walker, run: Run) -> tuple[Wrong, list[Instance], bool]:
         start = run.schedule
         return wrong, _minimal(start, lambda s: list(s) if fails(s) is not None else None), at_rest
     shorter = _minimal(start, fails)
-    return wrong, _shortest(walker, shorter, wrong.name), at_rest
+    return wrong, _shortest(walker, shorter, wrong), at_rest
 
 
-def _shortest(walker: Walker, schedule: list[Instance], name: str) -> list[Instance]:
+def _shortest(walker: Walker, schedule: list[Instance], sought: Wrong) -> list[Instance]:
     """A shortest schedule of the same kinds of steps, found breadth-first; the given one, if that takes long."""
     # one of each kind: steps that differ from it only in numbers are tried with it
     kinds = {(step.action.name, shape_of(step)): step for step in schedule}
-    is_of_steps = any(part.name == name for part in walker.judge.steps)
+    is_of_steps = any(part.name == sought.name for part in walker.judge.steps)
     first = walker.initial(walker.constants)
     paths: dict[Any, tuple[Any, Instance] | None] = {first: None}
     frontier = [first]
@@ -60,7 +60,7 @@ def _shortest(walker: Walker, schedule: list[Instance], name: str) -> list[Insta
                 if after in paths and not is_of_steps:
                     continue
                 wrong = walker.judged(state, after)
-                if wrong is not None and wrong.name == name:
+                if sought.is_like(wrong):
                     return [*_path(paths, state), step]
                 if wrong is None and after not in paths:
                     paths[after] = (state, step)

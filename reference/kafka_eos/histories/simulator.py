@@ -67,6 +67,9 @@ class Simulation(Generic[_State]):
         if unknown:
             known = ", ".join(sorted(self._actions))
             raise ValueError(f"{machine.MODULE} has no action {min(unknown)!r}; its actions are {known}")
+        below = [name for name, weight in self._faults.items() if weight < 0]
+        if below:
+            raise ValueError(f"the weight of {below[0]} is below 0; with 0 it never happens")
 
     def run(self, steps: int) -> Iterator[Taken[_State]]:
         """Take steps with faults, then let the system come to rest without them.

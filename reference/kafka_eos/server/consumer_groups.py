@@ -286,16 +286,16 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
         follower.previous_epoch, follower.is_away = 0, False
 
     def leave_for_a_while(self, follower: Follower) -> None:
-        """An instance leaves for a while, and its partitions wait for it, with 0 as their assignment epoch.
+        """An instance leaves for a while, and its partitions wait for it.
 
+        Spec:  ConsumerGroup!EpochAfterReturn
         Kafka: GroupMetadataManager.consumerGroupStaticMemberGroupLeave
         """
         follower.is_away, follower.gives_up_by = True, None
-        members = self.machine.membership.members
-        assigned = members[follower.member_id].assigned
-        epochs = Map(dict.fromkeys(assigned, 0))
-        kept = replace(members[follower.member_id], revoking=NOTHING, assignment_epochs=epochs)
-        membership = replace(self.machine.membership, members=members.set(follower.member_id, kept))
+        members, member_id = self.machine.membership.members, follower.member_id
+        epochs = Map({p: self.machine.epoch_after_return(member_id, p) for p in members[member_id].assigned})
+        kept = replace(members[member_id], revoking=NOTHING, assignment_epochs=epochs)
+        membership = replace(self.machine.membership, members=members.set(member_id, kept))
         self.machine = replace(self.machine, membership=membership)
 
     def leave(self, leaving: Iterable[Follower]) -> None:

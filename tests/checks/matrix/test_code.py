@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -148,7 +149,7 @@ def test_a_test_that_once_has_no_end_while_the_computer_stands_still_kills_no_mu
     stands_still, endless = f"{code.NO_END} {test}", f"{code.NO_END} {never}"
     for said, fate in (  # in turn with the mutant and without it
         ([stands_still, "", ""], ""),
-        ([stands_still, "", f"{never} fails"], f"{never} fails"),
+        ([stands_still, "", never, never, ""], never),
         ([stands_still, "", stands_still, ""], stands_still),
         ([stands_still, stands_still, stands_still, "", stands_still, ""], stands_still),
         ([stands_still, "", endless, "", endless, ""], endless),
@@ -159,13 +160,51 @@ def test_a_test_that_once_has_no_end_while_the_computer_stands_still_kills_no_mu
         assert next(answers, None) is None
 
 
+def test_a_test_counts_if_it_fails_twice_with_a_mutant_and_not_without_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other, file = "tests/a.py::test_a", "tests/b.py::test_b", "tests/a.py"
+    given = f"{one}[x - y]"
+    for said, fate in (  # all tests with the mutant, then the failed one with it and without it
+        ([given, given, ""], given),
+        ([given, "", ""], ""),
+        ([given, "", other, other, ""], other),
+        ([given, "", other, ""], ""),
+        ([file, "", other, other, ""], other),
+        ([given, given, f"{code.NO_END} {one}", ""], ""),
+    ):
+        answers, asked = iter(said), list[list[str]]()
+
+        def fails(_: Bench, tests: list[str], *__: float, answers: Any = answers, asked: Any = asked) -> str:
+            asked.append(tests)
+            return str(next(answers))
+
+        monkeypatch.setattr(Bench, "_fails", fails)
+        assert bench._fate(mutant("= 7", "= 8"), {one: 0.1, other: 0.1}) == fate
+        assert next(answers, None) is None
+        assert asked[:2] == [[one, other], [said[0].partition("[")[0]]]
+        assert all(one not in tests for tests in asked[2:] if said[1] == "")
+    monkeypatch.setattr(Bench, "_fails", lambda *_: one)
+    with pytest.raises(UnusableCode, match=r"fails without a mutant: tests/a.py::test_a; mend that first"):
+        bench._fate(mutant("= 7", "= 8"), {one: 0.1, other: 0.1})
+
+
+def test_a_test_that_fails_now_and_then_kills_no_mutant(bench: Bench) -> None:
+    file = "tests/reference/room/test_rule.py"
+    flaky = "    turn = len(list(Path().glob('turn-*')))\n    Path(f'turn-{turn}').touch()\n    assert turn != 1\n"
+    text = f"from pathlib import Path\n{OWN.replace('8', '9')}\n\ndef test_now_and_then():\n    may_pass(9)\n{flaky}"
+    (bench.folder / file).write_text(text, encoding="utf-8")
+    assert bench.judge(mutant("= 7", "= 8")).by == code.NONE
+    assert len(list(bench.folder.glob("turn-*"))) == 3, "without the mutant, with it, and once more with it"
+
+
 def test_a_pytest_that_is_killed_or_cannot_start_kills_no_mutant(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     test = "tests/reference/room/test_rule.py::test_heavy_ones_stay"
     assert bench._fails(["tests/reference/room/test_rule.py::test_gone"], 5.0, 1.0).startswith(code.ENDED)
     ended = f"{code.ENDED} -9"
     for said, fate in (  # in turn with the mutant and without it
         ([ended, "", ""], ""),
-        ([ended, "", f"{test} fails"], f"{test} fails"),
+        ([ended, "", test, test, ""], test),
         ([ended, "", ended, ""], ended),
     ):
         answers = iter(said)

@@ -2,18 +2,23 @@
 
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from kafka_eos.machines.producer_state import Batch, Log
-from kafka_eos_checks.conform.mechanisms import MECHANISMS
+from kafka_eos_checks.conform.mechanisms import IDEMPOTENCE, MECHANISMS
+from kafka_eos_checks.conform.run import Found
 from kafka_eos_checks.matrix import mutant_requests
 from kafka_eos_checks.matrix.mutant_requests import (
     AS_SERVED,
     CONFORMS,
+    DIVERGES,
     FAILS,
+    HANGS,
     SERVED,
     TOO_SLOW,
+    _asked,
     find_by_requests,
     machines_with,
 )
@@ -41,6 +46,7 @@ def test_a_served_mutant_is_detected_and_its_first_divergence_is_reported(name: 
 def test_the_unchanged_reference_conforms_and_counts_as_a_surviving_mutant() -> None:
     verdict = find_by_requests(REGISTRY.get("NoDuplicateCache"), AS_SERVED)
     assert (verdict.ok, verdict.found, verdict.evidence) == (False, CONFORMS, "")
+    assert verdict.figures == {"edges": 0}
 
 
 class SleepingLog(Log):
@@ -81,6 +87,27 @@ def test_a_hang_says_nothing_where_the_unchanged_reference_is_as_slow(monkeypatc
     monkeypatch.setattr(mutant_requests, "PATIENCE", 0.0)
     verdict = find_by_requests(REGISTRY.get("NoDuplicateCache"), AS_SERVED)
     assert (verdict.ok, verdict.found) == (False, TOO_SLOW)
+
+
+@pytest.mark.parametrize(
+    ("rows", "outcome", "told"),
+    [
+        ([(Found.KNOWN, True)], CONFORMS, ""),
+        ([(Found.UNKNOWN, True), (Found.DIVERGES, False), (Found.DIVERGES, True)], DIVERGES, "2"),
+        ([(Found.UNKNOWN, True), (Found.DIVERGES, False), (Found.DIVERGES, False)], DIVERGES, "1"),
+        ([(Found.UNKNOWN, False), (Found.UNKNOWN, True)], HANGS, "1"),
+    ],
+    ids=str,
+)
+def test_a_divergence_with_its_scenario_is_told_before_one_without_and_before_no_answer(
+    monkeypatch: pytest.MonkeyPatch, rows: list[tuple[Found, bool]], outcome: str, told: str
+) -> None:
+    results = [SimpleNamespace(name=str(i), found=found, scenario=has) for i, (found, has) in enumerate(rows)]
+    report = SimpleNamespace(differing=lambda: results, client=2)
+    monkeypatch.setattr(mutant_requests, "conform", lambda *_: report)
+    monkeypatch.setattr(mutant_requests, "story", lambda result, _: result.name)
+    counted = sum(found is not Found.KNOWN for found, _ in rows)
+    assert _asked(AS_SERVED, 2, IDEMPOTENCE) == (outcome, counted, told)
 
 
 def test_rules_that_no_broker_has_belong_to_no_served_machine() -> None:

@@ -34,9 +34,10 @@ from kafka_eos_checks.audit.rules.readers import (
 )
 from kafka_eos_checks.audit.rules.sent_offsets import NOT_AS_SENT
 from kafka_eos_checks.audit.rules.transactions import FENCED, HANGING, NO_TRANSACTION, TORN
+from kafka_eos_checks.conform.mechanisms import IDEMPOTENCE
 from kafka_eos_checks.graphs.state_graph import GraphUnusable
 from kafka_eos_checks.kit.verdict import Verdict, read_verdicts
-from kafka_eos_checks.matrix import mutant_matrix, mutant_replays
+from kafka_eos_checks.matrix import mutant_matrix, mutant_replays, mutant_requests
 from kafka_eos_checks.matrix.mutant_matrix import (
     NOT_VISIBLE,
     Asked,
@@ -118,13 +119,14 @@ def first_seed(mutant: Model, folder: Path, seeds: Iterable[int] = SEEDS) -> int
     return None
 
 
-ONE_OF_A_RULE = {mutant.replay: mutant.name for mutant in VISIBLE}.values()  # `check mutants` looks for all of them
+# One of each rule, since `check mutants` looks for all; and those that an expiry or a timeout too many would hide
+QUICK = {*{mutant.replay: mutant.name for mutant in VISIBLE}.values(), "SnapshotWindowJava", "EveryAppendUsesGuardUp"}
 
 
 @pytest.mark.parametrize(
     "mutant",
     [
-        pytest.param(mutant, id=mutant.name, marks=() if mutant.name in ONE_OF_A_RULE else pytest.mark.thorough)
+        pytest.param(mutant, id=mutant.name, marks=() if mutant.name in QUICK else pytest.mark.thorough)
         for mutant in VISIBLE
     ],
 )
@@ -230,24 +232,25 @@ def of(name: str, found: str, *, ok: bool = True) -> Verdict:
 
 def test_two_means_have_to_kill_a_mutant_unless_all_others_say_why_they_cannot() -> None:
     registry = Registry()
+    asked = rows(registry)
     first, second, third = list(registry.mutants)[:3]
     verdicts = {
         "TLC": [of(first, "violates P"), of(second, "violates Q"), of(third, "violates R")],
         "graph": [of(first, "told apart"), of(second, "equal", ok=False), blind("graph", registry.get(third), "none")],
         "replay": [blind("replay", registry.get(name), "too deep") for name in (first, second, third)],
     }
-    found = {v.name: v for v in killed_verdicts(registry, verdicts)}
+    found = {v.name: v for v in killed_verdicts(asked, verdicts)}
     assert (found[first].ok, found[first].found) == (True, "killed by 2: TLC, graph")
     assert (found[second].ok, found[second].found) == (False, "killed by 1: TLC")
     assert (found[third].ok, found[third].expected) == (True, "killed by 1 means or more")
     assert found[third].evidence == "graph: none\nreplay: too deep"
     assert not found[list(registry.mutants)[3]].ok, "nobody has looked at it"
     unseen = {means: [blind(means, registry.get(first), "too deep")] for means in ("TLC", "graph", "replay")}
-    assert not next(v for v in killed_verdicts(registry, unseen) if v.name == first).ok, "no means can see it"
+    assert not next(v for v in killed_verdicts(asked, unseen) if v.name == first).ok, "no means can see it"
     verdicts["replay"][0] = of(first, "finds R")
-    assert next(v for v in killed_verdicts(registry, verdicts) if v.name == first).ok, "three are more than enough"
+    assert next(v for v in killed_verdicts(asked, verdicts) if v.name == first).ok, "three are more than enough"
     del verdicts["replay"][0]
-    forgotten = next(v for v in killed_verdicts(registry, verdicts) if v.name == first)
+    forgotten = next(v for v in killed_verdicts(asked, verdicts) if v.name == first)
     assert (forgotten.ok, forgotten.found) == (False, "killed by 2: TLC, graph; no verdict by replay")
 
 
@@ -289,6 +292,25 @@ def test_the_whole_matrix_is_written_as_its_rows(
     assert [name for name, verdict in verdicts.items() if not verdict.ok] == ["NoEndBump"]
     assert set(verdicts["NoEndBump"].figures.values()) == {"survives"}
     assert "NoEndBump" in capsys.readouterr().out
+
+
+def test_a_mutant_that_requests_do_not_notice_fails_the_command_unless_its_entry_says_why(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(mutant_requests, "MECHANISMS", (IDEMPOTENCE,))
+    registry = Registry()
+    monkeypatch.setattr(mutant_matrix, "Registry", lambda: registry)
+    call = ["check", "mutants", "ZeroAfterLeave", "--only", "requests", "--jobs", "1", "--cache", str(tmp_path)]
+    assert cli.main(call) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert ("ZeroAfterLeave - " in shown, "requests: no member" in shown) == (True, True)
+    unexplained = replace(registry.get("ZeroAfterLeave"), blind={})
+    registry.mutants["ZeroAfterLeave"] = unexplained
+    assert cli.main(call) == 1
+    assert "ZeroAfterLeave" in capsys.readouterr().out
+    assert cli.main(["check", "mutants", "NoDuplicateCache", *call[3:]]) == 0, "of the others nothing is asked"
+    assert cli.main(["check", "mutants", "PartitionLog", *call[3:]]) == 2
+    assert "neither a mutant nor a model that must fail" in capsys.readouterr().err
 
 
 def test_a_result_is_kept_until_something_changes_that_it_depends_on(

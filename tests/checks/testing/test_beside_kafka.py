@@ -15,7 +15,8 @@ import pytest
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.compression import CompressionType
 from kafka_eos.formats.record_batch import Record, RecordBatch, TimestampType, build_batch, decode_batch
-from kafka_eos.server.cluster import java_hash
+from kafka_eos.machines.consumer_group import ConsumerGroup
+from kafka_eos.server.cluster import Machines, java_hash
 from kafka_eos.server.offset_records import OFFSET, RECORDS, kind_of, read_key, read_value
 from kafka_eos.server.schemas import NOT_SERVED, REFUSED, served_codec
 from kafka_eos.server.threaded import ServedCluster
@@ -23,6 +24,7 @@ from kafka_eos.wire.protocol import Message
 from kafka_eos_checks.brokers.brokers import Cluster, ask
 from kafka_eos_checks.brokers.fetched import batches
 from kafka_eos_checks.brokers.jars import have_jars
+from kafka_eos_checks.mutants.rules import mutated
 
 pytestmark = [
     pytest.mark.broker,
@@ -32,6 +34,9 @@ TOPIC, BROKER = 2, 4
 SET, DELETE, APPEND, SUBTRACT = range(4)
 NOT_COMPARED = {"retention.ms", "segment.index.bytes", "min.insync.replicas", "unclean.leader.election.enable"}
 """The settings with which the recorder's brokers are started."""
+
+AS_KAFKA = Machines(consumer_group=mutated(ConsumerGroup, {"EpochAfterReturn": "ZeroAfterLeave"}))  # type: ignore[arg-type]
+"""The rules of Kafka 4.3 where the served reference has the spec's."""
 
 AT_ONCE = {"group.consumer.assignment.interval.ms": "0"}
 """Kafka then assigns partitions as soon as a member comes or goes, as the served reference does."""
@@ -81,7 +86,7 @@ class Both:
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     folder: Path = tmp_path_factory.mktemp("kafka") / "cluster"
-    with Cluster(folder, settings=AT_ONCE) as kafka, ServedCluster() as served:
+    with Cluster(folder, settings=AT_ONCE) as kafka, ServedCluster(machines=AS_KAFKA) as served:
         port = int(served.bootstrap_servers.rpartition(":")[2])
         made = Both({"Kafka": kafka.any_port(), "served": port})
         made.settle(made.topic())

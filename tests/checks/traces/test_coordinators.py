@@ -9,10 +9,10 @@ from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.transaction_log import TopicPartitions, TransactionLogValue, TransactionState
 from kafka_eos.machines.consumer import Consumer
 from kafka_eos.machines.transaction_coordinator import Constants, TransactionCoordinator, TransactionMetadata
-from kafka_eos_checks.kit.recording import kept_recordings, unpack
+from kafka_eos_checks.kit.recording import kept_recording, kept_recordings, unpack, unpacked
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.mutants.rules import mutated
-from kafka_eos_checks.traces import coordinators, leaders
+from kafka_eos_checks.traces import command, coordinators, leaders
 from kafka_eos_checks.traces.coordinators import Recorded, StateRecord, UnreadableLog, WrittenBatch, WrittenMarker
 from kafka_eos_checks.traces.leaders import LeaderOfTraces
 from kafka_eos_checks.traces.validation import Judgement, Trace, replay, replayed
@@ -206,6 +206,19 @@ def test_a_marker_of_an_older_coordinator_is_rejected() -> None:
 
 def test_a_late_batch_of_the_transaction_before_is_rejected() -> None:
     assert leader([DATA, MARKER, WrittenBatch(7, 0, "transactional", 2)]) == "rejected at event 3"
+
+
+def test_a_recording_is_judged_by_the_transaction_versions_that_are_in_it() -> None:
+    for name, known in command.COORDINATORS.items():
+        with unpacked(kept_recording(name)) as folder:
+            ended = leaders.versions(coordinators.read_recorded(folder / "brokers"))
+        assert known == set(ended.values())
+
+
+def test_the_recorded_traces_are_those_of_different_partitions_and_none_is_empty() -> None:
+    traces = list(command.recorded_traces())
+    assert len({trace.name for trace in traces}) == len(traces) == len(command.RECORDED)
+    assert all(trace.steps for trace in traces)
 
 
 @pytest.fixture(scope="module")

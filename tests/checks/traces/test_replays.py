@@ -43,7 +43,7 @@ from kafka_eos_checks.traces.coordinators import (
 from kafka_eos_checks.traces.replays import Rules, in_process, verdicts_of
 from kafka_eos_checks.traces.scan import LOG, pieces_of
 from kafka_eos_checks.traces.transitions import Transition, read_transition, transition_of
-from kafka_eos_checks.traces.validation import RememberingJudge, Trace, replay, replayed
+from kafka_eos_checks.traces.validation import Candidate, RememberingJudge, Trace, TraceStep, replay, replayed
 
 pq = pytest.importorskip("pyarrow.parquet")
 
@@ -364,6 +364,23 @@ def test_a_history_that_is_none_is_a_verdict(tmp_path: Path) -> None:
     (row,) = rows_of(in_process(pieces_of([path]), RULES))
     assert (row["subject"], row["accepted"]) == (LOG, False)
     assert "missing column(s) process" in row["reason"]
+
+
+def test_after_kafkas_last_sequence_comes_the_first_one_again_and_five_batches_are_remembered() -> None:
+    last = 2**31 - 1
+    sequences = [(1, 0), (2, last - 1), (2, last), *((2, sequence) for sequence in range(4))]
+    appended = [
+        TraceStep((Candidate("AppendBatch", (producer_id, 0, sequence, 1)),), {"response.offset": offset})
+        for offset, (producer_id, sequence) in enumerate(sequences)
+    ]
+
+    def again(place: int) -> TraceStep:
+        batch = (2, 0, sequences[place][1], 1)
+        return TraceStep((Candidate("AcknowledgeDuplicate", batch),), {"response.offset": place})
+
+    for place, position in ((2, None), (1, 8)):
+        trace = Trace("wraps", (*appended, again(place)))
+        assert replayed(PartitionLog, replays._partition_constants(trace), trace)[0] == position
 
 
 # --- what makes it fast ----------------------------------------------------------------------------------------------

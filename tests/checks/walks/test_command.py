@@ -36,7 +36,7 @@ from kafka_eos_checks.walks.layers import (
     layers_of_release,
     violated_by_release,
 )
-from kafka_eos_checks.walks.properties import Judge
+from kafka_eos_checks.walks.properties import Judge, Wrong
 from kafka_eos_checks.walks.shrink import shrunk
 from kafka_eos_checks.walks.walk import STEPS_FROM_KEPT, Run, Walker
 
@@ -326,6 +326,21 @@ def test_a_violation_that_is_not_found_in_time_is_no_success(registry: Registry)
     assert (verdict.expected, verdict.found) == (FOUND, NOT_FOUND)
 
 
+def test_a_walk_in_which_a_property_has_no_value_finds_no_mutant(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walker = Walker(broken_layer(registry, "NoEndBump"))
+    violating, how = first_wrong(walker), "cannot be judged: P has no value (CHOOSE from nothing)"
+    walks = iter([Run(0, wrong=Wrong("P", how, is_judged=False)), Run(1), violating])
+    monkeypatch.setattr(Search, "run", lambda _: (walker, next(walks)))
+    assert find_broken(registry, "NoEndBump", limit=60).evidence.startswith("violates ")
+    without = Run(0, wrong=Wrong("P", how, is_judged=False))
+    monkeypatch.setattr(Search, "run", lambda _: (walker, without))
+    monkeypatch.setattr(broken_module, "process_time", iter(range(9)).__next__)
+    verdict = find_broken(registry, "NoEndBump", limit=3)
+    assert (verdict.ok, verdict.found, verdict.evidence) == (False, NOT_FOUND, f"a walk {how}")
+
+
 def test_a_found_violation_is_kept_and_a_missing_one_is_searched_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -363,6 +378,25 @@ def test_coverage_counts_actions_refusals_and_pairs_of_faults() -> None:
     assert all(one < two for one, two in coverage.faults)
     assert tally.steps == sum(sum(row.coverage.actions.values()) for row in tally.layers.values())
     assert kept.to_json(kept.from_json(kept.to_json(tally))) == kept.to_json(tally)
+
+
+def test_a_property_without_a_value_is_told_apart_from_a_violated_one_and_is_not_ok() -> None:
+    layer = layer_named("Outbox")
+    tally = campaign.run_seeds([0, 1], [layer], sample=1_000)
+    how = "cannot be judged: P has no value (CHOOSE from nothing)"
+    tally.failures = [campaign.Failure(layer.name, 0, how, is_judged=False)]
+    assert kept.from_json(kept.to_json(tally)).failures == tally.failures
+    verdicts = [*command.verdicts_of(tally, [layer]), command.summary_of(tally, 0, 1, 1.0)]
+    assert [verdict.ok for verdict in verdicts] == [False, False]
+    assert [verdict.found for verdict in verdicts] == [
+        f"1 run(s) without a verdict: {how}",
+        "1 run(s) without a verdict",
+    ]
+    tally.failures += [campaign.Failure(layer.name, 1, "violates P"), campaign.Failure(layer.name, 1, "violates Q")]
+    verdicts = [*command.verdicts_of(tally, [layer]), command.summary_of(tally, 0, 1, 1.0)]
+    assert verdicts[0].found == f"2 run(s) wrong: violates P; 1 run(s) without a verdict: {how}"
+    assert verdicts[1].found == "2 run(s) wrong, 1 run(s) without a verdict"
+    assert verdicts[0].evidence.startswith("Outbox, seed 1: violates P; again: ")
 
 
 def test_pairs_of_faults_are_counted_against_those_of_the_machine_and_those_never_met_are_named() -> None:

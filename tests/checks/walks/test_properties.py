@@ -1,4 +1,4 @@
-"""The judge of a run: where a formula has no value TLC stops, so a run there is wrong."""
+"""The judge of a run: where a formula has no value TLC stops, and a run ends there without a verdict."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from kafka_eos_checks.models.formulas import Formulas
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.tla.evaluation import Undefined
-from kafka_eos_checks.walks.properties import GOAL, INITIAL, INVARIANT, STEP, Judge, Part, parts
+from kafka_eos_checks.walks.properties import GOAL, INITIAL, INVARIANT, STEP, Judge, Part, Wrong, parts
 
 
 def undefined(*_: object) -> bool:
@@ -19,7 +19,7 @@ def unknown(*_: object) -> bool:
     raise KeyError("none")
 
 
-@pytest.mark.parametrize("formula", [undefined, unknown])
+@pytest.mark.parametrize(("formula", "why"), [(undefined, "CHOOSE from nothing"), (unknown, "no value at 'none'")])
 @pytest.mark.parametrize(
     ("kind", "judged"),
     [
@@ -30,14 +30,21 @@ def unknown(*_: object) -> bool:
         (GOAL, lambda judge: judge.at_rest(())),
     ],
 )
-def test_a_formula_without_a_value_is_violated(
-    formula: Callable[..., bool], kind: str, judged: Callable[[Judge], Any]
+def test_a_formula_without_a_value_is_told_with_its_error_and_not_as_violated(
+    formula: Callable[..., bool], why: str, kind: str, judged: Callable[[Judge], Any]
 ) -> None:
     judge = Judge()
     judge.add([Part("P", kind, formula, 1, ())])
     found = judged(judge)
-    assert found is not None
-    assert found.name == "P"
+    assert found == Wrong("P", f"cannot be judged: P has no value ({why})", is_judged=False)
+    violated = Judge()
+    violated.add([Part("P", kind, lambda *_: False, 1, ())])
+    how = "comes to rest, and P is not so" if kind == GOAL else "violates P"
+    assert judged(violated) == Wrong("P", how)
+    assert not found.is_like(judged(violated))
+    holding = Judge()
+    holding.add([Part("P", kind, lambda *_: True, 1, ())])
+    assert judged(holding) is None
 
 
 @pytest.mark.parametrize(

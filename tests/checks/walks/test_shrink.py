@@ -39,3 +39,17 @@ def test_steps_without_which_another_property_is_violated_stay() -> None:
     run = SimpleNamespace(wrong=Wrong("P", "violates P"), schedule=schedule, fair=[], seed=1)
     wrong, taken, at_rest = shrunk(cast(Walker, Planted()), cast(Run, run))
     assert (wrong.name, [each.action.name for each in taken], at_rest) == ("P", ["A", "C"], False)
+
+
+def test_a_violation_is_not_shrunk_to_a_run_in_which_the_property_has_no_value() -> None:
+    class Undefined(Planted):
+        def replay(
+            self, schedule: Sequence[Instance], seed: int | None = None
+        ) -> tuple[Wrong | None, list[Instance], Any]:
+            found, kept, states = super().replay(schedule, seed)
+            return found and Wrong("P", found.how, is_judged=found.name == "P"), kept, states
+
+    schedule = [step(name) for name in "BABC"]
+    run = SimpleNamespace(wrong=Wrong("P", "violates P"), schedule=schedule, fair=[], seed=1)
+    _, taken, at_rest = shrunk(cast(Walker, Undefined()), cast(Run, run))
+    assert ([each.action.name for each in taken], at_rest) == (["A", "C"], False)

@@ -309,6 +309,25 @@ def test_an_instance_that_leaves_for_a_while_gets_its_partitions_back_as_another
     assert beat(wire, "b", 2, InstanceId="j")["ErrorCode"] == E.UNKNOWN_MEMBER_ID
 
 
+@pytest.mark.parametrize(
+    ("rules", "before_it_was_away"),
+    [({}, E.STALE_MEMBER_EPOCH), ({"EpochAfterReturn": "ZeroAfterLeave"}, E.NONE)],  # as in Kafka 4.3
+    ids=str,
+)
+def test_an_instance_that_is_back_has_its_partitions_since_they_were_assigned(
+    make: Make, rules: dict[str, str], before_it_was_away: ErrorCode
+) -> None:
+    wire = make(machines=Machines(consumer_group=mutated(ConsumerGroup, rules)))  # type: ignore[arg-type]
+    wire.topic(partitions=4)
+    beat(wire, "a", 0, InstanceId="i")
+    beat(wire, "a", -1, InstanceId="i")
+    assert beat(wire, "a", 0, InstanceId="i")["MemberEpoch"] == 4
+    assert commits(wire, 0, 3, 4) == [E.STALE_MEMBER_EPOCH, E.NONE]
+    beat(wire, "a", -2, InstanceId="i")
+    assert beat(wire, "a", 0, InstanceId="i")["MemberEpoch"] == 4
+    assert commits(wire, 0, 3, 4) == [before_it_was_away, E.NONE]
+
+
 def test_an_instance_that_stays_away_is_removed_when_its_session_ends(wire: Wire) -> None:
     beat(wire, "a", 0, InstanceId="i")
     beat(wire, "a", -2, InstanceId="i")

@@ -1,7 +1,7 @@
 """The scenarios of applications that consume, transform and produce: killed and frozen at each step of their loop."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -35,15 +35,12 @@ WORDS = ("to", "be", "or", "not")
 def contents(kind: str, seed: int, records: int) -> list[str]:
     """Values for the source of an application."""
     dice = random.Random(f"{kind} {seed}")
-
-    def content() -> Sequence[str]:
-        if kind == WORD_COUNT:
-            return dice.choices(WORDS, k=2)
-        if kind == TRANSFER:
-            return [*dice.sample(sorted(ACCOUNTS), 2), str(dice.randint(1, 99))]
-        return ["record"]
-
-    return [" ".join([str(number), *content()]) for number in range(records)]
+    content: dict[str, Callable[[], Sequence[str]]] = {
+        WORD_COUNT: lambda: dice.choices(WORDS, k=2),
+        TRANSFER: lambda: [*dice.sample(sorted(ACCOUNTS), 2), str(dice.randint(1, 99))],
+        MIRROR: lambda: ["record"],
+    }
+    return [" ".join([str(number), *content[kind]()]) for number in range(records)]
 
 
 @dataclass(slots=True)

@@ -11,9 +11,11 @@ from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.brokers.brokers import HOST, Cluster
 from kafka_eos_checks.brokers.jars import have_jars
 from kafka_eos_checks.brokers.journal import Journal
-from kafka_eos_checks.lab.record.application_scenarios import TARGET_PARTITIONS, contents
+from kafka_eos_checks.lab.record.application import ACCOUNTS
+from kafka_eos_checks.lab.record.application_scenarios import TARGET_PARTITIONS, WORDS, contents
 from kafka_eos_checks.lab.record.clients import (
     COMMITS_OUTSIDE,
+    MIRROR,
     TRANSFER,
     WORD_COUNT,
     ClientProcess,
@@ -24,6 +26,18 @@ from kafka_eos_checks.lab.record.clients import (
 )
 
 RECORDS = 4
+
+
+def test_inputs_are_numbered_and_of_the_form_that_their_application_reads() -> None:
+    many = 2_000
+    rows = {kind: [value.split() for value in contents(kind, 0, many)] for kind in (WORD_COUNT, TRANSFER, MIRROR)}
+    assert all([row[0] for row in own] == [str(number) for number in range(many)] for own in rows.values())
+    assert {len(row) for row in rows[WORD_COUNT]} == {3}
+    assert {word for row in rows[WORD_COUNT] for word in row[1:]} == set(WORDS)
+    assert all(len({payer, payee} & ACCOUNTS.keys()) == 2 for _, payer, payee, _ in rows[TRANSFER])
+    assert {int(amount) for *_, amount in rows[TRANSFER]} == set(range(1, 100))
+    assert {content for _, content in rows[MIRROR]} == {"record"}
+    assert contents(WORD_COUNT, 0, 9) == contents(WORD_COUNT, 0, 9) != contents(WORD_COUNT, 1, 9)
 
 
 def feed(port: int, topic: str, kind: str, folder: Path) -> None:

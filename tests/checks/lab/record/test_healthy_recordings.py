@@ -1,8 +1,10 @@
 """Healthy but unusual clusters have no finding, and a violation that is planted in any of them is found."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,7 @@ from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 from kafka_eos_checks.kit.paths import recordings_folder
 from kafka_eos_checks.kit.recording import unpack
 from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.lab.record import healthy_scenarios
 from kafka_eos_checks.lab.record.healthy_scenarios import EVERY
 from kafka_eos_checks.lab.record.stage import SCENARIOS
 
@@ -48,6 +51,41 @@ def test_every_scenario_is_kept_of_every_release_that_it_is_made_with() -> None:
     suffix = {EVERY[0]: "", **{release: f"-{release.rpartition('.')[0]}" for release in EVERY[1:]}}
     made = [s for s in SCENARIOS.values() if s.cluster.startswith("healthy-")]
     assert sorted(NAMES) == sorted(s.short_name + suffix[release] for s in made for release in s.kafka)
+
+
+def test_before_its_last_transaction_the_tiered_scenario_waits_until_the_first_segment_is_gone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    did: list[object] = []
+    first = tmp_path / "t-0" / f"{0:020d}.log"
+    first.parent.mkdir()
+    first.touch()
+
+    class Written:
+        def __init__(self, *_: object) -> None: ...
+
+        def send(self, topic: str, count: int) -> None:
+            did.append((topic, count))
+
+        def transaction(self, topics: list[str], *, abort: bool = False) -> None:
+            did.append((*topics, abort))
+
+    def wait_until(_: str, reached: Callable[[], bool]) -> None:
+        assert not reached()
+        first.unlink()
+        assert reached()
+        did.append("waited")
+
+    monkeypatch.setattr(healthy_scenarios, "Writer", Written)
+    monkeypatch.setattr(healthy_scenarios, "wait_until", wait_until)
+    monkeypatch.setattr(healthy_scenarios, "java", lambda *_, also: did.append(also))
+    monkeypatch.setattr(healthy_scenarios.time, "sleep", lambda _: None)
+    topics = {"": "t", "-other": "o"}
+    cluster = {1: SimpleNamespace(data=tmp_path)}
+    stage: Any = SimpleNamespace(name="n", cluster=cluster, topic=lambda suffix="", **_: topics[suffix])
+    healthy_scenarios.tiered(stage)
+    before = [each for abort in (False, True, False) * 4 for each in (("t", 4), ("t", "o", abort))]
+    assert did == [*before, "waited", ("t", "o", False), ("o",)]
 
 
 @pytest.fixture(scope="module", params=list(zip(ARCHIVES, NAMES, strict=True)), ids=NAMES)
