@@ -179,7 +179,6 @@ def leader_model(model: Model, traces: Iterable[Trace], version: int) -> Model:
         model,
         name=f"LeadersOfVersion{version}",
         constants=dict(constants),
-        overrides={},
         bounds="",
         probes=(),
         graph="",
