@@ -15,7 +15,8 @@ from kafka_eos_checks.traces.validation import Trace, partition_log_trace
 
 OTHER_BATCHES = "other-batches"
 WORDS = {
-    OTHER_BATCHES: "with batches of a transaction, or of a producer without idempotence: left out",
+    OTHER_BATCHES: "with batches of a transaction, or of a producer without idempotence; a replay judges transactions "
+    "by the logs",
     DAMAGED: "of a damaged history",
     INCOMPLETE: "of a history that lacks requests, or whose leader left offsets out",
     NO_WIRE_EVENTS: "of a history without wire events",
@@ -82,11 +83,15 @@ def _trace(name: str, file: str, events: list[Event], restarts: list[Event]) -> 
 def with_left_out(verdict: Verdict, left_out: Sequence[NotJudged]) -> Verdict:
     """The verdict on the traces of histories that also says what was left out, and why."""
     codes = Counter(each.code for each in left_out)
-    shown = [f"{each.name}: {each.reason}" for each in left_out[:SHOWN]]
-    more = [f"… and {len(left_out) - SHOWN} more"] if len(left_out) > SHOWN else []
+    told = [f"{each.name}: {each.reason}" for each in left_out if each.code != OTHER_BATCHES]
+    shown = [*told[:SHOWN], *([f"… and {len(told) - SHOWN} more"] if len(told) > SHOWN else [])]
+    others = [each.name for each in left_out if each.code == OTHER_BATCHES]
+    if others:
+        more = f" and {len(others) - SHOWN} more" if len(others) > SHOWN else ""
+        shown.append(f"left out: {', '.join(others[:SHOWN])}{more}")
     return replace(
         verdict,
-        evidence="\n".join(filter(None, (verdict.evidence, *shown, *more))),
+        evidence="\n".join(filter(None, (verdict.evidence, *shown))),
         unjudged="; ".join(f"{counted(codes[code], 'partition')} {WORDS[code]}" for code in WORDS if code in codes),
         unknown=len(left_out),
         unjudged_for=dict(sorted(codes.items())),

@@ -2,9 +2,10 @@
 
 Without paths, the kept recordings are judged by the rules of Kafka 4.3 as it ships. Where such a run shows a departure
 of Kafka from the repaired rules of the spec, the repaired rules must reject it. With paths, the runs at these paths are
-judged by the repaired rules: in log directories every transition of the coordinators, every marker and every
-transactional batch, in histories every answer to an idempotent batch outside of transactions. A trace of more than
-5,000 steps is judged by the reference alone, and its verdict says so.
+judged by the repaired rules, with --kafka 4.3 by those of that release. In log directories these are every transition of
+the coordinators, every marker, and the epoch and the transaction of every batch. Its sequence is not judged there:
+`kafka-eos audit` does that. In histories it is every answer to an idempotent batch outside of transactions, with its
+sequence and its offset. A trace of more than 5,000 steps is judged by the reference alone, and its verdict says so.
 
 With --spark, logs and histories of any size are replayed: workers read them piece by piece and run the reference's
 machines, one trace at a time. --alone does the same in this process. Neither runs TLC.
@@ -13,7 +14,7 @@ machines, one trace at a time. --alone does the same in this process. Neither ru
 import argparse
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import groupby
@@ -34,7 +35,7 @@ from kafka_eos_checks.audit.inputs import ARCHIVE_SUFFIX, UnusableInput, opened
 from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.missing import need_clone
 from kafka_eos_checks.kit.recording import given_path, kept_recording, unpacked
-from kafka_eos_checks.kit.terminal import print_verdicts, progress_console
+from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.kit.unjudged import add_allow_unjudged, exit_code
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.lab.record.trace import wire_trace
@@ -51,7 +52,7 @@ from kafka_eos_checks.traces.coordinators import (
     read_recorded,
 )
 from kafka_eos_checks.traces.coordinators import spoiled as coordinators_spoiled
-from kafka_eos_checks.traces.leaders import leader_model, leader_traces
+from kafka_eos_checks.traces.leaders import JUDGED_BY, leader_model, leader_traces
 from kafka_eos_checks.traces.leaders import spoiled as leaders_spoiled
 from kafka_eos_checks.traces.scan import HISTORY_SUFFIX, NOTHING_TO_REPLAY, parts_of, pieces_of
 from kafka_eos_checks.traces.validation import (
@@ -90,11 +91,18 @@ EPILOG = """examples:
   kafka-eos check traces /copies/broker-1 --spark --table build/verdicts.parquet
   kafka-eos check traces /copies/broker-1 --alone
   kafka-eos check traces example:replicated-violations --alone
+  kafka-eos check traces example:violations --alone --kafka 4.3 --allow-unjudged other-batches
 
 With each run, copies of one or two of its traces are judged too, each with one fault put in ("one offset wrong", "a
 commit is completed as an abort"). A copy has to be rejected at the fault. If the trace itself is rejected earlier, so
 is its copy, and the copy's verdict says nothing more. A marker that its coordinator sent again, because no answer came,
 counts once.
+
+A partition of a history is not judged if it has other batches, too, or if its events are no requests with one answer
+each. The verdict names the file, the run and the event. Other partitions and runs are judged all the same.
+
+exit codes: 0 all accepted, 1 a trace is rejected or a log is not whole, 2 the input or the call cannot be used,
+  3 nothing is rejected, but something could not be judged (0 with --allow-unjudged)
 
 `kafka-eos explain PATH --run RUN --around 88` draws what led to an event of a history.
 """
@@ -246,7 +254,10 @@ def _leaders(base: Model, name: str, logs: Recorded) -> Iterator[Verdict]:
         wrong = leaders_spoiled(entries)
         model = leader_model(base, [*entries, *(trace for trace, _ in wrong.values())], version)
         machine = mutated(Consumer, base.overrides)
-        yield from _with_spoiled(f"leaders of {name}, version {version}", model, machine, entries, wrong, ())
+        title = f"leaders of {name}, version {version}"
+        first, *others = _with_spoiled(title, model, machine, entries, wrong, ())
+        yield replace(first, title=JUDGED_BY)
+        yield from others
 
 
 @contextmanager
@@ -432,6 +443,24 @@ def replayed(arguments: argparse.Namespace, registry: Registry) -> list[Verdict]
     return [replace(first, seconds=monotonic() - began), *others]
 
 
+def _advised(registry: Registry, verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
+    """The verdicts; each on rejected traces says which findings in Kafka may be behind it, and how to leave them out."""
+    releases, models = Releases(registry.folder.parent), models_of(registry)
+    judges = {"clients": models.clients, "partitions": models.clients}
+    judges |= {"coordinators": models.coordinators, "leaders": models.leaders}
+    for verdict in verdicts:
+        if verdict.ok or verdict.expected != "all accepted" or "rejected at event" not in verdict.found:
+            yield verdict
+            continue
+        rules = releases.replaced(judges[verdict.name.partition(" ")[0]], releases.newest)
+        findings = ", ".join(dict.fromkeys(rule.finding for rule in rules if rule.finding))
+        yield replace(
+            verdict,
+            advice=f"next: --kafka {releases.newest} judges by the rules of Kafka {releases.newest} as it ships; what only "
+            f"these accept is one of its findings: {findings} (`kafka-eos ledger findings ID`)",
+        )
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Run ``traces``."""
     replays = arguments.spark or arguments.alone
@@ -464,7 +493,11 @@ def run(arguments: argparse.Namespace) -> int:
     ) as error:
         print(f"kafka-eos check traces: {error}", file=sys.stderr)
         return 2
+    if arguments.paths and not arguments.kafka:
+        verdicts = list(_advised(registry, verdicts))
     print_verdicts(verdicts, "traces")
+    for title in dict.fromkeys(verdict.title for verdict in verdicts if verdict.title == JUDGED_BY):
+        answer_console.print(f"\n{title}", markup=False, highlight=False, soft_wrap=True)
     if arguments.json:
         write_verdicts(arguments.json, verdicts)
     return exit_code(verdicts, arguments.allow_unjudged)

@@ -53,6 +53,10 @@ class LeaderOfTraces(Consumer):
         return replace(before, transactions=before.transactions - {ended})
 
 
+JUDGED_BY = (
+    "leaders are judged by the epochs, transactions and markers of each producer's batches, not by sequences and "
+    "offsets: `kafka-eos audit` judges these"
+)
 PRODUCER = 0  # the spec's name for the only producer of a trace
 
 Entry = WrittenBatch | WrittenMarker

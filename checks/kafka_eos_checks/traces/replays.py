@@ -40,7 +40,14 @@ from kafka_eos_checks.traces.coordinators import (
     coordinator_constants,
     steps_of,
 )
-from kafka_eos_checks.traces.leaders import PRODUCER, LeaderOfTraces, leader_constants, leader_trace, wordless_step
+from kafka_eos_checks.traces.leaders import (
+    JUDGED_BY,
+    PRODUCER,
+    LeaderOfTraces,
+    leader_constants,
+    leader_trace,
+    wordless_step,
+)
 from kafka_eos_checks.traces.scan import (
     CLIENT,
     COORDINATOR,
@@ -408,7 +415,7 @@ def verdicts_of(table: "pa.Table", paths: Sequence[Path]) -> list[Verdict]:
         own = table.filter(pc.equal(table["source"], source))
         subjects = {name: own.filter(pc.equal(own["subject"], name)) for name in (*_NAMES, LOG)}
         found = [
-            _verdict_on(f"{name} of {path.name}", subjects[subject])
+            _verdict_on(subject, f"{name} of {path.name}", subjects[subject])
             for subject, name in _NAMES.items()
             if subjects[subject].num_rows
         ]
@@ -430,7 +437,7 @@ def verdicts_of(table: "pa.Table", paths: Sequence[Path]) -> list[Verdict]:
     return verdicts
 
 
-def _verdict_on(name: str, own: "pa.Table") -> Verdict:
+def _verdict_on(subject: str, name: str, own: "pa.Table") -> Verdict:
     """The verdict on all traces of one kind; only the reference has judged them."""
     import pyarrow.compute as pc  # noqa: PLC0415 - the light install has no pyarrow
 
@@ -450,6 +457,7 @@ def _verdict_on(name: str, own: "pa.Table") -> Verdict:
         ok=not rejected.num_rows,
         figures={"traces": traces, "events": pc.sum(own["steps"]).as_py() or 0},
         evidence=_evidence(rejected),
+        title=JUDGED_BY if subject == LEADER else "",
     )
     return with_left_out(verdict, [NotJudged(row["trace"], row["unjudged"], row["reason"]) for row in left_out])
 

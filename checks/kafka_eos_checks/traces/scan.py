@@ -383,7 +383,7 @@ def event_rows(piece: Piece, buckets: int) -> "Iterator[pa.RecordBatch]":
                 rows = []
     except MalformedHistory as error:
         reason = f"line {line_of(Path(piece.path), error.line)}: {error.reason}"
-        yield unreadable(piece, f"{reason}; correct or remove this line, or record again")
+        yield unreadable(piece, f"{reason}; correct this line, or record again")
     if rows:
         yield _events(piece, rows)
 
