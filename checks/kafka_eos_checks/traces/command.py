@@ -2,10 +2,11 @@
 
 Without paths, the kept recordings are judged by the rules of Kafka 4.3 as it ships. Where such a run shows a departure
 of Kafka from the repaired rules of the spec, the repaired rules must reject it. With paths, the runs at these paths are
-judged by the repaired rules, with --kafka 4.3 by those of that release. In log directories these are every transition of
-the coordinators, every marker, and the epoch and the transaction of every batch. Its sequence is not judged there:
-`kafka-eos audit` does that. In histories it is every answer to an idempotent batch outside of transactions, with its
-sequence and its offset. A trace of more than 5,000 steps is judged by the reference alone, and its verdict says so.
+judged by the repaired rules, with --kafka 4.3 by those of that release. In log directories every transition of the
+coordinators is judged, every marker, and the epoch and the transaction of every batch. Its sequence is not judged
+there: `kafka-eos audit` does that. In histories every answer to an idempotent batch outside of transactions is judged,
+with its sequence and its offset. A trace of more than 5,000 steps is judged by the reference alone, and its verdict
+says so.
 
 With --spark, logs and histories of any size are replayed: workers read them piece by piece and run the reference's
 machines, one trace at a time. --alone does the same in this process. Neither runs TLC.
@@ -444,7 +445,7 @@ def replayed(arguments: argparse.Namespace, registry: Registry) -> list[Verdict]
 
 
 def _advised(registry: Registry, verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
-    """The verdicts; each on rejected traces says which findings in Kafka may be behind it, and how to leave them out."""
+    """The verdicts; each on rejected traces says which findings in Kafka may be behind it, and how to accept them."""
     releases, models = Releases(registry.folder.parent), models_of(registry)
     judges = {"clients": models.clients, "partitions": models.clients}
     judges |= {"coordinators": models.coordinators, "leaders": models.leaders}
@@ -456,8 +457,8 @@ def _advised(registry: Registry, verdicts: Iterable[Verdict]) -> Iterator[Verdic
         findings = ", ".join(dict.fromkeys(rule.finding for rule in rules if rule.finding))
         yield replace(
             verdict,
-            advice=f"next: --kafka {releases.newest} judges by the rules of Kafka {releases.newest} as it ships; what only "
-            f"these accept is one of its findings: {findings} (`kafka-eos ledger findings ID`)",
+            advice=f"next: --kafka {releases.newest} judges by the rules of Kafka {releases.newest} as it ships; "
+            f"what only these accept is one of its findings: {findings} (`kafka-eos ledger findings ID`)",
         )
 
 

@@ -43,7 +43,8 @@ def answer_in(rows: list[Row], partition: int) -> int:
     return next(
         place
         for place, row in enumerate(rows)
-        if place > len(rows) // 2 and (row["action"], row["phase"], row.get("partition")) == ("Produce", "ok", partition)
+        if place > len(rows) // 2
+        and (row["action"], row["phase"], row.get("partition")) == ("Produce", "ok", partition)
     )
 
 

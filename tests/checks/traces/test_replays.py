@@ -625,7 +625,9 @@ def test_a_file_that_is_neither_a_history_nor_a_recording_is_an_error(
         assert f"{path}: give a log directory, a recording" in " ".join(capsys.readouterr().err.split())
 
 
-def test_a_history_whose_answers_name_no_request_is_not_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_history_whose_answers_name_no_request_is_not_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     simulated = tmp_path / "simulated"
     assert cli.main(["simulate", "--seed", "7", "--out", str(simulated)]) == 0
     for options in ([], ["--alone"]):

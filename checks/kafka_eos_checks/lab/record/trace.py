@@ -282,8 +282,8 @@ def _unseen(appends: list[_Append], requests: _Requests) -> list[_Append]:
                 raise NoTrace(
                     INCOMPLETE,
                     f"run {answer.run}, event {answer.order}: offset {append.offset}, but offsets {next_offset} to "
-                    f"{append.offset - 1} were written by no request of the history; record from an empty partition on, "
-                    "with all its producers",
+                    f"{append.offset - 1} were written by no request of the history; record an empty partition, from "
+                    "its first batch on, with all its producers",
                 )
             filler = fillers.pop(place)
             # The request was lost with the broker: no request after the restart can have carried the batch.
