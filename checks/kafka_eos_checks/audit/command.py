@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafka_eos_checks.kit.arguments import add_json, add_source_arguments, at_least_one
 from kafka_eos_checks.kit.recording import given_path
+from kafka_eos_checks.kit.unjudged import add_allow_unjudged, exit_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,14 +19,12 @@ if TYPE_CHECKING:
     from kafka_eos_checks.audit.plan.found import Found
 
 SHOWN_NOTES = 10  # findings of each kind on the terminal
-UNJUDGED_EXIT = 3
 UNJUDGED_REASONS = frozenset(  # the codes of all reasons that the rules give
     {
         *("ambiguous", "compacted", "damaged", "first-sequence", "history", "incomplete", "logs-missing", "made-again"),
         *("no-coordinator-log", "other-moment", "unknown-producer"),
     }
 )
-EVERY_REASON = frozenset({"*"})
 EPILOG = """examples:
   kafka-eos audit example:violations
   kafka-eos audit /var/lib/kafka/data
@@ -127,16 +126,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="which logs --oracle takes (default 0)")
     add_source_arguments(parser)
-    parser.add_argument(
-        "--allow-unjudged",
-        nargs="?",
-        type=_codes,
-        const=EVERY_REASON,
-        default=frozenset(),
-        metavar="REASON,…",
-        help="exit with 0 if nothing was found but not all could be judged, for any reason or only for these: "
-        + ", ".join(sorted(UNJUDGED_REASONS)),
-    )
+    add_allow_unjudged(parser, UNJUDGED_REASONS)
     parser.add_argument(
         "--explain-cost",
         action="store_true",
@@ -166,14 +156,6 @@ def _share(text: str) -> float:
     if not 0 < share <= 1:
         raise argparse.ArgumentTypeError("expected a share above 0, at most 1")
     return share
-
-
-def _codes(text: str) -> frozenset[str]:
-    codes = frozenset(part.strip() for part in text.split(","))
-    unknown = sorted(codes - UNJUDGED_REASONS)
-    if unknown:
-        raise argparse.ArgumentTypeError(f"no reason {unknown[0]!r}; there are {', '.join(sorted(UNJUDGED_REASONS))}")
-    return codes
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -213,17 +195,7 @@ def run(arguments: argparse.Namespace) -> int:
     if result.logs and not sum(log.batches for log in result.logs):
         print("kafka-eos audit: no batch could be read", file=sys.stderr)
         return 2
-    if not all(verdict.ok for verdict in result.verdicts):
-        return 1
-    return UNJUDGED_EXIT if _is_unjudged(result, arguments.allow_unjudged) else 0
-
-
-def _is_unjudged(result: "Audit", allowed: frozenset[str]) -> bool:
-    """Whether something was not judged, for a reason that is not allowed or for none."""
-    unjudged = [verdict for verdict in result.verdicts if verdict.unknown]
-    return allowed != EVERY_REASON and not all(
-        verdict.unjudged_for and set(verdict.unjudged_for) <= allowed for verdict in unjudged
-    )
+    return exit_code(result.verdicts, arguments.allow_unjudged)
 
 
 def _print_notes(result: "Audit") -> None:

@@ -20,7 +20,7 @@ DESCRIPTION = "An executable, machine-checked reference of Apache Kafka's exactl
 EPILOG = """Each command has a --help of its own, with examples.
 
 exit codes: 0 all verdicts as expected, 1 a verdict differs, 2 the input or the call cannot be used,
-  3 an audit found nothing, but could not judge everything that is there
+  3 nothing was found, but not everything that is there could be judged (audit, check traces)
 """
 PROGRAM = "kafka-eos"
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # without a file's name: of standard output

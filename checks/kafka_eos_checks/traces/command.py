@@ -2,9 +2,11 @@
 
 Without paths, the kept recordings are judged by the rules of Kafka 4.3 as it ships. Where such a run shows a departure
 of Kafka from the repaired rules of the spec, the repaired rules must reject it. With paths, the runs at these paths are
-judged by the repaired rules: in log directories every transition of the coordinators, every marker and every
-transactional batch, in histories every answer to an idempotent batch outside of transactions. A trace of more than
-5,000 steps is judged by the reference alone, and its verdict says so.
+judged by the repaired rules, with --kafka 4.3 by those of that release. In log directories every transition of the
+coordinators is judged, every marker, and the epoch and the transaction of every batch. Its sequence is not judged
+there: `kafka-eos audit` does that. In histories every answer to an idempotent batch outside of transactions is judged,
+with its sequence and its offset. A trace of more than 5,000 steps is judged by the reference alone, and its verdict
+says so.
 
 With --spark, logs and histories of any size are replayed: workers read them piece by piece and run the reference's
 machines, one trace at a time. --alone does the same in this process. Neither runs TLC.
@@ -16,14 +18,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from itertools import chain, groupby
+from itertools import groupby
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.log_directory import NotALogDirectory
-from kafka_eos.histories.history import Event, MalformedHistory, read_history
+from kafka_eos.histories.history import MalformedHistory, read_history
 from kafka_eos.histories.simulator import Simulation
 from kafka_eos.machines.consumer import Consumer
 from kafka_eos.machines.idempotent_producer import IdempotentProducer
@@ -34,12 +36,14 @@ from kafka_eos_checks.audit.inputs import ARCHIVE_SUFFIX, UnusableInput, opened
 from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.missing import need_clone
 from kafka_eos_checks.kit.recording import given_path, kept_recording, unpacked
-from kafka_eos_checks.kit.terminal import print_verdicts, progress_console
+from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progress_console
+from kafka_eos_checks.kit.unjudged import add_allow_unjudged, exit_code
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
-from kafka_eos_checks.lab.record.trace import UnexplainedOffsets, wire_trace
+from kafka_eos_checks.lab.record.trace import wire_trace
 from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry
-from kafka_eos_checks.models.releases import Releases
+from kafka_eos_checks.models.releases import Releases, shipped
 from kafka_eos_checks.mutants.rules import mutated
+from kafka_eos_checks.traces.clients import WORDS, NotJudged, Read, client_traces, has_nothing, with_left_out
 from kafka_eos_checks.traces.coordinators import (
     Recorded,
     UnreadableLog,
@@ -49,7 +53,7 @@ from kafka_eos_checks.traces.coordinators import (
     read_recorded,
 )
 from kafka_eos_checks.traces.coordinators import spoiled as coordinators_spoiled
-from kafka_eos_checks.traces.leaders import leader_model, leader_traces
+from kafka_eos_checks.traces.leaders import JUDGED_BY, leader_model, leader_traces
 from kafka_eos_checks.traces.leaders import spoiled as leaders_spoiled
 from kafka_eos_checks.traces.scan import HISTORY_SUFFIX, NOTHING_TO_REPLAY, parts_of, pieces_of
 from kafka_eos_checks.traces.validation import (
@@ -88,14 +92,43 @@ EPILOG = """examples:
   kafka-eos check traces /copies/broker-1 --spark --table build/verdicts.parquet
   kafka-eos check traces /copies/broker-1 --alone
   kafka-eos check traces example:replicated-violations --alone
+  kafka-eos check traces example:violations --alone --kafka 4.3 --allow-unjudged other-batches
 
 With each run, copies of one or two of its traces are judged too, each with one fault put in ("one offset wrong", "a
 commit is completed as an abort"). A copy has to be rejected at the fault. If the trace itself is rejected earlier, so
 is its copy, and the copy's verdict says nothing more. A marker that its coordinator sent again, because no answer came,
 counts once.
 
+A partition of a history is not judged if it has other batches, too, or if its events are no requests with one answer
+each. The verdict names the file, the run and the event. Other partitions and runs are judged all the same.
+
+exit codes: 0 all accepted, 1 a trace is rejected or a log is not whole, 2 the input or the call cannot be used,
+  3 nothing is rejected, but something could not be judged (0 with --allow-unjudged)
+
 `kafka-eos explain PATH --run RUN --around 88` draws what led to an event of a history.
 """
+
+
+class Models(NamedTuple):
+    """The models whose rules judge histories, coordinators' logs and partitions' logs."""
+
+    clients: Model
+    coordinators: Model
+    leaders: Model
+
+
+def models_of(registry: Registry, release: str = "") -> Models:
+    """The models by the repaired rules, or by those of a release of Kafka as it ships.
+
+    Raises:
+        MalformedRegistry: the release is not known.
+    """
+    models = Models(*map(registry.get, ("PartitionLog", "CoordinatorOfTraces", "MarkersVersion2")))
+    if not release:
+        return models
+    releases = Releases(registry.folder.parent)
+    name = releases.get(release).name
+    return Models(*(shipped(model, releases.replaced(model, name), name) for model in models))
 
 
 def recorded(registry: Registry) -> Iterator[Verdict]:
@@ -103,8 +136,8 @@ def recorded(registry: Registry) -> Iterator[Verdict]:
     model = registry.get("PartitionLog")
     traces = list(recorded_traces())
     releases = Releases(registry.folder.parent)
-    shipped = releases.of_module(model.module, releases.newest)
-    yield from _judged(f"recorded, Kafka {releases.newest}", model, shipped, traces, ("C04", "C09"))
+    as_shipped = replace(model, overrides=releases.of_module(model.module, releases.newest))
+    yield from _judged(f"recorded, Kafka {releases.newest}", as_shipped, traces, ("C04", "C09"))
     for trace in traces:
         if trace.name in SHOWS_THE_DEPARTURE:
             yield _rejected(f"{trace.name}, repaired snapshot", model, trace)
@@ -119,25 +152,31 @@ def recorded_traces() -> Iterator[Trace]:
                 yield partition_log_trace(f"{recording}/{scenario}-{partition}", events)
 
 
-def _judged(
-    name: str, model: Model, overrides: Mapping[str, str], traces: Sequence[Trace], claims: tuple[str, ...]
-) -> list[Verdict]:
-    """The verdicts of both judges, also on a copy of the first trace with a wrong event, which must be rejected."""
-    spoiled, index = spoil(traces[0])
-    judged = replace(partition_log_model(model, [*traces, spoiled]), overrides=overrides)
-    machine = mutated(PartitionLog, overrides)
-    return trace_verdicts(name, judged, machine, [*traces, spoiled], expected={spoiled.name: index}, claims=claims)
+def _judged(name: str, model: Model, traces: Sequence[Trace], claims: tuple[str, ...]) -> list[Verdict]:
+    """The verdicts of both judges, also on a copy of a trace with a wrong event, which must be rejected."""
+    spoiled = spoil(traces)
+    copies = [] if spoiled is None else [spoiled[0]]
+    judged = replace(partition_log_model(model, [*traces, *copies]), overrides=model.overrides)
+    expected = {} if spoiled is None else {spoiled[0].name: spoiled[1]}
+    machine = mutated(PartitionLog, model.overrides)
+    return trace_verdicts(name, judged, machine, [*traces, *copies], expected=expected, claims=claims)
 
 
-def spoil(trace: Trace) -> tuple[Trace, int]:
-    """The trace with a wrong offset in the middle, and the event, from 1, at which it must be rejected."""
-    middle = next(
-        i for i, s in enumerate(trace.steps) if i >= len(trace.steps) // 2 and "response.offset" in s.observed
-    )
-    step = trace.steps[middle]
-    wrong = replace(step, observed={**step.observed, "response.offset": step.observed["response.offset"] + 1})
-    steps = (*trace.steps[:middle], wrong, *trace.steps[middle + 1 :])
-    return Trace(f"{trace.name}, one offset wrong", steps), middle + 1
+def spoil(traces: Sequence[Trace]) -> tuple[Trace, int] | None:
+    """A copy of the first trace that has an offset, with another one in its place: in the second half, if there is one.
+
+    Returns:
+        The copy, and the event, from 1, at which it must be rejected; None if no trace has an offset.
+    """
+    for trace in traces:
+        places = [place for place, step in enumerate(trace.steps) if "response.offset" in step.observed]
+        if places:
+            middle = next((place for place in places if place >= len(trace.steps) // 2), places[-1])
+            step = trace.steps[middle]
+            wrong = replace(step, observed={**step.observed, "response.offset": step.observed["response.offset"] + 1})
+            steps = (*trace.steps[:middle], wrong, *trace.steps[middle + 1 :])
+            return Trace(f"{trace.name}, one offset wrong", steps), middle + 1
+    return None
 
 
 def _rejected(name: str, model: Model, trace: Trace) -> Verdict:
@@ -183,24 +222,24 @@ def told(registry: Registry) -> Iterator[Verdict]:
         }
         steps.append(TraceStep((Candidate(action, (0, 0, sequence, 1)),), observed))
     trace = Trace("M1 to M10", tuple(steps))
-    yield from _judged("the slides' run", registry.get("PartitionLog"), {}, [trace], ("C06",))
+    yield from _judged("the slides' run", registry.get("PartitionLog"), [trace], ("C06",))
 
 
 def transactions(registry: Registry) -> Iterator[Verdict]:
     """Every transition of the coordinators and every marker in the logs of the recorded clusters, against the spec."""
+    models = models_of(registry)
     for name, versions in COORDINATORS.items():
         with unpacked(kept_recording(name)) as folder:
             logs = read_recorded(folder / "brokers")
-        yield from _coordinators(registry, name, logs, versions, ("C20", "C22"))
+        yield from _coordinators(models.coordinators, name, logs, versions, ("C20", "C22"))
         yield _expired(name, logs)
-        yield from _leaders(registry, name, logs)
+        yield from _leaders(models.leaders, name, logs)
 
 
 def _coordinators(
-    registry: Registry, name: str, logs: Recorded, versions: frozenset[int], claims: tuple[str, ...]
+    base: Model, name: str, logs: Recorded, versions: frozenset[int], claims: tuple[str, ...]
 ) -> Iterator[Verdict]:
     """The verdicts on coordinators' logs, and on copies with a fault."""
-    base = registry.get("CoordinatorOfTraces")
     counts = {"transactions": logs.transactions, "markers": sum(map(len, logs.markers.values()))}
     traces, wrong = coordinator_traces(logs), coordinators_spoiled(logs)
     model = coordinator_model(base, [*traces, *(trace for trace, _ in wrong.values())], versions=versions)
@@ -210,14 +249,16 @@ def _coordinators(
     yield from others
 
 
-def _leaders(registry: Registry, name: str, logs: Recorded) -> Iterator[Verdict]:
+def _leaders(base: Model, name: str, logs: Recorded) -> Iterator[Verdict]:
     """The verdicts on partitions' logs, and on copies with a fault."""
     for version, entries in sorted(leader_traces(logs).items()):
         wrong = leaders_spoiled(entries)
-        model = leader_model(
-            registry.get("MarkersVersion2"), [*entries, *(trace for trace, _ in wrong.values())], version
-        )
-        yield from _with_spoiled(f"leaders of {name}, version {version}", model, Consumer, entries, wrong, ())
+        model = leader_model(base, [*entries, *(trace for trace, _ in wrong.values())], version)
+        machine = mutated(Consumer, base.overrides)
+        title = f"leaders of {name}, version {version}"
+        first, *others = _with_spoiled(title, model, machine, entries, wrong, ())
+        yield replace(first, title=JUDGED_BY)
+        yield from others
 
 
 @contextmanager
@@ -239,54 +280,58 @@ def opened_paths(paths: Sequence[Path]) -> Iterator[list[Path]]:
         yield here
 
 
-def given(registry: Registry, paths: Sequence[Path]) -> Iterator[Verdict]:
+def given(models: Models, paths: Sequence[Path]) -> Iterator[Verdict]:
     """The given runs: log directories, histories of wire events, and recordings, which have both.
 
     Raises:
         TraceUnusable, UnusableInput: there is nothing to judge in one of the paths, or it is something else.
-        NotALogDirectory, UnreadableLog, UnexplainedOffsets, MalformedHistory, OSError: it cannot be read.
+        NotALogDirectory, UnreadableLog, MalformedHistory, OSError: it cannot be read.
     """
     with opened_paths(paths) as here:
         for path, folder in zip(paths, here, strict=True):
-            verdicts = [verdict for part in parts_of(folder) for verdict in _given(registry, path, part)]
-            if not verdicts:
+            verdicts = [verdict for part in parts_of(folder) for verdict in _given(models, path, part)]
+            if all(map(has_nothing, verdicts)):
                 raise TraceUnusable(f"{path}: {NOTHING_TO_REPLAY}")
             yield from verdicts
 
 
-def _given(registry: Registry, path: Path, part: Path) -> Iterator[Verdict]:
+def _given(models: Models, path: Path, part: Path) -> Iterator[Verdict]:
     """The verdicts on a part of a path: a history, or the log directories in a folder."""
     if part.suffix == HISTORY_SUFFIX:
-        traces = _partitions(part)
-        if traces:
-            name = path.name if path == part else f"{path.name}, {part.name}"
-            yield from _judged(f"partitions of {name}", registry.get("PartitionLog"), {}, traces, ())
+        name = path.name if path == part else f"{path.name}, {part.name}"
+        yield from _history(models.clients, f"partitions of {name}", part)
         return
     logs = read_recorded(part)
     if logs.records:
-        yield from _coordinators(registry, path.name, logs, frozenset({1, 2}), ())
-        yield from _leaders(registry, path.name, logs)
+        yield from _coordinators(models.coordinators, path.name, logs, frozenset({1, 2}), ())
+        yield from _leaders(models.leaders, path.name, logs)
 
 
-def _partitions(path: Path) -> list[Trace]:
+def _history(model: Model, name: str, path: Path) -> Iterator[Verdict]:
+    """The verdict on the partitions of a history, and on a copy of one with a fault."""
+    found = partitions(path)
+    traces = [each for each in found if isinstance(each, Trace)]
+    left_out = [each for each in found if isinstance(each, NotJudged)]
+    if traces:
+        first, *others = _judged(name, model, traces, ())
+    elif left_out:
+        first, others = Verdict(check="trace", name=name, expected="all accepted", found="no traces", ok=True), []
+    else:
+        return
+    yield with_left_out(first, left_out)
+    yield from others
+
+
+def partitions(path: Path) -> list[Trace | NotJudged]:
     """The traces of those partitions of a history to which only idempotent producers wrote, outside of transactions."""
-    written: dict[tuple[str, int], list[Event]] = defaultdict(list)
-    restarts = []
+    written: dict[tuple[str, int], list[Read]] = defaultdict(list)
+    restarts: list[Read] = []
     for event in read_history(path):
         if event.action == "Produce" and event.topic is not None and event.partition is not None:
-            written[event.topic, event.partition].append(event)
+            written[event.topic, event.partition].append((path.name, event))
         elif event.action == "Restart":
-            restarts.append(event)
-    return [
-        partition_log_trace(f"{topic}-{partition}", wire_trace(_in_order(events, restarts), topic, partition))
-        for (topic, partition), events in sorted(written.items())
-        if all(event.transactional_id is None and event.producer_id not in {None, -1} for event in events)
-    ]
-
-
-def _in_order(*parts: Iterable[Event]) -> list[Event]:
-    """The events of several parts of a history."""
-    return sorted(chain.from_iterable(parts), key=lambda event: -1 if event.order is None else event.order)
+            restarts.append((path.name, event))
+    return [found for _, events in sorted(written.items()) for found in client_traces(events, restarts)]
 
 
 def _expired(name: str, logs: Recorded) -> Verdict:
@@ -360,6 +405,14 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument(
         "--table", type=Path, metavar="FILE", help="write the verdict on each trace of a replay, as .jsonl or .parquet"
     )
+    parser.add_argument(
+        "--kafka",
+        default="",
+        metavar="RELEASE",
+        help="judge the PATHs by the rules of this release of Kafka as it ships (spec/releases.toml), not by the "
+        "repaired ones",
+    )
+    add_allow_unjudged(parser, WORDS)
     add_json(parser)
     parser.set_defaults(run=run, parser=parser)
 
@@ -373,7 +426,9 @@ def replayed(arguments: argparse.Namespace, registry: Registry) -> list[Verdict]
     """
     from kafka_eos_checks.traces import replays  # noqa: PLC0415 - only a replay needs Arrow
 
-    rules = replays.Rules(tuple(registry.get("CoordinatorOfTraces").overrides.items()))
+    models = models_of(registry, arguments.kafka)
+    clients, coordinators, leaders = (tuple(model.overrides.items()) for model in models)
+    rules = replays.Rules(coordinators, clients, leaders)
     began = monotonic()
     with opened_paths(arguments.paths) as here:
         pieces = pieces_of(here)
@@ -389,11 +444,31 @@ def replayed(arguments: argparse.Namespace, registry: Registry) -> list[Verdict]
     return [replace(first, seconds=monotonic() - began), *others]
 
 
+def _advised(registry: Registry, verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
+    """The verdicts; each on rejected traces says which findings in Kafka may be behind it, and how to accept them."""
+    releases, models = Releases(registry.folder.parent), models_of(registry)
+    judges = {"clients": models.clients, "partitions": models.clients}
+    judges |= {"coordinators": models.coordinators, "leaders": models.leaders}
+    for verdict in verdicts:
+        if verdict.ok or verdict.expected != "all accepted" or "rejected at event" not in verdict.found:
+            yield verdict
+            continue
+        rules = releases.replaced(judges[verdict.name.partition(" ")[0]], releases.newest)
+        findings = ", ".join(dict.fromkeys(rule.finding for rule in rules if rule.finding))
+        yield replace(
+            verdict,
+            advice=f"next: --kafka {releases.newest} judges by the rules of Kafka {releases.newest} as it ships; "
+            f"what only these accept is one of its findings: {findings} (`kafka-eos ledger findings ID`)",
+        )
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Run ``traces``."""
     replays = arguments.spark or arguments.alone
     if replays and not arguments.paths:
         arguments.parser.error("--spark and --alone replay recorded logs and histories; give their PATHs")
+    if arguments.kafka and not arguments.paths:
+        arguments.parser.error("--kafka names the rules for recorded logs and histories; give their PATHs")
     if arguments.table and not replays:
         arguments.parser.error("--table has the verdicts of a replay; add --spark or --alone")
     if arguments.table and arguments.table.suffix not in {".jsonl", ".parquet"}:
@@ -403,7 +478,7 @@ def run(arguments: argparse.Namespace) -> int:
         if replays:
             verdicts = replayed(arguments, registry)
         elif arguments.paths:
-            verdicts = list(given(registry, arguments.paths))
+            verdicts = list(given(models_of(registry, arguments.kafka), arguments.paths))
         else:
             if arguments.only not in {"simulated", "told"}:
                 need_clone("the kept recordings")
@@ -413,14 +488,17 @@ def run(arguments: argparse.Namespace) -> int:
         MalformedHistory,
         NotALogDirectory,
         OSError,
-        UnexplainedOffsets,
         UnreadableLog,
         TraceUnusable,
         UnusableInput,
     ) as error:
         print(f"kafka-eos check traces: {error}", file=sys.stderr)
         return 2
+    if arguments.paths and not arguments.kafka:
+        verdicts = list(_advised(registry, verdicts))
     print_verdicts(verdicts, "traces")
+    for title in dict.fromkeys(verdict.title for verdict in verdicts if verdict.title == JUDGED_BY):
+        answer_console.print(f"\n{title}", markup=False, highlight=False, soft_wrap=True)
     if arguments.json:
         write_verdicts(arguments.json, verdicts)
-    return 0 if all(verdict.ok for verdict in verdicts) else 1
+    return exit_code(verdicts, arguments.allow_unjudged)

@@ -53,6 +53,10 @@ class LeaderOfTraces(Consumer):
         return replace(before, transactions=before.transactions - {ended})
 
 
+JUDGED_BY = (
+    "leaders are judged by the epochs, transactions and markers of each producer's batches, not by sequences and "
+    "offsets: `kafka-eos audit` judges these"
+)
 PRODUCER = 0  # the spec's name for the only producer of a trace
 
 Entry = WrittenBatch | WrittenMarker
@@ -179,7 +183,6 @@ def leader_model(model: Model, traces: Iterable[Trace], version: int) -> Model:
         model,
         name=f"LeadersOfVersion{version}",
         constants=dict(constants),
-        overrides={},
         bounds="",
         probes=(),
         graph="",

@@ -22,16 +22,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kafka_eos.histories.history import Event, event_from_json
+from kafka_eos.histories.history import event_from_json
 from kafka_eos.machines.partition_log import Constants as PartitionLogConstants
 from kafka_eos.machines.partition_log import PartitionLog
 from kafka_eos.machines.transaction_coordinator import TransactionCoordinator
 from kafka_eos.machines.transactional_partition import PLAIN, TRANSACTIONAL
 from kafka_eos_checks.kit.memory import keep_modules
 from kafka_eos_checks.kit.missing import need
-from kafka_eos_checks.kit.verdict import Verdict, counted
-from kafka_eos_checks.lab.record.trace import UnexplainedOffsets, wire_trace
+from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.mutants.rules import mutated
+from kafka_eos_checks.traces.clients import SHOWN, NotJudged, Read, client_traces, has_nothing, with_left_out
 from kafka_eos_checks.traces.coordinators import (
     CoordinatorOfTraces,
     ToldRecord,
@@ -40,7 +40,14 @@ from kafka_eos_checks.traces.coordinators import (
     coordinator_constants,
     steps_of,
 )
-from kafka_eos_checks.traces.leaders import PRODUCER, LeaderOfTraces, leader_constants, leader_trace, wordless_step
+from kafka_eos_checks.traces.leaders import (
+    JUDGED_BY,
+    PRODUCER,
+    LeaderOfTraces,
+    leader_constants,
+    leader_trace,
+    wordless_step,
+)
 from kafka_eos_checks.traces.scan import (
     CLIENT,
     COORDINATOR,
@@ -65,7 +72,6 @@ from kafka_eos_checks.traces.validation import (
     RememberingJudge,
     Trace,
     TraceUnusable,
-    partition_log_trace,
     replayed,
 )
 
@@ -76,7 +82,6 @@ BY_PRODUCER = ("source", "producer_id", "kind", "log", "offset")
 BY_TRACE = ("source", "name", "kind", "log", "offset")
 OUT_ROWS = 1 << 15  # of a batch that a function makes
 REASON_LENGTH = 600  # characters of an explanation that a verdict carries
-SHOWN = 20  # traces in a verdict's evidence
 BUCKETS = 64  # shares over which the partitions of a history are spread
 
 Rows = Iterable["pa.RecordBatch"]
@@ -88,10 +93,14 @@ class Rules:
 
     Attributes:
         overrides: replaced operators of the coordinator, as (operator, replacement).
+        clients: those of the partition that answers to idempotent producers.
+        leaders: those of the partition with transactions.
         versions: the transaction versions that the cluster knows.
     """
 
     overrides: tuple[tuple[str, str], ...]
+    clients: tuple[tuple[str, str], ...] = ()
+    leaders: tuple[tuple[str, str], ...] = ()
     versions: frozenset[int] = frozenset({1, 2})
 
 
@@ -212,7 +221,7 @@ class _Out:
 # --- by producer: the leaders of partitions, and clients -----------------------------------------------------------
 
 
-def by_producer(batches: Rows) -> "Iterator[pa.RecordBatch]":
+def by_producer(batches: Rows, rules: Rules) -> "Iterator[pa.RecordBatch]":
     """Rows sorted by :data:`BY_PRODUCER` -> state records, markers of transactional ids, and verdicts.
 
     The state records of a producer come first. They name its transactional ids and the transaction version by which its
@@ -221,7 +230,7 @@ def by_producer(batches: Rows) -> "Iterator[pa.RecordBatch]":
     import pyarrow as pa  # noqa: PLC0415 - the light install has no pyarrow
 
     owners: dict[str, int] = {}  # transactional id -> the lowest version that ended a transaction, or 0 for none
-    restarts: list[Event] = []
+    restarts: list[Read] = []
     producer: tuple[int, int] | None = None
     out = _Out([])
     for (source, producer_id, kind, log), slices in runs(batches, BY_PRODUCER[:4]):
@@ -238,11 +247,12 @@ def by_producer(batches: Rows) -> "Iterator[pa.RecordBatch]":
                     out.put(_with_column(each, "name", pa.array([name] * each.num_rows, pa.string())))
             version = min(filter(None, owners.values()), default=0)
             if version:
-                out.put(judged([{"source": source, **_leader_verdict(log, producer_id, slices, version)}]))
+                out.put(judged([{"source": source, **_leader_verdict(log, producer_id, slices, version, rules)}]))
         elif kind == EVENT and not log:
             restarts = _events_of(slices)
         elif kind == EVENT:
-            out.put(judged([{"source": source, **_client_verdict(log, _events_of(slices), restarts)}]))
+            verdicts = _client_verdicts(_events_of(slices), restarts, rules)
+            out.put(judged([{"source": source, **verdict} for verdict in verdicts]))
         yield from out.full()
     yield from out.full(at_end=True)
 
@@ -275,20 +285,28 @@ def _with_column(batch: "pa.RecordBatch", name: str, values: "pa.Array") -> "pa.
     return batch.set_column(batch.schema.get_field_index(name), rows_schema().field(name), values)
 
 
-def _leader_verdict(log: str, producer_id: int, slices: "Sequence[pa.RecordBatch]", version: int) -> dict[str, Any]:
+def _leader_verdict(
+    log: str, producer_id: int, slices: "Sequence[pa.RecordBatch]", version: int, rules: Rules
+) -> dict[str, Any]:
     name = f"{log}, producer {producer_id}"
-    position, steps = _leader_of(version).first_rejected(map(wordless_step, _entries(slices)))
+    judge = _leader_of(rules, version)
+    position, steps = judge.first_rejected(map(wordless_step, _entries(slices)))
     if position is None:
         return _verdict(LEADER, name, steps, None, "")
     trace = leader_trace(log, producer_id, _entries(slices, with_offsets=True))
-    index, explanation = replayed(LeaderOfTraces, leader_constants(version), trace)
+    index, explanation = replayed(_leader_machine(rules), leader_constants(version), trace)
     assert index == position, f"{name}: rejected at {index} and, by a judge that remembers, at {position}"
     return _verdict(LEADER, name, steps, position, explanation)
 
 
-@lru_cache(maxsize=2)
-def _leader_of(version: int) -> RememberingJudge:
-    return RememberingJudge(LeaderOfTraces, leader_constants(version))
+@lru_cache(maxsize=4)
+def _leader_of(rules: Rules, version: int) -> RememberingJudge:
+    return RememberingJudge(_leader_machine(rules), leader_constants(version))
+
+
+@lru_cache(maxsize=4)
+def _leader_machine(rules: Rules) -> type[Any]:
+    return mutated(LeaderOfTraces, dict(rules.leaders))
 
 
 def _entries(
@@ -303,27 +321,21 @@ def _entries(
             yield WrittenBatch(PRODUCER, epoch, TRANSACTIONAL if code == TRANSACTIONAL_BATCH else PLAIN, at)
 
 
-def _events_of(slices: "Sequence[pa.RecordBatch]") -> list[Event]:
-    return [event_from_json(line.decode("utf-8", "replace")) for (line,) in _lists(slices, "value")]
+def _events_of(slices: "Sequence[pa.RecordBatch]") -> list[Read]:
+    rows = _lists(slices, "name", "value")
+    return [(Path(name).name, event_from_json(line.decode("utf-8", "replace"))) for name, line in rows]
 
 
-def _client_verdict(log: str, events: Sequence[Event], restarts: Sequence[Event]) -> dict[str, Any]:
-    """The verdict on a partition of a history; judged if only idempotent producers wrote, outside of transactions."""
-    if any(event.transactional_id is not None or event.producer_id in {None, -1} for event in events):
-        reason = "it has a batch of a transaction, or of a producer without idempotence: left out"
-        return {"subject": CLIENT, "trace": log, "steps": 0, "accepted": None, "reason": reason}
-    if any(event.order is None for event in (*events, *restarts)):
-        reason = "an event has no order; give a history in which every event has one"
-        return {"subject": CLIENT, "trace": log, "steps": 0, "accepted": False, "reason": reason}
-    topic, _, partition = log.rpartition("-")
-    try:
-        together = sorted((*events, *restarts), key=lambda event: event.order or 0)
-        trace = partition_log_trace(log, wire_trace(together, topic, int(partition)))
-        constants = _partition_constants(trace)
-        index, explanation = replayed(PartitionLog, constants, trace)
-    except (TraceUnusable, UnexplainedOffsets) as error:
-        return {"subject": CLIENT, "trace": log, "steps": 0, "accepted": False, "reason": str(error)}
-    return _verdict(CLIENT, log, len(trace.steps), index, explanation)
+def _client_verdicts(written: Sequence[Read], restarts: Sequence[Read], rules: Rules) -> Iterator[dict[str, Any]]:
+    """The verdicts on a partition of a history, one for each run."""
+    machine = mutated(PartitionLog, dict(rules.clients))
+    for trace in client_traces(written, restarts):
+        if isinstance(trace, NotJudged):
+            row = {"subject": CLIENT, "trace": trace.name, "steps": 0, "accepted": None}
+            yield {**row, "reason": trace.reason, "unjudged": trace.code}
+        else:
+            index, explanation = replayed(machine, _partition_constants(trace), trace)
+            yield _verdict(CLIENT, trace.name, len(trace.steps), index, explanation)
 
 
 def _partition_constants(trace: Trace) -> PartitionLogConstants:
@@ -398,15 +410,18 @@ def verdicts_of(table: "pa.Table", paths: Sequence[Path]) -> list[Verdict]:
     """
     import pyarrow.compute as pc  # noqa: PLC0415 - the light install has no pyarrow
 
-    verdicts = []
+    verdicts: list[Verdict] = []
     for source, path in enumerate(paths):
         own = table.filter(pc.equal(table["source"], source))
         subjects = {name: own.filter(pc.equal(own["subject"], name)) for name in (*_NAMES, LOG)}
-        if not any(each.num_rows - each["accepted"].null_count for each in subjects.values()):
+        found = [
+            _verdict_on(subject, f"{name} of {path.name}", subjects[subject])
+            for subject, name in _NAMES.items()
+            if subjects[subject].num_rows
+        ]
+        if all(map(has_nothing, found)) and not subjects[LOG].num_rows:
             raise TraceUnusable(f"{path}: {NOTHING_TO_REPLAY}")
-        for subject, name in _NAMES.items():
-            if subjects[subject].num_rows:
-                verdicts.append(_verdict_on(f"{name} of {path.name}", subjects[subject]))
+        verdicts += found
         unread = subjects[LOG]
         if unread.num_rows:
             verdicts.append(
@@ -422,19 +437,19 @@ def verdicts_of(table: "pa.Table", paths: Sequence[Path]) -> list[Verdict]:
     return verdicts
 
 
-def _verdict_on(name: str, own: "pa.Table") -> Verdict:
+def _verdict_on(subject: str, name: str, own: "pa.Table") -> Verdict:
     """The verdict on all traces of one kind; only the reference has judged them."""
     import pyarrow.compute as pc  # noqa: PLC0415 - the light install has no pyarrow
 
     rejected = own.filter(pc.invert(own["accepted"]))
-    left_out = own["accepted"].null_count
-    traces = own.num_rows - left_out
+    left_out = own.filter(pc.is_null(own["accepted"])).to_pylist()
+    traces = own.num_rows - len(left_out)
     found = "all accepted" if traces else "no traces"
     if rejected.num_rows:
         first = rejected.slice(0, 1).to_pylist()[0]
-        where = "not judged" if first["position"] is None else f"rejected at event {first['position']}"
-        found = f"{traces - rejected.num_rows} of {traces} accepted; {first['trace']}: {where}"
-    return Verdict(
+        found = f"{traces - rejected.num_rows} of {traces} accepted; {first['trace']}: "
+        found += f"rejected at event {first['position']}"
+    verdict = Verdict(
         check="trace",
         name=name,
         expected="all accepted",
@@ -442,9 +457,9 @@ def _verdict_on(name: str, own: "pa.Table") -> Verdict:
         ok=not rejected.num_rows,
         figures={"traces": traces, "events": pc.sum(own["steps"]).as_py() or 0},
         evidence=_evidence(rejected),
-        unjudged=f"{counted(left_out, 'partition')} left out for other batches in them" if left_out else "",
-        unknown=left_out,
+        title=JUDGED_BY if subject == LEADER else "",
     )
+    return with_left_out(verdict, [NotJudged(row["trace"], row["unjudged"], row["reason"]) for row in left_out])
 
 
 def _evidence(rows: "pa.Table") -> str:
@@ -482,7 +497,7 @@ def in_process(pieces: Sequence[Piece], rules: Rules) -> "pa.Table":
     pa = need("pyarrow", "spark")
     keep_modules()
     scanned = (batch for task in tasks_of(pieces, PIECE_BYTES) for batch in rows_of(task, BUCKETS))
-    tagged = by_producer(_sorted(scanned, BY_PRODUCER))
+    tagged = by_producer(_sorted(scanned, BY_PRODUCER), rules)
     found = list(by_trace(_sorted(tagged, BY_TRACE), rules))
     return in_order(pa.Table.from_batches(found, schema=verdict_batch([]).schema))
 

@@ -37,6 +37,7 @@ from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.segment import RegionKind
 from kafka_eos.formats.transaction_log import TOPIC, MalformedTransactionRecord, decode_key
 from kafka_eos.histories.history import MalformedHistory, event_from_json
+from kafka_eos_checks.audit.events.history_files import line_of
 from kafka_eos_checks.audit.inputs import contents_of
 from kafka_eos_checks.audit.rules.coordinator import PREPARED
 from kafka_eos_checks.audit.segments.headers import (
@@ -60,7 +61,8 @@ PLAIN_BATCH, TRANSACTIONAL_BATCH, ABORT_MARKER, COMMIT_MARKER = range(4)  # code
 MARKERS = {ABORT_MARKER: ControlType.ABORT, COMMIT_MARKER: ControlType.COMMIT}
 
 COORDINATOR, LEADER, CLIENT, LOG = "coordinator", "leader", "client", "log"  # the subjects of verdicts
-# A row for each trace. `accepted` is null where it was not judged; `position` is the first unexplained step, from 1.
+# A row for each trace. `position` is the first unexplained step, from 1. `accepted` is null where it was not judged;
+# `unjudged` then has the reason by a short name.
 VERDICTS = {
     "source": "bigint",
     "subject": "string",
@@ -69,6 +71,7 @@ VERDICTS = {
     "accepted": "boolean",
     "position": "bigint",
     "reason": "string",
+    "unjudged": "string",
 }
 ROWS = {
     "source": "bigint",
@@ -367,8 +370,8 @@ def event_rows(piece: Piece, buckets: int) -> "Iterator[pa.RecordBatch]":
     """
     rows: list[tuple[str, int, int, int, bytes]] = []  # log, order, bucket, code, line
     try:
-        for line in _lines(piece):
-            event = event_from_json(line.decode("utf-8", "replace"), piece.path)
+        for at, line in _lines(piece):
+            event = event_from_json(line.decode("utf-8", "replace"), piece.path, at)
             order = -1 if event.order is None else event.order
             if event.action == "Restart":
                 rows += [("", order, bucket, 0, line) for bucket in range(buckets)]
@@ -379,7 +382,8 @@ def event_rows(piece: Piece, buckets: int) -> "Iterator[pa.RecordBatch]":
                 yield _events(piece, rows)
                 rows = []
     except MalformedHistory as error:
-        yield unreadable(piece, f"between bytes {piece.start} and {piece.end}: {error.reason}")
+        reason = f"line {line_of(Path(piece.path), error.line)}: {error.reason}"
+        yield unreadable(piece, f"{reason}; correct this line, or record again")
     if rows:
         yield _events(piece, rows)
 
@@ -399,15 +403,17 @@ def _events(piece: Piece, rows: Iterable[tuple[str, int, int, int, bytes]]) -> "
     return batch_of(columns, len(logs))
 
 
-def _lines(piece: Piece) -> Iterator[bytes]:
-    """The lines that begin inside a piece."""
+def _lines(piece: Piece) -> Iterator[tuple[int, bytes]]:
+    """The lines that begin inside a piece, each with the byte at which it begins."""
     with Path(piece.path).open("rb", buffering=LINE_BYTES) as file:
         if piece.start:
             file.seek(piece.start - 1)
             file.readline()
-        while file.tell() < piece.end:
+        at = file.tell()
+        while at < piece.end:
             line = file.readline()
             if not line:
                 return
             if line.strip():
-                yield line
+                yield at, line
+            at += len(line)

@@ -63,7 +63,7 @@ def verdict_frame(
     shares = max(int(spark.conf.get("spark.sql.shuffle.partitions") or 1), sum(p.size for p in pieces) // task_bytes)
     plan = spark.createDataFrame([(task,) for task in tasks], "task string").repartition(len(tasks))
     rows = plan.mapInArrow(_read, ddl(ROWS))
-    tagged = _sorted(rows, BY_PRODUCER, shares).mapInArrow(_by_producer, ddl(ROWS))
+    tagged = _sorted(rows, BY_PRODUCER, shares).mapInArrow(_tagging(rules), ddl(ROWS))
     return _sorted(tagged, BY_TRACE, shares).mapInArrow(_judging(rules), ddl(VERDICTS))
 
 
@@ -79,9 +79,12 @@ def _read(batches: Rows) -> "Iterator[pa.RecordBatch]":
             yield from rows_of(task, BUCKETS)
 
 
-def _by_producer(batches: Rows) -> "Iterator[pa.RecordBatch]":
-    keep_modules()
-    yield from by_producer(batches)
+def _tagging(rules: Rules) -> "Callable[[Rows], Iterator[pa.RecordBatch]]":
+    def tag(batches: Rows) -> "Iterator[pa.RecordBatch]":
+        keep_modules()
+        yield from by_producer(batches, rules)
+
+    return tag
 
 
 def _judging(rules: Rules) -> "Callable[[Rows], Iterator[pa.RecordBatch]]":

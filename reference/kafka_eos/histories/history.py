@@ -121,7 +121,9 @@ def event_from_json(line: str, source: str = "history", number: int = 1) -> Even
     """
     try:
         row = DECODER.decode(line)
-    except (ValueError, RecursionError) as error:  # no JSON, a number of too many digits, too deep
+    except json.JSONDecodeError as error:  # its own line is that of the text, not of the file
+        raise MalformedHistory(source, number, f"no JSON: {error.msg} at column {error.colno}") from None
+    except (ValueError, RecursionError) as error:  # a number of too many digits, too deep
         raise MalformedHistory(source, number, f"no JSON: {error}") from None
     if not isinstance(row, dict):
         raise MalformedHistory(source, number, f"expected a JSON object, found {type(row).__name__}")

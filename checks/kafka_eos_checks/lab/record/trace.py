@@ -51,8 +51,26 @@ class _KafkaLog(Log):
 _KAFKA_LOG = _KafkaLog()
 
 
-class UnexplainedOffsets(ValueError):  # noqa: N818 - what was found
-    """Raised for offsets that no request of the history can have filled, e.g. markers, and for nameless requests."""
+NO_WIRE_EVENTS, DAMAGED, INCOMPLETE = "no-wire-events", "damaged-history", "incomplete-history"
+_AS_RECORDED = "give the history as `kafka-eos lab record` or `kafka-eos serve --record` wrote it"
+_BATCH = ("producer_id", "producer_epoch", "base_sequence", "record_count")
+
+
+class NoTrace(ValueError):  # noqa: N818 - named for the input
+    """A history that gives no trace of a partition; the message has the run, the event, the reason and what to do.
+
+    Attributes:
+        code: the reason by a short name: ``NO_WIRE_EVENTS``, ``DAMAGED`` or ``INCOMPLETE``.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def _damaged(event: Event, reason: str) -> NoTrace:
+    place = f"run {event.run}, event {'without an order' if event.order is None else event.order}"
+    return NoTrace(DAMAGED, f"{place}: {reason}; the history is damaged: {_AS_RECORDED}")
 
 
 @dataclass(slots=True)
@@ -65,9 +83,7 @@ class _Question:
     @property
     def identity(self) -> _Identity:
         e = self.invoke
-        columns = (e.producer_id, e.producer_epoch, e.base_sequence, e.record_count)
-        assert None not in columns, f"event {e.order}: a Produce request without its batch's columns"
-        return columns  # type: ignore[return-value]
+        return e.producer_id, e.producer_epoch, e.base_sequence, e.record_count  # type: ignore[return-value]
 
 
 @dataclass(slots=True)
@@ -95,25 +111,86 @@ def _order(event: Event) -> int:
 
 
 def questions(events: Iterable[Event], topic: str, partition: int) -> list[_Question]:
-    """The Produce requests for one partition, in the order in which they were sent.
+    """The Produce requests of one run for one partition, in the order in which they were sent.
+
+    Args:
+        events: the events, in order.
+        topic: the partition's topic.
+        partition: the partition's number.
 
     Raises:
-        UnexplainedOffsets: an event does not name its request.
+        NoTrace: an event does not name its request, or the events are not a request and at most one answer for each.
     """
-    found: dict[tuple[str, int], _Question] = {}
+    found: dict[int, _Question] = {}
     for event in events:
         if event.action == "Produce" and event.topic == topic and event.partition == partition:
-            if "request" not in event.detail:
-                raise UnexplainedOffsets(
-                    f"event {event.order}: a Produce without 'request' in its detail, which joins it with its answer; "
-                    "give a history of wire events, as `kafka-eos lab record` and `kafka-eos serve --record` write it"
-                )
-            key = event.run, event.detail["request"]
+            request = _request(event)
+            asked = found.get(request)
             if event.phase == "invoke":
-                found[key] = _Question(event)
+                if asked is not None:
+                    raise _damaged(event, f"request {request} is sent again, after event {_order(asked.invoke)}")
+                found[request] = _Question(event)
+            elif asked is None:
+                raise _damaged(event, f"an answer to request {request}, which no event before it sends")
             elif event.phase != "info":  # an answer that settles the outcome
-                found[key].answer = event
+                if asked.answer is not None:
+                    raise _damaged(event, f"request {request} is answered again, after event {_order(asked.answer)}")
+                found[request].answer = _answer(event, asked.invoke)
     return list(found.values())
+
+
+def _request(event: Event) -> int:
+    """The number of an event's request.
+
+    Raises:
+        NoTrace: the event lacks what every event of the wire has.
+    """
+    if "request" not in event.detail:
+        raise NoTrace(
+            NO_WIRE_EVENTS,
+            f"run {event.run}, event {event.order}: a Produce without 'request' in its detail, which joins it with its "
+            "answer; give a history of wire events, as `kafka-eos lab record` and `kafka-eos serve --record` write it",
+        )
+    request, broker = event.detail["request"], event.detail.get("broker")
+    if not isinstance(request, int) or not isinstance(broker, str):
+        raise _damaged(event, f"its detail has request {request!r} and broker {broker!r}, not a number and a name")
+    if event.order is None:
+        raise _damaged(event, "it has no place among the others")
+    missing = [name for name in _BATCH if getattr(event, name) is None]
+    if missing:
+        raise _damaged(event, f"a Produce without {', '.join(missing)}")
+    return request
+
+
+def _answer(event: Event, invoke: Event) -> Event:
+    """An answer.
+
+    Raises:
+        NoTrace: it does not say its outcome, or speaks of another batch than its request.
+    """
+    if event.error is None or (event.phase == "ok") != (event.error == ErrorCode.NONE):
+        raise _damaged(event, f"an answer of phase {event.phase} with error {event.error}")
+    if event.phase == "ok" and event.offset is None:
+        raise _damaged(event, "an answer without error and without an offset")
+    for name in _BATCH:
+        if getattr(event, name) != getattr(invoke, name):
+            sent = f"{getattr(invoke, name)} in its request, event {invoke.order}"
+            raise _damaged(event, f"an answer with {name} {getattr(event, name)}, and {sent}")
+    return event
+
+
+def _in_order(events: Iterable[Event]) -> Iterator[Event]:
+    """The events; no two have the same order.
+
+    Raises:
+        NoTrace: two have.
+    """
+    seen = set()
+    for event in events:
+        if event.order is not None and event.order in seen:
+            raise _damaged(event, "there are two events of this order")
+        seen.add(event.order)
+        yield event
 
 
 def _restarts(events: Iterable[Event], asked: Sequence[_Question]) -> list[Event]:
@@ -136,7 +213,7 @@ def _acknowledged(asked: Sequence[_Question]) -> list[_Append]:
     answered = [q for q in asked if q.answer is not None and q.answer.error == ErrorCode.NONE]
     for question in sorted(answered, key=lambda q: _order(q.answer) if q.answer else 0):
         assert question.answer is not None, "answered"
-        assert question.answer.offset is not None, "an answer NONE has an offset"
+        assert question.answer.offset is not None, "it says its outcome"
         key = question.answer.offset, question.identity
         append = found.setdefault(key, _Append(question.identity, key[0], _order(question.answer)))
         append.answers.append(question)
@@ -190,7 +267,7 @@ def _unseen(appends: list[_Append], requests: _Requests) -> list[_Append]:
     """The appends, with the unanswered appends between them.
 
     Raises:
-        UnexplainedOffsets: if no unanswered request fits into a gap.
+        NoTrace: if no unanswered request fits into a gap.
     """
     known = {append.identity for append in appends}
     fillers = sorted(requests.first_unanswered.keys() - known)
@@ -201,8 +278,12 @@ def _unseen(appends: list[_Append], requests: _Requests) -> list[_Append]:
             room = append.offset - next_offset
             place = next((n for n, identity in enumerate(fillers) if identity[3] <= room), None)
             if place is None:
-                raise UnexplainedOffsets(
-                    f"offsets {next_offset} to {append.offset - 1} were written by no request of the history"
+                answer = append.answers[0].answer or append.answers[0].invoke
+                raise NoTrace(
+                    INCOMPLETE,
+                    f"run {answer.run}, event {answer.order}: offset {append.offset}, but offsets {next_offset} to "
+                    f"{append.offset - 1} were written by no request of the history; record an empty partition, from "
+                    "its first batch on, with all its producers",
                 )
             filler = fillers.pop(place)
             # The request was lost with the broker: no request after the restart can have carried the batch.
@@ -269,7 +350,8 @@ def _appender(append: _Append, requests: _Requests) -> _Question:
         restart = requests.restart_from(append.at)
         if restart is None or restart >= _order(first.answer or first.invoke):
             return first
-    return requests.first_unanswered[append.identity]
+    lost = requests.first_unanswered.get(append.identity)
+    return append.answers[0] if lost is None else lost
 
 
 def _batch(event: Event) -> Batch:
@@ -373,9 +455,9 @@ def wire_trace(events: Iterable[Event], topic: str, partition: int, log: Log = _
         ``order`` from 0. ``AppendBatch`` of a request that was never answered has no ``detail["answered"]``.
 
     Raises:
-        UnexplainedOffsets: if there is a gap of offsets that no request can have filled.
+        NoTrace: if the history is damaged, or there is a gap of offsets that no request can have filled.
     """
-    history = list(events)
+    history = list(_in_order(events))
     asked = questions(history, topic, partition)
     requests = _Requests(asked, _restarts(history, asked))
     appends = _unseen(_acknowledged(asked), requests)

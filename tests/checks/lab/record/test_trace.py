@@ -1,6 +1,7 @@
 import random
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -11,7 +12,7 @@ from kafka_eos.histories.history import Event, read_history
 from kafka_eos.machines.producer_state import Batch, Log
 from kafka_eos_checks.kit.recording import kept_recordings, unpack
 from kafka_eos_checks.lab.record import trace as record_trace
-from kafka_eos_checks.lab.record.trace import UnexplainedOffsets, wire_trace
+from kafka_eos_checks.lab.record.trace import DAMAGED, INCOMPLETE, NoTrace, wire_trace
 
 OUT_OF_ORDER = 45
 
@@ -126,8 +127,68 @@ def test_the_first_batch_can_be_one_whose_answer_nobody_saw(wire: Wire) -> None:
 def test_offsets_that_no_request_can_have_filled_are_reported(wire: Wire) -> None:
     wire.append(0, 0)
     wire.append(1, 2)
-    with pytest.raises(UnexplainedOffsets, match="offsets 1 to 1"):
+    with pytest.raises(NoTrace, match="run r, event 3: offset 2, but offsets 1 to 1") as caught:
         wire.trace()
+    assert caught.value.code == INCOMPLETE
+
+
+def without(number: int) -> Callable[[list[Event]], list[Event]]:
+    return lambda events: events[:number] + events[number + 1 :]
+
+
+def again(number: int, order: int | None = None) -> Callable[[list[Event]], list[Event]]:
+    def double(events: list[Event]) -> list[Event]:
+        event = events[number]
+        return [*events, replace(event, order=event.order if order is None else order)]
+
+    return double
+
+
+def with_columns(number: int, **columns: Any) -> Callable[[list[Event]], list[Event]]:
+    return lambda events: [replace(event, **columns) if event.order == number else event for event in events]
+
+
+@pytest.mark.parametrize(
+    ("damage", "place", "reason"),
+    [
+        (without(0), 1, "an answer to request 0, which no event before it sends"),
+        (lambda events: [events[1], events[0], *events[2:]], 1, "which no event before it sends"),
+        (again(1), 1, "there are two events of this order"),
+        (again(0), 0, "there are two events of this order"),
+        (again(1, order=9), 9, "request 0 is answered again, after event 1"),
+        (again(0, order=9), 9, "request 0 is sent again, after event 0"),
+        (with_columns(1, order=None), "without an order", "it has no place among the others"),
+        (with_columns(0, producer_id=None), 0, "a Produce without producer_id"),
+        (with_columns(0, record_count=None, base_sequence=None), 0, "a Produce without base_sequence, record_count"),
+        (with_columns(1, offset=None), 1, "an answer without error and without an offset"),
+        (with_columns(1, error=None), 1, "an answer of phase ok with error None"),
+        (with_columns(1, error=45), 1, "an answer of phase ok with error 45"),
+        (with_columns(1, phase="fail"), 1, "an answer of phase fail with error 0"),
+        (with_columns(1, producer_epoch=1), 1, "an answer with producer_epoch 1, and 0 in its request, event 0"),
+        (with_columns(0, detail={"request": [0], "broker": "b"}), 0, "not a number and a name"),
+        (with_columns(1, detail={"request": 0}), 1, "not a number and a name"),
+    ],
+)
+def test_what_is_no_request_with_one_answer_is_damage_with_its_place_and_a_remedy(
+    wire: Wire, damage: Callable[[list[Event]], list[Event]], place: int | str, reason: str
+) -> None:
+    wire.append(0, 0)
+    wire.append(1, 1)
+    wire.events = damage(wire.events)
+    with pytest.raises(NoTrace) as caught:
+        wire.trace()
+    assert caught.value.code == DAMAGED
+    assert str(caught.value).startswith(f"run r, event {place}: ")
+    assert reason in str(caught.value)
+    assert "give the history as" in str(caught.value)
+
+
+def test_offsets_against_the_order_of_a_restart_give_a_trace(wire: Wire) -> None:
+    wire.append(1, 1)
+    wire.ask(9)
+    wire.restart()
+    wire.append(0, 0)
+    assert {"AppendBatch"} < {name for name, *_ in wire.trace()}
 
 
 def test_a_request_without_visible_effect_is_left_out(wire: Wire) -> None:

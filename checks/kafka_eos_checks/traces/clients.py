@@ -1,0 +1,103 @@
+"""Recorded histories as traces of PartitionLog: what a leader answered to idempotent producers must be the spec's.
+
+A trace is of one partition in one run, because the order of events is of a run. A damaged run costs its own traces
+only: each is a :class:`NotJudged` with the file, the run, the event and what to do.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from kafka_eos.histories.history import Event
+from kafka_eos_checks.kit.verdict import Verdict, counted
+from kafka_eos_checks.lab.record.trace import DAMAGED, INCOMPLETE, NO_WIRE_EVENTS, NoTrace, wire_trace
+from kafka_eos_checks.traces.validation import Trace, partition_log_trace
+
+OTHER_BATCHES = "other-batches"
+WORDS = {
+    OTHER_BATCHES: "with batches of a transaction, or of a producer without idempotence; a replay judges transactions "
+    "by the logs",
+    DAMAGED: "of a damaged history",
+    INCOMPLETE: "of a history that lacks requests, or whose leader left offsets out",
+    NO_WIRE_EVENTS: "of a history without wire events",
+}
+"""The reasons why a partition of a history is not judged, by their codes; they follow the number of partitions."""
+
+
+SHOWN = 20  # partitions in a verdict's evidence
+
+Read = tuple[str, Event]  # the name of a file, and an event in it
+
+
+@dataclass(frozen=True, slots=True)
+class NotJudged:
+    """A partition of a history that gives no trace.
+
+    Attributes:
+        name: as that of its trace would be.
+        code: one of :data:`WORDS`.
+        reason: the place, the reason and what to do.
+    """
+
+    name: str
+    code: str
+    reason: str
+
+
+def client_traces(written: Iterable[Read], restarts: Iterable[Read]) -> Iterator[Trace | NotJudged]:
+    """The traces of one partition, one for each run; none where no request was answered.
+
+    Args:
+        written: the events of action Produce for the partition.
+        restarts: the events of action Restart.
+    """
+    runs: dict[tuple[str, str], list[Event]] = defaultdict(list)
+    for file, event in written:
+        runs[file, event.run].append(event)
+    restarted: dict[tuple[str, str], list[Event]] = defaultdict(list)
+    for file, event in restarts:
+        restarted[file, event.run].append(event)
+    for (file, run), events in sorted(runs.items()):
+        name = f"{events[0].topic}-{events[0].partition}"
+        if len(runs) > 1:
+            name = f"{name} of run {run} in {file}"
+        found = _trace(name, file, events, restarted[file, run])
+        if isinstance(found, NotJudged) or found.steps:
+            yield found
+
+
+def _trace(name: str, file: str, events: list[Event], restarts: list[Event]) -> Trace | NotJudged:
+    if any(event.transactional_id is not None or event.producer_id == -1 for event in events):
+        reason = "it has a batch of a transaction, or of a producer without idempotence: left out"
+        return NotJudged(name, OTHER_BATCHES, reason)
+    together = sorted((*events, *restarts), key=lambda event: -1 if event.order is None else event.order)
+    topic, partition = events[0].topic, events[0].partition
+    assert topic is not None, "a Produce of a partition"
+    assert partition is not None, "a Produce of a partition"
+    try:
+        return partition_log_trace(name, wire_trace(together, topic, partition))
+    except NoTrace as error:
+        return NotJudged(name, error.code, f"{file}: {error}")
+
+
+def with_left_out(verdict: Verdict, left_out: Sequence[NotJudged]) -> Verdict:
+    """The verdict on the traces of histories that also says what was left out, and why."""
+    codes = Counter(each.code for each in left_out)
+    told = [f"{each.name}: {each.reason}" for each in left_out if each.code != OTHER_BATCHES]
+    shown = [*told[:SHOWN], *([f"… and {len(told) - SHOWN} more"] if len(told) > SHOWN else [])]
+    others = [each.name for each in left_out if each.code == OTHER_BATCHES]
+    if others:
+        more = f" and {len(others) - SHOWN} more" if len(others) > SHOWN else ""
+        shown.append(f"left out: {', '.join(others[:SHOWN])}{more}")
+    return replace(
+        verdict,
+        evidence="\n".join(filter(None, (verdict.evidence, *shown))),
+        unjudged="; ".join(f"{counted(codes[code], 'partition')} {WORDS[code]}" for code in WORDS if code in codes),
+        unknown=len(left_out),
+        unjudged_for=dict(sorted(codes.items())),
+    )
+
+
+def has_nothing(verdict: Verdict) -> bool:
+    """Whether a verdict is on partitions only that are no subject of a replay of histories."""
+    return not verdict.figures.get("traces") and set(verdict.unjudged_for) == {OTHER_BATCHES}
