@@ -73,7 +73,8 @@ def marker(offset: int, at: int, decision: ControlType, *, epoch: int = 1, pid: 
 
 
 def partition(folder: Path, *batches: RecordBatch, name: str = "orders-0") -> None:
-    write_segment(folder / name / f"{0:020d}.log", [batch.encode() for batch in batches])
+    path = folder / name / f"{0:020d}.log"
+    write_segment(path, [batch.encode() for batch in batches], index=False)  # nor an index of aborted transactions
 
 
 def coordinator(

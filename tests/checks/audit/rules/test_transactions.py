@@ -83,7 +83,8 @@ def partition(
                 )
             )
         offset += 1
-    write_segment(folder / f"orders-{number}" / f"{start:020d}.log", [batch.encode() for batch in batches])
+    path = folder / f"orders-{number}" / f"{start:020d}.log"
+    write_segment(path, [batch.encode() for batch in batches], index=False)  # nor an index of aborted transactions
 
 
 def coordinator(
