@@ -198,14 +198,15 @@ def _array(element: _Type, flexible: bool, nullable: bool) -> _Type:
     return _Type(read, write)
 
 
-def _nullable_struct(inner: _Type) -> _Type:
-    """A structure after a byte that says whether it is there: -1 or 1 (KIP-893)."""
+def _nullable_struct(inner: _Type, tagged: bool) -> _Type:
+    """A structure after a byte that says whether it is there: -1 or 1, in a tagged field 0 or 1."""
+    absent = 0 if tagged else -1
 
     def read(buffer: Buffer) -> Any:
-        return None if buffer.number(">b") < 0 else inner.read(buffer)
+        return None if buffer.number(">b") == absent else inner.read(buffer)
 
     def write(out: bytearray, value: Any) -> None:
-        out.extend(struct.pack(">b", -1 if value is None else 1))
+        out.extend(struct.pack(">b", absent if value is None else 1))
         if value is not None:
             inner.write(out, value)
 
@@ -272,12 +273,12 @@ class _Compiler:
         own = row.get("flexibleVersions")
         flexible = self.flexible if own is None else self.version in _versions(own)
         tag = row["tag"] if self.version in _versions(row.get("taggedVersions")) else None
-        own_type = self._type(row, row["type"], flexible, nullable)
+        own_type = self._type(row, row["type"], flexible, nullable, tag is not None)
         return _Field(row["name"], own_type, self._default(row), tag)
 
-    def _type(self, row: Message, name: str, flexible: bool, nullable: bool) -> _Type:
+    def _type(self, row: Message, name: str, flexible: bool, nullable: bool, tagged: bool) -> _Type:
         if name.startswith("[]"):
-            return _array(self._type(row, name[2:], flexible, False), flexible, nullable)
+            return _array(self._type(row, name[2:], flexible, False, False), flexible, nullable)
         if name in _NUMBERS:
             return _number(_NUMBERS[name])
         if name == "uuid":
@@ -285,7 +286,7 @@ class _Compiler:
         if name in {"string", "bytes", "records"}:
             return _sized(">h" if name == "string" else ">i", flexible, nullable, name == "string")
         inner = self.struct(row.get("fields") or self.structs[name])
-        return _nullable_struct(inner) if nullable else inner
+        return _nullable_struct(inner, tagged) if nullable else inner
 
     def _default(self, row: Message) -> Any:
         name, text = row["type"], row.get("default")

@@ -89,6 +89,10 @@ STRUCTURES = Codec({
                 "name": "Owner", "type": "Owner", "versions": "10+", "nullableVersions": "10+",
                 "default": "null", "fields": [{"name": "Age", "type": "int8", "versions": "10+"}],
             },
+            {
+                "name": "Guest", "type": "Guest", "versions": "12+", "nullableVersions": "12+", "taggedVersions": "12+",
+                "tag": 0, "default": "null", "fields": [{"name": "Age", "type": "int8", "versions": "12+"}],
+            },
         ],
         "commonStructs": [{"name": "Key", "fields": [{"name": "Teeth", "type": "int8", "versions": "9+"}]}],
     }
@@ -104,12 +108,19 @@ STRUCTURES = Codec({
         (10, {"Name": "ab", "Keys": None, "Owner": None}, "03 6162 00 ff 00"),
         (10, {"Name": "ab", "Keys": [{"Teeth": 5}], "Owner": {"Age": 7}}, "03 6162 02 05 00 01 07 00 00"),
         (11, {"Name": "ab", "Owner": {"Age": 7}}, "03 6162 01 07 00 00"),
+        (12, {"Name": "ab", "Owner": None, "Guest": None}, "03 6162 ff 00"),
+        (12, {"Name": "ab", "Owner": None, "Guest": {"Age": 7}}, "03 6162 ff 01 00 03 01 07 00"),
     ],
 )
 def test_a_message_has_the_fields_of_its_version_and_says_what_is_missing(version: int, row: Any, written: str) -> None:
     data = bytes.fromhex(written)
     assert STRUCTURES.write("Room", version, row) == data
     assert STRUCTURES.read("Room", version, Buffer(data)) == row
+
+
+def test_in_a_tagged_field_zero_stands_for_no_structure_as_in_kafkas_records_of_group_members() -> None:
+    row = STRUCTURES.read("Room", 12, Buffer(bytes.fromhex("03 6162 ff 01 00 01 00")))
+    assert row == {"Name": "ab", "Owner": None, "Guest": None}
 
 
 def test_only_minus_one_stands_for_no_array() -> None:

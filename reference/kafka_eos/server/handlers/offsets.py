@@ -108,7 +108,7 @@ def offset_commit(cluster: Cluster, request: Request) -> Message:
 
 
 def offset_fetch(cluster: Cluster, request: Request) -> Message:
-    """The committed offsets of groups.    Kafka: KafkaApis.fetchOffsets, OffsetFetchResponse.groupError."""
+    """The committed offsets of groups.    Kafka: KafkaApis.handleOffsetFetchRequest, OffsetFetchResponse.groupError."""
     row = request.row
     stable = row.get("RequireStable", False)
     if request.version >= 8:
