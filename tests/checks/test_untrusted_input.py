@@ -2,6 +2,7 @@
 
 import ast
 import csv
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,25 @@ def test_a_history_with_deep_nesting_or_a_long_number_is_refused_with_its_line(
     said = capsys.readouterr().err
     assert "history.jsonl:1" in said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(("fault", "ends", "drawn"), [("error", 0, ["--around", "2"]), ("delay", 1, [])])
+def test_the_request_of_an_event_may_be_any_value(
+    fault: str, ends: int, drawn: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history = tmp_path / "history.jsonl"
+    ours = {"run": "r", "process": "p", "producer_id": 1, "producer_epoch": 0}
+    asked = {**ours, "action": "TxnOffsetCommit", "group": "g", "generation": 1}
+    asked |= {"detail": {"request": [1], "repeats": [1], "fault": fault}}
+    rows = [
+        {**ours, "order": 0, "phase": "ok", "action": "InitProducerId", "error": 0},
+        {**asked, "order": 1, "phase": "invoke"},
+        {**asked, "order": 2, "phase": "fail", "error": 47},
+    ]
+    history.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    assert main(["audit", str(history)]) == ends
+    assert main(["explain", str(history), *drawn]) == 0
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("form", [DEEP, LONG, "{:type :ok", "\x00", "1e400", "#a " * 100_000, "{{} " * 50_000])

@@ -347,7 +347,8 @@ def _unit(event: Event, number: int) -> object:
     request, transaction = event.detail.get("request"), event.detail.get("transaction")
     if request is None and (transaction is None or event.action in {"Poll", "CommitOffsets"}):
         return number
-    return event.process, event.action, request, transaction, str(event.detail.get("value")), place_of(event)
+    asked = str(request), str(transaction), str(event.detail.get("value"))  # of any type in a history from elsewhere
+    return event.process, event.action, *asked, place_of(event)
 
 
 def _rank(event: Event, places: set[Place]) -> int:
@@ -368,9 +369,9 @@ def _rank(event: Event, places: set[Place]) -> int:
 def _copied(events: Sequence[Event], kept: Iterable[int]) -> Iterator[int]:
     """The original requests of the duplicates among the kept events."""
     chosen = (events[number] for number in kept)
-    copies = {(e.process, e.action, e.detail["repeats"]) for e in chosen if "repeats" in e.detail}
+    copies = {(e.process, e.action, str(e.detail["repeats"])) for e in chosen if "repeats" in e.detail}
     for number, event in enumerate(events):
-        if (event.process, event.action, event.detail.get("request")) in copies:
+        if (event.process, event.action, str(event.detail.get("request"))) in copies:
             yield number
 
 

@@ -632,12 +632,12 @@ def _found(run: str, rule: str, at: Found, evidence: str) -> Finding:
 def judge_generations(run: Sequence[Event], figures: Figures) -> Iterator[Finding]:
     """Find commits that the coordinator accepted from a member of a past generation."""
     present: dict[str, int] = {}
-    asked: dict[tuple[str, str, object], int] = {}  # process, group, request -> the generation when it was sent
+    asked: dict[tuple[str, str, str], int] = {}  # process, group, request -> the generation when it was sent
     for event in run:
         group, generation = event.group, event.generation
         if group is None or event.order is None:
             continue
-        request = (event.process, group, event.detail.get("request"))
+        request = (event.process, group, str(event.detail.get("request")))
         if (event.action, event.phase) == ("JoinGroup", "ok") and generation is not None:
             present[group] = generation  # lower than before only if the group was forgotten meanwhile
         elif event.action in {"OffsetCommit", "TxnOffsetCommit"} and generation is not None and generation >= 0:

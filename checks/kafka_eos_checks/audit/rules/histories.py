@@ -339,12 +339,13 @@ def refused(
 
 def _handled(run: Iterable[Event]) -> Iterator[Event]:
     """The events of a run, without the requests that a test had answered with an error, and without these answers."""
-    injected: set[tuple[str, object]] = set()
+    injected: set[tuple[str, str]] = set()
     for event in run:
-        request = event.process, event.detail.get("request")
+        number = event.detail.get("request")
+        request = event.process, str(number)
         if event.phase == "invoke" and event.detail.get("fault") == INJECTED:
             injected.add(request)
-        if request[1] is None or request not in injected:
+        if number is None or request not in injected:
             yield event
 
 
