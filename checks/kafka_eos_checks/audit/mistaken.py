@@ -1,4 +1,4 @@
-"""What a file that is no input of an audit seems to be, and the command that takes it."""
+"""Files that are no input of an audit: what each seems to be, and which command takes it."""
 
 import json
 import tomllib
@@ -26,7 +26,7 @@ OF_COLUMNS: tuple[tuple[set[str], str], ...] = (
 
 
 def seems(path: Path) -> str:
-    """What a file seems to be, and who takes it; "" for one that may be an input, or that cannot be looked at."""
+    """What a file is that no audit takes, and which command does; "" for one that may be an input, or is unreadable."""
     if is_uri(str(path)) or not path.is_file():
         return ""
     if is_table(path):
@@ -59,7 +59,7 @@ def _of_table(path: Path) -> str:
 
 
 def _without_events(columns: Set[str]) -> str:
-    """What lines or rows with these columns are, if they are no events."""
+    """A file whose lines or rows have these columns: what it is, "" if they are events."""
     if not columns or columns & OF_EVENTS:
         return ""
     shown = ", ".join(sorted(columns)[:6])

@@ -296,18 +296,15 @@ def render(page: Page, template: str = "page.html.j2", told: AbstractSet[int] = 
     kinds = dict.fromkeys(verdict.check for _, verdict in rest)
     sections = [{"number": number, **_section(kind, rest)} for number, kind in enumerate(kinds, 1)]
     floors = [] if page.subject else _tower(sections)
-    text = (
-        _templates()
-        .get_template(template)
-        .render(
-            page=page,
-            sections=sections,
-            floors=floors,
-            others=[section for section in sections if all(section not in floor["sections"] for floor in floors)],
-            search=SEARCH if floors else "",
-            search_hash=base64.b64encode(hashlib.sha256(SEARCH.encode()).digest()).decode(),
-            **more,
-        )
+    found = _templates().get_template(template)
+    text = found.render(
+        page=page,
+        sections=sections,
+        floors=floors,
+        others=[section for section in sections if all(section not in floor["sections"] for floor in floors)],
+        search=SEARCH if floors else "",
+        search_hash=base64.b64encode(hashlib.sha256(SEARCH.encode()).digest()).decode(),
+        **more,
     )
     return f"{text}\n"
 

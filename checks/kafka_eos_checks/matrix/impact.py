@@ -271,10 +271,9 @@ class Rule:
     @cached_property
     def mutants(self) -> list[Model]:
         """The mutants, and the models that must fail, that replace the operator."""
-        registry = self.sources.registry
-        every = (entry for entry in (*registry.models.values(), *registry.mutants.values())
-                 if entry.module in self.modules)  # fmt: skip
-        return [entry for entry in every if self.name in entry.overrides and entry.expect.violates]
+        every = (*self.sources.registry.models.values(), *self.sources.registry.mutants.values())
+        own = (entry for entry in every if entry.module in self.modules)
+        return [entry for entry in own if self.name in entry.overrides and entry.expect.violates]
 
     @cached_property
     def models(self) -> list[Model]:

@@ -372,7 +372,7 @@ def _validate(model: Model, modules: Container[str]) -> Model:
 
 @lru_cache(maxsize=64)
 def _tables(text: str) -> Mapping[str, Any]:
-    """The tables of a file; a process reads the same files for each command and test, most of whose time this took."""
+    """The tables of a file. Tests and commands of one process read the same files again, and parsing takes longest."""
     return tomllib.loads(text)
 
 

@@ -23,7 +23,6 @@ WORDS = {
 }
 """The reasons why a partition of a history is not judged, by their codes; they follow the number of partitions."""
 
-
 SHOWN = 20  # partitions in a verdict's evidence
 
 Read = tuple[str, Event]  # the name of a file, and an event in it

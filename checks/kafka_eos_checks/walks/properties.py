@@ -181,7 +181,7 @@ class Judge:
 
 
 def _wrong(part: Part, before: State, after: State) -> Wrong | None:
-    """What is wrong with a part of a property; where it has no value TLC would stop as well."""
+    """The error in a part of a property, None if it holds. To have no value is one, too: TLC would stop there."""
     try:
         if part.formula(before, after):
             return None

@@ -1,4 +1,4 @@
-"""What CrossHair says of the contracts about a mutated rule; tests/checks/contracts lets it search."""
+"""Contracts about a mutated rule, judged from made-up answers of CrossHair; tests/checks/contracts lets it search."""
 
 from collections.abc import Callable
 from typing import Any

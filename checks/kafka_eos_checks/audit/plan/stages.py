@@ -635,7 +635,7 @@ def hold_back(
 def audit_offsets(
     scanned: Scanned, engine: Engine, *, check_crc: bool = True
 ) -> tuple[Found, dict[PartitionLog, Figures]]:
-    """Judge the logs of ``__consumer_offsets``: the findings of the rule over committed offsets, and its figures."""
+    """Judge the logs of ``__consumer_offsets``: the findings of the rule over committed offsets, and figures by log."""
     own = [
         audit.partition
         for audit in scanned.audits

@@ -39,7 +39,6 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kafka_eos.formats.log_directory import topic_id
 from kafka_eos.formats.segment import (
     AbortedTransaction,
     MalformedFile,
@@ -49,7 +48,7 @@ from kafka_eos.formats.segment import (
 )
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.places import bytes_of, place
-from kafka_eos_checks.audit.rules.transactions import RECENT, PartitionTransactions, read_transactions
+from kafka_eos_checks.audit.rules.transactions import RECENT, PartitionTransactions, read_transactions, topic_of
 from kafka_eos_checks.audit.segments.contents import Figures
 from kafka_eos_checks.audit.segments.headers import (
     CONTROL_MASK,
@@ -130,7 +129,6 @@ class Aborts(Protocol):
         ...
 
 
-_READ = (".snapshot", ".txnindex", ".index")
 _COMPARED = tuple(f.name for f in fields(ProducerSnapshotEntry) if f.name != "producer_id")
 
 
@@ -205,18 +203,12 @@ def audit_beside(logs: Sequence[PartitionLog], *, one_moment: bool = True, check
 
 def files_of(log: PartitionLog) -> Files | None:
     """The snapshots and indexes of a log; None for a log that has neither."""
-    names: dict[str, list[str]] = defaultdict(list)
-    for path in place(log.folder).glob(f"{'[0-9]' * 20}.*"):
-        if path.suffix in _READ and not path.is_symlink():
-            is_empty = path.suffix != ".index" and not _size(path)
-            names[f"empty {path.suffix}" if is_empty else path.suffix].append(path.name)
-    indexes = set(names[".txnindex"])
-    bases = {name.partition(".")[0] for name in (*names[".index"], *names["empty .txnindex"])}
-    for segment in log.segments:
-        base = segment.partition(".")[0]
-        if (base in bases or names[".txnindex"]) and _size(log.file(segment)):
-            indexes.add(f"{base}.txnindex")
-    files = Files(tuple(sorted(names[".snapshot"])), tuple(sorted(indexes)))
+    sizes = {path.name: _size(path) for path in place(log.folder).glob(f"{'[0-9]' * 20}.*") if not path.is_symlink()}
+    snapshots = [name for name, size in sizes.items() if size and name.endswith(".snapshot")]
+    own = {name for name, size in sizes.items() if size and name.endswith(".txnindex")}
+    bases = {segment.partition(".")[0] for segment in log.segments if sizes.get(segment)}
+    due = {f"{base}.txnindex" for base in bases if own or f"{base}.index" in sizes or f"{base}.txnindex" in sizes}
+    files = Files(tuple(sorted(snapshots)), tuple(sorted(own | due)))
     return files if any(files) else None
 
 
@@ -257,9 +249,10 @@ def judge_index(transactions: Aborts, name: str, result: Beside, *, one_moment: 
     if transactions.holes:
         result.count(ABORTED_INDEX, "unknown", len(entries) or len(list(transactions.aborts_in(segment))))
         return
-    of_segment = [each for each in log.segments if each.partition(".")[0] == segment]
-    if data is None and not one_moment and not any(log.file(each).is_file() for each in of_segment):
-        return  # retention has deleted both since the log was read
+    if data is None and not one_moment:
+        of_segment = [each for each in log.segments if each.partition(".")[0] == segment]
+        if not any(log.file(each).is_file() for each in of_segment):
+            return  # retention has deleted both since the log was read
     start = transactions.start or 0
     kept = [entry for entry in entries if entry.first_offset >= start]
     result.count(ABORTED_INDEX, "gone", len(entries) - len(kept))
@@ -285,7 +278,7 @@ def _compare_index(
     result: Beside,
     lost: str,
 ) -> None:
-    """Compare entries with the entries due, in a log that starts at offset ``start``; ``lost`` if there is none."""
+    """Compare entries with the entries due, in a log that starts at ``start``; ``lost`` says why the file has none."""
     due = {each.last_offset: each for each in aborted}
     for entry in entries:
         expected = due.pop(entry.last_offset, None)
@@ -601,7 +594,7 @@ def judge_replicas(replicas: Sequence[PartitionLog], result: Beside, compare: Co
     """Compare the replicas of one partition, those of each topic id with the first of them."""
     by_topic: dict[str, list[PartitionLog]] = defaultdict(list)
     for replica in replicas:
-        by_topic[topic_id(place(replica.folder)) or ""].append(replica)
+        by_topic[topic_of(replica) or ""].append(replica)
     for first, *others in by_topic.values():
         if others:
             compare(first, others, result)
