@@ -203,12 +203,14 @@ def audit_beside(logs: Sequence[PartitionLog], *, one_moment: bool = True, check
 
 def files_of(log: PartitionLog) -> Files | None:
     """The snapshots and indexes of a log; None for a log that has neither."""
-    sizes = {path.name: _size(path) for path in place(log.folder).glob(f"{'[0-9]' * 20}.*") if not path.is_symlink()}
+    listed = list(place(log.folder).glob(f"{'[0-9]' * 20}.*"))
+    links = {path.name for path in listed if path.is_symlink()}  # never followed, and not missing either
+    sizes = {path.name: _size(path) for path in listed if path.name not in links}
     snapshots = [name for name, size in sizes.items() if size and name.endswith(".snapshot")]
     own = {name for name, size in sizes.items() if size and name.endswith(".txnindex")}
     bases = {segment.partition(".")[0] for segment in log.segments if sizes.get(segment)}
     due = {f"{base}.txnindex" for base in bases if own or f"{base}.index" in sizes or f"{base}.txnindex" in sizes}
-    files = Files(tuple(sorted(snapshots)), tuple(sorted(own | due)))
+    files = Files(tuple(sorted(snapshots)), tuple(sorted((own | due) - links)))
     return files if any(files) else None
 
 
@@ -241,7 +243,7 @@ def judge_index(transactions: Aborts, name: str, result: Beside, *, one_moment: 
         result.count(ABORTED_INDEX, "entries", len(expected))
         return
     try:
-        entries = read_transaction_index(path)
+        entries = () if data is None else read_transaction_index(path)
     except MalformedFile as error:
         result.find(ABORTED_INDEX, log, error.reason, file=name, position=error.position)
         return

@@ -27,7 +27,9 @@ from kafka_eos_checks.audit.rules.beside import (
     REPLICAS,
     SNAPSHOT,
     Beside,
+    Files,
     audit_beside,
+    files_of,
     judge_index,
 )
 from kafka_eos_checks.audit.rules.log import Batch
@@ -120,8 +122,8 @@ def test_an_entry_of_the_index_that_is_wrong_or_missing_or_too_many_is_found(bro
     assert "no multiple of an entry" in str(judged(brokers).findings)
 
 
-@pytest.mark.parametrize("is_there", [True, False])
-@pytest.mark.parametrize("others", [".index", ".txnindex"])
+@pytest.mark.parametrize(("others", "is_there"), [(".index", True), (".index", False), (".txnindex", True),
+                                                  (".txnindex", False), ("", True)])  # fmt: skip
 def test_an_empty_or_missing_index_lacks_what_its_segment_aborted(others: str, is_there: bool, brokers: Path) -> None:
     folder = brokers / "1" / PARTITION
     for path in (*folder.glob("*.index"), *folder.glob("*.txnindex"), *folder.glob("*.snapshot")):
@@ -133,13 +135,45 @@ def test_an_empty_or_missing_index_lacks_what_its_segment_aborted(others: str, i
     aborted = list(read_transactions(log).aborts_in(FIRST))
     if others == ".index":
         (folder / f"{FIRST}.index").touch()
-    else:
+    elif others:
         write_index(folder / f"{1 << 40:020d}.txnindex", [replace(aborted[0], last_offset=1 << 40)])
     if is_there:
         (folder / f"{FIRST}.txnindex").touch()
     lost = [finding for finding in judged(brokers / "1").findings if finding.file == f"{FIRST}.txnindex"]
     assert [finding.offset for finding in lost] == [each.last_offset for each in aborted] != []
     assert all(f"the file is {'empty' if is_there else 'missing'}: no entry" in finding.evidence for finding in lost)
+
+
+def test_only_files_next_to_batches_are_looked_at_and_no_link_is_followed(brokers: Path, tmp_path: Path) -> None:
+    folder = brokers / "1" / PARTITION
+    (log,) = find_logs(brokers / "1")
+    name, stray, snapshot = f"{FIRST}.txnindex", f"{1 << 40:020d}.txnindex", f"{1 << 41:020d}.snapshot"
+    shutil.copy(folder / name, folder / stray)
+    (folder / snapshot).touch()
+    assert files_of(log) == Files(files_of(log).snapshots, (name, stray))
+    assert snapshot not in files_of(log).snapshots, "Kafka deletes an empty one and reads the log"
+    (folder / stray).rename(tmp_path / "elsewhere")
+    (folder / name).unlink()
+    (folder / name).symlink_to(tmp_path / "elsewhere")
+    assert files_of(log).indexes == ()
+    result = Beside()
+    judge_index(read_transactions(log), name, result)
+    assert result.figures[ABORTED_INDEX]["entries"] == 0, "what the link names is not read"
+    for path in (*folder.glob("*.snapshot"), folder / name):
+        path.unlink()
+    (folder / log.segments[0]).write_bytes(b"")
+    assert files_of(log) is None, "an empty log has no index that could lack anything"
+
+
+def test_in_a_log_with_a_hole_an_empty_index_is_not_judged(brokers: Path) -> None:
+    (log,) = find_logs(brokers / "1")
+    transactions, result = read_transactions(log), Beside()
+    transactions.holes = 1
+    aborted = len(list(transactions.aborts_in(FIRST)))
+    log.file(f"{FIRST}.txnindex").write_bytes(b"")
+    judge_index(transactions, f"{FIRST}.txnindex", result)
+    assert not result.findings
+    assert result.figures[ABORTED_INDEX]["unknown"] == aborted > 0
 
 
 def test_the_newest_index_of_a_running_broker_may_not_be_there_yet(brokers: Path) -> None:
@@ -162,6 +196,10 @@ def test_an_index_that_went_with_its_segment_meanwhile_is_not_missed(brokers: Pa
     assert result == Beside()
     judge_index(later, f"{FIRST}.txnindex", result, one_moment=True)
     assert result.findings
+    (brokers / "1" / PARTITION / f"{FIRST}.txnindex").write_bytes(b"")
+    still_there = Beside()
+    judge_index(later, f"{FIRST}.txnindex", still_there, one_moment=False)
+    assert still_there.findings
 
 
 @pytest.mark.parametrize("beyond", [0, 1_000])
