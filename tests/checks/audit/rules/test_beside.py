@@ -155,7 +155,9 @@ def test_only_files_next_to_batches_are_looked_at_and_no_link_is_followed(broker
     (folder / stray).rename(tmp_path / "elsewhere")
     (folder / name).unlink()
     (folder / name).symlink_to(tmp_path / "elsewhere")
+    (folder / f"{1 << 42:020d}.snapshot").symlink_to(tmp_path / "elsewhere")
     assert files_of(log).indexes == ()
+    assert f"{1 << 42:020d}.snapshot" not in files_of(log).snapshots
     result = Beside()
     judge_index(read_transactions(log), name, result)
     assert result.figures[ABORTED_INDEX]["entries"] == 0, "what the link names is not read"
