@@ -35,7 +35,7 @@ from kafka_eos_checks.audit.segments.headers import Ints
 MOVE = np.dtype(
     [
         *(("process", "u8"), ("place", "u8"), ("offset", "i8"), ("order", "i8"), ("at", "i8")),
-        ("head", "i8"),  # of a chain's last event, the place of its first one; NOWHERE of all others
+        ("head", "i8"),  # of a chain's last event, the place of its first one, maybe a seek; NOWHERE of all others
         ("count", "i4"),  # how many moves it stands for, its own among them
         ("what", "u1"),
         ("flags", "u1"),
@@ -82,12 +82,12 @@ def fold_moves(moves: Rows, logged: Hashes) -> tuple[Rows, Rows]:
     returns = (moves["order"][1:] < moves["order"][:-1]) & (moves["process"][1:] == moves["process"][:-1])
     in_order = ~np.isin(moves["process"], moves["process"][1:][returns])
     path = _Path.of(moves, logged)
-    goes_on = path.stays & path.is_step & path.after_step & (path.mine["offset"] >= path.start)
+    goes_on = path.stays & path.is_step & (path.mine["offset"] >= path.start)
     goes_on &= in_order[path.number]
     passing = goes_on & (path.start < path.mine["offset"])
     steps = path.steps()[passing]
     steps["process"] = path.mine["process"][passing]
-    number = np.flatnonzero((moves["what"] == END) & in_order & is_in(moves["place"], logged))
+    number = np.flatnonzero((moves["what"] == END) & in_order)
     number = number[np.lexsort((moves["place"][number], moves["process"][number]))]
     ends = moves[number]
     rises = _same_reader(ends)
@@ -153,11 +153,6 @@ class _Path(NamedTuple):
         """Whether each is a move, no seek."""
         found: Mask = self.mine["what"] != SOUGHT
         return found
-
-    @property
-    def after_step(self) -> Mask:
-        """Whether the one before each is a move."""
-        return np.append(False, self.is_step[:-1])[: len(self.mine)]
 
     def steps(self) -> Rows:
         """All of them as steps, dtype :data:`STEP`."""
