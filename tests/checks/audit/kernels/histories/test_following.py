@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -148,6 +149,16 @@ def test_an_end_within_a_chain_is_neither_the_first_after_a_change_nor_after_an_
     rows = told((1, "wait", 7, 5), (1, "wait", 7, 9), (1, "poll", 7, 2), (1, "wait", 7, 6), (1, "wait", 7, 7))
     found, _ = followed([rows[[0, 2, 3, 4]], rows[[1]]], rows[:0], setting(), fold=True)
     assert found.tangled.tolist() == [1]
+
+
+@pytest.mark.parametrize("kind", ["poll", "wait"])
+def test_a_file_in_another_order_than_the_run_makes_no_chain(kind: str) -> None:
+    rows = told((1, kind, 7, 5), (1, kind, 7, 6), (1, kind, 7, 7))
+    rows["order"] = 1, 0, 2
+    found, gaps = followed([rows], rows[:0], setting(), fold=True)
+    expected = read(rows, setting())
+    assert told_by(found, gaps) == expected
+    assert len(expected[1] or expected[2]) == 1, "it goes back once"
 
 
 def test_events_of_another_range_within_a_chain_tangle_their_reader_alone() -> None:
