@@ -103,7 +103,7 @@ from kafka_eos_checks.audit.rules.applications import (
     judge_inputs,
     judge_told,
 )
-from kafka_eos_checks.audit.rules.declared import WrongQuestion, check
+from kafka_eos_checks.audit.rules.declared import WrongQuestion, check, declarations
 from kafka_eos_checks.audit.rules.histories import (
     DUPLICATE_VALUE,
     HISTORY_RULES,
@@ -825,12 +825,16 @@ def judge_others(
             findings += not_as_sent(asked, logs, figures[NOT_AS_SENT], covered=reading.covered(run))
         telling = bool(run.members) and run.run not in proving
         if run.declared or telling:
-            contents: dict[Place, list[tuple[PartitionLog, Contents]]] = defaultdict(list)
-            for log in reading.logs:
-                contents[log.topic, log.partition].append((log, read_contents(log, check_crc)))
-            logs = longest([read_group_log(log, check_crc) for log in groups])
             own_kinds = (REQUESTED, APPLIED) if telling else (REQUESTED,)
             events = reading.events(np.concatenate([each for kind in own_kinds for each in places[run.run, kind]]), run)
+            named = (
+                run.topics if telling else {topic for own in declarations(events) for topic in own.inputs | own.outputs}
+            )
+            contents = {
+                place: [(log, read_contents(log, check_crc)) for log, _ in own] if place[0] in named else own
+                for place, own in reading.replicas([]).items()
+            }
+            logs = longest([read_group_log(log, check_crc) for log in groups])
             if run.declared:
                 lonely = len(events) == run.events and all(event.action in DECLARATIONS for event in events)
                 try:

@@ -54,24 +54,21 @@ def followed(parts: list[Any], changes: Any, of: Setting, *, fold: bool) -> tupl
     return found, np.concatenate([within, found.gaps])
 
 
-def as_events(rows: Any, of: Setting) -> list[tuple[int, Event]]:
-    """The same events for the readable rules, in the order of the run, each with its place."""
+def as_events(rows: Any, of: Setting) -> list[Event]:
+    """The same events for the readable rules, in the order of the run; ``order`` is the place of each."""
     names = {kind: ACTIONS[kind // len(PHASES)] for kind in KINDS.values()}
     isolation = {COMMITTED: "read_committed", UNCOMMITTED: "read_uncommitted"}
     return [
-        (
-            int(row["at"]),
-            Event(
-                run="r",
-                process=str(row["process"]),
-                action=names[row["what"]],
-                phase=PHASES[row["what"] % len(PHASES)],
-                topic=f"t{row['place']}" if row["place"] else None,
-                partition=0 if row["place"] else None,
-                offset=int(row["offset"]),
-                isolation=isolation[row["flags"]],
-                order=int(row["at"]),
-            ),
+        Event(
+            run="r",
+            process=str(row["process"]),
+            action=names[row["what"]],
+            phase=PHASES[row["what"] % len(PHASES)],
+            topic=f"t{row['place']}" if row["place"] else None,
+            partition=0 if row["place"] else None,
+            offset=int(row["offset"]),
+            isolation=isolation[row["flags"]],
+            order=int(row["at"]),
         )
         for row in rows[np.lexsort((rows["at"], of.when(rows)))]
     ]
@@ -80,7 +77,7 @@ def as_events(rows: Any, of: Setting) -> list[tuple[int, Event]]:
 def read(rows: Any, of: Setting) -> tuple[Any, ...]:
     """The gaps, the steps back, the ends that fell, and the numbers of steps and ends, by the readable rules."""
     events = as_events(rows, of)
-    steps = [step for step in _steps(event for _, event in events) if step.place in {(f"t{p}", 0) for p in LOGGED}]
+    steps = [step for step in _steps(events) if step.place in {(f"t{p}", 0) for p in LOGGED}]
     gaps = [(step.event.order, step.start) for step in steps if step.start < step.offset]
     back = [
         (step.event.order, step.start)
@@ -88,7 +85,7 @@ def read(rows: Any, of: Setting) -> tuple[Any, ...]:
         if step.offset < step.start and step.event.action == "Poll" and not step.may_go_back
     ]
     counted: Figures = {"checked": 0}
-    fell = [finding.evidence.split()[1] for finding in went_back((event for _, event in events), counted)]
+    fell = [finding.evidence.split()[1] for finding in went_back(events, counted)]
     return sorted(gaps), sorted(back), sorted(map(int, fell)), len(steps), counted["checked"]
 
 
