@@ -4,7 +4,7 @@
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -103,7 +103,7 @@ from kafka_eos_checks.audit.rules.applications import (
     judge_inputs,
     judge_told,
 )
-from kafka_eos_checks.audit.rules.declared import WrongQuestion, check, declarations
+from kafka_eos_checks.audit.rules.declared import Declared, WrongQuestion, check, declarations
 from kafka_eos_checks.audit.rules.histories import (
     DUPLICATE_VALUE,
     HISTORY_RULES,
@@ -691,6 +691,26 @@ class Reading(NamedTuple):
             found[log.topic, log.partition].append((log, own))
         return found
 
+    def contents(self, topics: Collection[str], declared: Sequence[Declared], check_crc: bool) -> Replicas:
+        """All logs, with the records of some topics, and those of declared applications that have an identity.
+
+        Of an application whose declaration has no identities that is every record of its topics.
+        """
+        wanted: dict[str, list[Declared]] = {topic: [] for topic in topics}
+        for own in declared:
+            for topic in (own.inputs | own.outputs) - set(topics):
+                wanted.setdefault(topic, []).append(own)
+
+        def read(log: PartitionLog) -> Contents:
+            by = [own.identities for own in wanted[log.topic]]
+            here = {at for own in by for place, at in own if place == (log.topic, log.partition)}
+            return read_contents(log, check_crc, here if by and all(by) else None)
+
+        return {
+            place: [(log, read(log)) for log, _ in own] if place[0] in wanted else own
+            for place, own in self.replicas([]).items()
+        }
+
 
 def _fill(contents: Contents, rows: Rows, values: Sequence[bytes | None]) -> None:
     for (_, offset, marker, _, state, _), value in zip(rows.tolist(), values, strict=True):
@@ -827,13 +847,7 @@ def judge_others(
         if run.declared or telling:
             own_kinds = (REQUESTED, APPLIED) if telling else (REQUESTED,)
             events = reading.events(np.concatenate([each for kind in own_kinds for each in places[run.run, kind]]), run)
-            named = (
-                run.topics if telling else {topic for own in declarations(events) for topic in own.inputs | own.outputs}
-            )
-            contents = {
-                place: [(log, read_contents(log, check_crc)) for log, _ in own] if place[0] in named else own
-                for place, own in reading.replicas([]).items()
-            }
+            contents = reading.contents(run.topics if telling else (), declarations(events), check_crc)
             logs = longest([read_group_log(log, check_crc) for log in groups])
             if run.declared:
                 lonely = len(events) == run.events and all(event.action in DECLARATIONS for event in events)
