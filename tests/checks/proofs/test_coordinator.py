@@ -39,6 +39,7 @@ def proof(queries: list[Query]) -> Proof:
     )
 
 
+@pytest.mark.thorough  # `make` proves the same
 def test_a_decision_is_final_and_no_epoch_is_handed_out_twice(proof: Proof) -> None:
     assert [verdict.name for verdict in discharge(proof) if not verdict.ok] == []
 

@@ -22,6 +22,7 @@ def proof(queries: list[Query]) -> Proof:
     return Proof(name="fencing", title="", conjuncts=fencing.PROOF.conjuncts, queries=lambda _: iter(queries))
 
 
+@pytest.mark.thorough  # `make` proves the same
 def test_after_an_answered_init_no_transaction_with_an_older_client_is_ended(proof: Proof) -> None:
     assert [verdict.name for verdict in discharge(proof) if not verdict.ok] == []
 

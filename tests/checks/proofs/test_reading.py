@@ -52,6 +52,7 @@ def proof(queries: list[Query]) -> Proof:
     return Proof(name="reading", title="", conjuncts=reading.PROOF.conjuncts, queries=lambda _: iter(queries))
 
 
+@pytest.mark.thorough  # `make` proves the same
 def test_a_read_committed_reader_gets_exactly_the_committed_records(proof: Proof) -> None:
     assert [verdict.name for verdict in discharge(proof) if not verdict.ok] == []
 

@@ -92,8 +92,13 @@ def test_a_damaged_partition_is_not_judged_with_its_place_and_the_other_one_is_j
     assert verdict.figures["traces"] == 1
     event = "event without an order" if damage is without_order else f"event {order}"
     assert f"h.jsonl: run {run}, {event}: " in capsys.readouterr().out
-    assert cli.main(["check", "traces", str(path), *options, "--allow-unjudged", "damaged-history"]) == 0
-    assert cli.main(["check", "traces", str(path), *options, "--allow-unjudged", "other-batches"]) == 3
+
+
+def test_a_damaged_partition_may_be_left_unjudged_if_its_reason_is_allowed(rows: list[Row], tmp_path: Path) -> None:
+    without_request(rows, answer_in(rows, 1))
+    path = written(tmp_path, rows)
+    assert cli.main(["check", "traces", str(path), "--alone", "--allow-unjudged", "damaged-history"]) == 0
+    assert cli.main(["check", "traces", str(path), "--alone", "--allow-unjudged", "other-batches"]) == 3
 
 
 @pytest.mark.parametrize("options", BOTH)

@@ -82,7 +82,6 @@ ABORTS = whats("AbortTransaction")
 ENDS = whats("BeginTransaction", "CommitTransaction", "AbortTransaction")
 CHANGES = whats("LeaderChange", "Crash")
 VALUED = [*SENDS, POLLED]
-STEPPING = [*MOVED, SOUGHT, *LEFT, *ABORTS]
 
 EPOCH_REFUSALS = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 COMMITS = frozenset({"TxnOffsetCommit", "OffsetCommit"})

@@ -324,7 +324,7 @@ class _World:
         return paths
 
     def disturb(self) -> None:
-        """Perhaps split the events into two runs, take their order away, or shuffle them."""
+        """Perhaps split the events into two runs, take their order away, shuffle or deal them."""
         rng, kind = self.rng, self.rng.random()
         if kind < 0.1:
             self.events = [replace(event, order=None if rng.random() < 0.5 else event.order) for event in self.events]
@@ -332,6 +332,8 @@ class _World:
             self.events = [replace(event, run=rng.choice("rs")) for event in self.events]
         elif kind < 0.3:
             rng.shuffle(self.events)
+        elif kind < 0.4:
+            self.events.sort(key=lambda _: rng.random() < 0.5)  # two files of the same time, one after the other
 
 
 def rows_of(result: Join) -> Counter[tuple[object, ...]]:

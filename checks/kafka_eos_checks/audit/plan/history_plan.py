@@ -9,7 +9,7 @@ stage                       mapped over                  rows
 :func:`end_group_log`       chunks of a log              commits by block of offsets
 :func:`join_bucket`         events and records           proved subjects; facts of values about transactions
 :func:`end_bucket`          transactions                 proved subjects, and the suspect transactions
-:func:`follow_bucket`       processes                    steps of readers
+:func:`follow_bucket`       processes                    steps of readers, but those in chains of moves within a range
 :func:`look_bucket`         blocks of offsets            records that readers passed over
 :func:`fetch_records`       logs                         the records that the readable rules need
 :func:`judge_run`           runs                         findings and figures of the readable rules over suspects
@@ -37,6 +37,7 @@ from kafka_eos.histories.history import MalformedHistory
 from kafka_eos_checks.audit.engines.local import Engine
 from kafka_eos_checks.audit.events.history_files import (
     RANGE_BYTES,
+    Range,
     files_of,
     line_of,
     ranges_of,
@@ -94,6 +95,7 @@ from kafka_eos_checks.audit.plan.history_stages import (
     STORE,
     SUSPECT,
     SUSPECT_KEYS,
+    TANGLED,
     VALUES,
     WANTED,
     WRONG,
@@ -116,6 +118,7 @@ from kafka_eos_checks.audit.plan.history_stages import (
     pick_bucket,
     pick_inputs,
     pick_outputs,
+    read_moves,
     read_range,
 )
 from kafka_eos_checks.audit.plan.stages import COMMITS, scan_logs
@@ -175,7 +178,9 @@ def read_histories(
     size = sum(part.size for _, part in parts)
     log_bytes = sum(sizes_of([log.file(name) for log in logs if log.has_records for name in log.segments]))
     buckets = min(MOST_BUCKETS, max(engine.buckets, (size + log_bytes) // BUCKET_BYTES))
-    read = engine.map(partial(read_range, buckets=buckets), parts, [part.size for _, part in parts], "histories")
+    logged = np.unique(np.array([place_hash(log.topic, log.partition) for log in logs if log.has_records], np.uint64))
+    reading = partial(read_range, buckets=buckets, logged=logged)
+    read = engine.map(reading, parts, [part.size for _, part in parts], "histories")
     failed = engine.collect(FAILED, read)
     if failed:
         _, (number, at, reason) = min(failed, key=lambda each: each[1][:2])
@@ -190,6 +195,7 @@ def read_histories(
     numbers = {number: place for place, number in enumerate(chosen)}
     return Histories(
         files,
+        parts,
         runs,
         engine,
         read,
@@ -217,6 +223,7 @@ class Histories:
 
     Attributes:
         files: the files of the histories, by number.
+        parts: the ranges of the files, each with the file's number.
         runs: the runs, in the order in which they start.
         engine: the engine that runs the plan.
         read: the rows of the histories.
@@ -228,6 +235,7 @@ class Histories:
     """
 
     files: Sequence[Path]
+    parts: Sequence[tuple[int, Range]]
     runs: Sequence[RunFacts]
     engine: Engine
     read: Any
@@ -354,30 +362,26 @@ class Histories:
         changes: dict[str, list[Rows]] = defaultdict(list)
         for _, (run, rows) in engine.collect(CHANGED, self.read):
             changes[run].append(rows)
-        followed = engine.regroup(
-            partial(
-                follow_bucket,
-                settings=settings,
-                changes={run: np.concatenate(rows) for run, rows in changes.items()},
-                buckets=buckets,
-                number_of=number_of,
-            ),
-            [MOVES],
-            self.read,
-            label="readers",
-        )
+        by_run = {run: np.concatenate(rows) for run, rows in changes.items()}
+        follow = partial(follow_bucket, settings=settings, changes=by_run, buckets=buckets, number_of=number_of)
+        followed = [engine.regroup(follow, [MOVES], self.read, label="readers")]
+        spots, suspects, tangled = self._collected((SPOTS, values), (SUSPECT, ended), (TANGLED, followed[0]))
+        self.suspects = suspects
+        if any(map(len, tangled.values())):
+            again = partial(read_moves, buckets=buckets, of=tangled)
+            moves = engine.map(again, self.parts, [part.size for _, part in self.parts], "tangled readers")
+            followed.append(engine.regroup(follow, [MOVES], moves, label="tangled readers followed"))
         passed = engine.regroup(
-            partial(look_bucket, settings=settings, number_of=number_of),
+            partial(look_bucket, settings=settings, number_of=number_of, tangled=tangled),
             [GAPS, RANGES],
-            followed,
+            self.read,
+            *followed,
             *self.store,
             label="passed offsets",
         )
-        self.picked += [followed, passed]
+        self.picked += [*followed, passed]
         self.records.append(passed)
-        spots, suspects = (self._collected(kind, rows) for kind, rows in ((SPOTS, values), (SUSPECT, ended)))
-        self.suspects = suspects
-        counted = [values, ended, followed]
+        counted = [values, ended, *followed]
         if any(map(len, (*spots.values(), *suspects.values()))):
             picked = engine.regroup(
                 partial(join_bucket, settings=settings, buckets=buckets, picks=(spots, suspects), number_of=number_of),
@@ -457,12 +461,16 @@ class Histories:
         }
         return Crew(Members(process, group, first), names, whole, self.group_logs_chosen)
 
-    def _collected(self, kind: int, rows: Any) -> dict[str, Hashes]:
-        """The collected hashes of each run, ascending."""
-        parts: dict[str, list[Hashes]] = {run.run: [np.zeros(0, np.uint64)] for run in self.runs}
-        for _, (run, hashes) in self.engine.collect(kind, rows):
-            parts[run].append(hashes)
-        return {run: np.unique(np.concatenate(own)) for run, own in parts.items()}
+    def _collected(self, *wanted: tuple[int, Any]) -> list[dict[str, Hashes]]:
+        """The collected hashes of each run, ascending, of each kind in the rows of a stage."""
+        none = np.zeros(0, np.uint64)
+        found = []
+        for rows in self.engine.collect_each(*((kind, [stage]) for kind, stage in wanted)):
+            parts: dict[str, list[Hashes]] = {run.run: [none] for run in self.runs}
+            for _, (run, hashes) in rows:
+                parts[run].append(hashes)
+            found.append({run: np.unique(np.concatenate(own)) for run, own in parts.items()})
+        return found
 
     def judge_suspects(self) -> tuple[list[dict[str, Figures]], Found]:
         """The figures and findings of the readable rules, over what was picked.

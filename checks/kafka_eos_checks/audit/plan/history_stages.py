@@ -4,7 +4,7 @@
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +27,6 @@ from kafka_eos_checks.audit.events.recorded import (
     GIVEN,
     POLLED,
     SENT,
-    STEPPING,
     TOLD,
     VALUED,
     Hashes,
@@ -54,23 +53,28 @@ from kafka_eos_checks.audit.kernels.histories.applying import (
     join_outputs,
     of_members,
 )
-from kafka_eos_checks.audit.kernels.histories.joining import (
+from kafka_eos_checks.audit.kernels.histories.following import (
     BLOCK_BITS,
-    HELD,
+    MOVE,
     RANGE,
     STEP,
-    Setting,
     blocks_of,
+    fold_moves,
     follow_readers,
+    look_into_gaps,
+    moves_of,
+)
+from kafka_eos_checks.audit.kernels.histories.following import (
+    ranges_of as offset_ranges,
+)
+from kafka_eos_checks.audit.kernels.histories.joining import (
+    HELD,
+    Setting,
     is_in,
     join_transactions,
     join_values,
-    look_into_gaps,
     rows_near,
     spot,
-)
-from kafka_eos_checks.audit.kernels.histories.joining import (
-    ranges_of as offset_ranges,
 )
 from kafka_eos_checks.audit.kernels.histories.stored import (
     ABORTED,
@@ -99,7 +103,7 @@ from kafka_eos_checks.audit.rules.applications import (
     judge_inputs,
     judge_told,
 )
-from kafka_eos_checks.audit.rules.declared import WrongQuestion, check
+from kafka_eos_checks.audit.rules.declared import Declared, WrongQuestion, check, declarations
 from kafka_eos_checks.audit.rules.histories import (
     DUPLICATE_VALUE,
     HISTORY_RULES,
@@ -136,7 +140,7 @@ from kafka_eos_checks.audit.segments.splits import PartitionLog, Split
 STORE, RANGES, PIECES, GROUPS = range(90, 94)  # kinds of rows of the scan, next to those of the plan for logs
 FACTS, FAILED, VALUES, ENDINGS, MOVES, CHANGED, REQUESTED, MEMBERS, LOG = range(50, 59)
 FIGURES, HELD_BY, SPOTS, SUSPECT, GAPS, PICKED, WANTED, RECORDS, FOUND, ASKED_FOR, SUSPECT_KEYS = range(60, 71)
-WRONG = 71
+WRONG, TANGLED = 71, 72
 SENDING, GIVING, ASKING, COVERING, OUTPUTS, CHECKS, INPUTS, REACHED, APPLIED = range(80, 89)  # of applications
 COMMIT_BYTES = 150  # approximate size of a committed offset between stages
 _NAMES = {  # figures of the joins -> figures of the rules
@@ -156,23 +160,43 @@ _NAMES = {  # figures of the joins -> figures of the rules
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read_range(item: tuple[int, Range], *, buckets: int) -> Iterator[Row]:
-    """Read a range of a history: its events, by the bucket in which they are joined."""
+def read_range(item: tuple[int, Range], *, buckets: int, logged: Hashes) -> Iterator[Row]:
+    """Read a range of a history: its events, by the bucket in which they are joined.
+
+    Args:
+        item: the number of the file, and the range.
+        buckets: the number of buckets.
+        logged: the partitions with a log, ascending.
+    """
     number, part = item
-    numbered = ((number << AT_BITS | places, events) for places, events in numbered_events(part))
     try:
-        for each in told(numbered, str(part.path)):
-            yield from _told_rows(each, buckets)
+        for each in _told_in(number, part):
+            yield from _told_rows(each, buckets, logged)
     except MalformedHistory as error:
         yield Row(FAILED, 0, (number, error.line & ((1 << AT_BITS) - 1), error.reason))
 
 
-def _told_rows(each: Told, buckets: int) -> Iterator[Row]:
+def read_moves(item: tuple[int, Range], *, buckets: int, of: Mapping[str, Hashes]) -> Iterator[Row]:
+    """Read a range of a history again: all moves of some readers, each by itself; ``of``: the readers of each run."""
+    for each in _told_in(*item):
+        moves = moves_of(each.rows)
+        wanted = is_in(moves["process"], of[each.facts.run])
+        yield from _scattered(MOVES, each.facts.run, moves[wanted], "process", buckets)
+
+
+def _told_in(number: int, part: Range) -> Iterator[Told]:
+    numbered = ((number << AT_BITS | places, events) for places, events in numbered_events(part))
+    return told(numbered, str(part.path))
+
+
+def _told_rows(each: Told, buckets: int, logged: Hashes) -> Iterator[Row]:
     run, kind = each.facts.run, each.rows["what"]
     yield Row(FACTS, 0, each.facts)
     yield from _scattered(VALUES, run, each.rows[np.isin(kind, VALUED)], "key", buckets)
     yield from _scattered(ENDINGS, run, each.rows[np.isin(kind, ENDS)], "ended", buckets)
-    yield from _scattered(MOVES, run, each.rows[np.isin(kind, STEPPING)], "process", buckets)
+    moves, steps = fold_moves(moves_of(each.rows), logged)
+    yield from _scattered(MOVES, run, moves, "process", buckets)
+    yield from _gap_rows(run, steps, buckets)
     changed = each.rows[np.isin(kind, CHANGES)]
     if len(changed):
         yield Row(CHANGED, 0, (run, changed), changed.nbytes)
@@ -431,20 +455,27 @@ def follow_bucket(
     number_of: Mapping[str, int],
 ) -> Iterator[Row]:
     """Follow the readers of some processes: their gaps, and their steps back."""
-    for run, own in _by_run(values, TOLD).items():
+    for run, own in _by_run(values, MOVE).items():
         number = number_of[run]
-        followed = follow_readers(own[TOLD], changes.get(run, np.zeros(0, TOLD)), settings[run])
+        followed = follow_readers(own[MOVE], changes.get(run, np.zeros(0, TOLD)), settings[run])
         steps, ends = followed.figures["steps"], followed.figures["ends"]
         counts = {POLL_SKIP: {"checked": steps}, NON_MONOTONIC: {"checked": steps}, STABLE_WENT_BACK: {"checked": ends}}
         yield Row(FIGURES, 0, counts)
         for name, rows in (("back", followed.backward), ("fell", followed.fell), ("unlogged", followed.unlogged)):
             if len(rows):
                 yield Row(PICKED, number, (name, rows), rows.nbytes)
-        gaps, blocks = blocks_of(followed.gaps)
-        key = _block_buckets(gaps["place"], blocks << BLOCK_BITS, buckets)
-        for one in np.unique(key).tolist():
-            mine = key == one
-            yield Row(GAPS, one, (run, gaps[mine], blocks[mine]), gaps[mine].nbytes)
+        yield from _gap_rows(run, followed.gaps, buckets)
+        if len(followed.tangled):
+            yield Row(TANGLED, 0, (run, followed.tangled), followed.tangled.nbytes)
+
+
+def _gap_rows(run: str, steps: Rows, buckets: int) -> Iterator[Row]:
+    """Steps that pass over offsets, by their blocks of offsets."""
+    gaps, blocks = blocks_of(steps)
+    key = _block_buckets(gaps["place"], blocks << BLOCK_BITS, buckets)
+    for one in np.unique(key).tolist():
+        mine = key == one
+        yield Row(GAPS, one, (run, gaps[mine], blocks[mine]), gaps[mine].nbytes)
 
 
 def look_bucket(
@@ -453,8 +484,9 @@ def look_bucket(
     *,
     settings: Mapping[str, Setting],
     number_of: Mapping[str, int],
+    tangled: Mapping[str, Hashes],
 ) -> Iterator[Row]:
-    """Look for records in the gaps of readers."""
+    """Look for records in the gaps of readers; the chains of tangled readers do not count, they are followed again."""
     gaps: dict[str, list[tuple[Rows, Ints]]] = defaultdict(list)
     ranges = [np.zeros(0, RANGE)]
     for run, *own in values:
@@ -465,6 +497,8 @@ def look_bucket(
     by_block = _blocks(np.concatenate(ranges))
     for run, parts in gaps.items():
         rows, blocks = (np.concatenate(part) for part in zip(*parts, strict=True))
+        counts = ~is_in(rows["process"], tangled[run])
+        rows, blocks = rows[counts], blocks[counts]
         for block in np.unique(blocks).tolist():
             there = by_block.get(block, np.zeros(0, RANGE))
             passed = look_into_gaps([(block, rows[blocks == block])], there, settings[run])
@@ -657,6 +691,26 @@ class Reading(NamedTuple):
             found[log.topic, log.partition].append((log, own))
         return found
 
+    def contents(self, topics: Collection[str], declared: Sequence[Declared], check_crc: bool) -> Replicas:
+        """All logs, with the records of some topics, and those of declared applications that have an identity.
+
+        Of an application whose declaration has no identities that is every record of its topics.
+        """
+        wanted: dict[str, list[Declared]] = {topic: [] for topic in topics}
+        for own in declared:
+            for topic in (own.inputs | own.outputs) - set(topics):
+                wanted.setdefault(topic, []).append(own)
+
+        def read(log: PartitionLog) -> Contents:
+            by = [own.identities for own in wanted[log.topic]]
+            here = {at for own in by for place, at in own if place == (log.topic, log.partition)}
+            return read_contents(log, check_crc, here if by and all(by) else None)
+
+        return {
+            place: [(log, read(log)) for log, _ in own] if place[0] in wanted else own
+            for place, own in self.replicas([]).items()
+        }
+
 
 def _fill(contents: Contents, rows: Rows, values: Sequence[bytes | None]) -> None:
     for (_, offset, marker, _, state, _), value in zip(rows.tolist(), values, strict=True):
@@ -736,7 +790,7 @@ _OF_INPUTS = ("outputs", "given", "asked")
 def _steps_of(parts: Sequence[Rows], reading: Reading, run: RunFacts) -> Iterator[Event]:
     """Turn steps into events. For each step a new process starts at the step's start and then takes the step."""
     rows = np.unique(np.concatenate([np.zeros(0, STEP), *parts]))
-    begins = {at: (start, back) for at, start, _, _, _, back in rows.tolist()}
+    begins = {at: (start, back) for at, start, *_, back in rows.tolist()}
     for at, event in reading.numbered(begins, run):
         start, back = begins[at]
         yield Event(run=run.run, process=event.process, action="Crash", phase="info")
@@ -791,12 +845,10 @@ def judge_others(
             findings += not_as_sent(asked, logs, figures[NOT_AS_SENT], covered=reading.covered(run))
         telling = bool(run.members) and run.run not in proving
         if run.declared or telling:
-            contents: dict[Place, list[tuple[PartitionLog, Contents]]] = defaultdict(list)
-            for log in reading.logs:
-                contents[log.topic, log.partition].append((log, read_contents(log, check_crc)))
-            logs = longest([read_group_log(log, check_crc) for log in groups])
             own_kinds = (REQUESTED, APPLIED) if telling else (REQUESTED,)
             events = reading.events(np.concatenate([each for kind in own_kinds for each in places[run.run, kind]]), run)
+            contents = reading.contents(run.topics if telling else (), declarations(events), check_crc)
+            logs = longest([read_group_log(log, check_crc) for log in groups])
             if run.declared:
                 lonely = len(events) == run.events and all(event.action in DECLARATIONS for event in events)
                 try:

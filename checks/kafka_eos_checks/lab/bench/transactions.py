@@ -4,9 +4,9 @@ All sides read the same tables of headers, as `kafka-eos lab generate --transact
 rules over logs, and the rules over transactions, for which it also reads the logs of ``__transaction_state``. The
 queries do less. They count duplicates, gaps and stale epochs as in :mod:`replay`, and for each partition the
 transactions with data that were ended, that were committed, and that have no marker. They read no coordinator's log, so
-they could not tell a torn transaction from two transactions. A second run of our audit reads the tables only, as the
-queries do; it still keeps the last batches for snapshots and compares the checksums of pages. A third has a process for
-each core, as the queries have a thread. All sides must give the same counts.
+they could not tell a torn transaction from two transactions. So our audit also runs with the tables only, as they
+do; it still keeps the last batches for snapshots and compares the checksums of pages. Both runs are in one process, and
+in a process for each core, as the queries have a thread. All sides must give the same counts.
 """
 
 import os
@@ -226,11 +226,11 @@ def run(folder: Path, *, quick: bool, batches: int | None = None) -> Iterator[Ve
             Side(name="audit in one process", run=lambda: audit(judged, LocalEngine())),
             Side(name="audit in one process, the tables only", run=lambda: audit(own, LocalEngine())),
             Side(name=f"audit in {cores} processes", run=partial(audit_in_processes, judged, cores)),
+            Side(name=f"audit in {cores} processes, the tables only", run=partial(audit_in_processes, own, cores)),
             Side(name="audit on Spark, session running", run=partial(audit_on_spark, judged, spark), absent=no_spark),
         ]
         others = peers(folder, own)
         measured = measure([*engines, *others], rounds, label="transactions")
-        yield from verdicts(work, engines[0], others, measured)
-        yield from verdicts(work, engines[1], others, measured)
-        yield from verdicts(work, engines[2], others, measured)
-        yield from verdicts(work, engines[3], [engines[0], *others], measured)
+        for engine in engines[:-1]:
+            yield from verdicts(work, engine, others, measured)
+        yield from verdicts(work, engines[-1], [engines[0], *others], measured)

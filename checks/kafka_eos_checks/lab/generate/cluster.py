@@ -346,7 +346,7 @@ class Cluster:
                     planted += planted_in(log.append(states, kept), *_place(log))
                 if told is not None:
                     told.take(part, arrived, self._extended(inputs, part))
-                advance(1)
+                advance(part.number < self.workload.slices)  # after the last of them what is left ends
             if told is not None:
                 told.close()
         if traffic.violations is not None:

@@ -9,7 +9,7 @@ import pytest
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.engines.spark import SparkEngine
 from kafka_eos_checks.audit.events import recorded
-from kafka_eos_checks.audit.kernels.histories import applying, joining, stored
+from kafka_eos_checks.audit.kernels.histories import applying, following, joining, stored
 from kafka_eos_checks.audit.kernels.histories.joining import _Keys
 from kafka_eos_checks.audit.moments import AT_ONE_MOMENT
 from kafka_eos_checks.audit.oracle import random_histories, readable_histories
@@ -71,7 +71,7 @@ def no_spots(*given: Any) -> Any:
 
 
 def nothing_fell(*given: Any) -> Any:
-    return np.zeros(0, joining.STEP), 0
+    return np.zeros(0, following.STEP)
 
 
 def no_markers(pids: Any, *given: Any) -> Any:
@@ -92,9 +92,10 @@ FIRST_THAT_NOTICES = {"_outside": 38, "join_commits": 25}  # seeds before it do 
         (_Keys, "unclear", nothing),
         (_Keys, "copied", nothing),
         (_Keys, "spots", no_spots),
-        (joining, "_may_go_back", all_reads),
-        (joining, "_fell", nothing_fell),
-        (joining, "blocks_of", lambda gaps: (gaps[:0], np.zeros(0, np.int64))),
+        (following, "_may_go_back", all_reads),
+        (following, "_tangled", no_spots),
+        (following, "_fell", nothing_fell),
+        (following, "blocks_of", lambda gaps: (gaps[:0], np.zeros(0, np.int64))),
         (applying, "_never_given", no_rows),
         (applying, "_outside", lambda marks, _: np.zeros(len(marks), np.bool_)),
         (history_stages, "join_commits", no_rows),

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from os import SEEK_END
 from pathlib import Path
@@ -23,6 +23,7 @@ from kafka_eos.formats.record_batch import (
 from kafka_eos.histories.application_history import GROUP, INPUTS, OUTPUTS
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.plan import history_stages
 from kafka_eos_checks.audit.rules.applications import (
     APPLICATION_RULES,
     FENCED_GENERATION,
@@ -40,7 +41,7 @@ from kafka_eos_checks.audit.rules.applications import (
     read_requests,
 )
 from kafka_eos_checks.audit.rules.declared import WrongQuestion
-from kafka_eos_checks.audit.segments.contents import Figures, read_contents
+from kafka_eos_checks.audit.segments.contents import Contents, Figures, read_contents
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.simulate.applications import (
@@ -447,7 +448,9 @@ def test_unreached_inputs_are_no_finding_unless_every_input_has_to_be_processed(
     assert (found, figures[NOT_PROCESSED]["checked"]) == ([], 0)
 
 
-def test_declared_identities_join_what_has_other_values_and_hide_what_has_none(copier: Copier, tmp_path: Path) -> None:
+def test_declared_identities_join_what_has_other_values_and_hide_what_has_none(
+    copier: Copier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(3):
         copier.write(f"shipped {number}")
         copier.send_offset(number + 1)
@@ -457,6 +460,21 @@ def test_declared_identities_join_what_has_other_values_and_hide_what_has_none(c
         copier.judged(tmp_path)
     identities = {(topic, number * step): str(number) for topic, step in (("in", 1), ("out", 2)) for number in range(3)}
     assert copier.judged(tmp_path, declare(identities=identities))[0] == []
+    kept: dict[str, set[int]] = {}
+
+    def read(log: PartitionLog, check_crc: bool, only: Collection[int]) -> Contents:
+        contents = read_contents(log, check_crc, only)
+        kept[log.topic] = set(contents.values)
+        return contents
+
+    monkeypatch.setattr(history_stages, "read_contents", read)
+    copier.logs["other"] = []
+    copier.append("other", b"of no application")
+    copier.events.append(Event(run="r", process="writer", action="Send", phase="info", topic="other", partition=0))
+    copier.judged(tmp_path, declare(identities=identities))
+    assert kept == {"in": {0, 1, 2}, "out": {0, 2, 4}}, (
+        "without the heartbeat, and without a topic that is not declared"
+    )
 
 
 def test_the_last_declaration_of_a_group_counts() -> None:

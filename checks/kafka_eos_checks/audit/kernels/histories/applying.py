@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafka_eos_checks.audit.events.recorded import NOWHERE, Hashes, Rows, name_hashes
-from kafka_eos_checks.audit.kernels.histories.joining import BLOCK_BITS, Mask, Setting, is_in, spot
+from kafka_eos_checks.audit.kernels.histories.following import BLOCK_BITS
+from kafka_eos_checks.audit.kernels.histories.joining import Mask, Setting, is_in, spot
 from kafka_eos_checks.audit.kernels.histories.stored import ABORTED, COMMITTED, VISIBLE
 from kafka_eos_checks.audit.segments.headers import Ints
 

@@ -8,7 +8,6 @@ suspect: a key (topic and value), a transaction, an offset, a step of a reader. 
 with all events and records on which their answer depends.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -16,23 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafka_eos_checks.audit.events.recorded import (
-    ABORTS,
     ACKNOWLEDGED,
-    CHANGES,
     COMMITTED,
     HAS_VALUE,
     INVOKED,
-    LEFT,
-    MOVED,
     NOWHERE,
     POLLED,
     REFUSED,
     SENDS,
-    SOUGHT,
     TELLS,
-    UNCOMMITTED,
     VALUED,
-    WAITED,
     Hashes,
     Rows,
     what,
@@ -391,192 +383,3 @@ def join_transactions(ends: Rows, held: Rows, setting: Setting) -> Transactions:
         "undone unknown": int(nowhere[counted].sum()),
     }
     return Transactions(names[suspect], figures)
-
-
-STEP = np.dtype([("at", "i8"), ("start", "i8"), ("offset", "i8"), ("place", "u8"), ("all", "?"), ("back", "?")])
-"""A step of a reader: its event, its start and end, whether hidden records count, whether it may go back."""
-
-
-@dataclass(slots=True)
-class Readers:
-    """The steps of some readers.
-
-    Attributes:
-        gaps: steps that pass over offsets of partitions with a log, dtype :data:`STEP`.
-        backward: steps back without an abort that allows them.
-        fell: ends of partitions below the end before (``start``), or below 0.
-        unlogged: places of the events about partitions without a log, shape (n,).
-        figures: the figures of the rules.
-    """
-
-    gaps: Rows
-    backward: Rows
-    fell: Rows
-    unlogged: Ints
-    figures: dict[str, int]
-
-
-def follow_readers(rows: Rows, changes: Rows, setting: Setting) -> Readers:
-    """Follow the readers of some processes.
-
-    Args:
-        rows: all events of these processes in one run, dtype :data:`recorded.TOLD`.
-        changes: all changes of leaders and crashes of the run.
-        setting: the facts of the run.
-    """
-    places = setting.places
-    moved = np.isin(rows["what"], MOVED) & (rows["place"] != 0) & (rows["offset"] != NOWHERE)
-    sought = (rows["what"] == SOUGHT) & (rows["place"] != 0) & (rows["offset"] != NOWHERE)
-    left, aborts = np.isin(rows["what"], LEFT), np.isin(rows["what"], ABORTS)
-    rows = rows[moved | sought | left | aborts]
-    order = np.lexsort((rows["at"], setting.when(rows), rows["process"]))
-    rows = rows[order]
-    logged = is_in(rows["place"], places)
-    own = np.isin(rows["what"], (*MOVED, SOUGHT)) & ~logged
-    unlogged = rows["at"][
-        own | (is_in(rows["process"], np.unique(rows["process"][own])) & ~np.isin(rows["what"], (*MOVED, SOUGHT)))
-    ]
-    left = np.isin(rows["what"], LEFT)
-    stay = np.cumsum(left, dtype=np.int64)  # a new number whenever a process leaves; processes follow each other
-    at = np.flatnonzero(logged & np.isin(rows["what"], (*MOVED, SOUGHT)))
-    by_place = at[np.lexsort((at, rows["place"][at], rows["process"][at]))]
-    mine = rows[by_place]
-    previous = np.concatenate([mine[:1], mine[:-1]])
-    follows = (mine["process"] == previous["process"]) & (mine["place"] == previous["place"])
-    follows[:1] = False
-    stays = follows & (stay[by_place] == np.concatenate([stay[by_place][:1], stay[by_place][:-1]]))
-    start = np.where(stays, previous["offset"] + (previous["what"] == POLLED), mine["offset"])
-    steps = np.zeros(len(mine), STEP)
-    for name in ("at", "offset", "place"):
-        steps[name] = mine[name]
-    steps["start"], steps["all"] = start, mine["flags"] & UNCOMMITTED != 0
-    is_step = mine["what"] != SOUGHT
-    back = np.flatnonzero(is_step & (steps["offset"] < start) & (mine["what"] == POLLED))
-    steps["back"][back] = _may_go_back(rows, by_place, mine, follows, stay, back)
-    backward = steps[back[~steps["back"][back]]]
-    gaps = steps[is_step & (start < steps["offset"])]
-    fell, ends = _fell(rows, changes, setting)
-    figures = {"steps": int(is_step.sum()), "ends": ends}
-    return Readers(gaps, backward, fell, unlogged, figures)
-
-
-def _may_go_back(rows: Rows, by_place: Ints, mine: Rows, follows: Mask, stay: Ints, back: Ints) -> Mask:
-    """Whether the process of each step back has aborted since its last step there, and had not left; shape of back."""
-    aborts = np.flatnonzero(np.isin(rows["what"], ABORTS))
-    found = np.zeros(len(back), np.bool_)
-    for number, row in enumerate(back.tolist()):
-        low, has_step = row, False
-        while follows[low] and not has_step:
-            low -= 1
-            has_step = mine["what"][low] != SOUGHT
-        entries = by_place[low:row]  # the last step in this partition, and the seeks since then
-        process = rows["process"][by_place[row]]
-        since = aborts[np.searchsorted(aborts, entries[0]) : np.searchsorted(aborts, by_place[row])]
-        found[number] = any(
-            rows["process"][abort] == process and ((entries < abort) & (stay[entries] == stay[abort])).any()
-            for abort in since.tolist()
-        )
-    return found
-
-
-def _fell(rows: Rows, changes: Rows, setting: Setting) -> tuple[Rows, int]:
-    """Ends for readers of committed data that are below the end before, or below 0; and the number of all ends."""
-    ends = rows[(rows["what"] == WAITED) & (rows["flags"] & COMMITTED != 0)]
-    when = setting.when(ends)
-    order = np.lexsort((ends["at"], when, ends["place"], ends["process"]))
-    ends, when = ends[order], when[order]
-    changes = changes[np.isin(changes["what"], CHANGES)]
-    changed = setting.when(changes)
-    era = np.searchsorted(np.sort(changed[changes["place"] == 0]), when)
-    for place in np.unique(changes["place"][changes["place"] != 0]):
-        here = ends["place"] == place
-        era[here] += np.searchsorted(np.sort(changed[changes["place"] == place]), when[here])
-    same = (ends["process"][1:] == ends["process"][:-1]) & (ends["place"][1:] == ends["place"][:-1])
-    same &= era[1:] == era[:-1]
-    fallen = np.flatnonzero(same & (ends["offset"][1:] < ends["offset"][:-1])) + 1
-    first = np.ones(len(ends), np.bool_)
-    first[1:] = ~same
-    below = np.flatnonzero(first & (ends["offset"] < 0))
-    steps = np.zeros(len(fallen) + len(below), STEP)
-    number = np.concatenate([fallen, below])
-    for name in ("at", "offset", "place"):
-        steps[name] = ends[name][number]
-    steps["start"][: len(fallen)] = ends["offset"][fallen - 1]
-    return steps, len(ends)
-
-
-RANGE = np.dtype([("place", "u8"), ("start", "i8"), ("end", "i8"), ("log", "i4"), ("hidden", "?")])
-"""Records of a log with consecutive offsets, all of them hidden or none."""
-BLOCK_BITS = 17  # a block is 2 ** BLOCK_BITS consecutive offsets of a partition
-
-
-def ranges_of(stored: Rows, place: int) -> Rows:
-    """Records of a log as ranges, dtype :data:`RANGE`, none of which crosses a block."""
-    order = np.argsort(stored["offset"], kind="stable")
-    offset, hidden = stored["offset"][order], ~VISIBLE[stored["state"][order]]
-    begins = np.ones(len(offset), np.bool_)
-    begins[1:] = (offset[1:] != offset[:-1] + 1) | (hidden[1:] != hidden[:-1])
-    begins[1:] |= offset[1:] >> BLOCK_BITS != offset[:-1] >> BLOCK_BITS
-    first = np.flatnonzero(begins)
-    found = np.zeros(len(first), RANGE)
-    found["place"], found["hidden"] = place, hidden[first]
-    found["start"] = offset[first]
-    found["end"] = offset[np.append(first[1:], len(offset)) - 1] + 1 if len(first) else 0
-    if len(stored):
-        found["log"] = stored["log"][0]
-    return found
-
-
-def blocks_of(gaps: Rows) -> tuple[Rows, Ints]:
-    """The gaps, each once for every block that it overlaps, and these blocks."""
-    first, last = gaps["start"] >> BLOCK_BITS, (gaps["offset"] - 1) >> BLOCK_BITS
-    count = last - first + 1
-    row = np.repeat(np.arange(len(gaps)), count)
-    block = first[row] + np.arange(len(row)) - (np.cumsum(count) - count)[row]
-    return gaps[row], block
-
-
-@dataclass(slots=True)
-class Passed:
-    """Records that readers passed over.
-
-    Attributes:
-        steps: the steps of the readers, dtype :data:`STEP`.
-        missing: log and offset of each record, and whether it is hidden; shape (n, 3).
-    """
-
-    steps: Rows
-    missing: Ints
-
-
-def look_into_gaps(gaps: Sequence[tuple[int, Rows]], ranges: Rows, setting: Setting) -> Passed:
-    """Find the records in gaps.
-
-    Args:
-        gaps: the gaps by block.
-        ranges: all records in these blocks.
-        setting: the facts of the run.
-    """
-    numbers = [number for number, log in setting.logs.items() if log.longest]
-    ranges = ranges[np.isin(ranges["log"], numbers)]
-    ranges = ranges[np.lexsort((ranges["start"], ranges["place"]))]
-    steps, missing = [], []
-    for block, own in gaps:
-        low, high = block << BLOCK_BITS, (block + 1) << BLOCK_BITS
-        for place in np.unique(own["place"]):
-            here = ranges[np.searchsorted(ranges["place"], place) : np.searchsorted(ranges["place"], place, "right")]
-            for visible_only in (True, False):
-                mine = own[(own["place"] == place) & (own["all"] != visible_only)]
-                there = here[~here["hidden"]] if visible_only else here
-                begin, end = np.maximum(mine["start"], low), np.minimum(mine["offset"], high)
-                first, last = np.searchsorted(there["end"], begin, "right"), np.searchsorted(there["start"], end)
-                for row in np.flatnonzero(first < last).tolist():
-                    steps.append(mine[row : row + 1])
-                    for each in there[first[row] : last[row]]:
-                        offsets = np.arange(max(begin[row], each["start"]), min(end[row], each["end"]))
-                        same = [np.full(len(offsets), each[name], np.int64) for name in ("log", "hidden")]
-                        missing.append(np.stack([same[0], offsets, same[1]], axis=1))
-    return Passed(
-        np.concatenate(steps) if steps else np.zeros(0, STEP),
-        np.concatenate(missing) if missing else np.zeros((0, 3), np.int64),
-    )
