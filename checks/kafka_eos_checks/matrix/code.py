@@ -52,6 +52,17 @@ _ENDED = re.compile(r"Timeout \(\d+:\d\d:\d\d(\.\d+)?\)!")  # as faulthandler sa
 _WITH_JAVA = "tlc or spark or broker or java"  # marks of tests
 _QUICK, _JAVA, _ALL = f"not (thorough or {_WITH_JAVA})", f"not thorough and ({_WITH_JAVA})", "not thorough"
 
+_PYTEST = """import os, signal, sys, threading
+held = os.dup(0)
+def end():
+    os.read(held, 1)
+    os.killpg(0, signal.SIGKILL)
+threading.Thread(target=end, daemon=True).start()
+import pytest
+sys.exit(pytest.main())
+"""
+"""Runs pytest, and ends it with all that it has started as soon as the process at the other end of its input ends."""
+
 _NOT_COPIED = shutil.ignore_patterns("__pycache__")
 
 Position = tuple[int, int]
@@ -399,7 +410,7 @@ class Bench:
         environment["PYTHONPYCACHEPREFIX"] = str(self.folder / "compiled")
         # A mutant leaves no compiled file: it would stay valid for the next one, if it is as long and as old.
         python = [sys.executable, *(["-B"] if variables is None else [])]
-        pytest = ["-m", "pytest", "-x", "-v", "-p", "no:cacheprovider"]
+        pytest = ["-c", _PYTEST, "-x", "-v", "-p", "no:cacheprovider"]
         timeout = ["-o", f"faulthandler_timeout={limit}", "-o", "faulthandler_exit_on_timeout=true"]
         said = self.folder / "said"  # no pipe: a server that a test had no chance to end would hold it open
         with (
@@ -408,6 +419,7 @@ class Bench:
                 [*python, *pytest, *timeout, *options, *tests],
                 cwd=self.folder,
                 env=environment | dict(variables or {}),
+                stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,

@@ -226,6 +226,22 @@ def test_a_counterexample_is_told_if_it_is_unexpected_or_the_models_are_named_an
     assert checked == [(name,) for name in is_told]
 
 
+@pytest.mark.parametrize(("violated", "code"), [(["NotAboveLimit"], 0), (["NotAboveLimit", "NoDebt"], 1)])
+def test_an_update_settles_the_numbers_but_not_the_rules_behind_a_new_violation(
+    violated: list[str], code: int, registry: Registry, releases: Releases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    column = column_of(registry, releases)
+    monkeypatch.setattr(registry, "get", lambda _: column.model)
+    column.model.file.write_text(f'[model.Counter]\nshipped."2.0" = {BROKEN.line}\n', encoding="utf-8")
+    judged = replace(FOUND, states=21, outcomes=FOUND.outcomes | dict.fromkeys(violated, "violated after 3 steps"))
+    monkeypatch.setattr(release_check, "check_columns", lambda *_, **__: [(column, judged)])
+    monkeypatch.setattr(release_check, "counterexample", lambda *_: "")
+    names = {"models": ["Counter"], "kafka": ["2.0"], "jobs": 1, "timeout": 1.0}
+    arguments = argparse.Namespace(**names, update=True, causes=False, json=None)
+    assert release_check.run(arguments, [column.model], registry) == code
+    assert "states = 21" in column.model.file.read_text(encoding="utf-8")
+
+
 def test_an_unknown_release_is_refused_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "models", "PartitionLog", "--kafka", "2.8"]) == 2
     assert "no release '2.8'; there are 4.3, 3.9" in capsys.readouterr().err

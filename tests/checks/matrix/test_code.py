@@ -1,6 +1,8 @@
 """Mutants of a small package in a clone of its own: the tests that notice them, and the survivors."""
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -237,12 +239,40 @@ def test_what_an_endless_test_has_started_ends_with_it(bench: Bench, monkeypatch
     assert bench._fails([f"{file}::test_it"], 5.0, 1.0) == ""
     (bench.folder / endless.file).write_text(endless.text, encoding="utf-8")
     assert bench._fails([f"{file}::test_it"], 1.0, 1.0) == f"{code.NO_END} {file}::test_it"
-    left = int((bench.folder / "left").read_text(encoding="utf-8"))
+    assert ends(int((bench.folder / "left").read_text(encoding="utf-8")))
+
+
+def ends(pid: int) -> bool:
+    """Whether a process ends in some seconds."""
     with suppress(ProcessLookupError):
         for _ in range(1_000):
-            os.kill(left, 0)
+            os.kill(pid, 0)
             time.sleep(0.01)
-        pytest.fail("it is still there")
+        return False
+    return True
+
+
+KILLED = """import os, sys
+from pathlib import Path
+from kafka_eos_checks.matrix.code import Bench
+from kafka_eos_checks.tla.result_cache import ResultCache
+root, folder = map(Path, sys.argv[1:])
+Bench(root=root, folder=folder, cache=ResultCache(folder))._fails(["test_it.py"], 600.0, 600.0)
+"""
+
+
+def test_pytest_ends_with_the_command_that_is_killed(clone: Path, tmp_path: Path) -> None:
+    text = "import os, time\nfrom pathlib import Path\n\ndef test_it():\n    Path('pid').write_text(str(os.getpid()))\n"
+    (clone / "test_it.py").write_text(text + "    Path('pid').rename('ready')\n    time.sleep(600)\n", encoding="utf-8")
+    ready = tmp_path / "copy" / "ready"
+    with subprocess.Popen([sys.executable, "-c", KILLED, str(clone), str(ready.parent)]) as command:
+        try:
+            while not ready.exists():
+                assert command.poll() is None
+                time.sleep(0.01)
+        finally:
+            command.kill()
+    assert ends(int(ready.read_text(encoding="utf-8")))
 
 
 def test_tests_that_execute_the_changed_line_are_run_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
