@@ -373,8 +373,9 @@ def run(arguments: argparse.Namespace, models: Sequence[Model], registry: Regist
     done, verdicts = [], []
     jobs = arguments.jobs or os.cpu_count() or 1
     for drawn, judged in check_columns(columns(models, names, releases), jobs=jobs, timeout=arguments.timeout):
-        is_written = arguments.update and judged is not None
-        column = _updated(registry, drawn, judged, releases) if is_written else drawn
+        column = drawn
+        if arguments.update and judged is not None:
+            column = _updated(registry, drawn, judged, releases)
         done.append((column, judged))
         verdicts.append(to_verdict(column, judged, releases))
         said = f"{'ok  ' if verdicts[-1].ok else 'FAIL'} {verdicts[-1].name}: {verdicts[-1].found}"

@@ -124,9 +124,7 @@ def of_client(finding: KafkaFinding) -> Verdict | None:
     need("pytest", "dev")
     began = time.monotonic()
     command = [sys.executable, "-m", "pytest", "-q", "--no-header", "-rs", "-p", "no:cacheprovider", finding.test]
-    done = subprocess.run(
-        command, cwd=CLONE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-    )
+    done = subprocess.run(command, cwd=CLONE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     skipped = next((line for line in done.stdout.splitlines() if line.startswith("SKIPPED")), "")
     if skipped and done.returncode == 0:
         raise Absent(skipped)

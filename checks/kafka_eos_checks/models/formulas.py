@@ -377,9 +377,8 @@ class Formulas:
 
     def _function(self, tree: Tree, scope: _Scope) -> str:
         loops, inner = self._loops(tree[1], scope)
-        names = [f"b_{name}" for name, _ in tree[1]]
-        key = names[0] if len(names) == 1 else f"({', '.join(names)})"
-        return f"function({{{key}: {self._code(tree[2], inner)} {loops}}})"
+        key = ", ".join(f"b_{name}" for name, _ in tree[1])
+        return f"function({{({key}): {self._code(tree[2], inner)} {loops}}})"
 
     def _functions(self, tree: Tree, scope: _Scope) -> str:
         return f"frozenset({self._each(tree, scope)})"

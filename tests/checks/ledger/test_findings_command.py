@@ -115,7 +115,7 @@ def test_one_finding_is_shown_with_its_meaning_its_commands_and_its_run(
 
 def test_a_name_with_hyphens_stays_whole_at_the_end_of_a_line() -> None:
     name = "a-setting-that-has-a-long-name"
-    told = "\n".join(tell(Entry(finding=replace(RECORDED, cure=f"set {name}, " * 30)), {}))
+    told = "\n".join(tell(Entry(finding=replace(RECORDED, cure=f"{name} " * 30)), {}))
     assert told.count(name) == 30
 
 

@@ -77,6 +77,29 @@ def test_a_remembered_value_is_dropped_when_a_variable_changes(every: Registry) 
     assert holds(with_target(1, 2), ())
 
 
+ABOVE = """---- MODULE Above ----
+EXTENDS Counter
+Above(client) == {amount \\in Amounts : amount > seen[client]}
+===="""
+
+
+def test_a_value_is_remembered_until_the_entry_that_it_reads_changes_in_the_state_before(registry: Registry) -> None:
+    (registry.folder.parent / "Above.tla").write_text(ABOVE, encoding="utf-8")
+    formulas = Formulas(replace(registry.get("Counter"), module="Above"))
+    above = formulas.evaluate(parse_expression('Above("a")', "a test"))
+
+    def state(a: int, b: int) -> tuple[object, ...]:
+        return tuple(Map(a=a, b=b) if name == "seen" else 0 for name in formulas.variables)
+
+    value = above(state(1, 0), state(0, 0))
+    assert value == frozenset({2})
+    assert above(state(1, 2), ()) is value
+    assert above(state(0, 2), ()) == frozenset({1, 2})
+    later = formulas.evaluate(parse_expression('Above("a")\' = {2}', "a test"))
+    assert later((), state(1, 0))
+    assert not later((), state(0, 0))
+
+
 def test_a_mutant_of_a_rule_also_replaces_it_in_properties(every: Registry) -> None:
     plain, mutant = (Formulas(every.get(name)) for name in ("ReadCommitted", "HighWatermarkOnly"))
     assert plain.definition("LastStableOffset") != mutant.definition("LastStableOffset")
