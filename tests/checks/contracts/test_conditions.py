@@ -100,6 +100,7 @@ def test_a_contract_is_not_about_arguments_outside_of_its_range(name: str) -> No
                 PROMISES[name](*inside[:place], outside, *inside[place + 1 :])
 
 
+MARKER_ERROR = TransactionalPartition.marker_error
 FAILURE = "nothing_is_lost_by_a_restart_or_learned_from_a_failure"
 
 
@@ -129,7 +130,16 @@ def epoch_kept_by_a_fence(self: Rules, known: TransactionMetadata, new_id: int) 
 
 
 def every_coordinator_is_fenced(self: TransactionalPartition, log: LeaderLog, marker: LogEntry) -> ErrorCode:
-    return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    error = MARKER_ERROR(self, log, marker)
+    return ErrorCode.TRANSACTION_COORDINATOR_FENCED if error is ErrorCode.NONE else error
+
+
+def holds(name: str, *given: Any) -> bool:
+    try:
+        PROMISES[name](*given)
+    except AssertionError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize(
@@ -147,6 +157,4 @@ def test_a_rule_with_a_bug_breaks_the_promise(
     name: str, owner: type, bug: tuple[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(owner, *bug)
-    with pytest.raises(AssertionError):
-        for each in arguments(name):
-            PROMISES[name](*each)
+    assert not all(holds(name, *each) for each in arguments(name))
