@@ -30,21 +30,19 @@ from kafka_eos_checks.kit.missing import need
 from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.matrix.conjuncts.equivalents import read_equivalents
 from kafka_eos_checks.matrix.conjuncts.outcomes import Score
+from kafka_eos_checks.matrix.notes import ELSEWHERE, MEASURED, NOTES
 from kafka_eos_checks.models.registry import MalformedRegistry
 from kafka_eos_checks.tla.result_cache import ResultCache, fingerprint
 
-PLUGIN, NOTES, MEASURED = "kafka_eos_checks.matrix.reached", "KAFKA_EOS_REACHED", "KAFKA_EOS_MEASURED"
-"""The pytest plugin that notes which lines a test executes, and the variables that name the file of its notes and the
-package that it measures."""
+PLUGIN = "kafka_eos_checks.matrix.reached"
+"""The pytest plugin that notes which lines a test executes."""
 SOURCES = {"reference": "reference/kafka_eos", "checks": "checks/kafka_eos_checks"}
 COPIED = ("reference", "checks", "tests", "spec", "docs", "examples", "requirements")
 LINKED = ("build/jars", "build/libraries", ".venv")
-EXPLAINED = Path(__file__).with_name("equivalent_code.toml")
+EXPLAINED, NOTING = (Path(__file__).with_name(name) for name in ("equivalent_code.toml", "reached.py"))
 KEYS = ("file", "change", "reason")
 EXTRA = "mutants"
 NONE, NO_END, ENDED = "nothing", "no end", "pytest ended with"
-ELSEWHERE = -1
-"""In the notes of a line: it is executed by an import, or by a process that does not know its test."""
 _LEAST_TIMEOUT, _SLOWER = 15.0, 3.0  # seconds, and times the unchanged run
 _NOTES_TIMEOUT, _AROUND_TESTS = 3600.0, 60.0  # seconds; pytest starts and ends around the tests
 _NOTHING_TO_RUN = 5  # as pytest ends, if all tests are deselected
@@ -367,10 +365,11 @@ class Bench:
             os.utime(module, (written, written))
 
     def _keys(self, module: Path, folder: str, marks: str) -> dict[str, str]:
-        """The fingerprint of each file of tests, and with it of a module's room and of what the tests share."""
+        """The fingerprint of each file of tests, and with it of a module's room, what tests share and the plugin."""
         every = sorted((self.folder / folder).rglob("*.py"))
         own = [file for file in every if file.name.startswith("test_")]
         shared = [*sorted((self.folder / room(module)).rglob("*.py")), *(file for file in every if file not in own)]
+        shared.append(NOTING)
         under = fingerprint(marks, *(part for file in shared for part in (file.name, file.read_bytes())))
         return {str(file.relative_to(self.folder)): fingerprint(under, file.read_bytes()) for file in own}
 

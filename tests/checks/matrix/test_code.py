@@ -17,6 +17,7 @@ from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.kit.verdict import read_verdicts
 from kafka_eos_checks.matrix import code
 from kafka_eos_checks.matrix.code import Bench, CodeMutant, Fate, UnusableCode
+from kafka_eos_checks.matrix.notes import MEASURED, NOTES
 from kafka_eos_checks.tla.result_cache import ResultCache
 
 RULE = '''"""A rule."""
@@ -303,6 +304,15 @@ def test_tests_that_execute_the_changed_line_are_run_alone(bench: Bench, monkeyp
     assert sorted(code.reaching_tests(notes, file, [6])) == names
     every = list(code.reaching_tests(notes, file, [4]))
     assert sorted(every) == sorted([*names, "tests/reference/room/test_a.py::test_nothing"]), "an import executes it"
+
+
+def test_nothing_of_a_room_is_imported_before_its_lines_are_counted(tmp_path: Path) -> None:
+    program = "import sys, kafka_eos_checks.matrix.reached as r; r._coverage.stop(); print(*sys.modules)"
+    environment = os.environ | {NOTES: str(tmp_path / "notes"), MEASURED: str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    own = {name for name in done.stdout.split() if name.startswith("kafka_eos")}
+    matrix = "kafka_eos_checks.matrix"
+    assert own == {"kafka_eos_checks", matrix, f"{matrix}.notes", f"{matrix}.reached"}
 
 
 def test_the_lines_of_a_statement_end_before_its_body() -> None:
