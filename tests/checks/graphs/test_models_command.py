@@ -55,6 +55,19 @@ def test_an_unexpected_counterexample_of_a_tier_has_its_diagram_and_is_told_with
     assert "   1  Reset" in to_verdict(outcomes[1]).evidence
 
 
+def test_a_path_is_printed_on_one_line(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "a folder" / ("deep " * 30)
+    monkeypatch.setattr(models_command, "build_folder", lambda: folder)
+    monkeypatch.setattr(models_command, "Registry", lambda: registry)
+    monkeypatch.setattr(models_command, "check_models", lambda *_, **__: iter([failing(registry, "NoLimit")]))
+    parser = argparse.ArgumentParser()
+    models_command.add_parser(parser.add_subparsers(), "help")
+    assert models_command.run(parser.parse_args(["models", "NoLimit"])) == 0
+    assert f"Diagram of NoLimit: {folder}/models/NoLimit/counterexample.svg\n" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("reached", "code"), [(True, 0), (False, 1)])
 def test_an_update_settles_the_numbers_of_a_model_and_nothing_else(
     reached: bool, code: int, registry: Registry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -181,6 +181,31 @@ def test_a_run_that_tlc_does_not_end_judges_nothing_and_counts_no_states(
     assert "states" not in verdict.figures
 
 
+@pytest.mark.parametrize(
+    ("found", "outcomes", "problems"),
+    [
+        ("holds", {"Drained": "holds"}, ()),
+        ("violates Drained", {"Drained": "violated after 0 steps"}, ()),
+        ("times out", {}, ("Drained: TLC times out",)),
+        ("error", {}, ("Drained: TLC error",)),
+    ],
+)
+@pytest.mark.parametrize("expect", [Expectation(), Expectation(violates="Drained")])
+def test_a_property_with_a_run_of_its_own_is_judged_by_what_tlc_says(
+    found: str,
+    outcomes: dict[str, str],
+    problems: tuple[str, ...],
+    expect: Expectation,
+    registry: Registry,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tlc, "run", lambda _: tlc.Result(verdict=found, distinct=20))
+    model = replace(registry.get("Counter"), invariants=(), properties=("Drained",), expect=expect)
+    judged = judge_model(model)
+    assert (judged.outcomes, judged.problems) == (outcomes, problems)
+    assert judged.states == (20 if found == "holds" else 0)
+
+
 def test_a_property_of_steps_keeps_the_columns_of_its_conjuncts(registry: Registry) -> None:
     module = registry.folder.parent / "Counter.tla"
     text = module.read_text(encoding="utf-8")
@@ -189,6 +214,7 @@ def test_a_property_of_steps_keeps_the_columns_of_its_conjuncts(registry: Regist
     [found], _ = watched(replace(registry.get("Counter"), invariants=(), properties=("Slowly",)))
     body = found.definition.splitlines()[1:3]
     assert [line.index("/\\") for line in body] == [13, 13]
+    assert found.definition.endswith("]_vars")
 
 
 @pytest.mark.parametrize(
