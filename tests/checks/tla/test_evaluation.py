@@ -29,5 +29,6 @@ def test_sets_of_sets_and_of_functions() -> None:
     assert set(evaluation.subsets((1, 2))) == {frozenset(), frozenset({1}), frozenset({2}), frozenset({1, 2})}
     assert set(evaluation.functions((1, 2), ("a", "b"))) == {("a", "a"), ("a", "b"), ("b", "a"), ("b", "b")}
     assert evaluation.union((frozenset({1}), frozenset({2, 3}))) == frozenset({1, 2, 3})
+    assert evaluation.choose(iter(("a", "b"))) == "a"
     with pytest.raises(Undefined):
         evaluation.choose(iter(()))
