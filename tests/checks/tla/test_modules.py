@@ -31,6 +31,11 @@ def test_a_module_sees_its_operators_and_those_of_the_modules_that_it_extends(mo
     assert modules.instances("Shop") == {"Till": "Counter"}
 
 
+def test_a_module_needs_those_that_it_extends_or_instantiates_but_not_tlcs_own(modules: ModuleFolder) -> None:
+    assert sorted(modules.closure(["Shop"])) == ["Counter", "Shop"]
+    assert modules.closure(["Integers"]) == []
+
+
 def test_the_actions_are_the_parts_of_a_disjunction(modules: ModuleFolder) -> None:
     assert set(modules.actions("Counter", "Next")) == {"Read", "Add", "Refuse", "Reset"}
 

@@ -166,9 +166,10 @@ def test_the_command_has_what_the_job_asks_for_and_nothing_else(tmp_path: Path) 
 
 
 def test_the_last_statistics_count() -> None:
+    nothing = tlc._Reading().result(0, 1.0)
+    assert (nothing.generated, nothing.distinct, nothing.queue, nothing.depth) == (0, 0, 0, 0)
     reading = tlc._Reading()
     reading.take(2200, 0, "Progress(2): 10 states generated, 8 distinct states found, 3 states left on queue.")
-    assert tlc._Reading().result(0, 1.0).queue == 0
     reading.take(2194, 0, "The depth of the complete state graph search is 1,012.")
     reading.take(2199, 0, "1,030 states generated, 20 distinct states found, 0 states left on queue.")
     found = reading.result(0, 1.0)

@@ -102,6 +102,8 @@ def test_a_long_text_that_is_no_value_is_shown_by_its_beginning() -> None:
         parse_value("?" + "a" * 200)
     with pytest.raises(MalformedValue, match=r"at character 0 of '\?a{119}'"):
         parse_value("?" + "a" * 119)
+    with pytest.raises(MalformedValue, match=r"at character 0 of '\?a{116}\.\.\.'"):
+        parse_value("?" + "a" * 120)
     with pytest.raises(MalformedValue, match=r"at character 0 of '\?a{10}'"):
         parse_value("?" + "a" * 10)
 
