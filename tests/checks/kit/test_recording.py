@@ -17,6 +17,7 @@ from kafka_eos_checks.kit.recording import (
     kept_recordings,
     pack,
     unpack,
+    unpacked,
 )
 
 
@@ -57,6 +58,14 @@ def test_a_packed_recording_is_unpacked_unchanged(tmp_path: Path) -> None:
     unpack(tmp_path / "packed" / "r.tar.xz", tmp_path / "out")
     assert files_of(tmp_path / "out") == files_of(folder)
     assert size == (tmp_path / "packed" / "r.tar.xz").stat().st_size
+
+
+def test_an_unpacked_recording_is_there_only_as_long_as_it_is_used(tmp_path: Path) -> None:
+    folder = a_recording(tmp_path / "in")
+    pack(folder, tmp_path / "r.tar.xz")
+    with unpacked(tmp_path / "r.tar.xz") as found:
+        assert files_of(found) == files_of(folder)
+    assert not found.parent.exists()
 
 
 def test_equal_folders_make_equal_archives(tmp_path: Path) -> None:
