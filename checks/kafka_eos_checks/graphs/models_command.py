@@ -3,13 +3,14 @@
 import argparse
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
 from kafka_eos_checks.graphs import model_check, release_check
-from kafka_eos_checks.graphs.model_check import MOST_TOLD, Outcome, check_models, select, to_verdict
+from kafka_eos_checks.graphs.model_check import MOST_TOLD, Outcome, check_models, judge, select, to_verdict
 from kafka_eos_checks.kit.arguments import add_json, at_least_one
 from kafka_eos_checks.kit.paths import build_folder
 from kafka_eos_checks.kit.terminal import WordTable, answer_console, print_verdicts, progress_console
@@ -121,7 +122,7 @@ def run(arguments: argparse.Namespace) -> int:
             progress_console.print(f"{'ok  ' if outcome.ok else 'FAIL'} {outcome.model.name}: {outcome.found}")
         in_order = [by_name[model.name] for model in models]
         if arguments.update:
-            _update(registry, in_order)
+            in_order = [_updated(registry, outcome, arguments.workers) for outcome in in_order]
     except MalformedRegistry as error:
         print(f"kafka-eos check models: {error}", file=sys.stderr)
         return 2
@@ -134,10 +135,11 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if all(verdict.ok for verdict in verdicts) else 1
 
 
-def _update(registry: Registry, outcomes: Iterable[Outcome]) -> None:
-    """Write the numbers of the models whose verdict is the expected one."""
-    for outcome in outcomes:
-        model = outcome.model
-        if model.kind == "model" and outcome.found == model.expect.words and outcome.measured != model.expect:
-            registry.update(model.name, outcome.measured)
-            progress_console.print(f"{registry.folder}: {model.name} updated")
+def _updated(registry: Registry, outcome: Outcome, workers: int) -> Outcome:
+    """Write a model's numbers if its verdict is the expected one; returns the outcome against what is written."""
+    model = outcome.model
+    if model.kind != "model" or outcome.found != model.expect.words or outcome.measured == model.expect:
+        return outcome
+    registry.update(model.name, outcome.measured)
+    progress_console.print(f"{registry.folder}: {model.name} updated")
+    return judge(replace(model, expect=outcome.measured), outcome.result, workers=workers)

@@ -372,9 +372,10 @@ def run(arguments: argparse.Namespace, models: Sequence[Model], registry: Regist
     names = [releases.get(name).name for name in dict.fromkeys(arguments.kafka)]
     done, verdicts = [], []
     jobs = arguments.jobs or os.cpu_count() or 1
-    for column, judged in check_columns(columns(models, names, releases), jobs=jobs, timeout=arguments.timeout):
+    for drawn, judged in check_columns(columns(models, names, releases), jobs=jobs, timeout=arguments.timeout):
+        column = drawn
         if arguments.update and judged is not None:
-            _update(registry, column, judged, releases)
+            column = _updated(registry, drawn, judged, releases)
         done.append((column, judged))
         verdicts.append(to_verdict(column, judged, releases))
         said = f"{'ok  ' if verdicts[-1].ok else 'FAIL'} {verdicts[-1].name}: {verdicts[-1].found}"
@@ -393,17 +394,22 @@ def run(arguments: argparse.Namespace, models: Sequence[Model], registry: Regist
     return 0 if all(verdict.ok for verdict in verdicts) else 1
 
 
-def _update(registry: Registry, column: Column, judged: Judged, releases: Releases) -> None:
-    """Write what was found into the registry; the rules behind a new violation are for a person to name."""
+def _updated(registry: Registry, column: Column, judged: Judged, releases: Releases) -> Column:
+    """Write what was found into the registry; returns the column with it.
+
+    The rules behind a new violation are for a person to name.
+    """
     model, expected = column.model, column.expected(releases)
     if (model.expect.violates and expected is None) or judged.problems:
-        return
+        return column
     known = expected.violates if expected else {}
     broken = {name: known.get(name, UNNAMED) for name in judged.violated if name != model.expect.violates}
     silent = tuple(name for name in judged.silent if name not in model.silent)
     never = expected.never if expected else ()
     found = Shipped(violates=broken, silent=silent, never=never, states=judged.states or None)
     shared = expected is not None and column.release not in model.shipped
-    if found != expected and not shared:
-        registry.update_shipped(model.name, column.release, found)
-        progress_console.print(f"{model.file}: {model.name} updated", markup=False)
+    if found == expected or shared:
+        return column
+    registry.update_shipped(model.name, column.release, found)
+    progress_console.print(f"{model.file}: {model.name} updated", markup=False)
+    return replace(column, model=replace(model, shipped={**model.shipped, column.release: found}))

@@ -189,7 +189,7 @@ def export(
 def _check_coverage(model: Model, graph: StateGraph, generated: int, timeout: float) -> None:
     """The instances are all of ``Next``: as many states found, and as many generated, as in the plain model."""
     found = Size(states=graph.states_inside, generated=generated)
-    if found == Size(states=model.expect.states or 0, generated=model.expect.generated or 0):
+    if (found.states, found.generated) == (model.expect.states, model.expect.generated):
         return  # model-check has compared these numbers with the plain model
     plain = plain_size(model, timeout)
     if found != plain:

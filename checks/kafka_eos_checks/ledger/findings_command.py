@@ -124,7 +124,7 @@ def of_client(finding: KafkaFinding) -> Verdict | None:
     need("pytest", "dev")
     began = time.monotonic()
     command = [sys.executable, "-m", "pytest", "-q", "--no-header", "-rs", "-p", "no:cacheprovider", finding.test]
-    done = subprocess.run(command, cwd=CLONE, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=CLONE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     skipped = next((line for line in done.stdout.splitlines() if line.startswith("SKIPPED")), "")
     if skipped and done.returncode == 0:
         raise Absent(skipped)
@@ -135,7 +135,7 @@ def of_client(finding: KafkaFinding) -> Verdict | None:
         found="passes" if done.returncode == 0 else "fails",
         ok=done.returncode == 0,
         seconds=time.monotonic() - began,
-        evidence="" if done.returncode == 0 else done.stdout[-4000:] + done.stderr[-1000:],
+        evidence="" if done.returncode == 0 else done.stdout,
         title=finding.title,
     )
 

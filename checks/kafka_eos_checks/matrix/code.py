@@ -30,27 +30,36 @@ from kafka_eos_checks.kit.missing import need
 from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.matrix.conjuncts.equivalents import read_equivalents
 from kafka_eos_checks.matrix.conjuncts.outcomes import Score
+from kafka_eos_checks.matrix.notes import ELSEWHERE, MEASURED, NOTES
 from kafka_eos_checks.models.registry import MalformedRegistry
 from kafka_eos_checks.tla.result_cache import ResultCache, fingerprint
 
-PLUGIN, NOTES, MEASURED = "kafka_eos_checks.matrix.reached", "KAFKA_EOS_REACHED", "KAFKA_EOS_MEASURED"
-"""The pytest plugin that notes which lines a test executes, and the variables that name the file of its notes and the
-package that it measures."""
+PLUGIN = "kafka_eos_checks.matrix.reached"
+"""The pytest plugin that notes which lines a test executes."""
 SOURCES = {"reference": "reference/kafka_eos", "checks": "checks/kafka_eos_checks"}
 COPIED = ("reference", "checks", "tests", "spec", "docs", "examples", "requirements")
 LINKED = ("build/jars", "build/libraries", ".venv")
-EXPLAINED = Path(__file__).with_name("equivalent_code.toml")
+EXPLAINED, NOTING = (Path(__file__).with_name(name) for name in ("equivalent_code.toml", "reached.py"))
 KEYS = ("file", "change", "reason")
 EXTRA = "mutants"
 NONE, NO_END, ENDED = "nothing", "no end", "pytest ended with"
-ELSEWHERE = -1
-"""In the notes of a line: it is executed by an import, or by a process that does not know its test."""
 _LEAST_TIMEOUT, _SLOWER = 15.0, 3.0  # seconds, and times the unchanged run
 _NOTES_TIMEOUT, _AROUND_TESTS = 3600.0, 60.0  # seconds; pytest starts and ends around the tests
 _NOTHING_TO_RUN = 5  # as pytest ends, if all tests are deselected
 _ENDED = re.compile(r"Timeout \(\d+:\d\d:\d\d(\.\d+)?\)!")  # as faulthandler says that it ends a test
 _WITH_JAVA = "tlc or spark or broker or java"  # marks of tests
 _QUICK, _JAVA, _ALL = f"not (thorough or {_WITH_JAVA})", f"not thorough and ({_WITH_JAVA})", "not thorough"
+
+_PYTEST = """import os, signal, sys, threading
+held = os.dup(0)
+def end():
+    os.read(held, 1)
+    os.killpg(0, signal.SIGKILL)
+threading.Thread(target=end, daemon=True).start()
+import pytest
+sys.exit(pytest.main())
+"""
+"""Runs pytest, and ends it with all that it has started as soon as the process at the other end of its input ends."""
 
 _NOT_COPIED = shutil.ignore_patterns("__pycache__")
 
@@ -356,10 +365,11 @@ class Bench:
             os.utime(module, (written, written))
 
     def _keys(self, module: Path, folder: str, marks: str) -> dict[str, str]:
-        """The fingerprint of each file of tests, and with it of a module's room and of what the tests share."""
+        """The fingerprint of each file of tests, and with it of a module's room, what tests share and the plugin."""
         every = sorted((self.folder / folder).rglob("*.py"))
         own = [file for file in every if file.name.startswith("test_")]
         shared = [*sorted((self.folder / room(module)).rglob("*.py")), *(file for file in every if file not in own)]
+        shared.append(NOTING)
         under = fingerprint(marks, *(part for file in shared for part in (file.name, file.read_bytes())))
         return {str(file.relative_to(self.folder)): fingerprint(under, file.read_bytes()) for file in own}
 
@@ -399,7 +409,7 @@ class Bench:
         environment["PYTHONPYCACHEPREFIX"] = str(self.folder / "compiled")
         # A mutant leaves no compiled file: it would stay valid for the next one, if it is as long and as old.
         python = [sys.executable, *(["-B"] if variables is None else [])]
-        pytest = ["-m", "pytest", "-x", "-v", "-p", "no:cacheprovider"]
+        pytest = ["-c", _PYTEST, "-x", "-v", "-p", "no:cacheprovider"]
         timeout = ["-o", f"faulthandler_timeout={limit}", "-o", "faulthandler_exit_on_timeout=true"]
         said = self.folder / "said"  # no pipe: a server that a test had no chance to end would hold it open
         with (
@@ -408,6 +418,7 @@ class Bench:
                 [*python, *pytest, *timeout, *options, *tests],
                 cwd=self.folder,
                 env=environment | dict(variables or {}),
+                stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,

@@ -13,7 +13,7 @@ from time import monotonic
 import pytest
 from coverage import Coverage
 
-from kafka_eos_checks.matrix.code import ELSEWHERE, MEASURED, NOTES
+from kafka_eos_checks.matrix.notes import ELSEWHERE, MEASURED, NOTES
 
 # Tests end their servers by SIGTERM, and pytest names the test in a variable that the processes of a test inherit.
 CONFIG = """[run]

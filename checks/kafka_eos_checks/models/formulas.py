@@ -63,7 +63,7 @@ class _Scope:
     Attributes:
         space: the meaning of names.
         names: bound name -> (its Python expression, its arity or None for a value, the state of a LET's definition).
-        parameters: the definition's parameters, name -> place.
+        parameters: the definition's parameters, name -> place; TLA+ forbids another meaning of such a name inside.
         state: the Python name of the state in which variables are looked up, and of the one after it.
     """
 
@@ -377,9 +377,8 @@ class Formulas:
 
     def _function(self, tree: Tree, scope: _Scope) -> str:
         loops, inner = self._loops(tree[1], scope)
-        names = [f"b_{name}" for name, _ in tree[1]]
-        key = names[0] if len(names) == 1 else f"({', '.join(names)})"
-        return f"function({{{key}: {self._code(tree[2], inner)} {loops}}})"
+        key = ", ".join(f"b_{name}" for name, _ in tree[1])
+        return f"function({{({key}): {self._code(tree[2], inner)} {loops}}})"
 
     def _functions(self, tree: Tree, scope: _Scope) -> str:
         return f"frozenset({self._each(tree, scope)})"
@@ -400,10 +399,9 @@ class Formulas:
         argument = tree[2]
         if tree[1][0] == "call" and argument[0] == "call" and argument[1] in scope.parameters:
             variable = self._variable(tree[1][1], scope)
-            bound = scope.names[argument[1]][0]
-            if variable is not None and bound == f"p_{argument[1]}":
+            if variable is not None:
                 self._read(scope, frozenset({(variable, scope.parameters[argument[1]])}))
-                return f"apply({scope.state[0]}[{variable}], {bound})"
+                return f"apply({scope.state[0]}[{variable}], p_{argument[1]})"
         return f"apply({self._code(tree[1], scope)}, {self._code(argument, scope)})"
 
     def _except(self, tree: Tree, scope: _Scope) -> str:
@@ -490,11 +488,7 @@ class Formulas:
                 reads.add(read)
                 continue
             argument = given[read[1]]
-            is_parameter = (
-                argument[0] == "call"
-                and argument[1] in scope.parameters
-                and scope.names[argument[1]][0] == f"p_{argument[1]}"
-            )
+            is_parameter = argument[0] == "call" and argument[1] in scope.parameters
             reads.add((read[0], scope.parameters[argument[1]]) if is_parameter else read[0])
         if reads:
             self._read(scope, frozenset(reads))

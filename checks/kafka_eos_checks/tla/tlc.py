@@ -317,7 +317,7 @@ class _Reading:
         self.loop_to = int(re.findall(r"\d+", text)[0])
 
     def _depth(self, text: str) -> None:
-        self.figures["depth"] = _number(re.findall(r"search is (\d+)", text)[0])
+        self.figures["depth"] = _number(re.findall(r"search is ([\d,]+)", text)[0])
 
     def _state(self, text: str) -> None:
         head = _STATE_HEAD.match(text)

@@ -66,15 +66,14 @@ from kafka_eos_checks.traces.validation import (
     trace_verdicts,
 )
 
-# Partitions of the kept recordings that no transaction touched, as (recording, scenario, topic, partition)
+# Scenarios of the kept recordings without transactions, as (recording, scenario); a scenario's topic has its name
 RECORDED = (
-    ("one-broker", "trace", "trace", 0),
-    ("one-broker", "idempotent-lost-acks", "idempotent-lost-acks", 0),
-    ("one-broker", "idempotent-lost-acks", "idempotent-lost-acks", 1),
-    ("one-broker", "repeated-and-reordered-requests", "repeated-and-reordered-requests", 0),
-    ("one-broker", "kill-producer", "kill-producer", 0),
-    ("one-broker", "crash-with-lost-acks", "crash-with-lost-acks", 0),
-    ("violations", "java-crash-with-lost-acks", "java-crash-with-lost-acks", 0),
+    ("one-broker", "trace"),
+    ("one-broker", "idempotent-lost-acks"),
+    ("one-broker", "repeated-and-reordered-requests"),
+    ("one-broker", "kill-producer"),
+    ("one-broker", "crash-with-lost-acks"),
+    ("violations", "java-crash-with-lost-acks"),
 )
 # Runs in which the broker forgets batches that the repaired snapshot would keep
 SHOWS_THE_DEPARTURE = ("one-broker/crash-with-lost-acks-0", "violations/java-crash-with-lost-acks-0")
@@ -144,12 +143,14 @@ def recorded(registry: Registry) -> Iterator[Verdict]:
 
 
 def recorded_traces() -> Iterator[Trace]:
-    """The traces of ``RECORDED``, from the kept recordings."""
+    """The traces of ``RECORDED``, one a partition, from the kept recordings."""
     for recording, rows in groupby(RECORDED, key=lambda row: row[0]):
         with unpacked(kept_recording(recording)) as folder:
-            for _, scenario, topic, partition in rows:
-                events = wire_trace(read_history(folder / "histories" / f"{scenario}.jsonl"), topic, partition)
-                yield partition_log_trace(f"{recording}/{scenario}-{partition}", events)
+            for _, scenario in rows:
+                history = list(read_history(folder / "histories" / f"{scenario}.jsonl"))
+                for partition in sorted({event.partition for event in history if event.partition is not None}):
+                    events = wire_trace(history, scenario, partition)
+                    yield partition_log_trace(f"{recording}/{scenario}-{partition}", events)
 
 
 def _judged(name: str, model: Model, traces: Sequence[Trace], claims: tuple[str, ...]) -> list[Verdict]:

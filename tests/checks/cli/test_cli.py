@@ -12,7 +12,7 @@ import pytest
 
 from kafka_eos_checks.cli.command import main, parser_of
 from kafka_eos_checks.cli.doors import COMMANDS, DOORS, FORMER, Command, Group, calls
-from kafka_eos_checks.kit.missing import MissingExtra, need
+from kafka_eos_checks.kit.missing import need
 from kafka_eos_checks.kit.paths import CLONE
 
 
@@ -197,19 +197,6 @@ def test_a_bug_is_not_reported_as_an_unusable_call(probe: Probe) -> None:
 
     with pytest.raises(ZeroDivisionError):
         probe(run)
-
-
-def test_a_package_that_fails_on_import_is_not_reported_as_a_missing_extra(
-    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    assert need("json", "spark").__name__ == "json"
-    folder = tmp_path_factory.mktemp("packages")
-    (folder / "breaks_on_import.py").write_text("import no_such_package_at_all\n", encoding="utf-8")
-    monkeypatch.syspath_prepend(folder)
-    with pytest.raises(ModuleNotFoundError, match="no_such_package_at_all"):
-        need("breaks_on_import", "spark")
-    with pytest.raises(MissingExtra):
-        need("no_such_package_at_all", "spark")
 
 
 def test_a_reader_that_has_seen_enough_ends_a_command_without_a_traceback() -> None:

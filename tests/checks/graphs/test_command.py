@@ -23,7 +23,7 @@ from kafka_eos_checks.graphs.command import (
     reference_of,
 )
 from kafka_eos_checks.graphs.state_graph import GraphUnusable, StateGraph, export, instance_text, plain_size, read_dot
-from kafka_eos_checks.models.registry import Registry
+from kafka_eos_checks.models.registry import Expectation, Registry
 from kafka_eos_checks.tla import tlc
 from kafka_eos_checks.tla.values import canonical
 
@@ -57,6 +57,12 @@ def test_the_graph_has_every_edge_with_its_arguments(graph: StateGraph) -> None:
     assert edges['Add("b", 2)']["total"] == 2
 
 
+def test_the_depth_of_a_state_is_the_length_of_a_shortest_path_to_it(graph: StateGraph) -> None:
+    depth, _, _ = graph.tree
+    assert depth == [len(graph.path_to(state)) for state in range(len(graph.states))]
+    assert max(depth) > 3
+
+
 def test_parallel_edges_are_kept(graph: StateGraph) -> None:
     between: dict[tuple[int, int], int] = {}
     for pair in zip(graph.sources.tolist(), graph.targets.tolist(), strict=True):
@@ -71,9 +77,12 @@ def test_the_machine_of_the_spec_is_equal_to_it(
     assert comparison.equal
     assert comparison.edges == len(graph.sources)
     assert comparison.edges + comparison.refusals == graph.states_inside * len(graph.instances)
+    assert comparison.outside == graph.inside.tolist().count(False)
     verdict = conformance_verdict(registry.get("Counter"), comparison)
     assert verdict.ok
     assert verdict.figures["states"] == graph.states_inside
+    checked = comparison.edges + comparison.refusals
+    assert replace(comparison, seconds=0.5).figures["checks_per_second"] == 2 * checked
 
 
 def mutants(counter: ModuleType) -> dict[str, tuple[type[Any], str]]:
@@ -346,6 +355,19 @@ def test_a_graph_that_does_not_have_all_that_tlc_counts_is_refused(
     monkeypatch.setattr(tlc, "run", run)
     with pytest.raises(GraphUnusable, match=said) if said else nullcontext():
         assert len(export(registry.get("Counter"), counter.Counter).states) == 2
+
+
+def test_a_graph_with_the_numbers_of_the_registry_needs_no_second_run(
+    registry: Registry, counter: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(job: tlc.Job, _: object = None) -> tlc.Result:
+        assert job.dump is not None, "a run that only counts"
+        job.dump.write_text(DUMP, encoding="utf-8")
+        return tlc.Result(verdict="holds", distinct=2, generated=2)
+
+    monkeypatch.setattr(tlc, "run", run)
+    model = replace(registry.get("Counter"), expect=Expectation(states=1, generated=1))
+    assert export(model, counter.Counter).states_inside == 1
 
 
 def test_a_dump_with_two_states_of_the_same_values_is_refused(graph: StateGraph) -> None:

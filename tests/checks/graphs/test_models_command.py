@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from kafka_eos_checks.graphs import models_command
-from kafka_eos_checks.graphs.model_check import Outcome, to_verdict
+from kafka_eos_checks.graphs.model_check import Outcome, judge, to_verdict
 from kafka_eos_checks.graphs.models_command import shown
-from kafka_eos_checks.models.registry import Registry
+from kafka_eos_checks.models.registry import Expectation, Registry
 from kafka_eos_checks.tla.behaviour import Step
 from kafka_eos_checks.tla.tlc import Result
 
@@ -55,6 +55,35 @@ def test_an_unexpected_counterexample_of_a_tier_has_its_diagram_and_is_told_with
     assert "   1  Reset" in to_verdict(outcomes[1]).evidence
 
 
+def test_a_path_is_printed_on_one_line(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "a folder" / ("deep " * 30)
+    monkeypatch.setattr(models_command, "build_folder", lambda: folder)
+    monkeypatch.setattr(models_command, "Registry", lambda: registry)
+    monkeypatch.setattr(models_command, "check_models", lambda *_, **__: iter([failing(registry, "NoLimit")]))
+    parser = argparse.ArgumentParser()
+    models_command.add_parser(parser.add_subparsers(), "help")
+    assert models_command.run(parser.parse_args(["models", "NoLimit"])) == 0
+    assert f"Diagram of NoLimit: {folder}/models/NoLimit/counterexample.svg\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("reached", "code"), [(True, 0), (False, 1)])
+def test_an_update_settles_the_numbers_of_a_model_and_nothing_else(
+    reached: bool, code: int, registry: Registry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = replace(registry.get("Counter"), invariants=(), properties=())
+    prints = tuple(f'"probe reached: {probe}"' for probe in model.probes if reached)
+    outcome = judge(model, Result(verdict="holds", distinct=7, generated=9, depth=3, prints=prints))
+    monkeypatch.setattr(models_command, "Registry", lambda: registry)
+    monkeypatch.setattr(models_command, "check_models", lambda *_, **__: iter([outcome]))
+    parser = argparse.ArgumentParser()
+    models_command.add_parser(parser.add_subparsers(), "help")
+    assert models_command.run(parser.parse_args(["models", "Counter", "--update"])) == code
+    assert Registry(registry.folder).get("Counter").expect == Expectation(states=7, generated=9, depth=3)
+    assert "the registry says" not in capsys.readouterr().out
+
+
 @pytest.mark.tlc
 def test_the_command_writes_its_numbers_and_then_agrees_with_them(
     registry: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -62,7 +91,7 @@ def test_the_command_writes_its_numbers_and_then_agrees_with_them(
     monkeypatch.setattr(models_command, "Registry", lambda: Registry(registry.folder))
     parser = argparse.ArgumentParser()
     models_command.add_parser(parser.add_subparsers(), "help")
-    assert models_command.run(parser.parse_args(["models", "Counter", "--update"])) == 1
+    assert models_command.run(parser.parse_args(["models", "Counter", "--update"])) == 0
     json_file = tmp_path / "verdicts.json"
     assert models_command.run(parser.parse_args(["models", "Counter", "--json", str(json_file)])) == 0
     (verdict,) = json.loads(json_file.read_text(encoding="utf-8"))

@@ -181,6 +181,31 @@ def test_a_run_that_tlc_does_not_end_judges_nothing_and_counts_no_states(
     assert "states" not in verdict.figures
 
 
+@pytest.mark.parametrize(
+    ("found", "outcomes", "problems"),
+    [
+        ("holds", {"Drained": "holds"}, ()),
+        ("violates Drained", {"Drained": "violated after 0 steps"}, ()),
+        ("times out", {}, ("Drained: TLC times out",)),
+        ("error", {}, ("Drained: TLC error",)),
+    ],
+)
+@pytest.mark.parametrize("expect", [Expectation(), Expectation(violates="Drained")])
+def test_a_property_with_a_run_of_its_own_is_judged_by_what_tlc_says(
+    found: str,
+    outcomes: dict[str, str],
+    problems: tuple[str, ...],
+    expect: Expectation,
+    registry: Registry,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tlc, "run", lambda _: tlc.Result(verdict=found, distinct=20))
+    model = replace(registry.get("Counter"), invariants=(), properties=("Drained",), expect=expect)
+    judged = judge_model(model)
+    assert (judged.outcomes, judged.problems) == (outcomes, problems)
+    assert judged.states == (20 if found == "holds" else 0)
+
+
 def test_a_property_of_steps_keeps_the_columns_of_its_conjuncts(registry: Registry) -> None:
     module = registry.folder.parent / "Counter.tla"
     text = module.read_text(encoding="utf-8")
@@ -189,6 +214,7 @@ def test_a_property_of_steps_keeps_the_columns_of_its_conjuncts(registry: Regist
     [found], _ = watched(replace(registry.get("Counter"), invariants=(), properties=("Slowly",)))
     body = found.definition.splitlines()[1:3]
     assert [line.index("/\\") for line in body] == [13, 13]
+    assert found.definition.endswith("]_vars")
 
 
 @pytest.mark.parametrize(
@@ -224,6 +250,22 @@ def test_a_counterexample_is_told_if_it_is_unexpected_or_the_models_are_named_an
     expected = 0 if violated == ["NotAboveLimit"] else 1
     assert release_check.run(arguments, [registry.get(name) for name in models], registry) == expected
     assert checked == [(name,) for name in is_told]
+
+
+@pytest.mark.parametrize(("violated", "code"), [(["NotAboveLimit"], 0), (["NotAboveLimit", "NoDebt"], 1)])
+def test_an_update_settles_the_numbers_but_not_the_rules_behind_a_new_violation(
+    violated: list[str], code: int, registry: Registry, releases: Releases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    column = column_of(registry, releases)
+    monkeypatch.setattr(registry, "get", lambda _: column.model)
+    column.model.file.write_text(f'[model.Counter]\nshipped."2.0" = {BROKEN.line}\n', encoding="utf-8")
+    judged = replace(FOUND, states=21, outcomes=FOUND.outcomes | dict.fromkeys(violated, "violated after 3 steps"))
+    monkeypatch.setattr(release_check, "check_columns", lambda *_, **__: [(column, judged)])
+    monkeypatch.setattr(release_check, "counterexample", lambda *_: "")
+    names = {"models": ["Counter"], "kafka": ["2.0"], "jobs": 1, "timeout": 1.0}
+    arguments = argparse.Namespace(**names, update=True, causes=False, json=None)
+    assert release_check.run(arguments, [column.model], registry) == code
+    assert "states = 21" in column.model.file.read_text(encoding="utf-8")
 
 
 def test_an_unknown_release_is_refused_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 from rich.text import Text
 
 from kafka_eos_checks.kit.terminal import WordTable, answer_console, breaks, print_verdicts, verdict_table
-from kafka_eos_checks.kit.verdict import Standing, Verdict, headline, read_verdicts, verdict_from_json, write_verdicts
+from kafka_eos_checks.kit.verdict import (
+    Standing,
+    Verdict,
+    counted,
+    headline,
+    read_verdicts,
+    verdict_from_json,
+    write_verdicts,
+)
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
 VERDICTS = st.builds(
@@ -151,6 +159,10 @@ def test_a_verdict_that_is_skipped_or_absent_is_never_ok() -> None:
 )
 def test_the_headline_begins_with_what_differs_and_counts_unjudged_verdicts(verdicts: list[Verdict], said: str) -> None:
     assert headline(verdicts) == said
+
+
+def test_one_thing_is_counted_without_an_s() -> None:
+    assert [counted(count, "finding") for count in (0, 1, 2)] == ["0 findings", "1 finding", "2 findings"]
 
 
 def test_unjudged_verdicts_are_printed_with_their_reason(

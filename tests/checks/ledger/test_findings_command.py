@@ -19,7 +19,8 @@ from kafka_eos_checks.graphs import model_check
 from kafka_eos_checks.graphs.model_check import Outcome
 from kafka_eos_checks.kit.verdict import Verdict, read_verdicts, write_verdicts
 from kafka_eos_checks.ledger import findings_command
-from kafka_eos_checks.ledger.findings_command import check, of_broker, of_client
+from kafka_eos_checks.ledger.findings import Entry
+from kafka_eos_checks.ledger.findings_command import check, of_broker, of_client, tell
 from kafka_eos_checks.models.findings import KafkaFinding, read_findings
 from kafka_eos_checks.models.registry import Model, Registry
 from kafka_eos_checks.tla.tlc import Result
@@ -68,7 +69,8 @@ def test_a_fresh_clone_shows_the_kept_recordings_and_says_that_the_rest_is_not_c
     )
     assert "not checked here: Kafka's own client and TLC on KeepsEpochWhileEnding" in paragraph(shown, OF_A_CLIENT.id)
     assert "4 checked in part, 17 not checked here." in shown
-    assert "kafka-eos ledger findings --check" in shown
+    assert "(kafka-eos ledger findings --check) checks everything, with TLC, " in shown
+    assert " Kafka's own client and a broker on loopback: it needs Java and takes some minutes.\n" in shown
     assert shown.index("Shown on a real broker (10)") < shown.index("Shown on Kafka's own client, without a broker (5)")
 
 
@@ -109,6 +111,12 @@ def test_one_finding_is_shown_with_its_meaning_its_commands_and_its_run(
     assert f"Diagram: {build}/findings/{RECORDED.id}.svg" in shown
     assert (build / "findings" / f"{RECORDED.id}.svg").read_text(encoding="utf-8").startswith("<svg")
     assert [verdict.name for verdict in read_verdicts(build / "own.json")] == [f"{RECORDED.id}: recording"]
+
+
+def test_a_name_with_hyphens_stays_whole_at_the_end_of_a_line() -> None:
+    name = "a-setting-that-has-a-long-name"
+    told = "\n".join(tell(Entry(finding=replace(RECORDED, cure=f"{name} " * 30)), {}))
+    assert told.count(name) == 30
 
 
 def test_an_unchecked_finding_names_the_command_that_checks_it(build: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,7 +165,9 @@ def test_a_finding_of_kafkas_client_needs_its_test_to_pass(clone: Path) -> None:
     assert bad is not None
     assert (good.ok, good.name) == (True, "client-keeps-epoch: client")
     assert (bad.ok, bad.found) == (False, "fails")
+    assert bad.evidence.startswith("F ")
     assert "assert 0" in bad.evidence
+    assert "1 failed in" in bad.evidence.splitlines()[-1]
     assert of_client(replace(OF_A_CLIENT, test="")) is None
 
 

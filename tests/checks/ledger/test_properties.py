@@ -110,6 +110,11 @@ def test_a_cell_that_is_not_checked_says_what_the_registry_expects(registry: Reg
     assert rows(registry, REPAIRED, NEWER)["NotAboveLimit"].cells["Kafka 2.0"].expected == ""
 
 
+def test_a_rule_of_the_audit_that_is_not_checked_says_so_and_expects_nothing(registry: Registry) -> None:
+    cells = next(row.cells for row in rows(registry).values() if row.module == AUDIT)
+    assert {cell.words for cell in cells.values()} == {"not checked"}
+
+
 def test_a_known_failure_of_a_property_that_holds_elsewhere_is_counted_but_no_mutant_is(registry: Registry) -> None:
     breaks = Expectation(violates="NoDebt")
     registry.models["NoLimitAtAll"] = replace(
@@ -188,7 +193,11 @@ def test_the_command_shows_the_named_properties_and_what_to_check_next(
     assert "PartitionLog!OffsetsAreDense: " in told
     assert "next, for the cells that are not checked" in told
     assert "  kafka-eos check models PartitionLog " in told
-    assert "--json build/verdicts/PartitionLog-OffsetsAreDense-4.3.json" in told
+    released, repaired = (
+        re.findall(rf"^  (kafka-eos check models .*{name}.json)", told, re.MULTILINE) for name in ("4.3", "repaired")
+    )
+    assert released[0].endswith(" --kafka 4.3 --json build/verdicts/PartitionLog-OffsetsAreDense-4.3.json")
+    assert "--kafka" not in repaired[0]
     assert "--only recordings" not in told
     assert main([*call[:2], "PartitionLog", "Xyz", *call[2:]]) == 2
     assert "no module, property or finding Xyz; modules are ApplicationLoop" in capsys.readouterr().err

@@ -353,10 +353,12 @@ def test_report_json_holds_the_verdicts_as_they_were(tmp_path: Path) -> None:
 def test_the_exit_code_tells_whether_a_verdict_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good, bad, out = tmp_path / "good.json", tmp_path / "bad.json", tmp_path / "report.html"
     write_verdicts(good, [HOLDS])
-    write_verdicts(bad, [FAILS])
+    write_verdicts(bad, [replace(FAILS, found="3 differences in [red]")])
     assert cli.main(["ledger", "report", "--verdicts", str(good), "--out", str(out)]) == 0
     assert cli.main(["ledger", "report", "--verdicts", str(good), str(bad), "--out", str(out)]) == 1
-    assert "differs: graph PartitionLog: expected 0 differences, found 3 differences" in capsys.readouterr().out
+    assert (
+        "differs: graph PartitionLog: expected 0 differences, found 3 differences in [red]" in capsys.readouterr().out
+    )
     assert "1 of 2 verdicts differs" in out.read_text(encoding="utf-8")
 
 

@@ -1,6 +1,8 @@
 """Mutants of a small package in a clone of its own: the tests that notice them, and the survivors."""
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,6 +17,7 @@ from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.kit.verdict import read_verdicts
 from kafka_eos_checks.matrix import code
 from kafka_eos_checks.matrix.code import Bench, CodeMutant, Fate, UnusableCode
+from kafka_eos_checks.matrix.notes import MEASURED, NOTES
 from kafka_eos_checks.tla.result_cache import ResultCache
 
 RULE = '''"""A rule."""
@@ -237,12 +240,40 @@ def test_what_an_endless_test_has_started_ends_with_it(bench: Bench, monkeypatch
     assert bench._fails([f"{file}::test_it"], 5.0, 1.0) == ""
     (bench.folder / endless.file).write_text(endless.text, encoding="utf-8")
     assert bench._fails([f"{file}::test_it"], 1.0, 1.0) == f"{code.NO_END} {file}::test_it"
-    left = int((bench.folder / "left").read_text(encoding="utf-8"))
+    assert ends(int((bench.folder / "left").read_text(encoding="utf-8")))
+
+
+def ends(pid: int) -> bool:
+    """Whether a process ends in some seconds."""
     with suppress(ProcessLookupError):
         for _ in range(1_000):
-            os.kill(left, 0)
+            os.kill(pid, 0)
             time.sleep(0.01)
-        pytest.fail("it is still there")
+        return False
+    return True
+
+
+KILLED = """import os, sys
+from pathlib import Path
+from kafka_eos_checks.matrix.code import Bench
+from kafka_eos_checks.tla.result_cache import ResultCache
+root, folder = map(Path, sys.argv[1:])
+Bench(root=root, folder=folder, cache=ResultCache(folder))._fails(["test_it.py"], 600.0, 600.0)
+"""
+
+
+def test_pytest_ends_with_the_command_that_is_killed(clone: Path, tmp_path: Path) -> None:
+    text = "import os, time\nfrom pathlib import Path\n\ndef test_it():\n    Path('pid').write_text(str(os.getpid()))\n"
+    (clone / "test_it.py").write_text(text + "    Path('pid').rename('ready')\n    time.sleep(600)\n", encoding="utf-8")
+    ready = tmp_path / "copy" / "ready"
+    with subprocess.Popen([sys.executable, "-c", KILLED, str(clone), str(ready.parent)]) as command:
+        try:
+            while not ready.exists():
+                assert command.poll() is None
+                time.sleep(0.01)
+        finally:
+            command.kill()
+    assert ends(int(ready.read_text(encoding="utf-8")))
 
 
 def test_tests_that_execute_the_changed_line_are_run_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,6 +304,15 @@ def test_tests_that_execute_the_changed_line_are_run_alone(bench: Bench, monkeyp
     assert sorted(code.reaching_tests(notes, file, [6])) == names
     every = list(code.reaching_tests(notes, file, [4]))
     assert sorted(every) == sorted([*names, "tests/reference/room/test_a.py::test_nothing"]), "an import executes it"
+
+
+def test_nothing_of_a_room_is_imported_before_its_lines_are_counted(tmp_path: Path) -> None:
+    program = "import sys, kafka_eos_checks.matrix.reached as r; r._coverage.stop(); print(*sys.modules)"
+    environment = os.environ | {NOTES: str(tmp_path / "notes"), MEASURED: str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    own = {name for name in done.stdout.split() if name.startswith("kafka_eos")}
+    matrix = "kafka_eos_checks.matrix"
+    assert own == {"kafka_eos_checks", matrix, f"{matrix}.notes", f"{matrix}.reached"}
 
 
 def test_the_lines_of_a_statement_end_before_its_body() -> None:

@@ -38,6 +38,17 @@ EXPRESSIONS = {
     "{1} \\X {2} \\X {3}": frozenset({(1, 2, 3)}),
     "~(1 = 2) <=> 1 # 2": True,
     "-1 < 0": True,
+    "(7 \\div 2) + 2 ^ 3": 11,
+    "{1, 2} \\cap {2, 3}": frozenset({2}),
+    "<<{1} \\subseteq {1, 2}, {2} \\subseteq {1}>>": (True, False),
+    "<<0 \\in 1..3, 1 \\in 1..3, 3 \\in 1..3, 4 \\in 1..3>>": (False, True, True, False),
+    "<<1 \\notin {1, 2}, 3 \\notin {1, 2}, 1 \\in {}>>": (False, True, False),
+    "<<2 \\in DOMAIN <<5, 6>>, 3 \\in DOMAIN <<5, 6>>>>": (True, False),
+    "<<0 \\in Nat, -1 \\in Nat, -1 \\in Int>>": (True, False, True),
+    "<<<<1, 2>> \\in {<<1, 2>>}, <<2, 1>> \\in {<<1, 2>>}>>": (True, False),
+    "<<FALSE \\/ TRUE, FALSE \\/ FALSE, TRUE /\\ FALSE>>": (True, False, False),
+    "<<[](1 < 2), [](2 < 1), <>(1 < 2), <>(2 < 1)>>": (True, False, True, False),
+    "<<1 = 1 ~> 1 = 1, 1 = 1 ~> 1 = 2, 1 = 2 ~> 1 = 1>>": (True, False, True),
 }
 
 
@@ -75,6 +86,63 @@ def test_a_remembered_value_is_dropped_when_a_variable_changes(every: Registry) 
     assert holds(with_target(1, 2), ())
     assert not holds(with_target(1, 1), ())
     assert holds(with_target(1, 2), ())
+
+
+ABOVE = """---- MODULE Above ----
+EXTENDS Counter
+Above(client) == {amount \\in Amounts : amount > seen[client]}
+AtLeast(client) == {each \\in Above(client) : TRUE}
+===="""
+
+
+@pytest.mark.parametrize("name", ["Above", "AtLeast"])
+def test_a_value_is_remembered_until_the_entry_that_it_reads_changes(registry: Registry, name: str) -> None:
+    (registry.folder.parent / "Above.tla").write_text(ABOVE, encoding="utf-8")
+    formulas = Formulas(replace(registry.get("Counter"), module="Above"))
+    above = formulas.evaluate(parse_expression(f'{name}("a")', "a test"))
+
+    def state(a: int, b: int) -> tuple[object, ...]:
+        return tuple(Map(a=a, b=b) if name == "seen" else 0 for name in formulas.variables)
+
+    value = above(state(1, 0), state(0, 0))
+    assert value == frozenset({2})
+    assert above(state(1, 2), ()) is value
+    assert above(state(0, 2), ()) == frozenset({1, 2})
+    later = formulas.evaluate(parse_expression(f'{name}("a")\' = {{2}}', "a test"))
+    assert later((), state(1, 0))
+    assert not later((), state(0, 0))
+
+
+EVERYTHING = """---- MODULE Everything ----
+EXTENDS Counter
+Sees(client) == {<<total, log, readers, response, seen[client], amount>> : amount \\in Amounts}
+Outer(client) == {each \\in Sees(client) : TRUE}
+RECURSIVE Down(_, _)
+Down(client, n) == IF n = 0 THEN {each \\in Sees(client) : TRUE} ELSE Down(client, n - 1)
+===="""
+
+
+@pytest.mark.parametrize("text", ['Sees("a")', 'Outer("a")', 'Down("a", 2)', 'UNION {Outer(x) : x \\in {"a"}}'])
+def test_a_value_changes_with_every_variable_that_a_definition_behind_it_reads(registry: Registry, text: str) -> None:
+    (registry.folder.parent / "Everything.tla").write_text(EVERYTHING, encoding="utf-8")
+    model = replace(registry.get("Counter"), module="Everything")
+    formulas, plain = Formulas(model), Formulas(model, remember=False)
+    ask, again = (each.evaluate(parse_expression(text, "a test")) for each in (formulas, plain))
+    state: dict[str, object] = {name: Map(a=1, b=0) if name == "seen" else 1 for name in formulas.variables}
+    known = {ask(tuple(state.values()), ())}
+    for name in formulas.variables:
+        changed = state | {name: Map(a=2, b=0) if name == "seen" else 2}
+        known.add(ask(tuple(changed.values()), ()))
+        assert ask(tuple(changed.values()), ()) == again(tuple(changed.values()), ())
+    assert len(known) == 1 + len(formulas.variables)
+    assert formulas.reads(parse_expression(text, "a test")) == frozenset(range(len(formulas.variables)))
+
+
+def test_a_step_holds_if_its_action_does_or_nothing_changes(registry: Registry) -> None:
+    formulas = Formulas(registry.get("Counter"))
+    grows = formulas.evaluate(parse_expression("[][total' = total + 1]_total", "a test"))
+    states = [tuple(total if name == "total" else 0 for name in formulas.variables) for total in range(3)]
+    assert [grows(states[1], after) for after in states] == [False, True, True]
 
 
 def test_a_mutant_of_a_rule_also_replaces_it_in_properties(every: Registry) -> None:

@@ -11,6 +11,7 @@ from kafka_eos_checks.models.registry import (
     Registry,
     bounds_predicate,
     extended_modules,
+    rule_modules,
     write_model,
 )
 from kafka_eos_checks.proofs.command import NAMES
@@ -104,6 +105,20 @@ def test_a_constant_that_only_tlc_can_evaluate_is_refused_where_python_needs_it(
     model = registry_of(registry, MODEL + 'constants = { Limit = "1 + 2" }').get("M")
     with pytest.raises(MalformedRegistry, match=r"constant Limit: .* write a literal value"):
         model.constant_values()
+
+
+def test_a_name_without_an_entry_is_refused_with_names_that_are_like_it(registry: Registry) -> None:
+    for name, near in (("Countr", "Counter"), ("NoLimits", "NoLimit")):
+        with pytest.raises(MalformedRegistry, match=f"there are 3, such as {near}$"):
+            registry.get(name)
+    with pytest.raises(MalformedRegistry, match="such as Counter, "):
+        registry.get("xyz")
+
+
+def test_the_rules_of_a_machine_are_in_the_modules_of_its_classes_and_of_its_parts() -> None:
+    modules = [module.__name__ for module in rule_modules(Registry().get("Leader").machine_class())]
+    assert {name.rpartition(".")[0] for name in modules} == {"kafka_eos.machines"}
+    assert {"leader", "producer_state"} <= {name.rpartition(".")[2] for name in modules}
 
 
 def test_a_written_model_holds_every_module_it_needs(registry: Registry) -> None:

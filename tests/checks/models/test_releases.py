@@ -13,7 +13,7 @@ from kafka_eos.machines.transaction_coordinator import TransactionMetadata
 from kafka_eos_checks.kit.paths import spec_folder
 from kafka_eos_checks.models.findings import read_findings
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry, Shipped
-from kafka_eos_checks.models.releases import MARK, Releases, columns, marked
+from kafka_eos_checks.models.releases import MARK, Releases, columns, marked, reached_findings
 from kafka_eos_checks.mutants import rules as mutants
 from kafka_eos_checks.tla.modules import ModuleFolder
 
@@ -98,6 +98,17 @@ def test_a_model_has_the_rules_that_it_depends_on_and_no_others(releases: Releas
     ]
     assert rules("ApplicationLoop", "4.3") == []
     assert rules("FatalErrorFailsAll", "4.3")[0] == "AcceptsUnknownProducer"  # it has another SnapshotOf itself
+
+
+def test_a_finding_is_of_a_model_if_a_rule_behind_it_is_in_a_module_of_the_model(releases: Releases) -> None:
+    models = Registry().models
+
+    def found(name: str, release: str) -> list[set[str]]:
+        [column] = columns([models[name]], [release], releases)
+        return [set(each) for each in reached_findings(column, releases)]
+
+    assert found("PartitionLog", "4.3") == [{"retry-refused-after-restart", "gap-after-expiry"}, set()]
+    assert found("ApplicationLoop", "4.3") == [set(), set()]
 
 
 def test_rules_with_one_name_are_told_apart_by_the_module_that_has_them(releases: Releases) -> None:

@@ -51,6 +51,9 @@ def test_the_events_are_numbered_and_come_back_from_the_recording(tmp_path: Path
     assert list(read_history(tmp_path / "histories" / "simulated.jsonl")) == simulated.events
     manifest = json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))
     assert (manifest["cluster"], manifest["seed"], manifest["mutant"]) == ("simulated", 3, "")
+    assert {event.run for event in simulated.events} == {"simulated-application/reference/3"}
+    mutant = simulate_application(ApplicationPlan(seed=3, mutant="NeverFenced"), REGISTRY)
+    assert {event.run for event in mutant.events} == {"simulated-application/NeverFenced/3"}
 
 
 def test_a_mutant_of_another_machine_and_an_unknown_fault_are_refused() -> None:

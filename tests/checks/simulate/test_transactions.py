@@ -91,6 +91,7 @@ def test_a_script_produces_the_failure_that_its_name_says(name: str) -> None:
         assert simulated.state.clients["A"].state == "failed"
     else:
         assert outcome & {"committed", "aborted"}
+    assert not simulated.state.end_requests, "each copy of a request has arrived"
 
 
 class DeliversAborted(ReadCommitted):
@@ -159,7 +160,12 @@ def test_the_same_plan_gives_the_same_bytes_in_every_process_and_another_seed_ot
 
 
 def test_the_recording_has_a_manifest_a_history_and_the_folders_of_a_broker(tmp_path: Path) -> None:
-    write_transactions(simulate_transactions(TransactionsPlan(seed=7, steps=100, partitions=3)), tmp_path)
+    plan = TransactionsPlan(seed=7, steps=100, partitions=3)
+    simulated = simulate_transactions(plan)
+    assert {event.run for event in simulated.events} == {"simulated-transactions/reference/7"}
+    mutant = simulate_transactions(replace(plan, mutant="NoEndBump"))
+    assert {event.run for event in mutant.events} == {"simulated-transactions/NoEndBump/7"}
+    write_transactions(simulated, tmp_path)
     manifest = json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))
     assert (manifest["cluster"], manifest["seed"], manifest["versions"]) == ("simulated", 7, [2])
     folders = {path.name for path in (tmp_path / "brokers" / "1").iterdir()}
@@ -175,6 +181,15 @@ def test_the_command_writes_a_scenario_that_the_audit_finds(tmp_path: Path, caps
     assert UNASKED in capsys.readouterr().out
     assert main([*scenario, "--transaction-version", "2", "--out", cured]) == 0
     assert main(["audit", cured]) == 0
+
+
+def test_the_command_takes_one_to_five_instances(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    call = ["simulate", "transactions", "--steps", "20", "--out", str(tmp_path / "run"), "--instances"]
+    assert [main([*call, str(count)]) for count in (1, 5)] == [0, 0]
+    for count in ("0", "6"):
+        with pytest.raises(SystemExit):
+            main([*call, count])
+        assert f"--instances {count}: expected 1, 2, 3, 4 or 5" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,14 @@ def test_every_schedule_is_right(scenario: Scenario) -> None:
     assert tally.pairs > tally.singles > tally.without > 0
 
 
+@pytest.mark.parametrize("scenario", RIGHT[:2], ids=named)
+def test_where_none_is_up_the_first_one_starts_and_the_schedule_says_so(scenario: Scenario) -> None:
+    found = scenario.recover(scenario.machine.initial(scenario.constants))
+    assert found is not None
+    assert (found[0], found[1].owner) == ('Initialize("A")', "A")
+    assert scenario.recover(found[1]) is None
+
+
 @pytest.mark.parametrize("scenario", WRONG, ids=named)
 def test_some_schedule_is_wrong_and_none_without_a_fault(scenario: Scenario) -> None:
     tally = try_scenario(scenario)

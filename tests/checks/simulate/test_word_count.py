@@ -71,6 +71,7 @@ def test_without_a_protection_some_schedule_is_wrong_and_is_shown(mutant: str) -
     assert tally.shown is not None
     assert tally.wrong > 0
     assert tally.shown.what in str(tally.shown)
+    assert len(tally.shown.steps) == tally.shown.size[1] - 1  # the size counts the states between the steps
 
 
 def test_every_action_has_its_place_in_every_order_or_is_a_fault_or_its_end() -> None:

@@ -16,6 +16,32 @@ def test_items_of_a_list_end_where_the_next_begins() -> None:
     assert [item[0] for item in parse_expression(text, "a test")[1]] == ["infix", "or", "infix"]
 
 
+PRECEDENCE = {
+    "1 + 2 - 3": "1 + (2 - 3)",
+    "1 - 2 - 3": "(1 - 2) - 3",
+    "1 - 2 * 3": "1 - (2 * 3)",
+    "2 * 3 ^ 2": "2 * (3 ^ 2)",
+    "1 .. n + 1": "1 .. (n + 1)",
+    "S \\cup 1 .. 2": "S \\cup (1 .. 2)",
+    "a \\in S \\cup T": "a \\in (S \\cup T)",
+    "a = b /\\ c = d": "(a = b) /\\ (c = d)",
+    "a /\\ b => c": "(a /\\ b) => c",
+    "~a /\\ b": "(~a) /\\ b",
+    "f @@ 1 :> 2": "f @@ (1 :> 2)",
+}
+
+
+@pytest.mark.parametrize(("text", "clear"), PRECEDENCE.items())
+def test_operators_bind_as_tla_has_it(text: str, clear: str) -> None:
+    assert parse_expression(text, "a test") == parse_expression(clear, "a test")
+
+
+def test_a_choice_has_its_name_its_set_and_its_condition() -> None:
+    one, elements, true = (parse_expression(text, "a test") for text in ("1", "S", "x = 1"))
+    assert parse_expression("CHOOSE x \\in S : x = 1", "a test") == ("choose", "x", elements, true)
+    assert true[3] == one
+
+
 def test_text_outside_of_the_subset_is_refused_with_its_line() -> None:
     with pytest.raises(UnknownSyntax, match=r"M.tla line 2"):
         parse_module("M", "---- MODULE M ----\nA == CHOOSE x : TRUE\n====\n")

@@ -125,6 +125,25 @@ def test_each_message_of_a_violation_names_the_property(code: int, text: str) ->
     assert [step.state for step in found.behaviour] == ([{"total": 0}] if code == 2107 else [])
 
 
+STATES = (
+    (2217, "1: <Initial predicate>\n/\\ total = 0\n"),
+    (2217, "2: <Add line 7, col 1 of module M>\n/\\ total = 1\n"),
+)
+
+
+@pytest.mark.parametrize(("end", "loop_to"), [((2218, "3: Stuttering"), 2), ((2122, "Back to state 1: <Reset>"), 1)])
+def test_a_counterexample_is_no_error_of_tlc_and_has_its_loop(end: tuple[int, str], loop_to: int) -> None:
+    reading = tlc._Reading()
+    for code, text in ((2116, "Temporal properties were violated."), (2264, "The following behavior"), *STATES, end):
+        reading.take(code, 1 if code in {2116, 2264} else 0, text)
+    reading.take(2121, 1, "The behavior up to this point is:")
+    found = reading.result(13, 1.0)
+    assert (found.verdict, found.error, found.loop_to) == ("violates a temporal property", "", loop_to)
+    assert [(step.action, step.state) for step in found.behaviour] == [("Init", {"total": 0}), ("Add", {"total": 1})]
+    reading.take(1000, 1, "TLC is out of memory")
+    assert reading.result(13, 1.0).error == "TLC is out of memory"
+
+
 def test_progress_is_told_while_tlc_runs() -> None:
     told: list[tlc.Progress] = []
     reading = tlc._Reading(told.append)
@@ -147,11 +166,14 @@ def test_the_command_has_what_the_job_asks_for_and_nothing_else(tmp_path: Path) 
 
 
 def test_the_last_statistics_count() -> None:
+    nothing = tlc._Reading().result(0, 1.0)
+    assert (nothing.generated, nothing.distinct, nothing.queue, nothing.depth) == (0, 0, 0, 0)
     reading = tlc._Reading()
     reading.take(2200, 0, "Progress(2): 10 states generated, 8 distinct states found, 3 states left on queue.")
+    reading.take(2194, 0, "The depth of the complete state graph search is 1,012.")
     reading.take(2199, 0, "1,030 states generated, 20 distinct states found, 0 states left on queue.")
     found = reading.result(0, 1.0)
-    assert (found.generated, found.distinct, found.queue) == (1030, 20, 0)
+    assert (found.generated, found.distinct, found.queue, found.depth) == (1030, 20, 0, 1012)
 
 
 def test_without_a_jar_and_without_maven_the_way_to_get_one_is_told(

@@ -72,6 +72,7 @@ def test_a_written_value_is_read_back_unchanged(value: object) -> None:
 
 def test_equal_values_have_one_text() -> None:
     assert format_value(Map(b=1, a=frozenset({3, 1}))) == format_value(Map(a=frozenset({1, 3}), b=1))
+    assert format_value(frozenset({10, 9, -1, "a", (0,)})) == '{-1, 9, 10, "a", <<0>>}'
 
 
 def test_a_function_over_one_to_n_equals_the_sequence() -> None:
@@ -101,6 +102,8 @@ def test_a_long_text_that_is_no_value_is_shown_by_its_beginning() -> None:
         parse_value("?" + "a" * 200)
     with pytest.raises(MalformedValue, match=r"at character 0 of '\?a{119}'"):
         parse_value("?" + "a" * 119)
+    with pytest.raises(MalformedValue, match=r"at character 0 of '\?a{116}\.\.\.'"):
+        parse_value("?" + "a" * 120)
     with pytest.raises(MalformedValue, match=r"at character 0 of '\?a{10}'"):
         parse_value("?" + "a" * 10)
 

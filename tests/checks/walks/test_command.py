@@ -555,7 +555,10 @@ def test_a_violating_run_is_reported_and_can_be_repeated(
     layer = broken_layer(registry, "OffsetOfLast")
     monkeypatch.setattr(campaign, "all_layers", lambda *_: (layer,))
     seed = first_wrong(Walker(layer)).seed
-    assert cli.main(["check", "walks", "--jobs", "1", "--folder", str(tmp_path), "--seeds", f"{seed}..{seed}"]) == 1
+    call = ["check", "walks", "--jobs", "1", "--folder", str(tmp_path), "--seeds", f"{seed}..{seed}"]
+    assert cli.main([*call, "--json", str(tmp_path / "walks.json")]) == 1
+    told = json.loads((tmp_path / "walks.json").read_text(encoding="utf-8"))[0]
+    assert told["diagram"].startswith("<svg")
     assert f"again: kafka-eos check walks --replay {seed}" in capsys.readouterr().out
     assert cli.main(["check", "walks", "--replay", str(seed), "--folder", str(tmp_path)]) == 1
     assert "steps are enough" in capsys.readouterr().out

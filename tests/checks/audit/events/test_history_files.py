@@ -167,7 +167,7 @@ def test_lines_are_read_by_columns_as_they_are_one_by_one(tmp_path: Path) -> Non
         expected = joined_by(in_full(path))
         refused += isinstance(expected, str)
         assert by_columns(path, rng.choice((10, 100, 1 << 20))) == expected, (seed, path.read_bytes())
-    assert 50 < refused < 350
+    assert 200 < refused < 390  # of 400, each refused at 0.84: seeds beyond it are fewer than one in 10^15
 
 
 @pytest.mark.parametrize("name", [b"transaction", b"request"])

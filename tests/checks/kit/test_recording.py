@@ -17,6 +17,7 @@ from kafka_eos_checks.kit.recording import (
     kept_recordings,
     pack,
     unpack,
+    unpacked,
 )
 
 
@@ -57,6 +58,14 @@ def test_a_packed_recording_is_unpacked_unchanged(tmp_path: Path) -> None:
     unpack(tmp_path / "packed" / "r.tar.xz", tmp_path / "out")
     assert files_of(tmp_path / "out") == files_of(folder)
     assert size == (tmp_path / "packed" / "r.tar.xz").stat().st_size
+
+
+def test_an_unpacked_recording_is_there_only_as_long_as_it_is_used(tmp_path: Path) -> None:
+    folder = a_recording(tmp_path / "in")
+    pack(folder, tmp_path / "r.tar.xz")
+    with unpacked(tmp_path / "r.tar.xz") as found:
+        assert files_of(found) == files_of(folder)
+    assert not found.parent.exists()
 
 
 def test_equal_folders_make_equal_archives(tmp_path: Path) -> None:
@@ -191,7 +200,7 @@ def test_an_archive_of_too_many_folders_is_refused(tmp_path: Path, monkeypatch: 
 def test_an_archive_of_too_many_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = an_archive(tmp_path / "r.tar.xz", a_file("manifest.json"), *(a_file(f"f{n}") for n in range(5)))
     monkeypatch.setattr(recording, "FILES_LIMIT", 5)
-    with pytest.raises(UnsafeArchive, match="more than 5 files"):
+    with pytest.raises(UnsafeArchive, match="more than 5 files or 256 MiB; "):
         unpack(archive, tmp_path / "out")
 
 

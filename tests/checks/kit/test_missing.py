@@ -1,0 +1,23 @@
+"""What a missing package is told as."""
+
+import pytest
+
+from kafka_eos_checks.kit.missing import MissingExtra, need
+
+
+def test_a_package_that_fails_on_import_is_not_reported_as_a_missing_extra(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    assert need("json", "spark").__name__ == "json"
+    folder = tmp_path_factory.mktemp("packages")
+    (folder / "breaks_on_import.py").write_text("import no_such_package_at_all\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(folder)
+    with pytest.raises(ModuleNotFoundError, match="no_such_package_at_all"):
+        need("breaks_on_import", "spark")
+    with pytest.raises(MissingExtra, match=r"^this needs no_such_package_at_all; .* pip install 'kafka-eos\[spark\]'$"):
+        need("no_such_package_at_all", "spark")
+
+
+def test_a_missing_part_of_a_package_is_a_missing_extra_too() -> None:
+    with pytest.raises(MissingExtra, match=r"this needs no_such_package_at_all\.part; "):
+        need("no_such_package_at_all.part", "spark")
