@@ -22,7 +22,7 @@ SHOWN_NOTES = 10  # findings of each kind on the terminal
 UNJUDGED_REASONS = frozenset(  # the codes of all reasons that the rules give
     {
         *("ambiguous", "compacted", "damaged", "first-sequence", "history", "incomplete", "logs-missing", "made-again"),
-        *("no-coordinator-log", "other-moment", "unknown-producer"),
+        *("missing-partition", "no-coordinator-log", "other-moment", "unknown-producer"),
     }
 )
 EPILOG = """examples:

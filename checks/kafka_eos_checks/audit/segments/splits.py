@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 
 from kafka_eos.errors import MalformedBatch
-from kafka_eos.formats.log_directory import find_log_directories
+from kafka_eos.formats.log_directory import LogDirectory, find_log_directories
 from kafka_eos.formats.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, decode_batch
 from kafka_eos_checks.audit.places import Ask, ask_here, listed, open_at, place, sizes_of
 from kafka_eos_checks.audit.segments import header_tables
@@ -62,7 +62,17 @@ def find_logs(*paths: Path) -> list[PartitionLog]:
     Raises:
         NotALogDirectory: there is none at one of the paths.
     """
-    directories = [directory for path in paths for directory in find_log_directories(listed(path), SUFFIXES)]
+    return logs_in(find_directories(*paths))
+
+
+def find_directories(*paths: Path) -> list[LogDirectory]:
+    """The log directories at some paths or right below them; see :func:`find_logs`."""
+    return [directory for path in paths for directory in find_log_directories(listed(path), SUFFIXES)]
+
+
+def logs_in(directories: Iterable[LogDirectory]) -> list[PartitionLog]:
+    """The logs of some log directories, each once."""
+    directories = list(directories)
     folders = {directory.path for directory in directories}
     names = [folder.name for folder in folders]
     logs = {}
