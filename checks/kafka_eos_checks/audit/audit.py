@@ -40,7 +40,7 @@ from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, REPLICAS, differs
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.audit.rules.declared import WrongQuestion
 from kafka_eos_checks.audit.rules.histories import HISTORY_RULES
-from kafka_eos_checks.audit.rules.log import GAP, LOG_RULES, Reason, Reasons, Subject, Unjudged
+from kafka_eos_checks.audit.rules.log import GAP, LOG_RULES, OUTSIDE, Reason, Reasons, Subject, Unjudged
 from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
 from kafka_eos_checks.audit.rules.rule_book import READABLE, Place, dump_of, rule_of
 from kafka_eos_checks.audit.rules.transactions import (
@@ -477,16 +477,18 @@ def bill_of(engine: Engine, inputs: Inputs, spent: float, wall: float) -> Bill:
 def log_verdicts(
     audits: Sequence[LogAudit], seconds: float = 0.0, incomplete: Sequence[Incomplete] = ()
 ) -> list[Draft]:
-    """A verdict on readability, and one for each rule over logs."""
+    """A verdict on readability, and one for each rule over logs; about transactions only if a log has any."""
     figures: Figures = {"logs": len(audits)}
     for name in ("segment_bytes", "batches", "records", "markers", "holes", "reruns"):
         figures[name] = sum(getattr(audit, name) for audit in audits)
     readable = _readable(audits, figures, seconds, incomplete)
-    return [lambda _: readable, *(partial(_of_log_rule, rule, int(figures["batches"])) for rule in LOG_RULES)]
+    counts = {"batches": int(figures["batches"]), "transactional": sum(audit.transactional for audit in audits)}
+    rules = [rule for rule in LOG_RULES if rule != OUTSIDE or counts["transactional"]]
+    return [lambda _: readable, *(partial(_of_log_rule, rule, counts[rule_of(rule).subject]) for rule in rules)]
 
 
-def _of_log_rule(rule: str, batches: int, tally: Tally) -> Verdict:
-    figures: Figures = {"batches": batches}
+def _of_log_rule(rule: str, subjects: int, tally: Tally) -> Verdict:
+    figures: Figures = {rule_of(rule).subject: subjects}
     if rule == GAP:
         figures[UNKNOWN] = tally.counts[GAP, Kind.NOT_JUDGED]
     return _verdict(rule, figures, tally)

@@ -184,13 +184,14 @@ _RULES: Mapping[str, Rule] = {
         decide=f"{_WRITER}, and end its old instance; whether consumers have read what it wrote{_KEEP}",
     ),
     log_rules.OUTSIDE: Rule(
-        subject="batches",
-        noun="batches",
+        subject="transactional",
+        noun="batches in transactions",
         means="A producer with an open transaction has data outside of it. Readers of committed data get it even if "
         "the transaction is aborted.",
         ends=_NEVER,
         then=_DUMP,
-        decide=f"{_WRITER}; what can write to the log without Kafka's leader, which refuses it{_KEEP}",
+        decide=f"{_WRITER}; whether consumers have read it although its transaction was aborted; what else can write "
+        f"to the log, for Kafka's leaders refuse it{_KEEP}",
     ),
     log_rules.ORDER: Rule(
         subject="batches",

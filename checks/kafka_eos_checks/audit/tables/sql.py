@@ -12,9 +12,9 @@ is here an aggregate over the batches before:
   at the latest marker that raised the epoch;
 - how many holes there were at its latest batch in a transaction, unless a marker came after it.
 
-What is not judged (the first batch of a producer) is left out. The names of segments without a batch are not known here,
-so no batch is compared with them. The two agree as long as a producer's sequences never lie 2^30 or more apart, as in
-every real log.
+What is not judged (the first batch of a producer) is left out. The names of segments without a batch are not known
+here, so no batch is compared with them. The two agree as long as a producer's sequences never lie 2^30 or more apart,
+as in every real log.
 """
 
 from typing import TYPE_CHECKING
