@@ -626,9 +626,16 @@ def beside_verdicts(
     The arguments are those of :func:`stages.audit_around`.
     """
     started = time.perf_counter()
-    found, figures = stages.audit_around(scanned, engine, ended, one_moment=one_moment, check_crc=check_crc)
+    found, result = stages.audit_around(scanned, engine, ended, one_moment=one_moment, check_crc=check_crc)
     seconds = time.perf_counter() - started
-    return _drafts([(rule, own, None) for rule, own in figures.items() if any(own.values())], seconds), found
+    of_rules: list[_OfRule] = []
+    for rule, figures in result.figures.items():
+        reasons, missing = Reasons(), rule_of(rule).missing
+        if rule in result.first and missing is not None:
+            reasons.count(missing, result.first[rule], int(figures[UNKNOWN]))
+        if any(figures.values()):
+            of_rules.append((rule, figures, reasons))
+    return _drafts(of_rules, seconds), found
 
 
 def offset_verdicts(scanned: Scanned, engine: Engine, *, check_crc: bool = True) -> Drafts:

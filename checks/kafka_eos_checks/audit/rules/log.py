@@ -117,7 +117,8 @@ class Subject(NamedTuple):
 
     def __str__(self) -> str:
         log = f"{self.topic}-{self.partition}"
-        return f"at {log} offset {self.offset} (producer {self.producer_id})" if self.offset >= 0 else f"in {log}"
+        who = f" (producer {self.producer_id})" if self.producer_id >= 0 else ""
+        return f"at {log} offset {self.offset}{who}" if self.offset >= 0 else f"in {log}"
 
 
 class Unjudged(NamedTuple):
