@@ -450,7 +450,7 @@ def _of_logs(
     started = time.perf_counter()
     scanned = stages.scan_logs(logs, engine, source, named, check_crc=check_crc)
     batches_only = [each.partition or Partition(log=each.log) for each in scanned.audits if not _has_old_formats(each)]
-    incomplete = incomplete_logs(batches_only, source, asker(engine, logs))
+    incomplete = incomplete_logs(logs, batches_only, source, asker(engine, logs))
     found_in_logs = scanned.findings + list(_unreadable(scanned.audits, incomplete))
     judged.add(log_verdicts(scanned.audits, time.perf_counter() - started, incomplete), found_in_logs)
     drafts, found, known, ended = transaction_verdicts(scanned, engine, source, check_crc=check_crc)

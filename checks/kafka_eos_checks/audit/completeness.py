@@ -92,7 +92,10 @@ class Around(NamedTuple):
 
 
 def incomplete_logs(
-    logs: Sequence[Ended], source: Source, ask: Ask[PartitionLog, Around | None] = ask_here
+    logs: Sequence[PartitionLog],
+    ended: Sequence[Ended],
+    source: Source,
+    ask: Ask[PartitionLog, Around | None] = ask_here,
 ) -> list[Incomplete]:
     """The logs that lack records, each once, and the partitions that are missing.
 
@@ -101,11 +104,12 @@ def incomplete_logs(
 
     Args:
         logs: all that were read.
+        ended: those of them whose end is known.
         source: the evidence in their directories, from before they were read.
         ask: asks :func:`look_around` about logs.
     """
-    found = {each.log: each for each in short_logs(logs, source)}
-    others = [each.log for each in logs if each.log not in found and each.log.segments]
+    found = {each.log: each for each in short_logs(ended, source)}
+    others = [log for log in logs if log not in found and log.segments]
     others = [log for log in others if source.one_moment or _told(source, log.directory).is_settled]
     for log, around in zip(others, ask(look_around, others), strict=True):
         told = _told(source, log.directory)
@@ -124,7 +128,7 @@ def _told(source: Source, directory: Path) -> Directory:
 def short_logs(logs: Sequence[Ended], source: Source) -> Iterator[Incomplete]:
     """The logs that end below their high watermark, and the partitions' folders that have one and no segment.
 
-    The arguments are those of :func:`incomplete_logs`.
+    ``logs`` have a known end, and ``source`` is as in :func:`incomplete_logs`.
     """
     by_directory: dict[Path, dict[Place, Ended]] = defaultdict(dict)
     for each in logs:
@@ -157,12 +161,12 @@ def _last_segment(folder: Path) -> tuple[str, ...] | None:
         return None
 
 
-def missing_partitions(logs: Sequence[Ended], source: Source) -> Iterator[Incomplete]:
+def missing_partitions(logs: Sequence[PartitionLog], source: Source) -> Iterator[Incomplete]:
     """The partitions in a checkpoint of a directory that was given as a whole whose folder is missing there.
 
     The arguments are those of :func:`incomplete_logs`.
     """
-    brokers = {each.log.directory: each.log.broker for each in logs}
+    brokers = {log.directory: log.broker for log in logs}
     for directory, told in source.directories.items():
         entries = told.entries or ()
         marks = {each: (offset, RECOVERY_POINTS) for each, offset in told.recovery_points.items()}
@@ -199,7 +203,7 @@ def look_around(log: PartitionLog) -> Around | None:
     ]
     for name, size in sizes.items():
         offset = int(name[:20])
-        if not size and offset < max(segments) and offset not in aside and (shown := _emptied(folder, name, log.topic)):
+        if not size and offset < max(segments) and (shown := _emptied(folder, name, log.topic)):
             lost.append((offset, *shown))
     first = min(lost, key=lambda each: (not each[2], each), default=None)
     return Around(first, min(segments | aside), epochs_begin)

@@ -29,6 +29,8 @@ from kafka_eos_checks.audit.rules.rule_book import READABLE
 from kafka_eos_checks.audit.rules.transactions import HANGING, NO_TRANSACTION
 from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.cli.command import main
+from kafka_eos_checks.kit.paths import recordings_folder
+from kafka_eos_checks.kit.recording import unpack
 from kafka_eos_checks.kit.verdict import Standing, Verdict
 from kafka_eos_checks.lab.generate.cluster import Cluster
 from kafka_eos_checks.lab.generate.traffic import Workload
@@ -380,3 +382,26 @@ def test_the_tables_of_headers_of_a_log_without_its_first_segment_lack_it_too(cl
         file.unlink()
     assert main(["headers", str(cluster), "--out", str(tmp_path / "headers"), "--topic", "generated"]) == 0
     assert incomplete(tmp_path / "headers") == ([(f"{second.stem}.headers.parquet", 0)], "")
+
+
+@pytest.mark.parametrize("name", ["retention", "retention-2.8", "compaction", "deleted-records"])
+def test_in_logs_of_real_brokers_a_first_segment_that_is_emptied_or_removed_is_told(name: str, tmp_path: Path) -> None:
+    unpack(recordings_folder() / "healthy" / f"healthy-{name}.tar.xz", tmp_path)
+    [log] = (log for log in find_logs(tmp_path / "brokers") if len(log.segments) > 1 and not log.topic.startswith("__"))
+    first = log.file(log.segments[0])
+    cut(first, 0)
+    [(file, offset)], _ = incomplete(tmp_path)
+    assert (file, offset) == (first.name, int(first.stem))
+    assert "whose .timeindex has entries" in of(run([tmp_path]), READABLE).evidence
+    first.unlink()
+    assert incomplete(tmp_path)[0] == [(first.name, int(first.stem))]
+    for left in first.parent.glob(f"{first.stem}.*"):
+        left.unlink()
+    assert bool(incomplete(tmp_path)[0]) == name.startswith(("retention", "compaction"))
+
+
+def test_a_log_of_old_formats_whose_end_is_unknown_may_lack_a_segment_too(tmp_path: Path) -> None:
+    unpack(recordings_folder() / "healthy" / "healthy-old-formats-2.8.tar.xz", tmp_path)
+    first = segments(tmp_path, "old-formats-0")[0]
+    first.unlink()
+    assert incomplete(tmp_path)[0] == [(first.name, 0)]
