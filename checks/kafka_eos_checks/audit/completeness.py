@@ -31,18 +31,14 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT, NotALogDirectory, is_set_aside
 from kafka_eos.formats.segment import MalformedFile, read_leader_epochs
 from kafka_eos_checks.audit.moments import HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, Directory, Ended, Source
 from kafka_eos_checks.audit.places import Ask, ask_here, place, written_bytes_of
 from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS, Reason
 from kafka_eos_checks.audit.segments.contents import Place
-from kafka_eos_checks.audit.segments.headers import INDEX_ENTRY
 from kafka_eos_checks.audit.segments.splits import SUFFIXES, PartitionLog, find_logs
 
-TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("relative_offset", ">i4")])
 _NUMBERED = re.compile(r"([0-9]{20})\.(.+)")
 _INDEXES = {"index", "timeindex", "txnindex"}
 _ASIDE = {"log.deleted", "log.swap", "log.cleaned"}  # a segment that its broker is deleting or replacing
@@ -223,15 +219,11 @@ def _emptied(folder: Path, name: str, topic: str) -> tuple[str, bool] | None:
 
     The cleaner may have emptied it, and its indexes with it. The topics of coordinators are always compacted.
     """
-    file = folder / name
-    known = False
-    for suffix, entry, field in ((".index", INDEX_ENTRY, "position"), (".timeindex", TIME_ENTRY, "timestamp")):
-        data = written_bytes_of(file.with_suffix(suffix))
-        known |= data is not None
-        entries = np.frombuffer((data or b"")[: len(data or b"") // entry.itemsize * entry.itemsize], entry)
-        if (entries[field] > 0).any():
+    indexes = {suffix: written_bytes_of((folder / name).with_suffix(suffix)) for suffix in (".index", ".timeindex")}
+    for suffix, data in indexes.items():
+        if (data or b"").strip(b"\0"):  # zeros are reserved for entries
             return f"has nothing in the segment {name}, whose {suffix} has entries", True
-    if known or topic in COORDINATOR_TOPICS:
+    if any(data is not None for data in indexes.values()) or topic in COORDINATOR_TOPICS:
         return None
     return f"has nothing in the segment {name}, and no index that tells whether the cleaner emptied it", False
 
