@@ -365,6 +365,7 @@ def test_a_partition_of_a_checkpoint_that_is_missing_may_be_lost(cluster: Path) 
     (broker / HIGH_WATERMARKS).write_text("0\n0\n")
     (broker / RECOVERY_POINTS).write_text("0\n2\ngenerated 1 7\nother 0 0\n")
     assert missing(broker) == f"generated-1 is not in the log directory, and {RECOVERY_POINTS} has the offset 7 for it"
+    assert of(run([broker]), READABLE).unknown == 1, "nothing was ever in the other one"
 
 
 def test_a_broker_without_any_partition_of_its_checkpoint_may_have_lost_them(cluster: Path) -> None:

@@ -115,6 +115,7 @@ def inside(offset: int, sequence: int, *, pid: int = 7, epoch: int = 0) -> Batch
 
 def test_plain_data_of_a_producer_with_an_open_transaction_is_outside_of_it() -> None:
     assert found([inside(0, 0), data(1, 1), inside(2, 2), marker(3, 0), data(4, 3)]) == [(OUTSIDE, 1)]
+    assert found([inside(0, 0), data(1, 1), data(2, 2)]) == [(OUTSIDE, 1), (OUTSIDE, 2)]
     assert found([inside(0, 0), data(1, 0, epoch=1)]) == [(OUTSIDE, 1)], "the epoch does not matter"
     assert found([inside(0, 0), data(1, 0, pid=8), plain(2)]) == [], "of other producers"
     assert found([inside(0, 0), marker(1, 1), data(2, 0, epoch=1)]) == []

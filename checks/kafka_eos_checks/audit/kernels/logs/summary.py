@@ -79,7 +79,7 @@ BOUNDARY = np.dtype(
             "tail_epoch",  # after its last data batch or its last marker that raised the epoch
             "tail_last_sequence",
             "tail_holes",
-            "plain",  # 1: its first batch is data outside of a transaction, and no hole is before it
+            "plain",  # 1: its first batch is data outside of a transaction
             "opened",  # the holes before its last batch in a transaction; or CLOSED, or UNCHANGED
         )
     ]
@@ -245,7 +245,7 @@ def _boundary_rows(columns: Columns, runs: Runs) -> NDArray[np.void]:
     found["tail_epoch"][known] = epoch[tail]
     found["tail_last_sequence"][known] = np.where(data[tail], last[tail], NONE)
     found["tail_holes"][known] = h[tail]
-    found["plain"] = (kind[first] == PLAIN) & (h[first] == 0)
+    found["plain"] = kind[first] == PLAIN
     settled = settling[np.append(first[1:], len(rows)) - 1]
     found["opened"] = np.where(kind[settled] == TRANSACTIONAL, h[settled], CLOSED)
     found["opened"][settled < first] = UNCHANGED
