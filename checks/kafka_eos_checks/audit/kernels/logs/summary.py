@@ -80,12 +80,10 @@ BOUNDARY = np.dtype(
             "tail_last_sequence",
             "tail_holes",
             "plain",  # 1: its first batch is data outside of a transaction
-            "opened",  # the holes before its last batch in a transaction; or CLOSED, or UNCHANGED
+            "opened",  # the holes before its last batch in a transaction, if no marker comes after it; or CLOSED
         )
     ]
 )
-
-UNCHANGED = -2  # neither a batch in a transaction nor a marker
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,11 +218,11 @@ def _boundary_rows(columns: Columns, runs: Runs) -> NDArray[np.void]:
     ahead = fresh | ((base - expected) & SEQUENCE_MASK < HALF)
     follows = (base == expected) | (ahead & (h > h[before]))
 
-    # Whether a run of plain data comes while a transaction of its producer is open.
+    # Whether a run of plain data may come while a transaction of its producer is open.
     kind = columns.kind[rows]
     settling = _latest(kind != PLAIN)
     earlier = np.append(-1, settling[:-1])
-    outside = (kind == PLAIN) & (earlier >= first[owner]) & (kind[earlier] == TRANSACTIONAL) & (h[earlier] == h)
+    outside = (kind == PLAIN) & (earlier >= first[owner]) & (kind[earlier] == TRANSACTIONAL)
 
     unproved = (rise < 0) | (data & (before >= first[owner]) & ~follows) | (epoch < 0) | outside
     found = np.full(len(first), -1, BOUNDARY)
@@ -247,8 +245,7 @@ def _boundary_rows(columns: Columns, runs: Runs) -> NDArray[np.void]:
     found["tail_holes"][known] = h[tail]
     found["plain"] = kind[first] == PLAIN
     settled = settling[np.append(first[1:], len(rows)) - 1]
-    found["opened"] = np.where(kind[settled] == TRANSACTIONAL, h[settled], CLOSED)
-    found["opened"][settled < first] = UNCHANGED
+    found["opened"] = np.where((settled >= first) & (kind[settled] == TRANSACTIONAL), h[settled], CLOSED)
     return found
 
 
@@ -377,15 +374,14 @@ def _resolve(log: Log, rows: NDArray[np.void]) -> list[int]:
     """Fold boundary rows into the log's producers; return the producer ids for which the readable rule must decide."""
     pids = rows["producer_id"].tolist()
     known = np.array([log.producers.get(pid, _NEW) for pid in pids], np.int64).reshape(-1, len(_NEW))
-    before, last, opened = known[:, 0], known[:, 1], known[:, 3]
+    before, last = known[:, 0], known[:, 1]
     # Nearly all producers go on after their last batch, or begin a new epoch.
     lead, epoch = rows["lead_epoch"], rows["head_epoch"]
     plain = rows["head_base_sequence"] == np.where(before == epoch, (last + 1) & SEQUENCE_MASK, 0)
     plain &= (rows["unproved"] == 0) & (before <= epoch) & ((lead < 0) | ((before <= lead) & (lead <= epoch)))
-    plain &= (rows["plain"] == 0) | (opened != log.holes)
+    plain &= (rows["plain"] == 0) | (known[:, 3] != log.holes)
     own = rows[plain]
-    opened = np.where(own["opened"] >= 0, own["opened"] + log.holes, own["opened"])
-    opened = np.where(opened == UNCHANGED, known[plain, 3], opened)
+    opened = np.where(own["opened"] == CLOSED, CLOSED, own["opened"] + log.holes)
     tails = (own["tail_epoch"], own["tail_last_sequence"], own["tail_holes"] + log.holes, opened)
     states = map(Producer, *(column.tolist() for column in tails))
     log.producers.update(zip(own["producer_id"].tolist(), states, strict=True))
@@ -399,8 +395,7 @@ def _resolve_one(log: Log, row: tuple[int, ...]) -> bool:
     """Fold one boundary row into the log's producers; False, and nothing folded, when the readable rule must decide."""
     pid, unproved, lead, lead_holes, epoch, base, last, holes, tail, tail_last, tail_holes, plain, opened = row
     known, violation = log.producers.get(pid), None
-    was_open = CLOSED if known is None else known.opened
-    if unproved or (plain and was_open == log.holes):
+    if unproved or (plain and known is not None and known.opened == log.holes):
         return False
     if lead >= 0:
         known, violation = after(known, _marker(pid, lead), log.holes + lead_holes, log.whole)
@@ -412,7 +407,7 @@ def _resolve_one(log: Log, row: tuple[int, ...]) -> bool:
     if tail >= 0:
         known = Producer(tail, tail_last, log.holes + tail_holes)
     assert known is not None, "a producer of a chunk has a marker or a data batch in it"
-    log.producers[pid] = known._replace(opened=was_open if opened == UNCHANGED else opened + log.holes * (opened >= 0))
+    log.producers[pid] = known._replace(opened=CLOSED if opened == CLOSED else opened + log.holes)
     return True
 
 
