@@ -15,9 +15,9 @@ from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit import moments
 from kafka_eos_checks.audit.cause import seen_in
-from kafka_eos_checks.audit.completeness import Short, short_logs
+from kafka_eos_checks.audit.completeness import Incomplete, incomplete_logs
 from kafka_eos_checks.audit.engines.cost import Bill, bill
-from kafka_eos_checks.audit.engines.local import Engine, LocalEngine, costs_of, open_engine
+from kafka_eos_checks.audit.engines.local import Engine, LocalEngine, asker, costs_of, open_engine
 from kafka_eos_checks.audit.events.history_files import read_events
 from kafka_eos_checks.audit.findings import Finding, Kind
 from kafka_eos_checks.audit.inputs import Inputs, UnusableInput, open_inputs
@@ -40,12 +40,11 @@ from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, REPLICAS, differs
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.audit.rules.declared import WrongQuestion
 from kafka_eos_checks.audit.rules.histories import HISTORY_RULES
-from kafka_eos_checks.audit.rules.log import GAP, LOG_RULES, Reason, Reasons, Subject, Unjudged
+from kafka_eos_checks.audit.rules.log import GAP, LOG_RULES, OUTSIDE, Reason, Reasons, Subject, Unjudged
 from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
 from kafka_eos_checks.audit.rules.rule_book import READABLE, Place, dump_of, rule_of
 from kafka_eos_checks.audit.rules.transactions import (
     FENCED,
-    INCOMPLETE,
     RECENT,
     TORN,
     TRANSACTION_RULES,
@@ -66,8 +65,8 @@ WITHOUT_HISTORY = (
     "stored twice by two producers, and what readers were given, cannot be seen"
 )
 COPY_AGAIN = (
-    "next: look whether the copy was cut short, and copy this log again to its end; if the broker's own file ends "
-    "there, its last records are lost, and another replica may have them"
+    "next: look whether the copy was cut short, and copy this log again to its end, with all files of its folder; if "
+    "the broker's own files lack the same, records are lost, and another replica may have them"
 )
 READ_TO_DRAW = 32 << 20  # bytes that are read once more to know whether a finding can be drawn
 LEAST_WEIGHT = 1 << 30  # of inputs; larger ones take several processes less time than one, their start included
@@ -219,7 +218,8 @@ def run(
 
 def looked_at(inputs: Inputs, *, one_moment: bool, longest_ms: int) -> tuple[Inputs, moments.Source]:
     """Inputs with what the user said of their moments, and the evidence for these; call it before logs are read."""
-    source = moments.look_at(inputs.logs, one_moment=one_moment or inputs.one_moment, longest_ms=longest_ms)
+    of_one = one_moment or inputs.one_moment
+    source = moments.look_at(inputs.logs, one_moment=of_one, longest_ms=longest_ms, whole=inputs.whole)
     return replace(inputs, options=moments.options_of(one_moment, longest_ms)), source
 
 
@@ -450,9 +450,9 @@ def _of_logs(
     started = time.perf_counter()
     scanned = stages.scan_logs(logs, engine, source, named, check_crc=check_crc)
     batches_only = [each.partition or Partition(log=each.log) for each in scanned.audits if not _has_old_formats(each)]
-    short = short_logs(batches_only, source)
-    found_in_logs = scanned.findings + list(_unreadable(scanned.audits, short))
-    judged.add(log_verdicts(scanned.audits, time.perf_counter() - started, short), found_in_logs)
+    incomplete = incomplete_logs(logs, batches_only, source, asker(engine, logs))
+    found_in_logs = scanned.findings + list(_unreadable(scanned.audits, incomplete))
+    judged.add(log_verdicts(scanned.audits, time.perf_counter() - started, incomplete), found_in_logs)
     drafts, found, known, ended = transaction_verdicts(scanned, engine, source, check_crc=check_crc)
     judged.add(drafts, found)
     judged.add(*offset_verdicts(scanned, engine, check_crc=check_crc))
@@ -474,29 +474,36 @@ def bill_of(engine: Engine, inputs: Inputs, spent: float, wall: float) -> Bill:
     return bill(costs_of(engine), spent, size, in_process=engine.in_process, wall=wall, jvm=jvm)
 
 
-def log_verdicts(audits: Sequence[LogAudit], seconds: float = 0.0, short: Sequence[Short] = ()) -> list[Draft]:
-    """A verdict on readability, and one for each rule over logs; ``short`` has the logs that lack their end."""
+def log_verdicts(
+    audits: Sequence[LogAudit], seconds: float = 0.0, incomplete: Sequence[Incomplete] = ()
+) -> list[Draft]:
+    """A verdict on readability, and one for each rule over logs; about transactions only if a log has any."""
     figures: Figures = {"logs": len(audits)}
     for name in ("segment_bytes", "batches", "records", "markers", "holes", "reruns"):
         figures[name] = sum(getattr(audit, name) for audit in audits)
-    readable = _readable(audits, figures, seconds, short)
-    return [lambda _: readable, *(partial(_of_log_rule, rule, int(figures["batches"])) for rule in LOG_RULES)]
+    readable = _readable(audits, figures, seconds, incomplete)
+    counts = {"batches": int(figures["batches"]), "transactional": sum(audit.transactional for audit in audits)}
+    rules = [rule for rule in LOG_RULES if rule != OUTSIDE or counts["transactional"]]
+    return [lambda _: readable, *(partial(_of_log_rule, rule, counts[rule_of(rule).subject]) for rule in rules)]
 
 
-def _of_log_rule(rule: str, batches: int, tally: Tally) -> Verdict:
-    figures: Figures = {"batches": batches}
+def _of_log_rule(rule: str, subjects: int, tally: Tally) -> Verdict:
+    figures: Figures = {rule_of(rule).subject: subjects}
     if rule == GAP:
         figures[UNKNOWN] = tally.counts[GAP, Kind.NOT_JUDGED]
     return _verdict(rule, figures, tally)
 
 
-def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float, short: Sequence[Short]) -> Verdict:
+def _readable(
+    audits: Sequence[LogAudit], figures: Figures, seconds: float, incomplete: Sequence[Incomplete]
+) -> Verdict:
     """The verdict on readability: damage is a violation, except a torn or zero-filled tail, which a crash leaves.
 
-    A log that certainly ends below its high watermark is a violation, too. Messages of the formats before batches are
-    no damage: they have nothing that the rules judge.
+    A log that certainly lacks records is a violation, too. Messages of the formats before batches are no damage: they
+    have nothing that the rules judge.
     """
-    incomplete = [each for each in short if each.is_certain]
+    certain = [each for each in incomplete if each.is_certain]
+    unsure = [each for each in incomplete if not each.is_certain]
     tails: list[str] = []
     regions: list[str] = []
     old = 0
@@ -510,11 +517,14 @@ def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float, shor
             else:
                 tails.append(words if is_old else f"unfinished tail, as a crash leaves it: {words}")
     found = counted(len(regions), "corrupt region") if figures["batches"] or old else "no batch to read"
+    if certain:
+        found += f", {counted(len(certain), 'incomplete log')}"
     if incomplete:
-        found += f", {counted(len(incomplete), 'incomplete log')}"
-    unsure = len(short) - len(incomplete)
-    if short:
-        figures = {**figures, "incomplete": len(short)}
+        figures = {**figures, "incomplete": len(incomplete)}
+    why = {reason: [each for each in unsure if each.why == reason] for reason in sorted({each.why for each in unsure})}
+    told = (
+        f"{counted(len(own), 'log')}: {reason.words}; the first: {own[0].in_words()}" for reason, own in why.items()
+    )
     return Verdict(
         check="replay",
         name=READABLE,
@@ -523,16 +533,16 @@ def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float, shor
         ok=found == "0 corrupt regions",
         seconds=seconds,
         figures={**figures, "unfinished_tails": len(tails)} | ({"old_format_bytes": old} if old else {}),
-        evidence="\n".join(_shortened([*(each.in_words() for each in short), *regions, *tails])),
-        unjudged=f"{unsure} of {len(audits)} logs: {INCOMPLETE.words}" if unsure else "",
-        unknown=unsure,
-        unjudged_for={INCOMPLETE.code: unsure} if unsure else {},
-        advice=COPY_AGAIN if short else "",
+        evidence="\n".join(_shortened([*(each.in_words() for each in (*certain, *unsure)), *regions, *tails])),
+        unjudged="; ".join(told),
+        unknown=len(unsure),
+        unjudged_for={reason.code: len(own) for reason, own in why.items()},
+        advice=COPY_AGAIN if incomplete else "",
     )
 
 
-def _unreadable(audits: Iterable[LogAudit], short: Iterable[Short]) -> Iterator[Finding]:
-    """The corrupt regions of the logs, and the logs that certainly lack their end, as findings."""
+def _unreadable(audits: Iterable[LogAudit], incomplete: Iterable[Incomplete]) -> Iterator[Finding]:
+    """The corrupt regions of the logs, and the logs that certainly lack records, as findings."""
 
     def found(log: PartitionLog, file: str, evidence: str) -> Finding:
         topic, partition, broker = log.topic, log.partition, log.broker
@@ -542,10 +552,9 @@ def _unreadable(audits: Iterable[LogAudit], short: Iterable[Short]) -> Iterator[
         for file, region in audit.damage:
             if _is_corrupt(audit, file, region):
                 yield replace(found(audit.log, file, _in_words(region)), position=region.position)
-    for each in short:
+    for each in incomplete:
         if each.is_certain:
-            file = each.log.segments[-1] if each.log.segments else f"{0:020d}.log"
-            yield replace(found(each.log, file, each.in_words()), offset=each.end)
+            yield replace(found(each.log, each.file, each.in_words()), offset=each.offset)
 
 
 def _has_old_formats(audit: LogAudit) -> bool:
@@ -617,9 +626,16 @@ def beside_verdicts(
     The arguments are those of :func:`stages.audit_around`.
     """
     started = time.perf_counter()
-    found, figures = stages.audit_around(scanned, engine, ended, one_moment=one_moment, check_crc=check_crc)
+    found, result = stages.audit_around(scanned, engine, ended, one_moment=one_moment, check_crc=check_crc)
     seconds = time.perf_counter() - started
-    return _drafts([(rule, own, None) for rule, own in figures.items() if any(own.values())], seconds), found
+    of_rules: list[_OfRule] = []
+    for rule, figures in result.figures.items():
+        reasons, missing = Reasons(), rule_of(rule).missing
+        if rule in result.first and missing is not None:
+            reasons.count(missing, result.first[rule], int(figures[UNKNOWN]))
+        if any(figures.values()):
+            of_rules.append((rule, figures, reasons))
+    return _drafts(of_rules, seconds), found
 
 
 def offset_verdicts(scanned: Scanned, engine: Engine, *, check_crc: bool = True) -> Drafts:

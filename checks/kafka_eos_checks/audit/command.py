@@ -22,7 +22,7 @@ SHOWN_NOTES = 10  # findings of each kind on the terminal
 UNJUDGED_REASONS = frozenset(  # the codes of all reasons that the rules give
     {
         *("ambiguous", "compacted", "damaged", "first-sequence", "history", "incomplete", "logs-missing", "made-again"),
-        *("no-coordinator-log", "other-moment", "unknown-producer"),
+        *("missing-partition", "no-coordinator-log", "other-moment", "unknown-producer"),
     }
 )
 EPILOG = """examples:
@@ -40,7 +40,7 @@ EPILOG = """examples:
   kafka-eos audit /var/lib/kafka/data/orders-0/00000000000000000000.log
   kafka-eos audit /snapshots/broker-1 /snapshots/broker-2 --snapshot
 
-rules over logs: order, stale epoch, duplicate, gap
+rules over logs: order, stale epoch, duplicate, gap, batch outside transaction
 rules over __transaction_state: illegal coordinator transition, decision changed
 rules over transactions: torn transaction, hanging transaction, marker without transaction,
   fenced producer committed, marker of an old coordinator

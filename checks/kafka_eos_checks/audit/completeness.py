@@ -1,67 +1,147 @@
-"""Logs that lack their end, as the broker's checkpoint of high watermarks shows.
+"""Logs that lack their end, their beginning or a segment, and partitions that are not there.
 
-A broker never has a high watermark above the end of its log. So a log that ends below the mark in
+Segments alone do not show this: retention removes the first ones, and compaction leaves holes and empty segments. The
+small files of a log directory do.
+
+*The end.* A broker never has a high watermark above the end of its log. So a log that ends below the mark in
 ``replication-offset-checkpoint`` was cut, emptied or not copied to its end, or its last records are lost. In a copy of
 a running broker it may just be the older file, which is no fault.
 
-Kafka: ReplicaManager.checkpointHighWatermarks
+*A segment.* A broker renames all files of a segment before it removes one of them. So an ``.index``, ``.timeindex`` or
+``.txnindex`` whose segment is missing shows that the segment was lost. And a segment that is not the last one is empty
+only if the cleaner has left no record in it; then its indexes are empty, too. If neither of them is given, this is not
+judged.
+
+*The beginning.* When retention deletes segments, a broker lets the first entry of ``leader-epoch-checkpoint`` begin
+where the log then does. So a log that begins later has lost its first segments, unless they are in tiered storage: for
+a topic with that, and for a log of which records were deleted on request, ``log-start-offset-checkpoint`` has a line.
+Without this file it is not judged. Segments that are being deleted or replaced (``.deleted``, ``.swap``) still count.
+
+*A partition.* A checkpoint has a line for each partition of its directory. Where its folder is missing it may just not
+have been copied, so this is not judged; unless the broker has set the folder aside, to delete or to move it.
+
+Kafka: ReplicaManager.checkpointHighWatermarks, LogManager.checkpointLogStartOffsetsInDir, Cleaner.cleanSegments,
+       LogSegment.changeFileSuffixes, LogLoader.loadSegmentFiles, LeaderEpochFileCache.truncateFromStartAsyncFlush
 """
 
+import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from kafka_eos.formats.log_directory import NotALogDirectory
-from kafka_eos_checks.audit.moments import Directory, Ended, Source
+from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT, NotALogDirectory, is_set_aside
+from kafka_eos.formats.segment import MalformedFile, read_leader_epochs
+from kafka_eos_checks.audit.moments import HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, Directory, Ended, Source
+from kafka_eos_checks.audit.places import Ask, ask_here, place, written_bytes_of
+from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS, Reason
 from kafka_eos_checks.audit.segments.contents import Place
-from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
+from kafka_eos_checks.audit.segments.splits import SUFFIXES, PartitionLog, find_logs
+
+_NUMBERED = re.compile(r"([0-9]{20})\.(.+)")
+_INDEXES = {"index", "timeindex", "txnindex"}
+_ASIDE = {"log.deleted", "log.swap", "log.cleaned"}  # a segment that its broker is deleting or replacing
+
+MAY_LACK = Reason("incomplete", "records may be missing; copy the log again, or give another replica")
+MISSING_PARTITION = Reason(
+    "missing-partition", "a checkpoint names it, and its folder is missing; copy it, or give another replica of it"
+)
 
 
-class Short(NamedTuple):
-    """A log that ends below its high watermark, though it is said to be of the same moment.
+class Incomplete(NamedTuple):
+    """A log that lacks records, as other files of its directory show.
 
     Attributes:
         log: the log; without segments if its folder has none.
-        end: one past its last offset.
-        high_watermark: of the checkpoint.
-        is_certain: whether its broker was shut down, or runs here. Otherwise a volume's snapshot may have been taken
-            before the operating system had written the last records.
+        file: the segment that lacks them; the first one if all before it are missing.
+        offset: where they are missing.
+        evidence: what is missing and what shows it, in words.
+        is_certain: whether nothing else explains it.
+        why: the reason why it is not judged if it is not certain.
     """
 
     log: PartitionLog
-    end: int
-    high_watermark: int
+    file: str
+    offset: int
+    evidence: str
     is_certain: bool
+    why: Reason = MAY_LACK
 
     def in_words(self) -> str:
-        """The log, its end and its high watermark."""
-        what = f"ends at offset {self.end:,}" if self.log.segments else "has no segment"
-        return f"{self.log} {what}, and replication-offset-checkpoint has the high watermark {self.high_watermark:,}"
+        """The log, what is missing and what shows it."""
+        return f"{self.log} {self.evidence}"
 
 
-def short_logs(logs: Sequence[Ended], source: Source) -> list[Short]:
-    """The logs that end below their high watermark, and the partitions' folders that have one and no segment.
+class Around(NamedTuple):
+    """The facts about segments that are not there, from the other files of a log's folder.
+
+    Attributes:
+        lost: the offset in the name of a segment that is missing or empty, what shows it, and whether it is certain.
+        first: the lowest offset in the name of a segment, also of one that is being deleted or replaced.
+        epochs_begin: the first offset of the first leader epoch; None if no file tells it.
+    """
+
+    lost: tuple[int, str, bool] | None
+    first: int
+    epochs_begin: int | None
+
+
+def incomplete_logs(
+    logs: Sequence[PartitionLog],
+    ended: Sequence[Ended],
+    source: Source,
+    ask: Ask[PartitionLog, Around | None] = ask_here,
+) -> list[Incomplete]:
+    """The logs that lack records, each once, and the partitions that are missing.
+
+    Nothing is certain unless a broker was shut down or runs here: a volume's snapshot may have been taken before the
+    operating system had written the last records.
 
     Args:
         logs: all that were read.
+        ended: those of them whose end is known.
         source: the evidence in their directories, from before they were read.
+        ask: asks :func:`look_around` about logs.
     """
-    found = []
+    found = {each.log: each for each in short_logs(ended, source)}
+    others = [log for log in logs if log not in found and log.segments]
+    others = [log for log in others if source.one_moment or _told(source, log.directory).is_settled]
+    for log, around in zip(others, ask(look_around, others), strict=True):
+        told = _told(source, log.directory)
+        if around is not None and (lost := around.lost or _lost_beginning(log, around, told)) is not None:
+            offset, evidence, is_certain = lost
+            own = f"{offset:020}.log"
+            file = own if around.lost else log.segments[0]
+            found[log] = Incomplete(log, file, offset, evidence, is_certain and told.is_settled)
+    return sorted(chain(found.values(), missing_partitions(logs, source)))
+
+
+def _told(source: Source, directory: Path) -> Directory:
+    return source.directories.get(directory, Directory())
+
+
+def short_logs(logs: Sequence[Ended], source: Source) -> Iterator[Incomplete]:
+    """The logs that end below their high watermark, and the partitions' folders that have one and no segment.
+
+    ``logs`` have a known end, and ``source`` is as in :func:`incomplete_logs`.
+    """
     by_directory: dict[Path, dict[Place, Ended]] = defaultdict(dict)
     for each in logs:
         by_directory[each.log.directory][each.log.topic, each.log.partition] = each
     for directory, own in by_directory.items():
-        told = source.directories.get(directory, Directory())
+        told = _told(source, directory)
         broker = next(iter(own.values())).log.broker
-        for (topic, partition), mark in sorted(told.high_watermarks.items()):
+        for (topic, partition), mark in told.high_watermarks.items():
             folder = directory / f"{topic}-{partition}"
             log, end = PartitionLog(broker, topic, partition, str(folder), ()), 0
             if (known := own.get((topic, partition))) is not None:
                 log, end = known.log, known.end
             if source.is_incomplete(log, end) and log.segments[-1:] == _last_segment(folder):
-                found.append(Short(log, end, mark, told.is_settled))
-    return found
+                what = f"ends at offset {end:,}" if log.segments else "has no segment"
+                evidence = f"{what}, and {HIGH_WATERMARKS} has the high watermark {mark:,}"
+                file = log.segments[-1] if log.segments else f"{0:020d}.log"
+                yield Incomplete(log, file, end, evidence, told.is_settled)
 
 
 def _last_segment(folder: Path) -> tuple[str, ...] | None:
@@ -75,3 +155,83 @@ def _last_segment(folder: Path) -> tuple[str, ...] | None:
         return ()
     except PermissionError:
         return None
+
+
+def missing_partitions(logs: Sequence[PartitionLog], source: Source) -> Iterator[Incomplete]:
+    """The partitions in a checkpoint of a directory that was given as a whole whose folder is missing there.
+
+    The arguments are those of :func:`incomplete_logs`.
+    """
+    brokers = {log.directory: log.broker for log in logs}
+    for directory, told in source.directories.items():
+        entries = told.entries or ()
+        marks = {each: (offset, RECOVERY_POINTS) for each, offset in told.recovery_points.items()}
+        marks |= {each: (offset, HIGH_WATERMARKS) for each, offset in told.high_watermarks.items() if offset}
+        for (topic, partition), (offset, checkpoint) in marks.items() if told.entries is not None else ():
+            name = f"{topic}-{partition}"
+            if offset and name not in entries and not any(is_set_aside(each, topic, partition) for each in entries):
+                broker = brokers.get(directory, directory.name if len(source.directories) > 1 else "")
+                log = PartitionLog(broker, topic, partition, str(directory / name), ())
+                evidence = f"is not in the log directory, and {checkpoint} has the offset {offset:,} for it"
+                yield Incomplete(log, f"{0:020d}.log", 0, evidence, is_certain=False, why=MISSING_PARTITION)
+
+
+def look_around(log: PartitionLog) -> Around | None:
+    """Look for segments that are not there; None if only one segment of a log was given, or its folder is gone."""
+    folder = place(log.folder)
+    epochs_begin = _epochs_begin(folder)  # before the folder is listed: retention changes it first
+    try:
+        names = {path.name: path for path in folder.iterdir() if _NUMBERED.fullmatch(path.name) and path.is_file()}
+        sizes = {name: path.stat().st_size for name, path in names.items() if name.endswith(".log")}
+    except FileNotFoundError:
+        return None
+    by_suffix: dict[str, set[int]] = defaultdict(set)
+    for name in names:
+        by_suffix[name[21:]].add(int(name[:20]))
+    segments = set[int]().union(*(by_suffix[suffix] for suffix in SUFFIXES))
+    aside = set[int]().union(*(by_suffix[suffix] for suffix in _ASIDE))
+    if not segments or len(log.segments) < min(len(segments), 2):
+        return None
+    lost = [
+        (offset, f"lacks the segment {offset:020}.log, whose .{suffix} is there", True)
+        for suffix in sorted(_INDEXES)
+        for offset in by_suffix[suffix] - segments - aside
+    ]
+    for name, size in sizes.items():
+        offset = int(name[:20])
+        if not size and offset < max(segments) and (shown := _emptied(folder, name, log.topic)):
+            lost.append((offset, *shown))
+    first = min(lost, key=lambda each: (not each[2], each), default=None)
+    return Around(first, min(segments | aside), epochs_begin)
+
+
+def _epochs_begin(folder: Path) -> int | None:
+    """The first offset of the first leader epoch of a log; None if no file tells it."""
+    try:
+        epochs = read_leader_epochs(folder / LEADER_EPOCH_CHECKPOINT)
+    except MalformedFile:
+        return None
+    return epochs[0].start_offset if epochs else None
+
+
+def _emptied(folder: Path, name: str, topic: str) -> tuple[str, bool] | None:
+    """How the indexes of an empty segment, which is not the last one, show that it had records; None if they do not.
+
+    The cleaner may have emptied it, and its indexes with it. The topics of coordinators are always compacted.
+    """
+    indexes = {suffix: written_bytes_of((folder / name).with_suffix(suffix)) for suffix in (".index", ".timeindex")}
+    for suffix, data in indexes.items():
+        if (data or b"").strip(b"\0"):  # zeros are reserved for entries
+            return f"has nothing in the segment {name}, whose {suffix} has entries", True
+    if any(data is not None for data in indexes.values()) or topic in COORDINATOR_TOPICS:
+        return None
+    return f"has nothing in the segment {name}, and no index that tells whether the cleaner emptied it", False
+
+
+def _lost_beginning(log: PartitionLog, around: Around, told: Directory) -> tuple[int, str, bool] | None:
+    """How the leader epochs of a log show that it lacks its first segments; None if they do not."""
+    begin, is_told = around.epochs_begin, told.start_offsets is not None
+    if begin is None or begin >= around.first or (log.topic, log.partition) in (told.start_offsets or {}):
+        return None
+    rest = "" if is_told else f"; without {START_OFFSETS} nobody knows whether tiered storage has what is before"
+    return begin, f"begins at offset {around.first:,}, and {LEADER_EPOCH_CHECKPOINT} at {begin:,}{rest}", is_told

@@ -25,8 +25,9 @@ Each segment becomes a table 00000000000000000000.headers.parquet in a folder of
 batch: offsets, producer, sequences, timestamps, and of markers their decision. There are no keys, values or headers of
 records in it. Segments of __transaction_state and __consumer_offsets are copied as they are, because the rules need
 their records: these name transactional ids, groups, members and topics. Files .txnindex and .snapshot are copied too;
-they name producer ids. So are partition.metadata, and of a log directory meta.properties, .kafka_cleanshutdown and
-replication-offset-checkpoint, of which only the chosen topics: with them the audit tells logs that lack their end.
+they name producer ids. So are partition.metadata and leader-epoch-checkpoint, and of a log directory meta.properties,
+.kafka_cleanshutdown, replication-offset-checkpoint and log-start-offset-checkpoint, of which only the chosen topics:
+with them the audit tells logs that lack their end or their beginning.
 CRCs are compared; a region without a readable batch is a row of the table.
 
 Tables and copies have the time of their files, by which the audit tells what is too recent. A table that was made of a
@@ -210,11 +211,14 @@ def _folders(out: Path, logs: Sequence["PartitionLog"]) -> dict["PartitionLog", 
 
 
 def _beside(log: "PartitionLog") -> Iterator[Path]:
-    from kafka_eos.formats.log_directory import PARTITION_METADATA  # noqa: PLC0415 - `--help` needs no numpy
+    from kafka_eos.formats.log_directory import (  # noqa: PLC0415 - `--help` needs no numpy
+        LEADER_EPOCH_CHECKPOINT,
+        PARTITION_METADATA,
+    )
     from kafka_eos_checks.audit.places import place  # noqa: PLC0415
 
     for path in sorted(place(log.folder).iterdir()):
-        is_wanted = path.suffix in BESIDE or path.name == PARTITION_METADATA
+        is_wanted = path.suffix in BESIDE or path.name in (PARTITION_METADATA, LEADER_EPOCH_CHECKPOINT)
         if is_wanted and path.is_file() and not path.is_symlink():
             yield path
 
@@ -222,14 +226,14 @@ def _beside(log: "PartitionLog") -> Iterator[Path]:
 def _copy_top(directory: Path, folder: Path, topics: set[str] | None) -> int:
     """Copy what tells of a log directory's moment, before its segments are read; the number of files."""
     from kafka_eos.formats.log_directory import META_PROPERTIES  # noqa: PLC0415
-    from kafka_eos_checks.audit.moments import CLEAN_SHUTDOWN, HIGH_WATERMARKS  # noqa: PLC0415
+    from kafka_eos_checks.audit.moments import CLEAN_SHUTDOWN, HIGH_WATERMARKS, START_OFFSETS  # noqa: PLC0415
 
     count = 0
     folder.mkdir(parents=True, exist_ok=True)
-    for name in (META_PROPERTIES, CLEAN_SHUTDOWN, HIGH_WATERMARKS):
+    for name in (META_PROPERTIES, CLEAN_SHUTDOWN, HIGH_WATERMARKS, START_OFFSETS):
         path, target = directory / name, folder / name
         if path.is_file() and not path.is_symlink():
-            count += _copy(path, target, topics if name == HIGH_WATERMARKS else None)
+            count += _copy(path, target, topics if name in (HIGH_WATERMARKS, START_OFFSETS) else None)
         else:
             target.unlink(missing_ok=True)
     if not _told_by(folder):

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from kafka_eos.formats.log_directory import NotALogDirectory, broker_id, cluster_id
+from kafka_eos.formats.log_directory import LogDirectory, NotALogDirectory, broker_id, cluster_id
 from kafka_eos_checks.audit.events.history_files import SUFFIXES, files_of, is_history
 from kafka_eos_checks.audit.jepsen.operations import HISTORY, is_jepsen
 from kafka_eos_checks.audit.mistaken import seems
 from kafka_eos_checks.audit.moments import LOCK, is_locked
 from kafka_eos_checks.audit.places import is_uri, listed, sizes_of
 from kafka_eos_checks.audit.segments.header_tables import is_table
-from kafka_eos_checks.audit.segments.splits import TABLE_WEIGHT, PartitionLog, find_logs
+from kafka_eos_checks.audit.segments.splits import TABLE_WEIGHT, PartitionLog, find_directories, logs_in
 from kafka_eos_checks.kit.recording import UnsafeArchive, unpacked
 
 SEGMENT_SUFFIX, ARCHIVE_SUFFIX = ".log", ".tar.xz"
@@ -37,6 +37,7 @@ class Inputs:
         operations: histories of Jepsen, see :mod:`jepsen`.
         one_moment: whether all logs are of recordings or of finished tests, whose brokers were stopped.
         directories: the log directories, each with its name relative to the path that was given.
+        whole: the log directories that were given as a whole, and not only some of their partitions.
         given: the paths as they were given.
         options: what was said of their moments, as the options of a command.
         packed: the archives among them, each with the folder that it was unpacked to.
@@ -48,6 +49,7 @@ class Inputs:
     operations: tuple[Path, ...] = ()
     one_moment: bool = False
     directories: Mapping[Path, str] = field(default_factory=dict)
+    whole: frozenset[Path] = frozenset()
     given: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     packed: Mapping[Path, Path] = field(default_factory=dict)
@@ -127,7 +129,8 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
         missing = [str(path) for path in found if not (is_history(path) and path.exists())]
         if missing:
             raise UnusableInput(f"{', '.join(missing)}: no such history; give a file *{' or *'.join(SUFFIXES)}")
-        logs = [*_logs_in(folders), *segments]
+        there = _directories_in(folders)
+        logs = [*logs_in(there), *segments]
         _demand_replicas(logs, folders)
         directories = sorted({log.directory for log in logs})
         ids = {directory: broker_id(directory) for directory in directories}
@@ -137,16 +140,17 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
             tuple(operations),
             one_moment=bool(recorded) and all(recorded) and not segments,
             directories={folder: _named(folder, folders) for folder in directories},
+            whole=frozenset(each.path for each in there if each.is_whole),
             given=tuple(map(str, (*paths, *histories))),
             packed=packed,
             brokers={directory: known for directory, known in ids.items() if known is not None},
         )
 
 
-def _logs_in(folders: Mapping[Path, Path]) -> list[PartitionLog]:
-    """The logs in some folders; a folder without any may have files that tell what was meant."""
+def _directories_in(folders: Mapping[Path, Path]) -> list[LogDirectory]:
+    """The log directories in some folders; a folder without any may have files that tell what was meant."""
     try:
-        return find_logs(*folders)
+        return find_directories(*folders)
     except NotALogDirectory as error:
         for folder, given in folders.items():
             for path in () if is_uri(str(folder)) or not folder.is_dir() else sorted(folder.iterdir()):

@@ -31,7 +31,7 @@ import struct
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import inf, isinf
@@ -47,6 +47,7 @@ LAG_MS = 45_000  # replica.lag.time.max.ms, and half of it for the check's perio
 KEPT_MS = 2_000  # the most from the last timestamp of a log to its file's time, if copying kept the file's time
 CLOCK_TICK_MS = 1_000  # the resolution of a file system's times
 LOCK, CLEAN_SHUTDOWN, HIGH_WATERMARKS = ".lock", ".kafka_cleanshutdown", "replication-offset-checkpoint"
+START_OFFSETS, RECOVERY_POINTS = "log-start-offset-checkpoint", "recovery-point-offset-checkpoint"
 LONGEST_MS = 15 * 60_000  # Kafka's default of transaction.max.timeout.ms
 GRACE_MS = 5 * 60_000  # added to it, as by `kafka-transactions find-hanging`
 
@@ -87,12 +88,19 @@ class Directory:
         stopped: whether its broker was shut down cleanly.
         high_watermarks: the high watermark of each partition at the last checkpoint.
         checkpoint_ms: when the file of the checkpoint was written; ``-inf`` for none.
+        recovery_points: up to which offset each partition was flushed, at the checkpoint of that.
+        start_offsets: the first offset of the partitions that do not begin with their first segment: records were
+            deleted, or older segments are in tiered storage; None if the checkpoint of that is missing.
+        entries: the names of the directory's entries; None if only some of its partitions are looked at.
     """
 
     read_ms: int | None = None
     stopped: bool = False
     high_watermarks: Mapping[Place, int] = field(default_factory=dict)
     checkpoint_ms: float = -inf
+    recovery_points: Mapping[Place, int] = field(default_factory=dict)
+    start_offsets: Mapping[Place, int] | None = None
+    entries: frozenset[str] | None = None
 
     @property
     def is_settled(self) -> bool:
@@ -100,13 +108,20 @@ class Directory:
         return self.stopped or self.read_ms is not None
 
 
-def read_directory(folder: Path, now_ms: int) -> Directory:
-    """Read the evidence in a log directory for the moment of its logs; missing files are no error."""
+def read_directory(folder: Path, now_ms: int, *, is_whole: bool = False) -> Directory:
+    """Read the evidence in a log directory for the moment of its logs; missing files are no error.
+
+    The entries of a directory that is looked at as a whole are listed after the checkpoints are read: a folder that its
+    broker deletes meanwhile is still there, set aside.
+    """
     return Directory(
         read_ms=now_ms if is_locked(folder / LOCK) else None,
         stopped=(folder / CLEAN_SHUTDOWN).is_file(),
-        high_watermarks=_high_watermarks(folder / HIGH_WATERMARKS),
+        high_watermarks=_offsets(folder / HIGH_WATERMARKS) or {},
         checkpoint_ms=_written_ms(folder / HIGH_WATERMARKS),
+        recovery_points=_offsets(folder / RECOVERY_POINTS) or {},
+        start_offsets=_offsets(folder / START_OFFSETS),
+        entries=frozenset(path.name for path in folder.iterdir()) if is_whole else None,
     )
 
 
@@ -134,16 +149,16 @@ def _written_ms(path: Path) -> float:
         return -inf
 
 
-def _high_watermarks(path: Path) -> dict[Place, int]:
-    """The lines of a checkpoint, ``topic partition offset``; none if the file is missing or is no checkpoint."""
+def _offsets(path: Path) -> dict[Place, int] | None:
+    """The lines of a checkpoint, ``topic partition offset``; None if the file is missing or is no checkpoint."""
     try:
         version, _, *lines = path.read_text(encoding="ascii").splitlines()
         rows = [line.rsplit(" ", 2) for line in lines]
-        return {(topic, int(number)): int(offset) for topic, number, offset in rows} if version == "0" else {}
+        return {(topic, int(number)): int(offset) for topic, number, offset in rows} if version == "0" else None
     except Unreachable:
         raise
     except (OSError, ValueError):
-        return {}
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,12 +190,18 @@ class Source:
         return (self.one_moment or told.is_settled) and self.is_short(log, end)
 
 
-def look_at(logs: Iterable[PartitionLog], *, one_moment: bool, longest_ms: int = LONGEST_MS) -> Source:
-    """Read the evidence in the directories of logs; call it before the logs are read."""
+def look_at(
+    logs: Iterable[PartitionLog],
+    *,
+    one_moment: bool,
+    longest_ms: int = LONGEST_MS,
+    whole: Set[Path] = frozenset(),
+) -> Source:
+    """Read the evidence in the directories of logs, and in those that are given as a whole; call it before reading."""
     now_ms = time.time_ns() // 1_000_000
     folders = {log.directory for log in logs}
-    directories = {folder: read_directory(folder, now_ms) for folder in folders}
-    stopped_alone = len(directories) == 1 and all(each.stopped for each in directories.values())
+    directories = {each: read_directory(each, now_ms, is_whole=each in whole) for each in folders | whole}
+    stopped_alone = len(folders) == 1 and all(directories[folder].stopped for folder in folders)
     return Source(one_moment=one_moment or stopped_alone, directories=directories, longest_ms=longest_ms)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kafka_eos.formats.transaction_log import TOPIC as TRANSACTION_TOPIC
-from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, ORDER, STALE_EPOCH
+from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, ORDER, OUTSIDE, STALE_EPOCH
 from kafka_eos_checks.audit.rules.transactions import TORN
 from kafka_eos_checks.watch.cluster import Transaction
 from kafka_eos_checks.watch.reports import Ends, Report, shell_word
@@ -22,6 +22,8 @@ WORDS: Mapping[str, str] = {
     GAP: f"Records between the two sequences are not in the log: look for them in the producer's log. {_IN_THE_LOG}",
     STALE_EPOCH: "A producer that was fenced has written after the one that replaced it: find the old instance and end "
     f"it. {_IN_THE_LOG}",
+    OUTSIDE: "A producer has data outside of its open transaction, and readers get it even if that is aborted. Kafka's "
+    f"leaders refuse such data: look for what else can write to the log. {_IN_THE_LOG}",
     ORDER: "Offsets went back: compare the replicas of the partition, and audit the leader's log directory.",
     TORN: "It cannot be undone. Stop the readers of both partitions, copy the log directories of both and of "
     "__transaction_state, and let `kafka-eos audit` show the transaction; then write again what was aborted.",
@@ -68,7 +70,7 @@ class Tools:
 
     def about(self, rule: str, topic: str, partition: int) -> str:
         """The call that shows more about a violation of a rule over logs; "" for none."""
-        if rule in {DUPLICATE, GAP, STALE_EPOCH}:
+        if rule in {DUPLICATE, GAP, OUTSIDE, STALE_EPOCH}:
             return self.producers(topic, partition)
         return self.topics("--describe", "--topic", topic) if rule in {ORDER, CUT, CORRUPT} else ""
 

@@ -263,7 +263,7 @@ class PartitionState:
             "whole": log.whole,
             "end": log.end,
             "holes": log.holes,
-            "producers": [[pid, p.epoch, p.last_sequence, p.holes] for pid, p in log.producers.items()],
+            "producers": [[pid, *p] for pid, p in log.producers.items()],
             "open": [
                 [pid, o.offset, o.epoch, o.seen_ms, o.since.ms, o.since.clock, o.hangs, o.lags]
                 for pid, o in self.open.items()

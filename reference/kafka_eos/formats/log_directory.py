@@ -18,6 +18,7 @@ LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 
 DEEPEST = 3  # levels below a folder, at which a message names folders with partitions
 NAMED = 5  # folders in a message
+LONGEST_NAME = 255  # of a folder
 
 _PARTITION = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
 _SET_ASIDE = re.compile(r"[a-zA-Z0-9._-]+-[0-9]+\.[0-9a-f]+-(?P<fate>delete|future|stray)")
@@ -87,12 +88,14 @@ class LogDirectory:
         broker_id: from ``meta.properties``; None if the file or the line is absent.
         partitions: in the order of topic and number.
         skipped: the entries that are no live partition.
+        is_whole: whether the directory itself was looked at, and not one of its partitions only.
     """
 
     path: Path
     broker_id: int | None
     partitions: tuple[Partition, ...]
     skipped: tuple[Skipped, ...]
+    is_whole: bool = True
 
 
 def find_log_directories(path: Path, suffixes: Sequence[str] = ("log",)) -> tuple[LogDirectory, ...]:
@@ -113,9 +116,9 @@ def find_log_directories(path: Path, suffixes: Sequence[str] = ("log",)) -> tupl
     root = path.resolve()
     own = _partition(root, suffixes)
     if isinstance(own, Partition):
-        return (
-            LogDirectory(path=root.parent, broker_id=broker_id(root.parent), partitions=(own,), skipped=_links(root)),
-        )
+        above = root.parent
+        links = _links(root)
+        return (LogDirectory(path=above, broker_id=broker_id(above), partitions=(own,), skipped=links, is_whole=False),)
     candidates = [root, *(child for child in sorted(root.iterdir()) if _is_own_directory(child))]
     directories = (_log_directory(candidate, suffixes) for candidate in candidates)
     found = tuple(directory for directory in directories if directory is not None)
@@ -208,6 +211,16 @@ def _segment_files(path: Path) -> Iterator[tuple[str, int, Path]]:
         named = _SEGMENT_FILE.fullmatch(file.name)
         if named and _own_file(file):
             yield named["suffix"], int(named["offset"]), file
+
+
+def is_set_aside(name: str, topic: str, partition: int) -> bool:
+    """Whether a folder's name is that of a partition which the broker has set aside: deleted, moved here, or stray.
+
+    Kafka: UnifiedLog.logDeleteDirName, which shortens the topic so that the name has no more than 255 characters
+    """
+    head, _, number = name.rpartition(".")[0].rpartition("-")
+    is_named = topic == head or (len(name) >= LONGEST_NAME and topic.startswith(head))
+    return is_named and number == str(partition) and _SET_ASIDE.fullmatch(name) is not None
 
 
 def cluster_id(path: Path) -> str | None:

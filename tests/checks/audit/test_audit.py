@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from google_crc32c import value as crc32c
 
+from kafka_eos.formats.log_directory import LogDirectory
 from kafka_eos.formats.message_set import Message, build_message_set
 from kafka_eos.formats.record_batch import CHECKED_FROM
 from kafka_eos.formats.segment import StoredBatch, read_segment
@@ -230,16 +231,16 @@ def test_a_segment_that_a_running_broker_deletes_meanwhile_is_left_out(
 ) -> None:
     write_log(tmp_path / "orders-0", clean(100), segment_batches=25)
     first = min((tmp_path / "orders-0").glob("*.log"))
-    listed, deleted = inputs.find_logs, []
+    listed, deleted = inputs.logs_in, []
 
-    def find(*paths: Path) -> list[PartitionLog]:
-        logs = listed(*paths)
+    def find(directories: list[LogDirectory]) -> list[PartitionLog]:
+        logs = listed(directories)
         if not deleted:
             first.unlink()
             deleted.append(first)
         return logs
 
-    monkeypatch.setattr(inputs, "find_logs", find)
+    monkeypatch.setattr(inputs, "logs_in", find)
     result = run([tmp_path])
     assert first.name not in result.logs[0].log.segments
     assert result.findings == ()

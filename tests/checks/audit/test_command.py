@@ -26,6 +26,7 @@ from kafka_eos.formats.segment import StoredBatch, read_segment
 from kafka_eos.formats.transaction_log import TOPIC
 from kafka_eos.histories.history import Event, write_history
 from kafka_eos_checks import cli
+from kafka_eos_checks.audit import completeness
 from kafka_eos_checks.audit.audit import audit, run
 from kafka_eos_checks.audit.command import UNJUDGED_REASONS, _print_notes
 from kafka_eos_checks.audit.findings import COLUMNS, Finding, Kind, write_findings
@@ -240,7 +241,8 @@ def test_a_reason_names_the_first_place_that_could_not_be_judged(tmp_path: Path)
 
 
 def test_every_reason_that_a_rule_gives_can_be_allowed() -> None:
-    given = {value.code for value in vars(transactions).values() if isinstance(value, Reason)}
+    modules = (completeness, transactions)
+    given = {value.code for module in modules for value in vars(module).values() if isinstance(value, Reason)}
     given |= {rule.missing.code for rule in map(rule_of, RULES) if rule.missing is not None}
     assert given == UNJUDGED_REASONS
 

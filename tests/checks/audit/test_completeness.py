@@ -1,4 +1,4 @@
-"""A log that lacks its end is told as such, and what it lacks counts against nobody."""
+"""A log that lacks records is told as such, and what it lacks counts against nobody."""
 
 import gzip
 import os
@@ -6,17 +6,31 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT
+from kafka_eos.formats.segment import read_leader_epochs
 from kafka_eos.formats.transaction_log import TOPIC
 from kafka_eos_checks.audit.audit import Audit, run
 from kafka_eos_checks.audit.completeness import short_logs
 from kafka_eos_checks.audit.kernels.logs.transactions import Partition
-from kafka_eos_checks.audit.moments import CLEAN_SHUTDOWN, HIGH_WATERMARKS, Directory, Source
+from kafka_eos_checks.audit.moments import (
+    CLEAN_SHUTDOWN,
+    HIGH_WATERMARKS,
+    RECOVERY_POINTS,
+    START_OFFSETS,
+    Directory,
+    Source,
+)
 from kafka_eos_checks.audit.rules.rule_book import READABLE
 from kafka_eos_checks.audit.rules.transactions import HANGING, NO_TRANSACTION
 from kafka_eos_checks.audit.segments.splits import find_logs
+from kafka_eos_checks.cli.command import main
+from kafka_eos_checks.kit.paths import recordings_folder
+from kafka_eos_checks.kit.recording import unpack
 from kafka_eos_checks.kit.verdict import Standing, Verdict
 from kafka_eos_checks.lab.generate.cluster import Cluster
 from kafka_eos_checks.lab.generate.traffic import Workload
@@ -43,6 +57,20 @@ def busiest(cluster: Path) -> str:
     """The log of ``__transaction_state`` with the most bytes."""
     logs = (cluster / "brokers" / "1").glob(f"{TOPIC}-*")
     return max(logs, key=lambda log: sum(file.stat().st_size for file in log.glob("*.log"))).name
+
+
+def retain_from(folder: Path, base: int) -> None:
+    """Delete the segments below this one, and note where the log begins, as retention does."""
+    for file in folder.glob(f"{'[0-9]' * 20}.*"):
+        if int(file.name[:20]) < base:
+            file.unlink()
+    checkpoint = folder / LEADER_EPOCH_CHECKPOINT
+    epochs = read_leader_epochs(checkpoint)
+    left = [
+        each for each, after in zip(epochs, (*epochs[1:], None), strict=True) if not after or after.start_offset > base
+    ]
+    rows = [f"{each.epoch} {max(each.start_offset, base)}\n" for each in left]
+    checkpoint.write_text(f"0\n{len(rows)}\n{''.join(rows)}")
 
 
 def cut(file: Path, size: int) -> None:
@@ -73,7 +101,9 @@ def test_a_partition_whose_segments_are_packed_is_incomplete(cluster: Path) -> N
     assert violated(run([cluster])) == [], "nothing was ever in it"
     (broker / HIGH_WATERMARKS).write_text(marks)
     shutil.rmtree(broker / "generated-0")
-    assert violated(run([cluster])) == [], "a copy of some of the partitions"
+    result = run([cluster])
+    assert violated(result) == [], "a copy of some of the partitions"
+    assert of(result, READABLE).unjudged_for == {"missing-partition": 1}
 
 
 def test_an_emptied_last_segment_is_incomplete_and_one_that_is_really_empty_is_not(cluster: Path) -> None:
@@ -90,8 +120,7 @@ def test_an_emptied_last_segment_is_incomplete_and_one_that_is_really_empty_is_n
     own = [f"generated 0 {int(last.stem)}" if line.startswith("generated 0 ") else line for line in lines]
     checkpoint.write_text("\n".join(own))
     assert READABLE not in violated(run([cluster]))
-    for file in segments(cluster, "generated-0")[:-1]:
-        file.unlink()  # by retention
+    retain_from(last.parent, int(last.stem))
     assert READABLE not in violated(run([cluster]))
 
 
@@ -186,7 +215,7 @@ def test_the_end_of_a_running_brokers_own_file_is_certain(made: Path) -> None:
     [short] = short_logs([Partition(log=log, end=5)], Source(one_moment=False, directories={log.directory: directory}))
     assert short.is_certain
     copied = Source(one_moment=False, directories={log.directory: replace(directory, read_ms=None)})
-    assert short_logs([Partition(log=log, end=5)], copied) == []
+    assert not list(short_logs([Partition(log=log, end=5)], copied))
 
 
 def test_each_log_is_held_against_its_own_directory_and_told_with_its_broker_end_and_mark(tmp_path: Path) -> None:
@@ -198,10 +227,182 @@ def test_each_log_is_held_against_its_own_directory_and_told_with_its_broker_end
     read = [Partition(log=log, end=4_000) for log in logs]
     one = Directory(stopped=True, high_watermarks={("a", 1): 1, ("a", 0): 12_000})
     two = Directory(high_watermarks={("a", 0): 4_000, ("b", 0): 4_001})
-    found = short_logs(read, Source(directories={tmp_path / "1": one, tmp_path / "2": two}))
+    found = sorted(short_logs(read, Source(directories={tmp_path / "1": one, tmp_path / "2": two})))
     told = "and replication-offset-checkpoint has the high watermark"
     assert [(short.in_words(), short.is_certain) for short in found] == [
         (f"1/a-0 ends at offset 4,000, {told} 12,000", True),
         (f"1/a-1 has no segment, {told} 1", True),
         (f"2/b-0 ends at offset 4,000, {told} 4,001", False),
     ]
+
+
+def incomplete(*paths: Path, engine: str = "local", **how: Any) -> tuple[list[tuple[str, int | None]], str]:
+    """File and offset of each log that certainly lacks records, and what may lack some, in words."""
+    result = run(list(paths), engine, **how)
+    return [(each.file, each.offset) for each in result.findings if each.rule == READABLE], of(
+        result, READABLE
+    ).unjudged
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_an_emptied_segment_before_the_last_one_is_told_by_its_index(cluster: Path, number: int) -> None:
+    file = segments(cluster, "generated-0")[number]
+    cut(file, 0)
+    [(name, offset)], unjudged = incomplete(cluster)
+    assert (name, offset, unjudged) == (file.name, int(file.stem), "")
+    assert f"nothing in the segment {file.name}, whose .index has entries" in of(run([cluster]), READABLE).evidence
+    index = file.with_suffix(".index")
+    cut(index, 0)
+    assert incomplete(cluster) == ([], ""), "the cleaner leaves both empty"
+    index.write_bytes(bytes(16))
+    assert incomplete(cluster) == ([], ""), "reserved, and no entry"
+    file.with_suffix(".timeindex").write_bytes((1_700_000_000_000).to_bytes(8, "big") + bytes(4))
+    assert incomplete(cluster) == ([(file.name, int(file.stem))], "")
+    file.with_suffix(".timeindex").unlink()
+    index.unlink()
+    assert f"the first: generated-0 has nothing in the segment {file.name}" in incomplete(cluster)[1]
+
+
+@pytest.mark.spark
+def test_spark_tells_an_emptied_first_segment(cluster: Path, spark: Any) -> None:
+    first = segments(cluster, "generated-0")[0]
+    cut(first, 0)
+    assert incomplete(cluster, engine="spark", spark=spark) == ([(first.name, 0)], "")
+
+
+def test_an_empty_segment_of_a_coordinators_topic_without_indexes_was_compacted(cluster: Path) -> None:
+    for name in (busiest(cluster), "generated-0"):
+        first, _, *_ = segments(cluster, name)
+        (first.parent / f"{0:020}.log").write_bytes(b"")
+        for index in first.parent.glob(f"{0:020}.*index"):
+            index.unlink()
+    result = run([cluster])
+    assert of(result, READABLE).unknown == 1
+    assert "generated-0" in of(result, READABLE).unjudged
+
+
+@pytest.mark.parametrize("suffix", ["index", "timeindex", "txnindex"])
+def test_an_index_whose_segment_is_missing_shows_that_it_was_lost(cluster: Path, suffix: str) -> None:
+    first = segments(cluster, "generated-0")[0]
+    retain_from(first.parent, int(segments(cluster, "generated-0")[1].stem))
+    assert incomplete(cluster) == ([], ""), "retention"
+    first.with_suffix(f".{suffix}").touch()
+    assert incomplete(cluster) == ([(first.name, 0)], "")
+    for aside in (".log.deleted", ".log.swap", ".log.cleaned"):
+        file = first.with_name(f"{first.stem}{aside}")
+        file.touch()
+        assert incomplete(cluster) == ([], ""), "its broker is at it"
+        file.unlink()
+    first.with_name(f"{first.name}.gz").touch()
+    assert incomplete(cluster) == ([(first.name, 0)], "")
+
+
+def test_first_segments_are_lost_if_the_leader_epochs_begin_before_the_log(cluster: Path) -> None:
+    first, second = segments(cluster, "generated-0")[:2]
+    for file in first.parent.glob(f"{first.stem}.*"):
+        file.unlink()
+    assert incomplete(cluster) == ([(second.name, 0)], "")
+    starts = cluster / "brokers" / "1" / START_OFFSETS
+    starts.write_text("0\n1\ngenerated 0 0\n")
+    assert incomplete(cluster) == ([], ""), "in tiered storage"
+    starts.unlink()
+    found, unjudged = incomplete(cluster)
+    assert (found, "without log-start-offset-checkpoint" in unjudged) == ([], True)
+    first.with_name(f"{first.name}.deleted").touch()
+    assert incomplete(cluster) == ([], ""), "it is being deleted"
+    first.with_name(f"{first.name}.deleted").unlink()
+    (first.parent / LEADER_EPOCH_CHECKPOINT).write_text("no checkpoint")
+    assert incomplete(cluster) == ([], "")
+
+
+def test_what_a_volumes_snapshot_lacks_is_not_judged_and_in_copies_of_other_moments_not_told(cluster: Path) -> None:
+    (cluster / "brokers" / "1" / CLEAN_SHUTDOWN).unlink()
+    cut(segments(cluster, "generated-0")[0], 0)
+    found, unjudged = incomplete(cluster)
+    assert (found, "the first: generated-0" in unjudged) == ([], True)
+    assert of(run([cluster / "brokers"]), READABLE).standing is Standing.OK
+
+
+def test_segments_that_retention_deleted_or_compaction_left_are_not_missed(tmp_path: Path) -> None:
+    workload = Workload(transactions=300, batches=4000, clients=20, partitions=4, seed=3)
+    cluster = Cluster(workload=workload, value_bytes=20, segment_bytes=20_000, retained_bytes=60_000, compacted=True)
+    cluster.write(tmp_path)
+    late = [log for log in find_logs(tmp_path / "brokers") if int(log.segments[0][:20])]
+    assert {log.topic for log in late} == {"generated"}
+    last = segments(tmp_path, "generated-0")[-1]
+    end = int((tmp_path / "brokers" / "1" / HIGH_WATERMARKS).read_text().partition("generated 0 ")[2].split()[0])
+    last.with_name(f"{end:020}.log").touch()  # rolled just now
+    assert incomplete(tmp_path) == ([], "")
+
+
+def test_one_segment_that_is_given_alone_lacks_no_other(cluster: Path) -> None:
+    first, second, *_ = segments(cluster, "generated-0")
+    cut(first, 0)
+    assert of(run([second], one_moment=True), READABLE).standing is Standing.OK
+
+
+def missing(*paths: Path, **how: Any) -> str:
+    found, unjudged = incomplete(*paths, **how)
+    assert found == []
+    return unjudged.partition("the first: ")[2]
+
+
+def test_a_partition_of_a_checkpoint_that_is_missing_may_be_lost(cluster: Path) -> None:
+    broker = cluster / "brokers" / "1"
+    folder = broker / "generated-1"
+    folder.rename(cluster / "lost")
+    mark = (broker / HIGH_WATERMARKS).read_text().partition("generated 1 ")[2].split()[0]
+    told = f"generated-1 is not in the log directory, and {HIGH_WATERMARKS} has the offset {int(mark):,} for it"
+    assert missing(cluster) == missing(broker) == told
+    assert of(run([broker]), READABLE).unjudged_for == {"missing-partition": 1}
+    for aside in ("delete", "future", "stray"):
+        there = broker / f"generated-1.{'0f' * 16}-{aside}"
+        there.mkdir()
+        assert missing(broker) == ""
+        there.rename(broker / f"generated-2.{'0f' * 16}-{aside}")
+        assert missing(broker) == told
+    assert missing(broker / "generated-0", one_moment=True) == "", "nobody asked for the others"
+    (broker / HIGH_WATERMARKS).write_text("0\n0\n")
+    (broker / RECOVERY_POINTS).write_text("0\n2\ngenerated 1 7\nother 0 0\n")
+    assert missing(broker) == f"generated-1 is not in the log directory, and {RECOVERY_POINTS} has the offset 7 for it"
+    assert of(run([broker]), READABLE).unknown == 1, "nothing was ever in the other one"
+
+
+def test_a_broker_without_any_partition_of_its_checkpoint_may_have_lost_them(cluster: Path) -> None:
+    other = cluster / "brokers" / "2"
+    other.mkdir()
+    (other / "meta.properties").write_text("version=1\nnode.id=2\n")
+    assert missing(cluster) == ""
+    shutil.copy(cluster / "brokers" / "1" / HIGH_WATERMARKS, other)
+    assert missing(cluster).startswith(f"2/{OFFSETS_TOPIC}-0 is not in the log directory")
+
+
+def test_the_tables_of_headers_of_a_log_without_its_first_segment_lack_it_too(cluster: Path, tmp_path: Path) -> None:
+    first, second, *_ = segments(cluster, "generated-0")
+    for file in first.parent.glob(f"{first.stem}.*"):
+        file.unlink()
+    assert main(["headers", str(cluster), "--out", str(tmp_path / "headers"), "--topic", "generated"]) == 0
+    assert incomplete(tmp_path / "headers") == ([(f"{second.stem}.headers.parquet", 0)], "")
+
+
+@pytest.mark.parametrize("name", ["retention", "retention-2.8", "compaction", "deleted-records"])
+def test_in_logs_of_real_brokers_a_first_segment_that_is_emptied_or_removed_is_told(name: str, tmp_path: Path) -> None:
+    unpack(recordings_folder() / "healthy" / f"healthy-{name}.tar.xz", tmp_path)
+    [log] = (log for log in find_logs(tmp_path / "brokers") if len(log.segments) > 1 and not log.topic.startswith("__"))
+    first = log.file(log.segments[0])
+    cut(first, 0)
+    [(file, offset)], _ = incomplete(tmp_path)
+    assert (file, offset) == (first.name, int(first.stem))
+    assert "whose .timeindex has entries" in of(run([tmp_path]), READABLE).evidence
+    first.unlink()
+    assert incomplete(tmp_path)[0] == [(first.name, int(first.stem))]
+    for left in first.parent.glob(f"{first.stem}.*"):
+        left.unlink()
+    assert bool(incomplete(tmp_path)[0]) == name.startswith(("retention", "compaction"))
+
+
+def test_a_log_of_old_formats_whose_end_is_unknown_may_lack_a_segment_too(tmp_path: Path) -> None:
+    unpack(recordings_folder() / "healthy" / "healthy-old-formats-2.8.tar.xz", tmp_path)
+    first = segments(tmp_path, "old-formats-0")[0]
+    first.unlink()
+    assert incomplete(tmp_path)[0] == [(first.name, 0)]

@@ -189,8 +189,12 @@ def test_tables_of_headers_are_for_sparks_own_reader(tmp_path: Path, spark: Any)
 def test_the_rules_in_sql_find_what_the_readable_rules_find(tmp_path: Path, spark: Any) -> None:
     for seed in range(60):
         first = 5 if seed % 3 == 0 else 0
-        batches = faulty_log(seed, 60, (0.0, 0.05, 0.2, 0.5)[seed % 4], first)
-        write_log(tmp_path / f"{'__consumer_offsets' if seed % 10 == 0 else 'orders'}-{seed}", batches)
+        batches = faulty_log(seed, 60, (0.0, 0.05, 0.2, 0.5)[seed % 4], first, transactions=seed % 3 < 2)
+        folder = tmp_path / f"{'__consumer_offsets' if seed % 10 == 0 else 'orders'}-{seed}"
+        write_log(folder, batches, segment_batches=20 if seed % 5 == 0 else 1 << 30)
+        if seed % 15 == 0:
+            last = max(folder.glob("*.log"))
+            last.rename(last.with_name(f"{int(last.stem) - 3 + seed % 2 * 6:020}.log"))
     audits = stages.audit_logs(find_logs(tmp_path))
     expected = sorted(
         (f.rule, f.partition, f.position, f.offset, f.producer_id, f.producer_epoch, f.base_sequence)
@@ -198,7 +202,8 @@ def test_the_rules_in_sql_find_what_the_readable_rules_find(tmp_path: Path, spar
         for f in audit.findings
         if f.is_violation
     )
-    assert {row[0] for row in expected} == {"order", "stale epoch", "duplicate", "gap"}
+    assert {row[0] for row in expected} == {"order", "stale epoch", "duplicate", "gap", "batch outside transaction"}
+    assert any("segment's range" in f.evidence for audit in audits for f in audit.findings)
     found = sql.violations(spark.read.format("kafka_log").load(str(tmp_path))).collect()
     columns = ("rule", "partition", "position", "base_offset", "producer_id", "producer_epoch", "base_sequence")
     assert sorted(tuple(row[name] for name in columns) for row in found) == expected

@@ -21,7 +21,7 @@ from kafka_eos_checks.audit.rules.applications import (
 )
 from kafka_eos_checks.audit.rules.coordinator import DECISION_CHANGED
 from kafka_eos_checks.audit.rules.histories import DUPLICATE_VALUE, REFUSED, UNASKED
-from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, ORDER, STALE_EPOCH
+from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, ORDER, OUTSIDE, STALE_EPOCH
 from kafka_eos_checks.audit.rules.offsets import WENT_BACK
 from kafka_eos_checks.audit.rules.readers import (
     ABORTED_DELIVERED,
@@ -184,13 +184,15 @@ def test_the_reference_as_it_is_violates_no_rule(plan: AnyPlan, seeds: int, tmp_
     assert {seed: rules for seed, rules in found.items() if rules} == {}
 
 
-def test_every_rule_except_offset_order_has_a_mutant_a_named_failure_or_a_wrong_reader() -> None:
+def test_every_rule_that_a_client_can_break_has_a_mutant_a_named_failure_or_a_wrong_reader() -> None:
     by_mutants = {mutant.replay for mutant in VISIBLE}
     by_scenarios = {ABORTED_DELIVERED}
     by_a_reader = {STABLE_WENT_BACK, POLL_SKIP, NON_MONOTONIC, INCONSISTENT, PRECOMMITTED}
     of_declared_applications = {NOT_PROCESSED, OUTPUT_OF_NOTHING}  # tests/checks/testing/test_in_process_broker.py
     of_requests = {NOT_AS_SENT}  # simulated applications record calls, not requests; `lab generate` plants it
-    assert by_mutants == RULES - by_scenarios - by_a_reader - of_declared_applications - of_requests - {ORDER}
+    of_no_client = {ORDER, OUTSIDE}  # no client gives offsets, or writes past the transaction that it has open
+    others = by_scenarios | by_a_reader | of_declared_applications | of_requests | of_no_client
+    assert by_mutants == RULES - others
 
 
 def test_a_mutant_that_no_replay_can_see_says_why() -> None:

@@ -2,7 +2,13 @@ from pathlib import Path
 
 import pytest
 
-from kafka_eos.formats.log_directory import LogDirectory, NotALogDirectory, Partition, find_log_directories
+from kafka_eos.formats.log_directory import (
+    LogDirectory,
+    NotALogDirectory,
+    Partition,
+    find_log_directories,
+    is_set_aside,
+)
 
 
 def segment_name(offset: int, suffix: str = "log") -> str:
@@ -194,3 +200,21 @@ def test_a_path_that_is_no_directory_is_refused_with_the_remedy(name: str, tmp_p
     (tmp_path / "file").touch()
     with pytest.raises(NotALogDirectory, match=r"give a broker's log\.dirs"):
         find_log_directories(tmp_path / name)
+
+
+def test_a_directory_is_looked_at_as_a_whole_unless_one_of_its_partitions_is_given(tmp_path: Path) -> None:
+    partition = make_partition(tmp_path / "data", "orders-0")
+    assert [only(each).is_whole for each in (tmp_path, tmp_path / "data", partition)] == [True, True, False]
+
+
+def test_a_folder_that_is_set_aside_has_the_name_of_its_partition() -> None:
+    unique = "0f" * 16
+    for fate in ("delete", "future", "stray"):
+        assert is_set_aside(f"orders-1.{unique}-{fate}", "orders", 1)
+    for name in ("orders-1", f"orders-2.{unique}-delete", f"order-1.{unique}-delete", f"orders-1.{unique}-other"):
+        assert not is_set_aside(name, "orders", 1)
+    topic = "o" * 249
+    shortened = f"{topic[:213]}-1.{unique}-delete"
+    assert len(shortened) == 255
+    assert is_set_aside(shortened, topic, 1)
+    assert not is_set_aside(shortened[1:], topic, 1)

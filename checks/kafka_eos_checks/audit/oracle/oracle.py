@@ -57,13 +57,13 @@ def readable_rows(log: PartitionLog) -> Iterator[Row]:
     """The findings and damage of a log by the readable decoder and the readable rule, in order."""
     state = Log()
     for name in log.segments:
-        path = log.file(name)
+        path, room = log.file(name), log.room(name)
         read = _stored_in_table(path, log.topic) if is_table(path) else _stored(path, log.topic)
         for batch in read:
             if isinstance(batch, CorruptRegion):
                 yield name, batch.position, batch.kind.value, batch.end
                 continue
-            state, violation = state.append(batch)
+            state, violation = state.append(batch, room)
             if violation is not None:
                 place = name, batch.position, violation.rule, batch.base_offset
                 row = *place, batch.producer_id, batch.producer_epoch, batch.base_sequence
@@ -94,6 +94,7 @@ def _batch_of(stored: StoredBatch, topic: str) -> Batch:
         base_sequence=found.base_sequence,
         last_sequence=(found.base_sequence + found.last_offset_delta) & SEQUENCE_MASK,
         unsequenced=found.is_control or found.base_sequence < 0 or topic in COORDINATOR_TOPICS,
+        kind=found.is_transactional + 2 * found.is_control,
     )
 
 

@@ -329,9 +329,10 @@ def _spoiled(rows: NDArray[np.void], rng: random.Random) -> NDArray[np.void]:
 
 
 def around(beside: Beside, findings: Iterable[Finding]) -> Counter[Row]:
-    """Findings and figures of the rules over the files next to logs, as rows that can be compared."""
+    """Findings, figures and first unknown subjects of the rules over files next to logs, as rows to compare."""
     rows: Counter[Row] = Counter(astuple(replace(finding, time_ms=None)) for finding in findings)
     rows.update((rule, name, int(value)) for rule, own in beside.figures.items() for name, value in own.items())
+    rows.update(beside.first.items())
     return rows
 
 
@@ -354,10 +355,10 @@ def difference(seed: int, engine: Engine | None = None) -> tuple[str, Counter[st
             logs, running, source, split_bytes, random.Random(seed).choice((2, 3, 5, 1000))
         )
         readable = audit_beside(logs, one_moment=source.one_moment)
-        findings, figures = stages.audit_around(scanned, running, ended, one_moment=source.one_moment)
+        findings, result = stages.audit_around(scanned, running, ended, one_moment=source.one_moment)
         wanted, got = rows_of(expected), rows_of(found)
         wanted += around(readable, readable.findings)
-        got += around(Beside(figures=figures), findings)
+        got += around(result, findings)
     told = [*expected.findings, *readable.findings]
     kinds = Counter(f"{finding.rule}, {finding.kind}" for finding in told)
     if wanted == got:

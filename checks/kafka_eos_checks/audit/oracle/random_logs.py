@@ -1,7 +1,8 @@
 """Random logs with planted faults and random cuts: the audit by chunks is compared with the readable rule.
 
-A log, its faults and its cuts follow from a seed. Every :data:`FILES_EVERY`-th log is also written as segments and
-audited from its files in splits of a random size, against the readable decoder and rule.
+A log, its faults and its cuts follow from a seed. Every :data:`FILES_EVERY`-th log is also written as segments, of
+which one may get a wrong name, and audited from its files in splits of a random size, against the readable decoder and
+rule.
 """
 
 import random
@@ -25,7 +26,7 @@ from kafka_eos_checks.audit.rules.log import LOG_RULES, Batch, audit_log
 from kafka_eos_checks.audit.segments.splits import PartitionLog, Split, find_logs
 from kafka_eos_checks.kit.verdict import Verdict
 
-FILES_EVERY = 50
+FILES_EVERY = 49  # odd, so that half of them have transactions
 _LOG = PartitionLog("", "orders", 0, "", ("segment",))
 
 Row = tuple[int | None, str, str]  # position, rule, evidence
@@ -34,7 +35,11 @@ Row = tuple[int | None, str, str]  # position, rule, evidence
 def columns_of(batches: Sequence[Batch]) -> Columns:
     """Batches as the arrays that chunks are summarised from."""
     fields = zip(*batches, strict=True) if batches else iter([()] * len(Batch._fields))
-    kinds = {"unsequenced": np.bool_, **dict.fromkeys(("producer_epoch", "base_sequence", "last_sequence"), np.int32)}
+    kinds = {
+        "unsequenced": np.bool_,
+        "kind": np.int8,
+        **dict.fromkeys(("producer_epoch", "base_sequence", "last_sequence"), np.int32),
+    }
     columns: dict[str, Any] = {name: np.array(next(fields), kinds.get(name, np.int64)) for name in Batch._fields}
     return Columns(**columns)
 
@@ -69,7 +74,8 @@ def readable(batches: Sequence[Batch]) -> list[Row]:
 def random_log(seed: int) -> tuple[list[Batch], list[int]]:
     """A log with or without faults, and the places where it is cut."""
     rng = random.Random(-seed)
-    batches = faulty_log(seed, rng.randint(1, 60), rng.choice((0, 0.03, 0.15, 0.5)), rng.choice((0, 0, 5)))
+    rate, first = rng.choice((0, 0.03, 0.15, 0.5)), rng.choice((0, 0, 5))
+    batches = faulty_log(seed, rng.randint(1, 60), rate, first, transactions=bool(seed % 2))
     return batches, [rng.randint(0, len(batches)) for _ in range(rng.randint(0, 8))]
 
 
@@ -78,8 +84,18 @@ def from_files(seed: int, batches: Sequence[Batch]) -> str:
     rng = random.Random(f"files {seed}")
     with tempfile.TemporaryDirectory(prefix="kafka-eos-logs-") as folder:
         write_log(Path(folder, "orders-0"), batches, segment_batches=rng.randint(1, 40), index=rng.random() < 0.7)
+        if rng.random() < 0.5:
+            _misname(rng.choice(sorted(Path(folder, "orders-0").glob("*.log"))), rng)
         audits = stages.audit_logs(find_logs(Path(folder)), split_bytes=rng.choice((100, 1000, 10_000)))
         return oracle.judge(audits).evidence
+
+
+def _misname(segment: Path, rng: random.Random) -> None:
+    """Give a segment a name that may rule out some of its batches, or of those before it."""
+    other = segment.with_name(f"{max(0, int(segment.stem) + rng.randint(-5, 5)):020d}.log")
+    if not other.exists():
+        segment.rename(other)
+        segment.with_suffix(".index").unlink(missing_ok=True)
 
 
 def difference(seed: int) -> tuple[str, Counter[str]]:

@@ -14,7 +14,7 @@ from kafka_eos.formats.record_batch import (
     build_batch,
     build_control_batch,
 )
-from kafka_eos_checks.audit.rules.log import NONE, SEQUENCE_MASK, Batch
+from kafka_eos_checks.audit.rules.log import MARKER, NONE, SEQUENCE_MASK, TRANSACTIONAL, Batch
 
 INDEX_INTERVAL_BYTES = 4096  # log.index.interval.bytes
 
@@ -38,7 +38,7 @@ def data_batch(batch: Batch, values: Iterable[bytes] = (), *, transactional: boo
 def stored(batch: Batch) -> RecordBatch:
     """A stored batch or marker with the fields of ``batch``."""
     if not batch.unsequenced:
-        return data_batch(batch)
+        return data_batch(batch, transactional=batch.kind == TRANSACTIONAL)
     marker = ControlRecord(control_type=ControlType.COMMIT, coordinator_epoch=0)
     made = build_control_batch(marker, producer_id=batch.producer_id, producer_epoch=batch.producer_epoch)
     return replace(made, base_offset=batch.base_offset)  # the CRC does not cover the offset
@@ -79,13 +79,29 @@ def _write(folder: Path, batches: list[Batch], index: bool) -> None:
     write_segment(path, [stored(batch).encode() for batch in batches], index=index)
 
 
-def faulty_log(seed: int, batches: int = 40, fault_rate: float = 0.15, first_offset: int = 0) -> list[Batch]:
-    """A log of a few producers, with and without transactions, in which some batches are wrong.
+def faulty_log(
+    seed: int, batches: int = 40, fault_rate: float = 0.15, first_offset: int = 0, *, transactions: bool = False
+) -> list[Batch]:
+    """A log of a few producers, in which some batches are wrong.
 
     Faults: a repeated batch, a missing sequence, overlapping sequences, an old epoch, offsets that go back. There are
-    also holes in the offsets and sequences that wrap around, which are no faults.
+    also holes in the offsets and sequences that wrap around, which are no faults. If some of the data is in
+    transactions, one more fault is data outside of the transaction that its producer has open.
     """
-    return list(_faulty_log(random.Random(seed), batches, fault_rate, first_offset))
+    made = _faulty_log(random.Random(seed), batches, fault_rate, first_offset)
+    return list(_in_transactions(random.Random(f"transactions {seed}"), made, fault_rate) if transactions else made)
+
+
+def _in_transactions(rng: random.Random, batches: Iterable[Batch], fault_rate: float) -> Iterator[Batch]:
+    opened = set[int]()
+    for batch in batches:
+        if batch.kind == MARKER:
+            opened.discard(batch.producer_id)
+        elif not batch.unsequenced and rng.random() < (1 - fault_rate / 2 if batch.producer_id in opened else 0.3):
+            opened.add(batch.producer_id)
+            yield batch._replace(kind=TRANSACTIONAL)
+            continue
+        yield batch
 
 
 def _faulty_log(rng: random.Random, batches: int, fault_rate: float, offset: int) -> Iterator[Batch]:
@@ -103,7 +119,7 @@ def _faulty_log(rng: random.Random, batches: int, fault_rate: float, offset: int
             if kind == "raise":
                 epochs[pid], sequences[pid] = epochs[pid] + 1, 0
                 epoch = epochs[pid]
-            yield Batch(position, offset, offset, pid, max(epoch, 0), NONE, SEQUENCE_MASK, True)
+            yield Batch(position, offset, offset, pid, max(epoch, 0), NONE, SEQUENCE_MASK, True, MARKER)
         elif kind == "none":
             yield Batch(position, offset, offset + count - 1, -1, -1, NONE, count - 2, True)
         else:

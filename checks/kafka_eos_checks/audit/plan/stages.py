@@ -670,8 +670,8 @@ def judge_commits(
 
 def audit_around(
     scanned: Scanned, engine: Engine, ended: Sequence[Any], *, one_moment: bool, check_crc: bool = True
-) -> tuple[Found, dict[str, Figures]]:
-    """Judge the indexes, snapshots and replicas of all logs: the findings, and the figures of each rule.
+) -> tuple[Found, Beside]:
+    """Judge the indexes, snapshots and replicas of all logs: the findings, and the figures without findings.
 
     Args:
         scanned: the logs.
@@ -713,4 +713,4 @@ def audit_around(
     result = Beside()
     for _, found in engine.collect(BESIDE, *rows) if rows else ():
         result.add(found)
-    return Found(engine, *rows), result.figures
+    return Found(engine, *rows), result

@@ -48,6 +48,7 @@ from kafka_eos.formats.segment import (
 )
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.places import bytes_of, place
+from kafka_eos_checks.audit.rules.log import Subject
 from kafka_eos_checks.audit.rules.transactions import RECENT, PartitionTransactions, read_transactions, topic_of
 from kafka_eos_checks.audit.segments.contents import Figures
 from kafka_eos_checks.audit.segments.headers import (
@@ -139,6 +140,7 @@ class Beside:
     Attributes:
         findings: violations, log by log.
         figures: by rule, the number of subjects, and of unknown ones.
+        first: by rule, the first of the unknown ones.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -149,14 +151,22 @@ class Beside:
             REPLICAS: {"batches": 0, "unknown": 0},
         }
     )
+    first: dict[str, Subject] = field(default_factory=dict)
 
     def count(self, rule: str, name: str, more: int = 1) -> None:
         """Add to a figure."""
         self.figures[rule][name] = int(self.figures[rule][name]) + more
 
+    def leave(self, rule: str, log: PartitionLog, offset: int, producer_id: int = -1, more: int = 1) -> None:
+        """Note so many subjects as unknown, of which the first is at this offset."""
+        subject = Subject(log.topic, log.partition, offset, producer_id)
+        self.count(rule, "unknown", more)
+        self.first[rule] = min(subject, self.first.get(rule, subject))
+
     def add(self, other: "Beside") -> None:
         """Add the findings and figures of other logs."""
         self.findings += other.findings
+        self.first |= {rule: min(subject, self.first.get(rule, subject)) for rule, subject in other.first.items()}
         for rule, figures in other.figures.items():
             for name, more in figures.items():
                 self.count(rule, name, int(more))
@@ -249,7 +259,10 @@ def judge_index(transactions: Aborts, name: str, result: Beside, *, one_moment: 
         return
     result.count(ABORTED_INDEX, "entries", len(entries))
     if transactions.holes:
-        result.count(ABORTED_INDEX, "unknown", len(entries) or len(list(transactions.aborts_in(segment))))
+        unknown = entries or tuple(transactions.aborts_in(segment))
+        if unknown:
+            first = min(unknown, key=lambda each: each.last_offset)
+            result.leave(ABORTED_INDEX, log, first.last_offset, first.producer_id, len(unknown))
         return
     if data is None and not one_moment:
         of_segment = [each for each in log.segments if each.partition(".")[0] == segment]
@@ -259,7 +272,12 @@ def judge_index(transactions: Aborts, name: str, result: Beside, *, one_moment: 
     kept = [entry for entry in entries if entry.first_offset >= start]
     result.count(ABORTED_INDEX, "gone", len(entries) - len(kept))
     inside = [entry for entry in kept if entry.last_offset < transactions.end]
-    result.count(ABORTED_INDEX, "unknown" if one_moment else RECENT, len(kept) - len(inside))
+    beyond = [entry for entry in kept if entry.last_offset >= transactions.end]
+    if beyond and one_moment:
+        first = min(beyond, key=lambda each: each.last_offset)
+        result.leave(ABORTED_INDEX, log, first.last_offset, first.producer_id, len(beyond))
+    else:
+        result.count(ABORTED_INDEX, RECENT, len(beyond))
     gone = {entry.last_offset for entry in entries} - {entry.last_offset for entry in kept}
     due = [aborted for aborted in transactions.aborts_in(segment) if aborted.last_offset not in gone]
     if not one_moment and segment == log.segments[-1].partition(".")[0]:
@@ -325,7 +343,7 @@ def judge_snapshots(
     """
     log = transactions.log
     for name, (offset, producers) in zip(files.snapshots, producers_at(files.offsets, last, transactions), strict=True):
-        if not is_judged(offset, transactions.end, result, one_moment=one_moment):
+        if not is_judged(log, offset, transactions.end, result, one_moment=one_moment):
             continue
         try:
             entries = read_producer_snapshot(log.file(name))
@@ -342,11 +360,13 @@ def judge_snapshots(
                 compare_entry(log, name, expected, entry, result)
 
 
-def is_judged(offset: int, end: int, result: Beside, *, one_moment: bool) -> bool:
+def is_judged(log: PartitionLog, offset: int, end: int, result: Beside, *, one_moment: bool) -> bool:
     """Count a snapshot, and tell whether it is judged: its offset is not beyond the end of the log."""
     result.count(SNAPSHOT, "snapshots")
-    if offset > end:
-        result.count(SNAPSHOT, "unknown" if one_moment else RECENT)
+    if offset > end and one_moment:
+        result.leave(SNAPSHOT, log, offset)
+    elif offset > end:
+        result.count(SNAPSHOT, RECENT)
     return offset <= end
 
 

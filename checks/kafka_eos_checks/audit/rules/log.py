@@ -3,7 +3,10 @@
 Rules, by name:
 
 ``order``
-    A batch's base offset is not above the last offset before it. The other rules ignore such a batch.
+    A batch's base offset is not above the last offset before it. Or it is not one that the batch's segment may hold: it
+    is below the offset in the segment's name, or not below the one in the next segment's name. A broker looks for an
+    offset in the segment with the highest name that is not above it, so no reader is given such a batch. The other
+    rules ignore these batches.
 ``stale epoch``
     A batch or marker with an epoch below the highest that the log has seen for its producer id.
 ``duplicate``
@@ -12,10 +15,14 @@ Rules, by name:
     A data batch whose first sequence is beyond the next one; the next one is 0 at a new epoch. *Not judged*: the first
     batch of a producer in a log that starts at offset 0. The batches before it are lost, or were written to an earlier
     topic of the same name: a leader accepts any first sequence (finding gap-after-expiry).
+``batch outside transaction``
+    A data batch without the transactional bit, of a producer that has a transaction open on the partition, in whatever
+    epoch. Leaders and followers of every release since 0.11 refuse it (INVALID_TXN_STATE). Readers of committed data
+    would get it although the transaction is aborted.
 
 A hole is a jump of the offsets between two batches: a region that compaction emptied, a segment that is gone, or
-damage. The content of a hole is unknown, so a sequence that jumps forward across a hole is no gap. An empty batch that
-compaction left still has its sequences.
+damage. The content of a hole is unknown, so a sequence that jumps forward across a hole is no gap, and a transaction
+that was open before it may have ended there. An empty batch that compaction left still has its sequences.
 
 Sequences are not judged in the topics that coordinators write. A coordinator gives every batch the sequence 0, and
 Kafka checks only the sequences of clients.
@@ -23,25 +30,31 @@ Kafka checks only the sequences of clients.
 One fault gives one finding. After a gap the fold continues from the batch that was found, after a duplicate from the
 highest sequence so far, and after a stale epoch as if the batch were not there.
 
-Spec:   PartitionLog!AppendError, as far as a log shows it
+Spec:   PartitionLog!AppendError, TransactionalPartition!IsOutsideTransaction, as far as a log shows them
 KIP:    KIP-98, KIP-360, KIP-890
-Kafka:  ProducerAppendInfo.checkProducerEpoch, checkSequence, AppendOrigin.COORDINATOR
+Kafka:  ProducerAppendInfo.checkProducerEpoch, checkSequence, appendDataBatch, AppendOrigin.COORDINATOR,
+        LogSegments.floorSegment
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
+from kafka_eos.formats.varint import INT64_MAX, INT64_MIN
 from kafka_eos_checks.audit.findings import Kind
 
 ORDER, STALE_EPOCH, DUPLICATE, GAP = "order", "stale epoch", "duplicate", "gap"
-LOG_RULES = (DUPLICATE, GAP, STALE_EPOCH, ORDER)
+OUTSIDE = "batch outside transaction"
+LOG_RULES = (DUPLICATE, GAP, STALE_EPOCH, OUTSIDE, ORDER)
 
 SEQUENCE_MASK = 0x7FFFFFFF  # sequences count modulo 2^31
 HALF = 1 << 30  # a sequence further ahead than this counts as lower
 COORDINATOR_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 NONE = -1  # no sequence yet at this epoch
 UNKNOWN = -1  # instead of a number of holes: none of the producer's sequences is known yet
+CLOSED = -1  # instead of a number of holes: no transaction of the producer is known to be open
+PLAIN, TRANSACTIONAL, MARKER = 0, 1, 3  # kinds of batches: data outside of a transaction, data in one, markers
+ANYWHERE = range(INT64_MIN, INT64_MAX)  # the offsets of a log that has no segments
 
 
 class Batch(NamedTuple):
@@ -49,6 +62,7 @@ class Batch(NamedTuple):
 
     ``last_sequence`` is ``base_sequence`` plus the last offset delta, modulo 2^31. For an ``unsequenced``
     batch (a marker, or a batch that a coordinator wrote) only the epoch counts, because Kafka checks no sequence of it.
+    ``kind`` has the control bit above the transactional bit of the batch's attributes.
     """
 
     position: int
@@ -59,6 +73,7 @@ class Batch(NamedTuple):
     base_sequence: int
     last_sequence: int
     unsequenced: bool
+    kind: int = PLAIN
 
 
 class Producer(NamedTuple):
@@ -68,11 +83,13 @@ class Producer(NamedTuple):
         epoch: the highest epoch.
         last_sequence: the last sequence at that epoch, :data:`NONE` when there is none.
         holes: how many holes the log had when ``last_sequence`` was last certain, or :data:`UNKNOWN`.
+        opened: how many holes the log had when a transaction was last certain to be open, or :data:`CLOSED`.
     """
 
     epoch: int
     last_sequence: int
     holes: int
+    opened: int = CLOSED
 
 
 class Reason(NamedTuple):
@@ -100,7 +117,8 @@ class Subject(NamedTuple):
 
     def __str__(self) -> str:
         log = f"{self.topic}-{self.partition}"
-        return f"at {log} offset {self.offset} (producer {self.producer_id})" if self.offset >= 0 else f"in {log}"
+        who = f" (producer {self.producer_id})" if self.producer_id >= 0 else ""
+        return f"at {log} offset {self.offset}{who}" if self.offset >= 0 else f"in {log}"
 
 
 class Unjudged(NamedTuple):
@@ -152,6 +170,16 @@ def after(known: Producer | None, batch: Batch, holes: int, whole: bool) -> tupl
         known = Producer(batch.producer_epoch, NONE, UNKNOWN)
     if batch.producer_epoch < known.epoch:
         return known, Violation(STALE_EPOCH, f"epoch {batch.producer_epoch} after epoch {known.epoch}")
+    found, violation = _in_sequence(known, batch, holes, whole)
+    if batch.kind != PLAIN:
+        return found._replace(opened=holes if batch.kind == TRANSACTIONAL else CLOSED), violation
+    if violation is None and known.opened == holes:
+        violation = Violation(OUTSIDE, f"no transactional bit at epoch {batch.producer_epoch}, in an open transaction")
+    return found._replace(opened=known.opened), violation
+
+
+def _in_sequence(known: Producer, batch: Batch, holes: int, whole: bool) -> tuple[Producer, Violation | None]:
+    """The same as :func:`after`, of a batch that is not stale, by epoch and sequence."""
     if batch.producer_epoch > known.epoch:
         known = Producer(batch.producer_epoch, NONE, holes if batch.unsequenced else known.holes)
     if batch.unsequenced:
@@ -204,8 +232,16 @@ class Log:
     holes: int = 0
     producers: dict[int, Producer] = field(default_factory=dict)
 
-    def append(self, batch: Batch) -> tuple[Self, Violation | None]:
-        """The log after one more batch, and the rule that the batch violates."""
+    def append(self, batch: Batch, room: range = ANYWHERE) -> tuple[Self, Violation | None]:
+        """The log after one more batch, and the rule that the batch violates.
+
+        Args:
+            batch: the batch.
+            room: the offsets that its segment may hold.
+        """
+        if batch.base_offset not in room:
+            evidence = f"base offset {batch.base_offset} is not in its segment's range {room.start} to "
+            return self, Violation(ORDER, f"{evidence}{'the end' if room.stop == INT64_MAX else room.stop - 1}")
         if self.end is None:
             log = replace(self, whole=batch.base_offset == 0, end=batch.last_offset + 1)
         elif batch.base_offset < self.end:

@@ -183,10 +183,21 @@ _RULES: Mapping[str, Rule] = {
         then=_DUMP,
         decide=f"{_WRITER}, and end its old instance; whether consumers have read what it wrote{_KEEP}",
     ),
+    log_rules.OUTSIDE: Rule(
+        subject="transactional",
+        noun="batches in transactions",
+        means="A producer with an open transaction has data outside of it. Readers of committed data get it even if "
+        "the transaction is aborted.",
+        ends=_NEVER,
+        then=_DUMP,
+        decide=f"{_WRITER}; whether consumers have read it although its transaction was aborted; what else can write "
+        f"to the log, for Kafka's leaders refuse it{_KEEP}",
+    ),
     log_rules.ORDER: Rule(
         subject="batches",
         noun="batches",
-        means="Offsets go backwards: the leader gave an offset twice, or segments overlap.",
+        means="Offsets go backwards, or a batch is in another segment than its offset: the leader gave an offset "
+        "twice, segments overlap, or a file has a wrong name.",
         ends=_NEVER,
         then=_DUMP,
         decide=f"{_WRITER}; which consumers have read past it, by their groups' offsets; whether another replica is "

@@ -1,5 +1,6 @@
 """The logs in directories, and the splits in which they are read."""
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -7,13 +8,15 @@ from itertools import groupby
 from pathlib import Path
 
 from kafka_eos.errors import MalformedBatch
-from kafka_eos.formats.log_directory import find_log_directories
+from kafka_eos.formats.log_directory import LogDirectory, find_log_directories
 from kafka_eos.formats.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, decode_batch
+from kafka_eos.formats.varint import INT64_MAX, INT64_MIN
 from kafka_eos_checks.audit.places import Ask, ask_here, listed, open_at, place, sizes_of
 from kafka_eos_checks.audit.segments import header_tables
 from kafka_eos_checks.audit.segments.headers import File, read_index
 
 SUFFIXES = ("log", header_tables.SUFFIX)
+OFFSET_DIGITS = 20  # in the name of a segment
 SPLIT_BYTES = 128 << 20  # reading this much takes 50 ms or more, which is more than a task costs
 TABLE_WEIGHT = 16  # a byte of a table takes as long as 5 to 20 bytes of a segment, depending on the batches' size
 
@@ -50,6 +53,15 @@ class PartitionLog:
         """Whether all segments have their records, not only headers."""
         return not any(map(header_tables.is_table, self.segments))
 
+    def room(self, segment: str) -> range:
+        """The offsets that a segment may hold: from the one in its name to below the one in the next segment's name."""
+        following = bisect_right(self.segments, segment)
+        names = (segment, *self.segments[following : following + 1])
+        first, end = (
+            int(name[:OFFSET_DIGITS]) if name[:OFFSET_DIGITS].isdecimal() else None for name in (*names, "")[:2]
+        )
+        return range(INT64_MIN if first is None else first, INT64_MAX if end is None else end)
+
     def __str__(self) -> str:
         return f"{self.broker}/{self.topic}-{self.partition}" if self.broker else f"{self.topic}-{self.partition}"
 
@@ -62,7 +74,17 @@ def find_logs(*paths: Path) -> list[PartitionLog]:
     Raises:
         NotALogDirectory: there is none at one of the paths.
     """
-    directories = [directory for path in paths for directory in find_log_directories(listed(path), SUFFIXES)]
+    return logs_in(find_directories(*paths))
+
+
+def find_directories(*paths: Path) -> list[LogDirectory]:
+    """The log directories at some paths or right below them; see :func:`find_logs`."""
+    return [directory for path in paths for directory in find_log_directories(listed(path), SUFFIXES)]
+
+
+def logs_in(directories: Iterable[LogDirectory]) -> list[PartitionLog]:
+    """The logs of some log directories, each once."""
+    directories = list(directories)
     folders = {directory.path for directory in directories}
     names = [folder.name for folder in folders]
     logs = {}
@@ -103,6 +125,11 @@ class Split:
     def path(self) -> Path:
         """The segment file."""
         return self.log.file(self.segment)
+
+    @property
+    def room(self) -> range:
+        """The offsets that its segment may hold."""
+        return self.log.room(self.segment)
 
     @property
     def size(self) -> int:

@@ -9,10 +9,12 @@ is here an aggregate over the batches before:
 - its last sequence is the highest end of its data batches at that epoch so far. Sequences count modulo 2^31, so they
   are first unrolled: the distance from one data batch to the next, the shorter way round, is summed up;
 - how many holes there were when the sequence was last certain: at the latest batch that was not only a repetition, or
-  at the latest marker that raised the epoch.
+  at the latest marker that raised the epoch;
+- how many holes there were at its latest batch in a transaction, unless a marker came after it.
 
-What is not judged (the first batch of a producer) is left out. The two agree as long as a producer's sequences never
-lie 2^30 or more apart, as in every real log.
+What is not judged (the first batch of a producer) is left out. The names of segments without a batch are not known
+here, so no batch is compared with them. The two agree as long as a producer's sequences never lie 2^30 or more apart,
+as in every real log.
 """
 
 from typing import TYPE_CHECKING
@@ -22,11 +24,20 @@ if TYPE_CHECKING:
 
 VIOLATIONS = """
 WITH
+named AS (
+  SELECT broker, topic, `partition`, segment, CAST(left(segment, 20) AS BIGINT) AS first,
+         CAST(left(lead(segment) OVER (PARTITION BY broker, topic, `partition` ORDER BY segment), 20) AS BIGINT) AS next
+  FROM (SELECT DISTINCT broker, topic, `partition`, segment FROM {batches})
+),
+placed AS (
+  SELECT {batches}.*, base_offset >= first AND base_offset < coalesce(next, 9223372036854775807) AS in_its_segment
+  FROM {batches} JOIN named USING (broker, topic, `partition`, segment)
+),
 located AS (
   SELECT *, max(last_offset) OVER before_it + 1 AS log_end,
          control OR base_sequence < 0
            OR topic IN ('__consumer_offsets', '__transaction_state', '__share_group_state') AS unsequenced
-  FROM {batches}
+  FROM placed WHERE in_its_segment
   WINDOW before_it AS (PARTITION BY broker, topic, `partition` ORDER BY segment, position
                        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ),
@@ -74,13 +85,33 @@ certain AS (
          CASE WHEN producer_epoch > epoch_before THEN holes END
   FROM valid WHERE unsequenced
 ),
+inside AS (
+  SELECT *, last(CASE WHEN control THEN -1 WHEN transactional THEN holes END, true) OVER (
+      PARTITION BY broker, topic, `partition`, producer_id ORDER BY segment, position
+      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS opened
+  FROM valid
+),
 judged AS (
   SELECT *, coalesce(last(certain_holes, true) OVER (
       PARTITION BY broker, topic, `partition`, producer_id ORDER BY segment, position
       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), -1) AS known_holes
   FROM certain
+),
+repeated_or_missing AS (
+  SELECT 'duplicate' AS rule, broker, topic, `partition`, segment, position, base_offset, producer_id, producer_epoch,
+         base_sequence
+  FROM judged WHERE NOT unsequenced AND begins <= highest
+  UNION ALL
+  SELECT 'gap', broker, topic, `partition`, segment, position, base_offset, producer_id, producer_epoch, base_sequence
+  FROM judged
+  WHERE NOT unsequenced AND holes <= known_holes
+    AND CASE WHEN highest IS NULL THEN base_sequence <> 0 ELSE begins > highest + 1 END
 )
 SELECT 'order' AS rule, broker, topic, `partition`, segment, position, base_offset, producer_id, producer_epoch,
+       base_sequence
+FROM placed WHERE NOT in_its_segment
+UNION ALL
+SELECT 'order', broker, topic, `partition`, segment, position, base_offset, producer_id, producer_epoch,
        base_sequence
 FROM counted WHERE base_offset < log_end
 UNION ALL
@@ -88,14 +119,12 @@ SELECT 'stale epoch', broker, topic, `partition`, segment, position, base_offset
        base_sequence
 FROM followed WHERE producer_epoch < epoch_before
 UNION ALL
-SELECT 'duplicate', broker, topic, `partition`, segment, position, base_offset, producer_id, producer_epoch,
-       base_sequence
-FROM judged WHERE NOT unsequenced AND begins <= highest
+SELECT * FROM repeated_or_missing
 UNION ALL
-SELECT 'gap', broker, topic, `partition`, segment, position, base_offset, producer_id, producer_epoch, base_sequence
-FROM judged
-WHERE NOT unsequenced AND holes <= known_holes
-  AND CASE WHEN highest IS NULL THEN base_sequence <> 0 ELSE begins > highest + 1 END
+SELECT 'batch outside transaction', broker, topic, `partition`, segment, position, base_offset, producer_id,
+       producer_epoch, base_sequence
+FROM inside LEFT ANTI JOIN repeated_or_missing USING (broker, topic, `partition`, segment, position)
+WHERE NOT transactional AND NOT control AND opened = holes
 """
 
 

@@ -5,7 +5,7 @@ The layout is that of a recording, so that the audit reads all logs as being of 
     manifest.json
     planted.jsonl
     histories/<topic>.jsonl                                  with --history
-    brokers/<node>/meta.properties, .kafka_cleanshutdown, replication-offset-checkpoint
+    brokers/<node>/meta.properties, .kafka_cleanshutdown, replication-offset-checkpoint, log-start-offset-checkpoint
     brokers/<node>/<topic>-<partition>/
     brokers/<node>/__transaction_state-<partition>/
     brokers/<node>/__consumer_offsets-<partition>/
@@ -39,7 +39,7 @@ from kafka_eos.formats.transaction_log import (
     TransactionState,
 )
 from kafka_eos.server.cluster import java_hash
-from kafka_eos_checks.audit.moments import CLEAN_SHUTDOWN, HIGH_WATERMARKS
+from kafka_eos_checks.audit.moments import CLEAN_SHUTDOWN, HIGH_WATERMARKS, START_OFFSETS
 from kafka_eos_checks.audit.rules.transactions import TORN
 from kafka_eos_checks.audit.segments.headers import Bytes, Ints
 from kafka_eos_checks.lab.generate.batches import (
@@ -355,10 +355,10 @@ class Cluster:
         logs = [*topic, *state_logs, *commits, *inputs]
         for log in logs:
             log.close()
+        for log in topic if self.retained_bytes else ():
+            log.retain(self.retained_bytes)
+        for log in logs:
             self._describe_partition(log)
-        for log in topic:
-            if self.retained_bytes:
-                log.retain(self.retained_bytes)
         self._describe(folder, logs)
         if self.faults and self.history:
             planted += plant_in_history(
@@ -481,6 +481,7 @@ class Cluster:
         first = folder / BROKERS / "1"
         marks = [f"{' '.join(log.folder.name.rsplit('-', 1))} {log.end}\n" for log in logs]
         (first / HIGH_WATERMARKS).write_text(f"0\n{len(marks)}\n{''.join(marks)}", encoding="ascii")
+        (first / START_OFFSETS).write_text("0\n0\n", encoding="ascii")
         (first / CLEAN_SHUTDOWN).write_text('{"version":0,"brokerEpoch":1}', encoding="ascii")
         for node in range(1, self.brokers + 1):
             broker = folder / BROKERS / str(node)

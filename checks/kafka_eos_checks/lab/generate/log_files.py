@@ -276,7 +276,7 @@ class LogFiles:
         Returns:
             The number of bytes that were deleted.
 
-        Kafka: UnifiedLog.deleteRetentionSizeBreachedSegments
+        Kafka: UnifiedLog.deleteRetentionSizeBreachedSegments, LeaderEpochFileCache.truncateFromStartAsyncFlush
         """
         before = self.size
         while len(self.segments) > 1 and self.size - self.segments[0][1] >= size:
@@ -284,6 +284,10 @@ class LogFiles:
             self.size -= gone
             for path in self.folder.glob(f"{base:020d}.*"):
                 path.unlink()
+        start = self.segments[0][0] if self.segments else 0
+        until = [*(first for _, first in self.leader_epochs[1:]), NEVER]
+        kept = [each for each, end in zip(self.leader_epochs, until, strict=False) if end > start]
+        self.leader_epochs = [(epoch, max(first, start)) for epoch, first in kept]
         return before - self.size
 
 

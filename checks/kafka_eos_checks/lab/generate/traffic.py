@@ -480,7 +480,8 @@ class Traffic:
         for partition, stream in enumerate(self._streams["topic"]):
             own = slice(first_runs[partition], first_runs[partition + 1])
             rows = slice(first_rows[partition], first_rows[partition + 1])
-            due = stream.due(*_expanded(number, runs.take(own), records[rows], sequence[rows]))
+            slots, batches = _expanded(number, runs.take(own), records[rows], sequence[rows])
+            due = stream.due(slots, batches if self.violations is None else self.violations.in_data(batches))
             yield due if self.violations is None else self.violations.in_batches(due, number, partition)
 
     def _runs(self, transactions: Transactions) -> Runs:

@@ -9,6 +9,7 @@ rule                                 what is planted
 ==================================== ================================================================================
 duplicate, gap, stale epoch          a batch of an idempotent producer twice, left out, or again with the epoch before
 order                                a batch with the last offset of the batch before it
+batch outside transaction            a batch more after the first of a transaction, without the transactional bit
 torn transaction                     an ABORT marker on one partition of a committed transaction; and a completed
                                      transaction of which one partition has nothing, as if its log had been cut there by
                                      an unclean election before it went on
@@ -41,7 +42,7 @@ from kafka_eos.formats.transaction_log import TransactionState
 from kafka_eos_checks.audit.moments import SKEW_MS
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, REPLICAS, SNAPSHOT
 from kafka_eos_checks.audit.rules.coordinator import DECISION_CHANGED, ILLEGAL_TRANSITION
-from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, ORDER, STALE_EPOCH
+from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, ORDER, OUTSIDE, STALE_EPOCH
 from kafka_eos_checks.audit.rules.offsets import WENT_BACK
 from kafka_eos_checks.audit.rules.transactions import FENCED, HANGING, OLD_COORDINATOR, TORN
 from kafka_eos_checks.audit.rules.transactions import NO_TRANSACTION as WITHOUT
@@ -58,7 +59,7 @@ IN_BATCHES = (DUPLICATE, GAP, STALE_EPOCH, ORDER)
 LOST = "lost marker"  # a second kind of torn transaction, found at its log's end
 IN_TRANSACTIONS = (
     *(FENCED, HANGING, LOST, TORN, WITHOUT, OLD_COORDINATOR),  # what has the fewest candidates first
-    *(DECISION_CHANGED, ILLEGAL_TRANSITION, WENT_BACK),
+    *(DECISION_CHANGED, ILLEGAL_TRANSITION, WENT_BACK, OUTSIDE),
 )
 IN_FILES = (ABORTED_INDEX, SNAPSHOT, REPLICAS)
 CODES = {rule: number for number, rule in enumerate((*IN_BATCHES, *IN_TRANSACTIONS), 1)}
@@ -252,6 +253,7 @@ class Violations:
             OLD_COORDINATOR: named[:, None] & once,
             DECISION_CHANGED: (named & following_commits)[:, None] & once,
             ILLEGAL_TRANSITION: named[:, None] & once,
+            OUTSIDE: has_data,
             WENT_BACK: (commits & (own.group >= 0) & (own.committed_before > 0))[:, None] & once,
         }
         return which[rule]
@@ -275,6 +277,9 @@ class Violations:
         changed["planted"][row, place, data] = CODES[HANGING]
         row, place = at(LOST)
         changed["count"][row, place] = 0
+        row, place = at(OUTSIDE)
+        changed["count"][row, place, data] += 1
+        changed["planted"][row, place, data] = CODES[OUTSIDE]
         row, place = at(TORN)
         changed["decision"][row, place, marker] = ControlType.ABORT
         changed["planted"][row, place, marker] = CODES[TORN]
@@ -287,6 +292,14 @@ class Violations:
         changed["coordinator_epoch"][row, place, again] -= 1
         changed["planted"][row, place, again] = CODES[OLD_COORDINATOR]
         return replace(runs, **{name: values.reshape(-1) for name, values in changed.items()})
+
+    @staticmethod
+    def in_data(batches: Batches) -> Batches:
+        """Plant violations in the batches of runs: those at the first batch of a run are of the second one."""
+        first = np.flatnonzero(batches.planted == CODES[OUTSIDE])
+        planted, attributes = batches.planted.copy(), batches.attributes.copy()
+        planted[first], planted[first + 1], attributes[first + 1] = NOTHING, CODES[OUTSIDE], 0
+        return replace(batches, planted=planted, attributes=attributes)
 
     def _others(self, partitions: Ints) -> Ints:
         """Choose for each transaction a partition that is not in it."""

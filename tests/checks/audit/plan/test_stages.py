@@ -157,10 +157,10 @@ def same_in_slices(logs: Sequence[PartitionLog], markers: int = 8) -> tuple[list
         states, known = stages.audit_coordinators(scanned, engine)
         assert (bool(scanned.slices), bool(known.bases)) == (buckets > 1, buckets > 1 and bool(states))
         judged, ended = stages.judge_transactions(scanned, states, known, engine)
-        beside, figures = stages.audit_around(scanned, engine, ended, one_moment=True)
+        beside, around = stages.audit_around(scanned, engine, ended, one_moment=True)
         found = [*Found(engine, known.rows), *judged.findings, *beside]
         counts = [(state.records, state.known, state.unknown) for state in states]
-        results.append((sorted(each.in_words() for each in found), judged.figures, judged.reasons, figures, counts))
+        results.append((sorted(each.in_words() for each in found), judged.figures, judged.reasons, around, counts))
         together |= "slices put together" in dict(engine.stages)
     assert results[0] == results[1] == results[2]
     return results[0][0], together

@@ -19,6 +19,7 @@ from kafka_eos.formats.segment import (
     read_segment,
     read_transaction_index,
 )
+from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.engines.local import LocalEngine
 from kafka_eos_checks.audit.oracle.synthetic import data_batch, write_segment
 from kafka_eos_checks.audit.plan import stages
@@ -176,6 +177,8 @@ def test_in_a_log_with_a_hole_an_empty_index_is_not_judged(brokers: Path) -> Non
     judge_index(transactions, f"{FIRST}.txnindex", result)
     assert not result.findings
     assert result.figures[ABORTED_INDEX]["unknown"] == aborted > 0
+    first = min(transactions.aborts_in(FIRST), key=lambda each: each.last_offset)
+    assert result.first[ABORTED_INDEX] == (log.topic, log.partition, first.last_offset, first.producer_id)
 
 
 def test_the_newest_index_of_a_running_broker_may_not_be_there_yet(brokers: Path) -> None:
@@ -213,6 +216,22 @@ def test_an_entry_beyond_the_end_of_the_log_is_unknown(beyond: int, brokers: Pat
     result = judged(brokers)
     assert len(result.findings) == 1
     assert result.figures[ABORTED_INDEX]["unknown"] == 1
+
+
+def test_the_first_entry_and_the_first_snapshot_that_are_not_judged_are_named(brokers: Path) -> None:
+    folder = brokers / "1" / PARTITION
+    path = folder / f"{FIRST}.txnindex"
+    entries = list(read_transaction_index(path))
+    (log,) = find_logs(brokers / "1")
+    end = read_transactions(log).end
+    later = [replace(entries[-1], last_offset=end + more, producer_id=PID + more) for more in (9, 2, 5)]
+    write_index(path, [*entries, *later])
+    for more in (4, 3):
+        shutil.copy(max(folder.glob("*.snapshot")), folder / f"{end + more:020d}.snapshot")
+    told = {each.name: each.unjudged for each in run([brokers / "1"], one_moment=True).verdicts}
+    assert told[ABORTED_INDEX].endswith(f"; the first at {PARTITION} offset {end + 2} (producer {PID + 2})")
+    assert told[SNAPSHOT].endswith(f"; the first at {PARTITION} offset {end + 3}")
+    both_forms(brokers / "1")
 
 
 @pytest.mark.parametrize("name", [f.name for f in fields(ProducerSnapshotEntry)])
@@ -343,9 +362,9 @@ def both_forms(folder: Path) -> Beside:
     scanned = stages.scan_logs(logs, engine)
     states, known = stages.audit_coordinators(scanned, engine)
     _, ended = stages.judge_transactions(scanned, states, known, engine)
-    found, figures = stages.audit_around(scanned, engine, ended, one_moment=True)
+    found, result = stages.audit_around(scanned, engine, ended, one_moment=True)
     assert [*found] == expected.findings
-    assert {rule: figures[rule] for rule in expected.figures} == expected.figures
+    assert (result.figures, result.first) == (expected.figures, expected.first)
     return expected
 
 

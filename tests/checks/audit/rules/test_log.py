@@ -6,11 +6,15 @@ from kafka_eos_checks.audit.rules.log import (
     DUPLICATE,
     GAP,
     HALF,
+    MARKER,
     NONE,
     ORDER,
+    OUTSIDE,
     SEQUENCE_MASK,
     STALE_EPOCH,
+    TRANSACTIONAL,
     Batch,
+    Log,
     audit_log,
 )
 
@@ -21,7 +25,7 @@ def data(offset: int, sequence: int, *, count: int = 1, pid: int = 7, epoch: int
 
 
 def marker(offset: int, epoch: int, pid: int = 7) -> Batch:
-    return Batch(offset * 100, offset, offset, pid, epoch, NONE, NONE, unsequenced=True)
+    return Batch(offset * 100, offset, offset, pid, epoch, NONE, NONE, unsequenced=True, kind=MARKER)
 
 
 def plain(offset: int) -> Batch:
@@ -103,3 +107,34 @@ def test_a_jump_over_a_hole_is_no_gap_but_a_sequence_again_is_a_duplicate() -> N
 def test_a_marker_after_a_hole_does_not_make_the_sequence_certain_again() -> None:
     assert found([data(0, 0), marker(5, 0), data(6, 3)]) == []
     assert found([data(0, 0), marker(5, 1), data(6, 3, epoch=1)]) == [(GAP, 6)]
+
+
+def inside(offset: int, sequence: int, *, pid: int = 7, epoch: int = 0) -> Batch:
+    return data(offset, sequence, pid=pid, epoch=epoch)._replace(kind=TRANSACTIONAL)
+
+
+def test_plain_data_of_a_producer_with_an_open_transaction_is_outside_of_it() -> None:
+    assert found([inside(0, 0), data(1, 1), inside(2, 2), marker(3, 0), data(4, 3)]) == [(OUTSIDE, 1)]
+    assert found([inside(0, 0), data(1, 1), data(2, 2)]) == [(OUTSIDE, 1), (OUTSIDE, 2)]
+    assert found([inside(0, 0), data(1, 0, epoch=1)]) == [(OUTSIDE, 1)], "the epoch does not matter"
+    assert found([inside(0, 0), data(1, 0, pid=8), plain(2)]) == [], "of other producers"
+    assert found([inside(0, 0), marker(1, 1), data(2, 0, epoch=1)]) == []
+    assert found([inside(0, 0, epoch=1), marker(1, 0), data(2, 1, epoch=1)]) == [(STALE_EPOCH, 1), (OUTSIDE, 2)]
+
+
+def test_a_transaction_that_was_open_before_a_hole_may_have_ended_there() -> None:
+    assert found([inside(0, 0), data(2, 1)]) == []
+    assert found([inside(0, 0), inside(2, 1), data(3, 2)]) == [(OUTSIDE, 3)]
+
+
+def test_plain_data_in_a_transaction_that_is_also_a_duplicate_or_after_a_gap_is_one_finding() -> None:
+    assert found([inside(0, 0), data(1, 0)]) == [(DUPLICATE, 1)]
+    assert found([inside(0, 0), data(1, 5)]) == [(GAP, 1)]
+
+
+def test_a_batch_whose_segment_cannot_hold_its_offset_is_ignored() -> None:
+    log, room = Log(), range(5, 10)
+    for offset, is_wrong in ((4, True), (5, False), (10, True), (11, True), (9, False)):
+        log, violation = log.append(plain(offset), room)
+        assert (violation is not None and violation.rule == ORDER) is is_wrong, offset
+    assert (log.end, log.holes, log.whole) == (10, 1, False)

@@ -29,7 +29,7 @@ from kafka_eos_checks.traces.replays import Rules, in_process
 from kafka_eos_checks.traces.scan import COORDINATOR, pieces_of
 
 RULES = {  # what is judged of a cluster of one broker
-    *("readable", "duplicate", "gap", "stale epoch", "order"),
+    *("readable", "duplicate", "gap", "stale epoch", "batch outside transaction", "order"),
     *("illegal coordinator transition", "decision changed"),
     *("torn transaction", "hanging transaction", "marker without transaction", "fenced producer committed"),
     *("marker of an old coordinator", "committed offset went back", "aborted index", "producer snapshot"),

@@ -14,7 +14,7 @@ from kafka_eos_checks.audit.moments import ONE_MOMENT
 from kafka_eos_checks.audit.oracle.oracle import readable_transactions
 from kafka_eos_checks.audit.rules.beside import BESIDE_RULES, REPLICAS
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
-from kafka_eos_checks.audit.rules.log import LOG_RULES
+from kafka_eos_checks.audit.rules.log import LOG_RULES, ORDER
 from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
 from kafka_eos_checks.audit.rules.transactions import TORN, TRANSACTION_RULES, read_transactions
 from kafka_eos_checks.audit.segments.splits import find_logs
@@ -123,3 +123,18 @@ def test_a_cluster_without_room_for_the_faults_is_refused(
 ) -> None:
     assert main(["lab", "generate", str(tmp_path / "made"), "--faults", "5", *arguments]) == 2
     assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("as_tables", [False, True])
+def test_a_batch_in_the_wrong_segment_is_found_and_nothing_else(tmp_path: Path, as_tables: bool) -> None:
+    workload = Workload(transactions=300, batches=4000, clients=20, partitions=4, seed=3)
+    Cluster(workload=workload, value_bytes=20, segment_bytes=40_000, as_tables=as_tables).write(tmp_path)
+    folder = tmp_path / "brokers" / "1" / "generated-0"
+    second = sorted(folder.glob("*.headers.parquet" if as_tables else "*.log"))[1].name[:20]
+    for file in folder.glob(f"{second}.*"):
+        if not file.name.endswith(".snapshot"):
+            file.rename(file.with_name(f"{int(second) + 1:020}{file.name[20:]}"))
+    found = Counter({(ORDER, "generated", 0, int(second)): 1})
+    assert found_in(tmp_path) == found
+    assert found_in(tmp_path, oracle=1.0) == found
+    assert run([tmp_path], oracle=1.0).verdicts[-1].ok

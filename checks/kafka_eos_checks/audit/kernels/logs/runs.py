@@ -36,6 +36,7 @@ class Columns:
     base_sequence: Narrow
     last_sequence: Narrow
     unsequenced: NDArray[np.bool_]
+    kind: NDArray[np.int8]
 
     def __len__(self) -> int:
         return len(self.position)
@@ -63,6 +64,9 @@ def columns_of(headers: Headers, topic: str = "") -> Columns:
         base_sequence=base_sequence,
         last_sequence=(base_sequence + delta) & SEQUENCE_MASK,  # 32 bits overflow to the same 31
         unsequenced=is_set(headers, CONTROL_MASK) | (base_sequence < 0) | (topic in COORDINATOR_TOPICS),
+        kind=((headers.narrow("attributes") & (CONTROL_MASK | TRANSACTIONAL_MASK)) // TRANSACTIONAL_MASK).astype(
+            np.int8
+        ),
     )
 
 
@@ -95,15 +99,14 @@ class Runs:
         return self.order[np.append(self.begin[1:], len(self.order)) - 1] if len(self.begin) else self.begin
 
 
-def runs_of(columns: Columns, attributes: NDArray[Any] | int = 0, end: int | None = None) -> Runs:
+def runs_of(columns: Columns, end: int | None = None) -> Runs:
     """The runs of consecutive batches.
 
-    Batches of a run have the same producer id, epoch, number of holes, and transactional bit. If a run has more than
-    one batch, each of them has data, and the next sequence.
+    Batches of a run have the same producer id, epoch, number of holes, and kind. If a run has more than one batch, each
+    of them has data, and the next sequence.
 
     Args:
         columns: the batches.
-        attributes: their attributes, shape (n,); without them no batch is transactional.
         end: one past the highest offset before the batches; when not given, no hole is assumed before them.
     """
     order = stable_order(columns.producer_id)
@@ -120,7 +123,7 @@ def runs_of(columns: Columns, attributes: NDArray[Any] | int = 0, end: int | Non
     if jumps.any():
         np.cumsum(jumps, out=holes)
 
-    kind = columns.producer_epoch << 6 | (attributes & TRANSACTIONAL_MASK) | columns.unsequenced
+    kind = columns.producer_epoch << 3 | columns.kind << 1 | columns.unsequenced
     pid, kind = columns.producer_id.take(order), kind.take(order)
     sequence, last = columns.base_sequence.take(order), columns.last_sequence.take(order)
     follows = (pid[1:] == pid[:-1]) & (kind[1:] == kind[:-1]) & (sequence[1:] == (last[:-1] + 1) & SEQUENCE_MASK)

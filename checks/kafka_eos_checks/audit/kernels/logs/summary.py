@@ -21,9 +21,14 @@ from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.kernels.logs.runs import Columns, Runs, columns_of, runs_of
 from kafka_eos_checks.audit.kernels.logs.transactions import NOT_TRANSACTIONAL, Transactional, steps_of
 from kafka_eos_checks.audit.rules.log import (
+    ANYWHERE,
+    CLOSED,
     HALF,
+    MARKER,
     NONE,
+    PLAIN,
     SEQUENCE_MASK,
+    TRANSACTIONAL,
     UNKNOWN,
     Batch,
     Log,
@@ -74,6 +79,8 @@ BOUNDARY = np.dtype(
             "tail_epoch",  # after its last data batch or its last marker that raised the epoch
             "tail_last_sequence",
             "tail_holes",
+            "plain",  # 1: its first batch is data outside of a transaction
+            "opened",  # the holes before its last batch in a transaction, if no marker comes after it; or CLOSED
         )
     ]
 )
@@ -93,7 +100,7 @@ class Summary:
         first_offset: base offset of its first batch; -1 without batches.
         end_offset: one past its highest offset; -1 without batches.
         holes: jumps of the offsets inside it.
-        disordered: whether its offsets go backwards somewhere.
+        disordered: whether its offsets go backwards somewhere, or are not those of their segment.
         boundary: one row per producer, dtype :data:`BOUNDARY`; empty when ``disordered``.
         damage: its regions without a readable batch.
         transactional: number of batches of transactions, markers included.
@@ -155,8 +162,8 @@ def summarise(
         high_watermark: the high watermark of the log, from its directory's checkpoint; -1 if unknown.
     """
     columns = columns_of(headers, split.log.topic)
-    runs = runs_of(columns, headers.raw["attributes"])
-    first, end, holes, disordered, boundary = local(columns, runs)
+    runs = runs_of(columns)
+    first, end, holes, disordered, boundary = local(columns, runs, split.room)
     summary = Summary(
         split=split.number,
         start=start,
@@ -176,12 +183,15 @@ def summarise(
     return summary, runs
 
 
-def local(columns: Columns, runs: Runs) -> tuple[int, int, int, bool, NDArray[np.void]]:
-    """First offset, end offset, holes, disordered and boundary rows of a chunk, read from the chunk only."""
+def local(columns: Columns, runs: Runs, room: range = ANYWHERE) -> tuple[int, int, int, bool, NDArray[np.void]]:
+    """First offset, end offset, holes, disordered and boundary rows of a chunk, read from the chunk only.
+
+    ``room`` has the offsets that its segment may hold.
+    """
     if not len(columns):
         return -1, -1, 0, False, np.empty(0, BOUNDARY)
     first = int(columns.base_offset[0])
-    if runs.disordered:
+    if runs.disordered or first not in room or int(columns.base_offset[-1]) not in room:
         return first, runs.end, 0, True, np.empty(0, BOUNDARY)
     return first, runs.end, int(runs.holes[-1]), False, _boundary_rows(columns, runs)
 
@@ -208,7 +218,13 @@ def _boundary_rows(columns: Columns, runs: Runs) -> NDArray[np.void]:
     ahead = fresh | ((base - expected) & SEQUENCE_MASK < HALF)
     follows = (base == expected) | (ahead & (h > h[before]))
 
-    unproved = (rise < 0) | (data & (before >= first[owner]) & ~follows) | (epoch < 0)
+    # Whether a run of plain data may come while a transaction of its producer is open.
+    kind = columns.kind[rows]
+    settling = _latest(kind != PLAIN)
+    earlier = np.append(-1, settling[:-1])
+    outside = (kind == PLAIN) & (earlier >= first[owner]) & (kind[earlier] == TRANSACTIONAL)
+
+    unproved = (rise < 0) | (data & (before >= first[owner]) & ~follows) | (epoch < 0) | outside
     found = np.full(len(first), -1, BOUNDARY)
     found["producer_id"] = pid[first]
     found["unproved"] = 0
@@ -227,6 +243,9 @@ def _boundary_rows(columns: Columns, runs: Runs) -> NDArray[np.void]:
     found["tail_epoch"][known] = epoch[tail]
     found["tail_last_sequence"][known] = np.where(data[tail], last[tail], NONE)
     found["tail_holes"][known] = h[tail]
+    found["plain"] = kind[first] == PLAIN
+    settled = settling[np.append(first[1:], len(rows)) - 1]
+    found["opened"] = np.where((settled >= first) & (kind[settled] == TRANSACTIONAL), h[settled], CLOSED)
     return found
 
 
@@ -251,18 +270,21 @@ class Fold:
         self.log = log or Log()
         self.reruns = 0
 
-    def add(self, chunk: Summary, batches: Callable[[], Columns]) -> list[tuple[Batch, Violation]]:
+    def add(
+        self, chunk: Summary, batches: Callable[[], Columns], room: range = ANYWHERE
+    ) -> list[tuple[Batch, Violation]]:
         """Fold one more chunk; return the violations in it, in order of position.
 
         Args:
             chunk: the summary of the next chunk.
             batches: returns the chunk's batches if the readable rule has to decide.
+            room: the offsets that the chunk's segment may hold.
         """
         if not chunk.batches:
             return []
         log = self.log
         if chunk.disordered or (log.end is not None and chunk.first_offset < log.end):
-            return self._rerun_chunk(batches())
+            return self._rerun_chunk(batches(), room)
         if log.end is None:
             log = replace(log, whole=chunk.first_offset == 0)
         elif chunk.first_offset > log.end:
@@ -272,11 +294,11 @@ class Fold:
         self.log = replace(log, end=chunk.end_offset, holes=log.holes + chunk.holes)
         return found
 
-    def _rerun_chunk(self, columns: Columns) -> list[tuple[Batch, Violation]]:
+    def _rerun_chunk(self, columns: Columns, room: range) -> list[tuple[Batch, Violation]]:
         self.reruns += 1
         found = []
         for batch in columns.batches():
-            self.log, violation = self.log.append(batch)
+            self.log, violation = self.log.append(batch, room)
             if violation is not None:
                 found.append((batch, violation))
         return found
@@ -315,8 +337,9 @@ class Combine:
     def add(self, chunk: Summary) -> None:
         """Fold one more chunk, which must begin where the one before it ended."""
         self._advance(chunk)
-        found = self._fold.add(chunk, lambda: self._reread(chunk))
-        self.findings += [finding(self._splits[chunk.split], batch, violation) for batch, violation in found]
+        split = self._splits[chunk.split]
+        found = self._fold.add(chunk, lambda: self._reread(chunk), split.room)
+        self.findings += [finding(split, batch, violation) for batch, violation in found]
 
     @property
     def holes(self) -> int:
@@ -356,8 +379,10 @@ def _resolve(log: Log, rows: NDArray[np.void]) -> list[int]:
     lead, epoch = rows["lead_epoch"], rows["head_epoch"]
     plain = rows["head_base_sequence"] == np.where(before == epoch, (last + 1) & SEQUENCE_MASK, 0)
     plain &= (rows["unproved"] == 0) & (before <= epoch) & ((lead < 0) | ((before <= lead) & (lead <= epoch)))
+    plain &= (rows["plain"] == 0) | (known[:, 3] != log.holes)
     own = rows[plain]
-    tails = (own["tail_epoch"], own["tail_last_sequence"], own["tail_holes"] + log.holes)
+    opened = np.where(own["opened"] == CLOSED, CLOSED, own["opened"] + log.holes)
+    tails = (own["tail_epoch"], own["tail_last_sequence"], own["tail_holes"] + log.holes, opened)
     states = map(Producer, *(column.tolist() for column in tails))
     log.producers.update(zip(own["producer_id"].tolist(), states, strict=True))
     return [row[0] for row in rows[~plain].tolist() if not _resolve_one(log, row)]
@@ -368,26 +393,26 @@ _NEW = Producer(NONE, NONE, UNKNOWN)
 
 def _resolve_one(log: Log, row: tuple[int, ...]) -> bool:
     """Fold one boundary row into the log's producers; False, and nothing folded, when the readable rule must decide."""
-    pid, unproved, lead, lead_holes, epoch, base, last, holes, tail, tail_last, tail_holes = row
-    if unproved:
-        return False
+    pid, unproved, lead, lead_holes, epoch, base, last, holes, tail, tail_last, tail_holes, plain, opened = row
     known, violation = log.producers.get(pid), None
+    if unproved or (plain and known is not None and known.opened == log.holes):
+        return False
     if lead >= 0:
         known, violation = after(known, _marker(pid, lead), log.holes + lead_holes, log.whole)
     if epoch >= 0 and violation is None:
-        head = Batch(0, 0, 0, pid, epoch, base, last, False)
+        head = Batch(0, 0, 0, pid, epoch, base, last, False, TRANSACTIONAL)  # of which kind was judged above
         known, violation = after(known, head, log.holes + holes, log.whole)
     if violation is not None:
         return False
     if tail >= 0:
         known = Producer(tail, tail_last, log.holes + tail_holes)
     assert known is not None, "a producer of a chunk has a marker or a data batch in it"
-    log.producers[pid] = known
+    log.producers[pid] = known._replace(opened=CLOSED if opened == CLOSED else opened + log.holes)
     return True
 
 
 def _marker(producer_id: int, epoch: int) -> Batch:
-    return Batch(0, 0, 0, producer_id, epoch, NONE, NONE, True)
+    return Batch(0, 0, 0, producer_id, epoch, NONE, NONE, True, MARKER)
 
 
 def finding(split: Split, batch: Batch, violation: Violation) -> Finding:

@@ -27,7 +27,7 @@ def read_in_order(
             if not len(headers):
                 continue
             columns = columns_of(headers, log.topic)
-            runs = runs_of(columns, headers.raw["attributes"], whole.end)
+            runs = runs_of(columns, whole.end)
             told = steps_of(headers, marks, log.topic, columns, runs, high_watermark=high_watermark, holes=holes)
             holes += int(runs.holes[-1])
             place = split, int(headers.positions[0])

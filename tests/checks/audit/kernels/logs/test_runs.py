@@ -1,24 +1,17 @@
 """Runs have every batch with a producer id once, and inside of a run nothing is left to judge."""
 
-import random
 from itertools import pairwise
-
-import numpy as np
 
 from kafka_eos_checks.audit.kernels.logs.runs import runs_of
 from kafka_eos_checks.audit.oracle.random_logs import columns_of, random_log
 from kafka_eos_checks.audit.rules.log import Producer, after
-from kafka_eos_checks.audit.segments.headers import TRANSACTIONAL_MASK
 
 
 def test_inside_of_a_run_the_readable_rule_finds_nothing() -> None:
     inside = 0
     for seed in range(300):
         batches = random_log(seed)[0]
-        columns = columns_of(batches)
-        rng = random.Random(seed)
-        attributes = np.array([rng.choice((0, TRANSACTIONAL_MASK)) for _ in batches], np.int16)
-        runs = runs_of(columns, attributes)
+        runs = runs_of(columns_of(batches))
         assert sorted(runs.order.tolist()) == [row for row, batch in enumerate(batches) if batch.producer_id >= 0], seed
         bounds = [*runs.begin.tolist(), len(runs.order)]
         assert [runs.order[end - 1] for end in bounds[1:]] == runs.last.tolist()
@@ -26,7 +19,7 @@ def test_inside_of_a_run_the_readable_rule_finds_nothing() -> None:
             rows = runs.order[begin:end].tolist()
             inside += len(rows) - 1
             assert rows == sorted(rows)
-            assert len({(runs.holes[row], attributes[row]) for row in rows}) == 1, seed
+            assert len({(runs.holes[row], batches[row].kind) for row in rows}) == 1, seed
             known: Producer | None = None
             for row in rows:
                 known, violation = after(known, batches[row], int(runs.holes[row]), whole=False)

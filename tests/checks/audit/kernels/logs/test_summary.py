@@ -14,7 +14,18 @@ from kafka_eos_checks.audit.kernels.logs.runs import Columns
 from kafka_eos_checks.audit.kernels.logs.summary import Combine
 from kafka_eos_checks.audit.oracle import random_logs
 from kafka_eos_checks.audit.oracle.random_logs import by_chunks, chunked, columns_of, readable, summary_of
-from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, LOG_RULES, NONE, Batch, Log
+from kafka_eos_checks.audit.rules.log import (
+    DUPLICATE,
+    GAP,
+    LOG_RULES,
+    MARKER,
+    NONE,
+    OUTSIDE,
+    PLAIN,
+    TRANSACTIONAL,
+    Batch,
+    Log,
+)
 from kafka_eos_checks.audit.segments.splits import PartitionLog, Split
 from kafka_eos_checks.kit.verdict import read_verdicts
 
@@ -28,7 +39,7 @@ def test_faulty_logs_with_random_cuts_have_the_findings_of_the_readable_rule() -
     assert all(figures[rule] for rule in LOG_RULES), "every rule is violated somewhere"
     assert figures["clean"] > 500, "and many logs are clean"
     assert figures["reruns"] > 500, "and the readable rule had to decide somewhere"
-    assert figures["from_files"] == 50
+    assert figures["from_files"] == 52
 
 
 def test_a_fold_that_forgets_what_lies_before_a_chunk_differs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,26 +64,27 @@ def test_the_command_compares_so_many_logs(tmp_path: Path, capsys: pytest.Captur
 
 
 any_batch = st.builds(
-    lambda jump, pid, epoch, sequence, count, control: (jump, pid, epoch, sequence, 1 if control else count, control),
+    lambda jump, pid, epoch, sequence, count, kind: (jump, pid, epoch, sequence, 1 if kind == MARKER else count, kind),
     st.sampled_from((0, 0, 0, 0, 0, 2, -1)),
     st.sampled_from((-1, 0, 1, (1 << 63) - 1)),
     st.integers(-1, 3),
     st.integers(0, 6),
     st.integers(1, 3),
-    st.booleans(),
+    st.sampled_from((PLAIN, TRANSACTIONAL, MARKER)),
 )
 
 
 @given(st.lists(any_batch, min_size=1, max_size=14), st.lists(st.integers(0, 14), max_size=4), st.sampled_from((0, 4)))
 @settings(max_examples=400, deadline=None)
 def test_any_log_with_any_cuts_has_the_findings_of_the_readable_rule(
-    wanted: list[tuple[int, int, int, int, int, bool]], cuts: list[int], offset: int
+    wanted: list[tuple[int, int, int, int, int, int]], cuts: list[int], offset: int
 ) -> None:
     batches = []
-    for position, (jump, pid, epoch, sequence, count, control) in enumerate(wanted):
+    for position, (jump, pid, epoch, sequence, count, kind) in enumerate(wanted):
+        control = kind == MARKER
         offset = max(0, offset + jump)
         base, last = (NONE, sequence) if control or pid < 0 else (sequence, sequence + count - 1)
-        batches.append(Batch(position, offset, offset + count - 1, pid, epoch, base, last, control and pid >= 0))
+        batches.append(Batch(position, offset, offset + count - 1, pid, epoch, base, last, control and pid >= 0, kind))
         offset += count
     inside = [cut for cut in cuts if cut <= len(batches)]
     assert chunked(batches, inside) == readable(batches)
@@ -116,3 +128,17 @@ def add_all(combine: Combine, everything: Columns, chunks: list[tuple[int, int]]
     for start, end in chunks:
         combine.add(summary_of(everything.take(slice(start, end)), start, end))
     combine.finish()
+
+
+def test_data_outside_of_a_transaction_that_an_earlier_chunk_has_opened_is_found() -> None:
+    kinds = [TRANSACTIONAL, PLAIN, MARKER, PLAIN, TRANSACTIONAL, PLAIN]
+    sequences = [0, 1, NONE, 2, 3, 4]
+    batches = [
+        Batch(i, i, i, 7, 0, sequence, sequence, unsequenced=kind == MARKER, kind=kind)
+        for i, (kind, sequence) in enumerate(zip(kinds, sequences, strict=True))
+    ]
+    for cuts in ([], [1], [2], [3], [4], [5], range(6)):
+        assert [(position, rule) for position, rule, _ in chunked(batches, cuts)] == [(1, OUTSIDE), (5, OUTSIDE)], cuts
+    behind_a_hole = [*batches[:1], *(batch._replace(base_offset=batch.base_offset + 1) for batch in batches[1:2])]
+    for cuts in ([], [1]):
+        assert chunked(behind_a_hole, cuts) == []
