@@ -15,7 +15,7 @@ from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit import moments
 from kafka_eos_checks.audit.cause import seen_in
-from kafka_eos_checks.audit.completeness import Short, short_logs
+from kafka_eos_checks.audit.completeness import Hole, Short, holes_in, short_logs
 from kafka_eos_checks.audit.engines.cost import Bill, bill
 from kafka_eos_checks.audit.engines.local import Engine, LocalEngine, costs_of, open_engine
 from kafka_eos_checks.audit.events.history_files import read_events
@@ -46,6 +46,7 @@ from kafka_eos_checks.audit.rules.rule_book import READABLE, Place, dump_of, rul
 from kafka_eos_checks.audit.rules.transactions import (
     FENCED,
     INCOMPLETE,
+    MISSING_INSIDE,
     RECENT,
     TORN,
     TRANSACTION_RULES,
@@ -68,6 +69,10 @@ WITHOUT_HISTORY = (
 COPY_AGAIN = (
     "next: look whether the copy was cut short, and copy this log again to its end; if the broker's own file ends "
     "there, its last records are lost, and another replica may have them"
+)
+LOOK_FOR_MISSING = (
+    "next: look into the folder of each for a segment that is missing, packed or cut; copy cleaner-offset-checkpoint, "
+    "too, or compare with another replica; if the topic was never compacted, its records there are lost"
 )
 READ_TO_DRAW = 32 << 20  # bytes that are read once more to know whether a finding can be drawn
 LEAST_WEIGHT = 1 << 30  # of inputs; larger ones take several processes less time than one, their start included
@@ -452,7 +457,8 @@ def _of_logs(
     batches_only = [each.partition or Partition(log=each.log) for each in scanned.audits if not _has_old_formats(each)]
     short = short_logs(batches_only, source)
     found_in_logs = scanned.findings + list(_unreadable(scanned.audits, short))
-    judged.add(log_verdicts(scanned.audits, time.perf_counter() - started, short), found_in_logs)
+    lacking = holes_in(scanned.audits)
+    judged.add(log_verdicts(scanned.audits, time.perf_counter() - started, short, lacking), found_in_logs)
     drafts, found, known, ended = transaction_verdicts(scanned, engine, source, check_crc=check_crc)
     judged.add(drafts, found)
     judged.add(*offset_verdicts(scanned, engine, check_crc=check_crc))
@@ -474,12 +480,21 @@ def bill_of(engine: Engine, inputs: Inputs, spent: float, wall: float) -> Bill:
     return bill(costs_of(engine), spent, size, in_process=engine.in_process, wall=wall, jvm=jvm)
 
 
-def log_verdicts(audits: Sequence[LogAudit], seconds: float = 0.0, short: Sequence[Short] = ()) -> list[Draft]:
-    """A verdict on readability, and one for each rule over logs; ``short`` has the logs that lack their end."""
+def log_verdicts(
+    audits: Sequence[LogAudit], seconds: float = 0.0, short: Sequence[Short] = (), lacking: Sequence[Hole] = ()
+) -> list[Draft]:
+    """A verdict on readability, and one for each rule over logs.
+
+    Args:
+        audits: the audits of the logs.
+        seconds: wall time.
+        short: the logs that lack their end.
+        lacking: those that lack offsets in their midst.
+    """
     figures: Figures = {"logs": len(audits)}
     for name in ("segment_bytes", "batches", "records", "markers", "holes", "reruns"):
         figures[name] = sum(getattr(audit, name) for audit in audits)
-    readable = _readable(audits, figures, seconds, short)
+    readable = _readable(audits, figures, seconds, short, lacking)
     return [lambda _: readable, *(partial(_of_log_rule, rule, int(figures["batches"])) for rule in LOG_RULES)]
 
 
@@ -490,11 +505,13 @@ def _of_log_rule(rule: str, batches: int, tally: Tally) -> Verdict:
     return _verdict(rule, figures, tally)
 
 
-def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float, short: Sequence[Short]) -> Verdict:
+def _readable(
+    audits: Sequence[LogAudit], figures: Figures, seconds: float, short: Sequence[Short], lacking: Sequence[Hole]
+) -> Verdict:
     """The verdict on readability: damage is a violation, except a torn or zero-filled tail, which a crash leaves.
 
-    A log that certainly ends below its high watermark is a violation, too. Messages of the formats before batches are
-    no damage: they have nothing that the rules judge.
+    A log that certainly ends below its high watermark is a violation, too. Offsets that are missing inside of a log are
+    not judged. Messages of the formats before batches are no damage: they have nothing that the rules judge.
     """
     incomplete = [each for each in short if each.is_certain]
     tails: list[str] = []
@@ -512,9 +529,11 @@ def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float, shor
     found = counted(len(regions), "corrupt region") if figures["batches"] or old else "no batch to read"
     if incomplete:
         found += f", {counted(len(incomplete), 'incomplete log')}"
-    unsure = len(short) - len(incomplete)
+    reasons = [(INCOMPLETE, len(short) - len(incomplete)), (MISSING_INSIDE, len(lacking))]
+    unsure = {reason: count for reason, count in reasons if count}
     if short:
         figures = {**figures, "incomplete": len(short)}
+    advice = [COPY_AGAIN] * bool(short) + [LOOK_FOR_MISSING] * bool(lacking)
     return Verdict(
         check="replay",
         name=READABLE,
@@ -523,11 +542,11 @@ def _readable(audits: Sequence[LogAudit], figures: Figures, seconds: float, shor
         ok=found == "0 corrupt regions",
         seconds=seconds,
         figures={**figures, "unfinished_tails": len(tails)} | ({"old_format_bytes": old} if old else {}),
-        evidence="\n".join(_shortened([*(each.in_words() for each in short), *regions, *tails])),
-        unjudged=f"{unsure} of {len(audits)} logs: {INCOMPLETE.words}" if unsure else "",
-        unknown=unsure,
-        unjudged_for={INCOMPLETE.code: unsure} if unsure else {},
-        advice=COPY_AGAIN if short else "",
+        evidence="\n".join(_shortened([*(each.in_words() for each in (*short, *lacking)), *regions, *tails])),
+        unjudged="; ".join(f"{count} of {len(audits)} logs: {reason.words}" for reason, count in unsure.items()),
+        unknown=sum(unsure.values()),
+        unjudged_for={reason.code: count for reason, count in unsure.items()},
+        advice="\n".join(advice),
     )
 
 

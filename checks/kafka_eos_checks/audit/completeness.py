@@ -1,19 +1,28 @@
-"""Logs that lack their end, as the broker's checkpoint of high watermarks shows.
+"""Logs that lack their end, or offsets in their midst, as the checkpoints of their broker show.
 
 A broker never has a high watermark above the end of its log. So a log that ends below the mark in
 ``replication-offset-checkpoint`` was cut, emptied or not copied to its end, or its last records are lost. In a copy of
 a running broker it may just be the older file, which is no fault.
 
-Kafka: ReplicaManager.checkpointHighWatermarks
+A leader gives every offset, and retention deletes a log from its beginning. So only the cleaner leaves holes between
+batches, and ``cleaner-offset-checkpoint`` has the offset up to which it came in each log. Any other hole is of a
+segment or a batch that is missing. Or the log was copied from a replica whose cleaner had been there, so such a hole is
+not judged.
+
+Kafka: ReplicaManager.checkpointHighWatermarks, LogCleanerManager.doneCleaning
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from kafka_eos.formats.log_directory import NotALogDirectory
-from kafka_eos_checks.audit.moments import Directory, Ended, Source
+from kafka_eos.formats.segment import RegionKind
+from kafka_eos_checks.audit.kernels.logs.fold import LogAudit
+from kafka_eos_checks.audit.moments import CLEANED, Directory, Ended, Source, read_checkpoint
+from kafka_eos_checks.audit.rules.beside import offset_in, segment_with
+from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS
 from kafka_eos_checks.audit.segments.contents import Place
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 
@@ -61,6 +70,46 @@ def short_logs(logs: Sequence[Ended], source: Source) -> list[Short]:
                 log, end = known.log, known.end
             if source.is_incomplete(log, end) and log.segments[-1:] == _last_segment(folder):
                 found.append(Short(log, end, mark, told.is_settled))
+    return found
+
+
+class Hole(NamedTuple):
+    """The last hole of a log that its broker's cleaner has not made.
+
+    Attributes:
+        log: the log.
+        first: the first offset that is missing.
+        end: the next offset that is there.
+    """
+
+    log: PartitionLog
+    first: int
+    end: int
+
+    def in_words(self) -> str:
+        """The log, the offsets that are missing, and where."""
+        file = segment_with(self.log, self.end)
+        where = f"{'before' if offset_in(file) == self.end else 'inside of'} {file}"
+        what = f"lacks the offsets {self.first:,} to {self.end - 1:,} {where}"
+        return f"{self.log} {what}, and {CLEANED} does not show that its broker compacted it so far"
+
+
+def holes_in(audits: Iterable[LogAudit]) -> list[Hole]:
+    """The logs with a hole that nothing explains. Read them first: a cleaner may go on meanwhile.
+
+    Logs of coordinators are left out, because they are always compacted; so are logs with damage, which is reported.
+    """
+    cleaned: dict[Path, dict[Place, int]] = {}
+    found = []
+    for each in audits:
+        log, damage = each.log, {region.kind for _, region in each.damage}
+        if each.hole is None or log.topic in COORDINATOR_TOPICS or damage & {RegionKind.CORRUPT, RegionKind.OLD_FORMAT}:
+            continue
+        if log.directory not in cleaned:
+            cleaned[log.directory] = read_checkpoint(log.directory / CLEANED)
+        first, end = each.hole
+        if end > cleaned[log.directory].get((log.topic, log.partition), -1):
+            found.append(Hole(log, first, end))
     return found
 
 

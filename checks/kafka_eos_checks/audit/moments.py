@@ -47,6 +47,7 @@ LAG_MS = 45_000  # replica.lag.time.max.ms, and half of it for the check's perio
 KEPT_MS = 2_000  # the most from the last timestamp of a log to its file's time, if copying kept the file's time
 CLOCK_TICK_MS = 1_000  # the resolution of a file system's times
 LOCK, CLEAN_SHUTDOWN, HIGH_WATERMARKS = ".lock", ".kafka_cleanshutdown", "replication-offset-checkpoint"
+CLEANED = "cleaner-offset-checkpoint"  # the offsets up to which logs were compacted
 LONGEST_MS = 15 * 60_000  # Kafka's default of transaction.max.timeout.ms
 GRACE_MS = 5 * 60_000  # added to it, as by `kafka-transactions find-hanging`
 
@@ -105,7 +106,7 @@ def read_directory(folder: Path, now_ms: int) -> Directory:
     return Directory(
         read_ms=now_ms if is_locked(folder / LOCK) else None,
         stopped=(folder / CLEAN_SHUTDOWN).is_file(),
-        high_watermarks=_high_watermarks(folder / HIGH_WATERMARKS),
+        high_watermarks=read_checkpoint(folder / HIGH_WATERMARKS),
         checkpoint_ms=_written_ms(folder / HIGH_WATERMARKS),
     )
 
@@ -134,7 +135,7 @@ def _written_ms(path: Path) -> float:
         return -inf
 
 
-def _high_watermarks(path: Path) -> dict[Place, int]:
+def read_checkpoint(path: Path) -> dict[Place, int]:
     """The lines of a checkpoint, ``topic partition offset``; none if the file is missing or is no checkpoint."""
     try:
         version, _, *lines = path.read_text(encoding="ascii").splitlines()

@@ -129,7 +129,8 @@ STATE_COMPACTED = Reason("compacted", "their log of __transaction_state was comp
 STATE_DAMAGED = Reason("damaged", "their log of __transaction_state is damaged; give another replica of it")
 HOLES = Reason(
     "compacted",
-    "their partition was compacted or has holes, and before transaction version 2 an epoch identifies no transaction",
+    "their partition was compacted or has holes; and their data are gone, or they are of before transaction version 2, "
+    "where an epoch identifies no transaction",
 )
 MADE_AGAIN = Reason(
     "made-again",
@@ -138,6 +139,10 @@ MADE_AGAIN = Reason(
 )
 AMBIGUOUS = Reason("ambiguous", f"they end no data, and each may belong to any of more than {MOST_WAYS} transactions")
 OPEN_BEHIND_HOLE = Reason("compacted", "a hole in their partition may have had their markers; give another replica")
+COMMITTED_BEHIND_HOLE = Reason(
+    "compacted",
+    "a hole in their partition may have had their marker, and the data of another one; give another replica",
+)
 OPEN_WITHOUT_LOG = Reason("no-coordinator-log", "open, and no log of __transaction_state shows who will end them")
 OPEN_OF_NOBODY = Reason("unknown-producer", "open, and no given log of __transaction_state names their producer")
 OTHER_MOMENT = Reason(
@@ -148,6 +153,12 @@ OTHER_MOMENT = Reason(
 INCOMPLETE = Reason(
     "incomplete",
     "a log that they depend on ends below its high watermark: copy it to its end, or give another replica",
+)
+
+MISSING_INSIDE = Reason(
+    "holes",
+    "offsets are missing inside of them, and nothing shows that they were compacted: a segment or a batch is gone, the "
+    "copy lacks cleaner-offset-checkpoint, or another broker had compacted them before this one copied them",
 )
 
 
@@ -201,6 +212,7 @@ class Marker:
         ends: the data that it ends; None without any.
         last_stable_offset: the last stable offset of the partition, once it is appended.
         stamped_ms: when its leader appended it, in milliseconds since the epoch.
+        holes: how many holes the log had before it.
     """
 
     file: str
@@ -213,6 +225,7 @@ class Marker:
     ends: OpenTransaction | None
     last_stable_offset: int
     stamped_ms: int = -1
+    holes: int = 0
 
     def contradicts(self, decision: ControlType) -> bool:
         """Whether the marker has the opposite decision."""
@@ -417,6 +430,7 @@ def _take(result: PartitionTransactions, name: str, headers: Headers, marks: Mar
                 ends=ended,
                 last_stable_offset=min((data.first_offset for data in result.open.values()), default=offset + 1),
                 stamped_ms=timestamp,
+                holes=before,
             )
         )
 
@@ -914,6 +928,10 @@ def fenced(partition: PartitionTransactions, coordinators: Coordinators, moments
             continue
         for pid, epoch in owner[1].grants:
             if pid == marker.producer_id and marker.ends.epoch < epoch <= marker.epoch:
+                if marker.ends.holes < marker.holes:  # it may be of another transaction, whose data are in the hole
+                    _count(figures, UNKNOWN)
+                    judged.reasons[FENCED].count(COMMITTED_BEHIND_HOLE, partition.subject(marker))
+                    break
                 evidence = f"committed at offset {marker.offset} with epoch {marker.epoch}"
                 evidence = f"{evidence}, after InitProducerId had given {epoch}"
                 judged.findings.append(partition.finding(FENCED, marker.ends, evidence))
