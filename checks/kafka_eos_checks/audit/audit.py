@@ -542,7 +542,9 @@ def _readable(
         ok=found == "0 corrupt regions",
         seconds=seconds,
         figures={**figures, "unfinished_tails": len(tails)} | ({"old_format_bytes": old} if old else {}),
-        evidence="\n".join(_shortened([*(each.in_words() for each in (*short, *lacking)), *regions, *tails])),
+        evidence="\n".join(
+            _shortened([*(s.in_words() for s in short), *(h.in_words() for h in lacking), *regions, *tails])
+        ),
         unjudged="; ".join(f"{count} of {len(audits)} logs: {reason.words}" for reason, count in unsure.items()),
         unknown=sum(unsure.values()),
         unjudged_for={reason.code: count for reason, count in unsure.items()},

@@ -15,11 +15,10 @@ Kafka: ReplicaManager.checkpointHighWatermarks, LogCleanerManager.doneCleaning
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from kafka_eos.formats.log_directory import NotALogDirectory
-from kafka_eos.formats.segment import RegionKind
-from kafka_eos_checks.audit.kernels.logs.fold import LogAudit
+from kafka_eos.formats.segment import CorruptRegion, RegionKind
 from kafka_eos_checks.audit.moments import CLEANED, Directory, Ended, Source, read_checkpoint
 from kafka_eos_checks.audit.rules.beside import offset_in, segment_with
 from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS
@@ -73,6 +72,25 @@ def short_logs(logs: Sequence[Ended], source: Source) -> list[Short]:
     return found
 
 
+class Read(Protocol):
+    """A log that was read: see :class:`kafka_eos_checks.audit.kernels.logs.fold.LogAudit`."""
+
+    @property
+    def log(self) -> PartitionLog:
+        """The log."""
+        ...
+
+    @property
+    def damage(self) -> Sequence[tuple[str, CorruptRegion]]:
+        """Its regions without a readable batch, each with its segment's file name."""
+        ...
+
+    @property
+    def hole(self) -> tuple[int, int] | None:
+        """Its last hole: the first offset that is missing, and the next one that is there; None without one."""
+        ...
+
+
 class Hole(NamedTuple):
     """The last hole of a log that its broker's cleaner has not made.
 
@@ -94,7 +112,7 @@ class Hole(NamedTuple):
         return f"{self.log} {what}, and {CLEANED} does not show that its broker compacted it so far"
 
 
-def holes_in(audits: Iterable[LogAudit]) -> list[Hole]:
+def holes_in(audits: Iterable[Read]) -> list[Hole]:
     """The logs with a hole that nothing explains. Read them first: a cleaner may go on meanwhile.
 
     Logs of coordinators are left out, because they are always compacted; so are logs with damage, which is reported.
