@@ -109,7 +109,8 @@ def find_log_directories(path: Path, suffixes: Sequence[str] = ("log",)) -> tupl
         OSError: ``path`` cannot be read.
     """
     if not path.is_dir():
-        raise NotALogDirectory(f"{path}: no such directory; give a broker's log.dirs or a copy of it")
+        what = "a file, and no directory" if path.exists() else "no such directory"
+        raise NotALogDirectory(f"{path}: {what}; give a broker's log.dirs or a copy of it")
     root = path.resolve()
     own = _partition(root, suffixes)
     if isinstance(own, Partition):
