@@ -26,8 +26,8 @@ splitBytes        bytes that a task reads (default 134217728)
 pushdown          ``true``: a query's comparisons with constants limit what is read (default ``false``)
 ================= ====================================================================================================
 
-Any other option is an error. So are a topic and a partition that have no log there; of ``offsets``, and in a stream, they
-have no row.
+Any other option is an error. So are a topic and a partition that have no log there; of ``offsets``, and in a stream,
+they have no row.
 
 Ranges of offsets and times are refused at granularities ``transactions`` and ``offsets``, because a transaction is told
 from the start of its log. One task reads a whole log there, however long the log is, and logs that are shorter than
@@ -89,7 +89,6 @@ offsets: records of other types than committed offsets, and unreadable records, 
 - ``decision``: as above, of the transaction of the record; null also outside of transactions
 """
 
-import glob
 import json
 import os
 import sys
@@ -454,9 +453,10 @@ def _matching(text: str) -> list[Path]:
         ValueError: nothing matches.
     """
     path = place(text)
-    if not glob.has_magic(str(path)) or is_uri(str(path)) or path.exists():
+    if not set("*?[") & set(str(path)) or is_uri(str(path)) or path.exists():
         return [path]
-    found = [Path(each) for each in sorted(glob.glob(str(path)))]
+    root = Path(path.anchor)
+    found = sorted(root.glob(str(path.relative_to(root))))
     if not found:
         raise ValueError(f"kafka_log: nothing matches {text}")
     return found

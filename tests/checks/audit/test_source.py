@@ -165,7 +165,7 @@ def test_a_pattern_is_the_paths_that_match_it_and_a_path_of_that_name_is_itself(
     for pattern in ("broker-*", "broker-*/", "broker-[12]", "broker-?"):
         for start in (str(tmp_path), f"file:{tmp_path}", f"file://{tmp_path}"):
             assert read.load(f"{start}/{pattern}").count() == 100, (start, pattern)
-    with pytest.raises(Exception, match="kafka_log: nothing matches .*/broker-3"):
+    with pytest.raises(Exception, match=r"kafka_log: nothing matches .*/broker-3"):
         read.load(f"{tmp_path}/broker-3*").count()
     (tmp_path / "broker-1").rename(tmp_path / "broker-[2]")
     assert {row.broker for row in read.load(f"{tmp_path}/broker-[2]").collect()} == {"broker-[2]"}
