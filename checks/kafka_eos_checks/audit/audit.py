@@ -462,7 +462,7 @@ def _of_logs(
     drafts, found, known, ended = transaction_verdicts(scanned, engine, source, check_crc=check_crc)
     judged.add(drafts, found)
     judged.add(*offset_verdicts(scanned, engine, check_crc=check_crc))
-    judged.add(*beside_verdicts(scanned, engine, ended, one_moment=source.one_moment, check_crc=check_crc))
+    judged.add(*beside_verdicts(scanned, engine, ended, one_moment=source.is_still, check_crc=check_crc))
     return scanned, known
 
 

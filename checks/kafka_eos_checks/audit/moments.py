@@ -13,7 +13,8 @@ have to show the moment. They say something only of replicas in sync, which may 
 - ``replication-offset-checkpoint`` has the high watermarks of all logs at one moment, which is later than every
   timestamp below them. A copied log that reaches its own high watermark is of that moment or later. If copying kept the
   times of files (``cp -a``), the checkpoint file's own time is that moment, so even an idle cluster can be judged;
-- ``.kafka_cleanshutdown``: nothing was appended after the last timestamp in the directory.
+- ``.kafka_cleanshutdown``: nothing was appended after the last timestamp in the directory. All log directories of one
+  broker that was shut down so are of one moment.
 
 Logs of stopped brokers, of a recording or of a volume's snapshot are of one moment, and everything can be judged. A
 log that ends below its own high watermark lacks records (:mod:`kafka_eos_checks.audit.completeness`). It is complete
@@ -31,13 +32,14 @@ import struct
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import inf, isinf
 from pathlib import Path
 from typing import Protocol
 
+from kafka_eos.formats.log_directory import broker_id, cluster_id
 from kafka_eos_checks.audit.places import Unreachable, is_uri
 from kafka_eos_checks.audit.segments.contents import Place
 from kafka_eos_checks.audit.segments.splits import PartitionLog
@@ -161,14 +163,16 @@ class Source:
     directories: Mapping[Path, Directory] = field(default_factory=dict)
     longest_ms: int = LONGEST_MS
 
-    def is_short(self, log: PartitionLog, end: int) -> bool:
-        """Whether a log ends below its high watermark: records are missing, or its copy is older than the checkpoint.
+    @property
+    def is_still(self) -> bool:
+        """Whether each log is of the same moment as the files next to it: no broker wrote while they were copied."""
+        stopped = [directory.stopped for directory in self.directories.values()]
+        return self.one_moment or (bool(stopped) and all(stopped))
 
-        A log whose records were all deleted ends where its last segment begins.
-        """
+    def is_short(self, log: PartitionLog, end: int) -> bool:
+        """Whether a log ends below its high watermark: records are missing, or its copy is older than the checkpoint."""
         mark = self.directories.get(log.directory, Directory()).high_watermarks.get(_place(log))
-        last = log.segments[-1].partition(".")[0] if log.segments else ""
-        return mark is not None and max(end, int(last) if last.isdecimal() else 0) < mark
+        return mark is not None and log.end_after(end) < mark
 
     def is_incomplete(self, log: PartitionLog, end: int) -> bool:
         """Whether a log ends below its high watermark, though it is no older than the checkpoint."""
@@ -181,8 +185,17 @@ def look_at(logs: Iterable[PartitionLog], *, one_moment: bool, longest_ms: int =
     now_ms = time.time_ns() // 1_000_000
     folders = {log.directory for log in logs}
     directories = {folder: read_directory(folder, now_ms) for folder in folders}
-    stopped_alone = len(directories) == 1 and all(each.stopped for each in directories.values())
+    stopped_alone = all(each.stopped for each in directories.values()) and _are_of_one_broker(directories)
     return Source(one_moment=one_moment or stopped_alone, directories=directories, longest_ms=longest_ms)
+
+
+def _are_of_one_broker(folders: Collection[Path]) -> bool:
+    """Whether cleanly stopped log directories are those of one broker, which has stopped them at once.
+
+    The file of a clean shutdown has the broker's epoch, another one after each start. (Kafka 2.8 leaves it empty.)
+    """
+    told = {(broker_id(each), cluster_id(each), (each / CLEAN_SHUTDOWN).read_bytes()) for each in folders}
+    return len(folders) == 1 or (len(told) == 1 and all(broker is not None for broker, _, _ in told))
 
 
 def options_of(one_moment: bool, longest_ms: int) -> tuple[str, ...]:

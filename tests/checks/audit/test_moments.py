@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_eos.formats.log_directory import PARTITION_METADATA
+from kafka_eos.formats.log_directory import META_PROPERTIES, PARTITION_METADATA
 from kafka_eos.formats.record_batch import (
     ControlRecord,
     ControlType,
@@ -360,6 +360,24 @@ def test_logs_of_cleanly_stopped_brokers_are_complete_almost_up_to_their_last_ti
         (Path(log.log.folder).parent / CLEAN_SHUTDOWN).touch()
     assert reaches(tmp_path, busy, idle, other) == [LATER, LATER - LAG_MS, NOW]
     assert reaches(tmp_path, busy, idle) == [inf, inf], "the logs of one stopped broker are of one moment"
+
+
+def test_the_directories_of_one_broker_that_was_shut_down_cleanly_are_of_one_moment(tmp_path: Path) -> None:
+    logs = [log_in(tmp_path / name, "a-0", 9, NOW).log for name in ("1", "2")]
+    for name in ("1", "2"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / CLEAN_SHUTDOWN).write_text('{"version":0,"brokerEpoch":14}')
+    assert not look_at(logs, one_moment=False).one_moment, "nothing tells whose they are"
+    for broker, one_moment in ((1, True), (2, False)):
+        (tmp_path / "1" / META_PROPERTIES).write_text("cluster.id=c\nnode.id=1\ndirectory.id=x\n")
+        (tmp_path / "2" / META_PROPERTIES).write_text(f"cluster.id=c\nnode.id={broker}\ndirectory.id=y\n")
+        source = look_at(logs, one_moment=False)
+        assert (source.one_moment, source.is_still) == (one_moment, True), broker
+    (tmp_path / "2" / META_PROPERTIES).write_text("cluster.id=c\nnode.id=1\n")
+    (tmp_path / "2" / CLEAN_SHUTDOWN).write_text('{"version":0,"brokerEpoch":21}')
+    assert not look_at(logs, one_moment=False).one_moment, "it was started in between"
+    (tmp_path / "2" / CLEAN_SHUTDOWN).unlink()
+    assert not look_at(logs, one_moment=False).is_still
 
 
 @pytest.fixture

@@ -326,7 +326,7 @@ def judge_entries(
     judged: list[Stored] = []
     for each in stored:
         counted = result if each.is_head else Beside()
-        if not is_judged(offset_in(each.file), partition.end, counted, one_moment=one_moment):
+        if not is_judged(offset_in(each.file), partition.log.end_after(partition.end), counted, one_moment=one_moment):
             continue
         if each.error is not None:
             result.find(SNAPSHOT, partition.log, each.error[1], file=each.file, position=each.error[0])
