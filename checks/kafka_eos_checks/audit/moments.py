@@ -170,7 +170,7 @@ class Source:
         return self.one_moment or (bool(stopped) and all(stopped))
 
     def is_short(self, log: PartitionLog, end: int) -> bool:
-        """Whether a log ends below its high watermark: records are missing, or its copy is older than the checkpoint."""
+        """Whether a log ends below its high watermark: records are missing, or its copy is the older file."""
         mark = self.directories.get(log.directory, Directory()).high_watermarks.get(_place(log))
         return mark is not None and log.end_after(end) < mark
 

@@ -21,9 +21,10 @@ from the batches, and the rules compare them with the batches.
     ``partition.metadata`` names different topic ids are not compared.
 
 *Gone*, and no finding: what follows from batches that retention or the cleaner has removed. *Not judged*: an index in a
-log with holes or damage. *Too recent*, unless all files are of one moment: entries of the newest index beyond the end of
-the log, or, if it has none of these, markers after its last entry. Left out: a log without any index next to it; producers that a
-snapshot lacks, because they may have expired; and the coordinator epoch of a producer that expired in between.
+log with holes or damage. *Too recent*, unless all files are of one moment: entries of the newest index beyond the end
+of the log, or, if it has none of these, markers after its last entry. Left out: a log without any index next to it;
+producers that a snapshot lacks, because they may have expired; and the coordinator epoch of a producer that expired in
+between.
 
 KIP:   KIP-98, KIP-101, KIP-360
 Kafka: TransactionIndex, ProducerStateManager (takeSnapshot, lastStableOffset), UnifiedLog.truncateTo
