@@ -455,7 +455,7 @@ _RULES: Mapping[str, Rule] = {
         noun="commits of offsets",
         means="A member of a past generation of the group could still commit offsets.",
         ends=_NEVER,
-        then="call consumer.consumer_group_metadata() right before each send_offsets_to_transaction",
+        then=_EXPLAIN + "; call consumer.consumer_group_metadata() right before each send_offsets_to_transaction",
         missing=Reason("history", "the history does not have the members' generations"),
     ),
     sent_offsets.NOT_AS_SENT: Rule(
