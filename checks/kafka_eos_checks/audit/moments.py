@@ -87,12 +87,14 @@ class Directory:
 
     Attributes:
         read_ms: when reading began, if its broker runs; None otherwise.
+        started_ms: when its broker was started, if it runs and that is known; ``-inf`` otherwise.
         stopped: whether its broker was shut down cleanly.
         high_watermarks: the high watermark of each partition at the last checkpoint.
         checkpoint_ms: when the file of the checkpoint was written; ``-inf`` for none.
     """
 
     read_ms: int | None = None
+    started_ms: float = -inf
     stopped: bool = False
     high_watermarks: Mapping[Place, int] = field(default_factory=dict)
     checkpoint_ms: float = -inf
@@ -105,8 +107,10 @@ class Directory:
 
 def read_directory(folder: Path, now_ms: int) -> Directory:
     """Read the evidence in a log directory for the moment of its logs; missing files are no error."""
+    holder = holder_of(folder / LOCK)
     return Directory(
-        read_ms=now_ms if is_locked(folder / LOCK) else None,
+        read_ms=None if holder is None else now_ms,
+        started_ms=-inf if holder is None else _started_ms(holder),
         stopped=(folder / CLEAN_SHUTDOWN).is_file(),
         high_watermarks=read_checkpoint(folder / HIGH_WATERMARKS),
         checkpoint_ms=_written_ms(folder / HIGH_WATERMARKS),
@@ -115,16 +119,31 @@ def read_directory(folder: Path, now_ms: int) -> Directory:
 
 def is_locked(path: Path) -> bool:
     """Whether another process holds the lock of a file, as a broker does; False on systems other than Linux."""
+    return holder_of(path) is not None
+
+
+def holder_of(path: Path) -> int | None:
+    """The id of the process that holds the lock of a file; 0 if it is in another container, None without one."""
     if not sys.platform.startswith("linux") or is_uri(str(path)):
-        return False
+        return None
     layout = "hhqqi4x"  # struct flock: type, whence, start, length, process
     try:
         with path.open("rb") as file:
             asked = struct.pack(layout, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-            answer = struct.unpack(layout, fcntl.fcntl(file, fcntl.F_GETLK, asked))
+            kind, *_, process = struct.unpack(layout, fcntl.fcntl(file, fcntl.F_GETLK, asked))
     except OSError:
-        return False
-    return bool(answer[0] != fcntl.F_UNLCK)
+        return None
+    return None if kind == fcntl.F_UNLCK else int(process)
+
+
+def _started_ms(process: int) -> float:
+    """When a process of this machine was started, in milliseconds since the epoch; ``-inf`` if that is not known."""
+    try:
+        [booted] = (line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime "))
+        ticks = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, ValueError):
+        return -inf
+    return 1000 * (int(booted.split()[1]) + ticks / os.sysconf("SC_CLK_TCK"))
 
 
 def _written_ms(path: Path) -> float:
@@ -271,6 +290,14 @@ class Moments:
         if mark is not None and end >= mark:
             told.append(self._checkpoints.get(folder, -inf))
         return max(float(stamped_ms), max(told) - LAG_MS)
+
+    def ran_for(self, log: PartitionLog, span_ms: float) -> bool:
+        """Whether the broker of a log has not been started a shorter time ago; True if that is not known.
+
+        What was due while all brokers were down is done soon after a start, so a rule gives it that time.
+        """
+        directory = self.source.directories.get(log.directory, Directory())
+        return directory.read_ms is None or directory.read_ms - directory.started_ms > span_ms
 
     def covers(self, dated: Dated, moment_ms: float) -> bool:
         """Whether a log is known to be complete up to a moment of another broker's clock."""

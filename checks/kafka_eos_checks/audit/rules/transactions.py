@@ -771,11 +771,19 @@ def _torn(here: Placed, there: Sequence[Placed], which: str) -> Finding:
 
 
 class Fate(NamedTuple):
-    """The verdict on an open transaction: whether it hangs, why (in words), and the reason if it is not judged."""
+    """The verdict on an open transaction.
+
+    Attributes:
+        kind: whether it hangs.
+        why: the reason in words.
+        reason: the reason if it is not judged.
+        is_overdue: whether it hangs only because its coordinator should have ended it by now.
+    """
 
     kind: Kind
     why: str
     reason: Reason | None = None
+    is_overdue: bool = False
 
 
 def hanging(partition: PartitionTransactions, coordinators: Coordinators, moments: Moments, judged: "Judged") -> None:
@@ -784,7 +792,7 @@ def hanging(partition: PartitionTransactions, coordinators: Coordinators, moment
     for opened, epoch in partition.merged:
         judged.findings.append(partition.finding(HANGING, opened, f"still open when data of epoch {epoch} came"))
     for opened in partition.open.values():
-        fate = fate_of(partition, opened, coordinators, moments)
+        fate = _unless_just_started(fate_of(partition, opened, coordinators, moments), partition.log, moments)
         _count(figures, "open")
         _count(figures, "transactions")
         if fate.reason is not None:
@@ -794,6 +802,13 @@ def hanging(partition: PartitionTransactions, coordinators: Coordinators, moment
             _count(figures, RECENT)
         evidence = f"{fate.why}; open {_since(opened, moments.last_ms)}"
         judged.open.append(partition.finding(HANGING, opened, evidence, fate.kind))
+
+
+def _unless_just_started(fate: "Fate", log: PartitionLog, moments: Moments) -> "Fate":
+    """The fate of an open transaction; too recent, if it is overdue and its broker runs for less than the grace."""
+    if not fate.is_overdue or moments.ran_for(log, GRACE_MS):
+        return fate
+    return Fate(Kind.TOO_RECENT, f"{fate.why}; its broker was started less than {span(GRACE_MS)} ago, and may end it")
 
 
 def _count(figures: Figures, name: str, more: int = 1) -> None:
@@ -810,7 +825,8 @@ def fate_of(
     who = "no given log of __transaction_state names its producer" if owner is None else _state_of(owner[1])
     if age_ms > moments.source.longest_ms + GRACE_MS:
         longest = f"no transaction may take more than {span(moments.source.longest_ms)} (transaction.max.timeout.ms)"
-        return Fate(Kind.VIOLATION, f"open for at least {span(age_ms)}, and {longest}; {who}")
+        why = f"open for at least {span(age_ms)}, and {longest}; {who}"
+        return Fate(Kind.VIOLATION, why, is_overdue=True)
     if opened.holes < partition.holes:
         return Fate(Kind.NOT_JUDGED, "a later hole in the log may have had its marker", OPEN_BEHIND_HOLE)
     if owner is None:
@@ -862,13 +878,14 @@ def _ending(known: TransactionalId, now_ms: float, partition_ms: float) -> Fate:
     if last.transaction_status is not TransactionState.ONGOING:
         late_ms = min(now_ms, partition_ms) - last.transaction_last_update_timestamp_ms
         if late_ms > GRACE_MS and not isinf(late_ms):
-            return Fate(Kind.VIOLATION, f"{_state_of(known)} for {span(late_ms)}, and no marker has come")
+            why = f"{_state_of(known)} for {span(late_ms)}, and no marker has come"
+            return Fate(Kind.VIOLATION, why, is_overdue=True)
         return Fate(Kind.TOLD, f"will end: {_state_of(known)}, and its marker is under way")
     due_ms = last.transaction_start_timestamp_ms + last.transaction_timeout_ms
     timeout = f"{in_words(due_ms)} (timeout {span(last.transaction_timeout_ms)})"
     if now_ms > due_ms + GRACE_MS and not isinf(now_ms):
         late = f"{_state_of(known)} and should have aborted it at {timeout}"
-        return Fate(Kind.VIOLATION, f"{late}, {span(now_ms - due_ms)} ago")
+        return Fate(Kind.VIOLATION, f"{late}, {span(now_ms - due_ms)} ago", is_overdue=True)
     return Fate(Kind.TOLD, f"will end: {_state_of(known)} and aborts it at {timeout} at the latest")
 
 
