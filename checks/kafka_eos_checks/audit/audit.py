@@ -46,6 +46,7 @@ from kafka_eos_checks.audit.rules.rule_book import READABLE, Place, dump_of, rul
 from kafka_eos_checks.audit.rules.transactions import (
     FENCED,
     INCOMPLETE,
+    LINKED,
     MISSING_INSIDE,
     RECENT,
     TORN,
@@ -261,7 +262,7 @@ def of_inputs(
         rows: Sequence[Any] = ()
         if inputs.logs:
             named = NO_HISTORY if told is None else told.named
-            scanned, known = _of_logs(inputs.logs, running, check_crc, source, named, judged)
+            scanned, known = _of_logs(inputs, running, check_crc, source, named, judged)
             audits, rows = scanned.audits, scanned.rows
         if told is not None:
             try:
@@ -444,7 +445,7 @@ class _Judged:
 
 
 def _of_logs(
-    logs: Sequence[PartitionLog],
+    inputs: Inputs,
     engine: Engine,
     check_crc: bool,
     source: moments.Source,
@@ -453,12 +454,13 @@ def _of_logs(
 ) -> tuple[Scanned, moments.Moments]:
     """Judge by all rules that need no history; return the scan of the logs, and their moments."""
     started = time.perf_counter()
-    scanned = stages.scan_logs(logs, engine, source, named, check_crc=check_crc)
+    scanned = stages.scan_logs(inputs.logs, engine, source, named, check_crc=check_crc)
     batches_only = [each.partition or Partition(log=each.log) for each in scanned.audits if not _has_old_formats(each)]
     short = short_logs(batches_only, source)
     found_in_logs = scanned.findings + list(_unreadable(scanned.audits, short))
     lacking = holes_in(scanned.audits)
-    judged.add(log_verdicts(scanned.audits, time.perf_counter() - started, short, lacking), found_in_logs)
+    seconds = time.perf_counter() - started
+    judged.add(log_verdicts(scanned.audits, seconds, short, lacking, inputs.links), found_in_logs)
     drafts, found, known, ended = transaction_verdicts(scanned, engine, source, check_crc=check_crc)
     judged.add(drafts, found)
     judged.add(*offset_verdicts(scanned, engine, check_crc=check_crc))
@@ -481,7 +483,11 @@ def bill_of(engine: Engine, inputs: Inputs, spent: float, wall: float) -> Bill:
 
 
 def log_verdicts(
-    audits: Sequence[LogAudit], seconds: float = 0.0, short: Sequence[Short] = (), lacking: Sequence[Hole] = ()
+    audits: Sequence[LogAudit],
+    seconds: float = 0.0,
+    short: Sequence[Short] = (),
+    lacking: Sequence[Hole] = (),
+    links: Sequence[str] = (),
 ) -> list[Draft]:
     """A verdict on readability, and one for each rule over logs.
 
@@ -490,11 +496,12 @@ def log_verdicts(
         seconds: wall time.
         short: the logs that lack their end.
         lacking: those that lack offsets in their midst.
+        links: symbolic links in the place of logs.
     """
     figures: Figures = {"logs": len(audits)}
     for name in ("segment_bytes", "batches", "records", "markers", "holes", "reruns"):
         figures[name] = sum(getattr(audit, name) for audit in audits)
-    readable = _readable(audits, figures, seconds, short, lacking)
+    readable = _readable(audits, figures, seconds, short, lacking, links)
     return [lambda _: readable, *(partial(_of_log_rule, rule, int(figures["batches"])) for rule in LOG_RULES)]
 
 
@@ -506,12 +513,18 @@ def _of_log_rule(rule: str, batches: int, tally: Tally) -> Verdict:
 
 
 def _readable(
-    audits: Sequence[LogAudit], figures: Figures, seconds: float, short: Sequence[Short], lacking: Sequence[Hole]
+    audits: Sequence[LogAudit],
+    figures: Figures,
+    seconds: float,
+    short: Sequence[Short],
+    lacking: Sequence[Hole],
+    links: Sequence[str],
 ) -> Verdict:
     """The verdict on readability: damage is a violation, except a torn or zero-filled tail, which a crash leaves.
 
-    A log that certainly ends below its high watermark is a violation, too. Offsets that are missing inside of a log are
-    not judged. Messages of the formats before batches are no damage: they have nothing that the rules judge.
+    A log that certainly ends below its high watermark is a violation, too. Offsets that are missing inside of a log,
+    and logs behind symbolic links, are not judged. Messages of the formats before batches are no damage: they have
+    nothing that the rules judge.
     """
     incomplete = [each for each in short if each.is_certain]
     tails: list[str] = []
@@ -529,7 +542,7 @@ def _readable(
     found = counted(len(regions), "corrupt region") if figures["batches"] or old else "no batch to read"
     if incomplete:
         found += f", {counted(len(incomplete), 'incomplete log')}"
-    reasons = [(INCOMPLETE, len(short) - len(incomplete)), (MISSING_INSIDE, len(lacking))]
+    reasons = [(INCOMPLETE, len(short) - len(incomplete)), (MISSING_INSIDE, len(lacking)), (LINKED, len(links))]
     unsure = {reason: count for reason, count in reasons if count}
     if short:
         figures = {**figures, "incomplete": len(short)}
@@ -543,9 +556,11 @@ def _readable(
         seconds=seconds,
         figures={**figures, "unfinished_tails": len(tails)} | ({"old_format_bytes": old} if old else {}),
         evidence="\n".join(
-            _shortened([*(s.in_words() for s in short), *(h.in_words() for h in lacking), *regions, *tails])
+            _shortened([*(s.in_words() for s in short), *(h.in_words() for h in lacking), *links, *regions, *tails])
         ),
-        unjudged="; ".join(f"{count} of {len(audits)} logs: {reason.words}" for reason, count in unsure.items()),
+        unjudged="; ".join(
+            f"{count} of {len(audits) + len(links)} logs: {reason.words}" for reason, count in unsure.items()
+        ),
         unknown=sum(unsure.values()),
         unjudged_for={reason.code: count for reason, count in unsure.items()},
         advice="\n".join(advice),

@@ -134,10 +134,13 @@ def holes_in(audits: Iterable[Read]) -> list[Hole]:
 def _last_segment(folder: Path) -> tuple[str, ...] | None:
     """The last segment in a partition's folder, if it has any; None without a folder.
 
-    Also None for a folder that must not be read, since nobody may have asked for it.
+    Also None for a folder that must not be read, since nobody may have asked for it, and where a symbolic link stands
+    for the folder or a segment, since the link is not followed and may lead to the last segment.
     """
     try:
-        return find_logs(folder)[0].segments[-1:] if folder.is_dir() else None
+        if not folder.is_dir() or folder.is_symlink() or any(file.is_symlink() for file in folder.glob("*.log")):
+            return None
+        return find_logs(folder)[0].segments[-1:]
     except NotALogDirectory:
         return ()
     except PermissionError:

@@ -273,3 +273,39 @@ def test_only_the_last_hole_of_a_log_is_told_and_damage_is_told_by_itself(cluste
 def test_coordinators_logs_are_always_compacted(cluster: Path) -> None:
     cut_out(segments(cluster, busiest(cluster))[0], 5)
     assert of(run([cluster]), READABLE).standing is Standing.OK
+
+
+# --- links in the place of logs --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_in_the_place_of_a_partition_is_not_judged(there: bool, cluster: Path, tmp_path: Path) -> None:
+    folder = cluster / "brokers" / "1" / "generated-0"
+    folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(tmp_path / ("elsewhere" if there else "not mounted"))
+    (cluster / "brokers" / "1" / "a link").symlink_to(tmp_path / "elsewhere")
+    (cluster / "brokers" / "1" / "generated-1" / "other.txt").symlink_to(tmp_path / "elsewhere")
+    found = of(run([cluster]), READABLE)
+    assert (found.standing, found.unjudged_for) == (Standing.NOT_JUDGED, {"links": 1})
+    assert found.evidence == "1/generated-0"
+    assert "give the folders that the links lead to" in found.unjudged
+    alone = of(run([tmp_path / "elsewhere" / ".." / "cluster" / "brokers" / "1" / "generated-1"]), READABLE)
+    assert alone.standing is Standing.OK, "nobody asked for the others"
+
+
+def test_a_partition_with_links_only_is_not_judged(cluster: Path, tmp_path: Path) -> None:
+    for file in segments(cluster, "generated-0"):
+        file.rename(tmp_path / file.name)
+        file.symlink_to(tmp_path / file.name)
+    found = of(run([cluster]), READABLE)
+    assert found.standing is Standing.NOT_JUDGED
+    assert found.unjudged_for == {"links": len(segments(cluster, "generated-0"))}
+
+
+def test_a_link_in_the_place_of_a_segment_is_not_judged(cluster: Path, tmp_path: Path) -> None:
+    last = segments(cluster, "generated-0")[-1]
+    last.rename(tmp_path / "elsewhere.log")
+    last.symlink_to(tmp_path / "elsewhere.log")
+    found = of(run([cluster]), READABLE)
+    assert (found.standing, found.unjudged_for) == (Standing.NOT_JUDGED, {"links": 1}), "it may have the log's end"
+    assert found.evidence == f"1/generated-0/{last.name}"

@@ -155,6 +155,9 @@ INCOMPLETE = Reason(
     "a log that they depend on ends below its high watermark: copy it to its end, or give another replica",
 )
 
+LINKED = Reason(
+    "links", "symbolic links stand in their place, and are not followed; give the folders that the links lead to"
+)
 MISSING_INSIDE = Reason(
     "holes",
     "offsets are missing inside of them, and nothing shows that they were compacted: a segment or a batch is gone, the "
