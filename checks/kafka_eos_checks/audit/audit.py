@@ -15,7 +15,7 @@ from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit import moments
 from kafka_eos_checks.audit.cause import seen_in
-from kafka_eos_checks.audit.completeness import Incomplete, incomplete_logs
+from kafka_eos_checks.audit.completeness import LINKED, MISSING_INSIDE, Incomplete, holes_in, incomplete_logs
 from kafka_eos_checks.audit.engines.cost import Bill, bill
 from kafka_eos_checks.audit.engines.local import Engine, LocalEngine, asker, costs_of, open_engine
 from kafka_eos_checks.audit.events.history_files import read_events
@@ -67,6 +67,10 @@ WITHOUT_HISTORY = (
 COPY_AGAIN = (
     "next: look whether the copy was cut short, and copy this log again to its end, with all files of its folder; if "
     "the broker's own files lack the same, records are lost, and another replica may have them"
+)
+LOOK_FOR_MISSING = (
+    "next: look into the folder of each for a segment that is missing, packed or cut; copy cleaner-offset-checkpoint, "
+    "too, or compare with another replica; if the topic was never compacted, its records there are lost"
 )
 READ_TO_DRAW = 32 << 20  # bytes that are read once more to know whether a finding can be drawn
 LEAST_WEIGHT = 1 << 30  # of inputs; larger ones take several processes less time than one, their start included
@@ -256,7 +260,7 @@ def of_inputs(
         rows: Sequence[Any] = ()
         if inputs.logs:
             named = NO_HISTORY if told is None else told.named
-            scanned, known = _of_logs(inputs.logs, running, check_crc, source, named, judged)
+            scanned, known = _of_logs(inputs, running, check_crc, source, named, judged)
             audits, rows = scanned.audits, scanned.rows
         if told is not None:
             try:
@@ -439,7 +443,7 @@ class _Judged:
 
 
 def _of_logs(
-    logs: Sequence[PartitionLog],
+    inputs: Inputs,
     engine: Engine,
     check_crc: bool,
     source: moments.Source,
@@ -448,15 +452,17 @@ def _of_logs(
 ) -> tuple[Scanned, moments.Moments]:
     """Judge by all rules that need no history; return the scan of the logs, and their moments."""
     started = time.perf_counter()
-    scanned = stages.scan_logs(logs, engine, source, named, check_crc=check_crc)
+    scanned = stages.scan_logs(inputs.logs, engine, source, named, check_crc=check_crc)
     batches_only = [each.partition or Partition(log=each.log) for each in scanned.audits if not _has_old_formats(each)]
-    incomplete = incomplete_logs(logs, batches_only, source, asker(engine, logs))
+    incomplete = incomplete_logs(inputs.logs, batches_only, source, asker(engine, inputs.logs))
+    incomplete += holes_in(scanned.audits, {each.log for each in incomplete})
     found_in_logs = scanned.findings + list(_unreadable(scanned.audits, incomplete))
-    judged.add(log_verdicts(scanned.audits, time.perf_counter() - started, incomplete), found_in_logs)
+    seconds = time.perf_counter() - started
+    judged.add(log_verdicts(scanned.audits, seconds, incomplete, inputs.links), found_in_logs)
     drafts, found, known, ended = transaction_verdicts(scanned, engine, source, check_crc=check_crc)
     judged.add(drafts, found)
     judged.add(*offset_verdicts(scanned, engine, check_crc=check_crc))
-    judged.add(*beside_verdicts(scanned, engine, ended, one_moment=source.one_moment, check_crc=check_crc))
+    judged.add(*beside_verdicts(scanned, engine, ended, one_moment=source.is_still, check_crc=check_crc))
     return scanned, known
 
 
@@ -475,13 +481,20 @@ def bill_of(engine: Engine, inputs: Inputs, spent: float, wall: float) -> Bill:
 
 
 def log_verdicts(
-    audits: Sequence[LogAudit], seconds: float = 0.0, incomplete: Sequence[Incomplete] = ()
+    audits: Sequence[LogAudit], seconds: float = 0.0, incomplete: Sequence[Incomplete] = (), links: Sequence[str] = ()
 ) -> list[Draft]:
-    """A verdict on readability, and one for each rule over logs; about transactions only if a log has any."""
+    """A verdict on readability, and one for each rule over logs; about transactions only if a log has any.
+
+    Args:
+        audits: the audits of the logs.
+        seconds: wall time.
+        incomplete: the logs that lack records, or may.
+        links: symbolic links in the place of logs.
+    """
     figures: Figures = {"logs": len(audits)}
     for name in ("segment_bytes", "batches", "records", "markers", "holes", "reruns"):
         figures[name] = sum(getattr(audit, name) for audit in audits)
-    readable = _readable(audits, figures, seconds, incomplete)
+    readable = _readable(audits, figures, seconds, incomplete, links)
     counts = {"batches": int(figures["batches"]), "transactional": sum(audit.transactional for audit in audits)}
     rules = [rule for rule in LOG_RULES if rule != OUTSIDE or counts["transactional"]]
     return [lambda _: readable, *(partial(_of_log_rule, rule, counts[rule_of(rule).subject]) for rule in rules)]
@@ -495,12 +508,16 @@ def _of_log_rule(rule: str, subjects: int, tally: Tally) -> Verdict:
 
 
 def _readable(
-    audits: Sequence[LogAudit], figures: Figures, seconds: float, incomplete: Sequence[Incomplete]
+    audits: Sequence[LogAudit],
+    figures: Figures,
+    seconds: float,
+    incomplete: Sequence[Incomplete],
+    links: Sequence[str],
 ) -> Verdict:
     """The verdict on readability: damage is a violation, except a torn or zero-filled tail, which a crash leaves.
 
-    A log that certainly lacks records is a violation, too. Messages of the formats before batches are no damage: they
-    have nothing that the rules judge.
+    A log that certainly lacks records is a violation, too. One that may lack some, and one behind a symbolic link, is
+    not judged. Messages of the formats before batches are no damage: they have nothing that the rules judge.
     """
     certain = [each for each in incomplete if each.is_certain]
     unsure = [each for each in incomplete if not each.is_certain]
@@ -522,9 +539,12 @@ def _readable(
     if incomplete:
         figures = {**figures, "incomplete": len(incomplete)}
     why = {reason: [each for each in unsure if each.why == reason] for reason in sorted({each.why for each in unsure})}
-    told = (
+    told = [
         f"{counted(len(own), 'log')}: {reason.words}; the first: {own[0].in_words()}" for reason, own in why.items()
-    )
+    ]
+    told += [f"{counted(len(links), 'link')}: {LINKED.words}; the first: {links[0]}"] if links else []
+    lacking = [each for each in incomplete if each.why == MISSING_INSIDE and not each.is_certain]
+    advice = [COPY_AGAIN] * (len(incomplete) > len(lacking)) + [LOOK_FOR_MISSING] * bool(lacking)
     return Verdict(
         check="replay",
         name=READABLE,
@@ -533,11 +553,12 @@ def _readable(
         ok=found == "0 corrupt regions",
         seconds=seconds,
         figures={**figures, "unfinished_tails": len(tails)} | ({"old_format_bytes": old} if old else {}),
-        evidence="\n".join(_shortened([*(each.in_words() for each in (*certain, *unsure)), *regions, *tails])),
+        evidence="\n".join(_shortened([*(each.in_words() for each in (*certain, *unsure)), *links, *regions, *tails])),
         unjudged="; ".join(told),
-        unknown=len(unsure),
-        unjudged_for={reason.code: len(own) for reason, own in why.items()},
-        advice=COPY_AGAIN if incomplete else "",
+        unknown=len(unsure) + len(links),
+        unjudged_for={reason.code: len(own) for reason, own in why.items()}
+        | ({LINKED.code: len(links)} if links else {}),
+        advice="\n".join(advice),
     )
 
 

@@ -23,6 +23,7 @@ from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.events.recorded import COMMITS, DECLARATIONS
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.rules.applications import (
+    FENCED_GENERATION,
     NOT_PROCESSED,
     OFFSET_ALONE,
     OUTPUT_ALONE,
@@ -204,12 +205,14 @@ class _About:
     def _first_seen(self, finding: Finding) -> int | None:
         """The place of the event that carries the batch of the finding, or its last one if only the producer is known.
 
-        If a reader should not have been given the record, it is the reader's event; of a refusal it is the answer.
+        If a reader should not have been given the record, it is the reader's event. A refusal, or a commit of a past
+        generation, is named by the order of its answer.
         """
-        if finding.rule == REFUSED:
+        if finding.rule in {REFUSED, FENCED_GENERATION}:
             said = finding.evidence
-            named = (n for n, e in enumerate(self.events) if said.startswith(f"event {e.order} of {e.process}:"))
-            if (answer := next(named, None)) is not None:
+            names = [(f"event {e.order} of {e.process}:", f"event {e.order}: {e.process} ") for e in self.events]
+            answer = next((number for number, own in enumerate(names) if said.startswith(own)), None)
+            if answer is not None:
                 return answer
         here = [
             (number, event)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 SHOWN_NOTES = 10  # findings of each kind on the terminal
 UNJUDGED_REASONS = frozenset(  # the codes of all reasons that the rules give
     {
-        *("ambiguous", "compacted", "damaged", "first-sequence", "history", "incomplete", "logs-missing", "made-again"),
-        *("missing-partition", "no-coordinator-log", "other-moment", "unknown-producer"),
+        *("ambiguous", "compacted", "damaged", "first-sequence", "history", "holes", "incomplete", "links"),
+        *("logs-missing", "made-again", "missing-partition", "no-coordinator-log", "other-moment", "unknown-producer"),
     }
 )
 EPILOG = """examples:

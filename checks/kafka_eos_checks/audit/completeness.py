@@ -1,4 +1,4 @@
-"""Logs that lack their end, their beginning or a segment, and partitions that are not there.
+"""Logs that lack their end, their beginning, a segment or offsets in their midst, and partitions that are not there.
 
 Segments alone do not show this: retention removes the first ones, and compaction leaves holes and empty segments. The
 small files of a log directory do.
@@ -20,21 +20,37 @@ Without this file it is not judged. Segments that are being deleted or replaced 
 *A partition.* A checkpoint has a line for each partition of its directory. Where its folder is missing it may just not
 have been copied, so this is not judged; unless the broker has set the folder aside, to delete or to move it.
 
+*Offsets in their midst.* A leader gives every offset, and retention deletes a log from its beginning. So only the
+cleaner leaves holes between batches, and ``cleaner-offset-checkpoint`` has the offset up to which it came in each log.
+Any other hole is of a segment or a batch that is missing. Or the log was copied from a replica whose cleaner had been
+there, so such a hole is not judged.
+
 Kafka: ReplicaManager.checkpointHighWatermarks, LogManager.checkpointLogStartOffsetsInDir, Cleaner.cleanSegments,
+       LogCleanerManager.doneCleaning,
        LogSegment.changeFileSuffixes, LogLoader.loadSegmentFiles, LeaderEpochFileCache.truncateFromStartAsyncFlush
 """
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT, NotALogDirectory, is_set_aside
-from kafka_eos.formats.segment import MalformedFile, read_leader_epochs
-from kafka_eos_checks.audit.moments import HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, Directory, Ended, Source
+from kafka_eos.formats.segment import CorruptRegion, MalformedFile, RegionKind, read_leader_epochs
+from kafka_eos_checks.audit.moments import (
+    CLEANED,
+    HIGH_WATERMARKS,
+    RECOVERY_POINTS,
+    START_OFFSETS,
+    Directory,
+    Ended,
+    Source,
+    read_checkpoint,
+)
 from kafka_eos_checks.audit.places import Ask, ask_here, place, written_bytes_of
+from kafka_eos_checks.audit.rules.beside import offset_in, segment_with
 from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS, Reason
 from kafka_eos_checks.audit.segments.contents import Place
 from kafka_eos_checks.audit.segments.splits import SUFFIXES, PartitionLog, find_logs
@@ -46,6 +62,14 @@ _ASIDE = {"log.deleted", "log.swap", "log.cleaned"}  # a segment that its broker
 MAY_LACK = Reason("incomplete", "records may be missing; copy the log again, or give another replica")
 MISSING_PARTITION = Reason(
     "missing-partition", "a checkpoint names it, and its folder is missing; copy it, or give another replica of it"
+)
+LINKED = Reason(
+    "links", "they stand in the place of logs and are not followed; give the folders that the links lead to"
+)
+MISSING_INSIDE = Reason(
+    "holes",
+    "offsets are missing inside of them, and nothing shows that they were compacted: a segment or a batch is gone, the "
+    "copy lacks cleaner-offset-checkpoint, or another broker had compacted them before this one copied them",
 )
 
 
@@ -144,13 +168,61 @@ def short_logs(logs: Sequence[Ended], source: Source) -> Iterator[Incomplete]:
                 yield Incomplete(log, file, end, evidence, told.is_settled)
 
 
+class Read(Protocol):
+    """A log that was read: see :class:`kafka_eos_checks.audit.kernels.logs.fold.LogAudit`."""
+
+    @property
+    def log(self) -> PartitionLog:
+        """The log."""
+        ...
+
+    @property
+    def damage(self) -> Sequence[tuple[str, CorruptRegion]]:
+        """Its regions without a readable batch, each with its segment's file name."""
+        ...
+
+    @property
+    def hole(self) -> tuple[int, int] | None:
+        """Its last hole: the first offset that is missing, and the next one that is there; None without one."""
+        ...
+
+
+def holes_in(audits: Iterable[Read], known: Collection[PartitionLog]) -> list[Incomplete]:
+    """The logs with a hole that nothing explains, besides those that are known to lack records; each at its last hole.
+
+    Read the logs first: a cleaner may go on meanwhile. Logs of coordinators are left out, because they are always
+    compacted; so are logs with damage, which is reported.
+    """
+    cleaned: dict[Path, dict[Place, int]] = {}
+    found = []
+    for each in audits:
+        log, damage = each.log, {region.kind for _, region in each.damage}
+        if each.hole is None or log in known or log.topic in COORDINATOR_TOPICS:
+            continue
+        if damage & {RegionKind.CORRUPT, RegionKind.OLD_FORMAT}:
+            continue
+        if log.directory not in cleaned:
+            cleaned[log.directory] = read_checkpoint(log.directory / CLEANED) or {}
+        first, end = each.hole
+        if end > cleaned[log.directory].get((log.topic, log.partition), -1):
+            file = segment_with(log, end)
+            where = f"{'before' if offset_in(file) == end else 'inside of'} {file}"
+            what = f"lacks the offsets {first:,} to {end - 1:,} {where}"
+            evidence = f"{what}, and {CLEANED} does not show that its broker compacted it so far"
+            found.append(Incomplete(log, file, first, evidence, is_certain=False, why=MISSING_INSIDE))
+    return found
+
+
 def _last_segment(folder: Path) -> tuple[str, ...] | None:
     """The last segment in a partition's folder, if it has any; None without a folder.
 
-    Also None for a folder that must not be read, since nobody may have asked for it.
+    Also None for a folder that must not be read, since nobody may have asked for it, and where a symbolic link stands
+    for the folder or a segment, since the link is not followed and may lead to the last segment.
     """
     try:
-        return find_logs(folder)[0].segments[-1:] if folder.is_dir() else None
+        if not folder.is_dir() or folder.is_symlink() or any(file.is_symlink() for file in folder.glob("*.log")):
+            return None
+        return find_logs(folder)[0].segments[-1:]
     except NotALogDirectory:
         return ()
     except PermissionError:

@@ -226,14 +226,19 @@ def _beside(log: "PartitionLog") -> Iterator[Path]:
 def _copy_top(directory: Path, folder: Path, topics: set[str] | None) -> int:
     """Copy what tells of a log directory's moment, before its segments are read; the number of files."""
     from kafka_eos.formats.log_directory import META_PROPERTIES  # noqa: PLC0415
-    from kafka_eos_checks.audit.moments import CLEAN_SHUTDOWN, HIGH_WATERMARKS, START_OFFSETS  # noqa: PLC0415
+    from kafka_eos_checks.audit.moments import (  # noqa: PLC0415
+        CLEAN_SHUTDOWN,
+        CLEANED,
+        HIGH_WATERMARKS,
+        START_OFFSETS,
+    )
 
     count = 0
     folder.mkdir(parents=True, exist_ok=True)
-    for name in (META_PROPERTIES, CLEAN_SHUTDOWN, HIGH_WATERMARKS, START_OFFSETS):
+    for name in (META_PROPERTIES, CLEAN_SHUTDOWN, HIGH_WATERMARKS, START_OFFSETS, CLEANED):
         path, target = directory / name, folder / name
         if path.is_file() and not path.is_symlink():
-            count += _copy(path, target, topics if name in (HIGH_WATERMARKS, START_OFFSETS) else None)
+            count += _copy(path, target, None if name in {META_PROPERTIES, CLEAN_SHUTDOWN} else topics)
         else:
             target.unlink(missing_ok=True)
     if not _told_by(folder):

@@ -1,18 +1,19 @@
 """The inputs of an audit: log directories, recordings (packed or not) and histories."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from kafka_eos.formats.log_directory import LogDirectory, NotALogDirectory, broker_id, cluster_id
+from kafka_eos.formats.log_directory import LogDirectory, NotALogDirectory, broker_id, cluster_id, links_to_logs
 from kafka_eos_checks.audit.events.history_files import SUFFIXES, files_of, is_history
 from kafka_eos_checks.audit.jepsen.operations import HISTORY, is_jepsen
 from kafka_eos_checks.audit.mistaken import seems
 from kafka_eos_checks.audit.moments import LOCK, is_locked
 from kafka_eos_checks.audit.places import is_uri, listed, sizes_of
 from kafka_eos_checks.audit.segments.header_tables import is_table
+from kafka_eos_checks.audit.segments.splits import SUFFIXES as LOG_SUFFIXES
 from kafka_eos_checks.audit.segments.splits import TABLE_WEIGHT, PartitionLog, find_directories, logs_in
 from kafka_eos_checks.kit.recording import UnsafeArchive, unpacked
 
@@ -42,6 +43,7 @@ class Inputs:
         options: what was said of their moments, as the options of a command.
         packed: the archives among them, each with the folder that it was unpacked to.
         brokers: the ids of brokers by log directory, where ``meta.properties`` has them.
+        links: symbolic links in the place of logs, relative to their log directories; they are not followed.
     """
 
     logs: tuple[PartitionLog, ...]
@@ -54,6 +56,7 @@ class Inputs:
     options: tuple[str, ...] = ()
     packed: Mapping[Path, Path] = field(default_factory=dict)
     brokers: Mapping[Path, int] = field(default_factory=dict)
+    links: tuple[str, ...] = ()
 
     @property
     def segment_bytes(self) -> int:
@@ -144,6 +147,7 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
             given=tuple(map(str, (*paths, *histories))),
             packed=packed,
             brokers={directory: known for directory, known in ids.items() if known is not None},
+            links=tuple(_links_in(folders)),
         )
 
 
@@ -157,6 +161,13 @@ def _directories_in(folders: Mapping[Path, Path]) -> list[LogDirectory]:
                 if found_out := seems(path):
                     raise UnusableInput(f"{error}; {given / path.name} seems to be {found_out}") from None
         raise
+
+
+def _links_in(folders: Iterable[Path]) -> Iterator[str]:
+    """The symbolic links in the place of logs in some folders of this machine."""
+    for folder in folders:
+        for link in () if is_uri(str(folder)) else links_to_logs(folder, LOG_SUFFIXES):
+            yield str(link.relative_to(folder.resolve()))
 
 
 class Contents(NamedTuple):

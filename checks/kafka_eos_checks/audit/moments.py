@@ -13,7 +13,8 @@ have to show the moment. They say something only of replicas in sync, which may 
 - ``replication-offset-checkpoint`` has the high watermarks of all logs at one moment, which is later than every
   timestamp below them. A copied log that reaches its own high watermark is of that moment or later. If copying kept the
   times of files (``cp -a``), the checkpoint file's own time is that moment, so even an idle cluster can be judged;
-- ``.kafka_cleanshutdown``: nothing was appended after the last timestamp in the directory.
+- ``.kafka_cleanshutdown``: nothing was appended after the last timestamp in the directory. All log directories of one
+  broker that was shut down so are of one moment.
 
 Logs of stopped brokers, of a recording or of a volume's snapshot are of one moment, and everything can be judged. A
 log that ends below its own high watermark lacks records (:mod:`kafka_eos_checks.audit.completeness`). It is complete
@@ -31,13 +32,14 @@ import struct
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import inf, isinf
 from pathlib import Path
 from typing import Protocol
 
+from kafka_eos.formats.log_directory import broker_id, cluster_id
 from kafka_eos_checks.audit.places import Unreachable, is_uri
 from kafka_eos_checks.audit.segments.contents import Place
 from kafka_eos_checks.audit.segments.splits import PartitionLog
@@ -48,6 +50,7 @@ KEPT_MS = 2_000  # the most from the last timestamp of a log to its file's time,
 CLOCK_TICK_MS = 1_000  # the resolution of a file system's times
 LOCK, CLEAN_SHUTDOWN, HIGH_WATERMARKS = ".lock", ".kafka_cleanshutdown", "replication-offset-checkpoint"
 START_OFFSETS, RECOVERY_POINTS = "log-start-offset-checkpoint", "recovery-point-offset-checkpoint"
+CLEANED = "cleaner-offset-checkpoint"  # the offsets up to which logs were compacted
 LONGEST_MS = 15 * 60_000  # Kafka's default of transaction.max.timeout.ms
 GRACE_MS = 5 * 60_000  # added to it, as by `kafka-transactions find-hanging`
 
@@ -85,6 +88,7 @@ class Directory:
 
     Attributes:
         read_ms: when reading began, if its broker runs; None otherwise.
+        started_ms: when its broker was started, if it runs and that is known; ``-inf`` otherwise.
         stopped: whether its broker was shut down cleanly.
         high_watermarks: the high watermark of each partition at the last checkpoint.
         checkpoint_ms: when the file of the checkpoint was written; ``-inf`` for none.
@@ -95,6 +99,7 @@ class Directory:
     """
 
     read_ms: int | None = None
+    started_ms: float = -inf
     stopped: bool = False
     high_watermarks: Mapping[Place, int] = field(default_factory=dict)
     checkpoint_ms: float = -inf
@@ -114,29 +119,46 @@ def read_directory(folder: Path, now_ms: int, *, is_whole: bool = False) -> Dire
     The entries of a directory that is looked at as a whole are listed after the checkpoints are read: a folder that its
     broker deletes meanwhile is still there, set aside.
     """
+    holder = holder_of(folder / LOCK)
     return Directory(
-        read_ms=now_ms if is_locked(folder / LOCK) else None,
+        read_ms=None if holder is None else now_ms,
+        started_ms=-inf if holder is None else _started_ms(holder),
         stopped=(folder / CLEAN_SHUTDOWN).is_file(),
-        high_watermarks=_offsets(folder / HIGH_WATERMARKS) or {},
+        high_watermarks=read_checkpoint(folder / HIGH_WATERMARKS) or {},
         checkpoint_ms=_written_ms(folder / HIGH_WATERMARKS),
-        recovery_points=_offsets(folder / RECOVERY_POINTS) or {},
-        start_offsets=_offsets(folder / START_OFFSETS),
+        recovery_points=read_checkpoint(folder / RECOVERY_POINTS) or {},
+        start_offsets=read_checkpoint(folder / START_OFFSETS),
         entries=frozenset(path.name for path in folder.iterdir()) if is_whole else None,
     )
 
 
 def is_locked(path: Path) -> bool:
     """Whether another process holds the lock of a file, as a broker does; False on systems other than Linux."""
+    return holder_of(path) is not None
+
+
+def holder_of(path: Path) -> int | None:
+    """The id of the process that holds the lock of a file; 0 if it is in another container, None without one."""
     if not sys.platform.startswith("linux") or is_uri(str(path)):
-        return False
+        return None
     layout = "hhqqi4x"  # struct flock: type, whence, start, length, process
     try:
         with path.open("rb") as file:
             asked = struct.pack(layout, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-            answer = struct.unpack(layout, fcntl.fcntl(file, fcntl.F_GETLK, asked))
+            kind, *_, process = struct.unpack(layout, fcntl.fcntl(file, fcntl.F_GETLK, asked))
     except OSError:
-        return False
-    return bool(answer[0] != fcntl.F_UNLCK)
+        return None
+    return None if kind == fcntl.F_UNLCK else int(process)
+
+
+def _started_ms(process: int) -> float:
+    """When a process of this machine was started, in milliseconds since the epoch; ``-inf`` if that is not known."""
+    try:
+        [booted] = (line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime "))
+        ticks = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, ValueError):
+        return -inf
+    return 1000 * (int(booted.split()[1]) + ticks / os.sysconf("SC_CLK_TCK"))
 
 
 def _written_ms(path: Path) -> float:
@@ -149,7 +171,7 @@ def _written_ms(path: Path) -> float:
         return -inf
 
 
-def _offsets(path: Path) -> dict[Place, int] | None:
+def read_checkpoint(path: Path) -> dict[Place, int] | None:
     """The lines of a checkpoint, ``topic partition offset``; None if the file is missing or is no checkpoint."""
     try:
         version, _, *lines = path.read_text(encoding="ascii").splitlines()
@@ -175,14 +197,16 @@ class Source:
     directories: Mapping[Path, Directory] = field(default_factory=dict)
     longest_ms: int = LONGEST_MS
 
-    def is_short(self, log: PartitionLog, end: int) -> bool:
-        """Whether a log ends below its high watermark: records are missing, or its copy is older than the checkpoint.
+    @property
+    def is_still(self) -> bool:
+        """Whether each log is of the same moment as the files next to it: no broker wrote while they were copied."""
+        stopped = [directory.stopped for directory in self.directories.values()]
+        return self.one_moment or (bool(stopped) and all(stopped))
 
-        A log whose records were all deleted ends where its last segment begins.
-        """
+    def is_short(self, log: PartitionLog, end: int) -> bool:
+        """Whether a log ends below its high watermark: records are missing, or its copy is the older file."""
         mark = self.directories.get(log.directory, Directory()).high_watermarks.get(_place(log))
-        last = log.segments[-1].partition(".")[0] if log.segments else ""
-        return mark is not None and max(end, int(last) if last.isdecimal() else 0) < mark
+        return mark is not None and log.end_after(end) < mark
 
     def is_incomplete(self, log: PartitionLog, end: int) -> bool:
         """Whether a log ends below its high watermark, though it is no older than the checkpoint."""
@@ -201,8 +225,17 @@ def look_at(
     now_ms = time.time_ns() // 1_000_000
     folders = {log.directory for log in logs}
     directories = {each: read_directory(each, now_ms, is_whole=each in whole) for each in folders | whole}
-    stopped_alone = len(folders) == 1 and all(directories[folder].stopped for folder in folders)
+    stopped_alone = all(directories[each].stopped for each in folders) and _are_of_one_broker(folders)
     return Source(one_moment=one_moment or stopped_alone, directories=directories, longest_ms=longest_ms)
+
+
+def _are_of_one_broker(folders: Collection[Path]) -> bool:
+    """Whether cleanly stopped log directories are those of one broker, which has stopped them at once.
+
+    The file of a clean shutdown has the broker's epoch, another one after each start. (Kafka 2.8 leaves it empty.)
+    """
+    told = {(broker_id(each), cluster_id(each), (each / CLEAN_SHUTDOWN).read_bytes()) for each in folders}
+    return len(folders) == 1 or (len(told) == 1 and all(broker is not None for broker, _, _ in told))
 
 
 def options_of(one_moment: bool, longest_ms: int) -> tuple[str, ...]:
@@ -278,6 +311,14 @@ class Moments:
         if mark is not None and end >= mark:
             told.append(self._checkpoints.get(folder, -inf))
         return max(float(stamped_ms), max(told) - LAG_MS)
+
+    def ran_for(self, log: PartitionLog, span_ms: float) -> bool:
+        """Whether the broker of a log has not been started a shorter time ago; True if that is not known.
+
+        What was due while all brokers were down is done soon after a start, so a rule gives it that time.
+        """
+        directory = self.source.directories.get(log.directory, Directory())
+        return directory.read_ms is None or directory.read_ms - directory.started_ms > span_ms
 
     def covers(self, dated: Dated, moment_ms: float) -> bool:
         """Whether a log is known to be complete up to a moment of another broker's clock."""

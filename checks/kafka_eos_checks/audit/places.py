@@ -53,7 +53,7 @@ def is_uri(text: str) -> bool:
 
 
 def place(text: str) -> Path:
-    """The path that a text names: a path of this machine, also as ``file://``, or a :class:`Uri`.
+    """The path that a text names: a path of this machine, also as ``file:/`` or ``file://``, or a :class:`Uri`.
 
     A URI of an object store is taken as it stands, without escapes, as Hadoop does.
 
@@ -61,7 +61,7 @@ def place(text: str) -> Path:
         Unreachable: a scheme that is not known, or a URI with a password, a key or a query.
     """
     if not is_uri(text):
-        return Path(text)
+        return Path(url2pathname(text[len("file:") :])) if text.startswith("file:/") else Path(text)
     found = _URI.fullmatch(text)
     if found is None:
         raise Unreachable(f"{text.partition('://')[0]}://…: no URI; expected SCHEME://PLACE/PATH")

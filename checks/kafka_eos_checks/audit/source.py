@@ -8,7 +8,7 @@ Spark finds the source by itself if the Python that Spark starts has this packag
 ``PYSPARK_PYTHON``. In a program that is run as ``/path/to/venv/bin/python program.py`` call :func:`register` first.
 
 Options, besides ``path`` (a log directory, a folder of several brokers' directories, or a partition's folder; ``load``
-takes several):
+takes several; on this machine also a pattern, ``/copies/broker-*``):
 
 ================= ====================================================================================================
 granularity       ``batches`` (default; headers only), ``records``, ``corrupt`` (regions without a readable batch),
@@ -26,7 +26,8 @@ splitBytes        bytes that a task reads (default 134217728)
 pushdown          ``true``: a query's comparisons with constants limit what is read (default ``false``)
 ================= ====================================================================================================
 
-Any other option is an error.
+Any other option is an error. So are a topic and a partition that have no log there; of ``offsets``, and in a stream,
+they have no row.
 
 Ranges of offsets and times are refused at granularities ``transactions`` and ``offsets``, because a transaction is told
 from the start of its log. One task reads a whole log there, however long the log is, and logs that are shorter than
@@ -120,7 +121,7 @@ from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.formats.segment import CorruptRegion
 from kafka_eos.formats.transaction_log import TOPIC as STATE_TOPIC
 from kafka_eos.formats.varint import INT64_MAX, INT64_MIN
-from kafka_eos_checks.audit.places import place
+from kafka_eos_checks.audit.places import is_uri, place
 from kafka_eos_checks.audit.rules.log import SEQUENCE_MASK
 from kafka_eos_checks.audit.segments.headers import (
     COMPRESSION_MASK,
@@ -159,6 +160,7 @@ OPTIONS = (
     "splitBytes",
     "pushdown",
 )
+NAMED = 10  # topics or partitions in the error about another one
 _SPARKS_OWN = {"paths", "location", "owner", "provider"}  # for a load of several paths, and for a table of the catalog
 _CODECS = np.array([codec.name.lower() for codec in CompressionType])
 
@@ -329,7 +331,7 @@ class KafkaLogReader(DataSourceReader):
         self._check_crc = _flag(self._options, "crc", default=True)
         self._kinds = {name: SCHEMAS[granularity][name] for name in names}
         self._split_bytes = _bytes(self._options, "splitbytes", default=SPLIT_BYTES)
-        self._selection = from_options(self._options)
+        self._selection = self._named = from_options(self._options)
         if granularity in FOLDED:
             for name in _RANGES:
                 if name.lower() in self._options:
@@ -342,7 +344,7 @@ class KafkaLogReader(DataSourceReader):
         """All logs at the given paths.
 
         Raises:
-            ValueError: no path is given.
+            ValueError: no path is given, or nothing matches a pattern.
             NotALogDirectory: there is no log at one of the paths.
             ValueError: a log has only the headers of its batches.
         """
@@ -350,7 +352,7 @@ class KafkaLogReader(DataSourceReader):
         paths += [self._options["path"]] if "path" in self._options else []
         if not paths:
             raise ValueError("kafka_log: no path; give a broker's log directory to load() or as option 'path'")
-        found = find_logs(*map(place, paths))
+        found = find_logs(*(path for text in paths for path in _matching(text)))
         for log in found:
             if not log.has_records:
                 raise ValueError(f"kafka_log: {log.folder} has tables of headers; read them by format 'parquet'")
@@ -367,8 +369,14 @@ class KafkaLogReader(DataSourceReader):
         return self._selection
 
     def partitions(self) -> Sequence[LogTask]:
-        """The tasks: each of about ``splitbytes`` bytes, or of a longer log if its rows need the whole log."""
+        """The tasks: each of about ``splitbytes`` bytes, or of a longer log if its rows need the whole log.
+
+        Raises:
+            ValueError: no log is of the topic or the partition that an option names; others as :meth:`found`.
+        """
         found = self.found()
+        if self._granularity != "offsets":
+            _refuse_missing(self._named, found)
         folded = self._granularity in FOLDED
         coordinators = (
             tuple(log for log in found if log.topic == STATE_TOPIC) if "transactional_id" in self._kinds else ()
@@ -436,6 +444,42 @@ def _bytes(options: Mapping[str, str], name: str, *, default: int) -> int:
     if not value.isdecimal() or int(value) == 0:
         raise ValueError(f"kafka_log: option {name} is {value!r}, not a number of bytes")
     return int(value)
+
+
+def _matching(text: str) -> list[Path]:
+    """The path that a text names, or the paths of this machine that match it, sorted.
+
+    Raises:
+        ValueError: nothing matches.
+    """
+    path = place(text)
+    if not set("*?[") & set(str(path)) or is_uri(str(path)) or path.exists():
+        return [path]
+    root = Path(path.anchor)
+    found = sorted(root.glob(str(path.relative_to(root))))
+    if not found:
+        raise ValueError(f"kafka_log: nothing matches {text}")
+    return found
+
+
+def _refuse_missing(named: Selection, found: Sequence[PartitionLog]) -> None:
+    """Raise if no log is of the topic or the partition that is named, so that no typing error gives an empty table."""
+    topics = sorted({log.topic for log in found})
+    for topic in named.topics or ():
+        if topic not in topics:
+            near = did_you_mean(topic, topics)
+            raise ValueError(f"kafka_log: no log of topic {topic!r} at the given paths{near or _there_is(topics)}")
+    of_topic = [log for log in found if named.topics is None or log.topic in named.topics]
+    numbers = sorted({log.partition for log in of_topic})
+    for partition in named.partitions or ():
+        if partition not in numbers:
+            of = "".join(f" of topic {topic!r}" for topic in named.topics or ())
+            raise ValueError(f"kafka_log: no log of partition {partition}{of} at the given paths{_there_is(numbers)}")
+
+
+def _there_is(names: Sequence[Any]) -> str:
+    """The words that name the first of some things, for the end of an error."""
+    return f"; there is {', '.join(map(str, names[:NAMED]))}{', …' * (len(names) > NAMED)}"
 
 
 class PushdownReader(KafkaLogReader):

@@ -56,7 +56,10 @@ KRAFT_SETTINGS = {
     "broker.heartbeat.interval.ms": "500",
 }
 ZOOKEEPER_SETTINGS = {"zookeeper.session.timeout.ms": "3000"}
-KEPT_FILES = ("meta.properties", "replication-offset-checkpoint", "log-start-offset-checkpoint", ".kafka_cleanshutdown")
+KEPT_FILES = (
+    *("meta.properties", ".kafka_cleanshutdown"),
+    *("replication-offset-checkpoint", "log-start-offset-checkpoint", "cleaner-offset-checkpoint"),
+)
 METADATA_VERSION, LIST_OFFSETS_VERSION = 11, 5  # which all releases know
 LATEST = -1  # the timestamp that asks for the end of a partition
 

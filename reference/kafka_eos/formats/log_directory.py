@@ -20,6 +20,7 @@ DEEPEST = 3  # levels below a folder, at which a message names folders with part
 NAMED = 5  # folders in a message
 LONGEST_NAME = 255  # of a folder
 
+LINK = "a symbolic link"
 _PARTITION = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
 _SET_ASIDE = re.compile(r"[a-zA-Z0-9._-]+-[0-9]+\.[0-9a-f]+-(?P<fate>delete|future|stray)")
 _SEGMENT_FILE = re.compile(r"(?P<offset>[0-9]{20})\.(?P<suffix>[a-z.]+)")
@@ -112,7 +113,8 @@ def find_log_directories(path: Path, suffixes: Sequence[str] = ("log",)) -> tupl
         OSError: ``path`` cannot be read.
     """
     if not path.is_dir():
-        raise NotALogDirectory(f"{path}: no such directory; give a broker's log.dirs or a copy of it")
+        what = "a file, and no directory" if path.exists() else "no such directory"
+        raise NotALogDirectory(f"{path}: {what}; give a broker's log.dirs or a copy of it")
     root = path.resolve()
     own = _partition(root, suffixes)
     if isinstance(own, Partition):
@@ -153,14 +155,15 @@ def _log_directory(path: Path, suffixes: Sequence[str]) -> LogDirectory | None:
     skipped: list[Skipped] = []
     for child in sorted(path.iterdir()):
         if child.is_symlink():
-            skipped.append(Skipped(path=child, reason="a symbolic link"))
+            skipped.append(Skipped(path=child, reason=LINK))
         elif child.is_dir():
             result = _partition(child, suffixes)
             if isinstance(result, Partition):
                 partitions.append(result)
-                skipped += _links(child)
             else:
                 skipped.append(result)
+            if _PARTITION.fullmatch(child.name):
+                skipped += _links(child)
     if not partitions and not _own_file(path / META_PROPERTIES):
         return None
     partitions.sort(key=lambda partition: (partition.topic, partition.partition))
@@ -200,9 +203,26 @@ def _partition(path: Path, suffixes: Sequence[str]) -> Partition | Skipped:
     )
 
 
+def links_to_logs(path: Path, suffixes: Sequence[str] = ("log",)) -> list[Path]:
+    """The symbolic links that stand for a partition's folder or a segment in the log directories at ``path``.
+
+    They are not followed, because they may lead anywhere. Arguments and errors are those of
+    :func:`find_log_directories`.
+    """
+    links = (
+        each.path for found in find_log_directories(path, suffixes) for each in found.skipped if each.reason == LINK
+    )
+    return [link for link in links if _PARTITION.fullmatch(link.name) or _is_segment(link.name, suffixes)]
+
+
+def _is_segment(name: str, suffixes: Sequence[str]) -> bool:
+    named = _SEGMENT_FILE.fullmatch(name)
+    return named is not None and named["suffix"] in suffixes
+
+
 def _links(path: Path) -> tuple[Skipped, ...]:
     """The symbolic links in a partition's directory, which are left out of it."""
-    return tuple(Skipped(path=file, reason="a symbolic link") for file in sorted(path.iterdir()) if file.is_symlink())
+    return tuple(Skipped(path=file, reason=LINK) for file in sorted(path.iterdir()) if file.is_symlink())
 
 
 def _segment_files(path: Path) -> Iterator[tuple[str, int, Path]]:

@@ -10,7 +10,7 @@ from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit import audit
 from kafka_eos_checks.audit.cause import AFTER, BEFORE, Cause, cause_of
 from kafka_eos_checks.audit.findings import Finding
-from kafka_eos_checks.audit.rules.applications import NOT_PROCESSED, OUTPUT_ALONE, SKIPPED, TWICE
+from kafka_eos_checks.audit.rules.applications import FENCED_GENERATION, NOT_PROCESSED, OUTPUT_ALONE, SKIPPED, TWICE
 from kafka_eos_checks.audit.rules.readers import COMMITTED_MISSING
 from kafka_eos_checks.simulate.named_failures import NAMED_FAILURES
 from kafka_eos_checks.simulate.transactions import simulate_failure, write_transactions
@@ -282,6 +282,17 @@ def test_a_finding_that_no_event_tells_of_has_no_cause(run: Run) -> None:
     run.produce(0)
     assert cause_of(finding("duplicate", 5), run.events) is None
     assert cause_of(finding("duplicate", 0, topic="elsewhere"), run.events) is None
+
+
+def test_a_commit_of_a_past_generation_is_the_answer_that_the_finding_names(run: Run) -> None:
+    run.commit(1)
+    answer = run.commit(2)
+    said = f"event {answer}: proxy/app committed 2 as a member of generation 3 of 'g', when generation 4 had begun"
+    found = cause_of(finding(FENCED_GENERATION, None, said, topic="in"), run.events)
+    assert found is not None
+    assert found.events[found.effect] is run.events[answer]
+    of_another = said.replace("proxy/app", "proxy/other")
+    assert cause_of(finding(FENCED_GENERATION, None, of_another, topic="in"), run.events) is None
 
 
 def test_what_a_test_declares_is_not_drawn(run: Run) -> None:

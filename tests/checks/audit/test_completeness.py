@@ -12,13 +12,14 @@ import pytest
 
 from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT
-from kafka_eos.formats.segment import read_leader_epochs
+from kafka_eos.formats.segment import StoredBatch, read_leader_epochs, read_segment
 from kafka_eos.formats.transaction_log import TOPIC
 from kafka_eos_checks.audit.audit import Audit, run
 from kafka_eos_checks.audit.completeness import short_logs
 from kafka_eos_checks.audit.kernels.logs.transactions import Partition
 from kafka_eos_checks.audit.moments import (
     CLEAN_SHUTDOWN,
+    CLEANED,
     HIGH_WATERMARKS,
     RECOVERY_POINTS,
     START_OFFSETS,
@@ -26,7 +27,7 @@ from kafka_eos_checks.audit.moments import (
     Source,
 )
 from kafka_eos_checks.audit.rules.rule_book import READABLE
-from kafka_eos_checks.audit.rules.transactions import HANGING, NO_TRANSACTION
+from kafka_eos_checks.audit.rules.transactions import FENCED, HANGING, NO_TRANSACTION
 from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.kit.paths import recordings_folder
@@ -406,3 +407,106 @@ def test_a_log_of_old_formats_whose_end_is_unknown_may_lack_a_segment_too(tmp_pa
     first = segments(tmp_path, "old-formats-0")[0]
     first.unlink()
     assert incomplete(tmp_path)[0] == [(first.name, 0)]
+
+
+# --- offsets that are missing inside of a log ------------------------------------------------------------------------
+
+
+def cut_out(file: Path, number: int) -> None:
+    """Remove a batch from a segment, by its number."""
+    batches = [item for item in read_segment(file) if isinstance(item, StoredBatch)]
+    start, end = (batches[at].position for at in (number, number + 1))
+    file.write_bytes(file.read_bytes()[:start] + file.read_bytes()[end:])
+
+
+def test_a_segment_that_is_missing_in_the_middle_of_a_log_is_not_judged(cluster: Path) -> None:
+    _, second, third, *_ = segments(cluster, "generated-0")
+    second.unlink()
+    result = run([cluster])
+    found = of(result, READABLE)
+    assert (found.standing, found.unknown, found.unjudged_for) == (Standing.NOT_JUDGED, 1, {"holes": 1})
+    missing = f"generated-0 lacks the offsets {int(second.stem):,} to {int(third.stem) - 1:,} before {third.name}"
+    assert missing in found.evidence
+    assert "look into the folder" in found.advice
+    assert "logs: offsets are missing inside of them" in found.unjudged
+    assert violated(result) == []
+
+
+def test_data_and_a_marker_on_the_two_sides_of_a_hole_show_no_fenced_producer(cluster: Path) -> None:
+    """The data's own marker and the data that the other marker ends are in the hole."""
+    segments(cluster, "generated-0")[1].unlink()
+    found = of(run([cluster]), FENCED)
+    assert (found.standing, found.unknown, found.unjudged_for) == (Standing.NOT_JUDGED, 1, {"compacted": 1})
+    assert "a hole in their partition may have had their marker" in found.unjudged
+
+
+@pytest.mark.parametrize("number", [0, 3])
+def test_a_batch_that_is_missing_inside_of_a_segment_is_not_judged(cluster: Path, number: int) -> None:
+    file = segments(cluster, "generated-1")[0]
+    cut_out(file, number)
+    found = of(run([cluster]), READABLE)
+    assert found.unjudged_for == {"holes": 1}
+    assert f"inside of {file.name}" in found.evidence
+
+
+def test_a_hole_below_the_cleaners_offset_is_of_compaction(cluster: Path) -> None:
+    _, second, third, *_ = segments(cluster, "generated-0")
+    second.unlink()
+    checkpoint = cluster / "brokers" / "1" / CLEANED
+    for reached, standing in ((int(third.stem), Standing.OK), (int(third.stem) - 1, Standing.NOT_JUDGED)):
+        checkpoint.write_text(f"0\n1\ngenerated 0 {reached}\n")
+        assert of(run([cluster]), READABLE).standing is standing, reached
+    checkpoint.write_text(f"0\n1\ngenerated 1 {third.stem}\n")
+    assert of(run([cluster]), READABLE).standing is Standing.NOT_JUDGED, "it is of another partition"
+
+
+def test_only_the_last_hole_of_a_log_is_told_and_damage_is_told_by_itself(cluster: Path) -> None:
+    first, second, third, fourth, *_ = segments(cluster, "generated-0")
+    second.unlink()
+    cut_out(first, 2)
+    assert f"before {third.name}" in of(run([cluster]), READABLE).evidence
+    third.write_bytes(third.read_bytes()[:100] + bytes(40) + third.read_bytes()[140:])
+    found = of(run([cluster]), READABLE)
+    assert (found.ok, found.unknown) == (False, 0)
+    assert fourth.exists()
+
+
+def test_coordinators_logs_are_always_compacted(cluster: Path) -> None:
+    cut_out(segments(cluster, busiest(cluster))[0], 5)
+    assert of(run([cluster]), READABLE).standing is Standing.OK
+
+
+# --- links in the place of logs --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_in_the_place_of_a_partition_is_not_judged(there: bool, cluster: Path, tmp_path: Path) -> None:
+    folder = cluster / "brokers" / "1" / "generated-0"
+    folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(tmp_path / ("elsewhere" if there else "not mounted"))
+    (cluster / "brokers" / "1" / "a link").symlink_to(tmp_path / "elsewhere")
+    (cluster / "brokers" / "1" / "generated-1" / "other.txt").symlink_to(tmp_path / "elsewhere")
+    found = of(run([cluster]), READABLE)
+    assert (found.standing, found.unjudged_for) == (Standing.NOT_JUDGED, {"links": 1})
+    assert found.evidence == "1/generated-0"
+    assert "give the folders that the links lead to" in found.unjudged
+    alone = of(run([tmp_path / "elsewhere" / ".." / "cluster" / "brokers" / "1" / "generated-1"]), READABLE)
+    assert alone.standing is Standing.OK, "nobody asked for the others"
+
+
+def test_a_partition_with_links_only_is_not_judged(cluster: Path, tmp_path: Path) -> None:
+    for file in segments(cluster, "generated-0"):
+        file.rename(tmp_path / file.name)
+        file.symlink_to(tmp_path / file.name)
+    found = of(run([cluster]), READABLE)
+    assert found.standing is Standing.NOT_JUDGED
+    assert found.unjudged_for == {"links": len(segments(cluster, "generated-0"))}
+
+
+def test_a_link_in_the_place_of_a_segment_is_not_judged(cluster: Path, tmp_path: Path) -> None:
+    last = segments(cluster, "generated-0")[-1]
+    last.rename(tmp_path / "elsewhere.log")
+    last.symlink_to(tmp_path / "elsewhere.log")
+    found = of(run([cluster]), READABLE)
+    assert (found.standing, found.unjudged_for) == (Standing.NOT_JUDGED, {"links": 1}), "it may have the log's end"
+    assert found.evidence == f"1/generated-0/{last.name}"

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_eos.formats.log_directory import PARTITION_METADATA
+from kafka_eos.formats.log_directory import META_PROPERTIES, PARTITION_METADATA
 from kafka_eos.formats.record_batch import (
     ControlRecord,
     ControlType,
@@ -29,6 +30,7 @@ from kafka_eos.formats.transaction_log import (
     TransactionLogValue,
     TransactionState,
 )
+from kafka_eos_checks.audit import moments
 from kafka_eos_checks.audit.audit import Audit, run
 from kafka_eos_checks.audit.findings import Kind
 from kafka_eos_checks.audit.moments import (
@@ -362,6 +364,24 @@ def test_logs_of_cleanly_stopped_brokers_are_complete_almost_up_to_their_last_ti
     assert reaches(tmp_path, busy, idle) == [inf, inf], "the logs of one stopped broker are of one moment"
 
 
+def test_the_directories_of_one_broker_that_was_shut_down_cleanly_are_of_one_moment(tmp_path: Path) -> None:
+    logs = [log_in(tmp_path / name, "a-0", 9, NOW).log for name in ("1", "2")]
+    for name in ("1", "2"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / CLEAN_SHUTDOWN).write_text('{"version":0,"brokerEpoch":14}')
+    assert not look_at(logs, one_moment=False).one_moment, "nothing tells whose they are"
+    for broker, one_moment in ((1, True), (2, False)):
+        (tmp_path / "1" / META_PROPERTIES).write_text("cluster.id=c\nnode.id=1\ndirectory.id=x\n")
+        (tmp_path / "2" / META_PROPERTIES).write_text(f"cluster.id=c\nnode.id={broker}\ndirectory.id=y\n")
+        source = look_at(logs, one_moment=False)
+        assert (source.one_moment, source.is_still) == (one_moment, True), broker
+    (tmp_path / "2" / META_PROPERTIES).write_text("cluster.id=c\nnode.id=1\n")
+    (tmp_path / "2" / CLEAN_SHUTDOWN).write_text('{"version":0,"brokerEpoch":21}')
+    assert not look_at(logs, one_moment=False).one_moment, "it was started in between"
+    (tmp_path / "2" / CLEAN_SHUTDOWN).unlink()
+    assert not look_at(logs, one_moment=False).is_still
+
+
 @pytest.fixture
 def lock(tmp_path: Path) -> Iterator[Path]:
     """A lock that another process holds, as a broker does."""
@@ -392,6 +412,38 @@ def test_a_running_broker_is_known_by_its_lock_and_its_logs_are_of_now(lock: Pat
     shutil.copy(lock, copied / LOCK)
     assert not is_locked(copied / LOCK)
     assert not is_locked(copied / "none")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the lock is asked for only on Linux")
+def test_the_start_of_a_running_broker_is_that_of_the_process_that_holds_its_lock(
+    lock: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = moments.read_directory(lock.parent, round(time.time() * 1000))
+    assert own.read_ms is not None
+    assert -2_000 < own.read_ms - own.started_ms < 60_000
+    assert moments.read_directory(lock.parent / "none", NOW).started_ms == -inf
+    monkeypatch.setattr(moments, "holder_of", lambda _: 0)  # in another container
+    assert moments.read_directory(lock.parent, NOW) == replace(own, read_ms=NOW, started_ms=-inf)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the lock is asked for only on Linux")
+@pytest.mark.parametrize("state", ["ONGOING", "PREPARE_COMMIT", None])
+def test_what_timed_out_while_the_broker_was_down_is_too_recent_soon_after_its_start(
+    state: str | None, lock: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A coordinator aborts within seconds of its start what timed out before, and goes on with what was decided."""
+    folder, past = lock.parent, round(time.time() * 1000) - 60 * MINUTE
+    epoch = 1 if state == "ONGOING" else 2
+    begun = [("EMPTY", 1, past - 1), ("ONGOING", 1, past), *([(state, 2, past + 1)] if epoch == 2 else [])]
+    if state is not None:
+        coordinator(folder, *begun)
+    partition(folder, data(0, past + 2, epoch=1), marker(1, past + 3, ControlType.COMMIT, pid=99))
+    [note] = [each for each in run([folder]).notes if each.rule == HANGING]
+    assert (note.kind, note.offset) == (Kind.TOO_RECENT, 0)
+    assert "its broker was started less than 5 min ago, and may end it" in note.evidence
+    for started in (-inf, time.time() * 1000 - GRACE_MS - MINUTE):
+        monkeypatch.setattr(moments, "_started_ms", lambda _, at=started: at)
+        assert kinds(run([folder]), HANGING) == [Kind.VIOLATION], started
 
 
 def test_a_lock_that_this_process_holds_is_no_running_broker(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import datasource
 
 from kafka_eos.formats.compression import CompressionType
+from kafka_eos.formats.log_directory import NotALogDirectory
 from kafka_eos.formats.record_batch import Record, build_batch
 from kafka_eos.formats.segment import StoredBatch, read_segment
 from kafka_eos_checks import cli
@@ -110,10 +111,70 @@ def test_the_broker_is_the_name_of_the_log_directory(tmp_path: Path, spark: Any)
     assert brokers("east/broker-1", "west/broker-1") == [str(tmp_path / name / "broker-1") for name in ("east", "west")]
 
 
-def test_nothing_to_read_is_no_row(tmp_path: Path, spark: Any) -> None:
+@pytest.mark.parametrize("granularity", ["batches", "records", "corrupt", "transactions"])
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"topic": "odrers"}, "no log of topic 'odrers' at the given paths; did you mean orders?"),
+        ({"topic": "x"}, "no log of topic 'x' at the given paths; there is orders"),
+        (
+            {"topic": "orders", "partition": "1"},
+            "no log of partition 1 of topic 'orders' at the given paths; there is 2",
+        ),
+        ({"partition": "1"}, "no log of partition 1 at the given paths; there is 2"),
+    ],
+)
+def test_a_topic_or_partition_that_is_not_there_is_refused(
+    options: dict[str, str], said: str, granularity: str, tmp_path: Path
+) -> None:
     mixed_segment(tmp_path)
-    for option in ({"topic": "another"}, {"partition": "1"}):
-        assert spark.read.format("kafka_log").options(**option).load(str(tmp_path)).count() == 0
+    reader = source.KafkaLogReader(granularity, [], {"path": str(tmp_path), **options})
+    with pytest.raises(ValueError, match=re.escape(f"kafka_log: {said}")):
+        reader.partitions()
+
+
+def test_an_error_names_some_of_very_many_topics(tmp_path: Path) -> None:
+    for number in range(12):
+        write_log(tmp_path / f"topic{number:02}-0", faulty_log(1, 5))
+    with pytest.raises(ValueError, match=r"there is topic00, .*, topic09, …$"):
+        source.KafkaLogReader("batches", [], {"path": str(tmp_path), "topic": "x"}).partitions()
+
+
+def test_committed_offsets_of_an_unknown_topic_and_a_condition_that_nothing_meets_have_no_row(
+    tmp_path: Path, spark: Any
+) -> None:
+    mixed_segment(tmp_path)
+    assert source.KafkaLogReader("offsets", [], {"path": str(tmp_path), "topic": "x"}).partitions() == []
+    reader = source.PushdownReader("batches", ["base_offset"], {"path": str(tmp_path)})
+    reader.pushFilters([datasource.EqualTo(("topic",), "x")])
+    assert reader.partitions() == []
+    assert spark.read.format("kafka_log").load(str(tmp_path)).where("topic = 'x'").count() == 0
+
+
+def test_a_stream_waits_for_a_topic_that_is_not_there_yet(tmp_path: Path) -> None:
+    mixed_segment(tmp_path)
+    reader = source.KafkaLogStreamReader(source.KafkaLogReader("batches", [], {"path": str(tmp_path), "topic": "x"}))
+    assert reader.latestOffset() == {}
+    assert reader.partitions({}, {}) == []
+
+
+def test_a_pattern_is_the_paths_that_match_it_and_a_path_of_that_name_is_itself(tmp_path: Path, spark: Any) -> None:
+    for broker in ("broker-1", "broker-2", "other"):
+        write_log(tmp_path / broker / "orders-0", faulty_log(1, 50))
+    read = spark.read.format("kafka_log")
+    for pattern in ("broker-*", "broker-*/", "broker-[12]", "broker-?"):
+        for start in (str(tmp_path), f"file:{tmp_path}", f"file://{tmp_path}"):
+            assert read.load(f"{start}/{pattern}").count() == 100, (start, pattern)
+    with pytest.raises(Exception, match=r"kafka_log: nothing matches .*/broker-3"):
+        read.load(f"{tmp_path}/broker-3*").count()
+    (tmp_path / "broker-1").rename(tmp_path / "broker-[2]")
+    assert {row.broker for row in read.load(f"{tmp_path}/broker-[2]").collect()} == {"broker-[2]"}
+
+
+def test_a_segment_in_the_place_of_a_directory_is_told_as_a_file(tmp_path: Path) -> None:
+    path = mixed_segment(tmp_path)
+    with pytest.raises(NotALogDirectory, match="a file, and no directory"):
+        source.KafkaLogReader("batches", [], {"path": str(path)}).partitions()
 
 
 def test_an_unknown_granularity_is_refused_with_the_known_ones(tmp_path: Path, spark: Any) -> None:

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,3 +48,9 @@ def test_the_run_without_pytest_finds_the_mistake_and_nothing_else(
     assert re.search(r"events=\d+ checked=40", printed), "all orders are judged"
     failing = re.findall(r"^FAIL replay (.+?): ", printed, re.MULTILINE)
     assert failing == [] if not mistake else set(failing) <= {"input skipped", "input not processed"}
+
+
+def test_no_error_of_the_plan_lets_a_producer_send_the_batch_again() -> None:
+    """After MESSAGE_TOO_LARGE the Java producer splits the batch, so nothing would be aborted there."""
+    errors = [each["error"] for each in tomllib.loads((EXAMPLE / "plan.toml").read_text())["fault"] if "error" in each]
+    assert errors == ["INVALID_RECORD"]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from kafka_eos_checks.audit.kernels.logs.runs import Columns, runs_of
-from kafka_eos_checks.audit.kernels.logs.summary import Combine, Summary
+from kafka_eos_checks.audit.kernels.logs.summary import Combine, Summary, last_hole
 from kafka_eos_checks.audit.kernels.logs.summary import local as summarised
 from kafka_eos_checks.audit.oracle import oracle
 from kafka_eos_checks.audit.oracle.random_cases import compare
@@ -46,8 +46,10 @@ def columns_of(batches: Sequence[Batch]) -> Columns:
 
 def summary_of(part: Columns, start: int, end: int) -> Summary:
     """The summary of a chunk between two positions."""
-    first, end_offset, holes, disordered, boundary = summarised(part, runs_of(part))
-    return Summary(0, start, end, len(part), len(part), 0, first, end_offset, holes, disordered, boundary)
+    runs = runs_of(part)
+    first, end_offset, holes, disordered, boundary = summarised(part, runs)
+    hole = last_hole(part, runs)
+    return Summary(0, start, end, len(part), len(part), 0, first, end_offset, holes, disordered, boundary, hole=hole)
 
 
 def by_chunks(batches: Sequence[Batch], cuts: Sequence[int]) -> Combine:

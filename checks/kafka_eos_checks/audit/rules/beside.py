@@ -21,9 +21,10 @@ from the batches, and the rules compare them with the batches.
     ``partition.metadata`` names different topic ids are not compared.
 
 *Gone*, and no finding: what follows from batches that retention or the cleaner has removed. *Not judged*: an index in a
-log with holes or damage. *Too recent*, unless all files are of one moment: entries beyond the end of the log, and
-markers after the last entry of the newest index. Left out: a log without any index next to it; producers that a
-snapshot lacks, because they may have expired; and the coordinator epoch of a producer that expired in between.
+log with holes or damage. *Too recent*, unless all files are of one moment: entries of the newest index beyond the end
+of the log, or, if it has none of these, markers after its last entry. Left out: a log without any index next to it;
+producers that a snapshot lacks, because they may have expired; and the coordinator epoch of a producer that expired in
+between.
 
 KIP:   KIP-98, KIP-101, KIP-360
 Kafka: TransactionIndex, ProducerStateManager (takeSnapshot, lastStableOffset), UnifiedLog.truncateTo
@@ -271,8 +272,9 @@ def judge_index(transactions: Aborts, name: str, result: Beside, *, one_moment: 
     start = transactions.start or 0
     kept = [entry for entry in entries if entry.first_offset >= start]
     result.count(ABORTED_INDEX, "gone", len(entries) - len(kept))
-    inside = [entry for entry in kept if entry.last_offset < transactions.end]
-    beyond = [entry for entry in kept if entry.last_offset >= transactions.end]
+    is_last = segment == log.segments[-1].partition(".")[0]
+    inside = [entry for entry in kept if entry.last_offset < transactions.end or not is_last]
+    beyond = [entry for entry in kept if entry.last_offset >= transactions.end and is_last]
     if beyond and one_moment:
         first = min(beyond, key=lambda each: each.last_offset)
         result.leave(ABORTED_INDEX, log, first.last_offset, first.producer_id, len(beyond))
@@ -280,9 +282,10 @@ def judge_index(transactions: Aborts, name: str, result: Beside, *, one_moment: 
         result.count(ABORTED_INDEX, RECENT, len(beyond))
     gone = {entry.last_offset for entry in entries} - {entry.last_offset for entry in kept}
     due = [aborted for aborted in transactions.aborts_in(segment) if aborted.last_offset not in gone]
-    if not one_moment and segment == log.segments[-1].partition(".")[0]:
+    if not one_moment and is_last and not beyond:  # otherwise the index was read after the log
         last = max((entry.last_offset for entry in inside), default=-1)
         newer = sum(aborted.last_offset > last for aborted in due)
+        result.count(ABORTED_INDEX, "entries", newer)
         result.count(ABORTED_INDEX, RECENT, newer)
         due = due[: len(due) - newer]
     lost = "" if data else f"the file is {'missing' if data is None else 'empty'}: "
@@ -343,7 +346,7 @@ def judge_snapshots(
     """
     log = transactions.log
     for name, (offset, producers) in zip(files.snapshots, producers_at(files.offsets, last, transactions), strict=True):
-        if not is_judged(log, offset, transactions.end, result, one_moment=one_moment):
+        if not is_judged(log, offset, log.end_after(transactions.end), result, one_moment=one_moment):
             continue
         try:
             entries = read_producer_snapshot(log.file(name))

@@ -224,13 +224,20 @@ class Log:
         whole: whether it begins at offset 0.
         end: one past the highest offset so far; None before the first batch.
         holes: how many holes there are so far.
+        hole: the last of them: the first offset that is missing, and the next one that is there; None without one.
         producers: by producer id; shared by all states of one fold, which owns it.
     """
 
     whole: bool = False
     end: int | None = None
     holes: int = 0
+    hole: tuple[int, int] | None = None
     producers: dict[int, Producer] = field(default_factory=dict)
+
+    def after_hole(self, offset: int) -> Self:
+        """The log after a hole that ends before this offset."""
+        assert self.end is not None, "a hole is between two batches"
+        return replace(self, holes=self.holes + 1, hole=(self.end, offset))
 
     def append(self, batch: Batch, room: range = ANYWHERE) -> tuple[Self, Violation | None]:
         """The log after one more batch, and the rule that the batch violates.
@@ -249,8 +256,8 @@ class Log:
             evidence = f"base offset {batch.base_offset} is not above the last offset {last} before it"
             return replace(self, end=max(self.end, batch.last_offset + 1)), Violation(ORDER, evidence)
         else:
-            hole = batch.base_offset > self.end
-            log = replace(self, holes=self.holes + hole, end=batch.last_offset + 1)
+            log = self.after_hole(batch.base_offset) if batch.base_offset > self.end else self
+            log = replace(log, end=batch.last_offset + 1)
         if batch.producer_id < 0:
             return log, None
         known = self.producers.get(batch.producer_id)

@@ -243,6 +243,8 @@ _RULES: Mapping[str, Rule] = {
         ends="no",
         then="kafka-transactions --bootstrap-server HOST:PORT abort --topic {topic} --partition {partition} "
         "--start-offset {offset}",
+        decide="first whether its coordinator could end it: if all brokers had been down until shortly before the "
+        "copy, copy and audit again, because a coordinator aborts what timed out meanwhile within seconds of its start",
         in_test="look in the diagram for a batch that came after the end of its transaction; verification and "
         "transaction version 2 refuse these",
         unjudged="give all logs of __transaction_state of the same moment, or ask the cluster's coordinators: "
@@ -466,7 +468,7 @@ _RULES: Mapping[str, Rule] = {
         noun="commits of offsets",
         means="A member of a past generation of the group could still commit offsets.",
         ends=_NEVER,
-        then="call consumer.consumer_group_metadata() right before each send_offsets_to_transaction",
+        then=_EXPLAIN + "; call consumer.consumer_group_metadata() right before each send_offsets_to_transaction",
         missing=Reason("history", "the history does not have the members' generations"),
     ),
     sent_offsets.NOT_AS_SENT: Rule(

@@ -129,7 +129,8 @@ STATE_COMPACTED = Reason("compacted", "their log of __transaction_state was comp
 STATE_DAMAGED = Reason("damaged", "their log of __transaction_state is damaged; give another replica of it")
 HOLES = Reason(
     "compacted",
-    "their partition was compacted or has holes, and before transaction version 2 an epoch identifies no transaction",
+    "their partition was compacted or has holes; and their data are gone, or they are of before transaction version 2, "
+    "where an epoch identifies no transaction",
 )
 MADE_AGAIN = Reason(
     "made-again",
@@ -138,6 +139,10 @@ MADE_AGAIN = Reason(
 )
 AMBIGUOUS = Reason("ambiguous", f"they end no data, and each may belong to any of more than {MOST_WAYS} transactions")
 OPEN_BEHIND_HOLE = Reason("compacted", "a hole in their partition may have had their markers; give another replica")
+COMMITTED_BEHIND_HOLE = Reason(
+    "compacted",
+    "a hole in their partition may have had their marker, and the data of another one; give another replica",
+)
 OPEN_WITHOUT_LOG = Reason("no-coordinator-log", "open, and no log of __transaction_state shows who will end them")
 OPEN_OF_NOBODY = Reason("unknown-producer", "open, and no given log of __transaction_state names their producer")
 OTHER_MOMENT = Reason(
@@ -201,6 +206,7 @@ class Marker:
         ends: the data that it ends; None without any.
         last_stable_offset: the last stable offset of the partition, once it is appended.
         stamped_ms: when its leader appended it, in milliseconds since the epoch.
+        holes: how many holes the log had before it.
     """
 
     file: str
@@ -213,6 +219,7 @@ class Marker:
     ends: OpenTransaction | None
     last_stable_offset: int
     stamped_ms: int = -1
+    holes: int = 0
 
     def contradicts(self, decision: ControlType) -> bool:
         """Whether the marker has the opposite decision."""
@@ -417,6 +424,7 @@ def _take(result: PartitionTransactions, name: str, headers: Headers, marks: Mar
                 ends=ended,
                 last_stable_offset=min((data.first_offset for data in result.open.values()), default=offset + 1),
                 stamped_ms=timestamp,
+                holes=before,
             )
         )
 
@@ -757,11 +765,19 @@ def _torn(here: Placed, there: Sequence[Placed], which: str) -> Finding:
 
 
 class Fate(NamedTuple):
-    """The verdict on an open transaction: whether it hangs, why (in words), and the reason if it is not judged."""
+    """The verdict on an open transaction.
+
+    Attributes:
+        kind: whether it hangs.
+        why: the reason in words.
+        reason: the reason if it is not judged.
+        is_overdue: whether it hangs only because its coordinator should have ended it by now.
+    """
 
     kind: Kind
     why: str
     reason: Reason | None = None
+    is_overdue: bool = False
 
 
 def hanging(partition: PartitionTransactions, coordinators: Coordinators, moments: Moments, judged: "Judged") -> None:
@@ -770,7 +786,7 @@ def hanging(partition: PartitionTransactions, coordinators: Coordinators, moment
     for opened, epoch in partition.merged:
         judged.findings.append(partition.finding(HANGING, opened, f"still open when data of epoch {epoch} came"))
     for opened in partition.open.values():
-        fate = fate_of(partition, opened, coordinators, moments)
+        fate = _unless_just_started(fate_of(partition, opened, coordinators, moments), partition.log, moments)
         _count(figures, "open")
         _count(figures, "transactions")
         if fate.reason is not None:
@@ -780,6 +796,13 @@ def hanging(partition: PartitionTransactions, coordinators: Coordinators, moment
             _count(figures, RECENT)
         evidence = f"{fate.why}; open {_since(opened, moments.last_ms)}"
         judged.open.append(partition.finding(HANGING, opened, evidence, fate.kind))
+
+
+def _unless_just_started(fate: "Fate", log: PartitionLog, moments: Moments) -> "Fate":
+    """The fate of an open transaction; too recent, if it is overdue and its broker runs for less than the grace."""
+    if not fate.is_overdue or moments.ran_for(log, GRACE_MS):
+        return fate
+    return Fate(Kind.TOO_RECENT, f"{fate.why}; its broker was started less than {span(GRACE_MS)} ago, and may end it")
 
 
 def _count(figures: Figures, name: str, more: int = 1) -> None:
@@ -796,7 +819,8 @@ def fate_of(
     who = "no given log of __transaction_state names its producer" if owner is None else _state_of(owner[1])
     if age_ms > moments.source.longest_ms + GRACE_MS:
         longest = f"no transaction may take more than {span(moments.source.longest_ms)} (transaction.max.timeout.ms)"
-        return Fate(Kind.VIOLATION, f"open for at least {span(age_ms)}, and {longest}; {who}")
+        why = f"open for at least {span(age_ms)}, and {longest}; {who}"
+        return Fate(Kind.VIOLATION, why, is_overdue=True)
     if opened.holes < partition.holes:
         return Fate(Kind.NOT_JUDGED, "a later hole in the log may have had its marker", OPEN_BEHIND_HOLE)
     if owner is None:
@@ -848,13 +872,14 @@ def _ending(known: TransactionalId, now_ms: float, partition_ms: float) -> Fate:
     if last.transaction_status is not TransactionState.ONGOING:
         late_ms = min(now_ms, partition_ms) - last.transaction_last_update_timestamp_ms
         if late_ms > GRACE_MS and not isinf(late_ms):
-            return Fate(Kind.VIOLATION, f"{_state_of(known)} for {span(late_ms)}, and no marker has come")
+            why = f"{_state_of(known)} for {span(late_ms)}, and no marker has come"
+            return Fate(Kind.VIOLATION, why, is_overdue=True)
         return Fate(Kind.TOLD, f"will end: {_state_of(known)}, and its marker is under way")
     due_ms = last.transaction_start_timestamp_ms + last.transaction_timeout_ms
     timeout = f"{in_words(due_ms)} (timeout {span(last.transaction_timeout_ms)})"
     if now_ms > due_ms + GRACE_MS and not isinf(now_ms):
         late = f"{_state_of(known)} and should have aborted it at {timeout}"
-        return Fate(Kind.VIOLATION, f"{late}, {span(now_ms - due_ms)} ago")
+        return Fate(Kind.VIOLATION, f"{late}, {span(now_ms - due_ms)} ago", is_overdue=True)
     return Fate(Kind.TOLD, f"will end: {_state_of(known)} and aborts it at {timeout} at the latest")
 
 
@@ -914,6 +939,10 @@ def fenced(partition: PartitionTransactions, coordinators: Coordinators, moments
             continue
         for pid, epoch in owner[1].grants:
             if pid == marker.producer_id and marker.ends.epoch < epoch <= marker.epoch:
+                if marker.ends.holes < marker.holes:  # it may be of another transaction, whose data are in the hole
+                    _count(figures, UNKNOWN)
+                    judged.reasons[FENCED].count(COMMITTED_BEHIND_HOLE, partition.subject(marker))
+                    break
                 evidence = f"committed at offset {marker.offset} with epoch {marker.epoch}"
                 evidence = f"{evidence}, after InitProducerId had given {epoch}"
                 judged.findings.append(partition.finding(FENCED, marker.ends, evidence))

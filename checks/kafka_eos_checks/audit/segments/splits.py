@@ -48,6 +48,11 @@ class PartitionLog:
         """A file of the folder."""
         return place(self.folder) / name
 
+    def end_after(self, end: int) -> int:
+        """The end of the log, whose batches end there: its last segment may begin later, if retention left no batch."""
+        last = self.segments[-1].partition(".")[0] if self.segments else ""
+        return max(end, int(last) if last.isdecimal() else 0)
+
     @property
     def has_records(self) -> bool:
         """Whether all segments have their records, not only headers."""

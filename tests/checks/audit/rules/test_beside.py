@@ -207,6 +207,53 @@ def test_an_index_that_went_with_its_segment_meanwhile_is_not_missed(brokers: Pa
     assert still_there.findings
 
 
+@pytest.mark.parametrize("one_moment", [True, False])
+def test_an_entry_beyond_the_end_of_the_log_excuses_no_entry_that_is_missing_before_it(
+    one_moment: bool, brokers: Path
+) -> None:
+    """A byte of the entry's last offset is wrong. In copies of a running broker the index is then the later file."""
+    path = brokers / "1" / PARTITION / f"{FIRST}.txnindex"
+    *entries, last = read_transaction_index(path)
+    write_index(path, [*entries, replace(last, last_offset=last.last_offset + (1 << 40))])
+    (log,) = find_logs(brokers / "1")
+    result = audit_beside([log], one_moment=one_moment)
+    [finding] = [each for each in result.findings if each.rule == ABORTED_INDEX]
+    assert (finding.offset, finding.evidence.startswith("no entry of producer")) == (last.last_offset, True)
+    assert result.figures[ABORTED_INDEX]["unknown" if one_moment else "recent"] == 1
+
+
+def test_an_entry_beyond_the_end_of_the_log_in_an_index_that_is_not_the_newest_is_wrong(brokers: Path) -> None:
+    path = brokers / "1" / PARTITION / f"{FIRST}.txnindex"
+    *entries, last = read_transaction_index(path)
+    write_index(path, [*entries, replace(last, last_offset=last.last_offset + (1 << 40))])
+    (log,) = find_logs(brokers / "1")
+    rolled, result = replace(log, segments=(*log.segments, f"{last.last_offset + 1:020d}.log")), Beside()
+    judge_index(replace(read_transactions(log), log=rolled), f"{FIRST}.txnindex", result, one_moment=False)
+    assert [finding.offset for finding in result.findings] == [last.last_offset + (1 << 40), last.last_offset]
+    assert result.figures[ABORTED_INDEX]["recent"] == 0
+
+
+def test_a_marker_that_is_too_recent_counts_among_the_entries(brokers: Path) -> None:
+    path = brokers / "1" / PARTITION / f"{FIRST}.txnindex"
+    entries = read_transaction_index(path)
+    write_index(path, list(entries[:-1]))
+    (log,) = find_logs(brokers / "1")
+    figures = audit_beside([log], one_moment=False).figures[ABORTED_INDEX]
+    assert (figures["entries"], figures["recent"]) == (len(entries), 1)
+
+
+def test_snapshots_of_a_log_without_a_batch_left_are_judged_up_to_its_last_segment(brokers: Path) -> None:
+    (log,) = find_logs(brokers / "1")
+    folder, end = brokers / "1" / PARTITION, read_transactions(log).end
+    for segment in log.segments:
+        (folder / segment).unlink()
+    [*_, newest] = sorted(folder.glob("*.snapshot"))
+    newest.rename(folder / f"{end:020d}.snapshot")
+    (folder / f"{end:020d}.log").touch()
+    figures = both_forms(brokers / "1").figures[SNAPSHOT]
+    assert (figures["unknown"], figures["gone"] > 0) == (0, True)
+
+
 @pytest.mark.parametrize("beyond", [0, 1_000])
 def test_an_entry_beyond_the_end_of_the_log_is_unknown(beyond: int, brokers: Path) -> None:
     path = brokers / "1" / PARTITION / f"{FIRST}.txnindex"

@@ -16,6 +16,7 @@ from kafka_eos_checks.audit.audit import Audit, run
 from kafka_eos_checks.audit.findings import Kind
 from kafka_eos_checks.audit.rules.beside import REPLICAS
 from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS, DUPLICATE, GAP, STALE_EPOCH
+from kafka_eos_checks.audit.rules.rule_book import READABLE
 from kafka_eos_checks.audit.rules.transactions import HANGING, NO_TRANSACTION, TORN
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 from kafka_eos_checks.kit.paths import recordings_folder
@@ -34,8 +35,8 @@ UNJUDGED = {
         *("illegal coordinator transition", "decision changed", TORN, NO_TRANSACTION, "aborted index"),
         "fenced producer committed",
     },
-    "compacted-replicas": {TORN, NO_TRANSACTION, "aborted index"},
-    "compaction": {TORN, NO_TRANSACTION, "aborted index"},
+    "compacted-replicas": {TORN, NO_TRANSACTION, "aborted index", READABLE},  # without cleaner-offset-checkpoint
+    "compaction": {TORN, NO_TRANSACTION, "aborted index", READABLE},
     "old-formats": {TORN, NO_TRANSACTION, "fenced producer committed", "producer snapshot"},
     "tiered": {"acknowledged but lost", "committed record missing"},
     "topics-made-again": {GAP},

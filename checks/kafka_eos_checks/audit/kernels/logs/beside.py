@@ -326,7 +326,8 @@ def judge_entries(
     judged: list[Stored] = []
     for each in stored:
         counted = result if each.is_head else Beside()
-        if not is_judged(partition.log, offset_in(each.file), partition.end, counted, one_moment=one_moment):
+        end = partition.log.end_after(partition.end)
+        if not is_judged(partition.log, offset_in(each.file), end, counted, one_moment=one_moment):
             continue
         if each.error is not None:
             result.find(SNAPSHOT, partition.log, each.error[1], file=each.file, position=each.error[0])

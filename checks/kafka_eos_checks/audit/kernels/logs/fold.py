@@ -27,6 +27,8 @@ class LogAudit:
         markers: control batches.
         transactional: batches of transactions, markers included.
         holes: jumps of the offsets; a sequence that is missing across one is not judged.
+        hole: the last offsets that are missing: the first of them, and the next one that is there. Those between the
+            name of the first segment and its first batch count, too. None if there are none.
         chunks: chunks that were summarised.
         reruns: chunks that the readable rule had to read again.
         partition: the facts of the whole log that the rules over transactions need.
@@ -41,6 +43,7 @@ class LogAudit:
     markers: int = 0
     transactional: int = 0
     holes: int = 0
+    hole: tuple[int, int] | None = None
     chunks: int = 0
     reruns: int = 0
     partition: Partition | None = field(default=None, compare=False, repr=False)
@@ -81,9 +84,13 @@ def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary
     damage: list[tuple[str, CorruptRegion]] = []
     batches = records = markers = transactional = chunks = 0
     whole = PartitionFold(log, [split.segment for split in splits])
+    missing: tuple[int, int] | None = None
     for chunk in summaries:
         combine.add(chunk)
         if chunk.batches:
+            named = int(splits[chunk.split].segment.partition(".")[0])
+            if not batches and named < chunk.first_offset:
+                missing = named, chunk.first_offset
             whole.add(
                 (chunk.split, chunk.start),
                 chunk.transactions,
@@ -108,6 +115,7 @@ def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary
         markers=markers,
         transactional=transactional,
         holes=combine.holes,
+        hole=combine.hole or missing,
         chunks=chunks,
         reruns=combine.reruns,
         partition=replace(whole.partition(), damaged=any(hides_batches(region) for _, region in damage)),

@@ -62,4 +62,5 @@ def marker_of(steps: Paired, number: int, segments: Sequence[str], last_stable_o
         ends=None if ends == NOTHING else data_of(steps, ends, segments),
         last_stable_offset=last_stable_offset,
         stamped_ms=step.timestamp,
+        holes=step.holes,
     )

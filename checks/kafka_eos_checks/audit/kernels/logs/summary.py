@@ -105,6 +105,7 @@ class Summary:
         damage: its regions without a readable batch.
         transactional: number of batches of transactions, markers included.
         transactions: the steps of transactions, and the chunk's times.
+        hole: the last hole inside it, as :attr:`rules.log.Log.hole`.
     """
 
     split: int
@@ -121,6 +122,7 @@ class Summary:
     damage: tuple[CorruptRegion, ...] = ()
     transactional: int = 0
     transactions: Transactional = NOT_TRANSACTIONAL
+    hole: tuple[int, int] | None = None
 
 
 def chunks_of(
@@ -179,8 +181,20 @@ def summarise(
         damage=headers.damage,
         transactional=int(np.count_nonzero(is_set(headers, TRANSACTIONAL_MASK))),
         transactions=steps_of(headers, marks, split.log.topic, columns, runs, high_watermark=high_watermark),
+        hole=last_hole(columns, runs),
     )
     return summary, runs
+
+
+def last_hole(columns: Columns, runs: Runs) -> tuple[int, int] | None:
+    """The last hole of a chunk: the first offset that is missing, and the next one that is there; None without one.
+
+    Also None if offsets go backwards, because the readable rule then reads the chunk again.
+    """
+    if runs.disordered or not len(columns) or not runs.holes[-1]:
+        return None
+    behind = int(np.searchsorted(runs.holes, runs.holes[-1]))
+    return int(columns.last_offset[behind - 1]) + 1, int(columns.base_offset[behind])
 
 
 def local(columns: Columns, runs: Runs, room: range = ANYWHERE) -> tuple[int, int, int, bool, NDArray[np.void]]:
@@ -288,10 +302,10 @@ class Fold:
         if log.end is None:
             log = replace(log, whole=chunk.first_offset == 0)
         elif chunk.first_offset > log.end:
-            log = replace(log, holes=log.holes + 1)
+            log = log.after_hole(chunk.first_offset)
         unresolved = _resolve(log, chunk.boundary)
         found = self._rerun_producers(batches(), log, unresolved) if unresolved else []
-        self.log = replace(log, end=chunk.end_offset, holes=log.holes + chunk.holes)
+        self.log = replace(log, end=chunk.end_offset, holes=log.holes + chunk.holes, hole=chunk.hole or log.hole)
         return found
 
     def _rerun_chunk(self, columns: Columns, room: range) -> list[tuple[Batch, Violation]]:
@@ -345,6 +359,11 @@ class Combine:
     def holes(self) -> int:
         """Jumps of the offsets so far."""
         return self._fold.log.holes
+
+    @property
+    def hole(self) -> tuple[int, int] | None:
+        """The last of them, see :attr:`rules.log.Log.hole`."""
+        return self._fold.log.hole
 
     @property
     def reruns(self) -> int:

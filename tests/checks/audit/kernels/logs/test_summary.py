@@ -90,6 +90,30 @@ def test_any_log_with_any_cuts_has_the_findings_of_the_readable_rule(
     assert chunked(batches, inside) == readable(batches)
 
 
+@given(st.lists(any_batch, min_size=1, max_size=14), st.lists(st.integers(0, 14), max_size=4))
+@settings(max_examples=200, deadline=None)
+def test_any_log_with_any_cuts_has_the_last_hole_of_the_readable_rule(
+    wanted: list[tuple[int, int, int, int, int, bool]], cuts: list[int]
+) -> None:
+    offset, batches, log = 0, [], Log()
+    for position, (jump, pid, epoch, sequence, count, _) in enumerate(wanted):
+        offset = max(0, offset + jump)
+        batch = Batch(position, offset, offset + count - 1, pid, epoch, sequence, sequence + count - 1, False)
+        batches.append(batch)
+        log = log.append(batch)[0]
+        offset += count
+    combine = by_chunks(batches, [cut for cut in cuts if cut <= len(batches)])
+    assert (combine.holes, combine.hole) == (log.holes, log.hole)
+
+
+def test_the_last_hole_has_its_first_missing_offset_and_the_next_one_that_is_there() -> None:
+    batches = [Batch(i, at, at + 1, -1, -1, -1, -1, True) for i, at in enumerate((3, 5, 9, 11, 20))]
+    for cuts in ([], [4], [2, 3]):
+        assert by_chunks(batches, cuts).hole == (13, 20), cuts
+        assert by_chunks(batches[:4], cuts).hole == (7, 9), cuts
+        assert by_chunks(batches[:2], [1]).hole is None
+
+
 def clean_batches(count: int) -> list[Batch]:
     return [Batch(i, i, i, i % 3, 0, i // 3, i // 3, unsequenced=False) for i in range(count)]
 
