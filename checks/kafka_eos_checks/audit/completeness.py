@@ -68,8 +68,8 @@ LINKED = Reason(
 )
 MISSING_INSIDE = Reason(
     "holes",
-    "offsets are missing inside of them, and nothing shows that they were compacted: a segment or a batch is gone, the "
-    "copy lacks cleaner-offset-checkpoint, or another broker had compacted them before this one copied them",
+    "offsets are missing inside, and nothing shows that the log was compacted: a segment or a batch is gone, the "
+    "copy lacks cleaner-offset-checkpoint, or another broker had compacted it before this one copied it",
 )
 
 
