@@ -67,6 +67,7 @@ from kafka_eos_checks.audit.plan.history_stages import (
     APPLIED,
     ASKED_FOR,
     ASKING,
+    BLOCKS,
     CHANGED,
     CHECKS,
     COVERING,
@@ -481,8 +482,9 @@ class Histories:
         engine = self.engine
         fetched = engine.regroup(
             partial(fetch_records, logs=self.logs, check_crc=self.check_crc),
-            [WANTED],
+            [WANTED, BLOCKS],
             *self.records,
+            self.store[-1],
             label="records shown",
         )
         reading = Reading(self.files, self.runs, self.logs, self.ends, self.settings, self.reach)

@@ -140,7 +140,7 @@ from kafka_eos_checks.audit.segments.splits import PartitionLog, Split
 STORE, RANGES, PIECES, GROUPS = range(90, 94)  # kinds of rows of the scan, next to those of the plan for logs
 FACTS, FAILED, VALUES, ENDINGS, MOVES, CHANGED, REQUESTED, MEMBERS, LOG = range(50, 59)
 FIGURES, HELD_BY, SPOTS, SUSPECT, GAPS, PICKED, WANTED, RECORDS, FOUND, ASKED_FOR, SUSPECT_KEYS = range(60, 71)
-WRONG, TANGLED = 71, 72
+WRONG, TANGLED, BLOCKS = 71, 72, 73
 SENDING, GIVING, ASKING, COVERING, OUTPUTS, CHECKS, INPUTS, REACHED, APPLIED = range(80, 89)  # of applications
 COMMIT_BYTES = 150  # approximate size of a committed offset between stages
 _NAMES = {  # figures of the joins -> figures of the rules
@@ -252,7 +252,11 @@ class Named(NamedTuple):
     def records_of(self, log: int, split: Split) -> SplitRecords | None:
         """A taker of the blocks of a split; None if no history names the topic."""
         number = self.logs.get(log)
-        return None if number is None else SplitRecords(split.log.topic, number, split.number)
+        return (
+            None
+            if number is None
+            else SplitRecords(split.log.topic, number, split.number, split.log.segments.index(split.segment))
+        )
 
     def rows(self, records: SplitRecords | None, split: Split, *, at_end: bool = False) -> Iterator[Row]:
         """The rows of the blocks that were taken since the last call; ``at_end`` also what is left of the split."""
@@ -284,9 +288,12 @@ def end_log(
     """
     log, ends = logs[number], LogEnds()
     place = place_hash(log.topic, log.partition)
+    in_order = sorted(pieces, key=lambda piece: piece.split)
     try:
-        for rows in fold_pieces(sorted(pieces, key=lambda piece: piece.split), number, ends):
+        for rows in fold_pieces(in_order, number, ends):
             yield from _stored_rows(rows, place, buckets)
+        blocks = np.concatenate([piece.blocks for piece in in_order])
+        yield Row(BLOCKS, number, blocks, blocks.nbytes)
     except Backwards:
         number += len(logs)
         yield from _stored_rows(stored_backwards(log, number, ends, check_crc=check_crc), place, buckets)
@@ -633,12 +640,21 @@ def pick_inputs(
 
 
 def fetch_records(
-    number: int, values: Iterable[tuple[int, str, Rows]], *, logs: Sequence[PartitionLog], check_crc: bool
+    number: int, values: Iterable[tuple[int, str, Rows] | Rows], *, logs: Sequence[PartitionLog], check_crc: bool
 ) -> Iterator[Row]:
-    """Read the values of those records of a log that the readable rules need."""
-    wanted = list(values)
+    """Read the values of those records of a log that the readable rules need, from the blocks that have them."""
+    wanted: list[tuple[int, str, Rows]] = []
+    blocks: list[Rows] = []  # of a log whose offsets go backwards none
+    for value in values:
+        if isinstance(value, tuple):
+            wanted.append(value)
+        else:
+            blocks.append(value)
+    if not wanted:
+        return
     offsets = np.unique(np.concatenate([rows["offset"] for _, _, rows in wanted]))
-    found = values_at(logs[number % len(logs)], offsets, check_crc=check_crc)
+    known = np.concatenate(blocks) if blocks else None
+    found = values_at(logs[number % len(logs)], offsets, known, check_crc=check_crc)
     for run, name, rows in wanted:
         told_by = [found.get(offset) for offset in rows["offset"].tolist()]
         yield Row(RECORDS, run, (name, number, rows, told_by), rows.nbytes)

@@ -58,6 +58,19 @@ def test_most_of_what_goes_well_is_proved_and_most_inputs_are(monkeypatch: pytes
     assert inputs[0] > 20
 
 
+def test_records_that_suspects_need_are_read_from_their_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[bool] = []
+    values_at = history_stages.values_at
+
+    def counted(log: Any, offsets: Any, blocks: Any, **how: Any) -> Any:
+        calls.append(blocks is not None)
+        return values_at(log, offsets, blocks, **how)
+
+    monkeypatch.setattr(history_stages, "values_at", counted)
+    assert not any(difference(seed)[0] for seed in range(20))
+    assert sum(calls) > len(calls) / 2, "of a log whose offsets go backwards all is read"
+
+
 def nothing(keys: _Keys) -> Any:
     return np.zeros(keys.count, np.bool_)
 

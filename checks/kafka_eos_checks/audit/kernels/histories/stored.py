@@ -39,6 +39,8 @@ STORED = np.dtype(
         ("odd", "?"),  # the value is null or not UTF-8, which the hash does not show
     ]
 )
+BLOCK = np.dtype([("segment", "i4"), ("start", "i8"), ("end", "i8"), ("first", "i8"), ("last", "i8")])
+"""A block of a log: the number of its segment, its bytes there, and its offsets."""
 NO_MARKER = -1
 PLAIN, COMMITTED, ABORTED, OPEN, IN_DOUBT, HIDDEN = range(6)
 """The states of a record: outside of transactions; in a transaction that is committed, aborted or open at the end; or
@@ -103,6 +105,7 @@ class Piece:
         marked: by producer id, the epoch of its last marker.
         highest_abort: as in :class:`LogEnds`.
         rewritten: as in :class:`LogEnds`, from markers that are not the first of their producer id.
+        blocks: its blocks, dtype :data:`BLOCK`.
     """
 
     split: int
@@ -119,6 +122,7 @@ class Piece:
     marked: dict[int, int] = field(default_factory=dict)
     highest_abort: dict[int, int] = field(default_factory=dict)
     rewritten: set[int] = field(default_factory=set)
+    blocks: Rows = field(default_factory=lambda: np.zeros(0, BLOCK))
 
 
 class SplitRecords:
@@ -130,10 +134,13 @@ class SplitRecords:
         topic: the topic of the log.
         number: the number of the log in the rows.
         split: the number of the split.
+        segment: the number of its segment in the log.
     """
 
-    def __init__(self, topic: str, number: int, split: int) -> None:
+    def __init__(self, topic: str, number: int, split: int, segment: int) -> None:
         self.topic, self.number, self._piece = topic, number, Piece(split)
+        self._segment = segment
+        self._blocks: list[tuple[int, ...]] = []
         self._held = np.zeros(0, _HELD)
         self._edges: list[Rows] = []
         self._rows: list[Rows] = []
@@ -146,6 +153,7 @@ class SplitRecords:
     def finish(self) -> Piece:
         """The part of the split that is needed to fold its log."""
         self._piece.edges = np.concatenate([*self._edges, self._held])
+        self._piece.blocks = np.array(self._blocks, BLOCK)
         return self._piece
 
     def take(self, block: Block) -> None:
@@ -159,8 +167,10 @@ class SplitRecords:
         if not len(headers):
             return
         base = headers.column("base_offset")
+        last = int((base + headers.column("last_offset_delta")).max())
+        self._blocks.append((self._segment, block.start, headers.end, int(base.min()), last))
         piece.start = int(base[0]) if piece.start is None else piece.start
-        piece.end = max(piece.end, int((base + headers.column("last_offset_delta")).max()) + 1)
+        piece.end = max(piece.end, last + 1)
         stamps = headers.column("max_timestamp")[is_set(headers, CONTROL_MASK | TIMESTAMP_TYPE_MASK)]
         piece.stamped_ms = max(piece.stamped_ms, int(stamps.max(initial=-1)))
         if not len(records):
@@ -375,27 +385,43 @@ def _keys(records: Records, topic: str) -> tuple[Hashes, NDArray[np.bool_]]:
     return found, odd
 
 
-def values_at(log: PartitionLog, offsets: Ints, *, check_crc: bool = True) -> Mapping[int, bytes | None]:
+def values_at(
+    log: PartitionLog, offsets: Ints, blocks: Rows | None = None, *, check_crc: bool = True
+) -> Mapping[int, bytes | None]:
     """The values of some records; of several records with the same offset the last counts.
 
     Args:
         log: the log.
         offsets: shape (n,), ascending.
+        blocks: all blocks of the log, dtype :data:`BLOCK`, of which only those with such offsets are read; without it
+            the whole log is read.
         check_crc: whether to compare each batch with its CRC.
     """
     found: dict[int, bytes | None] = {}
-    for name in log.segments:
-        path = log.file(name)
-        for block in read_blocks(path, index=read_index(path), check_crc=check_crc):
-            headers = block.headers
-            base = headers.column("base_offset")
-            last = base + headers.column("last_offset_delta")
-            which = np.searchsorted(offsets, base) < np.searchsorted(offsets, last, "right")
-            which &= ~is_set(headers, CONTROL_MASK)
-            if not which.any():
-                continue
-            records = decode_block(block, which)
-            rows = np.flatnonzero(np.isin(records.offset, offsets))
-            values = list(records.values())
-            found.update((int(records.offset[row]), values[row]) for row in rows.tolist())
+    for block in _blocks_of(log, offsets, blocks, check_crc):
+        headers = block.headers
+        base = headers.column("base_offset")
+        last = base + headers.column("last_offset_delta")
+        which = _have(offsets, base, last) & ~is_set(headers, CONTROL_MASK)
+        if not which.any():
+            continue
+        records = decode_block(block, which)
+        rows = np.flatnonzero(np.isin(records.offset, offsets))
+        values = list(records.values())
+        found.update((int(records.offset[row]), values[row]) for row in rows.tolist())
+    return found
+
+
+def _blocks_of(log: PartitionLog, offsets: Ints, blocks: Rows | None, check_crc: bool) -> Iterator[Block]:
+    if blocks is None:
+        for path in map(log.file, log.segments):
+            yield from read_blocks(path, index=read_index(path), check_crc=check_crc)
+        return
+    for segment, start, end, *_ in blocks[_have(offsets, blocks["first"], blocks["last"])].tolist():
+        yield from read_blocks(log.file(log.segments[segment]), start, end, check_crc=check_crc)
+
+
+def _have(offsets: Ints, first: Ints, last: Ints) -> NDArray[np.bool_]:
+    """Whether some of the offsets, which are ascending, are in each range from first to last, shape of ``first``."""
+    found: NDArray[np.bool_] = np.searchsorted(offsets, first) < np.searchsorted(offsets, last, "right")
     return found

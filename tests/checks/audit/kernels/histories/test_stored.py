@@ -21,6 +21,7 @@ from kafka_eos_checks.audit.kernels.histories.stored import (
     fold_pieces,
 )
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
+from kafka_eos_checks.audit.segments import headers
 from kafka_eos_checks.audit.segments.contents import Contents, read_contents
 from kafka_eos_checks.audit.segments.headers import read_blocks
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
@@ -61,7 +62,7 @@ def pieces(path: Path, begin: list[int]) -> tuple[list[Piece], list[stored.Rows]
     found, rows = [], []
     ends = [*begin[1:], path.stat().st_size]
     for number, (start, end) in enumerate(zip(begin, ends, strict=True)):
-        records = SplitRecords("t", 4, number)
+        records = SplitRecords("t", 4, number, 0)
         for block in read_blocks(path, start, end):
             records.take(block)
         rows += list(records.taken())
@@ -119,6 +120,34 @@ def test_records_at_some_offsets_are_read_as_among_all_and_nothing_else_is_kept(
         assert told(some) == {offset: state for offset, state in told(whole).items() if offset in only}, seed
         assert {value for values in some.offsets.values() for value in values} == only, seed
         assert some.hidden | some.open | {*some.aborted} | {*some.committed} <= only, seed
+
+
+def test_values_are_read_from_the_blocks_that_have_their_offsets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(headers, "BLOCK_BYTES", 200)
+    read: list[tuple[int, int | None]] = []
+
+    def counted(path: Path, start: int = 0, end: int | None = None, **how: Any) -> Any:
+        read.append((start, end))
+        return read_blocks(path, start, end, **how)
+
+    monkeypatch.setattr(stored, "read_blocks", counted)
+    first, saved = random.randrange(1 << 32), 0
+    for seed in range(first, first + 100):
+        rng = random.Random(seed)
+        log, path, begin = write(tmp_path / str(seed), batches(rng), rng)
+        blocks = np.concatenate([piece.blocks for piece in pieces(path, begin)[0]])
+        there = read_contents(log).values
+        only = np.array(sorted(offset for offset in there if rng.random() < 0.1), np.int64)
+        read.clear()
+        values = stored.values_at(log, only, blocks)
+        assert values == {offset: there[offset] for offset in only.tolist()}, seed
+        assert len(read) <= len(only), seed
+        saved += len(blocks) - len(read)
+        assert stored.values_at(log, only) == values, "without blocks the whole log is read"
+        assert read[-1] == (0, None)
+    assert saved > 100, "blocks that were not read"
 
 
 def no_edges(pieces: list[Piece], *given: Any) -> Any:
