@@ -207,16 +207,26 @@ def _print_notes(result: "Audit") -> None:
     for kind, title in ((Kind.TOLD, "told, no violation"), (Kind.TOO_RECENT, "too recent to judge")):
         own = [note for note in result.notes if note.kind == kind and note.rule not in shown]
         count = sum(number for (rule, of), number in result.counts.items() if of == kind and rule not in shown)
-        counted = sum(verdict.recent for verdict in result.verdicts) if kind is Kind.TOO_RECENT else 0
+        recent = {verdict.name: verdict.recent for verdict in result.verdicts if verdict.recent}
+        by_rule = recent if kind is Kind.TOO_RECENT else {}
+        counted = sum(by_rule.values())
         if own or counted:
-            answer_console.print(f"\n[cyan]{title}[/]: {max(count, counted)}", highlight=False)
+            rules = ", ".join(f"{name} {number}" for name, number in by_rule.items())
+            words = f"{max(count, counted)}" + f" ({rules})" * bool(rules)
+            answer_console.print(f"\n[cyan]{title}[/]: {words}", highlight=False)
         for note in own[:SHOWN_NOTES]:
             answer_console.print(note.in_words(), markup=False, highlight=False, soft_wrap=True)
         if count > SHOWN_NOTES:
             answer_console.print(f"… and {count - SHOWN_NOTES} more, in the file of --findings", highlight=False)
         if kind is Kind.TOO_RECENT and (own or counted):
-            words = "next: audit again in a minute; or, if the brokers stood still, with --snapshot"
-            answer_console.print(words, highlight=False)
+            answer_console.print(f"next: {_later(result)}", highlight=False)
+
+
+def _later(result: "Audit") -> str:
+    """What to do about what is too recent: a copy stays as it is, however often it is audited."""
+    if any(directory.read_ms is not None for directory in result.known.source.directories.values()):
+        return "audit again in a minute"
+    return "copy again and audit the copy; or, if the brokers stood still, audit with --snapshot"
 
 
 def _print_bill(bill: "Bill") -> None:

@@ -6,6 +6,7 @@ A module is imported only when its command is called, so that the light install 
 import argparse
 import errno
 import importlib
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -112,7 +113,13 @@ def _loaded(command: Command, prefix: str, name: str) -> Parser:
     importlib.import_module(command.module).add_parser(subparsers, command.line)
     parser = subparsers.choices[name]
     assert isinstance(parser, Parser)
+    parser.description = _without_markup(parser.description or "")
     return parser
+
+
+def _without_markup(docstring: str) -> str:
+    """A module's docstring as text for a terminal: code in single backticks, names of modules and functions bare."""
+    return re.sub(r":[a-z]+:`~?([^`]+)`", r"\1", docstring).replace("``", "`")
 
 
 def _overview() -> Parser:

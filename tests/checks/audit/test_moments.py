@@ -30,6 +30,7 @@ from kafka_eos.formats.transaction_log import (
     TransactionLogValue,
     TransactionState,
 )
+from kafka_eos_checks import cli
 from kafka_eos_checks.audit import moments
 from kafka_eos_checks.audit.audit import Audit, run
 from kafka_eos_checks.audit.findings import Kind
@@ -444,6 +445,24 @@ def test_what_timed_out_while_the_broker_was_down_is_too_recent_soon_after_its_s
     for started in (-inf, time.time() * 1000 - GRACE_MS - MINUTE):
         monkeypatch.setattr(moments, "_started_ms", lambda _, at=started: at)
         assert kinds(run([folder]), HANGING) == [Kind.VIOLATION], started
+
+
+def test_what_is_too_recent_is_told_by_rule_and_with_what_helps(
+    lock: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = round(time.time() * 1000)
+    for folder, at, helps in (
+        (tmp_path / "copy", NOW, "copy again and audit the copy"),
+        (lock.parent, now, "a minute"),
+    ):
+        partition(folder, data(0, at - SKEW_MS))
+        coordinator(folder, ("EMPTY", 0, at - 2 * SKEW_MS), name="u", pid=8)
+        copied_at(folder, at)
+        assert cli.main(["audit", str(folder)]) == 0
+        said = capsys.readouterr().out
+        assert "too recent to judge: 1 (hanging transaction 1)" in said
+        assert f"{helps}\n" in said or f"{helps};" in said
+        shutil.rmtree(tmp_path / "copy", ignore_errors=True)  # it is below the other folder
 
 
 def test_a_lock_that_this_process_holds_is_no_running_broker(tmp_path: Path) -> None:

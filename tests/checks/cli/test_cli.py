@@ -53,6 +53,12 @@ def test_the_help_of_a_group_lists_its_commands_with_their_lines(
 
 
 @pytest.mark.parametrize("call", CALLS)
+def test_the_help_of_a_command_has_no_markup_of_docstrings(call: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(*call.split(), "--help") == 0
+    assert re.findall(r"``|:[a-z]+:`", capsys.readouterr().out) == []
+
+
+@pytest.mark.parametrize("call", CALLS)
 def test_the_help_of_a_command_shows_examples_of_it(call: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(*call.split(), "--help") == 0
     said = capsys.readouterr().out

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kafka_eos.formats.record_batch import Record, build_batch
 from kafka_eos.formats.segment import RegionKind
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit import audit
@@ -15,7 +16,7 @@ from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.headers_command import SOURCE
 from kafka_eos_checks.audit.inputs import Inputs
 from kafka_eos_checks.audit.oracle.oracle import judge
-from kafka_eos_checks.audit.oracle.synthetic import faulty_log, write_log
+from kafka_eos_checks.audit.oracle.synthetic import faulty_log, write_log, write_segment
 from kafka_eos_checks.audit.plan import stages
 from kafka_eos_checks.audit.segments import header_tables
 from kafka_eos_checks.audit.segments.headers import HEADER, concatenate
@@ -23,6 +24,7 @@ from kafka_eos_checks.audit.segments.reading import read_headers
 from kafka_eos_checks.audit.segments.splits import find_logs, plan
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.kit.recording import unpacked
+from kafka_eos_checks.kit.verdict import Standing
 
 pq = pytest.importorskip("pyarrow.parquet", reason="tables of headers are Parquet, which the extra 'spark' brings")
 
@@ -280,6 +282,19 @@ def test_a_log_that_lacks_its_end_is_told_in_tables_too(tmp_path: Path) -> None:
     assert headers_of(data, "--out", out, "--topic", "orders") == 0
     assert (out / "replication-offset-checkpoint").read_text() == "0\n1\norders 0 999999\n"
     assert not (out / ".kafka_cleanshutdown").exists(), "the broker runs again"
+
+
+def test_a_hole_of_compaction_is_known_in_tables_too(tmp_path: Path) -> None:
+    data, out = tmp_path / "data", tmp_path / "tables"
+    encoded = [build_batch([Record(value=b"v")], base_offset=offset).encode() for offset in (0, 5)]
+    write_segment(data / "orders-0" / f"{0:020d}.log", encoded)
+    for lines, standing in (("orders 0 5\nsecret 0 5\n", Standing.OK), ("secret 0 5\n", Standing.NOT_JUDGED)):
+        (data / "cleaner-offset-checkpoint").write_text(f"0\n{lines.count(chr(10))}\n{lines}")
+        assert headers_of(data, "--out", out, "--topic", "orders") == 0
+        assert "secret" not in (out / "cleaner-offset-checkpoint").read_text()
+        for folder in (data, out):
+            [told] = [verdict for verdict in audit.run([folder]).verdicts if verdict.name == "readable"]
+            assert told.standing is standing, folder
 
 
 def test_tables_never_go_where_the_logs_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
