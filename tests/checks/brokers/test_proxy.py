@@ -169,12 +169,13 @@ def test_a_request_without_acknowledgement_waits_for_no_answer(
 
 
 def test_a_broker_that_is_down_looks_down_to_the_client(
-    codec: Codec, journal: Journal, connect: Connect, produce: Produce
+    codec: Codec, journal: Journal, connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Proxy(codec, journal, [Route("broker-1", 0, 1)]) as proxy:  # nobody listens on port 1
         client = connect(proxy.ports["broker-1"])
         assert client.receive() is None
     assert journal.events() == []
+    assert caplog.records == [], "nothing went wrong in the proxy"
 
 
 def test_the_numbers_of_a_new_run_start_at_zero(
