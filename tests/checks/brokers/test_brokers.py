@@ -3,6 +3,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,6 +101,44 @@ def test_a_transaction_is_looked_for_at_its_coordinator(cluster: Cluster, monkey
     monkeypatch.setattr(Cluster, "coordinator", lambda *_: (7, {"LeaderId": 1}))
     cluster.wait_transaction("t", {"CompleteAbort", "CompleteCommit"})
     assert asked == [cluster[1].port] * 3
+
+
+@pytest.mark.parametrize(("size", "replication"), [(1, 1), (4, 3)])
+def test_a_topic_has_one_partition_on_up_to_three_brokers_unless_its_replicas_are_named(
+    size: int, replication: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster(tmp_path / "c", size=size)
+    asked = []
+
+    def created(_: int, api: str, *given: Any) -> dict[str, object]:
+        asked.append((api, given[1]["Topics"][0]))
+        return {"Topics": [{"ErrorCode": 0}]}
+
+    monkeypatch.setattr(brokers, "ask", created)
+    monkeypatch.setattr(Cluster, "controller_port", lambda _: 1)
+    monkeypatch.setattr(Cluster, "partitions", lambda *_: [{}])
+    monkeypatch.setattr(Cluster, "_leads", lambda *_: True)
+    cluster.create_topic("t", configs={"cleanup.policy": "compact"})
+    cluster.create_topic("u", replicas=[[1]])
+    configs = [{"Name": "cleanup.policy", "Value": "compact"}]
+    first = {"Name": "t", "NumPartitions": 1, "ReplicationFactor": replication, "Configs": configs}
+    assigned = [{"PartitionIndex": 0, "BrokerIds": [1]}]
+    second = {"Name": "u", "NumPartitions": -1, "ReplicationFactor": -1, "Configs": [], "Assignments": assigned}
+    assert asked == [("CreateTopics", first), ("CreateTopics", second)]
+
+
+def test_a_coordinator_is_waited_for_until_its_partition_has_a_leader(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = iter([None, {"LeaderId": 1}])
+    monkeypatch.setattr(brokers, "ask", lambda *_: {})
+    monkeypatch.setattr(Cluster, "any_port", lambda _: 1)
+    monkeypatch.setattr(Cluster, "leader", lambda *_: next(rows))
+    number, row = cluster.coordinator("t")
+    assert (number, row) == (
+        coordinator_partition("t", int(brokers.SETTINGS["transaction.state.log.num.partitions"])),
+        {"LeaderId": 1},
+    )
 
 
 def test_the_copied_logs_are_those_with_records_and_the_files_that_say_where_they_begin(
