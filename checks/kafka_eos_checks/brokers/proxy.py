@@ -199,7 +199,6 @@ class Proxy:
             self._asked(request, fault)
             if fault.kind is FaultKind.OVERTAKE:
                 self._spawn(self._alone(route, request, fault.seconds))
-                link.cut = True
                 link.client.close()
                 return
             if fault.kind is FaultKind.DELAY:

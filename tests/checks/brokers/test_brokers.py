@@ -1,10 +1,22 @@
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafka_eos.formats.record_batch import Record, build_batch
-from kafka_eos_checks.brokers.brokers import BrokerFailed, Cluster, ask, coordinator_partition, free_ports
+from kafka_eos_checks.brokers import brokers
+from kafka_eos_checks.brokers.brokers import (
+    KEPT_FILES,
+    BrokerFailed,
+    Cluster,
+    ask,
+    coordinator_partition,
+    free_ports,
+)
 from kafka_eos_checks.brokers.jars import have_jars
 
 
@@ -44,6 +56,103 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("kept")
     with pytest.raises(BrokerFailed, match="not empty"):
         Cluster(tmp_path)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    """A cluster that is configured and does not run."""
+    return Cluster(tmp_path / "c")
+
+
+def test_a_broker_that_never_started_is_no_error_to_end_and_one_that_runs_is_ended(cluster: Cluster) -> None:
+    (broker,) = cluster.brokers
+    broker.stop()
+    with pytest.raises(BrokerFailed, match="never started"):
+        broker.check_running()
+    for end, number in ((broker.stop, signal.SIGTERM), (broker.kill, signal.SIGKILL)):
+        started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        broker.process = started
+        assert cluster.running() == [broker]
+        end()
+        assert (started.returncode, broker.process) == (-number, None)
+
+
+@pytest.mark.parametrize(
+    ("leader", "error", "answered", "leads"),
+    [(-1, 0, 0, False), (1, 5, 0, False), (1, 0, 6, False), (1, 0, 0, True)],
+)
+def test_a_partition_is_led_when_its_leader_says_so_too(
+    leader: int, error: int, answered: int, leads: bool, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = {"Topics": [{"Partitions": [{"ErrorCode": answered}]}]}
+    monkeypatch.setattr(brokers, "ask", lambda *_: answer)
+    assert cluster._leads("t", {"LeaderId": leader, "ErrorCode": error, "PartitionIndex": 0}) is leads
+
+
+def test_a_transaction_is_looked_for_at_its_coordinator(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    states = iter(["Ongoing", "PrepareAbort", "CompleteAbort"])
+    asked = []
+
+    def ask_for_state(port: int, *_: object) -> dict[str, object]:
+        asked.append(port)
+        return {"TransactionStates": [{"TransactionState": next(states)}]}
+
+    monkeypatch.setattr(brokers, "ask", ask_for_state)
+    monkeypatch.setattr(Cluster, "coordinator", lambda *_: (7, {"LeaderId": 1}))
+    cluster.wait_transaction("t", {"CompleteAbort", "CompleteCommit"})
+    assert asked == [cluster[1].port] * 3
+
+
+@pytest.mark.parametrize(("size", "replication"), [(1, 1), (4, 3)])
+def test_a_topic_has_one_partition_on_up_to_three_brokers_unless_its_replicas_are_named(
+    size: int, replication: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster(tmp_path / "c", size=size)
+    asked = []
+
+    def created(_: int, api: str, *given: Any) -> dict[str, object]:
+        asked.append((api, given[1]["Topics"][0]))
+        return {"Topics": [{"ErrorCode": 0}]}
+
+    monkeypatch.setattr(brokers, "ask", created)
+    monkeypatch.setattr(Cluster, "controller_port", lambda _: 1)
+    monkeypatch.setattr(Cluster, "partitions", lambda *_: [{}])
+    monkeypatch.setattr(Cluster, "_leads", lambda *_: True)
+    cluster.create_topic("t", configs={"cleanup.policy": "compact"})
+    cluster.create_topic("u", replicas=[[1]])
+    configs = [{"Name": "cleanup.policy", "Value": "compact"}]
+    first = {"Name": "t", "NumPartitions": 1, "ReplicationFactor": replication, "Configs": configs}
+    assigned = [{"PartitionIndex": 0, "BrokerIds": [1]}]
+    second = {"Name": "u", "NumPartitions": -1, "ReplicationFactor": -1, "Configs": [], "Assignments": assigned}
+    assert asked == [("CreateTopics", first), ("CreateTopics", second)]
+
+
+def test_a_coordinator_is_waited_for_until_its_partition_has_a_leader(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = iter([None, {"LeaderId": 1}])
+    monkeypatch.setattr(brokers, "ask", lambda *_: {})
+    monkeypatch.setattr(Cluster, "any_port", lambda _: 1)
+    monkeypatch.setattr(Cluster, "leader", lambda *_: next(rows))
+    number, row = cluster.coordinator("t")
+    assert (number, row) == (
+        coordinator_partition("t", int(brokers.SETTINGS["transaction.state.log.num.partitions"])),
+        {"LeaderId": 1},
+    )
+
+
+def test_the_copied_logs_are_those_with_records_and_the_files_that_say_where_they_begin(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    (data,) = cluster.brokers[0].all_data
+    contents = {"t-0": b"records", "empty-0": b"", "__cluster_metadata-0": b"records"}
+    for name, content in contents.items():
+        (data / name).mkdir(parents=True)
+        (data / name / "00000000000000000000.log").write_bytes(content)
+    for name in (*KEPT_FILES, "another-file"):
+        (data / name).write_text(name, encoding="utf-8")
+    cluster.copy_logs(tmp_path / "copies", "node-")
+    assert {path.name for path in (tmp_path / "copies" / "node-1").iterdir()} == {"t-0", *KEPT_FILES}
 
 
 @pytest.mark.parametrize(

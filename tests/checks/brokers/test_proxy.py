@@ -168,13 +168,26 @@ def test_a_request_without_acknowledgement_waits_for_no_answer(
     assert [(e.phase, e.base_sequence) for e in produced(journal, 3)] == [("invoke", 0), ("invoke", 1), ("ok", 1)]
 
 
+def test_nothing_is_on_its_way_once_the_proxy_is_quiet(
+    proxy: Proxy, journal: Journal, produce: Produce, connect: Connect, broker: Any
+) -> None:
+    spoil(proxy, journal, first=Fault(FaultKind.REPEAT, 0.3))
+    client = connect(proxy.ports["broker-1"])
+    client.send(produce(1, 0))
+    assert client.receive() is not None
+    proxy.quiesce()
+    assert len(broker.received) == 2
+    assert [event.phase for event in journal.events()].count("ok") == 2
+
+
 def test_a_broker_that_is_down_looks_down_to_the_client(
-    codec: Codec, journal: Journal, connect: Connect, produce: Produce
+    codec: Codec, journal: Journal, connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Proxy(codec, journal, [Route("broker-1", 0, 1)]) as proxy:  # nobody listens on port 1
         client = connect(proxy.ports["broker-1"])
         assert client.receive() is None
     assert journal.events() == []
+    assert caplog.records == [], "nothing went wrong in the proxy"
 
 
 def test_the_numbers_of_a_new_run_start_at_zero(
