@@ -91,7 +91,7 @@ book: setup $(VENV)/.installed-book ## the executable spec as static pages: buil
 	$(KAFKA_EOS) book
 
 record: setup $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied ## record real Kafkas under faults, on loopback (a quarter of an hour)
-	$(KAFKA_EOS) lab record one-broker three-brokers violations operator-mistakes replicated-violations transactions applications application-mistakes late-offsets --out build/recording --seed 1
+	$(KAFKA_EOS) lab record one-broker three-brokers violations operator-mistakes replicated-violations transactions applications application-mistakes late-offsets no-leader --out build/recording --seed 1
 	$(KAFKA_EOS) lab record transactions --kafka 3.9.1 --out build/recording --seed 1
 
 peers: setup $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied $(JARS)/kafka-2.8/.copied ## compare the reference, Kafka 4.3, 3.9 and 2.8, kfake and librdkafka's mock with the spec; build/peers.html

@@ -562,6 +562,14 @@ class Cluster:
         self._wait(f"{topic}-{partition} led by another than {other_than}", moved, seconds)
         return found[0]
 
+    def wait_leaderless(self, topic: str, partition: int, seconds: float = 40.0) -> None:
+        """Wait until the controller knows that nobody leads a partition."""
+
+        def leaderless() -> bool:
+            return any(row["PartitionIndex"] == partition and row["LeaderId"] < 0 for row in self.partitions(topic))
+
+        self._wait(f"{topic}-{partition} without a leader", leaderless, seconds)
+
     def wait_in_sync(self, topic: str, replicas: int, seconds: float = 60.0) -> None:
         """Wait until every partition of a topic has that many in-sync replicas."""
         self._wait(

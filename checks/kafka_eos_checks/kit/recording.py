@@ -25,7 +25,9 @@ from kafka_eos_checks.kit.nearest import did_you_mean
 from kafka_eos_checks.kit.paths import is_clone, recordings_folder
 
 EXAMPLE = "example:"
-EXAMPLES = ("application-mistakes", "late-offsets", "operator-mistakes", "replicated-violations", "violations")
+EXAMPLES = (
+    *("application-mistakes", "late-offsets", "no-leader", "operator-mistakes", "replicated-violations", "violations"),
+)
 _SUFFIX = ".tar.xz"
 UNPACKED_LIMIT = 256 << 20  # bytes of all files together
 FILES_LIMIT = 20_000  # and folders

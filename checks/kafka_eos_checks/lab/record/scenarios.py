@@ -4,6 +4,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from kafka_eos_checks.brokers.faults import Fault, FaultKind, Plan
+from kafka_eos_checks.brokers.jars import RECORDED
 from kafka_eos_checks.lab.record.clients import FATAL_EXIT, start_verifiable_producer
 from kafka_eos_checks.lab.record.stage import Stage, scenario
 
@@ -224,3 +225,26 @@ def follower_catches_up(stage: Stage) -> None:
             stage.wait_read("read-committed", 1)
             still_open.go_on()
             still_open.wait()
+
+
+@scenario("no-leader/commit-then-abort", kafka=RECORDED)
+def commit_then_abort(stage: Stage) -> None:
+    """A transaction is committed while a partition of it has no leader; the next one's ABORT marker ends it there."""
+    identity: dict[str, Any] = {"transactional_id": f"{stage.name}-t", "records": 2, "transaction_size": 2}
+    _, coordinator = stage.cluster.coordinator(identity["transactional_id"])
+    other = next(broker for broker in stage.cluster.brokers if broker.node != coordinator["LeaderId"])
+    topic = stage.topic(2, replicas=[[coordinator["LeaderId"]], [other.node]], min_insync_replicas="1")
+    committing = identity | {"prefix": "first-", "pause_after": "flush", "timeout_ms": 300_000}
+    with stage.readers(topic):
+        with stage.start("first", topic, **committing) as first:
+            stage.wait_paused("first")
+            stage.crash(other)
+            stage.cluster.wait_leaderless(topic, 1)
+            first.go_on()
+            first.wait()
+        stage.restart(other)
+        stage.new_leader(topic, stage.cluster[coordinator["LeaderId"]], 1)
+        stage.wait_settled(identity["transactional_id"])
+        with stage.start("second", topic, prefix="second-", abort_chance=1.0, **identity) as second:
+            second.wait()
+        stage.wait_settled(identity["transactional_id"])

@@ -285,6 +285,7 @@ CLUSTERS = {
     "three-brokers": ClusterKind(3),
     "violations": ClusterKind(),
     "replicated-violations": ClusterKind(3),
+    "no-leader": ClusterKind(3),
     "operator-mistakes": ClusterKind(),
     "lost-coordinator": ClusterKind(),
     "transactions": ClusterKind(3),
