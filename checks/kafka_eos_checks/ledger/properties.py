@@ -161,6 +161,7 @@ def properties(verdicts: Iterable[Verdict], registry: Registry, releases: Releas
         column: {name: reached_findings(each, releases) for name, each in found.items() if not each.outside}
         for column, found in shipped.items()
     }
+    unstated = _unstated(registry, releases)
 
     def cell_of(
         name: str, models: Sequence[Model], column: str, verdicts: Mapping[tuple[str, str], Verdict] | None
@@ -168,7 +169,10 @@ def properties(verdicts: Iterable[Verdict], registry: Registry, releases: Releas
         if column == REPAIRED:
             return _joined([_repaired(name, model, verdicts) for model in models])
         cell = _of_release(name, [shipped[column][model.name] for model in models], releases, verdicts)
-        return replace(cell, unreached=_unreached(cell, upon[column]))
+        if cell.outcome is not Outcome.HOLDS:
+            return cell
+        left_out = unstated.get((column, models[0].module), set())
+        return replace(cell, unreached=tuple(sorted(left_out.union(_unreached(cell, upon[column])))))
 
     rows = []
     evidence = {model: finding.id for finding in read_findings() for model in finding.models}
@@ -251,17 +255,31 @@ def _of_release(
     return _joined(cells)
 
 
-def _unreached(cell: Cell, upon: Mapping[str, tuple[frozenset[str], frozenset[str]]]) -> tuple[str, ...]:
+def _unreached(cell: Cell, upon: Mapping[str, tuple[frozenset[str], frozenset[str]]]) -> frozenset[str]:
     """The findings that no step of the models of a cell can come upon.
 
     Args:
         cell: the cell.
         upon: model -> see :func:`reached_findings`.
     """
-    if cell.outcome is not Outcome.HOLDS:
-        return ()
     reached, unreached = zip(*(upon[name] for name in cell.models), strict=True)
-    return tuple(sorted(frozenset().union(*unreached).difference(*reached)))
+    return frozenset().union(*unreached).difference(*reached)
+
+
+def _unstated(registry: Registry, releases: Releases) -> dict[tuple[str, str], set[str]]:
+    """The findings of a release that no rule of ``spec/releases.toml`` states, by column and module.
+
+    A mutant of the module shows such a finding. So no model of the module, and of those that take its rules over, does.
+    """
+    found: dict[tuple[str, str], set[str]] = {}
+    for finding in read_findings():
+        shown = {registry.mutants[name].module for name in finding.models if name in registry.mutants}
+        shown |= {module for module, others in releases.instances.items() if shown.intersection(others)}
+        for release in releases.releases:
+            if release in finding.concerns.partition(";")[0]:
+                for module in shown:
+                    found.setdefault((f"Kafka {release}", module), set()).add(finding.id)
+    return found
 
 
 def _shipped(name: str, column: Column, releases: Releases, known: Mapping[tuple[str, str], Verdict] | None) -> Cell:
