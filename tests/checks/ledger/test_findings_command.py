@@ -71,7 +71,7 @@ def test_a_fresh_clone_shows_the_kept_recordings_and_says_that_the_rest_is_not_c
     assert "5 checked in part, 17 not checked here." in shown
     assert "(kafka-eos ledger findings --check) checks everything, with TLC, " in shown
     assert " Kafka's own client and a broker on loopback: it needs Java and takes some minutes.\n" in shown
-    assert shown.index("Shown on a real broker (10)") < shown.index("Shown on Kafka's own client, without a broker (5)")
+    assert shown.index("Shown on a real broker (11)") < shown.index("Shown on Kafka's own client, without a broker (5)")
 
 
 def test_verdicts_of_earlier_commands_are_shown_with_their_time(
