@@ -244,7 +244,10 @@ _RULES: Mapping[str, Rule] = {
         then="kafka-transactions --bootstrap-server HOST:PORT abort --topic {topic} --partition {partition} "
         "--start-offset {offset}",
         decide="first whether its coordinator could end it: if all brokers had been down until shortly before the "
-        "copy, copy and audit again, because a coordinator aborts what timed out meanwhile within seconds of its start",
+        "copy, copy and audit again, because a coordinator aborts what timed out meanwhile within seconds of its "
+        "start. Then whether its coordinator has committed it, see kafka-dump-log --transaction-log-decoder of "
+        "__transaction_state for its producer and epoch: kafka-transactions writes ABORT, which takes the records of a "
+        "committed transaction away on this partition; produce them again",
         in_test="look in the diagram for a batch that came after the end of its transaction; verification and "
         "transaction version 2 refuse these",
         unjudged="give all logs of __transaction_state of the same moment, or ask the cluster's coordinators: "
