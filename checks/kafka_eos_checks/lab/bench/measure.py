@@ -131,20 +131,25 @@ def machine_line() -> str:
     return f"{os.cpu_count()} cores, {platform.machine()}, load average {load}"
 
 
-def tree_cpu() -> float | None:
-    """CPU seconds so far of this process and its children, alive or waited for; None without psutil."""
+def tree_cpu() -> dict[int, float] | None:
+    """CPU seconds so far of this process and its children, with those waited for, by process id; None without psutil."""
     psutil, _ = module_or_reason("psutil")
     if psutil is None:
         return None
     waited_for = os.times()
-    total = time.process_time() + waited_for.children_user + waited_for.children_system
+    total = {os.getpid(): time.process_time() + waited_for.children_user + waited_for.children_system}
     for process in psutil.Process().children(recursive=True):
         try:
             times = process.cpu_times()
         except psutil.NoSuchProcess:
             continue
-        total += times.user + times.system + times.children_user + times.children_system
+        total[process.pid] = times.user + times.system + times.children_user + times.children_system
     return total
+
+
+def spent(before: dict[int, float], after: dict[int, float]) -> float:
+    """CPU seconds between two looks at a tree, without processes that ended and nobody waited for, as Spark's workers."""
+    return sum(seconds - before.get(pid, 0.0) for pid, seconds in after.items())
 
 
 @contextmanager
@@ -198,7 +203,7 @@ def _sample(side: Side, repeats: int) -> tuple[Sample, Answer]:
         before = tree_cpu()
         runs = [_seconds(side.run) for _ in range(repeats)]
         after = tree_cpu()
-        cpu = None if before is None or after is None else after - before
+        cpu = None if before is None or after is None else spent(before, after)
     else:
         with sampled_cpu() as total:
             runs = [_seconds(side.run) for _ in range(repeats)]

@@ -18,6 +18,7 @@ from kafka_eos_checks.lab.bench.measure import (
     peer_verdict,
     sampled_cpu,
     short,
+    spent,
     spread,
     verdicts,
     without_start,
@@ -109,6 +110,10 @@ def test_a_missing_package_is_named_with_the_remedy() -> None:
     assert module is None
     assert "a_package_that_nobody_wrote" in reason
     assert "kafka-eos[bench]" in reason
+
+
+def test_a_process_that_ended_meanwhile_takes_no_cpu_time_away() -> None:
+    assert spent({1: 5.0, 7: 3.0}, {1: 6.5, 8: 0.5}) == 2.0
 
 
 def test_without_psutil_there_is_no_cpu_time(monkeypatch: pytest.MonkeyPatch) -> None:
