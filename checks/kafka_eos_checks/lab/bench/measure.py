@@ -132,7 +132,7 @@ def machine_line() -> str:
 
 
 def tree_cpu() -> dict[int, float] | None:
-    """CPU seconds so far of this process and its children, with those waited for, by process id; None without psutil."""
+    """CPU seconds so far of this process, its children and those it waited for, by process id; None without psutil."""
     psutil, _ = module_or_reason("psutil")
     if psutil is None:
         return None
@@ -148,7 +148,7 @@ def tree_cpu() -> dict[int, float] | None:
 
 
 def spent(before: dict[int, float], after: dict[int, float]) -> float:
-    """CPU seconds between two looks at a tree, without processes that ended and nobody waited for, as Spark's workers."""
+    """CPU seconds between two looks at a tree, without processes that ended unwaited for, as workers of Spark do."""
     return sum(seconds - before.get(pid, 0.0) for pid, seconds in after.items())
 
 
