@@ -538,13 +538,16 @@ def _readable(
         found += f", {counted(len(certain), 'incomplete log')}"
     if incomplete:
         figures = {**figures, "incomplete": len(incomplete)}
-    why = {reason: [each for each in unsure if each.why == reason] for reason in sorted({each.why for each in unsure})}
-    told = [
-        f"{counted(len(own), 'log')}: {reason.words}; the first: {own[0].in_words()}" for reason, own in why.items()
-    ]
-    told += [f"{counted(len(links), 'link')}: {LINKED.words}; the first: {links[0]}"] if links else []
-    lacking = [each for each in incomplete if each.why == MISSING_INSIDE and not each.is_certain]
+    why: dict[Reason, list[str]] = {reason: [] for reason in sorted({each.why for each in unsure})}
+    for each in unsure:
+        why[each.why].append(each.in_words())
+    lacking = why.get(MISSING_INSIDE, ())
     advice = [COPY_AGAIN] * (len(incomplete) > len(lacking)) + [LOOK_FOR_MISSING] * bool(lacking)
+    why |= {LINKED: list(links)} if links else {}
+    told = (
+        f"{counted(len(own), 'link' if reason is LINKED else 'log')}: {reason.words}; the first: {own[0]}"
+        for reason, own in why.items()
+    )
     return Verdict(
         check="replay",
         name=READABLE,
@@ -555,9 +558,8 @@ def _readable(
         figures={**figures, "unfinished_tails": len(tails)} | ({"old_format_bytes": old} if old else {}),
         evidence="\n".join(_shortened([*(each.in_words() for each in (*certain, *unsure)), *links, *regions, *tails])),
         unjudged="; ".join(told),
-        unknown=len(unsure) + len(links),
-        unjudged_for={reason.code: len(own) for reason, own in why.items()}
-        | ({LINKED.code: len(links)} if links else {}),
+        unknown=sum(map(len, why.values())),
+        unjudged_for={reason.code: len(own) for reason, own in why.items()},
         advice="\n".join(advice),
     )
 

@@ -223,7 +223,7 @@ def _print_notes(result: "Audit") -> None:
 
 
 def _later(result: "Audit") -> str:
-    """What to do about what is too recent: a copy stays as it is, however often it is audited."""
+    """The advice on what is too recent to judge. To audit a copy again changes nothing; another copy does."""
     if any(directory.read_ms is not None for directory in result.known.source.directories.values()):
         return "audit again in a minute"
     return "copy again and audit the copy; or, if the brokers stood still, audit with --snapshot"

@@ -26,8 +26,8 @@ Any other hole is of a segment or a batch that is missing. Or the log was copied
 there, so such a hole is not judged.
 
 Kafka: ReplicaManager.checkpointHighWatermarks, LogManager.checkpointLogStartOffsetsInDir, Cleaner.cleanSegments,
-       LogCleanerManager.doneCleaning,
-       LogSegment.changeFileSuffixes, LogLoader.loadSegmentFiles, LeaderEpochFileCache.truncateFromStartAsyncFlush
+       LogCleanerManager.doneCleaning, LogSegment.changeFileSuffixes, LogLoader.loadSegmentFiles,
+       LeaderEpochFileCache.truncateFromStartAsyncFlush
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What requests and answers mean to a history: their columns, by API."""
+"""The columns that requests and answers have in a history, by API."""
 
 from typing import Any
 

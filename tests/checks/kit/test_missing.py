@@ -1,4 +1,4 @@
-"""What a missing package is told as."""
+"""The errors for missing packages name the package and what installs it."""
 
 import pytest
 

@@ -1,11 +1,10 @@
 """Proofs over histories and logs: count the subjects that are proved, and name the suspects for the readable rules.
 
-There are four joins. Events and records are joined by topic and value (:func:`join_values`). The events of transactions
-are joined by process and number (:func:`join_transactions`), and the polls of readers by process
-(:func:`follow_readers`). The records that a reader passed over are found by ranges of a partition's offsets
-(:func:`look_into_gaps`). A subject is *proved* when its rule finds nothing and lacks no fact. Everything else is a
-suspect: a key (topic and value), a transaction, an offset, a step of a reader. The readable rules judge the suspects
-with all events and records on which their answer depends.
+There are two joins here: of events and records by topic and value (:func:`join_values`), and of the events of
+transactions by process and number (:func:`join_transactions`). The polls of readers are joined by process in
+:mod:`kafka_eos_checks.audit.kernels.histories.following`. A subject is *proved* when its rule finds nothing and lacks
+no fact. Everything else is a suspect: a key (topic and value), a transaction, an offset, a step of a reader. The
+readable rules judge the suspects with all events and records on which their answer depends.
 """
 
 from dataclasses import dataclass, field
