@@ -434,9 +434,16 @@ def test_a_segment_that_is_missing_in_the_middle_of_a_log_is_not_judged(cluster:
     assert (found.standing, found.unknown, found.unjudged_for) == (Standing.NOT_JUDGED, 1, {"holes": 1})
     missing = f"generated-0 lacks the offsets {int(second.stem):,} to {int(third.stem) - 1:,} before {third.name}"
     assert missing in found.evidence
-    assert "look into the folder" in found.advice
+    assert found.advice.startswith("next: look into the folder"), "and nothing else"
+    assert "copy this log again" not in found.advice
     assert "1 log: offsets are missing inside, and nothing" in found.unjudged
     assert violated(result) == []
+
+
+def test_a_log_whose_missing_segment_is_shown_by_its_index_is_told_once(cluster: Path) -> None:
+    segments(cluster, "generated-0")[1].unlink()
+    found = of(run([cluster]), READABLE)
+    assert (found.ok, found.unknown, found.figures["incomplete"]) == (False, 0, 1)
 
 
 def test_data_and_a_marker_on_the_two_sides_of_a_hole_show_no_fenced_producer(cluster: Path) -> None:
@@ -496,6 +503,7 @@ def test_a_link_in_the_place_of_a_partition_is_not_judged(there: bool, cluster: 
     found = of(run([cluster]), READABLE)
     assert (found.standing, found.unjudged_for) == (Standing.NOT_JUDGED, {"links": 1})
     assert found.evidence == "1/generated-0"
+    assert found.unjudged.startswith("1 link: ")
     assert "give the folders that the links lead to" in found.unjudged
     alone = of(run([tmp_path / "elsewhere" / ".." / "cluster" / "brokers" / "1" / "generated-1"]), READABLE)
     assert alone.standing is Standing.OK, "nobody asked for the others"

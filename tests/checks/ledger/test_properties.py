@@ -8,7 +8,7 @@ from kafka_eos_checks.cli import main
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.ledger import properties_command
-from kafka_eos_checks.ledger.properties import AUDIT, Outcome, Row, properties
+from kafka_eos_checks.ledger.properties import AUDIT, Outcome, Row, _unstated, properties
 from kafka_eos_checks.models.findings import read_findings
 from kafka_eos_checks.models.registry import Expectation, Registry, Shipped
 from kafka_eos_checks.models.releases import Releases
@@ -260,3 +260,5 @@ def test_a_finding_that_no_rule_of_a_release_states_is_named_where_a_mutant_show
     assert len(holding) > 10
     assert all("no-leader-no-marker" in words for words in holding)
     assert not any("no-leader-no-marker" in words for words in told["Kafka 3.9"] + told["repaired"])
+    modules = {place for place, ids in _unstated(Registry(), Releases()).items() if "no-leader-no-marker" in ids}
+    assert modules == {("Kafka 4.3", name) for name in ("Broker", "TransactionCoordinator", "Transactions")}
