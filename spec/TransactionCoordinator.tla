@@ -32,7 +32,7 @@ CONSTANTS
     MaxEpoch,        \* the largest epoch there is; 32767 in Kafka
     Partitions,      \* the partitions that can be in a transaction
     Versions,        \* the transaction versions of requests: of 1 and 2
-    Faults,          \* what may go wrong: of "append times out", "failover", "timeout", "expiry"
+    Faults,          \* what may go wrong: of "append times out", "failover", "timeout", "expiry", "no leader"
     MaxFaults        \* how often
 
 VARIABLES
@@ -503,6 +503,20 @@ WriteMarker(partition) ==
     /\ AnswersNobody
     /\ UNCHANGED <<metadata, appending, logVars, fenceVars, told, allocated, faults>>
 
+(* Departs from Kafka: 4.3 takes the partition for one that was deleted, and leaves its marker out (the mutant *)
+(* NoLeaderIsDeleted).                                                                                         *)
+
+(* The partitions whose marker is missing after the coordinator has found no leader of one: it asks again. *)
+MarkersWithoutLeader(partition) == toMark
+
+(* A partition of the transaction has no leader at the moment when it is to get its marker. *)
+FindNoLeader(partition) ==
+    /\ MayAct /\ partition \in toMark
+    /\ Fault("no leader")
+    /\ toMark' = MarkersWithoutLeader(partition)
+    /\ AnswersNobody
+    /\ UNCHANGED <<metadata, appending, logVars, fenceVars, historyVars, allocated>>
+
 (* Every partition has its marker. *)
 MayComplete == toMark = {}
 
@@ -585,7 +599,7 @@ Next ==
     \/ TimeOut
     \/ AbortFenced
     \/ ExpireTransactionalId
-    \/ \E partition \in Partitions : WriteMarker(partition)
+    \/ \E partition \in Partitions : WriteMarker(partition) \/ FindNoLeader(partition)
     \/ CompleteTransaction
     \/ AppendIsReplicated
     \/ AppendTimesOut

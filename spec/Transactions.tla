@@ -11,8 +11,8 @@
 (*   producer and coordinator epoch; clients that abort after a batch was  *)
 (*   refused or given up, and go on while it may still arrive; timeout;    *)
 (*   failover of the coordinator, whose last requests may still be on      *)
-(*   their way; other leaders for partitions; a zombie instance; a crash;  *)
-(*   an abort by hand.                                                     *)
+(*   their way; other leaders for partitions, and none for a moment; a     *)
+(*   zombie instance; a crash; an abort by hand.                           *)
 (*   The partition of __consumer_offsets that a group's offsets belong to  *)
 (*   is a partition like the others: AddOffsetsToTxn registers it, and     *)
 (*   TxnOffsetCommit is a batch for it, though without a sequence in Kafka *)
@@ -47,7 +47,7 @@ CONSTANTS
     Versions,            \* the transaction versions that the clients speak: of 1 and 2
     Verification,        \* TRUE: a leader asks the coordinator before a transaction's first batch (KIP-890 part 1)
     Faults,              \* what may go wrong: of "repeat request", "repeat batch", "repeat marker", "timeout",
-                         \* "failover", "former coordinator", "election", "crash", "admin abort"
+                         \* "failover", "former coordinator", "election", "no leader", "crash", "admin abort"
     MaxFaults            \* how often
 
 VARIABLES
@@ -437,6 +437,21 @@ SendMarker(partition) ==
     /\ UNCHANGED <<coordinatorVars, logs, clientVars, initRequests, addRequests, produceRequests, verifying, verified, endRequests,
                    answers, faults>>
 
+(* Departs from Kafka: 4.3 takes the partition for one that was deleted, and leaves its marker out (the mutant *)
+(* NoLeaderIsDeleted).                                                                                         *)
+
+(* The partitions whose marker is missing after the coordinator has found no leader of one: it asks again. *)
+MarkersWithoutLeader(partition) == toMark
+
+(* The coordinator is to send a marker to a partition that has no leader at the moment. *)
+FindNoLeader(partition) ==
+    /\ partition \in toMark \ refused
+    /\ MarkerTo(partition) \notin markerRequests
+    /\ toMark' = MarkersWithoutLeader(partition)
+    /\ Fault("no leader")
+    /\ UNCHANGED <<transaction, coordinatorEpoch, former, refused, logs, clientVars, initRequests, addRequests, produceRequests,
+                   verifying, verified, endRequests, markerRequests, answers>>
+
 (* Every partition has its marker. *)
 MayComplete == toMark = {}
 
@@ -738,6 +753,7 @@ Next ==
     \/ Failover
     \/ \E partition \in Partitions :
         \/ SendMarker(partition)
+        \/ FindNoLeader(partition)
         \/ ElectLeader(partition)
         \/ AbortByAdmin(partition)
         \/ \E version \in Versions, epoch \in Epochs, commit \in BOOLEAN, number \in CoordinatorEpochs :

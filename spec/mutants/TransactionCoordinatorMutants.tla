@@ -224,6 +224,9 @@ CompletesAtLastMarker == toMark = {} /\ metadata.partitions # {}
 (* for MayComplete: the transaction is closed while markers are missing *)
 CompletesBeforeMarkers == TRUE
 
+(* for MarkersWithoutLeader: a partition without a leader counts as deleted, as in Kafka 4.3 (KAFKA-20734) *)
+NoLeaderIsDeleted(partition) == toMark \ {partition}
+
 (* for MarkerCommits: once a marker has failed, the others say abort *)
 AbortAfterFailedMarker(partition) == Commits(metadata) /\ toMark = metadata.partitions
 

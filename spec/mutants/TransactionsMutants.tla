@@ -142,6 +142,9 @@ RestIsAborted(partition) ==
 (* for MarkersAfterElection: a partition that has another leader counts as marked (KAFKA-5610) *)
 NotLeaderIsDone(partition) == toMark \ {partition}
 
+(* for MarkersWithoutLeader: a partition without a leader counts as deleted, as in Kafka 4.3 (KAFKA-20734) *)
+NoLeaderIsDeleted(partition) == toMark \ {partition}
+
 (* for PartitionsToMark: after a failover nobody resumes the prepared transaction *)
 NothingResumed == {}
 

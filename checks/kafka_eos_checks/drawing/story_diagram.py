@@ -111,6 +111,7 @@ ACTORS: dict[str, dict[str, tuple[str, str, Kind]]] = {
         "AbortFenced": (COORDINATOR, "", Kind.EVENT),
         "ExpireTransactionalId": (COORDINATOR, "", Kind.EVENT),
         "WriteMarker": (COORDINATOR, "partition {0}", Kind.MESSAGE),
+        "FindNoLeader": (COORDINATOR, "partition {0}", Kind.REFUSED),
         "CompleteTransaction": (COORDINATOR, "", Kind.EVENT),
         "AppendIsReplicated": ("log", COORDINATOR, Kind.REPLY),
         "AppendTimesOut": ("log", COORDINATOR, Kind.REFUSED),

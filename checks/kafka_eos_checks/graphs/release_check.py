@@ -12,8 +12,8 @@ import argparse
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 
 from kafka_eos_checks.graphs.model_check import MOST_TOLD, check_model, story
@@ -222,7 +222,8 @@ def check_columns(
 ) -> Iterator[tuple[Column, Judged | None]]:
     """Run TLC for each column that has rules of its release; columns with the same rules share a run.
 
-    Yields the columns in the order of the arguments, each with what TLC said, None where nothing ran.
+    Yields the columns in the order of the arguments, each with what TLC said, None where nothing ran. Progress goes to
+    standard error.
     """
     needed = {_key(column): column for column in reversed(found) if column.rules}
     largest_first = sorted(needed.items(), key=lambda item: -(item[1].model.expect.generated or 0))
@@ -230,9 +231,18 @@ def check_columns(
         running = {key: pool.submit(judge_model, column.entry, timeout=timeout) for key, column in largest_first}
         try:
             for column in found:
-                yield column, running[_key(column)].result() if column.rules else None
+                yield column, _awaited(running[_key(column)], running.values()) if column.rules else None
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _awaited(one: Future[Judged], every: Collection[Future[Judged]]) -> Judged:
+    """The result of one run, and progress of all until it is there."""
+    with progress_console.status("TLC starts") as status:
+        while not one.done():
+            status.update(f"{sum(future.done() for future in every)} of {len(every)} done, the largest first")
+            wait([one], timeout=1)
+    return one.result()
 
 
 def to_verdict(column: Column, judged: Judged | None, releases: Releases) -> Verdict:

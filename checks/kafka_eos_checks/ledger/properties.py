@@ -276,7 +276,7 @@ def _unstated(registry: Registry, releases: Releases) -> dict[tuple[str, str], s
         shown = {registry.mutants[name].module for name in finding.models if name in registry.mutants}
         shown |= {module for module, others in releases.instances.items() if shown.intersection(others)}
         for release in releases.releases:
-            if release in finding.concerns.partition(";")[0]:
+            if release in finding.concerns:
                 for module in shown:
                     found.setdefault((f"Kafka {release}", module), set()).add(finding.id)
     return found

@@ -599,6 +599,11 @@ def not_leader_is_done(state: Transactions, partition: str) -> frozenset[str]:
     return state.to_mark - {partition}
 
 
+def no_leader_is_deleted(state: Transactions | TransactionCoordinator, partition: str) -> frozenset[str]:
+    """For ``markers_without_leader``: a partition without a leader counts as deleted, as in Kafka 4.3 (KAFKA-20734)."""
+    return state.to_mark - {partition}
+
+
 def nothing_resumed(state: Transactions) -> frozenset[str]:
     """For ``partitions_to_mark``: after a failover nobody resumes the prepared transaction."""
     return frozenset()

@@ -72,7 +72,7 @@ STATES = tuple(TransactionState)
 REQUESTS = (NOTHING, INIT, ADD, END, INIT_FENCES, TIMEOUT, COMPLETE, EXPIRY)
 FENCINGS = (NOTHING, INIT, TIMEOUT)
 NO_STATE = z3.IntVal(-1)
-FAULTS = frozenset({"append times out", "failover", "timeout", "expiry"})
+FAULTS = frozenset({"append times out", "failover", "timeout", "expiry", "no leader"})
 
 # The constants of every query: the model's, the tail's ends, the request, and what a negated goal is about.
 MAX_EPOCH, SERVER, MAX_FAULTS = z3.Ints("max_epoch server_version max_faults")

@@ -31,6 +31,7 @@ FAULTS: dict[str, float] = {
     "TimeOut": 0.05,
     "Failover": 0.5,
     "ElectLeader": 0.3,
+    "FindNoLeader": 0.3,
     "RepeatMarker": 2.0,
     "VerifyByFormer": 2.0,
     "AbortByAdmin": 0.0,
@@ -39,7 +40,7 @@ FAULTS: dict[str, float] = {
 RECOVERY = ("TimeOut",)
 # Kinds of faults that every transaction version withstands, and those that version 2 does: before it nothing tells a
 # delayed duplicate of a request from one of the next transaction. No version withstands an abort by hand.
-WITHSTOOD = frozenset({"timeout", "failover", "crash", "election"})
+WITHSTOOD = frozenset({"timeout", "failover", "crash", "election", "no leader"})
 FORMER, BY_HAND = "former coordinator", "admin abort"
 REPEATS = frozenset({"repeat request", "repeat marker"})
 UNLIMITED = 1 << 31

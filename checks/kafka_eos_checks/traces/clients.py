@@ -13,15 +13,18 @@ from kafka_eos_checks.kit.verdict import Verdict, counted
 from kafka_eos_checks.lab.record.trace import DAMAGED, INCOMPLETE, NO_WIRE_EVENTS, NoTrace, wire_trace
 from kafka_eos_checks.traces.validation import Trace, partition_log_trace
 
-OTHER_BATCHES = "other-batches"
+OTHER_BATCHES, MISSING_PARTITION = "other-batches", "missing-partition"
 WORDS = {
-    OTHER_BATCHES: "with batches of a transaction, or of a producer without idempotence; a replay judges transactions "
-    "by the logs",
-    DAMAGED: "of a damaged history",
-    INCOMPLETE: "of a history that lacks requests, or whose leader left offsets out",
-    NO_WIRE_EVENTS: "of a history without wire events",
+    OTHER_BATCHES: (
+        "partition",
+        "with batches of a transaction, or of a producer without idempotence; a replay judges transactions by the logs",
+    ),
+    DAMAGED: ("partition", "of a damaged history"),
+    INCOMPLETE: ("partition", "of a history that lacks requests, or whose leader left offsets out"),
+    NO_WIRE_EVENTS: ("partition", "of a history without wire events"),
+    MISSING_PARTITION: ("transactional id", "with partitions whose logs are not given"),
 }
-"""The reasons why a partition of a history is not judged, by their codes; they follow the number of partitions."""
+"""The reasons why a trace is not judged, by their codes: what it is of, and what is wrong."""
 
 SHOWN = 20  # partitions in a verdict's evidence
 
@@ -30,7 +33,7 @@ Read = tuple[str, Event]  # the name of a file, and an event in it
 
 @dataclass(frozen=True, slots=True)
 class NotJudged:
-    """A partition of a history that gives no trace.
+    """A partition of a history that gives no trace, or a transactional id of which markers are not known.
 
     Attributes:
         name: as that of its trace would be.
@@ -41,6 +44,13 @@ class NotJudged:
     name: str
     code: str
     reason: str
+
+
+def without(transactional_id: str, absent: Sequence[str]) -> NotJudged:
+    """A transactional id whose transactions have partitions that are not there."""
+    more = f" and {len(absent) - SHOWN} more" if len(absent) > SHOWN else ""
+    words = f"no log of {', '.join(absent[:SHOWN])}{more}: the markers there are taken for written"
+    return NotJudged(transactional_id, MISSING_PARTITION, f"{words}; give the log directories of every broker")
 
 
 def client_traces(written: Iterable[Read], restarts: Iterable[Read]) -> Iterator[Trace | NotJudged]:
@@ -80,7 +90,7 @@ def _trace(name: str, file: str, events: list[Event], restarts: list[Event]) -> 
 
 
 def with_left_out(verdict: Verdict, left_out: Sequence[NotJudged]) -> Verdict:
-    """The verdict on the traces of histories that also says what was left out, and why."""
+    """The verdict on traces that also says what was left out, and why."""
     codes = Counter(each.code for each in left_out)
     told = [f"{each.name}: {each.reason}" for each in left_out if each.code != OTHER_BATCHES]
     shown = [*told[:SHOWN], *([f"… and {len(told) - SHOWN} more"] if len(told) > SHOWN else [])]
@@ -91,7 +101,9 @@ def with_left_out(verdict: Verdict, left_out: Sequence[NotJudged]) -> Verdict:
     return replace(
         verdict,
         evidence="\n".join(filter(None, (verdict.evidence, *shown))),
-        unjudged="; ".join(f"{counted(codes[code], 'partition')} {WORDS[code]}" for code in WORDS if code in codes),
+        unjudged="; ".join(
+            f"{counted(codes[code], subject)} {words}" for code, (subject, words) in WORDS.items() if code in codes
+        ),
         unknown=len(left_out),
         unjudged_for=dict(sorted(codes.items())),
     )

@@ -43,7 +43,7 @@ from kafka_eos_checks.lab.record.trace import wire_trace
 from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry
 from kafka_eos_checks.models.releases import Releases, shipped
 from kafka_eos_checks.mutants.rules import mutated
-from kafka_eos_checks.traces.clients import WORDS, NotJudged, Read, client_traces, has_nothing, with_left_out
+from kafka_eos_checks.traces.clients import WORDS, NotJudged, Read, client_traces, has_nothing, with_left_out, without
 from kafka_eos_checks.traces.coordinators import (
     Recorded,
     UnreadableLog,
@@ -98,8 +98,9 @@ commit is completed as an abort"). A copy has to be rejected at the fault. If th
 is its copy, and the copy's verdict says nothing more. A marker that its coordinator sent again, because no answer came,
 counts once.
 
-A partition of a history is not judged if it has other batches, too, or if its events are no requests with one answer
-each. The verdict names the file, the run and the event. Other partitions and runs are judged all the same.
+If the logs of a transaction's partition are not given, its transactional id is not judged: the markers there are taken
+for written. A partition of a history is not judged if it has other batches, too, or if its events are no requests with
+one answer each. The verdict names the file, the run and the event. Other partitions and runs are judged all the same.
 
 exit codes: 0 all accepted, 1 a trace is rejected or a log is not whole, 2 the input or the call cannot be used,
   3 nothing is rejected, but something could not be judged (0 with --allow-unjudged)
@@ -242,11 +243,15 @@ def _coordinators(
 ) -> Iterator[Verdict]:
     """The verdicts on coordinators' logs, and on copies with a fault."""
     counts = {"transactions": logs.transactions, "markers": sum(map(len, logs.markers.values()))}
-    traces, wrong = coordinator_traces(logs), coordinators_spoiled(logs)
+    traces, wrong = (
+        coordinator_traces(logs),
+        coordinators_spoiled(logs, leaves_out="MarkersWithoutLeader" in base.overrides),
+    )
     model = coordinator_model(base, [*traces, *(trace for trace, _ in wrong.values())], versions=versions)
     machine = mutated(TransactionCoordinator, base.overrides)
     first, *others = _with_spoiled(f"coordinators of {name}", model, machine, traces, wrong, claims)
-    yield replace(first, figures={**first.figures, **counts})
+    left_out = [without(name, absent) for name, absent in sorted(logs.absent.items()) if absent]
+    yield with_left_out(replace(first, figures={**first.figures, **counts}), left_out)
     yield from others
 
 

@@ -11,7 +11,8 @@ EMPTY                           HandleInitProducerId, with or without the client
 ONGOING                         HandleAddPartition for each new partition (one request may add several)
 PREPARE_COMMIT                  HandleEndTxn
 PREPARE_ABORT                   HandleEndTxn; or a fence (HandleInitProducerId, TimeOut if it is due) and AbortFenced
-COMPLETE_COMMIT, _ABORT         WriteMarker for each marker that the partitions have, then CompleteTransaction
+COMPLETE_COMMIT, _ABORT         WriteMarker for each marker that the partitions have, perhaps FindNoLeader for the
+                                others, then CompleteTransaction
 none (a tombstone)              ExpireTransactionalId
 ==============================  ====================================================================================
 
@@ -24,7 +25,7 @@ Kafka: TransactionLogValue, TransactionStateManager, EndTransactionMarker
 """
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -62,8 +63,8 @@ MAX_EPOCH = 32767
 REPLICATED = Candidate("AppendIsReplicated")
 NOBODY = Candidate("HandleInitProducerId", (NO_PRODUCER_ID, NO_EPOCH))
 
-FAULTS = frozenset({"failover", "timeout", "expiry"})
-_FAULTS = {"Failover", "TimeOut", "ExpireTransactionalId"}  # the actions whose number a model bounds
+FAULTS = frozenset({"failover", "timeout", "expiry", "no leader"})
+_FAULTS = {"Failover", "TimeOut", "ExpireTransactionalId", "FindNoLeader"}  # the actions whose number a model bounds
 
 
 class UnreadableLog(ValueError):  # noqa: N818 - named for the input
@@ -133,6 +134,11 @@ class Recorded:
         """The number of decided transactions."""
         return sum(r.value is not None and r.value.transaction_status in PREPARED for r in self._all_records())
 
+    @property
+    def absent(self) -> dict[str, list[str]]:
+        """Transactional id -> the partitions of its transactions whose logs are not there."""
+        return {name: absent_partitions(map(told, rows), self.entries) for name, rows in self.records.items()}
+
     def _all_records(self) -> Iterator[StateRecord]:
         for records in self.records.values():
             yield from records
@@ -168,6 +174,8 @@ def read_recorded(folder: Path) -> Recorded:
     for directory in find_log_directories(folder):
         for partition in directory.partitions:
             name = f"{partition.topic}-{partition.partition}"
+            if not partition.segments:
+                continue
             if name not in replicas or _size(partition) > _size(replicas[name]):
                 replicas[name] = partition
     records: dict[str, list[StateRecord]] = defaultdict(list)
@@ -285,6 +293,7 @@ class _Steps:
 
     Attributes:
         markers: the markers of its producers that no step has used yet.
+        absent: partitions whose logs are not there; their markers are taken for written.
         names: partition -> its name in the steps; None to use its own name. The names start again with each
             transaction, so that transactions of the same form have the same steps.
         steps: the steps of the latest record.
@@ -296,6 +305,7 @@ class _Steps:
     """
 
     markers: MarkersOf
+    absent: Container[str] = ()
     names: dict[str, str] | None = None
     steps: list[TraceStep] = field(default_factory=list)
     begun: bool = False
@@ -327,13 +337,18 @@ class _Steps:
         """Add the steps of the next record."""
         told = record.told
         if told is not None and told.state in COMPLETED and self.last is not None:
-            self.mark(self.last, record.leader_epoch)
+            unmarked = self.mark(self.last, record.leader_epoch)
+        else:
+            unmarked = frozenset()
         self.move(record.leader_epoch)
         text = "" if self.names is not None else f"offset {record.offset}: {told.state.name if told else 'a tombstone'}"
         if told is None:
             self.take((Candidate("ExpireTransactionalId"),), text=text)
             self.take((REPLICATED,), (("durable.state", "DEAD"),), text)
         else:
+            for name in sorted(unmarked):
+                step = _marks if name in self.absent else _leaves_out
+                self.take(step(self.name(name)), text=text)
             self.begin(told, text)
             self.take((REPLICATED,), self.observed(told), text)
         if self.names and (told is None or not told.partitions):
@@ -382,19 +397,26 @@ class _Steps:
             return seen
         return (*seen, ("durable.nextProducerId", self.number(told.next_producer_id)))
 
-    def mark(self, prepared: Transition, until: int | None) -> None:
-        """Add the markers of a decision, up to a leader epoch (None: all), those of each coordinator in its turn."""
+    def mark(self, prepared: Transition, until: int | None) -> frozenset[str]:
+        """Add the markers of a decision, up to a leader epoch (None: all), those of each coordinator in its turn.
+
+        Returns:
+            The partitions without one of the last coordinator.
+        """
         if prepared.state not in PREPARED:
-            return
+            return frozenset()
         partitions = sorted(prepared.partitions)
+        marked: dict[str, int] = {}
         reigns = {reign for name in partitions for reign in self.markers.reigns(name, prepared, self.since, until)}
         for reign in sorted(reigns):
             self.move(reign)
             for name in partitions:
                 first = self.markers.take(name, prepared, reign)
                 if first is not None:
+                    marked[name] = reign
                     text = "" if self.names is not None else _marker_text(name, first)
                     self.take(_marks(self.name(name)), text=text)
+        return frozenset(name for name in partitions if marked.get(name) != until)
 
     def finish(self) -> None:
         """Add the markers of a transaction that is still being completed, and those that no transaction explains."""
@@ -445,29 +467,44 @@ def _marks(partition: str) -> tuple[Candidate, ...]:
     return (Candidate("WriteMarker", (partition,)),)
 
 
+@lru_cache(maxsize=1 << 12)
+def _leaves_out(partition: str) -> tuple[Candidate, ...]:
+    return (Candidate("FindNoLeader", (partition,)), Candidate(NOTHING))
+
+
 def _marker_text(name: str, marker: WrittenMarker) -> str:
     return f"{marker.decision.name} marker of epoch {marker.epoch} at {name} offset {marker.offset}"
 
 
 def steps_of(
-    records: Iterable[ToldRecord], markers: Iterable[tuple[str, WrittenMarker]], *, rename: bool = False
+    records: Iterable[ToldRecord],
+    markers: Iterable[tuple[str, WrittenMarker]],
+    absent: Container[str] = (),
+    *,
+    rename: bool = False,
 ) -> Iterator[TraceStep]:
     """The trace of one transactional id.
 
     Args:
         records: its records, in log order.
         markers: the markers of its producers with their partitions, those of each partition in log order.
+        absent: partitions whose logs are not there; their markers are taken for written.
         rename: name partitions by their number in their transaction, and leave out the texts. The coordinator treats
             all partitions alike, so the verdict is the same, and a judge that remembers steps sees the same steps
             again.
     """
-    built = _Steps(MarkersOf(markers), {} if rename else None)
+    built = _Steps(MarkersOf(markers), absent, {} if rename else None)
     for record in records:
         built.follow(record)
         yield from built.steps
         built.steps.clear()
     built.finish()
     yield from built.steps
+
+
+def absent_partitions(records: Iterable[ToldRecord], here: Container[str]) -> list[str]:
+    """The partitions of a transactional id's transactions whose logs are not there, in order."""
+    return sorted({name for record in records if record.told for name in record.told.partitions if name not in here})
 
 
 def told(record: StateRecord) -> ToldRecord:
@@ -477,8 +514,8 @@ def told(record: StateRecord) -> ToldRecord:
 
 
 def coordinator_traces(recorded: Recorded) -> list[Trace]:
-    """A trace for each transactional id."""
-    traces = []
+    """A trace for each transactional id; the markers of partitions that are not there are taken for written."""
+    traces, absent = [], recorded.absent
     of_producer: dict[int, list[tuple[str, WrittenMarker]]] = defaultdict(list)
     for name, found in sorted(recorded.markers.items()):
         for marker in found:
@@ -486,7 +523,8 @@ def coordinator_traces(recorded: Recorded) -> list[Trace]:
     for transactional_id, records in sorted(recorded.records.items()):
         mine = {row.value.producer_id for row in records if row.value is not None}
         markers = (row for producer_id in sorted(mine) for row in of_producer.get(producer_id, ()))
-        traces.append(Trace(transactional_id, tuple(steps_of(map(told, records), markers))))
+        steps = steps_of(map(told, records), markers, absent[transactional_id])
+        traces.append(Trace(transactional_id, tuple(steps)))
     return traces
 
 
@@ -581,11 +619,16 @@ def _place_of(trace: Trace, offset: int, action: str) -> int:
     )
 
 
-def spoiled(recorded: Recorded) -> dict[str, tuple[Trace, int]]:
+def spoiled(recorded: Recorded, *, leaves_out: bool = False) -> dict[str, tuple[Trace, int]]:
     """The logs with one fault put in: name of the fault -> its trace, and the step at which it must be rejected.
 
     The fault is put into a committed transaction, with several partitions if possible, of the transactional id with the
     fewest records. Without a committed transaction there are none.
+
+    Args:
+        recorded: the logs.
+        leaves_out: whether the coordinator may leave the marker of a partition without a leader out, as Kafka 4.3 does:
+            then a missing marker is no fault, and one of the other decision is only of no transaction.
     """
     commits = [
         (name, place)
@@ -629,9 +672,13 @@ def spoiled(recorded: Recorded) -> dict[str, tuple[Trace, int]]:
     skips = trace(with_record(records[place].offset, producer_epoch=before.producer_epoch + 1))
     lacks = trace(entries=with_marker(lambda _: []))
     flips = trace(entries=with_marker(lambda marker: [marker._replace(decision=ControlType.ABORT)]))
-    return {
+    wrong = {
         "a commit is completed as an abort": (aborts, _place_of(aborts, complete, "AppendIsReplicated")),
         "an epoch is left out": (skips, _place_of(skips, records[place].offset, "AppendIsReplicated")),
+    }
+    if leaves_out:
+        return wrong | {"a marker says abort": (flips, len(flips.steps))}
+    return wrong | {
         "a marker is missing": (lacks, _place_of(lacks, complete, "CompleteTransaction")),
         "a marker says abort": (flips, _place_of(flips, complete, "CompleteTransaction")),
     }

@@ -13,7 +13,7 @@ verdict.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -31,12 +31,21 @@ from kafka_eos_checks.kit.memory import keep_modules
 from kafka_eos_checks.kit.missing import need
 from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.mutants.rules import mutated
-from kafka_eos_checks.traces.clients import SHOWN, NotJudged, Read, client_traces, has_nothing, with_left_out
+from kafka_eos_checks.traces.clients import (
+    SHOWN,
+    NotJudged,
+    Read,
+    client_traces,
+    has_nothing,
+    with_left_out,
+    without,
+)
 from kafka_eos_checks.traces.coordinators import (
     CoordinatorOfTraces,
     ToldRecord,
     WrittenBatch,
     WrittenMarker,
+    absent_partitions,
     coordinator_constants,
     steps_of,
 )
@@ -63,6 +72,7 @@ from kafka_eos_checks.traces.scan import (
     TRANSACTIONAL_BATCH,
     Piece,
     judged,
+    logs_of,
     rows_of,
     rows_schema,
     tasks_of,
@@ -119,11 +129,15 @@ class _CoordinatorJudge:
         machine = mutated(CoordinatorOfTraces, dict(self.rules.overrides))
         return RememberingJudge(machine, coordinator_constants(self.rules.versions))
 
-    def verdict(self, name: str, records: Sequence[ToldRecord], markers: "_Markers") -> dict[str, Any]:
-        position, steps = self.remembering.first_rejected(steps_of(records, markers, rename=True))
+    def verdict(
+        self, name: str, records: Sequence[ToldRecord], markers: "_Markers", here: Container[str]
+    ) -> dict[str, Any]:
+        absent = absent_partitions(records, here)
+        position, steps = self.remembering.first_rejected(steps_of(records, markers, absent, rename=True))
         if position is None:
-            return _verdict(COORDINATOR, name, steps, None, "")
-        trace = Trace(name, tuple(steps_of(records, markers)))
+            found = _verdict(COORDINATOR, name, steps, None, "")
+            return found if not absent else {**found, "accepted": None, **_unjudged(without(name, absent))}
+        trace = Trace(name, tuple(steps_of(records, markers, absent)))
         index, explanation = replayed(self.machine, coordinator_constants(self.rules.versions, trace), trace)
         assert index == position, f"{name}: rejected at {index} and, by a judge that remembers, at {position}"
         return _verdict(COORDINATOR, name, steps, position, explanation)
@@ -145,6 +159,10 @@ def _verdict(subject: str, trace: str, steps: int, position: int | None, explana
         "position": position,
         "reason": reason,
     }
+
+
+def _unjudged(left_out: NotJudged) -> dict[str, str]:
+    return {"reason": left_out.reason, "unjudged": left_out.code}
 
 
 def _shortened(explanation: str) -> str:
@@ -332,7 +350,7 @@ def _client_verdicts(written: Sequence[Read], restarts: Sequence[Read], rules: R
     for trace in client_traces(written, restarts):
         if isinstance(trace, NotJudged):
             row = {"subject": CLIENT, "trace": trace.name, "steps": 0, "accepted": None}
-            yield {**row, "reason": trace.reason, "unjudged": trace.code}
+            yield {**row, **_unjudged(trace)}
         else:
             index, explanation = replayed(machine, _partition_constants(trace), trace)
             yield _verdict(CLIENT, trace.name, len(trace.steps), index, explanation)
@@ -356,8 +374,14 @@ def _partition_constants(trace: Trace) -> PartitionLogConstants:
 # --- by transactional id: coordinators -------------------------------------------------------------------------------
 
 
-def by_trace(batches: Rows, rules: Rules) -> "Iterator[pa.RecordBatch]":
-    """Rows sorted by :data:`BY_TRACE` -> verdicts (:data:`kafka_eos_checks.traces.scan.VERDICTS`)."""
+def by_trace(batches: Rows, rules: Rules, here: Mapping[int, Container[str]]) -> "Iterator[pa.RecordBatch]":
+    """Rows sorted by :data:`BY_TRACE` -> verdicts (:data:`kafka_eos_checks.traces.scan.VERDICTS`).
+
+    Args:
+        batches: the rows.
+        rules: the rules of the machines.
+        here: source -> its logs (:func:`kafka_eos_checks.traces.scan.logs_of`).
+    """
     judge = _judge_of(rules)
     verdicts: list[dict[str, Any]] = []
     for (source, name), slices in runs(batches, BY_TRACE[:2]):
@@ -377,7 +401,7 @@ def by_trace(batches: Rows, rules: Rules) -> "Iterator[pa.RecordBatch]":
                     for log, producer_id, epoch, code, reign, offset, again in rows
                 ]
         if records:
-            verdicts.append({"source": source, **judge.verdict(name, records, markers)})
+            verdicts.append({"source": source, **judge.verdict(name, records, markers, here[source])})
         if len(verdicts) >= OUT_ROWS:
             yield verdict_batch(verdicts)
             verdicts = []
@@ -498,7 +522,7 @@ def in_process(pieces: Sequence[Piece], rules: Rules) -> "pa.Table":
     keep_modules()
     scanned = (batch for task in tasks_of(pieces, PIECE_BYTES) for batch in rows_of(task, BUCKETS))
     tagged = by_producer(_sorted(scanned, BY_PRODUCER), rules)
-    found = list(by_trace(_sorted(tagged, BY_TRACE), rules))
+    found = list(by_trace(_sorted(tagged, BY_TRACE), rules, logs_of(pieces)))
     return in_order(pa.Table.from_batches(found, schema=verdict_batch([]).schema))
 
 

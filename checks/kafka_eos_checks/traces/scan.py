@@ -161,7 +161,16 @@ def pieces_of(paths: Sequence[Path], piece_bytes: int = PIECE_BYTES) -> list[Pie
             place = log.topic, log.partition
             if log.has_records and (place not in replicas or _size(log) > _size(replicas[place])):
                 replicas[place] = log
-        for split in plan(replicas.values(), piece_bytes):
+        splits = plan(replicas.values(), piece_bytes)
+        filled = {split.log for split in splits}
+        empty = [log for log in replicas.values() if log.segments and log not in filled]
+        found += [
+            Piece(
+                source=source, log=f"{log.topic}-{log.partition}", path=str(log.file(log.segments[0])), start=0, end=0
+            )
+            for log in empty
+        ]
+        for split in splits:
             later = [name for name in split.log.segments if name > split.segment]
             begins = 0 if split.segment == split.log.segments[0] else _base_offset(split.segment)
             found.append(
@@ -176,6 +185,14 @@ def pieces_of(paths: Sequence[Path], piece_bytes: int = PIECE_BYTES) -> list[Pie
                 )
             )
     return found
+
+
+def logs_of(pieces: Iterable[Piece]) -> dict[int, frozenset[str]]:
+    """Source -> the partitions whose logs are among some pieces."""
+    found: dict[int, set[str]] = {piece.source: set() for piece in pieces}
+    for piece in pieces:
+        found[piece.source].add(piece.log)
+    return {source: frozenset(logs) for source, logs in found.items()}
 
 
 def _size(log: PartitionLog) -> int:

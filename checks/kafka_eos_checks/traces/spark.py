@@ -6,7 +6,7 @@ and histories must be at the same path on every worker, and this package must be
 :mod:`kafka_eos_checks.audit.engines.spark`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kafka_eos_checks.audit.engines.spark import failures_told, quiet_about_pandas, session, task_progress
@@ -24,7 +24,7 @@ from kafka_eos_checks.traces.replays import (
     in_order,
     verdict_batch,
 )
-from kafka_eos_checks.traces.scan import PIECE_BYTES, ROWS, VERDICTS, Piece, rows_of, tasks_of
+from kafka_eos_checks.traces.scan import PIECE_BYTES, ROWS, VERDICTS, Piece, logs_of, rows_of, tasks_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,7 +64,7 @@ def verdict_frame(
     plan = spark.createDataFrame([(task,) for task in tasks], "task string").repartition(len(tasks))
     rows = plan.mapInArrow(_read, ddl(ROWS))
     tagged = _sorted(rows, BY_PRODUCER, shares).mapInArrow(_tagging(rules), ddl(ROWS))
-    return _sorted(tagged, BY_TRACE, shares).mapInArrow(_judging(rules), ddl(VERDICTS))
+    return _sorted(tagged, BY_TRACE, shares).mapInArrow(_judging(rules, logs_of(pieces)), ddl(VERDICTS))
 
 
 def _sorted(frame: "DataFrame", keys: Sequence[str], shares: int) -> "DataFrame":
@@ -87,9 +87,9 @@ def _tagging(rules: Rules) -> "Callable[[Rows], Iterator[pa.RecordBatch]]":
     return tag
 
 
-def _judging(rules: Rules) -> "Callable[[Rows], Iterator[pa.RecordBatch]]":
+def _judging(rules: Rules, here: Mapping[int, Container[str]]) -> "Callable[[Rows], Iterator[pa.RecordBatch]]":
     def judge(batches: Rows) -> "Iterator[pa.RecordBatch]":
         keep_modules()
-        yield from by_trace(batches, rules)
+        yield from by_trace(batches, rules, here)
 
     return judge

@@ -231,7 +231,16 @@ WALKS: Mapping[str, Walk] = {
         larger=_transactions,
         faults=frozenset({"Upgrade"}),
         kinds=frozenset(
-            {"Crash", "TimeOut", "Failover", "ElectLeader", "RepeatMarker", "VerifyByFormer", "AbortByAdmin"}
+            {
+                "Crash",
+                "TimeOut",
+                "Failover",
+                "ElectLeader",
+                "FindNoLeader",
+                "RepeatMarker",
+                "VerifyByFormer",
+                "AbortByAdmin",
+            }
         ),
         goals=_of_transactions,
         possible=_REQUESTS,

@@ -64,7 +64,7 @@ class Constants:
         max_epoch: the largest epoch there is; 32767 in Kafka.
         partitions: those that can be in a transaction.
         versions: the transaction versions of requests: of 1 and 2.
-        faults: what may go wrong: of "append times out", "failover", "timeout", "expiry".
+        faults: what may go wrong: of "append times out", "failover", "timeout", "expiry", "no leader".
         max_faults: how often.
     """
 
@@ -810,6 +810,25 @@ class TransactionCoordinator:
         )
         markers = self.noted(self.markers, marker)
         return replace(self.answers(NO_ANSWER), to_mark=self.to_mark - {partition}, markers=markers)
+
+    def markers_without_leader(self, partition: str) -> frozenset[str]:  # noqa: ARG002 - Kafka's rule looks at it
+        """The partitions whose marker is missing after the coordinator has found no leader of one: it asks again.
+
+        Departs from Kafka: 4.3 takes the partition for one that was deleted, and leaves its marker out (the mutant
+        NoLeaderIsDeleted).
+        """
+        return self.to_mark
+
+    @action("FindNoLeader", "Partitions")
+    def find_no_leader(self, partition: str) -> Self:
+        """A partition of the transaction has no leader at the moment when it is to get its marker.
+
+        Spec:  TransactionCoordinator!FindNoLeader
+        KIP:   KIP-98
+        Kafka: TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue, MetadataCache.getPartitionLeaderEndpoint
+        """
+        enabled(self.may_act() and partition in self.to_mark, "no marker is due")
+        return replace(self.fault("no leader").answers(NO_ANSWER), to_mark=self.markers_without_leader(partition))
 
     def may_complete(self) -> bool:
         """Every partition has its marker."""

@@ -813,6 +813,26 @@ class Transactions(GuardRules):
         enabled(marker not in self.marker_requests, "the marker is on its way")
         return replace(self, marker_requests=self.marker_requests | {marker})
 
+    def markers_without_leader(self, partition: str) -> frozenset[str]:  # noqa: ARG002 - Kafka's rule looks at it
+        """The partitions whose marker is missing after the coordinator has found no leader of one: it asks again.
+
+        Departs from Kafka: 4.3 takes the partition for one that was deleted, and leaves its marker out (the mutant
+        NoLeaderIsDeleted).
+        """
+        return self.to_mark
+
+    @action("FindNoLeader", "Partitions")
+    def find_no_leader(self, partition: str) -> Self:
+        """The coordinator is to send a marker to a partition that has no leader at the moment.
+
+        Spec:  Transactions!FindNoLeader
+        KIP:   KIP-98
+        Kafka: TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue, MetadataCache.getPartitionLeaderEndpoint
+        """
+        enabled(partition in self.to_mark - self.refused, "no marker is due")
+        enabled(self.marker_to(partition) not in self.marker_requests, "the marker is on its way")
+        return replace(self.fault("no leader"), to_mark=self.markers_without_leader(partition))
+
     def may_complete(self) -> bool:
         """Every partition has its marker."""
         return not self.to_mark

@@ -213,5 +213,8 @@ def test_a_reason_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str
         with pytest.raises(SystemExit):
             cli.main(["check", "traces", *more])
     said = capsys.readouterr().err
-    assert "no reason 'bad'; there are damaged-history, incomplete-history, no-wire-events, other-batches" in said
+    assert (
+        "no reason 'bad'; there are damaged-history, incomplete-history, missing-partition, no-wire-events, "
+        "other-batches" in said
+    )
     assert "give their PATHs" in said

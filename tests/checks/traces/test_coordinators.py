@@ -46,9 +46,9 @@ def recorded(
     return Recorded({"id": records}, {"t-0": list(markers)})
 
 
-def judge(logs: Recorded, versions: frozenset[int] = TWO) -> Judgement:
+def judge(logs: Recorded, versions: frozenset[int] = TWO, release: str = "") -> Judgement:
     (trace,) = coordinators.coordinator_traces(logs)
-    base = Registry().get("CoordinatorOfTraces")
+    base = command.models_of(Registry(), release).coordinators
     model = coordinators.coordinator_model(base, [trace], versions=versions)
     return replay(model, mutated(TransactionCoordinator, base.overrides), trace)
 
@@ -70,6 +70,36 @@ def test_a_transaction_that_is_completed_without_its_marker_is_rejected() -> Non
     judgement = judge(recorded(list(COMMITTED), [], [0] * 4))
     assert judgement.found.startswith("rejected")
     assert "CompleteTransaction is not enabled" in judgement.explanation
+    assert judge(recorded(list(COMMITTED), [], [0] * 4), ONE, "3.9").found.startswith("rejected")
+
+
+def test_kafka_4_3_completes_a_transaction_without_the_marker_of_a_partition_that_has_no_leader() -> None:
+    assert judge(recorded(list(COMMITTED), [], [0] * 4), release="4.3").found == "accepted"
+    aborts = MARKER._replace(decision=ControlType.ABORT)
+    assert judge(recorded(list(COMMITTED), [aborts], [0] * 4), release="4.3").found == "rejected at event 10"
+
+
+@pytest.mark.parametrize(("name", "release"), [("no-leader", "4.3"), ("no-leader-3.9", "3.9"), ("no-leader-3.9", "")])
+def test_the_recorded_runs_without_a_leader_are_their_releases_own(name: str, release: str) -> None:
+    with unpacked(kept_recording(name)) as folder:
+        logs = coordinators.read_recorded(folder / "brokers")
+    assert judge(logs, ONE, release).found == "accepted"
+
+
+def test_the_recorded_run_of_4_3_without_a_leader_is_not_the_repaired_kafkas() -> None:
+    with unpacked(kept_recording("no-leader")) as folder:
+        logs = coordinators.read_recorded(folder / "brokers")
+    found = judge(logs)
+    assert found.found.startswith("rejected")
+    assert "CompleteTransaction is not enabled" in found.explanation
+    base = command.models_of(Registry(), "4.3").coordinators
+    wrong = coordinators.spoiled(logs, leaves_out=True)
+    assert "a marker is missing" not in wrong, "which is no fault by this rule"
+    model = coordinators.coordinator_model(base, [trace for trace, _ in wrong.values()], versions=TWO)
+    machine = mutated(TransactionCoordinator, base.overrides)
+    assert len(wrong) == 3
+    for trace, index in wrong.values():
+        assert replay(model, machine, trace).reference_index == index
 
 
 def test_a_marker_that_no_transaction_explains_is_rejected() -> None:
@@ -99,7 +129,11 @@ def test_the_next_coordinator_may_find_the_marker_written_but_has_to_write_it_ag
     again = WrittenMarker(7, 1, ControlType.COMMIT, 1, 5)
     assert judge(recorded(list(COMMITTED), [MARKER, again], [0, 0, 0, 1])).found == "accepted"
     assert judge(recorded(list(COMMITTED), [again], [0, 0, 0, 1])).found == "accepted"
-    assert judge(recorded(list(COMMITTED), [MARKER], [0, 0, 1, 1])).found == "rejected at event 8"
+    old = recorded(list(COMMITTED), [MARKER], [0, 0, 1, 1])
+    assert judge(old).found == "rejected at event 9"
+    assert judge(recorded(list(COMMITTED), [MARKER], [0, 0, 0, 1])).found.startswith("rejected")
+    for logs in (old, recorded(list(COMMITTED), [MARKER], [0, 0, 0, 1])):
+        assert judge(logs, release="4.3").found.startswith("rejected") is (logs is old)
 
 
 def test_a_decision_that_is_changed_is_rejected() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -176,6 +177,26 @@ def spoiled(recording: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "brokers"
 
 
+MISSING = "hundreds-other-1"
+
+
+def without(folder: Path, name: str) -> Path:
+    """Remove all replicas of a partition from log directories."""
+    replicas = list(folder.glob(f"*/{name}"))
+    assert replicas
+    for replica in replicas:
+        shutil.rmtree(replica)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def lacking(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The recording without one of its partitions, like a copy of some of the brokers."""
+    folder = tmp_path_factory.mktemp("lacking")
+    unpack(kept_recording("transactions-3.9"), folder)
+    return without(folder / "brokers", MISSING)
+
+
 def test_a_recording_has_the_same_verdicts_as_in_the_readable_way(recording: Path) -> None:
     expected = in_the_readable_way(recording)
     assert {subject for subject, _ in expected} == {"coordinator", "leader"}
@@ -211,6 +232,35 @@ def test_spoiled_logs_are_rejected_at_the_same_event_as_in_the_readable_way(spoi
     assert not any("possible states before it: 0" in row["reason"] for row in rows_of(table))
 
 
+def test_of_a_partition_that_is_not_given_the_markers_are_taken_for_written_and_its_writers_are_not_judged(
+    lacking: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected = in_the_readable_way(lacking)
+    assert all(position is None for _, position in expected.values()), "nothing is rejected for it"
+    table = in_process(pieces_of([lacking], SMALL), RULES)
+    assert said(table) == expected
+    unjudged = {row["trace"]: row for row in rows_of(table) if row["accepted"] is None}
+    absent = coordinators.read_recorded(lacking).absent
+    assert unjudged.keys() == {name for name, partitions in absent.items() if partitions}
+    assert 0 < len(unjudged) < len(absent)
+    assert {row["unjudged"] for row in unjudged.values()} == {"missing-partition"}
+    assert all(f"no log of {MISSING}: the markers there" in row["reason"] for row in unjudged.values())
+    for allowed, code in (([], 3), (["--allow-unjudged", "missing-partition"], 0)):
+        assert cli.main(["check", "traces", str(lacking), "--alone", *allowed]) == code
+    words = f"{len(unjudged)} transactional ids with partitions whose logs are not given"
+    assert words in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_partition_whose_log_is_empty_lacks_its_markers_in_both_ways(tmp_path: Path) -> None:
+    unpack(kept_recording("no-leader-3.9"), tmp_path / "copy")
+    brokers = tmp_path / "copy" / "brokers"
+    for segment in brokers.glob("*/commit-then-abort-0/*.log"):
+        segment.write_bytes(b"")
+    expected = in_the_readable_way(brokers)
+    assert [position is None for key, (_, position) in expected.items() if key[0] == "coordinator"] == [False]
+    assert said(in_process(pieces_of([brokers]), RULES)) == expected
+
+
 def test_histories_have_the_verdicts_of_their_traces_one_by_one(histories: list[Path]) -> None:
     expected: dict[tuple[int, str], tuple[int, int | None]] = {}
     for source, path in enumerate(histories):
@@ -234,11 +284,11 @@ def _traces(path: Path) -> list[Trace]:
 
 @pytest.mark.spark
 def test_spark_has_the_same_verdicts_row_by_row(
-    recording: Path, spoiled: Path, histories: list[Path], spark: Any
+    recording: Path, spoiled: Path, lacking: Path, histories: list[Path], spark: Any
 ) -> None:
     from kafka_eos_checks.traces.spark import on_spark  # noqa: PLC0415
 
-    pieces = pieces_of([recording, spoiled, *histories], SMALL)
+    pieces = pieces_of([recording, spoiled, lacking, *histories], SMALL)
     expected = in_process(pieces, RULES)
     assert {row["accepted"] for row in rows_of(expected)} == {True, False, None}
     found = on_spark(pieces, RULES, spark=spark, task_bytes=200_000)

@@ -116,7 +116,7 @@ def _all_properties(registry: Registry, module: str) -> set[str]:
     return {name for model in own for name in (*model.invariants, *model.properties)}
 
 
-SELDOM_WRONG = {"TransactionsUnverified": 9_147, "UnverifiedTwoPartitions": 2_968}  # layer -> a seed
+SELDOM_WRONG = {"TransactionsUnverified": 9_955, "UnverifiedTwoPartitions": 3_474}  # layer -> a seed
 
 
 @pytest.mark.parametrize(("name", "left_out"), sorted(BEYOND))

@@ -19,6 +19,7 @@ from kafka_eos.machines.transaction_coordinator import (
     TransactionMetadata,
 )
 from kafka_eos_checks.kit.paths import spec_folder
+from kafka_eos_checks.mutants.rules import mutated
 
 S, E = TransactionState, ErrorCode
 
@@ -34,7 +35,7 @@ MODEL = Constants(
     max_epoch=3,
     partitions=frozenset({"p", "q"}),
     versions=frozenset({2}),
-    faults=frozenset({"append times out", "failover", "timeout", "expiry"}),
+    faults=frozenset({"append times out", "failover", "timeout", "expiry", "no leader"}),
     max_faults=3,
 )
 VERSION_1 = replace(MODEL, versions=frozenset({1}))
@@ -52,7 +53,7 @@ def after(*labels: str, constants: Constants = MODEL) -> TransactionCoordinator:
 
 def going_on(state: TransactionCoordinator, *labels: str) -> TransactionCoordinator:
     """The state after further actions."""
-    known = {each.label: each for each in instances(TransactionCoordinator, state.constants)}
+    known = {each.label: each for each in instances(type(state), state.constants)}
     *_, last = walk(state, [known[label] for label in labels])
     return last
 
@@ -382,6 +383,27 @@ def test_a_new_coordinator_sends_every_marker_of_a_prepared_transaction_again() 
     assert state.to_mark == {"p", "q"}
     done = going_on(state, 'WriteMarker("q")', 'WriteMarker("p")', "CompleteTransaction", OK)
     assert done.metadata.state is S.COMPLETE_COMMIT
+
+
+def test_a_coordinator_asks_again_for_the_leader_of_a_partition_and_kafkas_4_3_takes_it_for_deleted() -> None:
+    prepared = (IN, OK, add(0), OK, add(0, "q"), OK, end(0, True), OK, 'FindNoLeader("q")')
+    state = after(*prepared)
+    assert (state.to_mark, state.faults, state.answer) == ({"p", "q"}, 1, Answer(request="none"))
+    with pytest.raises(NotEnabled):
+        going_on(state, 'WriteMarker("p")', "CompleteTransaction")
+    kafkas = mutated(TransactionCoordinator, {"MarkersWithoutLeader": "NoLeaderIsDeleted"}).initial(MODEL)
+    left_out = going_on(kafkas, *prepared, 'WriteMarker("p")', "CompleteTransaction", OK)
+    assert left_out.metadata.state is S.COMPLETE_COMMIT
+    assert [marker.partition for marker in left_out.markers] == ["p"]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [(IN, OK, add(0), OK), (IN, OK, add(0), OK, end(0, True), "Failover(1)"), (IN, OK, add(0), OK, end(0, True))],
+)
+def test_no_leader_is_looked_for_before_the_markers_are_due(labels: tuple[str, ...]) -> None:
+    with pytest.raises(NotEnabled, match="no marker is due"):
+        after(*labels, 'FindNoLeader("p")')
 
 
 def test_the_last_epoch_is_lost_in_a_failover_and_the_retry_of_init_with_it() -> None:

@@ -128,6 +128,22 @@ def test_a_marker_that_was_refused_is_not_sent_again_before_the_next_failover() 
     assert state.failover().send_marker("p").marker_requests
 
 
+def test_a_coordinator_finds_no_leader_only_where_a_marker_is_due_and_not_on_its_way() -> None:
+    state = Transactions.initial(replace(ONE, faults=frozenset({"no leader"})))
+    state = state.initialize("A", 2).handle_init("A").receive("A").produce("A", "p")
+    state = state.start_verification("A", 1, "p", False).verify("A", 1, "p").append_verified("A", 1, "p").receive("A")
+    with pytest.raises(NotEnabled, match="no marker is due"):
+        state.find_no_leader("p")
+    state = state.end("A", True).handle_end("A", 1, True, False)
+    assert state.find_no_leader("p") == replace(state, faults=1), "it asks again"
+    with pytest.raises(NotEnabled):
+        state.find_no_leader("p").find_no_leader("p")
+    with pytest.raises(NotEnabled, match="on its way"):
+        state.send_marker("p").find_no_leader("p")
+    with pytest.raises(NotEnabled, match="no marker is due"):
+        replace(state, refused=frozenset({"p"})).find_no_leader("p")
+
+
 def test_a_former_coordinators_marker_that_is_refused_changes_nothing_for_the_present_one() -> None:
     state = Transactions.initial(ONE).initialize("A", 2).handle_init("A").receive("A").produce("A", "p")
     state = state.start_verification("A", 1, "p", False).verify("A", 1, "p").append_verified("A", 1, "p").receive("A")
