@@ -80,6 +80,7 @@ ACTORS: dict[str, dict[str, tuple[str, str, Kind]]] = {
         "HandleEnd": (COORDINATOR, INSTANCE, Kind.REPLY),
         "TimeOut": (COORDINATOR, "", Kind.EVENT),
         "SendMarker": (COORDINATOR, "partition {0}", Kind.MESSAGE),
+        "FindNoLeader": (COORDINATOR, "partition {0}", Kind.REFUSED),
         "CompleteTransaction": (COORDINATOR, "", Kind.EVENT),
         "Failover": (COORDINATOR, "", Kind.RESTART),
         "StartVerification": ("partition {2}", COORDINATOR, Kind.MESSAGE),

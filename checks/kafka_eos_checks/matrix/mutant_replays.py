@@ -38,7 +38,7 @@ LOADING: dict[str, Any] = {
 TRANSACTING: dict[str, Any] = {
     "steps": 150,
     "instances": 2,
-    "faults": {"Failover": 1.0, "RepeatMarker": 3.0, "TimeOut": 0.2},
+    "faults": {"Failover": 1.0, "RepeatMarker": 3.0, "TimeOut": 0.2, "FindNoLeader": 0.0},
 }
 SLOW: dict[str, Any] = {
     "steps": 150,
@@ -51,6 +51,7 @@ SLOW: dict[str, Any] = {
         "TimeOut": 0.0,
         "Crash": 0.0,
         "ElectLeader": 0.0,
+        "FindNoLeader": 0.0,
     },
 }
 ONCE: dict[str, Any] = {
@@ -58,6 +59,11 @@ ONCE: dict[str, Any] = {
     "faults": {**SLOW["faults"], "Verify": 1.5, "RepeatMarker": 0.0, "Failover": 0.0, "VerifyByFormer": 0.0},
 }
 ELECTING: dict[str, Any] = {**TRANSACTING, "faults": {"ElectLeader": 5.0, "HandleMarker": 2.0}}
+LEADERLESS: dict[str, Any] = {
+    "steps": 150,
+    "instances": 1,
+    "faults": {"FindNoLeader": 5.0, "TimeOut": 0.0, "Crash": 0.0},
+}
 UPGRADING: dict[str, Any] = {
     "steps": 150,
     "instances": 1,
@@ -84,6 +90,7 @@ SETTINGS: Mapping[str, dict[str, Any]] = {
     "slow": SLOW,
     "once": ONCE,
     "electing": ELECTING,
+    "leaderless": LEADERLESS,
     "upgrading": UPGRADING,
     "late": LATE,
     "leaving": LEAVING,

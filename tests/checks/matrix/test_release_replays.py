@@ -4,7 +4,7 @@ import pytest
 
 from kafka_eos_checks.kit.verdict import Standing, Verdict
 from kafka_eos_checks.matrix import release_replays
-from kafka_eos_checks.matrix.release_replays import check, expected_rules, plans
+from kafka_eos_checks.matrix.release_replays import check, expected_rules, known_rules, plans
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.models.releases import Releases
 from kafka_eos_checks.simulate.command import Plan
@@ -40,7 +40,10 @@ def test_a_rule_that_finds_what_the_registry_does_not_expect_fails(monkeypatch: 
         name: replace(mutant, replay="") if mutant.replay == "duplicate value" else mutant
         for name, mutant in registry.mutants.items()
     }
-    assert not found_by(registry)["duplicate value, Kafka 4.3"].ok
+    assert found_by(registry)["duplicate value, Kafka 4.3"].ok, "a finding of the release names the rule"
+    with monkeypatch.context() as unnamed:
+        unnamed.setattr(release_replays, "known_rules", lambda *_: set())
+        assert not found_by(registry)["duplicate value, Kafka 4.3"].ok
     monkeypatch.setattr(release_replays, "plans", lambda *_: [Plan(seed=0, mutant="RulesOfRelease", steps=3)])
     assert not found_by(Registry())["duplicate value, Kafka 4.3"].ok
 
@@ -60,10 +63,22 @@ def test_a_release_is_simulated_in_the_versions_of_transactions_that_it_has(
     assert set(tried) == {(version,) for version in versions}
 
 
+def test_the_ledger_names_the_rules_that_may_find_something_in_a_release() -> None:
+    releases = Releases()
+    assert expected_rules(Registry(), releases, "4.3") < known_rules(releases, "4.3")
+    assert "committed record missing" in known_rules(releases, "4.3")
+    assert "committed record missing" not in known_rules(releases, "3.9"), "which waits for the leader"
+
+
 def test_the_rules_that_have_to_find_something_are_those_of_mutants_made_of_a_release() -> None:
     registry = Registry()
     releases = Releases()
-    assert expected_rules(registry, releases, "4.3") == {"gap", "refused without cause", "duplicate value"}
+    assert expected_rules(registry, releases, "4.3") == {
+        "gap",
+        "refused without cause",
+        "duplicate value",
+        "hanging transaction",
+    }
     kept = {name: mutant for name, mutant in registry.mutants.items() if name != "KeepsEpochWhileEnding"}
     registry.mutants = kept
     assert "gap" not in expected_rules(registry, releases, "4.3")
