@@ -285,7 +285,7 @@ def _unstated(registry: Registry, releases: Releases) -> dict[tuple[str, str], s
 def _shipped(name: str, column: Column, releases: Releases, known: Mapping[tuple[str, str], Verdict] | None) -> Cell:
     model, expected = column.model, column.expected(releases)
     if known is None:
-        outcome = _expected(name, expected)
+        outcome = _expected(name, model, expected)
     else:
         verdict = known.get((CHECK, column.name))
         found = "" if verdict is None else str(verdict.figures.get(name, ""))
@@ -303,13 +303,13 @@ def _shipped(name: str, column: Column, releases: Releases, known: Mapping[tuple
     return Cell(outcome=outcome, rules=rules, findings=findings, models=(model.name,))
 
 
-def _expected(name: str, expected: Shipped | None) -> Outcome:
+def _expected(name: str, model: Model, expected: Shipped | None) -> Outcome:
     """The outcome that the registry expects of a model by the rules of a release."""
     if expected is None:
         return Outcome.UNJUDGED
     if name in expected.violates:
         return Outcome.VIOLATED
-    return Outcome.SILENT if name in expected.silent else Outcome.HOLDS
+    return Outcome.SILENT if name in (*model.silent, *expected.silent) else Outcome.HOLDS
 
 
 def _repaired(name: str, model: Model, known: Mapping[tuple[str, str], Verdict] | None) -> Cell:

@@ -8,10 +8,10 @@ from kafka_eos_checks.cli import main
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.ledger import properties_command
-from kafka_eos_checks.ledger.properties import AUDIT, Outcome, Row, _unstated, properties
+from kafka_eos_checks.ledger.properties import AUDIT, Outcome, Row, _shipped, _unstated, properties
 from kafka_eos_checks.models.findings import read_findings
 from kafka_eos_checks.models.registry import Expectation, Registry, Shipped
-from kafka_eos_checks.models.releases import Releases
+from kafka_eos_checks.models.releases import Releases, columns
 
 REPAIRED = Verdict(check="model", name="Counter", expected="holds", found="holds", ok=True)
 NEWER = Verdict(
@@ -262,3 +262,11 @@ def test_a_finding_that_no_rule_of_a_release_states_is_named_where_a_mutant_show
     assert not any("client-abort-after-commit" in words for words in told["Kafka 3.9"] + told["repaired"])
     modules = {place for place, ids in _unstated(Registry(), Releases()).items() if "client-abort-after-commit" in ids}
     assert modules == {("Kafka 4.3", "TransactionalProducer")}
+
+
+def test_a_property_that_says_nothing_in_a_model_is_not_expected_to_hold_there_by_a_releases_rules() -> None:
+    registry, releases = Registry(), Releases()
+    (column,) = columns([registry.get("TransactionsNoLeader")], ["4.3"], releases)
+    assert "Fenced" in column.model.silent
+    assert _shipped("Fenced", column, releases, None).outcome is Outcome.SILENT
+    assert _shipped("CommittedIsWhole", column, releases, None).outcome is Outcome.HOLDS
