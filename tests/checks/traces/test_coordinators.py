@@ -79,19 +79,26 @@ def test_kafka_4_3_completes_a_transaction_without_the_marker_of_a_partition_tha
     assert judge(recorded(list(COMMITTED), [aborts], [0] * 4), release="4.3").found == "rejected at event 10"
 
 
+def judged(logs: Recorded, release: str) -> dict[str, Judgement]:
+    """By transactional id."""
+    return {
+        name: judge(Recorded({name: records}, logs.entries), ONE, release) for name, records in logs.records.items()
+    }
+
+
 @pytest.mark.parametrize(("name", "release"), [("no-leader", "4.3"), ("no-leader-3.9", "3.9"), ("no-leader-3.9", "")])
 def test_the_recorded_runs_without_a_leader_are_their_releases_own(name: str, release: str) -> None:
     with unpacked(kept_recording(name)) as folder:
         logs = coordinators.read_recorded(folder / "brokers")
-    assert judge(logs, ONE, release).found == "accepted"
+    assert [each.found for each in judged(logs, release).values()] == ["accepted"] * 2
 
 
-def test_the_recorded_run_of_4_3_without_a_leader_is_not_the_repaired_kafkas() -> None:
+def test_the_recorded_runs_of_4_3_without_a_leader_are_not_the_repaired_kafkas() -> None:
     with unpacked(kept_recording("no-leader")) as folder:
         logs = coordinators.read_recorded(folder / "brokers")
-    found = judge(logs)
-    assert found.found.startswith("rejected")
-    assert "CompleteTransaction is not enabled" in found.explanation
+    for found in judged(logs, "").values():
+        assert found.found.startswith("rejected")
+        assert "CompleteTransaction is not enabled" in found.explanation
     base = command.models_of(Registry(), "4.3").coordinators
     wrong = coordinators.spoiled(logs, leaves_out=True)
     assert "a marker is missing" not in wrong, "which is no fault by this rule"

@@ -1,5 +1,6 @@
 """The scenarios: the clients' work and the faults. Each has a name and a seed, and bounded records and time."""
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -230,13 +231,27 @@ def follower_catches_up(stage: Stage) -> None:
 @scenario("no-leader/commit-then-abort", kafka=RECORDED)
 def commit_then_abort(stage: Stage) -> None:
     """A transaction is committed while a partition of it has no leader; the next one's ABORT marker ends it there."""
+    _end_without_leader(stage, {}, ABORTS)
+
+
+@scenario("no-leader/abort-then-commit", kafka=RECORDED)
+def abort_then_commit(stage: Stage) -> None:
+    """A transaction is aborted while a partition of it has no leader; the next one's COMMIT marker commits it there."""
+    _end_without_leader(stage, ABORTS, {})
+
+
+ABORTS: Mapping[str, Any] = {"abort_chance": 1.0}
+
+
+def _end_without_leader(stage: Stage, ends: Mapping[str, Any], next_ends: Mapping[str, Any]) -> None:
+    """A transaction over two partitions ends while the second one has no leader, and then the next one ends."""
     identity: dict[str, Any] = {"transactional_id": f"{stage.name}-t", "records": 2, "transaction_size": 2}
     _, coordinator = stage.cluster.coordinator(identity["transactional_id"])
     other = next(broker for broker in stage.cluster.brokers if broker.node != coordinator["LeaderId"])
     topic = stage.topic(2, replicas=[[coordinator["LeaderId"]], [other.node]], min_insync_replicas="1")
-    committing = identity | {"prefix": "first-", "pause_after": "flush", "timeout_ms": 300_000}
+    ending = identity | {"prefix": "first-", "pause_after": "flush", "timeout_ms": 300_000} | ends
     with stage.readers(topic):
-        with stage.start("first", topic, **committing) as first:
+        with stage.start("first", topic, **ending) as first:
             stage.wait_paused("first")
             stage.crash(other)
             stage.cluster.wait_leaderless(topic, 1)
@@ -245,6 +260,6 @@ def commit_then_abort(stage: Stage) -> None:
         stage.restart(other)
         stage.new_leader(topic, stage.cluster[coordinator["LeaderId"]], 1)
         stage.wait_settled(identity["transactional_id"])
-        with stage.start("second", topic, prefix="second-", abort_chance=1.0, **identity) as second:
+        with stage.start("second", topic, prefix="second-", **identity, **next_ends) as second:
             second.wait()
         stage.wait_settled(identity["transactional_id"])
