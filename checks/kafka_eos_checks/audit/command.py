@@ -223,7 +223,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _print_notes(result: "Audit") -> None:
     """Print some of the findings of kind ``told``, and some of kind ``too recent``."""
-    from kafka_eos_checks.audit.findings import Kind  # noqa: PLC0415 - `--help` needs no numpy
+    from rich.text import Text  # noqa: PLC0415 - `--help` needs no numpy
+
+    from kafka_eos_checks.audit.findings import Kind  # noqa: PLC0415
     from kafka_eos_checks.kit.terminal import answer_console  # noqa: PLC0415
 
     shown = {verdict.name for verdict in result.verdicts if not verdict.ok or verdict.unknown}  # with its evidence
@@ -236,7 +238,7 @@ def _print_notes(result: "Audit") -> None:
         if own or counted:
             rules = ", ".join(f"{name} {number}" for name, number in by_rule.items())
             words = f"{max(count, counted)}" + f" ({rules})" * bool(rules)
-            answer_console.print(f"\n[cyan]{title}[/]: {words}", highlight=False)
+            answer_console.print(Text.assemble("\n", (title, "cyan"), f": {words}"), highlight=False)
         for note in own[:SHOWN_NOTES]:
             answer_console.print(note.in_words(), markup=False, highlight=False, soft_wrap=True)
         if count > SHOWN_NOTES:
