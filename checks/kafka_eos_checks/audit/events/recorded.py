@@ -301,7 +301,7 @@ class _Forms(dict[tuple[Any, ...], int]):
     def __init__(self, facts: RunFacts) -> None:
         super().__init__()
         self.rows: list[tuple[int, int, int, int, int, bool, bool]] = []
-        self.uses: list[int] = []
+        self.uses = bytearray()  # and not a list, which numpy would copy for each block of lines
         self._facts = facts
 
     def __missing__(self, form: tuple[Any, ...]) -> int:
@@ -386,7 +386,7 @@ class _Columns:
         self.orders.append(self._integers(orders))
         last_ms = inf if None in times else max(times) / 1000
         self.facts.last_ms = max(self.facts.last_ms, last_ms)
-        use = np.array(self.forms.uses)[form]
+        use = np.frombuffer(self.forms.uses, np.uint8)[form]
         for row in np.flatnonzero(use == OUTPUT).tolist():
             if events[row].detail.input.__class__ is list:
                 self._sent(before + row, events[row].detail)
@@ -439,7 +439,7 @@ class _Columns:
         """
         form = np.concatenate(self.form)
         kind, topic, place, group, isolation, generation, declares = (own[form] for own in self.forms.columns())
-        use = np.array(self.forms.uses)[form]
+        use = np.frombuffer(self.forms.uses, np.uint8)[form]
         rows = np.zeros(len(self), TOLD)
         rows["what"], rows["topic"], rows["place"], rows["at"] = kind, topic, place, np.concatenate(self.at)
         rows["flags"] = isolation | np.concatenate(self.tells)
