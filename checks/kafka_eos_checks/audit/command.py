@@ -168,14 +168,14 @@ def run(arguments: argparse.Namespace) -> int:
 @contextmanager
 def _forked_early(arguments: argparse.Namespace) -> "Iterator[None]":
     """Let the process that workers are forked from import the audit while this one does, if there is work for them."""
-    from kafka_eos_checks.audit.weights import seem_large  # noqa: PLC0415 - `--help` needs no processes
+    from kafka_eos_checks.audit.weights import IMPORTED, seem_large  # noqa: PLC0415 - `--help` needs no processes
     from kafka_eos_checks.kit.workers import forked_from  # noqa: PLC0415
 
     jobs = 1 if arguments.spark else arguments.jobs or os.cpu_count() or 1
     if jobs == 1 or not seem_large(map(Path, (*arguments.paths, *arguments.history))):
         yield
         return
-    with forked_from("kafka_eos_checks.audit.audit", "pyarrow.parquet"):
+    with forked_from(*IMPORTED):
         yield
 
 

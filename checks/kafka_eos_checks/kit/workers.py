@@ -28,12 +28,17 @@ def worker_pool(jobs: int, begin: Callable[[], None] | None = None) -> Pool:
     return multiprocessing.get_context("spawn").Pool(jobs, initializer=_begin, initargs=(begin,))
 
 
-def worker_executor(jobs: int) -> ProcessPoolExecutor:
+def worker_executor(jobs: int, *modules: str) -> ProcessPoolExecutor:
     """Workers for tasks that wait for each other, forked from a process that has no state of this one.
 
     A task whose worker was killed raises ``BrokenProcessPool``. See :func:`forked_from` for an earlier start.
+
+    Args:
+        jobs: the number of workers.
+        modules: names of modules that this process imports, if it has not started yet.
     """
     forked = multiprocessing.get_context("forkserver")
+    forked.set_forkserver_preload(list(modules))
     return ProcessPoolExecutor(jobs, mp_context=forked, initializer=_begin, initargs=(None,))
 
 
