@@ -52,6 +52,7 @@ from kafka_eos_checks.audit.rules.transactions import (
 )
 from kafka_eos_checks.audit.segments.contents import Figures
 from kafka_eos_checks.audit.segments.splits import PartitionLog
+from kafka_eos_checks.audit.weights import LEAST_WEIGHT
 from kafka_eos_checks.kit.recording import as_given
 from kafka_eos_checks.kit.terminal import progress_console
 from kafka_eos_checks.kit.verdict import Verdict, counted
@@ -73,7 +74,6 @@ LOOK_FOR_MISSING = (
     "too, or compare with another replica; if the topic was never compacted, its records there are lost"
 )
 READ_TO_DRAW = 32 << 20  # bytes that are read once more to know whether a finding can be drawn
-LEAST_WEIGHT = 1 << 30  # of inputs; larger ones take several processes less time than one, their start included
 TRIES = 3  # a running broker may delete segments while they are audited
 
 

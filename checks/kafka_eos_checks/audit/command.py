@@ -3,16 +3,17 @@
 import argparse
 import os
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafka_eos_checks.kit.arguments import add_json, add_source_arguments, at_least_one
+from kafka_eos_checks.kit.memory import without_collections
 from kafka_eos_checks.kit.recording import given_path
 from kafka_eos_checks.kit.unjudged import add_allow_unjudged, exit_code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from kafka_eos_checks.audit.audit import Audit
     from kafka_eos_checks.audit.engines.cost import Bill
@@ -160,6 +161,28 @@ def _share(text: str) -> float:
 
 def run(arguments: argparse.Namespace) -> int:
     """Audit, print, write; returns the exit code."""
+    with _forked_early(arguments):
+        return _run(arguments)
+
+
+@contextmanager
+def _forked_early(arguments: argparse.Namespace) -> "Iterator[None]":
+    """Let the process that workers are forked from import the audit while this one does, if there is work for them."""
+    from kafka_eos_checks.audit.weights import IMPORTED, seem_large  # noqa: PLC0415 - `--help` needs no processes
+    from kafka_eos_checks.kit.workers import forked_from  # noqa: PLC0415
+
+    jobs = 1 if arguments.spark else arguments.jobs or os.cpu_count() or 1
+    if jobs == 1 or not seem_large(map(Path, (*arguments.paths, *arguments.history))):
+        yield
+        return
+    with forked_from(*IMPORTED):
+        yield
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    with without_collections():  # a tenth of the start
+        from kafka_eos_checks.audit import audit  # noqa: F401, PLC0415 - with all that it imports
+
     from kafka_eos.formats.log_directory import NotALogDirectory  # noqa: PLC0415
     from kafka_eos.histories.history import MalformedHistory  # noqa: PLC0415 - `--help` needs no numpy
     from kafka_eos_checks.audit.findings import check_suffix  # noqa: PLC0415
@@ -200,7 +223,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _print_notes(result: "Audit") -> None:
     """Print some of the findings of kind ``told``, and some of kind ``too recent``."""
-    from kafka_eos_checks.audit.findings import Kind  # noqa: PLC0415 - `--help` needs no numpy
+    from rich.text import Text  # noqa: PLC0415 - `--help` needs no numpy
+
+    from kafka_eos_checks.audit.findings import Kind  # noqa: PLC0415
     from kafka_eos_checks.kit.terminal import answer_console  # noqa: PLC0415
 
     shown = {verdict.name for verdict in result.verdicts if not verdict.ok or verdict.unknown}  # with its evidence
@@ -213,7 +238,7 @@ def _print_notes(result: "Audit") -> None:
         if own or counted:
             rules = ", ".join(f"{name} {number}" for name, number in by_rule.items())
             words = f"{max(count, counted)}" + f" ({rules})" * bool(rules)
-            answer_console.print(f"\n[cyan]{title}[/]: {words}", highlight=False)
+            answer_console.print(Text.assemble("\n", (title, "cyan"), f": {words}"), highlight=False)
         for note in own[:SHOWN_NOTES]:
             answer_console.print(note.in_words(), markup=False, highlight=False, soft_wrap=True)
         if count > SHOWN_NOTES:

@@ -14,12 +14,11 @@ from kafka_eos_checks.audit.moments import LOCK, is_locked
 from kafka_eos_checks.audit.places import is_uri, listed, sizes_of
 from kafka_eos_checks.audit.segments.header_tables import is_table
 from kafka_eos_checks.audit.segments.splits import SUFFIXES as LOG_SUFFIXES
-from kafka_eos_checks.audit.segments.splits import TABLE_WEIGHT, PartitionLog, find_directories, logs_in
+from kafka_eos_checks.audit.segments.splits import PartitionLog, find_directories, logs_in
+from kafka_eos_checks.audit.weights import HISTORY_WEIGHT, OPERATIONS_WEIGHT, TABLE_WEIGHT
 from kafka_eos_checks.kit.recording import UnsafeArchive, unpacked
 
 SEGMENT_SUFFIX, ARCHIVE_SUFFIX = ".log", ".tar.xz"
-HISTORY_WEIGHT = 8  # a byte of a history takes as long as some eight of a segment
-OPERATIONS_WEIGHT = 200  # the same of a history of Jepsen
 RECORDED = "history.jsonl"
 """The history of a served cluster, next to its log directory, as the pytest fixture leaves them."""
 

@@ -21,7 +21,6 @@ from functools import cache, partial
 from itertools import takewhile
 from pathlib import Path, PosixPath
 from typing import Any, NamedTuple, Self, TypeVar
-from urllib.request import url2pathname
 
 from kafka_eos.formats.segment import CorruptRegion, StoredBatch, read_segment, scan
 from kafka_eos_checks.kit.missing import Missing, need
@@ -52,6 +51,12 @@ def is_uri(text: str) -> bool:
     return "://" in text
 
 
+def _of_url(path: str) -> Path:
+    from urllib.request import url2pathname  # noqa: PLC0415 - takes as long to import as a tenth of an audit's start
+
+    return Path(url2pathname(path))
+
+
 def place(text: str) -> Path:
     """The path that a text names: a path of this machine, also as ``file:/`` or ``file://``, or a :class:`Uri`.
 
@@ -61,13 +66,13 @@ def place(text: str) -> Path:
         Unreachable: a scheme that is not known, or a URI with a password, a key or a query.
     """
     if not is_uri(text):
-        return Path(url2pathname(text[len("file:") :])) if text.startswith("file:/") else Path(text)
+        return _of_url(text[len("file:") :]) if text.startswith("file:/") else Path(text)
     found = _URI.fullmatch(text)
     if found is None:
         raise Unreachable(f"{text.partition('://')[0]}://…: no URI; expected SCHEME://PLACE/PATH")
     scheme, authority, path = found["scheme"].lower(), found["authority"], found["path"]
     if scheme == "file":
-        return Path(url2pathname(path))
+        return _of_url(path)
     scheme = SAME.get(scheme, scheme)
     user, _, host = authority.rpartition("@")
     named = re.fullmatch(r"[^:?]*(:[0-9]+)?", host)  # otherwise it may be half of a key with a slash in it

@@ -33,7 +33,7 @@ def _finding(links: Links, finding: KafkaFinding) -> str:
     facts = [
         f"<dt>Harm</dt><dd>{escape(finding.harm)}</dd>",
         f"<dt>Shown</dt><dd>{escape(finding.shown)}</dd>",
-        f"<dt>Concerns</dt><dd>{escape(concerned(finding, links.book.releases))}</dd>",
+        f"<dt>Concerns</dt><dd>{escape(concerned(finding))}</dd>",
         f"<dt>Reported</dt><dd>{escape(finding.reported)}</dd>",
     ]
     if finding.models:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from kafka_eos_checks.brokers.jars import KAFKA_VERSION
 from kafka_eos_checks.conform.kafka_tests import CLASSES, Ended, Outcome, StartCluster, run_tests
@@ -105,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
         write_json(arguments.json, compared, faults)
     answer_console.print(_table(compared))
     for fault in faults:
-        answer_console.print(f"[red]FAIL[/] {fault}", soft_wrap=True)
+        answer_console.print(Text.assemble(("FAIL", "red"), f" {fault}"), soft_wrap=True)
     answer_console.print(f"\n{arguments.out}", soft_wrap=True)
     return 1 if faults else 0
 

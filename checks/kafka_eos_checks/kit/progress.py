@@ -56,7 +56,7 @@ def _advancing(show: Show, total: int) -> Advance:
 @contextmanager
 def _bar(label: str, unit: int, noun: str, *columns: ProgressColumn) -> Iterator[Show]:
     if progress_console.is_terminal:
-        shown = (TextColumn(label), BarColumn(), *columns, TimeElapsedColumn())
+        shown = (TextColumn(label, markup=False), BarColumn(), *columns, TimeElapsedColumn())
         with Progress(*shown, console=progress_console, transient=True) as progress:
             task = progress.add_task(label, total=None)
             yield lambda done, total: progress.update(task, completed=done, total=total)

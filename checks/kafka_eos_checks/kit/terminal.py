@@ -47,17 +47,33 @@ class PlainStatus(Status):
             self.console.print(f"… {self.status} ({monotonic() - start:.0f} s)", markup=False, soft_wrap=True)
 
 
+class TextStatus(Status):
+    """A status whose text may have brackets."""
+
+    def __init__(self, status: RenderableType, **more: Any) -> None:
+        super().__init__(_plain(status), **more)
+
+    def update(self, status: RenderableType | None = None, **more: Any) -> None:
+        """Change the text."""
+        super().update(None if status is None else _plain(status), **more)
+
+
+def _plain(text: RenderableType) -> RenderableType:
+    return Text(text) if isinstance(text, str) else text
+
+
 class ProgressConsole(Console):
     """A console whose status is a spinner on a terminal, and lines elsewhere."""
 
     def status(self, status: RenderableType, **more: Any) -> Status:
         """The status of long work; a context manager."""
-        return super().status(status, **more) if self.is_terminal else PlainStatus(status, console=self)
+        return TextStatus(status, console=self, **more) if self.is_terminal else PlainStatus(status, console=self)
 
 
-# rich would make a picture of what is between two colons, as of the line in protocol.py:100: or of a topic's name.
-progress_console = ProgressConsole(stderr=True, highlight=False, emoji=False)
-answer_console = Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else WIDE)
+# rich would make a picture of what is between two colons, as of the line in protocol.py:100: or of a topic's name, and
+# take what is in brackets for a style, as of kafka-eos[bench]. What has a style is a Text.
+progress_console = ProgressConsole(stderr=True, highlight=False, emoji=False, markup=False)
+answer_console = Console(highlight=False, emoji=False, markup=False, width=None if sys.stdout.isatty() else WIDE)
 
 
 class Wrapped:
@@ -92,7 +108,7 @@ def breaks(text: str, width: int) -> list[int]:
 
 
 class WordTable(Table):
-    """A table without lines whose cells are :class:`Wrapped`: text, or text with rich's markup."""
+    """A table without lines whose cells are :class:`Wrapped`: plain text, or a :class:`Text` with a style."""
 
     def __init__(self, *columns: str, title: str = "") -> None:
         super().__init__(title=title or None, box=None, pad_edge=False, title_justify="left")
@@ -101,7 +117,7 @@ class WordTable(Table):
 
     def add_row(self, *cells: RenderableType | None, **more: Any) -> None:
         """Add a row."""
-        texts = (Text.from_markup(cell, emoji=False) if isinstance(cell, str) else cell for cell in cells)
+        texts = (None if cell is None else _plain(cell) for cell in cells)
         super().add_row(*(Wrapped(cell) if isinstance(cell, Text) else cell for cell in texts), **more)
 
 
@@ -118,7 +134,7 @@ def verdict_table(verdicts: Sequence[Verdict], title: str = "") -> Table:
     for verdict in shown:
         figures = " ".join(f"{k}={v:,}" if isinstance(v, int) else f"{k}={v}" for k, v in verdict.figures.items())
         check = [verdict.check] if several else []
-        mark = f"[{_COLOURS[verdict.standing]}]{verdict.standing.value}[/]"
+        mark = Text(verdict.standing.value, _COLOURS[verdict.standing])
         table.add_row(mark, *check, verdict.name, verdict.found, figures, f"{verdict.seconds:.1f}")
     return table
 
@@ -138,9 +154,8 @@ def print_verdicts(verdicts: Sequence[Verdict], title: str = "") -> None:
     answer_console.print(verdict_table(verdicts, title))
     for verdict in verdicts:
         if verdict.standing is Standing.FAIL:
-            answer_console.print(
-                f"\n[red]FAIL[/] {verdict.check} {verdict.name}: expected {verdict.expected}, found {verdict.found}"
-            )
+            said = f" {verdict.check} {verdict.name}: expected {verdict.expected}, found {verdict.found}"
+            answer_console.print(Text.assemble("\n", ("FAIL", "red"), said))
             _print_plain(verdict.evidence)
             _print_plain(verdict.advice)
     alike: dict[str, list[Verdict]] = defaultdict(list)
@@ -148,14 +163,14 @@ def print_verdicts(verdicts: Sequence[Verdict], title: str = "") -> None:
         if verdict.unknown:
             alike[verdict.unjudged].append(verdict)
     for reason, own in alike.items():
-        answer_console.print("\n[yellow]not judged[/]", end=" ")
+        answer_console.print(Text.assemble("\n", ("not judged", "yellow")), end=" ")
         _print_plain(f"{', '.join(verdict.name for verdict in own)}: {reason}")
         for verdict in own:
             _print_plain(verdict.evidence if verdict.ok else "")
             _print_plain(verdict.advice if verdict.ok else "")
     nothing = [verdict.name for verdict in verdicts if verdict.standing is Standing.NOTHING]
     if nothing:
-        answer_console.print("\n[yellow]nothing to judge[/] for:", end=" ")
+        answer_console.print(Text.assemble("\n", ("nothing to judge", "yellow"), " for:"), end=" ")
         more = f" and {len(nothing) - MOST_NAMED} more; the report has them" if len(nothing) > MOST_NAMED else ""
         _print_plain(f"{', '.join(nothing[:MOST_NAMED])}{more}")
 

@@ -6,6 +6,8 @@ import shutil
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import forkserver
 from multiprocessing.pool import Pool
 from threading import Thread
 from typing import TypeVar
@@ -26,10 +28,33 @@ def worker_pool(jobs: int, begin: Callable[[], None] | None = None) -> Pool:
     return multiprocessing.get_context("spawn").Pool(jobs, initializer=_begin, initargs=(begin,))
 
 
-def worker_executor(jobs: int) -> ProcessPoolExecutor:
-    """Such workers for tasks that wait for each other; a task whose worker was killed raises ``BrokenProcessPool``."""
-    spawn = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(jobs, mp_context=spawn, initializer=_begin, initargs=(None,))
+def worker_executor(jobs: int, *modules: str) -> ProcessPoolExecutor:
+    """Workers for tasks that wait for each other, forked from a process that has no state of this one.
+
+    A task whose worker was killed raises ``BrokenProcessPool``. See :func:`forked_from` for an earlier start.
+
+    Args:
+        jobs: the number of workers.
+        modules: names of modules that this process imports, if it has not started yet.
+    """
+    forked = multiprocessing.get_context("forkserver")
+    forked.set_forkserver_preload(list(modules))
+    return ProcessPoolExecutor(jobs, mp_context=forked, initializer=_begin, initargs=(None,))
+
+
+@contextmanager
+def forked_from(*modules: str) -> Iterator[None]:
+    """Fork workers, as long as the block lasts, from a process that begins to import modules now.
+
+    Args:
+        modules: names of modules; one that is not installed is left out.
+    """
+    multiprocessing.get_context("forkserver").set_forkserver_preload(list(modules))
+    forkserver.ensure_running()
+    try:
+        yield
+    finally:
+        forkserver._forkserver._stop()  # type: ignore[attr-defined]
 
 
 def each_done(

@@ -46,7 +46,6 @@ from kafka_eos_checks.models.findings import (
     read_findings,
 )
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry
-from kafka_eos_checks.models.releases import Releases
 
 WIDTH = 116
 COLOURS = {State.CHECKED: "green", State.PARTLY: "yellow", State.OPEN: "yellow", State.DIFFERS: "red"}
@@ -252,7 +251,7 @@ def tell(entry: Entry, times: Times) -> Iterator[str]:
         ("for an application", f"{finding.consequence} (harm: {finding.harm})"),
         ("why", finding.cause),
         ("what mends it", finding.cure),
-        ("concerns", concerned(finding, Releases())),
+        ("concerns", concerned(finding)),
         *([("the audit reports it as", ", ".join(finding.rules))] if finding.rules else []),
         ("reported", finding.reported),
     ):

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from kafka_eos_checks.drawing.page import CANNOT_APPLY, SURVIVES
 from kafka_eos_checks.graphs import command as conformance
@@ -247,10 +248,10 @@ def _unasked(means: Sequence[str]) -> str:
     return f"; no verdict by {', '.join(means)}" if means else ""
 
 
-def _cell(verdict: Verdict | None) -> str:
+def _cell(verdict: Verdict | None) -> str | Text:
     if verdict is None:
         return ""
-    return _shown(verdict) if verdict.ok else f"[red]{SURVIVES}[/]"
+    return _shown(verdict) if verdict.ok else Text(SURVIVES, "red")
 
 
 def _shown(verdict: Verdict) -> str:

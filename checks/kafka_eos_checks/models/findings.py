@@ -8,13 +8,14 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from kafka_eos_checks.kit.paths import package_folder
 from kafka_eos_checks.kit.recording import EXAMPLE
 from kafka_eos_checks.kit.verdict import Verdict
-from kafka_eos_checks.models.releases import Releases
+from kafka_eos_checks.models.releases import releases_of
 
 CHECK = "finding"  # the check of verdicts on evidence other than models
 
@@ -231,19 +232,20 @@ def _finding(row: Mapping[str, Any], where: str) -> KafkaFinding:
     return finding
 
 
-def concerned(finding: KafkaFinding, releases: Releases) -> str:
+def concerned(finding: KafkaFinding) -> str:
     """The releases, or clients, that a finding is known to concern; it may concern others too."""
-    named = {name for rule in releases.rules if rule.finding == finding.id for name in rule.by_release}
-    return finding.concerns or f"Kafka {' and '.join(name for name in releases.releases if name in named)}"
+    return finding.concerns or f"Kafka {' and '.join(releases_of(finding.id))}"
 
 
 def possible_causes(rule: str) -> dict[str, str]:
     """For each finding whose effect a rule of the audit is known to report, a line that names it, by its id."""
-    found = [finding for finding in read_findings() if rule in finding.rules]
-    if not found:
-        return {}
-    releases = Releases()
     return {
-        each.id: f"possible cause: {each.id} ({concerned(each, releases)}), see `kafka-eos ledger findings {each.id}`"
-        for each in found
+        each.id: f"possible cause: {each.id} ({concerned(each)}), see `kafka-eos ledger findings {each.id}`"
+        for each in _read_once()
+        if rule in each.rules
     }
+
+
+@cache
+def _read_once() -> tuple[KafkaFinding, ...]:
+    return tuple(read_findings())

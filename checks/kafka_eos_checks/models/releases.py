@@ -27,6 +27,7 @@ reference through :mod:`kafka_eos_checks.mutants.rules`, check that Kafka. ::
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,17 @@ class Rule:
     def key(self) -> str:
         """The rule's name among the overrides of the model at hand."""
         return f"{self.module}!{self.name}" if self.instanced else self.name
+
+
+@cache
+def releases_of(finding: str) -> tuple[str, ...]:
+    """The releases with a rule that causes a finding, the newest first; :class:`Releases` checks them by the modules.
+
+    It reads no module, because the modules take as long as everything else in a short audit.
+    """
+    content = tomllib.loads((spec_folder() / "releases.toml").read_text(encoding="utf-8"))
+    rules = [row for rows in content["rule"].values() for row in rows.values() if row.get("finding") == finding]
+    return tuple(name for name in content["release"] if any(name in row for row in rules))
 
 
 class Releases:

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -41,6 +42,7 @@ from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
 from kafka_eos_checks.audit.rules.rule_book import rule_of
 from kafka_eos_checks.audit.rules.transactions import TRANSACTION_RULES
 from kafka_eos_checks.audit.segments import headers
+from kafka_eos_checks.audit.weights import seem_large
 from kafka_eos_checks.drawing.page import TLC, environment
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.kit.recording import kept_recording, unpack
@@ -476,6 +478,29 @@ def test_an_audit_says_in_how_many_processes_it_ran_and_how_long(
         assert said is not None
         assert said[1] == words
         assert said[0] in page.read_text(encoding="utf-8")
+
+
+def test_workers_import_the_audit_early_only_if_the_input_seems_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_log(tmp_path / "logs" / "orders-0", clean())
+    early: list[str] = []
+
+    def forked_from(*modules: str) -> AbstractContextManager[None]:
+        early.extend(modules)
+        return nullcontext()
+
+    monkeypatch.setattr("kafka_eos_checks.kit.workers.forked_from", forked_from)
+    size = sum(file.stat().st_size for file in tmp_path.rglob("*.log"))
+    for jobs, least, imports in (("2", size, False), ("1", size - 1, False), ("2", size - 1, True)):
+        monkeypatch.setattr("kafka_eos_checks.audit.weights.LEAST_WEIGHT", least)
+        assert cli.main(["audit", str(tmp_path / "logs"), "--jobs", jobs]) == 0
+        assert ("kafka_eos_checks.audit.audit" in early) == imports
+    assert seem_large([next(tmp_path.rglob("*.log"))]), "also a segment by itself"
+    assert not seem_large([tmp_path / "nowhere", Path("s3://bucket/logs")])
+    (tmp_path / "logs" / "h.jsonl").write_bytes(b" " * 200)
+    monkeypatch.setattr("kafka_eos_checks.audit.weights.LEAST_WEIGHT", size + 200)
+    assert seem_large([tmp_path / "logs"]), "a byte of a history weighs more than one of a segment"
 
 
 @pytest.mark.parametrize("jobs", ["0", "-1", "two"])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
 
-from kafka_eos_checks.kit.terminal import WordTable, answer_console, breaks, print_verdicts, verdict_table
+from kafka_eos_checks.kit.terminal import WordTable, answer_console, breaks, plain_table, print_verdicts, verdict_table
 from kafka_eos_checks.kit.verdict import (
     Standing,
     Verdict,
@@ -75,9 +75,9 @@ def test_a_broken_cell_has_the_whole_text_in_lines_that_fit(text: str, width: in
     assert all(len(part.rstrip()) <= width for part in parts)
 
 
-def test_a_table_shows_marked_text_broken_between_words() -> None:
+def test_a_table_shows_coloured_text_broken_between_words() -> None:
     table = WordTable("", "name")
-    table.add_row("[green]ok[/]", Text("CoordinatorTwoPartitions"))
+    table.add_row(Text("ok", "green"), Text("CoordinatorTwoPartitions"))
     with answer_console.capture() as shown:
         answer_console.print(table, width=20)
     assert [line.rstrip() for line in shown.get().splitlines()] == ["    name", "ok  CoordinatorTwo", "    Partitions"]
@@ -132,6 +132,16 @@ def test_only_the_evidence_of_differing_verdicts_is_printed_and_unchanged() -> N
 def test_no_part_of_a_verdict_becomes_a_picture() -> None:
     said = printed([replace(BAD, name="protocol.py:100: x", found="orders:1234:", evidence=":boom:")])
     assert [said.count(word) for word in ("protocol.py:100: x", "orders:1234:", ":boom:")] == [2, 2, 1]
+
+
+def test_no_part_of_a_verdict_or_a_table_is_taken_for_a_style() -> None:
+    named = "install kafka-eos[bench]"
+    said = printed([replace(BAD, check=f"{named} 1", name=f"{named} 2", found=f"{named} 3", expected=f"{named} 4")])
+    assert [said.count(f"{named} {number}") for number in (1, 2, 3, 4)] == [1, 2, 2, 1]
+    assert f"not judged {named}: [red]why[/]" in printed([replace(UNSURE, name=named, unjudged="[red]why[/]")])
+    with answer_console.capture() as shown:
+        answer_console.print(plain_table(["[red]x[/]", "y"], [["[bench]", "[/]"]]))
+    assert [line.split() for line in shown.get().splitlines()] == [["[red]x[/]", "y"], ["[bench]", "[/]"]]
 
 
 def test_a_verdict_that_is_skipped_or_absent_is_never_ok() -> None:

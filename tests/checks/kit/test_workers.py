@@ -27,6 +27,35 @@ if __name__ == "__main__":
     print(*(child.pid for child in active_children()), flush=True)
     busy.wait()
 """
+FORKS_TWO = """
+import time
+from multiprocessing import active_children
+from kafka_eos_checks.kit.workers import worker_executor
+
+if __name__ == "__main__":
+    with worker_executor(2) as executor:
+        busy = [executor.submit(time.sleep, 60) for _ in range(2)]
+        time.sleep(0.5)
+        print(*(child.pid for child in active_children()), flush=True)
+"""
+TELLS_TIME = """
+import resource
+import sys
+import time
+from kafka_eos_checks.kit.workers import forked_from, worker_executor
+
+def work(modules):
+    began = time.process_time()
+    while time.process_time() < began + 0.5:
+        pass
+    return [name in sys.modules for name in modules]
+
+if __name__ == "__main__":
+    with forked_from("sndhdr_that_is_not_there", "plistlib"), worker_executor(1) as executor:
+        told = executor.submit(work, ["plistlib", "sndhdr_that_is_not_there"]).result()
+    own, others = (sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    print(told, "plistlib" in sys.modules, others > 0.5)
+"""
 MOST_SECONDS = 30  # until a worker notices the end of its parent
 
 
@@ -42,7 +71,7 @@ def runs(pid: int) -> bool:
 def workers_left(pool: str, folder: Path, seconds: float) -> list[int]:
     """The workers that still run some seconds after their parent was killed; they are ended then."""
     program = folder / "starts_two.py"
-    program.write_text(STARTS_TWO.format(pool=pool), encoding="utf-8")
+    program.write_text(STARTS_TWO.format(pool=pool) if pool else FORKS_TWO, encoding="utf-8")
     with subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         workers = [int(word) for word in parent.stdout.readline().split()]
@@ -59,6 +88,17 @@ def workers_left(pool: str, folder: Path, seconds: float) -> list[int]:
 
 def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     assert workers_left("worker_pool(2)", tmp_path, MOST_SECONDS) == []
+
+
+def test_forked_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
+    assert workers_left("", tmp_path, MOST_SECONDS) == []
+
+
+def test_forked_workers_have_the_modules_imported_before_and_their_time_counts(tmp_path: Path) -> None:
+    program = tmp_path / "tells_time.py"
+    program.write_text(TELLS_TIME, encoding="utf-8")
+    ran = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=True, timeout=120)
+    assert ran.stdout.split("\n") == ["[True, False] False True", ""]
 
 
 def test_workers_remove_what_their_killed_parent_would_leave_behind(tmp_path: Path) -> None:

@@ -22,10 +22,11 @@ from kafka_eos_checks.models.findings import (
     Report,
     Shown,
     concerned,
+    possible_causes,
     read_findings,
 )
 from kafka_eos_checks.models.registry import Registry
-from kafka_eos_checks.models.releases import Releases
+from kafka_eos_checks.models.releases import Releases, releases_of
 
 FINDINGS = read_findings()
 BY_ID = {finding.id: finding for finding in FINDINGS}
@@ -69,9 +70,17 @@ def test_a_finding_names_rules_of_the_audit_those_of_its_mutants_included_and_wh
     entries_of_models = [Registry().get(name) for name in finding.models]
     assert {entry.replay for entry in entries_of_models} - {""} <= set(finding.rules)
     assert all(rule_of(rule).means for rule in finding.rules)
-    of_releases = any(rule.finding == finding.id for rule in Releases().rules)
-    assert of_releases != bool(finding.concerns)
-    assert concerned(finding, Releases()) not in {"", "Kafka "}
+    releases = Releases()
+    named = {name for rule in releases.rules if rule.finding == finding.id for name in rule.by_release}
+    assert bool(named) != bool(finding.concerns)
+    assert releases_of(finding.id) == tuple(name for name in releases.releases if name in named)
+    assert concerned(finding) not in {"", "Kafka "}
+
+
+def test_possible_causes_are_named_without_reading_the_spec(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafka_eos_checks.tla.modules.parse_module", None)
+    releases_of.cache_clear()
+    assert any("Kafka 4.3" in line for line in possible_causes("duplicate value").values())
 
 
 def test_every_test_of_a_finding_exists() -> None:

@@ -27,6 +27,7 @@ from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.places import Ask, ask_here, is_uri
 from kafka_eos_checks.audit.quoting import key_of_names, use_key
 from kafka_eos_checks.audit.segments.splits import PartitionLog
+from kafka_eos_checks.audit.weights import IMPORTED
 from kafka_eos_checks.kit.progress import byte_progress, count_progress
 from kafka_eos_checks.kit.workers import left_behind, worker_executor
 
@@ -295,7 +296,7 @@ class LocalEngine:
                 yield
             return
         if self._workers is None:
-            self._workers = worker_executor(self.jobs)
+            self._workers = worker_executor(self.jobs, *IMPORTED)
         with tempfile.NamedTemporaryFile(prefix="kafka-eos-") as file:
             pickle.dump(function, file, pickle.HIGHEST_PROTOCOL)
             file.flush()

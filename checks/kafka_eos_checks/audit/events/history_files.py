@@ -25,7 +25,7 @@ from kafka_eos_checks.kit.missing import need
 
 SUFFIXES = (".jsonl", ".parquet")
 BATCH_ROWS = 65_536
-READ_BYTES = 1 << 18  # of lines at once; measured: their events stay in the cache until they are columns
+READ_BYTES = 1 << 16  # of lines at once; measured: their events stay in the cache until they are columns
 EVENTS_AT_ONCE = 4096  # of rows
 RANGE_BYTES = 32 << 20  # of lines in a task
 

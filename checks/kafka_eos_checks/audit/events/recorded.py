@@ -116,6 +116,12 @@ def name_hashes(group: Hashes | int, place: Hashes | int) -> Hashes:
     return joined_hashes(groups, places.view(np.int64))
 
 
+@lru_cache(1 << 16)
+def name_hash(group: int, place: int) -> int:
+    """The hash of one group and partition."""
+    return int(name_hashes(group, place)[0])
+
+
 def joined_hashes(process: Hashes, number: Ints) -> Hashes:
     """The hashes of processes and numbers, shape (n,); none is 0."""
     mixed = (process ^ number.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
@@ -218,6 +224,7 @@ class Told(NamedTuple):
         facts: the facts of the run from these events.
         rows: the events that rules join, dtype :data:`TOLD`.
         requests: the places of requests and of declarations of applications, shape (n,).
+        declared: the places of these declarations, shape (n,).
         members: the places of events that the rule over generations judges, and their groups' hashes, shape (n, 2).
         sent: outputs that name their inputs, dtype :data:`SENT`.
         given: inputs, dtype :data:`GIVEN`.
@@ -228,6 +235,7 @@ class Told(NamedTuple):
     facts: RunFacts
     rows: Rows
     requests: Ints
+    declared: Ints
     members: Ints
     sent: Rows
     given: Rows
@@ -285,15 +293,15 @@ class _Forms(dict[tuple[Any, ...], int]):
     """The different forms of events: action, phase, topic, partition, isolation, group and producer id; numbered.
 
     Attributes:
-        rows: of each form the kind of event, hashes of topic, partition and group, flags, and whether the rule over
-            generations judges it.
+        rows: of each form the kind of event, hashes of topic, partition and group, flags, whether the rule over
+            generations judges it, and whether it declares an application.
         uses: of each form its use.
     """
 
     def __init__(self, facts: RunFacts) -> None:
         super().__init__()
-        self.rows: list[tuple[int, int, int, int, int, bool]] = []
-        self.uses: list[int] = []
+        self.rows: list[tuple[int, int, int, int, int, bool, bool]] = []
+        self.uses = bytearray()  # and not a list, which numpy would copy for each block of lines
         self._facts = facts
 
     def __missing__(self, form: tuple[Any, ...]) -> int:
@@ -318,14 +326,15 @@ class _Forms(dict[tuple[Any, ...], int]):
         generation = use == REQUEST and action in GENERATIONS and group is not None
         hashed = 0 if group is None else text_hash(group)
         topic_hash = 0 if topic is None else text_hash(topic)
-        self.rows.append((kind, topic_hash, place, hashed, _ISOLATIONS.get(isolation, 0), generation))
+        flags, declares = _ISOLATIONS.get(isolation, 0), action in DECLARATIONS
+        self.rows.append((kind, topic_hash, place, hashed, flags, generation, declares))
         self.uses.append(use)
         number = self[form] = len(self)
         return number
 
     def columns(self) -> list[NDArray[Any]]:
         """The columns of :attr:`rows`."""
-        kinds = (np.uint8, np.uint64, np.uint64, np.uint64, np.uint8, np.bool_)
+        kinds = (np.uint8, np.uint64, np.uint64, np.uint64, np.uint8, np.bool_, np.bool_)
         return [np.array(own, kind) for own, kind in zip(zip(*self.rows, strict=True), kinds, strict=True)]
 
 
@@ -377,7 +386,7 @@ class _Columns:
         self.orders.append(self._integers(orders))
         last_ms = inf if None in times else max(times) / 1000
         self.facts.last_ms = max(self.facts.last_ms, last_ms)
-        use = np.array(self.forms.uses)[form]
+        use = np.frombuffer(self.forms.uses, np.uint8)[form]
         for row in np.flatnonzero(use == OUTPUT).tolist():
             if events[row].detail.input.__class__ is list:
                 self._sent(before + row, events[row].detail)
@@ -418,7 +427,7 @@ class _Columns:
         offsets = event.detail.offsets
         for partition, offset in offsets.items() if isinstance(offsets, dict) else ():
             if isinstance(partition, str) and partition.isdecimal() and type(offset) is int:
-                self.asked.append((row, int(name_hashes(group, place_hash(topic, int(partition)))[0]), offset))
+                self.asked.append((row, name_hash(group, place_hash(topic, int(partition))), offset))
             else:
                 self.facts.unclear = True
 
@@ -429,8 +438,8 @@ class _Columns:
             MalformedHistory: a number has more bits than its column.
         """
         form = np.concatenate(self.form)
-        kind, topic, place, group, isolation, generation = (own[form] for own in self.forms.columns())
-        use = np.array(self.forms.uses)[form]
+        kind, topic, place, group, isolation, generation, declares = (own[form] for own in self.forms.columns())
+        use = np.frombuffer(self.forms.uses, np.uint8)[form]
         rows = np.zeros(len(self), TOLD)
         rows["what"], rows["topic"], rows["place"], rows["at"] = kind, topic, place, np.concatenate(self.at)
         rows["flags"] = isolation | np.concatenate(self.tells)
@@ -479,6 +488,7 @@ class _Columns:
             facts,
             rows[kind != OTHER],
             rows["at"][requests],
+            rows["at"][declares],
             np.stack([rows["at"][members], (group[members] >> np.uint64(1)).astype(np.int64)], axis=1),
             sent,
             inputs,

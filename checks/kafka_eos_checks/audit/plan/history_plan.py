@@ -11,6 +11,8 @@ stage                       mapped over                  rows
 :func:`end_bucket`          transactions                 proved subjects, and the suspect transactions
 :func:`follow_bucket`       processes                    steps of readers, but those in chains of moves within a range
 :func:`look_bucket`         blocks of offsets            records that readers passed over
+:func:`find_declared`       declarations                 which records of declared applications are judged
+:func:`pick_records`        records                      these records, without their values
 :func:`fetch_records`       logs                         the records that the readable rules need
 :func:`judge_run`           runs                         findings and figures of the readable rules over suspects
 ==========================  ===========================  ===============================================================
@@ -70,7 +72,9 @@ from kafka_eos_checks.audit.plan.history_stages import (
     BLOCKS,
     CHANGED,
     CHECKS,
+    CHOSEN,
     COVERING,
+    DECLARED,
     ENDINGS,
     FACTS,
     FAILED,
@@ -92,6 +96,7 @@ from kafka_eos_checks.audit.plan.history_stages import (
     RECORDS,
     REQUESTED,
     SENDING,
+    SHOWN,
     SPOTS,
     STORE,
     SUSPECT,
@@ -103,11 +108,13 @@ from kafka_eos_checks.audit.plan.history_stages import (
     Crew,
     Named,
     Reading,
+    Records,
     commit_bucket,
     end_bucket,
     end_group_log,
     end_log,
     fetch_records,
+    find_declared,
     follow_bucket,
     input_bucket,
     join_bucket,
@@ -119,6 +126,7 @@ from kafka_eos_checks.audit.plan.history_stages import (
     pick_bucket,
     pick_inputs,
     pick_outputs,
+    pick_records,
     read_moves,
     read_range,
 )
@@ -473,6 +481,27 @@ class Histories:
             found.append({run: np.unique(np.concatenate(own)) for run, own in parts.items()})
         return found
 
+    @property
+    def told_whole(self) -> list[RunFacts]:
+        """The runs with applications of which columns cannot prove any input."""
+        return [run for run in self.runs if run.members and run.run not in self.proving]
+
+    def pick_whole(self, reading: Reading) -> None:
+        """Pick the records that are judged with a run as a whole: of declared applications, and of those unproved."""
+        engine = self.engine
+        chosen: dict[str, Records] = {}
+        if any(run.declared for run in self.runs):
+            declared = engine.regroup(
+                partial(find_declared, reading=reading), [DECLARED], self.read, label="declarations"
+            )
+            chosen = dict(own for _, own in engine.collect(CHOSEN, declared))
+        for run in self.told_whole:
+            chosen[run.run] = {**chosen.get(run.run, {}), **reading.all_records(run.topics)}
+        if any(chosen.values()):
+            number_of = {run.run: number for number, run in enumerate(self.runs)}
+            pick = partial(pick_records, chosen=chosen, number_of=number_of)
+            self.records.append(engine.regroup(pick, [STORE], *self.store, label="records of applications"))
+
     def judge_suspects(self) -> tuple[list[dict[str, Figures]], Found]:
         """The figures and findings of the readable rules, over what was picked.
 
@@ -480,6 +509,8 @@ class Histories:
             WrongQuestion: nothing fits an application that is declared.
         """
         engine = self.engine
+        reading = Reading(self.files, self.runs, self.logs, self.ends, self.settings, self.reach)
+        self.pick_whole(reading)
         fetched = engine.regroup(
             partial(fetch_records, logs=self.logs, check_crc=self.check_crc),
             [WANTED, BLOCKS],
@@ -487,7 +518,6 @@ class Histories:
             self.store[-1],
             label="records shown",
         )
-        reading = Reading(self.files, self.runs, self.logs, self.ends, self.settings, self.reach)
         kinds = [PICKED, RECORDS]
         by_readable = partial(
             judge_run,
@@ -510,10 +540,11 @@ class Histories:
             check_crc=self.check_crc,
         )
         kinds = [REQUESTED] if any(run.refusals or run.sends_offsets or run.declared for run in self.runs) else []
-        if any(run.members and run.run not in self.proving for run in self.runs):
+        if self.told_whole:
             kinds.append(APPLIED)
         if kinds:
-            judged.append(engine.regroup(others, kinds, self.read, label="applications, refusals"))
+            kinds.append(SHOWN)
+            judged.append(engine.regroup(others, kinds, self.read, fetched, label="applications, refusals"))
         for _, reason in engine.collect(WRONG, *judged):
             raise WrongQuestion(reason)
         figures = [own for _, own in engine.collect(FOUND, *judged)]

@@ -33,6 +33,7 @@ from kafka_eos_checks.audit.events.recorded import (
     Rows,
     RunFacts,
     Told,
+    name_hash,
     name_hashes,
     place_hash,
     text_hash,
@@ -115,6 +116,7 @@ from kafka_eos_checks.audit.rules.histories import (
     refused,
     unasked,
 )
+from kafka_eos_checks.audit.rules.offsets import GroupLog
 from kafka_eos_checks.audit.rules.readers import (
     ABORTED_DELIVERED,
     COMMITTED_MISSING,
@@ -133,14 +135,14 @@ from kafka_eos_checks.audit.rules.readers import (
 from kafka_eos_checks.audit.rules.sent_offsets import NOT_AS_SENT, not_as_sent
 from kafka_eos_checks.audit.rules.timeouts import Deadlines
 from kafka_eos_checks.audit.rules.transactions import longest
-from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, Replicas, read_contents
+from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, Replicas
 from kafka_eos_checks.audit.segments.headers import Ints
 from kafka_eos_checks.audit.segments.splits import PartitionLog, Split
 
 STORE, RANGES, PIECES, GROUPS = range(90, 94)  # kinds of rows of the scan, next to those of the plan for logs
 FACTS, FAILED, VALUES, ENDINGS, MOVES, CHANGED, REQUESTED, MEMBERS, LOG = range(50, 59)
 FIGURES, HELD_BY, SPOTS, SUSPECT, GAPS, PICKED, WANTED, RECORDS, FOUND, ASKED_FOR, SUSPECT_KEYS = range(60, 71)
-WRONG, TANGLED, BLOCKS = 71, 72, 73
+WRONG, TANGLED, BLOCKS, DECLARED, CHOSEN, SHOWN = range(71, 77)
 SENDING, GIVING, ASKING, COVERING, OUTPUTS, CHECKS, INPUTS, REACHED, APPLIED = range(80, 89)  # of applications
 COMMIT_BYTES = 150  # approximate size of a committed offset between stages
 _NAMES = {  # figures of the joins -> figures of the rules
@@ -200,7 +202,7 @@ def _told_rows(each: Told, buckets: int, logged: Hashes) -> Iterator[Row]:
     changed = each.rows[np.isin(kind, CHANGES)]
     if len(changed):
         yield Row(CHANGED, 0, (run, changed), changed.nbytes)
-    for name, places in ((REQUESTED, each.requests), (APPLIED, each.applied)):
+    for name, places in ((REQUESTED, each.requests), (APPLIED, each.applied), (DECLARED, each.declared)):
         if len(places):
             yield Row(name, 0, (run, name, places), places.nbytes)
     yield from _scattered(SENDING, run, each.sent, "key", buckets)
@@ -335,7 +337,7 @@ def end_group_log(
     last: dict[int, int] = {}
     for (group, (topic, partition)), commits in fold_group_log(logs[number], in_order).commits.items():
         place = place_hash(topic, partition)
-        name = int(name_hashes(text_hash(group), place)[0])
+        name = name_hash(text_hash(group), place)
         offsets = [-1 if commit.offset is None else commit.offset for commit in commits]
         covers = covers_of(name, offsets, [commit.transactional for commit in commits], number)
         last[name] = commits[-1].offset or 0 if commits else 0
@@ -358,6 +360,9 @@ def _by_run(values: Iterable[tuple[str, Rows]], *dtypes: np.dtype[Any]) -> dict[
     }
 
 
+Records = Mapping[int, Ints | None]
+"""Records of logs: by number of the log their offsets, or None for all."""
+JUDGED_WHOLE = "judged whole"  # of records for rules that judge a run as a whole
 _Picks = tuple[Mapping[str, Hashes], Mapping[str, Hashes]]  # by run, offsets and transactions that are suspects
 
 
@@ -636,6 +641,44 @@ def pick_inputs(
             yield Row(PICKED, number_of[run], ("asked", asked), asked.nbytes)
 
 
+def find_declared(
+    bucket: int,  # noqa: ARG001
+    values: Iterable[tuple[str, int, Ints]],
+    *,
+    reading: "Reading",
+) -> Iterator[Row]:
+    """Read the declarations of applications, and find the records that their rules need."""
+    places: dict[str, list[Ints]] = defaultdict(list)
+    for name, _, own in values:
+        places[name].append(own)
+    for run in reading.runs:
+        if run.run in places:
+            found = declarations(reading.events(np.concatenate(places[run.run]), run))
+            chosen = reading.records_of(found)
+            yield Row(CHOSEN, 0, (run.run, chosen), sum(8 * len(own) for own in chosen.values() if own is not None))
+
+
+def pick_records(
+    bucket: int,  # noqa: ARG001
+    values: Iterable[tuple[str, Rows]],
+    *,
+    chosen: Mapping[str, Records],
+    number_of: Mapping[str, int],
+) -> Iterator[Row]:
+    """Pick the records that the rules over declared applications need, and those over applications without a proof."""
+    for _, rows in values:
+        order = np.argsort(rows["log"], kind="stable")
+        logs, first = np.unique(rows["log"][order], return_index=True)
+        for log, own in zip(logs.tolist(), np.split(order, first[1:]), strict=True):
+            for run, records in chosen.items():
+                offsets = records.get(log, _NONE)
+                mine = rows[own if offsets is None else own[np.isin(rows["offset"][own], offsets)]]
+                if len(mine):
+                    yield Row(WANTED, log, (number_of[run], JUDGED_WHOLE, mine), mine.nbytes)
+
+
+_NONE = np.zeros(0, np.int64)
+
 # --- input of the readable rules --------------------------------------------------------------------------------------
 
 
@@ -657,7 +700,10 @@ def fetch_records(
     found = values_at(logs[number % len(logs)], offsets, known, check_crc=check_crc)
     for run, name, rows in wanted:
         told_by = [found.get(offset) for offset in rows["offset"].tolist()]
-        yield Row(RECORDS, run, (name, number, rows, told_by), rows.nbytes)
+        if name == JUDGED_WHOLE:
+            yield Row(SHOWN, 0, (run, number, rows, told_by), rows.nbytes)
+        else:
+            yield Row(RECORDS, run, (name, number, rows, told_by), rows.nbytes)
 
 
 class Reading(NamedTuple):
@@ -707,25 +753,27 @@ class Reading(NamedTuple):
             found[log.topic, log.partition].append((log, own))
         return found
 
-    def contents(self, topics: Collection[str], declared: Sequence[Declared], check_crc: bool) -> Replicas:
-        """All logs, with the records of some topics, and those of declared applications that have an identity.
+    def records_of(self, declared: Sequence[Declared]) -> Records:
+        """The records of declared applications that have an identity.
 
         Of an application whose declaration has no identities that is every record of its topics.
         """
-        wanted: dict[str, list[Declared]] = {topic: [] for topic in topics}
-        for own in declared:
-            for topic in (own.inputs | own.outputs) - set(topics):
-                wanted.setdefault(topic, []).append(own)
+        by_place: dict[Place, list[int]] = defaultdict(list)
+        for each in declared:
+            for place, offset in each.identities:
+                by_place[place].append(offset)
+        found: dict[int, Ints | None] = {}
+        for number in self.ends:
+            log = self.logs[number % len(self.logs)]
+            own = [each for each in declared if log.topic in each.inputs | each.outputs]
+            if own:
+                offsets = np.array(by_place[log.topic, log.partition], np.int64)
+                found[number] = offsets if all(each.identities for each in own) else None
+        return found
 
-        def read(log: PartitionLog) -> Contents:
-            by = [own.identities for own in wanted[log.topic]]
-            here = {at for own in by for place, at in own if place == (log.topic, log.partition)}
-            return read_contents(log, check_crc, here if by and all(by) else None)
-
-        return {
-            place: [(log, read(log)) for log, _ in own] if place[0] in wanted else own
-            for place, own in self.replicas([]).items()
-        }
+    def all_records(self, topics: Collection[str]) -> Records:
+        """All records of some topics."""
+        return {number: None for number in self.ends if self.logs[number % len(self.logs)].topic in topics}
 
 
 def _fill(contents: Contents, rows: Rows, values: Sequence[bytes | None]) -> None:
@@ -835,7 +883,7 @@ def judge_members(bucket: int, values: Iterable[tuple[str, Ints]], *, reading: R
 
 def judge_others(
     bucket: int,
-    values: Iterable[tuple[str, int, Ints]],
+    values: Iterable[tuple[Any, ...]],
     *,
     reading: Reading,
     groups: Sequence[PartitionLog],
@@ -845,10 +893,17 @@ def judge_others(
 ) -> Iterator[Row]:
     """Judge refusals, offsets sent in transactions, declared applications, and those that columns cannot prove."""
     places: dict[tuple[str, int], list[Ints]] = defaultdict(lambda: [np.zeros(0, np.int64)])
-    for run_name, kind, own in values:
-        places[run_name, kind].append(own)
+    records: dict[int, list[tuple[int, Rows, Sequence[bytes | None]]]] = defaultdict(list)
+    for first, second, *own in values:
+        if len(own) == 1:
+            places[first, second].append(own[0])
+        else:
+            records[first].append((second, own[0], own[1]))
+    logs: list[GroupLog] = []
+    if any(run.sends_offsets or run.declared or (run.members and run.run not in proving) for run in reading.runs):
+        logs = longest([read_group_log(log, check_crc) for log in groups])
     found: list[Finding] = []
-    for run in reading.runs:
+    for number, run in enumerate(reading.runs):
         figures: dict[str, Figures] = {rule: {"checked": 0, "unknown": 0} for rule in HISTORY_RULES}
         findings: list[Finding] = []
         if run.refusals:
@@ -857,14 +912,12 @@ def judge_others(
             findings += refused(asked, replicas, figures[REFUSED], deadlines)
         if run.sends_offsets:
             asked = reading.events(np.concatenate(places[run.run, REQUESTED]), run)
-            logs = longest([read_group_log(log, check_crc) for log in groups])
             findings += not_as_sent(asked, logs, figures[NOT_AS_SENT], covered=reading.covered(run))
         telling = bool(run.members) and run.run not in proving
         if run.declared or telling:
             own_kinds = (REQUESTED, APPLIED) if telling else (REQUESTED,)
             events = reading.events(np.concatenate([each for kind in own_kinds for each in places[run.run, kind]]), run)
-            contents = reading.contents(run.topics if telling else (), declarations(events), check_crc)
-            logs = longest([read_group_log(log, check_crc) for log in groups])
+            contents = reading.replicas(records[number])
             if run.declared:
                 lonely = len(events) == run.events and all(event.action in DECLARATIONS for event in events)
                 try:

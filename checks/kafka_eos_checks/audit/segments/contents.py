@@ -1,7 +1,7 @@
 """The records of a log for the rules over histories: values by offset, and the markers that ended them."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kafka_eos.histories.history import Event
@@ -57,8 +57,8 @@ class Contents:
     stamped_ms: int = -1
 
 
-def read_contents(log: PartitionLog, check_crc: bool = True, only: Collection[int] | None = None) -> Contents:
-    """Read a log: its records, all or ``only`` those at some offsets, and which are hidden from committed readers."""
+def read_contents(log: PartitionLog, check_crc: bool = True) -> Contents:
+    """Read a log: its records, and which are hidden from committed readers."""
     contents = Contents()
     open_transactions: dict[int, list[int]] = {}
     marked: dict[int, int] = {}  # by producer id, the epoch of its last marker
@@ -95,7 +95,6 @@ def read_contents(log: PartitionLog, check_crc: bool = True, only: Collection[in
                     ended = open_transactions.pop(pid, [])
                     contents.rewritten.update([pid] if not ended and marked.get(pid) == epoch else ())
                     marked[pid] = epoch
-                    ended = [each for each in ended if only is None or each in only]
                     aborts, commits = (key is not None and key[2:4] == kind for kind in (_ABORT, _COMMIT))
                     contents.hidden.update(ended if aborts else ())
                     if pid not in uncertain:
@@ -107,11 +106,9 @@ def read_contents(log: PartitionLog, check_crc: bool = True, only: Collection[in
                     continue
                 if in_transaction:
                     open_transactions.setdefault(pid, []).append(offset)
-                if only is None or offset in only:
-                    contents.values[offset] = value
-                    contents.offsets[value].append(offset)
-    for pid, begun in open_transactions.items():
-        offsets = [each for each in begun if only is None or each in only]
+                contents.values[offset] = value
+                contents.offsets[value].append(offset)
+    for pid, offsets in open_transactions.items():
         contents.hidden.update(offsets)
         contents.open.update(offsets if pid not in uncertain else ())
     return contents

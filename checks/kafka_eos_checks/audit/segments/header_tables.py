@@ -262,11 +262,11 @@ def _read(
             continue
         try:
             found = _read_columns(opened.file, group, first)
-            fields = {name: found[name].to_numpy() for name in first[1:]}
+            fields = {name: _numbers(found[name]) for name in first[1:]}
             own = NO_MARKS
             if marks and (not group or (fields["attributes"] & _TIMED).any()):
                 more = _read_columns(opened.file, group, [*second, *_MARKED])
-                fields |= {name: more[name].to_numpy() for name in second}
+                fields |= {name: _numbers(more[name]) for name in second}
                 own = _marks(more, fields["attributes"])
         except Unreachable:
             raise
@@ -274,7 +274,7 @@ def _read(
             yield _nothing(columns, *ranges[group], f"row group {group}: {error}", damage), NO_MARKS
             continue
         fields |= {name: np.zeros(len(found), np.int64) for name in second if name not in fields}
-        yield Headers(found["position"].to_numpy(), _packed(fields, columns, len(found)), ranges[group][1], damage), own
+        yield Headers(_numbers(found["position"]), _packed(fields, columns, len(found)), ranges[group][1], damage), own
 
 
 def _read_columns(file: Any, group: int, names: Sequence[str]) -> Any:
@@ -283,6 +283,20 @@ def _read_columns(file: Any, group: int, names: Sequence[str]) -> Any:
     columns = [about.column(number) for number in range(about.num_columns)]
     count_read(sum(column.total_compressed_size for column in columns if column.path_in_schema in names))
     return file.read_row_group(group, columns=names, use_threads=False)
+
+
+def _numbers(column: "pa.ChunkedArray", missing: int = 0) -> NDArray[Any]:
+    """A column of integers, ``missing`` for null. pyarrow's own conversions import pandas, as long as a short audit."""
+    parts: list[NDArray[Any]] = []
+    for chunk in filter(len, column.chunks):
+        valid, values = chunk.buffers()
+        whole = slice(chunk.offset, chunk.offset + len(chunk))
+        numbers = np.frombuffer(values, f"i{chunk.type.bit_width // 8}")[whole]
+        if chunk.null_count:
+            is_there = np.unpackbits(np.frombuffer(valid, np.uint8), bitorder="little")[whole]
+            numbers = np.where(is_there == 1, numbers, missing)
+        parts.append(numbers)
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int8), *parts])
 
 
 def _packed(fields: Mapping[str, Any], columns: Sequence[str] | None, count: int) -> Any:
@@ -367,8 +381,7 @@ def _damage(text: bytes) -> list[tuple[int, CorruptRegion]]:
 def _marks(found: "pa.Table", attributes: NDArray[np.int16]) -> Marks:
     mask = TRANSACTIONAL_MASK | CONTROL_MASK
     rows = np.flatnonzero(attributes & mask == mask)
-    taken = found.select(list(_MARKED)).take(rows)
-    told = {name: taken[name].fill_null(missing).to_numpy() for name, missing in _MARKED.items()}
+    told = {name: _numbers(found[name], missing)[rows] for name, missing in _MARKED.items()}
     known = np.isin(told["decision"], list(ControlType))
     decisions = np.where(known, told["decision"], NO_DECISION).astype(np.int8)
     return Marks(rows, decisions, told["coordinator_epoch"].astype(np.int32))

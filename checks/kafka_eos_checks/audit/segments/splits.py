@@ -14,11 +14,11 @@ from kafka_eos.formats.varint import INT64_MAX, INT64_MIN
 from kafka_eos_checks.audit.places import Ask, ask_here, listed, open_at, place, sizes_of
 from kafka_eos_checks.audit.segments import header_tables
 from kafka_eos_checks.audit.segments.headers import File, read_index
+from kafka_eos_checks.audit.weights import TABLE_WEIGHT
 
 SUFFIXES = ("log", header_tables.SUFFIX)
 OFFSET_DIGITS = 20  # in the name of a segment
 SPLIT_BYTES = 128 << 20  # reading this much takes 50 ms or more, which is more than a task costs
-TABLE_WEIGHT = 16  # a byte of a table takes as long as 5 to 20 bytes of a segment, depending on the batches' size
 
 
 @dataclass(frozen=True, slots=True, order=True)

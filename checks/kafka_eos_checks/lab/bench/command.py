@@ -12,6 +12,7 @@ from subprocess import SubprocessError
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.brokers.brokers import BrokerFailed
@@ -130,7 +131,7 @@ def tables(verdicts: Sequence[Verdict], part: str) -> Iterator[Table]:
             made.add_column(column, justify="right", width=width, overflow="fold")
         made.add_column("found", overflow="fold")
         for verdict in group:
-            made.add_row("[green]ok[/]" if verdict.ok else "[red]FAIL[/]", *_cells(verdict))
+            made.add_row(Text("ok", "green") if verdict.ok else Text("FAIL", "red"), *map(Text, _cells(verdict)))
         yield made
 
 

@@ -26,8 +26,10 @@ from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, STALE_EPOCH
 from kafka_eos_checks.audit.rules.transactions import FENCED, HANGING, NO_TRANSACTION
 from kafka_eos_checks.audit.segments.headers import CONTROL_MASK, TRANSACTIONAL_MASK
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
+from kafka_eos_checks.audit.weights import IMPORTED
 from kafka_eos_checks.kit.terminal import progress_console
 from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.kit.workers import forked_from
 from kafka_eos_checks.lab.bench.measure import Answer, Side, Work, measure, module_or_reason, verdicts
 from kafka_eos_checks.lab.bench.replay import DUCKDB_MEMORY, running_spark
 from kafka_eos_checks.lab.generate.cluster import Cluster
@@ -97,8 +99,8 @@ def audit_on_spark(logs: Sequence[PartitionLog], session: Any) -> Answer:
 
 
 def audit_in_processes(logs: Sequence[PartitionLog], jobs: int) -> Answer:
-    """The same audit in so many processes, which are started first."""
-    with LocalEngine(jobs) as engine:
+    """The same audit in so many processes, which are started first, as is the process that they are forked from."""
+    with forked_from(*IMPORTED), LocalEngine(jobs) as engine:
         return audit(logs, engine)
 
 

@@ -17,8 +17,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from kafka_eos_checks.graphs.state_graph import GraphUnusable
 from kafka_eos_checks.kit.arguments import add_json, at_least_one
@@ -72,7 +72,7 @@ def _in_spec(
     running: dict[str, str] = {}
     if arguments.first:
         with progress_console.status("the spec's steps") as status:
-            found = list(search.compared(chosen, lambda line: status.update(f"spec: {escape(line)}")))
+            found = list(search.compared(chosen, lambda line: status.update(f"spec: {line}")))
         yield from (outcome for outcome in found if isinstance(outcome, Outcome))
         chosen = [subject for subject in found if isinstance(subject, Subject)]
     with progress_console.status("TLC starts") as status, ThreadPoolExecutor(arguments.jobs) as pool:
@@ -80,7 +80,7 @@ def _in_spec(
         def report(name: str) -> Callable[[str], None]:
             def on_model(model: str) -> None:
                 running[name] = model
-                status.update(f"spec: {done} of {len(chosen)}; {escape(', '.join(running.values()))}")
+                status.update(f"spec: {done} of {len(chosen)}; {', '.join(running.values())}")
 
             return on_model
 
@@ -103,7 +103,7 @@ def _in_reference(
     with progress_console.status("reference") as status:
         search = GraphSearch(
             cache=cache,
-            on_progress=lambda line: status.update(f"reference: {done} of {len(chosen)}; {escape(line)}"),
+            on_progress=lambda line: status.update(f"reference: {done} of {len(chosen)}; {line}"),
         )
         for done, subject in enumerate(chosen):  # noqa: B007 - the progress line above reads it
             yield search.judge(subject)
@@ -118,7 +118,7 @@ def _in_properties(
         for family in families(registry, arguments.modules, named=arguments.named):
 
             def on_search(mutant: str, module: str = family.module) -> None:
-                status.update(f"properties: {module}: {escape(mutant)}")
+                status.update(f"properties: {module}: {mutant}")
 
             yield from search.judge(family, on_search)
 
@@ -134,11 +134,11 @@ def table(module: str, outcomes: Sequence[Outcome]) -> Table:
     for outcome in outcomes:
         by = outcome.by if outcome.means is Means.PROPERTY else f"{outcome.means}: {outcome.by}".removesuffix(": ")
         conjunct = f"{outcome.operator.partition('!')[2]}: {outcome.change}"
-        marked = escape(by) if outcome.means.kills else f"[yellow]{escape(by)}[/]"
+        marked = Text(by, "" if outcome.means.kills else "yellow")
         states = f"{outcome.states:,}" if outcome.states else ""
         depth = str(outcome.depth) if outcome.depth else ""
         place = outcome.place.partition(":")[2]
-        shown.add_row(place, escape(conjunct), marked, outcome.model, states, depth)
+        shown.add_row(place, conjunct, marked, outcome.model, states, depth)
     return shown
 
 
@@ -148,8 +148,8 @@ def table_of_pairs(found: Sequence[Pair]) -> Table:
     title = f"properties that alone notice a mutant, or are shown to follow: {score}"
     shown = WordTable("module", "property", "mutant that it alone notices", title=title)
     for pair in found:
-        by = escape(pair.by or pair.reason) or "[yellow]none[/]"
-        shown.add_row(pair.module, pair.name, f"follows: {by}" if pair.reason and not pair.by else by)
+        by = f"follows: {pair.reason}" if pair.reason and not pair.by else pair.by
+        shown.add_row(pair.module, pair.name, by or Text("none", "yellow"))
     return shown
 
 

@@ -1,6 +1,8 @@
 """Tables of headers are judged as the segments are that they were made of, and damage in them hides nothing else."""
 
 import shutil
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -400,3 +402,17 @@ def test_headers_takes_the_folder_of_a_recording_and_names_folders_further_below
     shutil.move(recording / "brokers", tmp_path / "copy" / "broker-1")
     assert headers_of(tmp_path / "copy", "--out", tmp_path / "others") == 2
     assert f"; give {tmp_path}/copy/broker-1/1\n" in capsys.readouterr().err
+
+
+def test_an_audit_of_tables_imports_no_pandas(tmp_path: Path) -> None:
+    assert headers_of(faulty(tmp_path, 3), "--out", tmp_path / "tables") == 0
+    program = f"""
+import sys
+from pathlib import Path
+from kafka_eos_checks.audit import audit
+found = audit.run([Path({str(tmp_path / "tables")!r})])
+imported = [name for name in ("pyarrow.parquet", "pyarrow.compute", "pandas") if name in sys.modules]
+print(len(found.findings) > 0, imported)
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
+    assert ran.stdout == "True ['pyarrow.parquet']\n"

@@ -4,7 +4,10 @@ from itertools import count
 
 import pytest
 
+from kafka_eos_checks.kit.terminal import answer_console
+from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.lab.bench import measure as measuring
+from kafka_eos_checks.lab.bench.command import tables
 from kafka_eos_checks.lab.bench.measure import (
     Answer,
     Measured,
@@ -110,6 +113,14 @@ def test_a_missing_package_is_named_with_the_remedy() -> None:
     assert module is None
     assert "a_package_that_nobody_wrote" in reason
     assert "kafka-eos[bench]" in reason
+
+
+def test_the_table_of_a_peer_that_is_not_installed_shows_the_extra_that_has_it() -> None:
+    _, reason = module_or_reason("a_package_that_nobody_wrote")
+    verdict = Verdict(check="bench", name="replay: ours against it", expected="equal results", found=reason, ok=True)
+    with answer_console.capture() as shown:
+        answer_console.print(*tables([verdict], "replay"))
+    assert "'kafka-eos[bench]'" in "".join(shown.get().split())
 
 
 def test_a_process_that_ended_meanwhile_takes_no_cpu_time_away() -> None:

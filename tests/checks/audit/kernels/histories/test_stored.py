@@ -108,20 +108,6 @@ def test_splits_of_any_sizes_give_the_records_of_the_readable_form(tmp_path: Pat
         assert not difference(seed, tmp_path / str(seed)), seed
 
 
-def test_records_at_some_offsets_are_read_as_among_all_and_nothing_else_is_kept(tmp_path: Path) -> None:
-    first = random.randrange(1 << 32)
-    for seed in range(first, first + 100):
-        rng = random.Random(seed)
-        log = write(tmp_path / str(seed), batches(rng), rng)[0]
-        whole = read_contents(log)
-        only = {offset for offset in whole.values if rng.random() < 0.3}
-        some = read_contents(log, only=only)
-        assert [getattr(some, name) for name in TOLD] == [getattr(whole, name) for name in TOLD], seed
-        assert told(some) == {offset: state for offset, state in told(whole).items() if offset in only}, seed
-        assert {value for values in some.offsets.values() for value in values} == only, seed
-        assert some.hidden | some.open | {*some.aborted} | {*some.committed} <= only, seed
-
-
 def test_values_are_read_from_the_blocks_that_have_their_offsets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
