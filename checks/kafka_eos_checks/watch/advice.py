@@ -55,6 +55,12 @@ class Tools:
         """A call of ``kafka-topics``."""
         return _line(["kafka-topics", *self._common(), *arguments])
 
+    def records(self, topic: str, partition: int, offset: int) -> str:
+        """The call that prints the records of a partition from an offset on, until none comes for ten seconds."""
+        config = ["--consumer.config", self.command_config] if self.command_config else []
+        where = ["--topic", topic, "--partition", str(partition), "--offset", str(offset), "--timeout-ms", "10000"]
+        return _line(["kafka-console-consumer", "--bootstrap-server", self.bootstrap, *config, *where])
+
     def abort(self, topic: str, partition: int, start_offset: int) -> str:
         """The call that ends a hanging transaction in one partition."""
         where = ["--topic", topic, "--partition", str(partition), "--start-offset", str(start_offset)]
@@ -95,11 +101,23 @@ def hangs(report: Report, transaction: Transaction | None, start_offset: int, to
         start_offset: the transaction's first offset, as the partition's leader has it.
         tools: how Kafka's tools are called.
     """
-    words = "Abort it in this partition; readers of committed data then skip its records:"
-    if transaction is None:
-        words = "Make sure that this client may describe all transactional ids, for one that it may not describe looks "
-        words += "the same. Then abort it in this partition; readers of committed data skip its records:"
+    epoch = report.producer_epoch
+    decided = "" if transaction is None or epoch is None else transaction.decision_about(epoch)
     command = tools.abort(report.topic, report.partition, start_offset)
+    if decided == "committed":
+        words = "Do not abort it before its records are kept: it is committed, and an abort takes them away from "
+        words += f"readers of committed data. Kafka has no tool that commits it. Keep them, run `{command}`, and "
+        words += "produce them again; or let the same producer commit another transaction with this partition, which "
+        words += "ends both:"
+        command = tools.records(report.topic, report.partition, start_offset)
+    elif decided == "aborted":
+        words = "Abort it in this partition, too, as its coordinator did; readers of committed data skip its records:"
+    else:
+        first = "Make sure that this client may describe all transactional ids, for one that it may not describe looks "
+        words = f"{first}the same. " if transaction is None else ""
+        words += "Look first whether its coordinator has committed it: `kafka-eos audit` of the log directories finds "
+        words += f"that in {TRANSACTION_TOPIC}. If not, abort it in this partition; readers of committed data skip its "
+        words += "records:"
     return replace(_named(report, transaction), ends=Ends.NEVER, next=words, command=command)
 
 

@@ -122,7 +122,8 @@ def state_rows(log: CoordinatorLog) -> Iterator[Row]:
     yield from log.findings
     for known in log.ids.values():
         decided = tuple(map(astuple, known.transactions))
-        yield known.name, known.last, known.last_ms, tuple(known.current), known.certain, known.holes, decided
+        yield known.name, known.last, known.last_ms, known.last_at, tuple(known.current), known.certain
+        yield known.name, known.holes, decided
         yield known.name, frozenset(known.producer_ids), tuple(known.grants)
 
 

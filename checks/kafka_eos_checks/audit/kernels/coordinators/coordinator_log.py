@@ -250,6 +250,7 @@ class FoldedIds:
             name=self.names[number],
             last=values[-1],
             last_ms=int(tail.stamped_ms[-1]),
+            last_at=int(tail.offset[-1]),
             current=current,
             certain=bool(self.certain[number]),
             holes=int(self.holes[number]),
@@ -574,6 +575,7 @@ class _Fold:
         decisions = Decisions(
             transactional_id=ids,
             number=(before - before[first] + self._left_out(rows)).astype(np.int32),
+            offset=self.states.offset[self.order[rows]],
             producer_id=self.producer_id[rows],
             data_epoch=data_epoch.astype(np.int32),
             marker_epoch=self.epoch[rows],
