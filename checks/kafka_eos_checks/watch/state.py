@@ -155,7 +155,7 @@ class PartitionState:
         first, end, holes, disordered, boundary = local(columns, runs_of(columns))
         chunk = Summary(0, 0, 0, len(columns), 0, 0, first, end, holes, disordered, boundary)
         for batch, violation in self.fold.add(chunk, lambda: columns):
-            if violation.kind is Kind.VIOLATION:
+            if violation.kind is Kind.VIOLATION and not violation.follows:
                 yield self._of_batch(violation.rule, batch, violation.evidence, since)
 
     def _transactions(self, block: Block, now_ms: int, since: "Stamps", taken: Taken) -> None:

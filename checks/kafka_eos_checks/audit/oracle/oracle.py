@@ -32,7 +32,7 @@ from kafka_eos_checks.audit.moments import ONE_MOMENT, Source
 from kafka_eos_checks.audit.places import items_of
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, follow_coordinator_log
 from kafka_eos_checks.audit.rules.histories import HISTORY_RULES, Join
-from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS, SEQUENCE_MASK, Batch, Log
+from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS, SEQUENCE_MASK, Batch, Log, Violation, counted
 from kafka_eos_checks.audit.rules.offsets import GroupLog, follow_group_log, went_back
 from kafka_eos_checks.audit.rules.transactions import (
     TRANSACTION_RULES,
@@ -54,7 +54,8 @@ Row = Hashable
 
 
 def readable_rows(log: PartitionLog) -> Iterator[Row]:
-    """The findings and damage of a log by the readable decoder and the readable rule, in order."""
+    """The findings and damage of a log by the readable decoder and the readable rule."""
+    found: list[tuple[str, Batch, Violation]] = []
     state = Log()
     for name in log.segments:
         path, room = log.file(name), log.room(name)
@@ -65,9 +66,11 @@ def readable_rows(log: PartitionLog) -> Iterator[Row]:
                 continue
             state, violation = state.append(batch, room)
             if violation is not None:
-                place = name, batch.position, violation.rule, batch.base_offset
-                row = *place, batch.producer_id, batch.producer_epoch, batch.base_sequence
-                yield *row, violation.evidence, violation.kind.value
+                found.append((name, batch, violation))
+    for name, batch, violation in counted(found):
+        place = name, batch.position, violation.rule, batch.base_offset
+        row = *place, batch.producer_id, batch.producer_epoch, batch.base_sequence
+        yield *row, violation.evidence, violation.kind.value
 
 
 def _stored(segment: Path, topic: str) -> Iterator[Batch | CorruptRegion]:

@@ -6,7 +6,8 @@ Rules, by name:
     A batch's base offset is not above the last offset before it. Or it is not one that the batch's segment may hold: it
     is below the offset in the segment's name, or not below the one in the next segment's name. A broker looks for an
     offset in the segment with the highest name that is not above it, so no reader is given such a batch. The other
-    rules ignore these batches.
+    rules ignore these batches. One wrong base offset in the middle of a log, or one wrong name of a segment, makes many
+    batches wrong that are in order among themselves. The first of them is the finding, and has the number of the others.
 ``stale epoch``
     A batch or marker with an epoch below the highest that the log has seen for its producer id.
 ``duplicate``
@@ -38,7 +39,7 @@ Kafka:  ProducerAppendInfo.checkProducerEpoch, checkSequence, appendDataBatch, A
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeVar
 
 from kafka_eos.formats.varint import INT64_MAX, INT64_MIN
 from kafka_eos_checks.audit.findings import Kind
@@ -150,11 +151,26 @@ FIRST_SEQUENCE = Reason(
 
 
 class Violation(NamedTuple):
-    """A rule, the evidence against it in words, and whether the violation is certain."""
+    """A violation of a rule.
+
+    Attributes:
+        rule: the rule.
+        evidence: the evidence against it in words.
+        kind: whether the violation is certain.
+        follows: whether it only follows from the violation of the batch right before, which is of the same rule.
+    """
 
     rule: str
     evidence: str
     kind: Kind = Kind.VIOLATION
+    follows: bool = False
+
+    def followed_by(self, others: int, last: int) -> "Violation":
+        """The violation with the number of those that follow from it, up to a last offset."""
+        if not others:
+            return self
+        them = "so is the batch after it" if others == 1 else f"so are the {others} batches after it"
+        return self._replace(evidence=f"{self.evidence}; {them}, up to offset {last}")
 
 
 def after(known: Producer | None, batch: Batch, holes: int, whole: bool) -> tuple[Producer, Violation | None]:
@@ -226,6 +242,7 @@ class Log:
         holes: how many holes there are so far.
         hole: the last of them: the first offset that is missing, and the next one that is there; None without one.
         producers: by producer id; shared by all states of one fold, which owns it.
+        misplaced: one past the last offset of the batch right before, if that violates ``order``; None otherwise.
     """
 
     whole: bool = False
@@ -233,6 +250,7 @@ class Log:
     holes: int = 0
     hole: tuple[int, int] | None = None
     producers: dict[int, Producer] = field(default_factory=dict)
+    misplaced: int | None = None
 
     def after_hole(self, offset: int) -> Self:
         """The log after a hole that ends before this offset."""
@@ -248,27 +266,57 @@ class Log:
         """
         if batch.base_offset not in room:
             evidence = f"base offset {batch.base_offset} is not in its segment's range {room.start} to "
-            return self, Violation(ORDER, f"{evidence}{'the end' if room.stop == INT64_MAX else room.stop - 1}")
+            return self._misplace(batch, f"{evidence}{'the end' if room.stop == INT64_MAX else room.stop - 1}")
         if self.end is None:
-            log = replace(self, whole=batch.base_offset == 0, end=batch.last_offset + 1)
+            log = replace(self, whole=batch.base_offset == 0, end=batch.last_offset + 1, misplaced=None)
         elif batch.base_offset < self.end:
             last = self.end - 1
             evidence = f"base offset {batch.base_offset} is not above the last offset {last} before it"
-            return replace(self, end=max(self.end, batch.last_offset + 1)), Violation(ORDER, evidence)
+            return replace(self, end=max(self.end, batch.last_offset + 1))._misplace(batch, evidence)
         else:
             log = self.after_hole(batch.base_offset) if batch.base_offset > self.end else self
-            log = replace(log, end=batch.last_offset + 1)
+            log = replace(log, end=batch.last_offset + 1, misplaced=None)
         if batch.producer_id < 0:
             return log, None
         known = self.producers.get(batch.producer_id)
         self.producers[batch.producer_id], violation = after(known, batch, log.holes, log.whole)
         return log, violation
 
+    def _misplace(self, batch: Batch, evidence: str) -> tuple[Self, Violation]:
+        follows = self.misplaced is not None and batch.base_offset >= self.misplaced
+        return replace(self, misplaced=batch.last_offset + 1), Violation(ORDER, evidence, follows=follows)
+
+
+Found = TypeVar("Found")
+
+
+def counted(found: Iterable[tuple[Found, Batch, Violation]]) -> Iterator[tuple[Found, Batch, Violation]]:
+    """Violations of a log in order, of which those that follow from another one are counted there.
+
+    Args:
+        found: the violations, each with its batch and its place.
+    """
+    first: tuple[Found, Batch, Violation] | None = None
+    others, last = 0, -1
+    for place, batch, violation in found:
+        if violation.follows:
+            others, last = others + 1, batch.last_offset
+            continue
+        if first is not None:
+            yield *first[:2], first[2].followed_by(others, last)
+        first, others = (place, batch, violation), 0
+    if first is not None:
+        yield *first[:2], first[2].followed_by(others, last)
+
 
 def audit_log(batches: Iterable[Batch]) -> Iterator[tuple[Batch, Violation]]:
     """Every violation of a partition's log. The batches are given in the order of its files."""
+    return ((batch, violation) for _, batch, violation in counted(_violations(batches)))
+
+
+def _violations(batches: Iterable[Batch]) -> Iterator[tuple[None, Batch, Violation]]:
     log = Log()
     for batch in batches:
         log, violation = log.append(batch)
         if violation is not None:
-            yield batch, violation
+            yield None, batch, violation

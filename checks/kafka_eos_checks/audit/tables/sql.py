@@ -34,18 +34,23 @@ placed AS (
   FROM {batches} JOIN named USING (broker, topic, `partition`, segment)
 ),
 located AS (
-  SELECT *, max(last_offset) OVER before_it + 1 AS log_end,
+  SELECT *, max(CASE WHEN in_its_segment THEN last_offset END) OVER before_it + 1 AS log_end,
          control OR base_sequence < 0
            OR topic IN ('__consumer_offsets', '__transaction_state', '__share_group_state') AS unsequenced
-  FROM placed WHERE in_its_segment
+  FROM placed
   WINDOW before_it AS (PARTITION BY broker, topic, `partition` ORDER BY segment, position
                        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+),
+misplaced AS (
+  SELECT *, lag(last_offset) OVER in_order AS last_before, lag(is_wrong, 1, false) OVER in_order AS wrong_before
+  FROM (SELECT *, NOT in_its_segment OR coalesce(base_offset < log_end, false) AS is_wrong FROM located)
+  WINDOW in_order AS (PARTITION BY broker, topic, `partition` ORDER BY segment, position)
 ),
 counted AS (
   SELECT *, count_if(base_offset > log_end) OVER (
     PARTITION BY broker, topic, `partition` ORDER BY segment, position
     ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS holes
-  FROM located
+  FROM located WHERE in_its_segment
 ),
 followed AS (
   SELECT *, max(producer_epoch) OVER (
@@ -109,11 +114,7 @@ repeated_or_missing AS (
 )
 SELECT 'order' AS rule, broker, topic, `partition`, segment, position, base_offset, producer_id, producer_epoch,
        base_sequence
-FROM placed WHERE NOT in_its_segment
-UNION ALL
-SELECT 'order', broker, topic, `partition`, segment, position, base_offset, producer_id, producer_epoch,
-       base_sequence
-FROM counted WHERE base_offset < log_end
+FROM misplaced WHERE is_wrong AND NOT (wrong_before AND base_offset > last_before)
 UNION ALL
 SELECT 'stale epoch', broker, topic, `partition`, segment, position, base_offset, producer_id, producer_epoch,
        base_sequence

@@ -96,6 +96,30 @@ def test_an_offset_that_goes_back_is_one_finding_and_its_batch_is_not_followed()
     assert found([data(0, 0), data(0, 0), data(1, 1)]) == [(ORDER, 0)]
 
 
+def test_one_wrong_base_offset_is_one_finding_with_the_batches_after_it_counted() -> None:
+    before, after = [plain(offset) for offset in range(3)], [plain(offset) for offset in range(4, 104)]
+    [(batch, violation)] = audit_log([*before, plain(5000), *after, plain(5001)])
+    assert (batch.base_offset, violation.rule) == (4, ORDER)
+    assert violation.evidence.endswith("offset 5000 before it; so are the 99 batches after it, up to offset 103")
+    [(_, violation)] = audit_log([*before, plain(5000), *after[:2], plain(5001)])
+    assert violation.evidence.endswith("; so is the batch after it, up to offset 5")
+
+
+def test_each_place_where_offsets_go_back_is_a_finding() -> None:
+    assert found([plain(9), plain(3), plain(4), plain(3), plain(5), plain(10), plain(8)]) == [
+        (ORDER, 3), (ORDER, 3), (ORDER, 8)
+    ]  # fmt: skip
+    assert found([plain(9), plain(3), plain(10), plain(4)]) == [(ORDER, 3), (ORDER, 4)]
+
+
+def test_batches_of_a_segment_with_a_wrong_name_are_counted_in_one_finding() -> None:
+    log, violations = Log(), []
+    for offset, room in [(0, range(100, 200)), (1, range(100, 200)), (100, range(100, 200)), (50, range(100, 200))]:
+        log, violation = log.append(plain(offset), room)
+        violations += [] if violation is None else [violation.follows]
+    assert violations == [False, True, False]
+
+
 def test_a_jump_over_a_hole_is_no_gap_but_a_sequence_again_is_a_duplicate() -> None:
     assert found([data(0, 0), data(5, 3), data(6, 4)]) == []
     assert found([data(0, 0), data(5, 3, epoch=1)]) == []

@@ -305,7 +305,8 @@ class Fold:
             log = log.after_hole(chunk.first_offset)
         unresolved = _resolve(log, chunk.boundary)
         found = self._rerun_producers(batches(), log, unresolved) if unresolved else []
-        self.log = replace(log, end=chunk.end_offset, holes=log.holes + chunk.holes, hole=chunk.hole or log.hole)
+        holes, hole = log.holes + chunk.holes, chunk.hole or log.hole
+        self.log = replace(log, end=chunk.end_offset, holes=holes, hole=hole, misplaced=None)
         return found
 
     def _rerun_chunk(self, columns: Columns, room: range) -> list[tuple[Batch, Violation]]:
@@ -338,7 +339,7 @@ class Combine:
         reread: reads a chunk's batches again if the readable rule has to decide.
 
     Attributes:
-        findings: the violations so far.
+        findings: the violations so far; of the last one, those that follow from it are not counted yet.
     """
 
     def __init__(self, splits: Sequence[Split], reread: Reread) -> None:
@@ -346,14 +347,28 @@ class Combine:
         self._splits = splits
         self._reread = reread
         self._fold = Fold()
+        self._last: tuple[Split, Batch, Violation] | None = None  # the last violation
+        self._others, self._up_to = 0, -1  # how many follow from it, and the last offset of these
         self._split, self._position = 0, splits[0].start if splits else 0
 
     def add(self, chunk: Summary) -> None:
         """Fold one more chunk, which must begin where the one before it ended."""
         self._advance(chunk)
         split = self._splits[chunk.split]
-        found = self._fold.add(chunk, lambda: self._reread(chunk), split.room)
-        self.findings += [finding(split, batch, violation) for batch, violation in found]
+        for batch, violation in self._fold.add(chunk, lambda: self._reread(chunk), split.room):
+            if violation.follows:
+                self._others, self._up_to = self._others + 1, batch.last_offset
+                continue
+            self._count_others()
+            self._last = split, batch, violation
+            self.findings.append(finding(split, batch, violation))
+
+    def _count_others(self) -> None:
+        """Count what follows from the last violation, in its finding."""
+        if self._last is not None and self._others:
+            split, batch, violation = self._last
+            self.findings[-1] = finding(split, batch, violation.followed_by(self._others, self._up_to))
+        self._others = 0
 
     @property
     def holes(self) -> int:
@@ -374,6 +389,7 @@ class Combine:
         """The findings, once every byte of every split has been folded."""
         missing = len(self._splits) - self._split
         assert missing == 0, f"{missing} split(s) of the log were never folded"
+        self._count_others()
         return self.findings
 
     def _advance(self, chunk: Summary) -> None:
