@@ -20,6 +20,9 @@ Without this file it is not judged. Segments that are being deleted or replaced 
 *A partition.* A checkpoint has a line for each partition of its directory. Where its folder is missing it may just not
 have been copied, so this is not judged; unless the broker has set the folder aside, to delete or to move it.
 
+*Damaged files.* A checkpoint that is not in its format counts as missing, and is reported (:func:`damaged_files`). A
+broker replaces it as a whole, so it is no older or newer copy.
+
 *Offsets in their midst.* A leader gives every offset, and retention deletes a log from its beginning. So only the
 cleaner leaves holes between batches, and ``cleaner-offset-checkpoint`` has the offset up to which it came in each log.
 Any other hole is of a segment or a batch that is missing. Or the log was copied from a replica whose cleaner had been
@@ -41,12 +44,15 @@ from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT, NotALogDire
 from kafka_eos.formats.segment import CorruptRegion, MalformedFile, RegionKind, read_leader_epochs
 from kafka_eos_checks.audit.moments import (
     CLEANED,
+    EPOCH_OFFSET,
     HIGH_WATERMARKS,
     RECOVERY_POINTS,
     START_OFFSETS,
+    Damaged,
     Directory,
     Ended,
     Source,
+    damaged_in,
     read_checkpoint,
 )
 from kafka_eos_checks.audit.places import Ask, ask_here, place, written_bytes_of
@@ -139,6 +145,48 @@ def incomplete_logs(
             file = own if around.lost else log.segments[0]
             found[log] = Incomplete(log, file, offset, evidence, is_certain and told.is_settled)
     return sorted(chain(found.values(), missing_partitions(logs, source)))
+
+
+class DamagedFile(NamedTuple):
+    """A small file next to logs that is not in its format.
+
+    Attributes:
+        directory: the log directory.
+        broker: as of its logs.
+        topic: the topic of the partition whose folder has it; "" for a file of the whole directory.
+        partition: the partition; -1 as above.
+        damaged: the damage.
+    """
+
+    directory: Path
+    broker: str
+    topic: str
+    partition: int
+    damaged: Damaged
+
+    def in_words(self) -> str:
+        """The file and its damage."""
+        folder = self.directory / f"{self.topic}-{self.partition}" if self.topic else self.directory
+        return f"{folder.name}/{self.damaged.file}: {self.damaged.in_words()}"
+
+
+def damaged_files(
+    logs: Sequence[PartitionLog], source: Source, ask: Ask[PartitionLog, Sequence[Damaged]] = ask_here
+) -> list[DamagedFile]:
+    """The small files of log directories and partitions that are not in their format; arguments as above."""
+    brokers = {log.directory: log.broker for log in logs}
+    found = [
+        DamagedFile(directory, brokers.get(directory, ""), "", -1, each)
+        for directory, told in source.directories.items()
+        for each in told.damaged
+    ]
+    for log, own in zip(logs, ask(_damaged_of, logs), strict=True):
+        found += [DamagedFile(log.directory, log.broker, log.topic, log.partition, each) for each in own]
+    return found
+
+
+def _damaged_of(log: PartitionLog) -> Sequence[Damaged]:
+    return damaged_in(place(log.folder), {LEADER_EPOCH_CHECKPOINT: EPOCH_OFFSET})
 
 
 def _told(source: Source, directory: Path) -> Directory:

@@ -7,7 +7,7 @@ Rules, by name:
     is below the offset in the segment's name, or not below the one in the next segment's name. A broker looks for an
     offset in the segment with the highest name that is not above it, so no reader is given such a batch. The other
     rules ignore these batches. One wrong base offset in the middle of a log, or one wrong name of a segment, makes many
-    batches wrong that are in order among themselves. The first of them is the finding, and has the number of the others.
+    batches wrong that are in order among themselves. The first of them is the finding, which counts the others.
 ``stale epoch``
     A batch or marker with an epoch below the highest that the log has seen for its producer id.
 ``duplicate``

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.jepsen import anomalies as jepsen_anomalies
+from kafka_eos_checks.audit.moments import DAMAGED_FILE
 from kafka_eos_checks.audit.rules import (
     applications,
     beside,
@@ -170,9 +171,19 @@ _RULES: Mapping[str, Rule] = {
         subject="batches",
         noun="batches",
         means="Bytes of a segment are no batch, their CRC is wrong, or a log lacks its end. "
-        "A consumer that reads there gets an error, or not all records.",
+        "A consumer that reads there gets an error, or not all records. Or a checkpoint is damaged.",
         ends="no; another replica may have the bytes",
         then="compare with another replica; " + _DUMP,
+        cases=(
+            (
+                DAMAGED_FILE,
+                "compare {file} with the broker's own file; if only the copy is damaged, copy it again. If the "
+                "broker's is: let other replicas lead, stop {broker}, move the file away, and start it, which writes "
+                "it anew. Restore meta.properties instead, with the ids of the broker's other log directories, or of "
+                "its configuration and its cluster",
+                "what the audit says without {file}: it counts as missing, so what depends on it is not judged",
+            ),
+        ),
     ),
     log_rules.DUPLICATE: Rule(
         subject="batches",
