@@ -121,7 +121,7 @@ def rows_of(audit: LogAudit) -> Iterator[Row]:
 
 def state_rows(log: CoordinatorLog) -> Iterator[Row]:
     """A log of ``__transaction_state`` as rows: its facts, its findings, and each transactional id."""
-    yield log.records, log.unknown, log.unreadable, log.start, log.end, log.holes, log.damaged, log.stamped_ms
+    yield log.records, log.unknown, log.unreadable, log.start, log.end, log.holes, log.damaged, log.stamped_ms, log.led
     yield from log.findings
     for known in log.ids.values():
         decided = tuple(map(astuple, known.transactions))

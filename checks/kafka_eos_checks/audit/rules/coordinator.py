@@ -355,6 +355,20 @@ def _follow_transaction(
     )
 
 
+class Led(NamedTuple):
+    """The last leader epoch of some records, -1 for none, and the time of the first record with this epoch."""
+
+    epoch: int
+    since_ms: int
+
+    def then(self, later: "Led") -> "Led":
+        """The same of these records and later ones."""
+        return self if later.epoch == self.epoch or later == NOT_LED else later
+
+
+NOT_LED = Led(-1, -1)
+
+
 @dataclass(slots=True)
 class CoordinatorLog:
     """The contents of a log of ``__transaction_state``.
@@ -371,6 +385,7 @@ class CoordinatorLog:
         holes: how many holes it has.
         damaged: whether a region of it cannot be read, so that states may be missing at its end too.
         stamped_ms: the last time that a coordinator stamped, in milliseconds since the epoch; -1 for none.
+        led: the leader epoch of the last record, and the time of the first record with this epoch.
         folded: the transactional ids as columns, if they were folded by columns.
         known: the number of transactional ids, if ``ids`` are kept elsewhere.
     """
@@ -386,6 +401,7 @@ class CoordinatorLog:
     holes: int = 0
     damaged: bool = False
     stamped_ms: int = -1
+    led: "Led" = NOT_LED
     folded: "FoldedIds | None" = None
     known: int = 0
 
@@ -467,6 +483,7 @@ def read_records(log: PartitionLog, result: CoordinatorLog) -> Iterator[StateRec
                 result.records += 1
                 result.end = offset + 1
                 result.stamped_ms = max(result.stamped_ms, stamped_ms)
+                result.led = result.led.then(Led(stored.batch.partition_leader_epoch, stamped_ms))
                 try:
                     key, value = decode_key(record.key or b""), decode_value(record.value)
                 except MalformedTransactionRecord:

@@ -75,7 +75,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from kafka_eos.formats.log_directory import PARTITION_METADATA, topic_id
+from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, topic_id
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.segment import AbortedTransaction, CorruptRegion, RegionKind
 from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2, TransactionState
@@ -851,7 +851,9 @@ def hanging(partition: PartitionTransactions, coordinators: Coordinators, moment
             evidence += f"; {marker} at offset {replaced.ended_at} {ENDED}"
         judged.open.append(Hanging(partition.finding(HANGING, replaced.data, evidence), replaced))
     for opened in partition.open.values():
-        fate = _unless_just_started(fate_of(partition, opened, coordinators, moments), partition.log, moments)
+        owner = coordinators.owner(opened.producer_id)
+        fate = fate_of(partition, opened, coordinators, moments)
+        fate = _unless_just_started(fate, partition.log, None if owner is None else owner[0], moments)
         _count(figures, "open")
         _count(figures, "transactions")
         if fate.reason is not None:
@@ -863,11 +865,31 @@ def hanging(partition: PartitionTransactions, coordinators: Coordinators, moment
         judged.open.append(Hanging(partition.finding(HANGING, opened, evidence, fate.kind)))
 
 
-def _unless_just_started(fate: "Fate", log: PartitionLog, moments: Moments) -> "Fate":
-    """The fate of an open transaction; too recent, if it is overdue and its broker runs for less than the grace."""
-    if not fate.is_overdue or moments.ran_for(log, GRACE_MS):
-        return fate
-    return Fate(Kind.TOO_RECENT, f"{fate.why}; its broker was started less than {span(GRACE_MS)} ago, and may end it")
+def _unless_just_started(
+    fate: "Fate", log: PartitionLog, coordinator: CoordinatorLog | None, moments: Moments
+) -> "Fate":
+    """The fate of an open transaction; too recent, if it is overdue and its broker runs for less than the grace.
+
+    Also too recent if its coordinator was elected less than the grace before the last moment that is known, as after
+    the start of its broker: while all brokers were down, no coordinator could end the transaction.
+    """
+    if fate.is_overdue and not moments.ran_for(log, GRACE_MS):
+        why = f"{fate.why}; its broker was started less than {span(GRACE_MS)} ago, and may end it"
+        return Fate(Kind.TOO_RECENT, why)
+    if fate.is_overdue and coordinator is not None and moments.last_ms - _led_since(coordinator, moments) <= GRACE_MS:
+        why = f"{fate.why}; its coordinator was elected less than {span(GRACE_MS)} before that, and may end it"
+        return Fate(Kind.TOO_RECENT, why)
+    return fate
+
+
+def _led_since(log: CoordinatorLog, moments: Moments) -> float:
+    """A moment by which the coordinator of a log was elected, in ms since the epoch; ``-inf`` if it is not known.
+
+    A new leader notes its epoch in ``leader-epoch-checkpoint``, and then in its records.
+    """
+    noted_ms = moments.written_by(log.log, LEADER_EPOCH_CHECKPOINT)
+    since_ms = float(log.led.since_ms) if log.led.epoch > FIRST_LEADER else -inf
+    return since_ms if isinf(noted_ms) else max(since_ms, noted_ms)
 
 
 def _count(figures: Figures, name: str, more: int = 1) -> None:

@@ -1,6 +1,7 @@
 """Each rule over transactions has logs that violate it, logs on which it is silent, and logs it cannot judge."""
 
 import math
+import os
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT
 from kafka_eos.formats.record_batch import (
     ControlRecord,
     ControlType,
@@ -28,6 +30,7 @@ from kafka_eos.formats.transaction_log import (
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.engines.local import LocalEngine
 from kafka_eos_checks.audit.findings import Finding, Kind
+from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import read_coordinator_log
 from kafka_eos_checks.audit.moments import GRACE_MS, LONGEST_MS, Source
 from kafka_eos_checks.audit.oracle.oracle import readable_transactions
 from kafka_eos_checks.audit.oracle.random_clusters import by_steps
@@ -360,6 +363,61 @@ def test_a_coordinator_that_has_not_aborted_after_its_timeout_and_its_grace_neve
     coordinators = SimpleNamespace(owner=lambda _: (log, log.ids["t"]))
     moments = at_the_moment(NOW + 60_000 + GRACE_MS + later_ms)
     assert fate_of(transactions, transactions.open[PID], coordinators, moments).kind is kind
+
+
+@pytest.mark.parametrize(
+    ("elected", "after_ms", "kind"),
+    [(1, 0, Kind.TOO_RECENT), (1, 1, Kind.VIOLATION), (0, 0, Kind.VIOLATION)],
+    ids=["just elected", "elected before", "never elected anew"],
+)
+def test_a_transaction_whose_coordinator_was_elected_just_before_the_copy_may_still_be_aborted(
+    elected: int, after_ms: int, kind: Kind, tmp_path: Path
+) -> None:
+    hour = 3_600_000
+    coordinator(tmp_path, EMPTY, ("ONGOING", 0), version=2, partitions=[0])
+    other = Record(key=TransactionLogKey(transactional_id="u").encode())
+    started = replace(build_batch([other], base_offset=2, base_timestamp=NOW + hour), partition_leader_epoch=elected)
+    write_segment(tmp_path / f"{TOPIC}-0" / f"{2:020d}.log", [started.encode()])
+    partition(tmp_path, 0, ("data", 0))
+    partition(tmp_path, 1, ("data", 0), (COMMIT, 0), pid=8, at=NOW + hour + GRACE_MS + after_ms)
+    found = [each for each in readable_transactions(find_logs(tmp_path), Source()).findings if each.offset == 0]
+    [finding] = [each for each in found if each.rule == HANGING]
+    assert finding.kind == kind
+    assert ("its coordinator was elected less than 5 min before that" in finding.evidence) == (kind is Kind.TOO_RECENT)
+    told = [*(result := run([tmp_path], one_moment=True)).findings, *result.notes]
+    assert [replace(each, time_ms=None) for each in told if each.rule == HANGING] == [finding]
+
+
+@pytest.mark.parametrize(("noted_ms", "kind"), [(-GRACE_MS, Kind.TOO_RECENT), (-GRACE_MS - 1000, Kind.VIOLATION)])
+def test_a_coordinator_whose_election_only_the_time_of_a_file_shows_may_still_abort(
+    noted_ms: int, kind: Kind, tmp_path: Path
+) -> None:
+    now = NOW + 3_600_000
+    coordinator(tmp_path, EMPTY, ("ONGOING", 0), version=2, partitions=[0])
+    noted = tmp_path / f"{TOPIC}-0" / LEADER_EPOCH_CHECKPOINT
+    noted.write_text("0\n1\n4 2\n")
+    os.utime(noted, (0, (now + noted_ms) / 1000))
+    partition(tmp_path, 0, ("data", 0))
+    partition(tmp_path, 1, ("data", 0), (COMMIT, 0), pid=8, at=now)
+    os.utime(tmp_path / "orders-1" / f"{0:020d}.log", (0, now / 1000))  # so the times of files were kept
+    result = run([tmp_path], one_moment=True)
+    [finding] = [each for each in (*result.findings, *result.notes) if (each.rule, each.partition) == (HANGING, 0)]
+    assert finding.kind == kind
+
+
+@pytest.mark.parametrize("cut", range(7))
+def test_a_coordinators_log_tells_since_when_its_last_leader_leads_wherever_it_is_cut(cut: int, tmp_path: Path) -> None:
+    record = Record(key=TransactionLogKey(transactional_id="t").encode())
+    batches = [
+        replace(build_batch([record], base_offset=place, base_timestamp=NOW + place), partition_leader_epoch=epoch)
+        for place, epoch in enumerate((0, 0, 3, 3, 5, 5))
+    ]
+    for part in (batches[:cut], batches[cut:]):
+        if part:
+            name = f"{part[0].base_offset:020d}.log"
+            write_segment(tmp_path / f"{TOPIC}-0" / name, [batch.encode() for batch in part])
+    [log] = find_logs(tmp_path)
+    assert follow_coordinator_log(log).led == read_coordinator_log(log).led == (5, NOW + 4)
 
 
 def test_data_of_a_forgotten_transactional_id_hang(tmp_path: Path) -> None:
