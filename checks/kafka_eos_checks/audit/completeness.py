@@ -10,7 +10,8 @@ a running broker it may just be the older file, which is no fault.
 *A segment.* A broker renames all files of a segment before it removes one of them. So an ``.index``, ``.timeindex`` or
 ``.txnindex`` whose segment is missing shows that the segment was lost. And a segment that is not the last one is empty
 only if the cleaner has left no record in it; then its indexes are empty, too. If neither of them is given, this is not
-judged.
+judged. Nor is it judged if ``cleaner-offset-checkpoint`` has lines and none for the log, because then no cleaner of
+this broker has been there.
 
 *The beginning.* When retention deletes segments, a broker lets the first entry of ``leader-epoch-checkpoint`` begin
 where the log then does. So a log that begins later has lost its first segments, unless they are in tiered storage: for
@@ -238,21 +239,23 @@ class Read(Protocol):
 def holes_in(audits: Iterable[Read], known: Collection[PartitionLog]) -> list[Incomplete]:
     """The logs with a hole that nothing explains, besides those that are known to lack records; each at its last hole.
 
-    Read the logs first: a cleaner may go on meanwhile. Logs of coordinators are left out, because they are always
-    compacted; so are logs with damage, which is reported.
+    Read the logs first: a cleaner may go on meanwhile. Logs of coordinators are always compacted, so they are left out
+    unless the checkpoint of the cleaner has lines. Logs with damage, which is reported, are left out, too.
     """
-    cleaned: dict[Path, dict[Place, int]] = {}
+    cleaned: dict[Path, dict[Place, int] | None] = {}
     found = []
     for each in audits:
         log, damage = each.log, {region.kind for _, region in each.damage}
-        if each.hole is None or log in known or log.topic in COORDINATOR_TOPICS:
+        if each.hole is None or log in known:
             continue
         if damage & {RegionKind.CORRUPT, RegionKind.OLD_FORMAT}:
             continue
         if log.directory not in cleaned:
-            cleaned[log.directory] = read_checkpoint(log.directory / CLEANED) or {}
-        first, end = each.hole
-        if end > cleaned[log.directory].get((log.topic, log.partition), -1):
+            cleaned[log.directory] = read_checkpoint(log.directory / CLEANED)
+        (first, end), told = each.hole, cleaned[log.directory]
+        if told is None and log.topic in COORDINATOR_TOPICS:
+            continue
+        if end > (told or {}).get((log.topic, log.partition), -1):
             file = segment_with(log, end)
             where = f"{'before' if offset_in(file) == end else 'inside of'} {file}"
             what = f"lacks the offsets {first:,} to {end - 1:,} {where}"
@@ -319,7 +322,7 @@ def look_around(log: PartitionLog) -> Around | None:
     ]
     for name, size in sizes.items():
         offset = int(name[:20])
-        if not size and offset < max(segments) and (shown := _emptied(folder, name, log.topic)):
+        if not size and offset < max(segments) and (shown := _emptied(folder, name, log)):
             lost.append((offset, *shown))
     first = min(lost, key=lambda each: (not each[2], each), default=None)
     return Around(first, min(segments | aside), epochs_begin)
@@ -334,8 +337,8 @@ def _epochs_begin(folder: Path) -> int | None:
     return epochs[0].start_offset if epochs else None
 
 
-def _emptied(folder: Path, name: str, topic: str) -> tuple[str, bool] | None:
-    """How the indexes of an empty segment, which is not the last one, show that it had records; None if they do not.
+def _emptied(folder: Path, name: str, log: PartitionLog) -> tuple[str, bool] | None:
+    """How an empty segment, which is not the last one, is known to have had records; None if it is not.
 
     The cleaner may have emptied it, and its indexes with it. The topics of coordinators are always compacted.
     """
@@ -343,7 +346,13 @@ def _emptied(folder: Path, name: str, topic: str) -> tuple[str, bool] | None:
     for suffix, data in indexes.items():
         if (data or b"").strip(b"\0"):  # zeros are reserved for entries
             return f"has nothing in the segment {name}, whose {suffix} has entries", True
-    if any(data is not None for data in indexes.values()) or topic in COORDINATOR_TOPICS:
+    cleaned = read_checkpoint(folder.parent / CLEANED)
+    if cleaned is not None and (log.topic, log.partition) not in cleaned:
+        return (
+            f"has nothing in the segment {name}, and {CLEANED} does not name it, so its broker did not compact it",
+            False,
+        )
+    if any(data is not None for data in indexes.values()) or log.topic in COORDINATOR_TOPICS:
         return None
     return f"has nothing in the segment {name}, and no index that tells whether the cleaner emptied it", False
 

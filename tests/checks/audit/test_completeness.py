@@ -490,6 +490,35 @@ def test_coordinators_logs_are_always_compacted(cluster: Path) -> None:
     assert of(run([cluster]), READABLE).standing is Standing.OK
 
 
+def test_a_hole_of_a_coordinators_log_above_the_cleaners_offset_is_not_judged(cluster: Path) -> None:
+    name = busiest(cluster)
+    cut_out(segments(cluster, name)[0], 5)
+    checkpoint = cluster / "brokers" / "1" / CLEANED
+    topic, _, number = name.rpartition("-")
+    for reached, standing in ((5, Standing.NOT_JUDGED), (1 << 40, Standing.OK)):
+        checkpoint.write_text(f"0\n1\n{topic} {number} {reached}\n")
+        found = of(run([cluster]), READABLE)
+        assert found.standing is standing
+    checkpoint.write_text("")
+    assert of(run([cluster]), READABLE).standing is Standing.OK, "a broker makes it empty, and does not fill it at once"
+
+
+@pytest.mark.parametrize("name", ["generated-0", OFFSETS_TOPIC])
+def test_a_segment_emptied_with_its_indexes_is_not_judged_where_no_cleaner_was(name: str, cluster: Path) -> None:
+    folder = next((cluster / "brokers" / "1").glob(f"{name}*"))
+    first = min(folder.glob("*.log"))
+    last = folder / f"{10**9:020d}.log"
+    last.touch()
+    for file in folder.glob(f"{first.stem}.*"):
+        cut(file, 0)
+    topic, _, number = folder.name.rpartition("-")
+    checkpoint = cluster / "brokers" / "1" / CLEANED
+    for named, is_told in ((f"{topic} {number}", False), ("other 0", True)):
+        checkpoint.write_text(f"0\n1\n{named} {1 << 40}\n")
+        found, unjudged = incomplete(cluster)
+        assert (found, f"has nothing in the segment {first.name}" in unjudged) == ([], is_told)
+
+
 # --- links in the place of logs --------------------------------------------------------------------------------------
 
 
