@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kafka_eos.formats.transaction_log import TOPIC as TRANSACTION_TOPIC
-from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, ORDER, OUTSIDE, STALE_EPOCH
+from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, LEADER_BACK, ORDER, OUTSIDE, STALE_EPOCH
 from kafka_eos_checks.audit.rules.transactions import TORN
 from kafka_eos_checks.watch.cluster import Transaction
 from kafka_eos_checks.watch.reports import Ends, Report, shell_word
@@ -25,6 +25,8 @@ WORDS: Mapping[str, str] = {
     OUTSIDE: "A producer has data outside of its open transaction, and readers get it even if that is aborted. Kafka's "
     f"leaders refuse such data: look for what else can write to the log. {_IN_THE_LOG}",
     ORDER: "Offsets went back: compare the replicas of the partition, and audit the leader's log directory.",
+    LEADER_BACK: "A batch has the epoch of an earlier leader: compare the replicas of the partition, and audit the "
+    "leader's log directory.",
     TORN: "It cannot be undone. Stop the readers of both partitions, copy the log directories of both and of "
     "__transaction_state, and let `kafka-eos audit` show the transaction; then write again what was aborted.",
     CUT: "Records that readers may have been given are gone, as after an unclean election or with a replaced disk. "
@@ -78,7 +80,7 @@ class Tools:
         """The call that shows more about a violation of a rule over logs; "" for none."""
         if rule in {DUPLICATE, GAP, OUTSIDE, STALE_EPOCH}:
             return self.producers(topic, partition)
-        return self.topics("--describe", "--topic", topic) if rule in {ORDER, CUT, CORRUPT} else ""
+        return self.topics("--describe", "--topic", topic) if rule in {ORDER, LEADER_BACK, CUT, CORRUPT} else ""
 
     def _common(self) -> list[str]:
         config = ["--command-config", self.command_config] if self.command_config else []

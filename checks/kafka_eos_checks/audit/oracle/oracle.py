@@ -98,6 +98,7 @@ def _batch_of(stored: StoredBatch, topic: str) -> Batch:
         last_sequence=(found.base_sequence + found.last_offset_delta) & SEQUENCE_MASK,
         unsequenced=found.is_control or found.base_sequence < 0 or topic in COORDINATOR_TOPICS,
         kind=found.is_transactional + 2 * found.is_control,
+        leader_epoch=found.partition_leader_epoch,
     )
 
 

@@ -21,6 +21,11 @@ Rules, by name:
     epoch. Leaders and followers of every release since 0.11 refuse it (INVALID_TXN_STATE). Readers of committed data
     would get it although the transaction is aborted.
 
+``leader epoch went back``
+    A batch whose partition leader epoch is below that of the batch before it. A leader writes its epoch into every
+    batch, and each leader has a higher one. Followers that come back, and consumers, take the epochs to find where
+    their log or position differs from the leader's (KIP-101, KIP-320). *Not judged*: batches without one (-1).
+
 A hole is a jump of the offsets between two batches: a region that compaction emptied, a segment that is gone, or
 damage. The content of a hole is unknown, so a sequence that jumps forward across a hole is no gap, and a transaction
 that was open before it may have ended there. An empty batch that compaction left still has its sequences.
@@ -32,9 +37,9 @@ One fault gives one finding. After a gap the fold continues from the batch that 
 highest sequence so far, and after a stale epoch as if the batch were not there.
 
 Spec:   PartitionLog!AppendError, TransactionalPartition!IsOutsideTransaction, as far as a log shows them
-KIP:    KIP-98, KIP-360, KIP-890
+KIP:    KIP-98, KIP-101, KIP-320, KIP-360, KIP-890
 Kafka:  ProducerAppendInfo.checkProducerEpoch, checkSequence, appendDataBatch, AppendOrigin.COORDINATOR,
-        LogSegments.floorSegment
+        LogSegments.floorSegment, LeaderEpochFileCache.assign
 """
 
 from collections.abc import Iterable, Iterator
@@ -46,7 +51,8 @@ from kafka_eos_checks.audit.findings import Kind
 
 ORDER, STALE_EPOCH, DUPLICATE, GAP = "order", "stale epoch", "duplicate", "gap"
 OUTSIDE = "batch outside transaction"
-LOG_RULES = (DUPLICATE, GAP, STALE_EPOCH, OUTSIDE, ORDER)
+LEADER_BACK = "leader epoch went back"
+LOG_RULES = (DUPLICATE, GAP, STALE_EPOCH, OUTSIDE, ORDER, LEADER_BACK)
 
 SEQUENCE_MASK = 0x7FFFFFFF  # sequences count modulo 2^31
 HALF = 1 << 30  # a sequence further ahead than this counts as lower
@@ -63,7 +69,7 @@ class Batch(NamedTuple):
 
     ``last_sequence`` is ``base_sequence`` plus the last offset delta, modulo 2^31. For an ``unsequenced``
     batch (a marker, or a batch that a coordinator wrote) only the epoch counts, because Kafka checks no sequence of it.
-    ``kind`` has the control bit above the transactional bit of the batch's attributes.
+    ``kind`` has the control bit above the transactional bit of the batch's attributes; ``leader_epoch`` is -1 for none.
     """
 
     position: int
@@ -75,6 +81,7 @@ class Batch(NamedTuple):
     last_sequence: int
     unsequenced: bool
     kind: int = PLAIN
+    leader_epoch: int = -1
 
 
 class Producer(NamedTuple):
@@ -242,6 +249,7 @@ class Log:
         holes: how many holes there are so far.
         hole: the last of them: the first offset that is missing, and the next one that is there; None without one.
         producers: by producer id; shared by all states of one fold, which owns it.
+        leader_epoch: that of the last batch that has one; -1 for none.
         misplaced: one past the last offset of the batch right before, if that violates ``order``; None otherwise.
     """
 
@@ -250,6 +258,7 @@ class Log:
     holes: int = 0
     hole: tuple[int, int] | None = None
     producers: dict[int, Producer] = field(default_factory=dict)
+    leader_epoch: int = -1
     misplaced: int | None = None
 
     def after_hole(self, offset: int) -> Self:
@@ -276,11 +285,14 @@ class Log:
         else:
             log = self.after_hole(batch.base_offset) if batch.base_offset > self.end else self
             log = replace(log, end=batch.last_offset + 1, misplaced=None)
-        if batch.producer_id < 0:
-            return log, None
-        known = self.producers.get(batch.producer_id)
-        self.producers[batch.producer_id], violation = after(known, batch, log.holes, log.whole)
-        return log, violation
+        violation = None
+        if batch.producer_id >= 0:
+            known = self.producers.get(batch.producer_id)
+            self.producers[batch.producer_id], violation = after(known, batch, log.holes, log.whole)
+        if violation is None and 0 <= batch.leader_epoch < log.leader_epoch:
+            evidence = f"leader epoch {batch.leader_epoch} after leader epoch {log.leader_epoch}"
+            violation = Violation(LEADER_BACK, evidence)
+        return (log if batch.leader_epoch < 0 else replace(log, leader_epoch=batch.leader_epoch)), violation
 
     def _misplace(self, batch: Batch, evidence: str) -> tuple[Self, Violation]:
         follows = self.misplaced is not None and batch.base_offset >= self.misplaced

@@ -231,6 +231,16 @@ _RULES: Mapping[str, Rule] = {
         decide=f"{_WRITER}; which consumers have read past it, by their groups' offsets; whether another replica is "
         f"right and can lead{_KEEP}",
     ),
+    log_rules.LEADER_BACK: Rule(
+        subject="batches",
+        noun="batches",
+        means="A batch has the epoch of an earlier leader than the batch before it. Replicas compare these epochs when "
+        "they follow a new leader: they may keep records that the leader does not have, or drop others.",
+        ends=_NEVER,
+        then=_DUMP,
+        decide="whether other replicas have the same epoch there, and which of them can lead; whether the log "
+        f"directory was restored from another cluster, or written by anything but Kafka{_KEEP}",
+    ),
     coordinator.ILLEGAL_TRANSITION: Rule(
         subject="records",
         noun="records",

@@ -111,21 +111,34 @@ repeated_or_missing AS (
   FROM judged
   WHERE NOT unsequenced AND holes <= known_holes
     AND CASE WHEN highest IS NULL THEN base_sequence <> 0 ELSE begins > highest + 1 END
+),
+of_producers AS (
+  SELECT 'stale epoch' AS rule, broker, topic, `partition`, segment, position, base_offset, producer_id,
+         producer_epoch, base_sequence
+  FROM followed WHERE producer_epoch < epoch_before
+  UNION ALL
+  SELECT * FROM repeated_or_missing
+  UNION ALL
+  SELECT 'batch outside transaction', broker, topic, `partition`, segment, position, base_offset, producer_id,
+         producer_epoch, base_sequence
+  FROM inside LEFT ANTI JOIN repeated_or_missing USING (broker, topic, `partition`, segment, position)
+  WHERE NOT transactional AND NOT control AND opened = holes
+),
+led AS (
+  SELECT *, lag(leader_epoch) OVER (
+    PARTITION BY broker, topic, `partition` ORDER BY segment, position) AS leader_epoch_before
+  FROM counted WHERE leader_epoch >= 0 AND (log_end IS NULL OR base_offset >= log_end)
 )
-SELECT 'order' AS rule, broker, topic, `partition`, segment, position, base_offset, producer_id, producer_epoch,
+SELECT 'leader epoch went back' AS rule, broker, topic, `partition`, segment, position, base_offset, producer_id,
+       producer_epoch, base_sequence
+FROM led LEFT ANTI JOIN of_producers USING (broker, topic, `partition`, segment, position)
+WHERE leader_epoch < leader_epoch_before
+UNION ALL
+SELECT 'order', broker, topic, `partition`, segment, position, base_offset, producer_id, producer_epoch,
        base_sequence
 FROM misplaced WHERE is_wrong AND NOT (wrong_before AND base_offset > last_before)
 UNION ALL
-SELECT 'stale epoch', broker, topic, `partition`, segment, position, base_offset, producer_id, producer_epoch,
-       base_sequence
-FROM followed WHERE producer_epoch < epoch_before
-UNION ALL
-SELECT * FROM repeated_or_missing
-UNION ALL
-SELECT 'batch outside transaction', broker, topic, `partition`, segment, position, base_offset, producer_id,
-       producer_epoch, base_sequence
-FROM inside LEFT ANTI JOIN repeated_or_missing USING (broker, topic, `partition`, segment, position)
-WHERE NOT transactional AND NOT control AND opened = holes
+SELECT * FROM of_producers
 """
 
 

@@ -6,6 +6,7 @@ from kafka_eos_checks.audit.rules.log import (
     DUPLICATE,
     GAP,
     HALF,
+    LEADER_BACK,
     MARKER,
     NONE,
     ORDER,
@@ -131,6 +132,23 @@ def test_a_jump_over_a_hole_is_no_gap_but_a_sequence_again_is_a_duplicate() -> N
 def test_a_marker_after_a_hole_does_not_make_the_sequence_certain_again() -> None:
     assert found([data(0, 0), marker(5, 0), data(6, 3)]) == []
     assert found([data(0, 0), marker(5, 1), data(6, 3, epoch=1)]) == [(GAP, 6)]
+
+
+def led(offset: int, epoch: int) -> Batch:
+    return plain(offset)._replace(leader_epoch=epoch)
+
+
+def test_a_leader_epoch_that_goes_back_is_one_finding_whether_it_or_the_one_before_is_wrong() -> None:
+    assert found([led(0, 1), led(1, 1), led(2, 3)]) == []
+    assert found([led(0, 3), led(1, 2), led(2, 3), led(3, 3)]) == [(LEADER_BACK, 1)]
+    assert found([led(0, 3), led(1, 9), led(2, 3), led(3, 3)]) == [(LEADER_BACK, 2)]
+    assert found([led(0, 3), led(1, -1), led(2, 2), led(3, -1)]) == [(LEADER_BACK, 2)], "-1 is none"
+
+
+def test_a_batch_that_violates_another_rule_is_one_finding_and_its_leader_epoch_still_counts() -> None:
+    assert found([data(0, 0)._replace(leader_epoch=3), data(1, 5)._replace(leader_epoch=2)]) == [(GAP, 1)]
+    assert found([led(5, 3), led(2, 1), led(6, 3)]) == [(ORDER, 2)], "what is in no order is ignored"
+    assert found([data(0, 0), data(1, 5)._replace(leader_epoch=3), led(2, 2)]) == [(GAP, 1), (LEADER_BACK, 2)]
 
 
 def inside(offset: int, sequence: int, *, pid: int = 7, epoch: int = 0) -> Batch:

@@ -60,8 +60,9 @@ READ = (
     "producer_epoch",
     "base_sequence",
     "record_count",
+    "leader_epoch",
 )
-READ_FIRST = (*READ, "base_timestamp", "max_timestamp", "leader_epoch")  # and the fields that only transactions need
+READ_FIRST = (*READ, "base_timestamp", "max_timestamp")  # and the fields that only transactions need
 
 # One row per producer of a chunk. Holes are counted from the chunk's first batch. -1 in an epoch: there is none.
 BOUNDARY = np.dtype(
@@ -106,6 +107,7 @@ class Summary:
         transactional: number of batches of transactions, markers included.
         transactions: the steps of transactions, and the chunk's times.
         hole: the last hole inside it, as :attr:`rules.log.Log.hole`.
+        leaders: the first and the last leader epoch of its batches, -1 for none; None if one goes back inside.
     """
 
     split: int
@@ -123,6 +125,7 @@ class Summary:
     transactional: int = 0
     transactions: Transactional = NOT_TRANSACTIONAL
     hole: tuple[int, int] | None = None
+    leaders: tuple[int, int] | None = (-1, -1)
 
 
 def chunks_of(
@@ -182,8 +185,19 @@ def summarise(
         transactional=int(np.count_nonzero(is_set(headers, TRANSACTIONAL_MASK))),
         transactions=steps_of(headers, marks, split.log.topic, columns, runs, high_watermark=high_watermark),
         hole=last_hole(columns, runs),
+        leaders=leaders_of(columns),
     )
     return summary, runs
+
+
+def leaders_of(columns: Columns) -> tuple[int, int] | None:
+    """The first and the last leader epoch of batches, -1 for none; None if one goes back."""
+    epochs = columns.leader_epoch
+    if len(epochs) and epochs.min() < 0:
+        epochs = epochs[epochs >= 0]
+    if not len(epochs):
+        return -1, -1
+    return None if (epochs[1:] < epochs[:-1]).any() else (int(epochs[0]), int(epochs[-1]))
 
 
 def last_hole(columns: Columns, runs: Runs) -> tuple[int, int] | None:
@@ -297,6 +311,9 @@ class Fold:
         if not chunk.batches:
             return []
         log = self.log
+        leaders = chunk.leaders
+        if leaders is None or 0 <= leaders[0] < log.leader_epoch:
+            return self._rerun_chunk(batches(), room)
         if chunk.disordered or (log.end is not None and chunk.first_offset < log.end):
             return self._rerun_chunk(batches(), room)
         if log.end is None:
@@ -306,7 +323,8 @@ class Fold:
         unresolved = _resolve(log, chunk.boundary)
         found = self._rerun_producers(batches(), log, unresolved) if unresolved else []
         holes, hole = log.holes + chunk.holes, chunk.hole or log.hole
-        self.log = replace(log, end=chunk.end_offset, holes=holes, hole=hole, misplaced=None)
+        led = max(log.leader_epoch, leaders[1])
+        self.log = replace(log, end=chunk.end_offset, holes=holes, hole=hole, leader_epoch=led, misplaced=None)
         return found
 
     def _rerun_chunk(self, columns: Columns, room: range) -> list[tuple[Batch, Violation]]:
