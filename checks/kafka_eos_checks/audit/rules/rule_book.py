@@ -104,18 +104,18 @@ class Rule:
             drawn: whether it is drawn already, or no history has an event of it, so that no line says how to draw it.
         """
         place = place or Place()
-        if not finding.is_violation:
-            return [f"next: {_filled(self.unjudged, finding, place)}"] if self.unjudged else []
         then, decide = self._next(finding)
+        if not finding.is_violation:
+            return [f"next: {_filled(then, finding, place)}"] if then else []
         then = then.removeprefix(_EXPLAIN).removeprefix("; ") if drawn else then
         lines = {"means": self.means, "ends by itself": self.ends, "restart": self.restart, "next": then}
         lines |= {"decide": decide, "possible cause": self.by_hand}
         return [f"{name}: {_filled(text, finding, place)}" for name, text in lines.items() if text]
 
     def _next(self, finding: Finding) -> tuple[str, str]:
-        """What to do next about a violation, and what to decide."""
+        """What to do next about a finding, and what to decide."""
         fitting = ((then, decide) for words, then, decide in self.cases if words in finding.evidence)
-        return next(fitting, (self.then, self.decide))
+        return next(fitting, (self.then if finding.is_violation else self.unjudged, self.decide))
 
     def next_in_test(self, finding: Finding, place: "Place", *, drawn: bool = False) -> str:
         """The next step after a finding in a test; "" for none. Arguments as of :meth:`advice`."""

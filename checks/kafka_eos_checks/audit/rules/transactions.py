@@ -877,8 +877,8 @@ def _unless_just_started(
         why = f"{fate.why}; its broker was started less than {span(GRACE_MS)} ago, and may end it"
         return Fate(Kind.TOO_RECENT, why)
     if fate.is_overdue and coordinator is not None and moments.last_ms - _led_since(coordinator, moments) <= GRACE_MS:
-        why = f"{fate.why}; its coordinator was elected less than {span(GRACE_MS)} before that, and may end it"
-        return Fate(Kind.TOO_RECENT, why)
+        elected = f"its coordinator was elected less than {span(GRACE_MS)} before the last known moment"
+        return Fate(Kind.TOO_RECENT, f"{fate.why}; {elected}, and may end it")
     return fate
 
 

@@ -37,6 +37,7 @@ from kafka_eos_checks.audit.oracle.random_clusters import by_steps
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES, follow_coordinator_log
+from kafka_eos_checks.audit.rules.rule_book import rule_of
 from kafka_eos_checks.audit.rules.transactions import (
     FENCED,
     HANGING,
@@ -383,7 +384,9 @@ def test_a_transaction_whose_coordinator_was_elected_just_before_the_copy_may_st
     found = [each for each in readable_transactions(find_logs(tmp_path), Source()).findings if each.offset == 0]
     [finding] = [each for each in found if each.rule == HANGING]
     assert finding.kind == kind
-    assert ("its coordinator was elected less than 5 min before that" in finding.evidence) == (kind is Kind.TOO_RECENT)
+    assert ("its coordinator was elected less than 5 min before the last known moment" in finding.evidence) == (
+        kind is Kind.TOO_RECENT
+    )
     told = [*(result := run([tmp_path], one_moment=True)).findings, *result.notes]
     assert [replace(each, time_ms=None) for each in told if each.rule == HANGING] == [finding]
 
@@ -864,3 +867,16 @@ def test_a_marker_of_another_producer_does_not_end_what_hangs(tmp_path: Path) ->
     partition(tmp_path, 0, ("data", 0), ("data", 1))
     partition(tmp_path, 0, (COMMIT, 0), start=2, pid=PID + 1)
     assert hangs(tmp_path) == "still open when data of epoch 1 came; its coordinator's decision is in no given log"
+
+
+def test_what_may_have_its_marker_in_a_hole_and_is_committed_is_not_to_be_aborted_either(tmp_path: Path) -> None:
+    coordinator(tmp_path, EMPTY, *ended("COMMIT", 0, 2), version=2)
+    partition(tmp_path, 0, ("data", 0), ("hole", 1))
+    partition(tmp_path, 0, ("data", 0), start=2, pid=PID + 1)
+    [note] = [each for each in run([tmp_path], one_moment=True).notes if (each.rule, each.offset) == (HANGING, 0)]
+    assert note.kind == Kind.NOT_JUDGED
+    assert f"; its coordinator has committed it (PREPARE_COMMIT at {AT} 2): do not abort it by hand" in note.evidence
+    [advice] = rule_of(HANGING).advice(note)
+    assert advice.startswith("next: keep its records: ")
+    [other] = [each for each in run([tmp_path], one_moment=True).notes if (each.rule, each.offset) == (HANGING, 2)]
+    assert rule_of(HANGING).advice(other)[0].startswith("next: give all logs of __transaction_state")
