@@ -238,8 +238,8 @@ _RULES: Mapping[str, Rule] = {
         "they follow a new leader: they may keep records that the leader does not have, or drop others.",
         ends=_NEVER,
         then=_DUMP,
-        decide="whether other replicas have the same epoch there, and which of them can lead; whether the log "
-        f"directory was restored from another cluster, or written by anything but Kafka{_KEEP}",
+        decide=f"{_WRITER}; whether the log directory was restored from another cluster; whether other replicas have "
+        f"the same epoch there, and which can lead; which consumers have read past it, by their groups' offsets{_KEEP}",
     ),
     coordinator.ILLEGAL_TRANSITION: Rule(
         subject="records",
