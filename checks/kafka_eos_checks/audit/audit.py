@@ -15,7 +15,15 @@ from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit import moments
 from kafka_eos_checks.audit.cause import seen_in
-from kafka_eos_checks.audit.completeness import LINKED, MISSING_INSIDE, Incomplete, holes_in, incomplete_logs
+from kafka_eos_checks.audit.completeness import (
+    LINKED,
+    MISSING_INSIDE,
+    DamagedFile,
+    Incomplete,
+    damaged_files,
+    holes_in,
+    incomplete_logs,
+)
 from kafka_eos_checks.audit.engines.cost import Bill, bill
 from kafka_eos_checks.audit.engines.local import Engine, LocalEngine, asker, costs_of, open_engine
 from kafka_eos_checks.audit.events.history_files import read_events
@@ -372,9 +380,16 @@ def _other_replica(finding: Finding, inputs: Inputs) -> Finding | None:
 
 
 def _directory_of(finding: Finding, inputs: Inputs) -> Path | None:
-    """The log directory of a finding, None if its log is not known."""
+    """The log directory of a finding, None if its log is not known; without a topic it is about the directory."""
     where = (finding.broker, finding.topic, finding.partition)
-    return next((log.directory for log in inputs.logs if (log.broker, log.topic, log.partition) == where), None)
+    return next(
+        (
+            log.directory
+            for log in inputs.logs
+            if where in {(log.broker, log.topic, log.partition), (log.broker, "", -1)}
+        ),
+        None,
+    )
 
 
 def _broker_of(directory: Path | None, inputs: Inputs) -> str:
@@ -456,9 +471,10 @@ def _of_logs(
     batches_only = [each.partition or Partition(log=each.log) for each in scanned.audits if not _has_old_formats(each)]
     incomplete = incomplete_logs(inputs.logs, batches_only, source, asker(engine, inputs.logs))
     incomplete += holes_in(scanned.audits, {each.log for each in incomplete})
-    found_in_logs = scanned.findings + list(_unreadable(scanned.audits, incomplete))
+    damaged = damaged_files(inputs.logs, source, asker(engine, inputs.logs))
+    found_in_logs = scanned.findings + list(_unreadable(scanned.audits, incomplete, damaged))
     seconds = time.perf_counter() - started
-    judged.add(log_verdicts(scanned.audits, seconds, incomplete, inputs.links), found_in_logs)
+    judged.add(log_verdicts(scanned.audits, seconds, incomplete, inputs.links, damaged), found_in_logs)
     drafts, found, known, ended = transaction_verdicts(scanned, engine, source, check_crc=check_crc)
     judged.add(drafts, found)
     judged.add(*offset_verdicts(scanned, engine, check_crc=check_crc))
@@ -481,7 +497,11 @@ def bill_of(engine: Engine, inputs: Inputs, spent: float, wall: float) -> Bill:
 
 
 def log_verdicts(
-    audits: Sequence[LogAudit], seconds: float = 0.0, incomplete: Sequence[Incomplete] = (), links: Sequence[str] = ()
+    audits: Sequence[LogAudit],
+    seconds: float = 0.0,
+    incomplete: Sequence[Incomplete] = (),
+    links: Sequence[str] = (),
+    damaged: Sequence[DamagedFile] = (),
 ) -> list[Draft]:
     """A verdict on readability, and one for each rule over logs; about transactions only if a log has any.
 
@@ -490,11 +510,12 @@ def log_verdicts(
         seconds: wall time.
         incomplete: the logs that lack records, or may.
         links: symbolic links in the place of logs.
+        damaged: small files next to logs that are not in their format.
     """
     figures: Figures = {"logs": len(audits)}
     for name in ("segment_bytes", "batches", "records", "markers", "holes", "reruns"):
         figures[name] = sum(getattr(audit, name) for audit in audits)
-    readable = _readable(audits, figures, seconds, incomplete, links)
+    readable = _readable(audits, figures, seconds, incomplete, links, damaged)
     counts = {"batches": int(figures["batches"]), "transactional": sum(audit.transactional for audit in audits)}
     rules = [rule for rule in LOG_RULES if rule != OUTSIDE or counts["transactional"]]
     return [lambda _: readable, *(partial(_of_log_rule, rule, counts[rule_of(rule).subject]) for rule in rules)]
@@ -513,11 +534,13 @@ def _readable(
     seconds: float,
     incomplete: Sequence[Incomplete],
     links: Sequence[str],
+    damaged: Sequence[DamagedFile],
 ) -> Verdict:
     """The verdict on readability: damage is a violation, except a torn or zero-filled tail, which a crash leaves.
 
-    A log that certainly lacks records is a violation, too. One that may lack some, and one behind a symbolic link, is
-    not judged. Messages of the formats before batches are no damage: they have nothing that the rules judge.
+    A log that certainly lacks records is a violation, too, and so is a damaged checkpoint. A log that may lack some,
+    and one behind a symbolic link, is not judged. Messages of the formats before batches are no damage: they have
+    nothing that the rules judge.
     """
     certain = [each for each in incomplete if each.is_certain]
     unsure = [each for each in incomplete if not each.is_certain]
@@ -536,11 +559,14 @@ def _readable(
     found = counted(len(regions), "corrupt region") if figures["batches"] or old else "no batch to read"
     if certain:
         found += f", {counted(len(certain), 'incomplete log')}"
+    if damaged:
+        found += f", {counted(len(damaged), 'damaged file')}"
     if incomplete:
         figures = {**figures, "incomplete": len(incomplete)}
     why: dict[Reason, list[str]] = {reason: [] for reason in sorted({each.why for each in unsure})}
     for each in unsure:
         why[each.why].append(each.in_words())
+    said = [*(each.in_words() for each in (*certain, *unsure)), *(each.in_words() for each in damaged)]
     lacking = why.get(MISSING_INSIDE, ())
     advice = [COPY_AGAIN] * (len(incomplete) > len(lacking)) + [LOOK_FOR_MISSING] * bool(lacking)
     why |= {LINKED: list(links)} if links else {}
@@ -556,7 +582,7 @@ def _readable(
         ok=found == "0 corrupt regions",
         seconds=seconds,
         figures={**figures, "unfinished_tails": len(tails)} | ({"old_format_bytes": old} if old else {}),
-        evidence="\n".join(_shortened([*(each.in_words() for each in (*certain, *unsure)), *links, *regions, *tails])),
+        evidence="\n".join(_shortened([*said, *links, *regions, *tails])),
         unjudged="; ".join(told),
         unknown=sum(map(len, why.values())),
         unjudged_for={reason.code: len(own) for reason, own in why.items()},
@@ -564,8 +590,10 @@ def _readable(
     )
 
 
-def _unreadable(audits: Iterable[LogAudit], incomplete: Iterable[Incomplete]) -> Iterator[Finding]:
-    """The corrupt regions of the logs, and the logs that certainly lack records, as findings."""
+def _unreadable(
+    audits: Iterable[LogAudit], incomplete: Iterable[Incomplete], damaged: Iterable[DamagedFile]
+) -> Iterator[Finding]:
+    """The corrupt regions of the logs, the logs that certainly lack records, and damaged files, as findings."""
 
     def found(log: PartitionLog, file: str, evidence: str) -> Finding:
         topic, partition, broker = log.topic, log.partition, log.broker
@@ -578,6 +606,16 @@ def _unreadable(audits: Iterable[LogAudit], incomplete: Iterable[Incomplete]) ->
     for each in incomplete:
         if each.is_certain:
             yield replace(found(each.log, each.file, each.in_words()), offset=each.offset)
+    for spoilt in damaged:
+        own, words = spoilt.damaged, spoilt.damaged.in_words()
+        yield Finding(
+            rule=READABLE,
+            topic=spoilt.topic,
+            partition=spoilt.partition,
+            broker=spoilt.broker,
+            file=own.file,
+            evidence=words,
+        )
 
 
 def _has_old_formats(audit: LogAudit) -> bool:

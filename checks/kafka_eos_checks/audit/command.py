@@ -41,7 +41,7 @@ EPILOG = """examples:
   kafka-eos audit /var/lib/kafka/data/orders-0/00000000000000000000.log
   kafka-eos audit /snapshots/broker-1 /snapshots/broker-2 --snapshot
 
-rules over logs: order, stale epoch, duplicate, gap, batch outside transaction
+rules over logs: order, stale epoch, duplicate, gap, batch outside transaction, leader epoch went back
 rules over __transaction_state: illegal coordinator transition, decision changed
 rules over transactions: torn transaction, hanging transaction, marker without transaction,
   fenced producer committed, marker of an old coordinator

@@ -10,7 +10,8 @@ a running broker it may just be the older file, which is no fault.
 *A segment.* A broker renames all files of a segment before it removes one of them. So an ``.index``, ``.timeindex`` or
 ``.txnindex`` whose segment is missing shows that the segment was lost. And a segment that is not the last one is empty
 only if the cleaner has left no record in it; then its indexes are empty, too. If neither of them is given, this is not
-judged.
+judged. Nor is it judged if ``cleaner-offset-checkpoint`` has lines and none for the log, because then no cleaner of
+this broker has been there.
 
 *The beginning.* When retention deletes segments, a broker lets the first entry of ``leader-epoch-checkpoint`` begin
 where the log then does. So a log that begins later has lost its first segments, unless they are in tiered storage: for
@@ -19,6 +20,9 @@ Without this file it is not judged. Segments that are being deleted or replaced 
 
 *A partition.* A checkpoint has a line for each partition of its directory. Where its folder is missing it may just not
 have been copied, so this is not judged; unless the broker has set the folder aside, to delete or to move it.
+
+*Damaged files.* A checkpoint that is not in its format counts as missing, and is reported (:func:`damaged_files`). A
+broker replaces it as a whole, so it is no older or newer copy.
 
 *Offsets in their midst.* A leader gives every offset, and retention deletes a log from its beginning. So only the
 cleaner leaves holes between batches, and ``cleaner-offset-checkpoint`` has the offset up to which it came in each log.
@@ -41,12 +45,15 @@ from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT, NotALogDire
 from kafka_eos.formats.segment import CorruptRegion, MalformedFile, RegionKind, read_leader_epochs
 from kafka_eos_checks.audit.moments import (
     CLEANED,
+    EPOCH_OFFSET,
     HIGH_WATERMARKS,
     RECOVERY_POINTS,
     START_OFFSETS,
+    Damaged,
     Directory,
     Ended,
     Source,
+    damaged_in,
     read_checkpoint,
 )
 from kafka_eos_checks.audit.places import Ask, ask_here, place, written_bytes_of
@@ -141,6 +148,48 @@ def incomplete_logs(
     return sorted(chain(found.values(), missing_partitions(logs, source)))
 
 
+class DamagedFile(NamedTuple):
+    """A small file next to logs that is not in its format.
+
+    Attributes:
+        directory: the log directory.
+        broker: as of its logs.
+        topic: the topic of the partition whose folder has it; "" for a file of the whole directory.
+        partition: the partition; -1 as above.
+        damaged: the damage.
+    """
+
+    directory: Path
+    broker: str
+    topic: str
+    partition: int
+    damaged: Damaged
+
+    def in_words(self) -> str:
+        """The file and its damage."""
+        folder = self.directory / f"{self.topic}-{self.partition}" if self.topic else self.directory
+        return f"{folder.name}/{self.damaged.file}: {self.damaged.in_words()}"
+
+
+def damaged_files(
+    logs: Sequence[PartitionLog], source: Source, ask: Ask[PartitionLog, Sequence[Damaged]] = ask_here
+) -> list[DamagedFile]:
+    """The small files of log directories and partitions that are not in their format; arguments as above."""
+    brokers = {log.directory: log.broker for log in logs}
+    found = [
+        DamagedFile(directory, brokers.get(directory, ""), "", -1, each)
+        for directory, told in source.directories.items()
+        for each in told.damaged
+    ]
+    for log, own in zip(logs, ask(_damaged_of, logs), strict=True):
+        found += [DamagedFile(log.directory, log.broker, log.topic, log.partition, each) for each in own]
+    return found
+
+
+def _damaged_of(log: PartitionLog) -> Sequence[Damaged]:
+    return damaged_in(place(log.folder), {LEADER_EPOCH_CHECKPOINT: EPOCH_OFFSET})
+
+
 def _told(source: Source, directory: Path) -> Directory:
     return source.directories.get(directory, Directory())
 
@@ -190,21 +239,23 @@ class Read(Protocol):
 def holes_in(audits: Iterable[Read], known: Collection[PartitionLog]) -> list[Incomplete]:
     """The logs with a hole that nothing explains, besides those that are known to lack records; each at its last hole.
 
-    Read the logs first: a cleaner may go on meanwhile. Logs of coordinators are left out, because they are always
-    compacted; so are logs with damage, which is reported.
+    Read the logs first: a cleaner may go on meanwhile. Logs of coordinators are always compacted, so they are left out
+    unless the checkpoint of the cleaner has lines. Logs with damage, which is reported, are left out, too.
     """
-    cleaned: dict[Path, dict[Place, int]] = {}
+    cleaned: dict[Path, dict[Place, int] | None] = {}
     found = []
     for each in audits:
         log, damage = each.log, {region.kind for _, region in each.damage}
-        if each.hole is None or log in known or log.topic in COORDINATOR_TOPICS:
+        if each.hole is None or log in known:
             continue
         if damage & {RegionKind.CORRUPT, RegionKind.OLD_FORMAT}:
             continue
         if log.directory not in cleaned:
-            cleaned[log.directory] = read_checkpoint(log.directory / CLEANED) or {}
-        first, end = each.hole
-        if end > cleaned[log.directory].get((log.topic, log.partition), -1):
+            cleaned[log.directory] = read_checkpoint(log.directory / CLEANED)
+        (first, end), told = each.hole, cleaned[log.directory]
+        if told is None and log.topic in COORDINATOR_TOPICS:
+            continue
+        if end > (told or {}).get((log.topic, log.partition), -1):
             file = segment_with(log, end)
             where = f"{'before' if offset_in(file) == end else 'inside of'} {file}"
             what = f"lacks the offsets {first:,} to {end - 1:,} {where}"
@@ -271,7 +322,7 @@ def look_around(log: PartitionLog) -> Around | None:
     ]
     for name, size in sizes.items():
         offset = int(name[:20])
-        if not size and offset < max(segments) and (shown := _emptied(folder, name, log.topic)):
+        if not size and offset < max(segments) and (shown := _emptied(folder, name, log)):
             lost.append((offset, *shown))
     first = min(lost, key=lambda each: (not each[2], each), default=None)
     return Around(first, min(segments | aside), epochs_begin)
@@ -286,8 +337,8 @@ def _epochs_begin(folder: Path) -> int | None:
     return epochs[0].start_offset if epochs else None
 
 
-def _emptied(folder: Path, name: str, topic: str) -> tuple[str, bool] | None:
-    """How the indexes of an empty segment, which is not the last one, show that it had records; None if they do not.
+def _emptied(folder: Path, name: str, log: PartitionLog) -> tuple[str, bool] | None:
+    """How an empty segment, which is not the last one, is known to have had records; None if it is not.
 
     The cleaner may have emptied it, and its indexes with it. The topics of coordinators are always compacted.
     """
@@ -295,7 +346,13 @@ def _emptied(folder: Path, name: str, topic: str) -> tuple[str, bool] | None:
     for suffix, data in indexes.items():
         if (data or b"").strip(b"\0"):  # zeros are reserved for entries
             return f"has nothing in the segment {name}, whose {suffix} has entries", True
-    if any(data is not None for data in indexes.values()) or topic in COORDINATOR_TOPICS:
+    cleaned = read_checkpoint(folder.parent / CLEANED)
+    if cleaned is not None and (log.topic, log.partition) not in cleaned:
+        return (
+            f"has nothing in the segment {name}, and {CLEANED} does not name it, so its broker did not compact it",
+            False,
+        )
+    if any(data is not None for data in indexes.values()) or log.topic in COORDINATOR_TOPICS:
         return None
     return f"has nothing in the segment {name}, and no index that tells whether the cleaner emptied it", False
 

@@ -90,8 +90,8 @@ class Finding:
     def in_words(self) -> str:
         """The finding in one line: where, what, who."""
         where = f"broker {self.broker}: " if self.broker.isdecimal() else f"{self.broker}/" if self.broker else ""
-        where += f"{self.topic}-{self.partition}" if self.partition >= 0 else f"{self.run} {self.topic}"
-        where += f"/{self.file}" if self.file else ""
+        where += f"{self.topic}-{self.partition}" if self.partition >= 0 else f"{self.run} {self.topic}".strip()
+        where += f"{'/' * bool(self.topic)}{self.file}" if self.file else ""
         where += "" if self.position is None else f" byte {self.position}"
         where += "" if self.offset is None else f" offset {self.offset}"
         who = "" if self.producer_id is None else f" (producer {self.producer_id} epoch {self.producer_epoch})"

@@ -28,18 +28,19 @@ Kafka: LogManager.lockLogDirs, CleanShutdownFileHandler, ReplicaManager.checkpoi
 
 import fcntl
 import os
+import re
 import struct
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import inf, isinf
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from kafka_eos.formats.log_directory import broker_id, cluster_id
+from kafka_eos.formats.log_directory import META_PROPERTIES, PARTITION_METADATA, broker_id, cluster_id
 from kafka_eos_checks.audit.places import Unreachable, is_uri
 from kafka_eos_checks.audit.segments.contents import Place
 from kafka_eos_checks.audit.segments.splits import PartitionLog
@@ -51,6 +52,7 @@ CLOCK_TICK_MS = 1_000  # the resolution of a file system's times
 LOCK, CLEAN_SHUTDOWN, HIGH_WATERMARKS = ".lock", ".kafka_cleanshutdown", "replication-offset-checkpoint"
 START_OFFSETS, RECOVERY_POINTS = "log-start-offset-checkpoint", "recovery-point-offset-checkpoint"
 CLEANED = "cleaner-offset-checkpoint"  # the offsets up to which logs were compacted
+CHECKPOINTS = (HIGH_WATERMARKS, START_OFFSETS, RECOVERY_POINTS, CLEANED)
 LONGEST_MS = 15 * 60_000  # Kafka's default of transaction.max.timeout.ms
 GRACE_MS = 5 * 60_000  # added to it, as by `kafka-transactions find-hanging`
 
@@ -82,6 +84,21 @@ class Dated(Ended, Protocol):
         ...
 
 
+class Damaged(NamedTuple):
+    """A small text file that is not in its format: its name, the first line that is wrong, from 1, and why."""
+
+    file: str
+    line: int
+    why: str
+
+    def in_words(self) -> str:
+        """The line and what is wrong there."""
+        return f"{DAMAGED_FILE}: line {self.line}: {self.why}"
+
+
+DAMAGED_FILE = "damaged file"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directory:
     """The evidence in a log directory for the moment of its logs.
@@ -96,6 +113,7 @@ class Directory:
         start_offsets: the first offset of the partitions that do not begin with their first segment: records were
             deleted, or older segments are in tiered storage; None if the checkpoint of that is missing.
         entries: the names of the directory's entries; None if only some of its partitions are looked at.
+        damaged: its files that are not in their format; they count as missing.
     """
 
     read_ms: int | None = None
@@ -106,6 +124,7 @@ class Directory:
     recovery_points: Mapping[Place, int] = field(default_factory=dict)
     start_offsets: Mapping[Place, int] | None = None
     entries: frozenset[str] | None = None
+    damaged: Sequence["Damaged"] = ()
 
     @property
     def is_settled(self) -> bool:
@@ -128,6 +147,7 @@ def read_directory(folder: Path, now_ms: int, *, is_whole: bool = False) -> Dire
         checkpoint_ms=_written_ms(folder / HIGH_WATERMARKS),
         recovery_points=read_checkpoint(folder / RECOVERY_POINTS) or {},
         start_offsets=read_checkpoint(folder / START_OFFSETS),
+        damaged=damaged_in(folder, dict.fromkeys(CHECKPOINTS, TOPIC_PARTITION_OFFSET)),
         entries=frozenset(path.name for path in folder.iterdir()) if is_whole else None,
     )
 
@@ -172,15 +192,72 @@ def _written_ms(path: Path) -> float:
 
 
 def read_checkpoint(path: Path) -> dict[Place, int] | None:
-    """The lines of a checkpoint, ``topic partition offset``; None if the file is missing or is no checkpoint."""
+    """The lines of a checkpoint, ``topic partition offset``; None if the file is missing, empty or damaged."""
+    lines = _lines_of(path)
+    if not lines or damage_of(path.name, lines, TOPIC_PARTITION_OFFSET) is not None:
+        return None
+    rows = (line.split() for line in lines[2:])
+    return {(topic, int(number)): int(offset) for topic, number, offset in rows}
+
+
+def damaged_in(folder: Path, words: Mapping[str, int]) -> tuple[Damaged, ...]:
+    """The checkpoints in a folder that are damaged, by the number of words in their lines, and its other small files.
+
+    An empty checkpoint is none: a broker makes it so.
+    """
+    found = [damage_of(name, lines, count) for name, count in words.items() if (lines := _lines_of(folder / name))]
+    for name, wanted in _LINES.items():
+        lines = _lines_of(folder / name)
+        if lines is not None and not any(wanted.fullmatch(line.strip()) for line in lines):
+            found.append(Damaged(name, 1, f"no line {wanted.pattern}"))
+    return tuple(each for each in found if each is not None)
+
+
+def damage_of(name: str, lines: Sequence[str], words: int) -> Damaged | None:
+    """The damage of a checkpoint, None for none: the version 0, the number of lines that follow, and these.
+
+    Args:
+        name: the file's name.
+        lines: its lines.
+        words: the number of words in each of the lines that follow; the last two are numbers.
+    """
+    if lines[0] != "0":
+        return Damaged(name, 1, f"{quoted_line(lines[0])}, and no version 0")
+    count = lines[1] if len(lines) > 1 else ""
+    if not _NUMBER.fullmatch(count):
+        return Damaged(name, 2, f"{quoted_line(count)}, and no number of lines")
+    for number, line in enumerate(lines[2:], 3):
+        own = line.split()
+        if len(own) != words or not all(_NUMBER.fullmatch(word) for word in own[-2:]):
+            return Damaged(name, number, f"{quoted_line(line)}, and not {_FORMS[words]}")
+    if int(count) != len(lines) - 2:
+        return Damaged(name, 2, f"{count} lines are to follow, and {len(lines) - 2} do")
+    return None
+
+
+def quoted_line(line: str) -> str:
+    """The beginning of a line that may be any bytes."""
+    return repr(line[:LONGEST_LINE]) + "…" * (len(line) > LONGEST_LINE)
+
+
+def _lines_of(path: Path) -> list[str] | None:
+    """The lines of a small text file; None if it is missing, or a link, which may lead anywhere."""
     try:
-        version, _, *lines = path.read_text(encoding="ascii").splitlines()
-        rows = [line.rsplit(" ", 2) for line in lines]
-        return {(topic, int(number)): int(offset) for topic, number, offset in rows} if version == "0" else None
+        return None if path.is_symlink() else path.read_text(encoding="latin-1").splitlines()
     except Unreachable:
         raise
-    except (OSError, ValueError):
+    except OSError:
         return None
+
+
+LONGEST_LINE = 40  # characters of a line in a message
+TOPIC_PARTITION_OFFSET, EPOCH_OFFSET = 3, 2  # words in the lines of checkpoints
+_FORMS = {TOPIC_PARTITION_OFFSET: "topic, partition and offset", EPOCH_OFFSET: "epoch and offset"}
+_NUMBER = re.compile(r"-?[0-9]{1,20}")
+_LINES = {  # a line that a file must have
+    META_PROPERTIES: re.compile(r"(?:node|broker)\.id *= *[0-9]{1,10}"),
+    PARTITION_METADATA: re.compile(r"topic_id *: *\S+"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kafka_eos.formats.transaction_log import TOPIC as TRANSACTION_TOPIC
-from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, ORDER, OUTSIDE, STALE_EPOCH
+from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, LEADER_BACK, ORDER, OUTSIDE, STALE_EPOCH
 from kafka_eos_checks.audit.rules.transactions import TORN
 from kafka_eos_checks.watch.cluster import Transaction
 from kafka_eos_checks.watch.reports import Ends, Report, shell_word
@@ -25,6 +25,8 @@ WORDS: Mapping[str, str] = {
     OUTSIDE: "A producer has data outside of its open transaction, and readers get it even if that is aborted. Kafka's "
     f"leaders refuse such data: look for what else can write to the log. {_IN_THE_LOG}",
     ORDER: "Offsets went back: compare the replicas of the partition, and audit the leader's log directory.",
+    LEADER_BACK: "A batch has the epoch of an earlier leader: compare the replicas of the partition, and audit the "
+    "leader's log directory.",
     TORN: "It cannot be undone. Stop the readers of both partitions, copy the log directories of both and of "
     "__transaction_state, and let `kafka-eos audit` show the transaction; then write again what was aborted.",
     CUT: "Records that readers may have been given are gone, as after an unclean election or with a replaced disk. "
@@ -55,6 +57,12 @@ class Tools:
         """A call of ``kafka-topics``."""
         return _line(["kafka-topics", *self._common(), *arguments])
 
+    def records(self, topic: str, partition: int, offset: int) -> str:
+        """The call that prints the records of a partition from an offset on, until none comes for ten seconds."""
+        config = ["--consumer.config", self.command_config] if self.command_config else []
+        where = ["--topic", topic, "--partition", str(partition), "--offset", str(offset), "--timeout-ms", "10000"]
+        return _line(["kafka-console-consumer", "--bootstrap-server", self.bootstrap, *config, *where])
+
     def abort(self, topic: str, partition: int, start_offset: int) -> str:
         """The call that ends a hanging transaction in one partition."""
         where = ["--topic", topic, "--partition", str(partition), "--start-offset", str(start_offset)]
@@ -72,7 +80,7 @@ class Tools:
         """The call that shows more about a violation of a rule over logs; "" for none."""
         if rule in {DUPLICATE, GAP, OUTSIDE, STALE_EPOCH}:
             return self.producers(topic, partition)
-        return self.topics("--describe", "--topic", topic) if rule in {ORDER, CUT, CORRUPT} else ""
+        return self.topics("--describe", "--topic", topic) if rule in {ORDER, LEADER_BACK, CUT, CORRUPT} else ""
 
     def _common(self) -> list[str]:
         config = ["--command-config", self.command_config] if self.command_config else []
@@ -95,11 +103,23 @@ def hangs(report: Report, transaction: Transaction | None, start_offset: int, to
         start_offset: the transaction's first offset, as the partition's leader has it.
         tools: how Kafka's tools are called.
     """
-    words = "Abort it in this partition; readers of committed data then skip its records:"
-    if transaction is None:
-        words = "Make sure that this client may describe all transactional ids, for one that it may not describe looks "
-        words += "the same. Then abort it in this partition; readers of committed data skip its records:"
+    epoch = report.producer_epoch
+    decided = "" if transaction is None or epoch is None else transaction.decision_about(epoch)
     command = tools.abort(report.topic, report.partition, start_offset)
+    if decided == "committed":
+        words = "Do not abort it before its records are kept: it is committed, and an abort takes them away from "
+        words += f"readers of committed data. Kafka has no tool that commits it. Keep them, run `{command}`, and "
+        words += "produce them again; or let the same producer commit another transaction with this partition, which "
+        words += "ends both:"
+        command = tools.records(report.topic, report.partition, start_offset)
+    elif decided == "aborted":
+        words = "Abort it in this partition, too, as its coordinator did; readers of committed data skip its records:"
+    else:
+        first = "Make sure that this client may describe all transactional ids, for one that it may not describe looks "
+        words = f"{first}the same. " if transaction is None else ""
+        words += "Look first whether its coordinator has committed it: `kafka-eos audit` of the log directories finds "
+        words += f"that in {TRANSACTION_TOPIC}. If not, abort it in this partition; readers of committed data skip its "
+        words += "records:"
     return replace(_named(report, transaction), ends=Ends.NEVER, next=words, command=command)
 
 

@@ -85,6 +85,17 @@ class Transaction:
         epochs = {self.epoch} if self.state == "Ongoing" else {self.epoch, self.epoch - 1}
         return place in self.partitions and epoch in epochs
 
+    def decision_about(self, epoch: int) -> str:
+        """The decision about the transaction with data of this epoch: ``committed``, ``aborted``, or "" if not known.
+
+        An end raises the epoch only in transaction version 2, or if it aborts. So a commit at the next epoch names the
+        transaction of the epoch, and an abort at the next epoch its last one, in version 2 its only one.
+        """
+        decided = self.state.removeprefix("Prepare").removeprefix("Complete")
+        if decided == self.state or epoch != self.epoch - 1:
+            return ""
+        return {"Commit": "committed", "Abort": "aborted"}.get(decided, "")
+
     @property
     def times_out_ms(self) -> int | None:
         """The time at which the coordinator aborts it, in milliseconds since the epoch; None if it is not open."""

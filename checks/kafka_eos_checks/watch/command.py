@@ -22,7 +22,8 @@ EPILOG = """examples:
 
 reports:
   duplicate, gap, stale epoch, order   as `kafka-eos audit` has them; a stale epoch is what a fenced producer wrote late
-  batch outside transaction            as `kafka-eos audit` has it
+  batch outside transaction,
+  leader epoch went back               as `kafka-eos audit` has it
   hanging transaction                  open data that no coordinator will end
   torn transaction                     committed on a partition and aborted on another (transaction version 2)
   last stable offset lags              readers of committed data wait, and for which producer; not for one that hangs

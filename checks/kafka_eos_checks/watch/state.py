@@ -15,7 +15,7 @@ import numpy as np
 from kafka_eos.formats.record_batch import LOG_OVERHEAD_BYTES, ControlType
 from kafka_eos_checks.audit.findings import Kind
 from kafka_eos_checks.audit.kernels.logs.runs import columns_of, runs_of
-from kafka_eos_checks.audit.kernels.logs.summary import Fold, Summary, local
+from kafka_eos_checks.audit.kernels.logs.summary import Fold, Summary, leaders_of, local
 from kafka_eos_checks.audit.rules.log import Batch, Log, Producer
 from kafka_eos_checks.audit.rules.transactions import HANGING
 from kafka_eos_checks.audit.segments.headers import (
@@ -153,9 +153,10 @@ class PartitionState:
     def _logs(self, headers: Headers, since: "Stamps") -> Iterator[Report]:
         columns = columns_of(headers, self.topic)
         first, end, holes, disordered, boundary = local(columns, runs_of(columns))
-        chunk = Summary(0, 0, 0, len(columns), 0, 0, first, end, holes, disordered, boundary)
+        facts = (first, end, holes, disordered, boundary)
+        chunk = Summary(0, 0, 0, len(columns), 0, 0, *facts, leaders=leaders_of(columns))
         for batch, violation in self.fold.add(chunk, lambda: columns):
-            if violation.kind is Kind.VIOLATION:
+            if violation.kind is Kind.VIOLATION and not violation.follows:
                 yield self._of_batch(violation.rule, batch, violation.evidence, since)
 
     def _transactions(self, block: Block, now_ms: int, since: "Stamps", taken: Taken) -> None:
@@ -263,6 +264,7 @@ class PartitionState:
             "whole": log.whole,
             "end": log.end,
             "holes": log.holes,
+            "leader_epoch": log.leader_epoch,
             "producers": [[pid, *p] for pid, p in log.producers.items()],
             "open": [
                 [pid, o.offset, o.epoch, o.seen_ms, o.since.ms, o.since.clock, o.hangs, o.lags]
@@ -307,7 +309,15 @@ def partition_from_json(row: dict[str, Any]) -> PartitionState:
         partition=row["partition"],
         topic_id=row["topic_id"],
         position=row["position"],
-        fold=Fold(Log(whole=row["whole"], end=row["end"], holes=row["holes"], producers=producers)),
+        fold=Fold(
+            Log(
+                whole=row["whole"],
+                end=row["end"],
+                holes=row["holes"],
+                producers=producers,
+                leader_epoch=row.get("leader_epoch", -1),  # which a checkpoint of an earlier version does not have
+            )
+        ),
         open={
             pid: OpenTransaction(
                 offset=offset,

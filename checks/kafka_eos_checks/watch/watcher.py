@@ -542,6 +542,8 @@ def _why_hanging(transaction: Transaction | None, place: Place, epoch: int) -> s
     if transaction.will_end(place, epoch):
         return ""
     why = f"open, and the coordinator, which has {transaction.in_words()}, will not end it"
-    if epoch < transaction.epoch:
-        why += f": epoch {epoch} is fenced, its data came late"
+    if decided := transaction.decision_about(epoch):
+        why += f": it has {decided} the transaction of epoch {epoch}"
+    elif epoch < transaction.epoch:
+        why += f": epoch {epoch} is fenced, its data came late or their marker was left out"
     return why

@@ -100,7 +100,7 @@ def test_headers_with_any_values_are_judged_as_the_readable_rule_judges_them(tmp
             Batch(
                 item.position, batch.base_offset, batch.last_offset, batch.producer_id, batch.producer_epoch,
                 batch.base_sequence, (batch.base_sequence + batch.last_offset_delta) & SEQUENCE_MASK,
-                batch.is_control or batch.base_sequence < 0,
+                batch.is_control or batch.base_sequence < 0, leader_epoch=batch.partition_leader_epoch,
             )
             for item in stored
             for batch in [item.batch]

@@ -314,7 +314,7 @@ def test_first_segments_are_lost_if_the_leader_epochs_begin_before_the_log(clust
     assert incomplete(cluster) == ([], ""), "it is being deleted"
     first.with_name(f"{first.name}.deleted").unlink()
     (first.parent / LEADER_EPOCH_CHECKPOINT).write_text("no checkpoint")
-    assert incomplete(cluster) == ([], "")
+    assert incomplete(cluster) == ([(LEADER_EPOCH_CHECKPOINT, None)], ""), "the damaged file only"
 
 
 def test_what_a_volumes_snapshot_lacks_is_not_judged_and_in_copies_of_other_moments_not_told(cluster: Path) -> None:
@@ -490,6 +490,35 @@ def test_coordinators_logs_are_always_compacted(cluster: Path) -> None:
     assert of(run([cluster]), READABLE).standing is Standing.OK
 
 
+def test_a_hole_of_a_coordinators_log_above_the_cleaners_offset_is_not_judged(cluster: Path) -> None:
+    name = busiest(cluster)
+    cut_out(segments(cluster, name)[0], 5)
+    checkpoint = cluster / "brokers" / "1" / CLEANED
+    topic, _, number = name.rpartition("-")
+    for reached, standing in ((5, Standing.NOT_JUDGED), (1 << 40, Standing.OK)):
+        checkpoint.write_text(f"0\n1\n{topic} {number} {reached}\n")
+        found = of(run([cluster]), READABLE)
+        assert found.standing is standing
+    checkpoint.write_text("")
+    assert of(run([cluster]), READABLE).standing is Standing.OK, "a broker makes it empty, and does not fill it at once"
+
+
+@pytest.mark.parametrize("name", ["generated-0", OFFSETS_TOPIC])
+def test_a_segment_emptied_with_its_indexes_is_not_judged_where_no_cleaner_was(name: str, cluster: Path) -> None:
+    folder = next((cluster / "brokers" / "1").glob(f"{name}*"))
+    first = min(folder.glob("*.log"))
+    last = folder / f"{10**9:020d}.log"
+    last.touch()
+    for file in folder.glob(f"{first.stem}.*"):
+        cut(file, 0)
+    topic, _, number = folder.name.rpartition("-")
+    checkpoint = cluster / "brokers" / "1" / CLEANED
+    for named, is_told in ((f"{topic} {number}", False), ("other 0", True)):
+        checkpoint.write_text(f"0\n1\n{named} {1 << 40}\n")
+        found, unjudged = incomplete(cluster)
+        assert (found, f"has nothing in the segment {first.name}" in unjudged) == ([], is_told)
+
+
 # --- links in the place of logs --------------------------------------------------------------------------------------
 
 
@@ -525,3 +554,53 @@ def test_a_link_in_the_place_of_a_segment_is_not_judged(cluster: Path, tmp_path:
     found = of(run([cluster]), READABLE)
     assert (found.standing, found.unjudged_for) == (Standing.NOT_JUDGED, {"links": 1}), "it may have the log's end"
     assert found.evidence == f"1/generated-0/{last.name}"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        (HIGH_WATERMARKS, "garbage\n", 1),
+        (START_OFFSETS, "0\nmany\n", 2),
+        (RECOVERY_POINTS, "0\n1\norders 0 x\n", 3),
+        (CLEANED, "0\n2\norders 0 1\n", 2),
+        ("meta.properties", "\0\0\0\0", 1),
+    ],
+)
+def test_a_damaged_file_of_a_directory_is_told_with_its_line_and_remedy(
+    name: str, text: str, line: int, cluster: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = cluster / "brokers" / "1" / name
+    file.write_text(text)
+    assert main(["audit", str(cluster / "brokers" / "1")]) == 1
+    told = capsys.readouterr().out
+    assert (
+        f"expected 0 corrupt regions, found 0 corrupt regions, 1 damaged file\n1/{name}: damaged file: line {line}: "
+        in told
+    )
+    assert f"next: compare {name} with the broker's own file" in told
+    assert name == "meta.properties" or ", stop broker 1, move the file away" in told
+    file.unlink()
+    assert of(run([cluster]), READABLE).ok
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [(LEADER_EPOCH_CHECKPOINT, "0\n1\n5\n"), ("partition.metadata", "version: 0\n")]
+)
+def test_a_damaged_file_of_a_partition_is_told_whatever_the_moment_of_its_log_is(
+    name: str, text: str, cluster: Path
+) -> None:
+    (cluster / "brokers" / "1" / CLEAN_SHUTDOWN).unlink()
+    (cluster / "brokers" / "1" / "generated-1" / name).write_text(text)
+    result = run([cluster / "brokers" / "1"])
+    [finding] = result.findings
+    assert (finding.rule, finding.topic, finding.partition, finding.file) == (READABLE, "generated", 1, name)
+    assert finding.evidence.startswith("damaged file: line ")
+
+
+def test_an_empty_checkpoint_is_not_damaged_and_a_link_is_not_followed(cluster: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text("garbage")
+    for name in (START_OFFSETS, RECOVERY_POINTS, CLEANED):
+        (cluster / "brokers" / "1" / name).write_text("")
+    (cluster / "brokers" / "1" / "generated-0" / LEADER_EPOCH_CHECKPOINT).unlink(missing_ok=True)
+    (cluster / "brokers" / "1" / "generated-0" / LEADER_EPOCH_CHECKPOINT).symlink_to(tmp_path / "elsewhere")
+    assert of(run([cluster]), READABLE).found == "0 corrupt regions"

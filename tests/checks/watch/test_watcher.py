@@ -166,9 +166,14 @@ def test_a_watcher_waits_for_more_only_when_it_has_read_everything(written: Writ
         ({PID: ongoing(partitions=frozenset())}, "'x' Ongoing with producer 7 epoch 3, will not end it"),
         (
             {PID: ongoing(state="CompleteAbort", epoch=4, partitions=frozenset())},
-            "epoch 3 is fenced, its data came late",
+            "it has aborted the transaction of epoch 3",
         ),
-        ({PID: ongoing(epoch=4)}, "epoch 3 is fenced"),
+        (
+            {PID: ongoing(state="CompleteCommit", epoch=4, partitions=frozenset())},
+            "it has committed the transaction of epoch 3",
+        ),
+        ({PID: ongoing(state="CompleteCommit", epoch=5, partitions=frozenset())}, "epoch 3 is fenced"),
+        ({PID: ongoing(epoch=4)}, "epoch 3 is fenced, its data came late or their marker was left out"),
     ],
 )
 def test_open_data_that_no_coordinator_will_end_hang(
@@ -472,6 +477,29 @@ def test_a_hanging_transactions_report_has_start_extent_producer_and_remedy(
         "kafka-transactions --bootstrap-server broker-1:9092,broker-2:9092 --command-config 'my client.properties' "
         "abort --topic orders --partition 0 --start-offset 2"
     )
+
+
+@pytest.mark.parametrize(
+    ("state", "epoch", "said", "command"),
+    [
+        ("CompleteCommit", EPOCH + 1, "Do not abort it before its records are kept", "kafka-console-consumer"),
+        ("CompleteAbort", EPOCH + 1, "Abort it in this partition, too", "kafka-transactions"),
+        ("PrepareCommit", EPOCH + 1, "Do not abort it before its records are kept", "kafka-console-consumer"),
+        ("CompleteCommit", EPOCH, "Look first whether its coordinator has committed it", "kafka-transactions"),
+        ("CompleteCommit", EPOCH + 2, "Look first whether its coordinator has committed it", "kafka-transactions"),
+        ("Empty", EPOCH + 1, "Look first whether its coordinator has committed it", "kafka-transactions"),
+    ],
+)
+def test_what_its_coordinator_has_committed_is_not_to_be_aborted_at_once(
+    state: str, epoch: int, said: str, command: str, written: Written
+) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0)
+    written.known = {PID: ongoing(state=state, epoch=epoch, partitions=frozenset())}
+    [report] = looks(written.watcher(lag_after_ms=3_600_000))
+    assert report.next.startswith(said)
+    assert report.command.startswith(f"{command} --bootstrap-server HOST:PORT ")
+    assert report.command.endswith("--offset 0 --timeout-ms 10000" if "console" in command else "--start-offset 0")
 
 
 def test_the_start_offset_is_the_leaders_for_the_producer(written: Written) -> None:

@@ -88,6 +88,7 @@ class Decisions:
     Attributes:
         transactional_id: index into ``names``.
         number: the number of the transaction among those of its transactional id.
+        offset: the offset of its PREPARE.
         producer_id: the producer id of its data and its markers.
         data_epoch: the epoch of its data.
         marker_epoch: the epoch of its markers.
@@ -104,6 +105,7 @@ class Decisions:
 
     transactional_id: Narrow
     number: Narrow
+    offset: Ints
     producer_id: Ints
     data_epoch: Narrow
     marker_epoch: Narrow
@@ -147,7 +149,7 @@ class Decisions:
 
 
 DTYPES: dict[str, Any] = {
-    **dict.fromkeys(("producer_id", "decided_ms", "completed_ms"), np.int64),
+    **dict.fromkeys(("offset", "producer_id", "decided_ms", "completed_ms"), np.int64),
     **dict.fromkeys(("completed", "replaced"), np.bool_),
     **dict.fromkeys(("transactional_id", "number", "data_epoch", "marker_epoch"), np.int32),
     **dict.fromkeys(("version", "decision", "partitions"), np.int32),

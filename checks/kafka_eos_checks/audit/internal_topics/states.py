@@ -230,12 +230,14 @@ class StateChunk(Chunk):
         unreadable: records whose key or value is of no known version.
         damaged_at: where the first unreadable region begins that may have had states, in bytes; -1 for none.
         stamped_ms: the last timestamp of a coordinator; -1 for none.
+        led: the leader epoch of the last record, and the time of the first record with this epoch; -1 for none.
         states: the records that can be read.
     """
 
     unreadable: int
     damaged_at: int
     stamped_ms: int
+    led: tuple[int, int]
     states: States
 
     def bare(self) -> "StateChunk":
@@ -268,8 +270,17 @@ def chunk_of(block: Block, split: int = 0, segment: str = "") -> StateChunk:
         unreadable=unreadable,
         damaged_at=min(regions, default=-1),
         stamped_ms=int(stamped.max(initial=-1)),
+        led=_led(headers.column("leader_epoch")[records.batch], stamped),
         states=states.take(readable) if unreadable else states,
     )
+
+
+def _led(epoch: Ints, stamped: Ints) -> tuple[int, int]:
+    """The last leader epoch of records, and the time of the first record of its last run."""
+    if not len(epoch):
+        return -1, -1
+    others = np.flatnonzero(epoch != epoch[-1])
+    return int(epoch[-1]), int(stamped[others[-1] + 1 if len(others) else 0])
 
 
 def decode_states(records: Records) -> tuple[dict[str, Any], NDArray[np.bool_], dict[str, Any]]:

@@ -32,7 +32,7 @@ from kafka_eos_checks.audit.moments import ONE_MOMENT, Source
 from kafka_eos_checks.audit.places import items_of
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, follow_coordinator_log
 from kafka_eos_checks.audit.rules.histories import HISTORY_RULES, Join
-from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS, SEQUENCE_MASK, Batch, Log
+from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS, SEQUENCE_MASK, Batch, Log, Violation, counted
 from kafka_eos_checks.audit.rules.offsets import GroupLog, follow_group_log, went_back
 from kafka_eos_checks.audit.rules.transactions import (
     TRANSACTION_RULES,
@@ -54,7 +54,8 @@ Row = Hashable
 
 
 def readable_rows(log: PartitionLog) -> Iterator[Row]:
-    """The findings and damage of a log by the readable decoder and the readable rule, in order."""
+    """The findings and damage of a log by the readable decoder and the readable rule."""
+    found: list[tuple[str, Batch, Violation]] = []
     state = Log()
     for name in log.segments:
         path, room = log.file(name), log.room(name)
@@ -65,9 +66,11 @@ def readable_rows(log: PartitionLog) -> Iterator[Row]:
                 continue
             state, violation = state.append(batch, room)
             if violation is not None:
-                place = name, batch.position, violation.rule, batch.base_offset
-                row = *place, batch.producer_id, batch.producer_epoch, batch.base_sequence
-                yield *row, violation.evidence, violation.kind.value
+                found.append((name, batch, violation))
+    for name, batch, violation in counted(found):
+        place = name, batch.position, violation.rule, batch.base_offset
+        row = *place, batch.producer_id, batch.producer_epoch, batch.base_sequence
+        yield *row, violation.evidence, violation.kind.value
 
 
 def _stored(segment: Path, topic: str) -> Iterator[Batch | CorruptRegion]:
@@ -95,6 +98,7 @@ def _batch_of(stored: StoredBatch, topic: str) -> Batch:
         last_sequence=(found.base_sequence + found.last_offset_delta) & SEQUENCE_MASK,
         unsequenced=found.is_control or found.base_sequence < 0 or topic in COORDINATOR_TOPICS,
         kind=found.is_transactional + 2 * found.is_control,
+        leader_epoch=found.partition_leader_epoch,
     )
 
 
@@ -118,11 +122,12 @@ def rows_of(audit: LogAudit) -> Iterator[Row]:
 
 def state_rows(log: CoordinatorLog) -> Iterator[Row]:
     """A log of ``__transaction_state`` as rows: its facts, its findings, and each transactional id."""
-    yield log.records, log.unknown, log.unreadable, log.start, log.end, log.holes, log.damaged, log.stamped_ms
+    yield log.records, log.unknown, log.unreadable, log.start, log.end, log.holes, log.damaged, log.stamped_ms, log.led
     yield from log.findings
     for known in log.ids.values():
         decided = tuple(map(astuple, known.transactions))
-        yield known.name, known.last, known.last_ms, tuple(known.current), known.certain, known.holes, decided
+        yield known.name, known.last, known.last_ms, known.last_at, tuple(known.current), known.certain
+        yield known.name, known.holes, decided
         yield known.name, frozenset(known.producer_ids), tuple(known.grants)
 
 

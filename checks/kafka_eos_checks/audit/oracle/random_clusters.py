@@ -218,7 +218,9 @@ class _Cluster:
             kept = self.rng.random()
             if kept < 0.1:
                 continue
-            self._write(folder / f"{TOPIC}-{number}", batches[3:] if kept < 0.2 else batches)
+            elected = self.origins.randint(0, len(batches))  # from here on another broker leads
+            own = [replace(each, partition_leader_epoch=place >= elected) for place, each in enumerate(batches)]
+            self._write(folder / f"{TOPIC}-{number}", own[3:] if kept < 0.2 else own)
         if self.happens(0.05):  # of another cluster
             self._write(folder / f"{TOPIC}-7", self.states[0][:2])
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from kafka_eos_checks.audit.kernels.logs.runs import Columns, runs_of
-from kafka_eos_checks.audit.kernels.logs.summary import Combine, Summary, last_hole
+from kafka_eos_checks.audit.kernels.logs.summary import Combine, Summary, last_hole, leaders_of
 from kafka_eos_checks.audit.kernels.logs.summary import local as summarised
 from kafka_eos_checks.audit.oracle import oracle
 from kafka_eos_checks.audit.oracle.random_cases import compare
@@ -38,7 +38,7 @@ def columns_of(batches: Sequence[Batch]) -> Columns:
     kinds = {
         "unsequenced": np.bool_,
         "kind": np.int8,
-        **dict.fromkeys(("producer_epoch", "base_sequence", "last_sequence"), np.int32),
+        **dict.fromkeys(("producer_epoch", "base_sequence", "last_sequence", "leader_epoch"), np.int32),
     }
     columns: dict[str, Any] = {name: np.array(next(fields), kinds.get(name, np.int64)) for name in Batch._fields}
     return Columns(**columns)
@@ -49,7 +49,8 @@ def summary_of(part: Columns, start: int, end: int) -> Summary:
     runs = runs_of(part)
     first, end_offset, holes, disordered, boundary = summarised(part, runs)
     hole = last_hole(part, runs)
-    return Summary(0, start, end, len(part), len(part), 0, first, end_offset, holes, disordered, boundary, hole=hole)
+    facts = (first, end_offset, holes, disordered, boundary)
+    return Summary(0, start, end, len(part), len(part), 0, *facts, hole=hole, leaders=leaders_of(part))
 
 
 def by_chunks(batches: Sequence[Batch], cuts: Sequence[int]) -> Combine:

@@ -32,6 +32,7 @@ def data_batch(batch: Batch, values: Iterable[bytes] = (), *, transactional: boo
         producer_epoch=batch.producer_epoch,
         base_sequence=batch.base_sequence,
         is_transactional=transactional,
+        partition_leader_epoch=batch.leader_epoch,
     )
 
 
@@ -41,7 +42,7 @@ def stored(batch: Batch) -> RecordBatch:
         return data_batch(batch, transactional=batch.kind == TRANSACTIONAL)
     marker = ControlRecord(control_type=ControlType.COMMIT, coordinator_epoch=0)
     made = build_control_batch(marker, producer_id=batch.producer_id, producer_epoch=batch.producer_epoch)
-    return replace(made, base_offset=batch.base_offset)  # the CRC does not cover the offset
+    return replace(made, base_offset=batch.base_offset, partition_leader_epoch=batch.leader_epoch)  # not in the CRC
 
 
 def write_segment(path: Path, batches: Iterable[bytes], *, index: bool = True) -> list[int]:
@@ -84,11 +85,13 @@ def faulty_log(
 ) -> list[Batch]:
     """A log of a few producers, in which some batches are wrong.
 
-    Faults: a repeated batch, a missing sequence, overlapping sequences, an old epoch, offsets that go back. There are
+    Faults: a repeated batch, a missing sequence, overlapping sequences, an old epoch, offsets or leader epochs that go
+    back. There are
     also holes in the offsets and sequences that wrap around, which are no faults. If some of the data is in
     transactions, one more fault is data outside of the transaction that its producer has open.
     """
     made = _faulty_log(random.Random(seed), batches, fault_rate, first_offset)
+    made = _led(random.Random(f"leaders {seed}"), made, fault_rate)
     return list(_in_transactions(random.Random(f"transactions {seed}"), made, fault_rate) if transactions else made)
 
 
@@ -102,6 +105,14 @@ def _in_transactions(rng: random.Random, batches: Iterable[Batch], fault_rate: f
             yield batch._replace(kind=TRANSACTIONAL)
             continue
         yield batch
+
+
+def _led(rng: random.Random, batches: Iterable[Batch], fault_rate: float) -> Iterator[Batch]:
+    epoch = rng.choice((-1, 0, 3))
+    for batch in batches:
+        epoch += epoch >= 0 and rng.random() < 0.05
+        wrong = rng.choice((-2, -1, 1)) if epoch >= 0 and rng.random() < fault_rate / 5 else 0
+        yield batch._replace(leader_epoch=max(epoch + wrong, -1))
 
 
 def _faulty_log(rng: random.Random, batches: int, fault_rate: float, offset: int) -> Iterator[Batch]:

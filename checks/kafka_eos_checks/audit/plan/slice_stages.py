@@ -79,14 +79,15 @@ from kafka_eos_checks.audit.kernels.logs.transactions import (
 )
 from kafka_eos_checks.audit.moments import AT_ONE_MOMENT, Moments
 from kafka_eos_checks.audit.plan.beside_stages import Neighbours
-from kafka_eos_checks.audit.plan.found import folders, found_rows
+from kafka_eos_checks.audit.plan.found import FINDING_BYTES, folders, found_rows, identity
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog
-from kafka_eos_checks.audit.rules.transactions import Judged, why_incomplete
+from kafka_eos_checks.audit.rules.decided import Data
+from kafka_eos_checks.audit.rules.transactions import Hanging, Judged, asked_about, why_incomplete
 from kafka_eos_checks.audit.segments.headers import Ints
 from kafka_eos_checks.audit.segments.order import stable_order
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 
-SLICES, DECIDED, ROUTED, PROVED, UNJUDGED, WHOLE, COUNTED = range(40, 47)  # kinds of rows
+SLICES, DECIDED, ROUTED, PROVED, UNJUDGED, WHOLE, COUNTED, OPENED = range(40, 48)  # kinds of rows
 DECISION_BYTES = 60  # approximate size of a decision between stages
 
 
@@ -137,6 +138,20 @@ class Place(NamedTuple):
 
 
 Places = Mapping[tuple[int, int, tuple[int, ...]], Place]  # by log, producer id and part
+
+
+class Asked(NamedTuple):
+    """Data without a marker of their own: those whose coordinator's decision is asked for, and the logs of all."""
+
+    data: AbstractSet[Data] = frozenset()
+    logs: AbstractSet[int] = frozenset()
+
+    def and_of(self, other: "Asked") -> "Asked":
+        """These and other data."""
+        return Asked(self.data | other.data, self.logs | other.logs)
+
+
+NOT_ASKED = Asked()
 
 
 class Rest(NamedTuple):
@@ -195,6 +210,23 @@ class Around:
         """Some transactional ids by the number of their log."""
         known = [(log, each) for log in self.coordinators for each in ids.get(self.numbers[log.log], ())]
         return Knowledge(self.coordinators, known, given=self.given)
+
+    def open_rows(self, hang: Sequence[Hanging]) -> Iterator[Row]:
+        """The rows of findings on data without a marker of their own, by the number of their log."""
+        for number, own in self._by_log(hang).items():
+            yield Row(OPENED, number, own, FINDING_BYTES * len(own))
+
+    def asked(self, hang: Sequence[Hanging]) -> Asked:
+        """The data of such findings."""
+        return Asked(frozenset(asked_about(hang)), frozenset(self._by_log(hang))) if hang else NOT_ASKED
+
+    def _by_log(self, hang: Sequence[Hanging]) -> dict[int, list[Hanging]]:
+        logs = self.partitions if hang else ()
+        number_of = {identity(partition.log): number for number, partition in enumerate(logs)}
+        found: dict[int, list[Hanging]] = defaultdict(list)
+        for each in hang:
+            found[number_of[each.finding.broker, each.finding.topic, each.finding.partition]].append(each)
+        return found
 
     @property
     def indexed(self) -> list[int]:
@@ -269,8 +301,8 @@ def judge_cut(
     engine: Engine,
     result: int,
     buckets: int,
-) -> tuple[Judged, list[Any]]:
-    """Judge the producer ids that are cut: figures, and the rows with the findings.
+) -> tuple[Judged, list[Any], Asked]:
+    """Judge the producer ids that are cut: figures, the rows with the findings, and data to ask about.
 
     Args:
         cuts: their cuts.
@@ -294,7 +326,9 @@ def judge_cut(
     proved: list[tuple[int, Judged | None]] = []
     ways: dict[Shared, Ways] = {}
     lowest: list[Lowest] = []
-    for _, (own_proofs, own_ways, own_lowest) in engine.collect(PROVED, proofs):
+    asked = NOT_ASKED
+    for _, (own_proofs, own_ways, own_lowest, own_asked) in engine.collect(PROVED, proofs):
+        asked = asked.and_of(own_asked)
         proved += own_proofs
         ways |= own_ways
         lowest.append(own_lowest)
@@ -315,7 +349,7 @@ def judge_cut(
     stages.append(engine.regroup(compare, [COUNTED], *rows, sent, proofs, label="missing markers"))
     for _, figures in engine.collect(result, stages[-1]):
         judged.add(figures)
-    return judged, stages
+    return judged, stages, asked
 
 
 def compare_counts(
@@ -472,12 +506,11 @@ def judge_slices(
     yield from around.neighbours.of_steps(steps, around.indexed)
     own = steps.of_logs(around.chosen)
     no_markers = replace(own, markers=own.markers[:0], ends=own.ends[:0], open=[])
-    replaced = judge_steps(no_markers, around.partitions, around.knowledge({}), around.moments)
+    replaced = judge_steps(no_markers, around.partitions, around.knowledge({}), around.moments).open
     there = there_in(replace(own, open=[]))
     for number, rows in by_task(there, tasks):
         yield Row(COUNTED, number, rows, rows.nbytes)
-    if replaced.findings:
-        yield from found_rows(replaced.findings, task, folders(partition.log for partition in around.partitions))
+    yield from around.open_rows(replaced)
     counts = np.isin(own.steps["producer_id"][own.markers], list(routes))
     own = replace(own, markers=own.markers[counts], ends=own.ends[counts], open=[], merged=[])
     shared = [each for route in routes.values() for each in route.cuts.shared if each.log not in route.by_epoch]
@@ -486,7 +519,7 @@ def judge_slices(
     proofs = prove_slices(own, around.partitions, knowledge, around.moments, groups)
     of_markers = own.steps.take(own.markers), own.log[own.markers], own.ends == NOTHING
     ways = {each: _ways_of(of_markers, each, routes, due[each]) for each in shared if each.task == task}
-    yield Row(PROVED, task, ([proof[:2] for proof in proofs], ways, lowest_in(there)))
+    yield Row(PROVED, task, ([proof[:2] for proof in proofs], ways, lowest_in(there), around.asked(replaced)))
     for proof in proofs:
         if len(proof.decisions) and proof.judged is not None:
             yield Row(UNJUDGED, proof.producer_id, proof.decisions, proof.decisions.nbytes)

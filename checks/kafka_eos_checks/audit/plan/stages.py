@@ -8,7 +8,6 @@ stage                   mapped over                      rows
 :func:`fold_log`        the summaries of a log           its audit by the rules over logs, and the log as a whole
 :func:`fold_bucket`     records of ids of a log          the coordinators' rules, and what is known of each producer id
 :func:`judge_bucket`    steps and ids of a bucket        the rules over transactions
-:func:`hold_back`       open transactions of a log       the offsets that they keep from readers
 :func:`judge_commits`   commits of a log                 the rule over committed offsets
 :func:`judge_stretch`   transactions of some segments    the rule over indexes of aborted transactions
 :func:`judge_producers` last batches of a bucket         the rule over snapshots
@@ -17,7 +16,8 @@ stage                   mapped over                      rows
 
 The logs of coordinators are read after the others. So, even on a running broker, they have the decision of every marker
 that was read before. The caller, on Spark the driver, has some numbers of each log and chunk. Findings stay where they
-were made (:mod:`kafka_eos_checks.audit.plan.found`). The last three stages are those of
+were made (:mod:`kafka_eos_checks.audit.plan.found`). Data without a marker of their own are told by the stages of
+:mod:`kafka_eos_checks.audit.plan.open_stages`. The last three stages are those of
 :mod:`kafka_eos_checks.audit.plan.beside_stages`. A producer id with very many transactions is judged by those of
 :mod:`kafka_eos_checks.audit.plan.slice_stages`.
 """
@@ -77,10 +77,12 @@ from kafka_eos_checks.audit.plan.beside_stages import (
     judge_stretch,
     look_beside,
 )
-from kafka_eos_checks.audit.plan.found import FINDING_BYTES, Found, folders, found_rows, identity
+from kafka_eos_checks.audit.plan.found import Found, folders, found_rows, identity
 from kafka_eos_checks.audit.plan.history_stages import NO_HISTORY, Named
+from kafka_eos_checks.audit.plan.open_stages import judge_open
 from kafka_eos_checks.audit.plan.slice_stages import (
     COUNTED,
+    NOT_ASKED,
     SLICES,
     Around,
     CutId,
@@ -98,7 +100,6 @@ from kafka_eos_checks.audit.rules.offsets import went_back
 from kafka_eos_checks.audit.rules.transactions import (
     Judged,
     TransactionAudit,
-    held_back,
     longest,
     topic_of,
 )
@@ -106,7 +107,7 @@ from kafka_eos_checks.audit.segments.contents import Figures, Place
 from kafka_eos_checks.audit.segments.headers import Block
 from kafka_eos_checks.audit.segments.splits import SPLIT_BYTES, PartitionLog, Split, plan, tasks
 
-SUMMARY, STEPS, RESULT, KNOWN, OPENED, STATE_CHUNK, STATES, COMMITS, CUT = range(9)  # kinds of rows
+SUMMARY, STEPS, RESULT, KNOWN, STATE_CHUNK, STATES, COMMITS, CUT = range(8)  # kinds of rows
 BUCKET_BYTES = 512 << 20  # of logs for each bucket of producer ids, whose steps are judged together
 MOST_BUCKETS = 4096
 INTERNAL_SPLIT_BYTES = 16 << 20  # where records are read, because they take ten times as long as headers
@@ -538,21 +539,22 @@ def judge_transactions(
         buckets=scanned.buckets,
     )
     results = engine.regroup(judge, [STEPS, KNOWN], scanned.rows[0], known.rows, label="transactions")
-    opened: set[int] = set()
+    asked = NOT_ASKED
     cuts: list[Cuts] = []
-    for _, (found, logs_with_open, own_cuts) in engine.collect(RESULT, results):
+    for _, (found, own_asked, own_cuts) in engine.collect(RESULT, results):
         judged.add(found)
-        opened |= logs_with_open
+        asked = asked.and_of(own_asked)
         cuts += own_cuts
     stages = [results]
     if cuts:
-        figures, more = judge_cut(cuts, around, known, [scanned.rows[0], results], engine, RESULT, scanned.buckets)
+        rows = [scanned.rows[0], results]
+        figures, more, of_slices = judge_cut(cuts, around, known, rows, engine, RESULT, scanned.buckets)
         judged.add(figures)
         stages += more
+        asked = asked.and_of(of_slices)
     ended = list(stages)
-    if opened:
-        ends = {number: (partitions[number].log, partitions[number].end) for number in opened}
-        stages.append(engine.regroup(partial(hold_back, ends=ends), [OPENED], results, label="open transactions"))
+    if asked.logs:
+        stages.append(judge_open(asked, around, known, stages, engine, KNOWN, scanned.buckets))
     return TransactionAudit(Found(engine, *stages), judged.figures, moments, judged.reasons), ended
 
 
@@ -609,24 +611,8 @@ def judge_bucket(
     around.owing.judge(own_steps, knowledge, cut, judged)
     logs = [*(partition.log for partition in around.partitions), *(each.log for each in around.coordinators)]
     yield from found_rows(judged.findings, bucket, folders(logs) if judged.findings else None)
-    number_of = (
-        {identity(partition.log): number for number, partition in enumerate(around.partitions)} if judged.open else {}
-    )
-    opened: dict[int, list[Finding]] = defaultdict(list)
-    for finding in judged.open:
-        opened[number_of[finding.broker, finding.topic, finding.partition]].append(finding)
-    for number, own_open in opened.items():
-        yield Row(OPENED, number, own_open, FINDING_BYTES * len(own_open))
-    yield Row(RESULT, bucket, (replace(judged, findings=[], open=[]), set(opened), cuts))
-
-
-def hold_back(
-    number: int, values: Iterable[Sequence[Finding]], *, ends: Mapping[int, tuple[PartitionLog, int]]
-) -> Iterator[Row]:
-    """The findings on the open transactions of a log, with the offsets that these keep from readers."""
-    log, end = ends[number]
-    opened = sorted((finding for findings in values for finding in findings), key=Finding.sort_key)
-    yield from found_rows(held_back(opened, {identity(log): end}), number, folders([log]))
+    yield from around.open_rows(judged.open)
+    yield Row(RESULT, bucket, (replace(judged, findings=[], open=[]), around.asked(judged.open), cuts))
 
 
 # --- offsets, and the files next to a log -----------------------------------------------------------------------------

@@ -22,7 +22,7 @@ has its requests. The transaction of an output or an offset is then taken from `
 ``output without its offset``
     An output appears, and at the end of the logs the group's offset is not past its input. Or the output was written
     outside of any transaction. Or it appears in a transaction, and that offset was committed outside of any transaction
-    or in another one. Each attempt is reported once.
+    or in another one. Each transaction is reported once; outside of transactions, each input is.
 
 ``offset without its output``
     The group's offset is past an input, and no output of it appears, although the attempt that committed the offset
@@ -300,7 +300,7 @@ class Input:
         *,
         covered: bool = True,
     ) -> Iterator[Finding]:
-        """The rules that the input violates; ``alone``: attempts already reported for an output without its offset."""
+        """The rules that it violates; ``alone``: transactions already reported for an output without its offset."""
         places = self._places(appearances)
         if places is None:
             for rule in INPUT_RULES:
@@ -403,8 +403,9 @@ class Input:
             number, output, at = min(outside, key=lambda value: value[2])
             attempts = set(self.processed.outputs[number][output])
             why = "it was written outside of any transaction"
-        if why and not attempts & alone:
-            alone |= attempts
+        transactions = {attempt for attempt in attempts if attempt[1] is not None}
+        if why and not transactions & alone:
+            alone |= transactions
             yield _found(self.run, OUTPUT_ALONE, at, f"{quoted(output[1])} is the output of {self}; {why}")
 
     def _no_output(self, covering: Commit, figures: dict[str, Figures]) -> Iterator[Finding]:

@@ -102,6 +102,7 @@ class Transaction:
         transactional_id: the transactional id of the producer.
         number: the number of the transaction among those of its transactional id. Two decisions have the same number
             if the append of the first one failed.
+        offset: the offset of its PREPARE.
         producer_id: the producer id of its data and its markers.
         data_epoch: the epoch of its data.
         marker_epoch: the epoch of its markers.
@@ -118,6 +119,7 @@ class Transaction:
 
     transactional_id: str
     number: int
+    offset: int = -1
     producer_id: int
     data_epoch: int
     marker_epoch: int
@@ -143,6 +145,7 @@ class TransactionalId:
         holes: the number of holes of the log at the last record.
         transactions: the decisions, in log order.
         last_ms: when the last value was appended, in milliseconds since the epoch.
+        last_at: the offset of the last value.
         producer_ids: all producer ids that it had.
         grants: producer ids and epochs that InitProducerId gave, except those of the state before. In version 2 that
             is the epoch of the last markers, which fences nobody.
@@ -151,6 +154,7 @@ class TransactionalId:
     name: str
     last: TransactionLogValue | None = None
     last_ms: int = -1
+    last_at: int = -1
     current: Values = field(default_factory=lambda: [None])
     certain: bool = True
     holes: int = 0
@@ -223,7 +227,7 @@ def _wrong_partitions(before: TransactionLogValue, after: TransactionLogValue) -
 
 
 def follow(
-    known: TransactionalId, after: TransactionLogValue | None, holes: int, stamped_ms: int = -1
+    known: TransactionalId, after: TransactionLogValue | None, holes: int, stamped_ms: int = -1, offset: int = -1
 ) -> Violation | None:
     """Add one record of a transactional id; return the rule that it violates, or None.
 
@@ -232,6 +236,7 @@ def follow(
         after: the record's value.
         holes: how many holes the log has before this record.
         stamped_ms: when the record was appended, in milliseconds since the epoch.
+        offset: the offset of the record.
     """
     if holes > known.holes:
         known.current, known.certain, known.holes = [], False, holes
@@ -244,7 +249,7 @@ def follow(
         known.producer_ids.add(after.producer_id)
         if after.transaction_status is TransactionState.EMPTY and not _has_epoch(known.last, after):
             known.grants.append((after.producer_id, after.producer_epoch))
-        _follow_transaction(known, predecessors, after, stamped_ms)
+        _follow_transaction(known, predecessors, after, stamped_ms, offset)
     known.certain = known.certain or bool(explained) or violation is not None
     known.current = current
     known.last = after
@@ -320,7 +325,7 @@ def _in_words(value: TransactionLogValue | None) -> str:
 
 
 def _follow_transaction(
-    known: TransactionalId, predecessors: Values, after: TransactionLogValue, stamped_ms: int
+    known: TransactionalId, predecessors: Values, after: TransactionLogValue, stamped_ms: int, offset: int
 ) -> None:
     last = known.transactions[-1] if known.transactions else None
     if last is not None and not last.completed:
@@ -338,6 +343,7 @@ def _follow_transaction(
         Transaction(
             transactional_id=known.name,
             number=number,
+            offset=offset,
             producer_id=after.producer_id,
             data_epoch=after.producer_epoch - bumps if before is None else before.producer_epoch,
             marker_epoch=after.producer_epoch,
@@ -347,6 +353,20 @@ def _follow_transaction(
             decided_ms=after.transaction_last_update_timestamp_ms,
         )
     )
+
+
+class Led(NamedTuple):
+    """The last leader epoch of some records, -1 for none, and the time of the first record with this epoch."""
+
+    epoch: int
+    since_ms: int
+
+    def then(self, later: "Led") -> "Led":
+        """The same of these records and later ones."""
+        return self if later.epoch == self.epoch or later == NOT_LED else later
+
+
+NOT_LED = Led(-1, -1)
 
 
 @dataclass(slots=True)
@@ -365,6 +385,7 @@ class CoordinatorLog:
         holes: how many holes it has.
         damaged: whether a region of it cannot be read, so that states may be missing at its end too.
         stamped_ms: the last time that a coordinator stamped, in milliseconds since the epoch; -1 for none.
+        led: the leader epoch of the last record, and the time of the first record with this epoch.
         folded: the transactional ids as columns, if they were folded by columns.
         known: the number of transactional ids, if ``ids`` are kept elsewhere.
     """
@@ -380,6 +401,7 @@ class CoordinatorLog:
     holes: int = 0
     damaged: bool = False
     stamped_ms: int = -1
+    led: "Led" = NOT_LED
     folded: "FoldedIds | None" = None
     known: int = 0
 
@@ -406,8 +428,8 @@ class CoordinatorLog:
         if known is None:
             known = TransactionalId.begin(record.transactional_id, self.holes, self.whole)
             self.ids[record.transactional_id] = known
-        violation = follow(known, record.value, self.holes, record.stamped_ms)
-        known.last_ms = record.stamped_ms
+        violation = follow(known, record.value, self.holes, record.stamped_ms, record.offset)
+        known.last_ms, known.last_at = record.stamped_ms, record.offset
         self.unknown += not known.certain
         if violation is not None:
             self.findings.append(finding_of(self.log, record, violation))
@@ -461,6 +483,7 @@ def read_records(log: PartitionLog, result: CoordinatorLog) -> Iterator[StateRec
                 result.records += 1
                 result.end = offset + 1
                 result.stamped_ms = max(result.stamped_ms, stamped_ms)
+                result.led = result.led.then(Led(stored.batch.partition_leader_epoch, stamped_ms))
                 try:
                     key, value = decode_key(record.key or b""), decode_value(record.value)
                 except MalformedTransactionRecord:

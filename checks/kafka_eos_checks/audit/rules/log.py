@@ -6,7 +6,8 @@ Rules, by name:
     A batch's base offset is not above the last offset before it. Or it is not one that the batch's segment may hold: it
     is below the offset in the segment's name, or not below the one in the next segment's name. A broker looks for an
     offset in the segment with the highest name that is not above it, so no reader is given such a batch. The other
-    rules ignore these batches.
+    rules ignore these batches. One wrong base offset in the middle of a log, or one wrong name of a segment, makes many
+    batches wrong that are in order among themselves. The first of them is the finding, which counts the others.
 ``stale epoch``
     A batch or marker with an epoch below the highest that the log has seen for its producer id.
 ``duplicate``
@@ -20,6 +21,11 @@ Rules, by name:
     epoch. Leaders and followers of every release since 0.11 refuse it (INVALID_TXN_STATE). Readers of committed data
     would get it although the transaction is aborted.
 
+``leader epoch went back``
+    A batch whose partition leader epoch is below that of the batch before it. A leader writes its epoch into every
+    batch, and each leader has a higher one. Followers that come back, and consumers, take the epochs to find where
+    their log or position differs from the leader's (KIP-101, KIP-320). *Not judged*: batches without one (-1).
+
 A hole is a jump of the offsets between two batches: a region that compaction emptied, a segment that is gone, or
 damage. The content of a hole is unknown, so a sequence that jumps forward across a hole is no gap, and a transaction
 that was open before it may have ended there. An empty batch that compaction left still has its sequences.
@@ -31,21 +37,22 @@ One fault gives one finding. After a gap the fold continues from the batch that 
 highest sequence so far, and after a stale epoch as if the batch were not there.
 
 Spec:   PartitionLog!AppendError, TransactionalPartition!IsOutsideTransaction, as far as a log shows them
-KIP:    KIP-98, KIP-360, KIP-890
+KIP:    KIP-98, KIP-101, KIP-320, KIP-360, KIP-890
 Kafka:  ProducerAppendInfo.checkProducerEpoch, checkSequence, appendDataBatch, AppendOrigin.COORDINATOR,
-        LogSegments.floorSegment
+        LogSegments.floorSegment, LeaderEpochFileCache.assign
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeVar
 
 from kafka_eos.formats.varint import INT64_MAX, INT64_MIN
 from kafka_eos_checks.audit.findings import Kind
 
 ORDER, STALE_EPOCH, DUPLICATE, GAP = "order", "stale epoch", "duplicate", "gap"
 OUTSIDE = "batch outside transaction"
-LOG_RULES = (DUPLICATE, GAP, STALE_EPOCH, OUTSIDE, ORDER)
+LEADER_BACK = "leader epoch went back"
+LOG_RULES = (DUPLICATE, GAP, STALE_EPOCH, OUTSIDE, ORDER, LEADER_BACK)
 
 SEQUENCE_MASK = 0x7FFFFFFF  # sequences count modulo 2^31
 HALF = 1 << 30  # a sequence further ahead than this counts as lower
@@ -62,7 +69,7 @@ class Batch(NamedTuple):
 
     ``last_sequence`` is ``base_sequence`` plus the last offset delta, modulo 2^31. For an ``unsequenced``
     batch (a marker, or a batch that a coordinator wrote) only the epoch counts, because Kafka checks no sequence of it.
-    ``kind`` has the control bit above the transactional bit of the batch's attributes.
+    ``kind`` has the control bit above the transactional bit of the batch's attributes; ``leader_epoch`` is -1 for none.
     """
 
     position: int
@@ -74,6 +81,7 @@ class Batch(NamedTuple):
     last_sequence: int
     unsequenced: bool
     kind: int = PLAIN
+    leader_epoch: int = -1
 
 
 class Producer(NamedTuple):
@@ -150,11 +158,26 @@ FIRST_SEQUENCE = Reason(
 
 
 class Violation(NamedTuple):
-    """A rule, the evidence against it in words, and whether the violation is certain."""
+    """A violation of a rule.
+
+    Attributes:
+        rule: the rule.
+        evidence: the evidence against it in words.
+        kind: whether the violation is certain.
+        follows: whether it only follows from the violation of the batch right before, which is of the same rule.
+    """
 
     rule: str
     evidence: str
     kind: Kind = Kind.VIOLATION
+    follows: bool = False
+
+    def followed_by(self, others: int, last: int) -> "Violation":
+        """The violation with the number of those that follow from it, up to a last offset."""
+        if not others:
+            return self
+        them = "so is the batch after it" if others == 1 else f"so are the {others} batches after it"
+        return self._replace(evidence=f"{self.evidence}; {them}, up to offset {last}")
 
 
 def after(known: Producer | None, batch: Batch, holes: int, whole: bool) -> tuple[Producer, Violation | None]:
@@ -226,6 +249,8 @@ class Log:
         holes: how many holes there are so far.
         hole: the last of them: the first offset that is missing, and the next one that is there; None without one.
         producers: by producer id; shared by all states of one fold, which owns it.
+        leader_epoch: that of the last batch that has one; -1 for none.
+        misplaced: one past the last offset of the batch right before, if that violates ``order``; None otherwise.
     """
 
     whole: bool = False
@@ -233,6 +258,8 @@ class Log:
     holes: int = 0
     hole: tuple[int, int] | None = None
     producers: dict[int, Producer] = field(default_factory=dict)
+    leader_epoch: int = -1
+    misplaced: int | None = None
 
     def after_hole(self, offset: int) -> Self:
         """The log after a hole that ends before this offset."""
@@ -248,27 +275,60 @@ class Log:
         """
         if batch.base_offset not in room:
             evidence = f"base offset {batch.base_offset} is not in its segment's range {room.start} to "
-            return self, Violation(ORDER, f"{evidence}{'the end' if room.stop == INT64_MAX else room.stop - 1}")
+            return self._misplace(batch, f"{evidence}{'the end' if room.stop == INT64_MAX else room.stop - 1}")
         if self.end is None:
-            log = replace(self, whole=batch.base_offset == 0, end=batch.last_offset + 1)
+            log = replace(self, whole=batch.base_offset == 0, end=batch.last_offset + 1, misplaced=None)
         elif batch.base_offset < self.end:
             last = self.end - 1
             evidence = f"base offset {batch.base_offset} is not above the last offset {last} before it"
-            return replace(self, end=max(self.end, batch.last_offset + 1)), Violation(ORDER, evidence)
+            return replace(self, end=max(self.end, batch.last_offset + 1))._misplace(batch, evidence)
         else:
             log = self.after_hole(batch.base_offset) if batch.base_offset > self.end else self
-            log = replace(log, end=batch.last_offset + 1)
-        if batch.producer_id < 0:
-            return log, None
-        known = self.producers.get(batch.producer_id)
-        self.producers[batch.producer_id], violation = after(known, batch, log.holes, log.whole)
-        return log, violation
+            log = replace(log, end=batch.last_offset + 1, misplaced=None)
+        violation = None
+        if batch.producer_id >= 0:
+            known = self.producers.get(batch.producer_id)
+            self.producers[batch.producer_id], violation = after(known, batch, log.holes, log.whole)
+        if violation is None and 0 <= batch.leader_epoch < log.leader_epoch:
+            evidence = f"leader epoch {batch.leader_epoch} after leader epoch {log.leader_epoch}"
+            violation = Violation(LEADER_BACK, evidence)
+        return (log if batch.leader_epoch < 0 else replace(log, leader_epoch=batch.leader_epoch)), violation
+
+    def _misplace(self, batch: Batch, evidence: str) -> tuple[Self, Violation]:
+        follows = self.misplaced is not None and batch.base_offset >= self.misplaced
+        return replace(self, misplaced=batch.last_offset + 1), Violation(ORDER, evidence, follows=follows)
+
+
+Found = TypeVar("Found")
+
+
+def counted(found: Iterable[tuple[Found, Batch, Violation]]) -> Iterator[tuple[Found, Batch, Violation]]:
+    """Violations of a log in order, of which those that follow from another one are counted there.
+
+    Args:
+        found: the violations, each with its batch and its place.
+    """
+    first: tuple[Found, Batch, Violation] | None = None
+    others, last = 0, -1
+    for place, batch, violation in found:
+        if violation.follows:
+            others, last = others + 1, batch.last_offset
+            continue
+        if first is not None:
+            yield *first[:2], first[2].followed_by(others, last)
+        first, others = (place, batch, violation), 0
+    if first is not None:
+        yield *first[:2], first[2].followed_by(others, last)
 
 
 def audit_log(batches: Iterable[Batch]) -> Iterator[tuple[Batch, Violation]]:
     """Every violation of a partition's log. The batches are given in the order of its files."""
+    return ((batch, violation) for _, batch, violation in counted(_violations(batches)))
+
+
+def _violations(batches: Iterable[Batch]) -> Iterator[tuple[None, Batch, Violation]]:
     log = Log()
     for batch in batches:
         log, violation = log.append(batch)
         if violation is not None:
-            yield batch, violation
+            yield None, batch, violation

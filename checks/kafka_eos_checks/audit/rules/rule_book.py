@@ -4,14 +4,24 @@ An entry also names the subjects of its rule, so that a rule without a subject d
 names what is missing where the rule could not judge.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.jepsen import anomalies as jepsen_anomalies
-from kafka_eos_checks.audit.rules import applications, beside, coordinator, histories, offsets, readers, sent_offsets
+from kafka_eos_checks.audit.moments import DAMAGED_FILE
+from kafka_eos_checks.audit.rules import (
+    applications,
+    beside,
+    coordinator,
+    decided,
+    histories,
+    offsets,
+    readers,
+    sent_offsets,
+)
 from kafka_eos_checks.audit.rules import log as log_rules
 from kafka_eos_checks.audit.rules import transactions as t
 from kafka_eos_checks.audit.rules.log import Reason
@@ -63,6 +73,7 @@ class Rule:
         missing: why some of its subjects could not be judged, if the reason is always the same.
         unjudged: what to do next about a subject that could not be judged; fields as in ``then``.
         urgency: the urgency of a finding.
+        cases: what to do next instead, and what to decide, by words in the evidence; the first that fit count.
     """
 
     subject: str
@@ -77,6 +88,7 @@ class Rule:
     missing: Reason | None = None
     unjudged: str = ""
     urgency: Urgency = Urgency.DATA
+    cases: Sequence[tuple[str, str, str]] = ()
 
     @property
     def draws(self) -> bool:
@@ -92,12 +104,18 @@ class Rule:
             drawn: whether it is drawn already, or no history has an event of it, so that no line says how to draw it.
         """
         place = place or Place()
+        then, decide = self._next(finding)
         if not finding.is_violation:
-            return [f"next: {_filled(self.unjudged, finding, place)}"] if self.unjudged else []
-        then = self.then.removeprefix(_EXPLAIN).removeprefix("; ") if drawn else self.then
+            return [f"next: {_filled(then, finding, place)}"] if then else []
+        then = then.removeprefix(_EXPLAIN).removeprefix("; ") if drawn else then
         lines = {"means": self.means, "ends by itself": self.ends, "restart": self.restart, "next": then}
-        lines |= {"decide": self.decide, "possible cause": self.by_hand}
+        lines |= {"decide": decide, "possible cause": self.by_hand}
         return [f"{name}: {_filled(text, finding, place)}" for name, text in lines.items() if text]
+
+    def _next(self, finding: Finding) -> tuple[str, str]:
+        """What to do next about a finding, and what to decide."""
+        fitting = ((then, decide) for words, then, decide in self.cases if words in finding.evidence)
+        return next(fitting, (self.then if finding.is_violation else self.unjudged, self.decide))
 
     def next_in_test(self, finding: Finding, place: "Place", *, drawn: bool = False) -> str:
         """The next step after a finding in a test; "" for none. Arguments as of :meth:`advice`."""
@@ -153,9 +171,19 @@ _RULES: Mapping[str, Rule] = {
         subject="batches",
         noun="batches",
         means="Bytes of a segment are no batch, their CRC is wrong, or a log lacks its end. "
-        "A consumer that reads there gets an error, or not all records.",
+        "A consumer that reads there gets an error, or not all records. Or a checkpoint is damaged.",
         ends="no; another replica may have the bytes",
         then="compare with another replica; " + _DUMP,
+        cases=(
+            (
+                DAMAGED_FILE,
+                "compare {file} with the broker's own file; if only the copy is damaged, copy it again. If the "
+                "broker's is: let other replicas lead, stop {broker}, move the file away, and start it, which writes "
+                "it anew. Restore meta.properties instead, with the ids of the broker's other log directories, or of "
+                "its configuration and its cluster",
+                "what the audit says without {file}: it counts as missing, so what depends on it is not judged",
+            ),
+        ),
     ),
     log_rules.DUPLICATE: Rule(
         subject="batches",
@@ -203,6 +231,16 @@ _RULES: Mapping[str, Rule] = {
         decide=f"{_WRITER}; which consumers have read past it, by their groups' offsets; whether another replica is "
         f"right and can lead{_KEEP}",
     ),
+    log_rules.LEADER_BACK: Rule(
+        subject="batches",
+        noun="batches",
+        means="A batch has the epoch of an earlier leader than the batch before it. Replicas compare these epochs when "
+        "they follow a new leader: they may keep records that the leader does not have, or drop others.",
+        ends=_NEVER,
+        then=_DUMP,
+        decide=f"{_WRITER}; whether the log directory was restored from another cluster; whether other replicas have "
+        f"the same epoch there, and which can lead; which consumers have read past it, by their groups' offsets{_KEEP}",
+    ),
     coordinator.ILLEGAL_TRANSITION: Rule(
         subject="records",
         noun="records",
@@ -245,9 +283,34 @@ _RULES: Mapping[str, Rule] = {
         "--start-offset {offset}",
         decide="first whether its coordinator could end it: if all brokers had been down until shortly before the "
         "copy, copy and audit again, because a coordinator aborts what timed out meanwhile within seconds of its "
-        "start. Then whether its coordinator has committed it, see kafka-dump-log --transaction-log-decoder of "
-        "__transaction_state for its producer and epoch: kafka-transactions writes ABORT, which takes the records of a "
-        "committed transaction away on this partition; produce them again",
+        "start. Then whether its coordinator has committed it, where the finding does not say: see kafka-dump-log "
+        "--transaction-log-decoder of __transaction_state for its producer and epoch. kafka-transactions writes ABORT, "
+        "which takes the records of a committed transaction away on this partition; produce them again",
+        cases=(
+            (
+                decided.ENDED,
+                _DUMP + " --print-data-log",
+                "nothing of it is open any more, so there is nothing to abort. Whether to produce records again that "
+                "were committed, or whether consumers have read records that were aborted: compare with the decision "
+                "that the finding names",
+            ),
+            (
+                f"{decided.NOT_BY_HAND}, {decided.LET_IT_END}",
+                "kafka-transactions --bootstrap-server HOST:PORT forceTerminateTransaction --transactionalId ID, with "
+                "the tools of Kafka 4.1 or later and the transactional id that the finding names",
+                "if all brokers had been down until shortly before the copy, nothing: a coordinator aborts what timed "
+                "out meanwhile within seconds of its start. If it does not end: which broker leads that partition of "
+                "__transaction_state, and whether to restart it",
+            ),
+            (
+                decided.NOT_BY_HAND,
+                f"keep its records: {_DUMP} --print-data-log",
+                "no tool of Kafka writes the COMMIT that is missing. The next transaction of the same producer with "
+                "this partition ends it with its own decision: a commit gives readers these records, too, and an abort "
+                "takes them away. Or abort it by hand, and produce its records again: kafka-transactions "
+                "--bootstrap-server HOST:PORT abort --topic {topic} --partition {partition} --start-offset {offset}",
+            ),
+        ),
         in_test="look in the diagram for a batch that came after the end of its transaction; verification and "
         "transaction version 2 refuse these",
         unjudged="give all logs of __transaction_state of the same moment, or ask the cluster's coordinators: "

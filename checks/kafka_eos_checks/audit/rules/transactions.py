@@ -31,7 +31,8 @@ the marker of the next transaction, if that transaction has this decision and no
     A transaction that is open at the end of the log, although the coordinator's log says that the transaction is
     complete, or has no such transaction. Or a transaction that was decided more than five minutes ago and has no
     marker. Or a transaction that was still open when data of a later epoch came. Or a transaction that is open for
-    longer than any transaction may take. Every open transaction is reported with its fate.
+    longer than any transaction may take. Every open transaction is reported with its fate, and with its coordinator's
+    decision if that is known (:mod:`decided`).
 
 ``fenced producer committed``
     A COMMIT marker that ends data of an epoch below one that InitProducerId had already given: the coordinator's log
@@ -74,7 +75,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from kafka_eos.formats.log_directory import PARTITION_METADATA, topic_id
+from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, topic_id
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.segment import AbortedTransaction, CorruptRegion, RegionKind
 from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2, TransactionState
@@ -83,6 +84,17 @@ from kafka_eos_checks.audit.findings import Finding, Kind
 from kafka_eos_checks.audit.moments import GRACE_MS, ONE_MOMENT, SKEW_MS, Dated, Ended, Moments, Source, in_words, span
 from kafka_eos_checks.audit.quoting import quoted
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, Transaction, TransactionalId
+from kafka_eos_checks.audit.rules.decided import (
+    ENDED,
+    NOT_BY_HAND,
+    Answers,
+    Data,
+    added,
+    answer_of,
+    decisions_about,
+    said_of,
+    will_end,
+)
 from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS, Reason, Reasons, Subject
 from kafka_eos_checks.audit.segments.contents import Figures, Place
 from kafka_eos_checks.audit.segments.headers import (
@@ -191,6 +203,22 @@ class OpenTransaction:
         return self.offset if self.begun is None else self.begun
 
 
+class Replaced(NamedTuple):
+    """Data that were still open when data of a later epoch came.
+
+    Attributes:
+        data: the data.
+        epoch: the later epoch.
+        ended_at: the offset of the marker that ended both; -1 if they are still open.
+        decision: the decision of that marker; None if there is none, or if the cleaner has emptied it.
+    """
+
+    data: OpenTransaction
+    epoch: int
+    ended_at: int = -1
+    decision: ControlType | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marker:
     """A marker on a partition, and what it ends.
@@ -234,7 +262,7 @@ class PartitionTransactions:
         log: the log.
         markers: the markers, in log order.
         open: data that no marker has ended, by producer id.
-        merged: open data that was still open when data of a later epoch came, with that epoch.
+        merged: data that were still open when data of a later epoch came.
         start: the first offset; None for a log without batches.
         begins_ms: timestamp of the first batch, in milliseconds since the epoch.
         begins_epoch: leader epoch of the first batch; -1 if it is not known.
@@ -250,7 +278,7 @@ class PartitionTransactions:
     log: PartitionLog
     markers: list[Marker] = field(default_factory=list)
     open: dict[int, OpenTransaction] = field(default_factory=dict)
-    merged: list[tuple[OpenTransaction, int]] = field(default_factory=list)
+    merged: list[Replaced] = field(default_factory=list)
     start: int | None = None
     begins_ms: int = 0
     begins_epoch: int = -1
@@ -319,8 +347,20 @@ class PartitionTransactions:
         if opened is None or opened.holes < batch.holes:  # a hole in between may have had its marker
             self.open[batch.producer_id] = batch if opened is None else replace(batch, begun=opened.first_offset)
         elif opened.epoch < batch.epoch:
-            self.merged.append((opened, batch.epoch))
+            self.merged.append(Replaced(opened, batch.epoch))
             self.open[batch.producer_id] = replace(batch, begun=opened.first_offset)
+
+    def end_merged(self) -> None:
+        """Note which markers ended the data that were still open when data of a later epoch came."""
+        markers: dict[int, list[Marker]] = {replaced.data.producer_id: [] for replaced in self.merged}
+        for marker in self.markers:
+            if marker.producer_id in markers:
+                markers[marker.producer_id].append(marker)
+        for number, each in enumerate(self.merged):
+            own, place = markers[each.data.producer_id], (each.data.file, each.data.position)
+            at = bisect_left(own, place, key=lambda marker: (marker.file, marker.position))
+            if at < len(own):
+                self.merged[number] = each._replace(ended_at=own[at].offset, decision=own[at].decision)
 
     def subject(self, at: Marker | OpenTransaction) -> Subject:
         """A marker, or the first batch of a transaction, as something that could not be judged."""
@@ -362,6 +402,7 @@ def read_transactions(log: PartitionLog, check_crc: bool = True) -> PartitionTra
             result.damaged |= any(map(hides_batches, headers.damage))
             if len(headers):
                 _take(result, name, headers, marks)
+    result.end_merged()
     return result
 
 
@@ -780,13 +821,39 @@ class Fate(NamedTuple):
     is_overdue: bool = False
 
 
+class Hanging(NamedTuple):
+    """A finding on data that are open, or were still open when data of a later epoch came.
+
+    Attributes:
+        finding: the finding, without the coordinator's decision.
+        replaced: the data that were replaced by those of a later epoch; None for data that are open.
+    """
+
+    finding: Finding
+    replaced: Replaced | None = None
+
+    @property
+    def data(self) -> Data:
+        """The data."""
+        found = self.finding
+        assert found.producer_id is not None, "data have a producer"
+        assert found.producer_epoch is not None, "a producer has an epoch"
+        return Data(found.producer_id, found.producer_epoch, found.topic, found.partition)
+
+
 def hanging(partition: PartitionTransactions, coordinators: Coordinators, moments: Moments, judged: "Judged") -> None:
     """Judge the open transactions of a partition: nobody will end it, somebody will, or it is not known."""
     figures = judged.figures[HANGING]
-    for opened, epoch in partition.merged:
-        judged.findings.append(partition.finding(HANGING, opened, f"still open when data of epoch {epoch} came"))
+    for replaced in partition.merged:
+        evidence = f"still open when data of epoch {replaced.epoch} came"
+        if replaced.ended_at >= 0:
+            marker = "a marker" if replaced.decision is None else replaced.decision.name
+            evidence += f"; {marker} at offset {replaced.ended_at} {ENDED}"
+        judged.open.append(Hanging(partition.finding(HANGING, replaced.data, evidence), replaced))
     for opened in partition.open.values():
-        fate = _unless_just_started(fate_of(partition, opened, coordinators, moments), partition.log, moments)
+        owner = coordinators.owner(opened.producer_id)
+        fate = fate_of(partition, opened, coordinators, moments)
+        fate = _unless_just_started(fate, partition.log, None if owner is None else owner[0], moments)
         _count(figures, "open")
         _count(figures, "transactions")
         if fate.reason is not None:
@@ -795,14 +862,34 @@ def hanging(partition: PartitionTransactions, coordinators: Coordinators, moment
         elif fate.kind is Kind.TOO_RECENT:
             _count(figures, RECENT)
         evidence = f"{fate.why}; open {_since(opened, moments.last_ms)}"
-        judged.open.append(partition.finding(HANGING, opened, evidence, fate.kind))
+        judged.open.append(Hanging(partition.finding(HANGING, opened, evidence, fate.kind)))
 
 
-def _unless_just_started(fate: "Fate", log: PartitionLog, moments: Moments) -> "Fate":
-    """The fate of an open transaction; too recent, if it is overdue and its broker runs for less than the grace."""
-    if not fate.is_overdue or moments.ran_for(log, GRACE_MS):
-        return fate
-    return Fate(Kind.TOO_RECENT, f"{fate.why}; its broker was started less than {span(GRACE_MS)} ago, and may end it")
+def _unless_just_started(
+    fate: "Fate", log: PartitionLog, coordinator: CoordinatorLog | None, moments: Moments
+) -> "Fate":
+    """The fate of an open transaction; too recent, if it is overdue and its broker runs for less than the grace.
+
+    Also too recent if its coordinator was elected less than the grace before the last moment that is known, as after
+    the start of its broker: while all brokers were down, no coordinator could end the transaction.
+    """
+    if fate.is_overdue and not moments.ran_for(log, GRACE_MS):
+        why = f"{fate.why}; its broker was started less than {span(GRACE_MS)} ago, and may end it"
+        return Fate(Kind.TOO_RECENT, why)
+    if fate.is_overdue and coordinator is not None and moments.last_ms - _led_since(coordinator, moments) <= GRACE_MS:
+        elected = f"its coordinator was elected less than {span(GRACE_MS)} before the last known moment"
+        return Fate(Kind.TOO_RECENT, f"{fate.why}; {elected}, and may end it")
+    return fate
+
+
+def _led_since(log: CoordinatorLog, moments: Moments) -> float:
+    """A moment by which the coordinator of a log was elected, in ms since the epoch; ``-inf`` if it is not known.
+
+    A new leader notes its epoch in ``leader-epoch-checkpoint``, and then in its records.
+    """
+    noted_ms = moments.written_by(log.log, LEADER_EPOCH_CHECKPOINT)
+    since_ms = float(log.led.since_ms) if log.led.epoch > FIRST_LEADER else -inf
+    return since_ms if isinf(noted_ms) else max(since_ms, noted_ms)
 
 
 def _count(figures: Figures, name: str, more: int = 1) -> None:
@@ -832,7 +919,7 @@ def fate_of(
     if log.damaged or log.unreadable:
         why = f"{log.log} is damaged and may not have the last state of {quoted(known.name)}"
         return Fate(Kind.NOT_JUDGED, why, STATE_DAMAGED)
-    if _will_end(opened, partition.place, known):
+    if will_end(Data(opened.producer_id, opened.epoch, *partition.place), known):
         return _ending(known, min(moments.reach(log), moments.last_ms), min(moments.reach(partition), moments.last_ms))
     if moments.covers(log, appended_by) and moments.covers(partition, known.last_ms):
         return Fate(Kind.VIOLATION, f"open at the end of the log, but {who}")
@@ -846,17 +933,6 @@ def fate_of(
     if (older_log or older_partition) and not old:
         return Fate(Kind.TOO_RECENT, copies)
     return Fate(Kind.NOT_JUDGED, copies, OTHER_MOMENT)
-
-
-def _will_end(opened: OpenTransaction, place: Place, known: TransactionalId) -> bool:
-    """Whether the coordinator will write a marker for an open transaction, by the last state that it wrote."""
-    last = known.last
-    if last is None or last.producer_id != opened.producer_id or place not in last.partitions():
-        return False
-    epoch = last.producer_epoch
-    if last.transaction_status is not TransactionState.ONGOING:  # so it is PREPARE: no other state has partitions
-        epoch = known.transactions[-1].data_epoch
-    return opened.epoch == epoch
 
 
 def _ending(known: TransactionalId, now_ms: float, partition_ms: float) -> Fate:
@@ -922,6 +998,57 @@ def held_back(opened: Iterable[Finding], ends: Mapping[tuple[str, str, int], int
         yield replace(finding, evidence=f"{finding.evidence}; {held}")
 
 
+def asked_about(hang: Iterable[Hanging]) -> set[Data]:
+    """The data whose coordinator's decision a finding has to name: all except those that will end."""
+    return {each.data for each in hang if each.finding.kind != Kind.TOLD}
+
+
+def answers_about(wanted: Collection[Data], coordinators: Coordinators) -> Answers:
+    """The coordinators' decisions about some data, by the logs of ``__transaction_state``."""
+    parts: list[Answers] = [decisions_about(log.decisions, wanted) for log in coordinators.logs]
+    return added([*parts, owners_of(wanted, coordinators)])
+
+
+def owners_of(wanted: Collection[Data], coordinators: Coordinators) -> Answers:
+    """The last states of the transactional ids that own some data."""
+    owners = {data: coordinators.owner(data.producer_id) for data in wanted}
+    return {
+        data: answer_of(owner[0], owner[1], data, _LACKS[why_incomplete(owner[0])])
+        for data, owner in owners.items()
+        if owner is not None
+    }
+
+
+_LACKS = {None: "", STATE_COMPACTED: "no longer has", STATE_DAMAGED: "is damaged and may not have"}
+
+
+def with_decisions(
+    hang: Iterable[Hanging], ends: Mapping[tuple[str, str, int], int], answers: Answers
+) -> Iterator[Finding]:
+    """The findings on data that hang, with what they keep from readers, and with their coordinator's decisions.
+
+    Args:
+        hang: all of some logs.
+        ends: see :func:`held_back`.
+        answers: see :func:`answers_about`.
+    """
+    hang = list(hang)
+    opened = [each for each in hang if each.replaced is None]
+    held = held_back((each.finding for each in opened), ends)
+    told = [each._replace(finding=finding) for each, finding in zip(opened, held, strict=True)]
+    for each in (*told, *(each for each in hang if each.replaced is not None)):
+        said = said_of(each.data, answers[each.data]) if each.data in answers else None
+        finding, more = each.finding, ""
+        if said is None:
+            more = "" if each.replaced is None else "; its coordinator's decision is in no given log"
+        elif each.replaced is not None and each.replaced.ended_at >= 0:
+            more = f"; {said.words}{said.effect_of(each.replaced.decision)}"
+        elif finding.kind != Kind.TOLD:
+            follows = finding.is_violation or said.remedy.startswith(NOT_BY_HAND)
+            more = f"; {said.words}" + (f": {said.remedy}" if follows else "")
+        yield replace(finding, evidence=f"{finding.evidence}{more}")
+
+
 def fenced(partition: PartitionTransactions, coordinators: Coordinators, moments: Moments, judged: "Judged") -> None:
     """Find transactions that were committed although InitProducerId had already given a later epoch."""
     recent_after = moments.common_recent_after(coordinators.logs)
@@ -968,13 +1095,13 @@ class Judged:
 
     Attributes:
         findings: all findings, each with its kind, except those on open transactions.
-        open: the findings on open transactions, without the offsets that these keep from readers.
+        open: the findings on open transactions, without what :func:`with_decisions` adds.
         figures: for each rule, the numbers of what it looked at, could not judge, and found too recent.
         reasons: for each rule and reason, the subjects that could not be judged.
     """
 
     findings: list[Finding] = field(default_factory=list)
-    open: list[Finding] = field(default_factory=list)
+    open: list[Hanging] = field(default_factory=list)
     figures: dict[str, Figures] = field(
         default_factory=lambda: {
             TORN: {"markers": 0, UNKNOWN: 0, RECENT: 0},
@@ -1221,7 +1348,7 @@ def lost_markers(
             if marker.epoch >= 0:
                 own = place, marker.producer_id
                 lowest[own] = min(marker.epoch, lowest.get(own, marker.epoch))
-        for data in (*partition.open.values(), *(merged for merged, _ in partition.merged)):
+        for data in (*partition.open.values(), *(replaced.data for replaced in partition.merged)):
             unended[place, data.producer_id].add(data.epoch)
     for (place, pid, epoch), transactions in groups.items():
         partition = owing[place]
@@ -1311,13 +1438,9 @@ def audit_transactions(
     coordinators = Coordinators(longest(coordinator_logs), given=coordinators_given)
     judged = judge(partitions, coordinators, moments)
     judged.add(lost_markers(partitions, coordinators, moments, known_since(replicas, moments)))
-    return concluded(judged, partitions, moments)
-
-
-def concluded(judged: Judged, partitions: Iterable[Dated], moments: Moments) -> TransactionAudit:
-    """The result for all producer ids, with the offsets that open transactions keep from readers."""
     ends = {(each.log.broker, each.log.topic, each.log.partition): each.end for each in partitions}
-    findings = [*judged.findings, *held_back(judged.open, ends)]
+    answers = answers_about(asked_about(judged.open), coordinators)
+    findings = [*judged.findings, *with_decisions(judged.open, ends, answers)]
     return TransactionAudit(findings, judged.figures, moments, judged.reasons)
 
 

@@ -34,18 +34,23 @@ placed AS (
   FROM {batches} JOIN named USING (broker, topic, `partition`, segment)
 ),
 located AS (
-  SELECT *, max(last_offset) OVER before_it + 1 AS log_end,
+  SELECT *, max(CASE WHEN in_its_segment THEN last_offset END) OVER before_it + 1 AS log_end,
          control OR base_sequence < 0
            OR topic IN ('__consumer_offsets', '__transaction_state', '__share_group_state') AS unsequenced
-  FROM placed WHERE in_its_segment
+  FROM placed
   WINDOW before_it AS (PARTITION BY broker, topic, `partition` ORDER BY segment, position
                        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+),
+misplaced AS (
+  SELECT *, lag(last_offset) OVER in_order AS last_before, lag(is_wrong, 1, false) OVER in_order AS wrong_before
+  FROM (SELECT *, NOT in_its_segment OR coalesce(base_offset < log_end, false) AS is_wrong FROM located)
+  WINDOW in_order AS (PARTITION BY broker, topic, `partition` ORDER BY segment, position)
 ),
 counted AS (
   SELECT *, count_if(base_offset > log_end) OVER (
     PARTITION BY broker, topic, `partition` ORDER BY segment, position
     ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS holes
-  FROM located
+  FROM located WHERE in_its_segment
 ),
 followed AS (
   SELECT *, max(producer_epoch) OVER (
@@ -106,25 +111,34 @@ repeated_or_missing AS (
   FROM judged
   WHERE NOT unsequenced AND holes <= known_holes
     AND CASE WHEN highest IS NULL THEN base_sequence <> 0 ELSE begins > highest + 1 END
+),
+of_producers AS (
+  SELECT 'stale epoch' AS rule, broker, topic, `partition`, segment, position, base_offset, producer_id,
+         producer_epoch, base_sequence
+  FROM followed WHERE producer_epoch < epoch_before
+  UNION ALL
+  SELECT * FROM repeated_or_missing
+  UNION ALL
+  SELECT 'batch outside transaction', broker, topic, `partition`, segment, position, base_offset, producer_id,
+         producer_epoch, base_sequence
+  FROM inside LEFT ANTI JOIN repeated_or_missing USING (broker, topic, `partition`, segment, position)
+  WHERE NOT transactional AND NOT control AND opened = holes
+),
+led AS (
+  SELECT *, lag(leader_epoch) OVER (
+    PARTITION BY broker, topic, `partition` ORDER BY segment, position) AS leader_epoch_before
+  FROM counted WHERE leader_epoch >= 0 AND (log_end IS NULL OR base_offset >= log_end)
 )
-SELECT 'order' AS rule, broker, topic, `partition`, segment, position, base_offset, producer_id, producer_epoch,
-       base_sequence
-FROM placed WHERE NOT in_its_segment
+SELECT 'leader epoch went back' AS rule, broker, topic, `partition`, segment, position, base_offset, producer_id,
+       producer_epoch, base_sequence
+FROM led LEFT ANTI JOIN of_producers USING (broker, topic, `partition`, segment, position)
+WHERE leader_epoch < leader_epoch_before
 UNION ALL
 SELECT 'order', broker, topic, `partition`, segment, position, base_offset, producer_id, producer_epoch,
        base_sequence
-FROM counted WHERE base_offset < log_end
+FROM misplaced WHERE is_wrong AND NOT (wrong_before AND base_offset > last_before)
 UNION ALL
-SELECT 'stale epoch', broker, topic, `partition`, segment, position, base_offset, producer_id, producer_epoch,
-       base_sequence
-FROM followed WHERE producer_epoch < epoch_before
-UNION ALL
-SELECT * FROM repeated_or_missing
-UNION ALL
-SELECT 'batch outside transaction', broker, topic, `partition`, segment, position, base_offset, producer_id,
-       producer_epoch, base_sequence
-FROM inside LEFT ANTI JOIN repeated_or_missing USING (broker, topic, `partition`, segment, position)
-WHERE NOT transactional AND NOT control AND opened = holes
+SELECT * FROM of_producers
 """
 
 

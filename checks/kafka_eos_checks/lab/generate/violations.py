@@ -9,6 +9,7 @@ rule                                 what is planted
 ==================================== ================================================================================
 duplicate, gap, stale epoch          a batch of an idempotent producer twice, left out, or again with the epoch before
 order                                a batch with the last offset of the batch before it
+leader epoch went back               a batch before it with a higher leader epoch
 batch outside transaction            a batch more after the first of a transaction, without the transactional bit
 torn transaction                     an ABORT marker on one partition of a committed transaction; and a completed
                                      transaction of which one partition has nothing, as if its log had been cut there by
@@ -42,7 +43,7 @@ from kafka_eos.formats.transaction_log import TransactionState
 from kafka_eos_checks.audit.moments import SKEW_MS
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, REPLICAS, SNAPSHOT
 from kafka_eos_checks.audit.rules.coordinator import DECISION_CHANGED, ILLEGAL_TRANSITION
-from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, ORDER, OUTSIDE, STALE_EPOCH
+from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, LEADER_BACK, ORDER, OUTSIDE, STALE_EPOCH
 from kafka_eos_checks.audit.rules.offsets import WENT_BACK
 from kafka_eos_checks.audit.rules.transactions import FENCED, HANGING, OLD_COORDINATOR, TORN
 from kafka_eos_checks.audit.rules.transactions import NO_TRANSACTION as WITHOUT
@@ -55,7 +56,7 @@ from kafka_eos_checks.lab.generate.log_files import ABORTED, NEVER, PRODUCER, Lo
 if TYPE_CHECKING:
     from kafka_eos_checks.lab.generate.traffic import CommitBatches, Runs, StateBatches, Transactions
 
-IN_BATCHES = (DUPLICATE, GAP, STALE_EPOCH, ORDER)
+IN_BATCHES = (DUPLICATE, GAP, STALE_EPOCH, ORDER, LEADER_BACK)
 LOST = "lost marker"  # a second kind of torn transaction, found at its log's end
 IN_TRANSACTIONS = (
     *(FENCED, HANGING, LOST, TORN, WITHOUT, OLD_COORDINATOR),  # what has the fewest candidates first
@@ -148,6 +149,14 @@ def with_wrong_order(batches: Batches, after: Ints) -> Batches:
     return replace(found, **{name: np.where(is_second, value, getattr(found, name)) for name, value in values.items()})
 
 
+def with_wrong_leaders(batches: Batches, before: Ints) -> Batches:
+    """Return the batches with a higher leader epoch in some of them, so that the one after each goes back."""
+    leader_epoch, planted = batches.leader_epoch.copy(), batches.planted.copy()
+    leader_epoch[before] += 1
+    planted[before + 1] = CODES[LEADER_BACK]
+    return replace(batches, leader_epoch=leader_epoch, planted=planted)
+
+
 # ---- in the traffic
 
 
@@ -174,11 +183,13 @@ class Violations:
     lost: list[int] = field(init=False, default_factory=list)
 
     _rng: np.random.Generator = field(init=False)
+    _of_leaders: np.random.Generator = field(init=False)
     _done: Counter[str] = field(init=False, default_factory=Counter)
     _marked_ms: Ints = field(init=False)  # when each partition has a marker at the latest, shape (partitions,)
 
     def __post_init__(self) -> None:
         self._rng = np.random.default_rng([self.seed, 1])
+        self._of_leaders = np.random.default_rng([self.seed, 3])
         self._marked_ms = np.full(self.partitions, NEVER)
 
     def _due(self, rule: str, number: int, share: float = 1.0) -> int:
@@ -348,7 +359,12 @@ class Violations:
         long = self._rng.permutation(np.flatnonzero((batches.record_count > 1) & (batches.planted == NOTHING)))
         after = long[: due[ORDER]]
         self._done[ORDER] += len(after)
-        return with_wrong_order(batches, after)
+        batches = with_wrong_order(batches, after)
+        free = batches.planted == NOTHING
+        pairs = np.flatnonzero(free[:-1] & free[1:])
+        before = self._of_leaders.permutation(pairs[pairs % SPACING == 0])[: due[LEADER_BACK]]
+        self._done[LEADER_BACK] += len(before)
+        return with_wrong_leaders(batches, before)
 
 
 # ---- in files

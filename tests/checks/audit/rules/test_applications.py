@@ -390,6 +390,13 @@ def test_each_mistake_of_a_declared_application_is_found_by_its_rule(copier: Cop
     ]
 
 
+def test_each_output_outside_of_transactions_is_found_and_not_only_the_first(copier: Copier, tmp_path: Path) -> None:
+    for number in range(3):
+        copier.write(f"v{number}", name=None)
+    copier.send_offset(3, name=None)
+    assert copier.judged(tmp_path)[0] == [f"{OUTPUT_ALONE} out {number}" for number in range(3)]
+
+
 def test_an_aborted_output_of_no_input_is_no_finding(copier: Copier, tmp_path: Path) -> None:
     copier.write("z")
     copier.end(ControlType.ABORT, "out")

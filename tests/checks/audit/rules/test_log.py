@@ -6,6 +6,7 @@ from kafka_eos_checks.audit.rules.log import (
     DUPLICATE,
     GAP,
     HALF,
+    LEADER_BACK,
     MARKER,
     NONE,
     ORDER,
@@ -96,6 +97,30 @@ def test_an_offset_that_goes_back_is_one_finding_and_its_batch_is_not_followed()
     assert found([data(0, 0), data(0, 0), data(1, 1)]) == [(ORDER, 0)]
 
 
+def test_one_wrong_base_offset_is_one_finding_with_the_batches_after_it_counted() -> None:
+    before, after = [plain(offset) for offset in range(3)], [plain(offset) for offset in range(4, 104)]
+    [(batch, violation)] = audit_log([*before, plain(5000), *after, plain(5001)])
+    assert (batch.base_offset, violation.rule) == (4, ORDER)
+    assert violation.evidence.endswith("offset 5000 before it; so are the 99 batches after it, up to offset 103")
+    [(_, violation)] = audit_log([*before, plain(5000), *after[:2], plain(5001)])
+    assert violation.evidence.endswith("; so is the batch after it, up to offset 5")
+
+
+def test_each_place_where_offsets_go_back_is_a_finding() -> None:
+    assert found([plain(9), plain(3), plain(4), plain(3), plain(5), plain(10), plain(8)]) == [
+        (ORDER, 3), (ORDER, 3), (ORDER, 8)
+    ]  # fmt: skip
+    assert found([plain(9), plain(3), plain(10), plain(4)]) == [(ORDER, 3), (ORDER, 4)]
+
+
+def test_batches_of_a_segment_with_a_wrong_name_are_counted_in_one_finding() -> None:
+    log, violations = Log(), []
+    for offset, room in [(0, range(100, 200)), (1, range(100, 200)), (100, range(100, 200)), (50, range(100, 200))]:
+        log, violation = log.append(plain(offset), room)
+        violations += [] if violation is None else [violation.follows]
+    assert violations == [False, True, False]
+
+
 def test_a_jump_over_a_hole_is_no_gap_but_a_sequence_again_is_a_duplicate() -> None:
     assert found([data(0, 0), data(5, 3), data(6, 4)]) == []
     assert found([data(0, 0), data(5, 3, epoch=1)]) == []
@@ -107,6 +132,23 @@ def test_a_jump_over_a_hole_is_no_gap_but_a_sequence_again_is_a_duplicate() -> N
 def test_a_marker_after_a_hole_does_not_make_the_sequence_certain_again() -> None:
     assert found([data(0, 0), marker(5, 0), data(6, 3)]) == []
     assert found([data(0, 0), marker(5, 1), data(6, 3, epoch=1)]) == [(GAP, 6)]
+
+
+def led(offset: int, epoch: int) -> Batch:
+    return plain(offset)._replace(leader_epoch=epoch)
+
+
+def test_a_leader_epoch_that_goes_back_is_one_finding_whether_it_or_the_one_before_is_wrong() -> None:
+    assert found([led(0, 1), led(1, 1), led(2, 3)]) == []
+    assert found([led(0, 3), led(1, 2), led(2, 3), led(3, 3)]) == [(LEADER_BACK, 1)]
+    assert found([led(0, 3), led(1, 9), led(2, 3), led(3, 3)]) == [(LEADER_BACK, 2)]
+    assert found([led(0, 3), led(1, -1), led(2, 2), led(3, -1)]) == [(LEADER_BACK, 2)], "-1 is none"
+
+
+def test_a_batch_that_violates_another_rule_is_one_finding_and_its_leader_epoch_still_counts() -> None:
+    assert found([data(0, 0)._replace(leader_epoch=3), data(1, 5)._replace(leader_epoch=2)]) == [(GAP, 1)]
+    assert found([led(5, 3), led(2, 1), led(6, 3)]) == [(ORDER, 2)], "what is in no order is ignored"
+    assert found([data(0, 0), data(1, 5)._replace(leader_epoch=3), led(2, 2)]) == [(GAP, 1), (LEADER_BACK, 2)]
 
 
 def inside(offset: int, sequence: int, *, pid: int = 7, epoch: int = 0) -> Batch:

@@ -1,6 +1,7 @@
 """Each rule over transactions has logs that violate it, logs on which it is silent, and logs it cannot judge."""
 
 import math
+import os
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT
 from kafka_eos.formats.record_batch import (
     ControlRecord,
     ControlType,
@@ -26,11 +28,16 @@ from kafka_eos.formats.transaction_log import (
     TransactionState,
 )
 from kafka_eos_checks.audit.audit import run
-from kafka_eos_checks.audit.findings import Kind
-from kafka_eos_checks.audit.moments import GRACE_MS, LONGEST_MS
+from kafka_eos_checks.audit.engines.local import LocalEngine
+from kafka_eos_checks.audit.findings import Finding, Kind
+from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import read_coordinator_log
+from kafka_eos_checks.audit.moments import GRACE_MS, LONGEST_MS, Source
+from kafka_eos_checks.audit.oracle.oracle import readable_transactions
+from kafka_eos_checks.audit.oracle.random_clusters import by_steps
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES, follow_coordinator_log
+from kafka_eos_checks.audit.rules.rule_book import rule_of
 from kafka_eos_checks.audit.rules.transactions import (
     FENCED,
     HANGING,
@@ -359,6 +366,63 @@ def test_a_coordinator_that_has_not_aborted_after_its_timeout_and_its_grace_neve
     assert fate_of(transactions, transactions.open[PID], coordinators, moments).kind is kind
 
 
+@pytest.mark.parametrize(
+    ("elected", "after_ms", "kind"),
+    [(1, 0, Kind.TOO_RECENT), (1, 1, Kind.VIOLATION), (0, 0, Kind.VIOLATION)],
+    ids=["just elected", "elected before", "never elected anew"],
+)
+def test_a_transaction_whose_coordinator_was_elected_just_before_the_copy_may_still_be_aborted(
+    elected: int, after_ms: int, kind: Kind, tmp_path: Path
+) -> None:
+    hour = 3_600_000
+    coordinator(tmp_path, EMPTY, ("ONGOING", 0), version=2, partitions=[0])
+    other = Record(key=TransactionLogKey(transactional_id="u").encode())
+    started = replace(build_batch([other], base_offset=2, base_timestamp=NOW + hour), partition_leader_epoch=elected)
+    write_segment(tmp_path / f"{TOPIC}-0" / f"{2:020d}.log", [started.encode()])
+    partition(tmp_path, 0, ("data", 0))
+    partition(tmp_path, 1, ("data", 0), (COMMIT, 0), pid=8, at=NOW + hour + GRACE_MS + after_ms)
+    found = [each for each in readable_transactions(find_logs(tmp_path), Source()).findings if each.offset == 0]
+    [finding] = [each for each in found if each.rule == HANGING]
+    assert finding.kind == kind
+    assert ("its coordinator was elected less than 5 min before the last known moment" in finding.evidence) == (
+        kind is Kind.TOO_RECENT
+    )
+    told = [*(result := run([tmp_path], one_moment=True)).findings, *result.notes]
+    assert [replace(each, time_ms=None) for each in told if each.rule == HANGING] == [finding]
+
+
+@pytest.mark.parametrize(("noted_ms", "kind"), [(-GRACE_MS, Kind.TOO_RECENT), (-GRACE_MS - 1000, Kind.VIOLATION)])
+def test_a_coordinator_whose_election_only_the_time_of_a_file_shows_may_still_abort(
+    noted_ms: int, kind: Kind, tmp_path: Path
+) -> None:
+    now = NOW + 3_600_000
+    coordinator(tmp_path, EMPTY, ("ONGOING", 0), version=2, partitions=[0])
+    noted = tmp_path / f"{TOPIC}-0" / LEADER_EPOCH_CHECKPOINT
+    noted.write_text("0\n1\n4 2\n")
+    os.utime(noted, (0, (now + noted_ms) / 1000))
+    partition(tmp_path, 0, ("data", 0))
+    partition(tmp_path, 1, ("data", 0), (COMMIT, 0), pid=8, at=now)
+    os.utime(tmp_path / "orders-1" / f"{0:020d}.log", (0, now / 1000))  # so the times of files were kept
+    result = run([tmp_path], one_moment=True)
+    [finding] = [each for each in (*result.findings, *result.notes) if (each.rule, each.partition) == (HANGING, 0)]
+    assert finding.kind == kind
+
+
+@pytest.mark.parametrize("cut", range(7))
+def test_a_coordinators_log_tells_since_when_its_last_leader_leads_wherever_it_is_cut(cut: int, tmp_path: Path) -> None:
+    record = Record(key=TransactionLogKey(transactional_id="t").encode())
+    batches = [
+        replace(build_batch([record], base_offset=place, base_timestamp=NOW + place), partition_leader_epoch=epoch)
+        for place, epoch in enumerate((0, 0, 3, 3, 5, 5))
+    ]
+    for part in (batches[:cut], batches[cut:]):
+        if part:
+            name = f"{part[0].base_offset:020d}.log"
+            write_segment(tmp_path / f"{TOPIC}-0" / name, [batch.encode() for batch in part])
+    [log] = find_logs(tmp_path)
+    assert follow_coordinator_log(log).led == read_coordinator_log(log).led == (5, NOW + 4)
+
+
 def test_data_of_a_forgotten_transactional_id_hang(tmp_path: Path) -> None:
     coordinator(tmp_path, ("EMPTY", 0), *ended("COMMIT", 0, 2), version=2)
     forget(tmp_path)
@@ -648,3 +712,171 @@ def test_without_the_coordinators_log_nobody_knows_who_was_fenced(tmp_path: Path
     marked((None, 0, 0), (COMMIT, 2, 0), place=tmp_path)
     assert found(tmp_path) == []
     assert figures(tmp_path)[FENCED].figures == {"committed": 1, "unknown": 1}
+
+
+# --- the coordinator's decision about what hangs ----------------------------------------------------------------------
+
+EMPTY = ("EMPTY", 0)
+AT = f"{TOPIC}-0 offset"
+
+
+def hangs(folder: Path) -> str:
+    """The evidence of the only transaction that hangs; the plan, with one bucket and cut, and Spark's order agree."""
+    logs = find_logs(folder)
+    [expected] = filter(is_hanging, readable_transactions(logs, Source()).findings)
+    for buckets, slice_markers in ((1, 1000), (3, 2)):
+        engine = LocalEngine()
+        engine.buckets = buckets
+        told = by_steps(logs, engine, Source(), 100, slice_markers)[0]
+        assert [replace(each, time_ms=None) for each in told.findings if is_hanging(each)] == [expected]
+    return expected.evidence
+
+
+def is_hanging(finding: Finding) -> bool:
+    return finding.rule == HANGING and finding.is_violation
+
+
+@pytest.mark.parametrize(
+    ("states", "told"),
+    [
+        (
+            ended("COMMIT", 0, 2),
+            f"its coordinator has committed it (PREPARE_COMMIT at {AT} 2): do not abort it by hand, which takes its "
+            "records away",
+        ),
+        (
+            ended("ABORT", 0, 2),
+            f"its coordinator has aborted it (PREPARE_ABORT at {AT} 2): an abort by hand is what it decided",
+        ),
+        (
+            [*ended("COMMIT", 0, 2), *ended("ABORT", 1, 2), ("ONGOING", 2)],
+            f"its coordinator has committed it (PREPARE_COMMIT at {AT} 2): do not abort it by hand, which takes its "
+            "records away",
+        ),
+        ([], f"{TOPIC}-0 has no decision about a transaction of epoch 0 with this partition: an abort by hand takes "
+             "nothing away that was committed"),
+    ],
+)  # fmt: skip
+def test_what_hangs_is_told_with_its_coordinators_decision_and_the_remedy(
+    states: list[tuple[str, int]], told: str, tmp_path: Path
+) -> None:
+    coordinator(tmp_path, EMPTY, *states, version=2)
+    partition(tmp_path, 0, ("data", 0))
+    assert hangs(tmp_path).endswith(told)
+
+
+def test_what_hangs_on_a_partition_that_its_transaction_does_not_have_came_late(tmp_path: Path) -> None:
+    coordinator(tmp_path, EMPTY, *ended("COMMIT", 0, 2), version=2, partitions=[1])
+    partition(tmp_path, 0, ("data", 0))
+    without = f"its coordinator has committed the transaction of epoch 0 without this partition (PREPARE_COMMIT at {AT}"
+    assert hangs(tmp_path).endswith(f"{without} 2): an abort by hand takes nothing away that was committed")
+
+
+@pytest.mark.parametrize(
+    ("decisions", "told", "remedy"),
+    [
+        (["COMMIT", "ABORT"], "has committed 1 and aborted 1 (the last: PREPARE_ABORT at", "before an abort by hand"),
+        (["ABORT", "ABORT"], "has committed 0 and aborted 2 (the last: PREPARE_ABORT at", "takes nothing away"),
+    ],
+)
+def test_before_version_2_an_epoch_names_no_transaction_and_only_numbers_are_told(
+    decisions: list[str], told: str, remedy: str, tmp_path: Path
+) -> None:
+    states = [state for each in decisions for state in ended(each, 0, 1)]
+    coordinator(tmp_path, EMPTY, *states, version=0)
+    partition(tmp_path, 0, ("data", 0))
+    assert f"{told} {AT} 5): " in hangs(tmp_path)
+    assert remedy in hangs(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [
+        (2, f"committed the transaction of epoch 0 (COMPLETE_COMMIT at {AT} 3); its log no longer has the record with"),
+        (0, f"{TOPIC}-0 no longer has its coordinator's decision about it: before an abort by hand, ask"),
+    ],
+)
+def test_a_compacted_log_tells_what_its_last_state_tells(version: int, told: str, tmp_path: Path) -> None:
+    epoch = 1 if version == 2 else 0
+    coordinator(tmp_path, ("COMPLETE_COMMIT", epoch), version=version, start=3)
+    partition(tmp_path, 0, ("data", 0))
+    assert told in hangs(tmp_path)
+
+
+def test_a_decision_that_waits_for_its_marker_is_told_with_its_place(tmp_path: Path) -> None:
+    coordinator(tmp_path, EMPTY, ("ONGOING", 0), ("PREPARE_COMMIT", 1), version=2)
+    partition(tmp_path, 0, ("data", 0))
+    partition(tmp_path, 1, ("data", 0), (COMMIT, 1), ("data", 1), at=NOW + 3_600_000)
+    [finding, *_] = run([tmp_path], one_moment=True).findings
+    waits = f"its coordinator has decided to COMMIT (PREPARE_COMMIT at {AT} 2) and still has to write the marker"
+    assert f"{waits}: do not abort it by hand, let its coordinator end it" in finding.evidence
+
+
+@pytest.mark.parametrize(
+    ("decision", "marker", "effect"),
+    [
+        ("COMMIT", ABORT, ": readers of committed data do not get its records; produce them again"),
+        ("ABORT", COMMIT, ": readers of committed data get its records"),
+        ("COMMIT", COMMIT, ""),
+    ],
+)
+def test_data_that_the_next_transaction_has_ended_are_told_with_both_decisions(
+    decision: str, marker: ControlType, effect: str, tmp_path: Path
+) -> None:
+    coordinator(tmp_path, EMPTY, *ended(decision, 0, 2), *ended(marker.name, 1, 2), version=2)
+    partition(tmp_path, 0, ("data", 0), ("data", 1), (marker, 2))
+    partition(tmp_path, 1, (ControlType[decision], 1), (marker, 2))
+    has = "committed" if decision == "COMMIT" else "aborted"
+    told = f"; {marker.name} at offset 2 ended it; its coordinator has {has} it (PREPARE_{decision} at {AT} 2){effect}"
+    assert hangs(tmp_path) == f"still open when data of epoch 1 came{told}"
+
+
+def test_of_a_decision_that_no_given_log_has_only_that_is_told(tmp_path: Path) -> None:
+    partition(tmp_path, 0, ("data", 0), ("data", 1), (COMMIT, 2))
+    assert hangs(tmp_path).endswith("; COMMIT at offset 2 ended it; its coordinator's decision is in no given log")
+
+
+def test_decisions_of_a_producer_that_is_cut_are_found_in_its_slices(tmp_path: Path) -> None:
+    decisions = ["COMMIT", "ABORT"] * 30
+    states = [state for epoch, each in enumerate(decisions) for state in ended(each, epoch, 2)]
+    coordinator(tmp_path, EMPTY, *states, version=2)
+    markers = [step for epoch, each in enumerate(decisions)
+               for step in (("data", epoch), (ControlType[each], epoch + 1))]  # fmt: skip
+    del markers[2 * 20 + 1]  # its data are still open when those of the next epoch come
+    partition(tmp_path, 0, *markers)
+    committed = f"ABORT at offset 42 ended it; its coordinator has committed it (PREPARE_COMMIT at {AT} 62)"
+    assert f"; {committed}: readers" in hangs(tmp_path)
+
+
+def test_numbers_of_decisions_of_a_producer_that_is_cut_count_each_once(tmp_path: Path) -> None:
+    decisions = ["COMMIT", "ABORT", "COMMIT"] * 20
+    coordinator(tmp_path, EMPTY, *(state for each in decisions for state in ended(each, 0, 1)), version=0)
+    ends = [step for each in decisions for step in (("data", 0), (ControlType[each], 0))]
+    partition(tmp_path, 0, *ends, ("data", 0))
+    assert f"has committed 40 and aborted 20 (the last: PREPARE_COMMIT at {AT} 179)" in hangs(tmp_path)
+
+
+def test_a_decision_whose_append_failed_does_not_count(tmp_path: Path) -> None:
+    states = [EMPTY, ("ONGOING", 0), ("PREPARE_COMMIT", 0), ("PREPARE_ABORT", 0), ("COMPLETE_ABORT", 0)]
+    coordinator(tmp_path, *states, version=0)
+    partition(tmp_path, 0, ("data", 0))
+    assert f"has committed 0 and aborted 1 (the last: PREPARE_ABORT at {AT} 3)" in hangs(tmp_path)
+
+
+def test_a_marker_of_another_producer_does_not_end_what_hangs(tmp_path: Path) -> None:
+    partition(tmp_path, 0, ("data", 0), ("data", 1))
+    partition(tmp_path, 0, (COMMIT, 0), start=2, pid=PID + 1)
+    assert hangs(tmp_path) == "still open when data of epoch 1 came; its coordinator's decision is in no given log"
+
+
+def test_what_may_have_its_marker_in_a_hole_and_is_committed_is_not_to_be_aborted_either(tmp_path: Path) -> None:
+    coordinator(tmp_path, EMPTY, *ended("COMMIT", 0, 2), version=2)
+    partition(tmp_path, 0, ("data", 0), ("hole", 1))
+    partition(tmp_path, 0, ("data", 0), start=2, pid=PID + 1)
+    [note] = [each for each in run([tmp_path], one_moment=True).notes if (each.rule, each.offset) == (HANGING, 0)]
+    assert note.kind == Kind.NOT_JUDGED
+    assert f"; its coordinator has committed it (PREPARE_COMMIT at {AT} 2): do not abort it by hand" in note.evidence
+    [advice] = rule_of(HANGING).advice(note)
+    assert advice.startswith("next: keep its records: ")
+    [other] = [each for each in run([tmp_path], one_moment=True).notes if (each.rule, each.offset) == (HANGING, 2)]
+    assert rule_of(HANGING).advice(other)[0].startswith("next: give all logs of __transaction_state")

@@ -30,6 +30,7 @@ from kafka_eos_checks.traces.scan import COORDINATOR, pieces_of
 
 RULES = {  # what is judged of a cluster of one broker
     *("readable", "duplicate", "gap", "stale epoch", "batch outside transaction", "order"),
+    "leader epoch went back",
     *("illegal coordinator transition", "decision changed"),
     *("torn transaction", "hanging transaction", "marker without transaction", "fenced producer committed"),
     *("marker of an old coordinator", "committed offset went back", "aborted index", "producer snapshot"),

@@ -41,8 +41,10 @@ from kafka_eos_checks.audit.rules.coordinator import (
     COMPLETED,
     EXHAUSTED_FROM,
     LAST_EPOCH,
+    NOT_LED,
     PREPARED,
     CoordinatorLog,
+    Led,
     StateRecord,
     Transaction,
     TransactionalId,
@@ -76,6 +78,7 @@ class LogFacts:
         holes: how many holes it has.
         damage: number of the split and position of the first region that cannot be read; None for none.
         stamped_ms: the last timestamp of a coordinator; -1 for none.
+        led: see :attr:`CoordinatorLog.led`.
         chunks: by split and first byte, the holes before the chunk's first record, and the segment's file name.
     """
 
@@ -87,6 +90,7 @@ class LogFacts:
     holes: int = 0
     damage: tuple[int, int] | None = None
     stamped_ms: int = -1
+    led: Led = NOT_LED
     chunks: Mapping[tuple[int, int], tuple[int, str]] = field(default_factory=dict)
 
     @classmethod
@@ -96,7 +100,7 @@ class LogFacts:
         start: int | None = None
         stamped_ms = -1
         damage: tuple[int, int] | None = None
-        places = {}
+        led, places = NOT_LED, {}
         for chunk in sorted(chunks, key=lambda each: (each.split, each.start)):
             if chunk.records:
                 holes += start is not None and chunk.first_offset != end
@@ -107,9 +111,10 @@ class LogFacts:
             records += chunk.records
             unreadable += chunk.unreadable
             stamped_ms = max(stamped_ms, chunk.stamped_ms)
+            led = led.then(Led(*chunk.led))
             if damage is None and chunk.damaged_at >= 0:
                 damage = chunk.split, chunk.damaged_at
-        return cls(log, records, unreadable, start, end, holes, damage, stamped_ms, places)
+        return cls(log, records, unreadable, start, end, holes, damage, stamped_ms, led, places)
 
     def coordinator_log(self) -> CoordinatorLog:
         """The log in the form for the rules over transactions, without its transactional ids."""
@@ -122,6 +127,7 @@ class LogFacts:
             holes=self.holes,
             damaged=self.damage is not None,
             stamped_ms=self.stamped_ms,
+            led=self.led,
         )
 
     def holes_before(self, states: States) -> Ints:
@@ -250,6 +256,7 @@ class FoldedIds:
             name=self.names[number],
             last=values[-1],
             last_ms=int(tail.stamped_ms[-1]),
+            last_at=int(tail.offset[-1]),
             current=current,
             certain=bool(self.certain[number]),
             holes=int(self.holes[number]),
@@ -574,6 +581,7 @@ class _Fold:
         decisions = Decisions(
             transactional_id=ids,
             number=(before - before[first] + self._left_out(rows)).astype(np.int32),
+            offset=self.states.offset[self.order[rows]],
             producer_id=self.producer_id[rows],
             data_epoch=data_epoch.astype(np.int32),
             marker_epoch=self.epoch[rows],

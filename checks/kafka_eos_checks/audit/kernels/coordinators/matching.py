@@ -16,7 +16,7 @@ from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2
 from kafka_eos_checks.audit.internal_topics.decisions import Decisions, concatenate_decisions, stretches
 from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import FoldedIds
-from kafka_eos_checks.audit.kernels.logs.readable import data_of, marker_of
+from kafka_eos_checks.audit.kernels.logs.readable import data_of, ending_of, marker_of
 from kafka_eos_checks.audit.kernels.logs.transactions import NOTHING, Paired, Partition
 from kafka_eos_checks.audit.moments import SKEW_MS, Moments
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, Transaction, TransactionalId
@@ -31,6 +31,7 @@ from kafka_eos_checks.audit.rules.transactions import (
     Coordinators,
     Judged,
     PartitionTransactions,
+    Replaced,
     judge,
     why_incomplete,
 )
@@ -177,9 +178,10 @@ def _readable(steps: Paired, partitions: Sequence[Partition], unproved: Flags) -
         log = int(steps.log[row])
         opened = data_of(steps, row, partitions[log].segments)
         of_log(log).open[opened.producer_id] = opened
-    for row, later in steps.merged:
+    for row, later, end in steps.merged:
         log, epoch = int(steps.log[row]), int(steps.steps["producer_epoch"][later])
-        of_log(log).merged.append((data_of(steps, row, partitions[log].segments), epoch))
+        replaced = Replaced(data_of(steps, row, partitions[log].segments), epoch)
+        of_log(log).merged.append(replaced if end == NOTHING else replaced._replace(**ending_of(steps, end)))
     return [by_log[number] for number in sorted(by_log)]
 
 

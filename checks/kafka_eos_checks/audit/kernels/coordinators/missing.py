@@ -219,7 +219,7 @@ def there_in(steps: Paired) -> Rows:
     rows = np.zeros(len(steps.markers), THERE)
     rows["log"], rows["producer_id"], rows["epoch"] = markers_of(steps)
     rows["markers"] = 1
-    at = np.array([*steps.open, *(row for row, _ in steps.merged)], np.int64)
+    at = np.array([*steps.open, *(row for row, *_ in steps.merged)], np.int64)
     left = np.zeros(len(at), THERE)
     left["log"], left["producer_id"], left["unended"] = steps.log[at], steps.steps["producer_id"][at], True
     left["epoch"] = steps.steps["producer_epoch"][at]

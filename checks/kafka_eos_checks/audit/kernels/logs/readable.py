@@ -40,6 +40,12 @@ def data_of(steps: Paired, row: int, segments: Sequence[str]) -> OpenTransaction
     )
 
 
+def ending_of(steps: Paired, row: int) -> dict[str, Any]:
+    """The marker at a step as the fields of :class:`kafka_eos_checks.audit.rules.transactions.Replaced`."""
+    step = _step(steps, row)
+    return {"ended_at": step.offset, "decision": _DECISIONS[step.decision]}
+
+
 def marker_of(steps: Paired, number: int, segments: Sequence[str], last_stable_offset: int = -1) -> Marker:
     """A marker with the data that it ends.
 

@@ -37,6 +37,7 @@ class Columns:
     last_sequence: Narrow
     unsequenced: NDArray[np.bool_]
     kind: NDArray[np.int8]
+    leader_epoch: Narrow
 
     def __len__(self) -> int:
         return len(self.position)
@@ -67,6 +68,7 @@ def columns_of(headers: Headers, topic: str = "") -> Columns:
         kind=((headers.narrow("attributes") & (CONTROL_MASK | TRANSACTIONAL_MASK)) // TRANSACTIONAL_MASK).astype(
             np.int8
         ),
+        leader_epoch=headers.narrow("leader_epoch"),
     )
 
 

@@ -60,8 +60,9 @@ READ = (
     "producer_epoch",
     "base_sequence",
     "record_count",
+    "leader_epoch",
 )
-READ_FIRST = (*READ, "base_timestamp", "max_timestamp", "leader_epoch")  # and the fields that only transactions need
+READ_FIRST = (*READ, "base_timestamp", "max_timestamp")  # and the fields that only transactions need
 
 # One row per producer of a chunk. Holes are counted from the chunk's first batch. -1 in an epoch: there is none.
 BOUNDARY = np.dtype(
@@ -106,6 +107,7 @@ class Summary:
         transactional: number of batches of transactions, markers included.
         transactions: the steps of transactions, and the chunk's times.
         hole: the last hole inside it, as :attr:`rules.log.Log.hole`.
+        leaders: the first and the last leader epoch of its batches, -1 for none; None if one goes back inside.
     """
 
     split: int
@@ -123,6 +125,7 @@ class Summary:
     transactional: int = 0
     transactions: Transactional = NOT_TRANSACTIONAL
     hole: tuple[int, int] | None = None
+    leaders: tuple[int, int] | None = (-1, -1)
 
 
 def chunks_of(
@@ -182,8 +185,19 @@ def summarise(
         transactional=int(np.count_nonzero(is_set(headers, TRANSACTIONAL_MASK))),
         transactions=steps_of(headers, marks, split.log.topic, columns, runs, high_watermark=high_watermark),
         hole=last_hole(columns, runs),
+        leaders=leaders_of(columns),
     )
     return summary, runs
+
+
+def leaders_of(columns: Columns) -> tuple[int, int] | None:
+    """The first and the last leader epoch of batches, -1 for none; None if one goes back."""
+    epochs = columns.leader_epoch
+    if len(epochs) and epochs.min() < 0:
+        epochs = epochs[epochs >= 0]
+    if not len(epochs):
+        return -1, -1
+    return None if (epochs[1:] < epochs[:-1]).any() else (int(epochs[0]), int(epochs[-1]))
 
 
 def last_hole(columns: Columns, runs: Runs) -> tuple[int, int] | None:
@@ -297,6 +311,9 @@ class Fold:
         if not chunk.batches:
             return []
         log = self.log
+        leaders = chunk.leaders
+        if leaders is None or 0 <= leaders[0] < log.leader_epoch:
+            return self._rerun_chunk(batches(), room)
         if chunk.disordered or (log.end is not None and chunk.first_offset < log.end):
             return self._rerun_chunk(batches(), room)
         if log.end is None:
@@ -305,7 +322,9 @@ class Fold:
             log = log.after_hole(chunk.first_offset)
         unresolved = _resolve(log, chunk.boundary)
         found = self._rerun_producers(batches(), log, unresolved) if unresolved else []
-        self.log = replace(log, end=chunk.end_offset, holes=log.holes + chunk.holes, hole=chunk.hole or log.hole)
+        holes, hole = log.holes + chunk.holes, chunk.hole or log.hole
+        led = max(log.leader_epoch, leaders[1])
+        self.log = replace(log, end=chunk.end_offset, holes=holes, hole=hole, leader_epoch=led, misplaced=None)
         return found
 
     def _rerun_chunk(self, columns: Columns, room: range) -> list[tuple[Batch, Violation]]:
@@ -338,7 +357,7 @@ class Combine:
         reread: reads a chunk's batches again if the readable rule has to decide.
 
     Attributes:
-        findings: the violations so far.
+        findings: the violations so far; of the last one, those that follow from it are not counted yet.
     """
 
     def __init__(self, splits: Sequence[Split], reread: Reread) -> None:
@@ -346,14 +365,28 @@ class Combine:
         self._splits = splits
         self._reread = reread
         self._fold = Fold()
+        self._last: tuple[Split, Batch, Violation] | None = None  # the last violation
+        self._others, self._up_to = 0, -1  # how many follow from it, and the last offset of these
         self._split, self._position = 0, splits[0].start if splits else 0
 
     def add(self, chunk: Summary) -> None:
         """Fold one more chunk, which must begin where the one before it ended."""
         self._advance(chunk)
         split = self._splits[chunk.split]
-        found = self._fold.add(chunk, lambda: self._reread(chunk), split.room)
-        self.findings += [finding(split, batch, violation) for batch, violation in found]
+        for batch, violation in self._fold.add(chunk, lambda: self._reread(chunk), split.room):
+            if violation.follows:
+                self._others, self._up_to = self._others + 1, batch.last_offset
+                continue
+            self._count_others()
+            self._last = split, batch, violation
+            self.findings.append(finding(split, batch, violation))
+
+    def _count_others(self) -> None:
+        """Count what follows from the last violation, in its finding."""
+        if self._last is not None and self._others:
+            split, batch, violation = self._last
+            self.findings[-1] = finding(split, batch, violation.followed_by(self._others, self._up_to))
+        self._others = 0
 
     @property
     def holes(self) -> int:
@@ -374,6 +407,7 @@ class Combine:
         """The findings, once every byte of every split has been folded."""
         missing = len(self._splits) - self._split
         assert missing == 0, f"{missing} split(s) of the log were never folded"
+        self._count_others()
         return self.findings
 
     def _advance(self, chunk: Summary) -> None:

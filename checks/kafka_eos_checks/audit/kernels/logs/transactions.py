@@ -339,7 +339,8 @@ class Paired:
         begun: of each step with data the first one since the producer's last marker, shape (n,). After a hole, or
             data of a later epoch, the data that are open have another first step.
         open: steps of the data that no marker ends.
-        merged: steps of data that were still open when data of a later epoch came, each with the step of these.
+        merged: steps of data that were still open when data of a later epoch came, each with the step of these, and
+            with that of the marker that ended both, or :data:`NOTHING`.
     """
 
     steps: Steps
@@ -349,7 +350,7 @@ class Paired:
     ends: Ints
     begun: Ints
     open: list[int]
-    merged: list[tuple[int, int]]
+    merged: list[tuple[int, int, int]]
 
     def of_logs(self, numbers: Collection[int]) -> "Paired":
         """The steps of some logs."""
@@ -366,7 +367,11 @@ class Paired:
             np.where(self.ends[own] == NOTHING, NOTHING, place[self.ends[own]]),
             place[self.begun[kept]],
             [int(place[row]) for row in self.open if kept[row]],
-            [(int(place[row]), int(place[later])) for row, later in self.merged if kept[row]],
+            [
+                (int(place[row]), int(place[later]), NOTHING if end == NOTHING else int(place[end]))
+                for row, later, end in self.merged
+                if kept[row]
+            ],
         )
 
 
@@ -419,7 +424,8 @@ def _paired(steps: Steps, log: Ints, split: Ints, same: NDArray[np.bool_], is_da
     opened, merged = first.copy(), []
     for number in np.flatnonzero(lengths > 1).tolist():
         opened[number], own = _open_after(steps, int(first[number]), int(lengths[number]))
-        merged += own
+        after = int(first[number] + lengths[number])  # a marker, if it is of the same log and producer id
+        merged += [(*each, after if after < len(steps) and same[after - 1] else NOTHING) for each in own]
     markers = np.flatnonzero(~is_data)
     ended = np.zeros(len(steps), np.bool_)
     ended[1:] = same & is_data[:-1]

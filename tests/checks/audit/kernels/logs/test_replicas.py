@@ -11,7 +11,7 @@ from kafka_eos_checks.audit.engines.cost import Bill
 from kafka_eos_checks.audit.kernels.logs import replicas, summary
 from kafka_eos_checks.audit.oracle.synthetic import faulty_log, stored, write_segment
 from kafka_eos_checks.audit.rules.beside import REPLICAS, audit_beside
-from kafka_eos_checks.audit.rules.log import Batch
+from kafka_eos_checks.audit.rules.log import SEQUENCE_MASK, Batch
 from kafka_eos_checks.audit.segments import headers
 from kafka_eos_checks.audit.segments.splits import find_logs
 
@@ -32,7 +32,7 @@ def write(folder: Path, batches: list[Batch], epochs: list[int]) -> Path:
 def changed(rng: random.Random, batch: Batch) -> Batch:
     """A batch with one field changed."""
     name = rng.choice(("producer_id", "producer_epoch", "base_sequence", "last_offset"))
-    return batch._replace(**{name: getattr(batch, name) + 1})
+    return batch._replace(**{name: getattr(batch, name) + 1 & SEQUENCE_MASK})
 
 
 @pytest.mark.parametrize("fault_rate", [0.0, 0.1])
