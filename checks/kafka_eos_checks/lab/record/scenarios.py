@@ -249,7 +249,7 @@ def _end_without_leader(stage: Stage, ends: Mapping[str, Any], next_ends: Mappin
     _, coordinator = stage.cluster.coordinator(identity["transactional_id"])
     other = next(broker for broker in stage.cluster.brokers if broker.node != coordinator["LeaderId"])
     topic = stage.topic(2, replicas=[[coordinator["LeaderId"]], [other.node]], min_insync_replicas="1")
-    ending = identity | {"prefix": "first-", "pause_after": "flush", "timeout_ms": 300_000} | ends
+    ending = {**identity, "prefix": "first-", "pause_after": "flush", "timeout_ms": 300_000, **ends}
     with stage.readers(topic):
         with stage.start("first", topic, **ending) as first:
             stage.wait_paused("first")
