@@ -276,5 +276,5 @@ def test_the_manifest_is_read_out_of_the_archive(tmp_path: Path) -> None:
     folder.type = tarfile.DIRTYPE
     found = an_archive(tmp_path / "r.tar.xz", (folder, b""), a_file("r/x"), a_file("r/manifest.json", b'{"seed": 7}'))
     assert manifest_of(found) == {"seed": 7}
-    with pytest.raises(UnsafeArchive, match="no manifest.json, so no recording"):
+    with pytest.raises(UnsafeArchive, match=r"no manifest\.json, so no recording"):
         manifest_of(an_archive(tmp_path / "none.tar.xz", (folder, b""), a_file("manifest.json.old", b"{}")))
