@@ -52,6 +52,30 @@ def test_counted_offsets_of_aborted_transactions_are_detected_and_shrunk() -> No
     assert fewest.events[-1].endswith(fewest.wrong)
 
 
+@pytest.mark.parametrize("needed", [frozenset({3, 7}), frozenset({1, 2, 9}), frozenset(range(1, 10)), frozenset()])
+def test_a_shrunk_run_has_no_fault_that_can_be_left_out(
+    needed: frozenset[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[frozenset[int]] = []
+
+    class Planted:
+        """A run of nine faults that goes wrong if it has those that are needed."""
+
+        drawn = 9
+
+        def __init__(self, _: int, allowed: frozenset[int] = frozenset(range(1, 10)), **__: object) -> None:
+            self.allowed = allowed
+
+        def run(self) -> Outcome:
+            tried.append(self.allowed)
+            assert len(tried) < 100
+            return Outcome(0, SET_UPS[0], wrong="wrong" if needed <= self.allowed else "")
+
+    monkeypatch.setattr(whole, "Whole", Planted)
+    assert shrunk(0).wrong
+    assert tried[-1] == needed
+
+
 def test_a_run_that_does_not_finish_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whole, "MOST_PEACEFUL", 0)
     assert "not everything is processed" in Whole(0).run(requests=3).wrong
