@@ -92,6 +92,20 @@ def test_an_input_that_an_application_leaves_out_is_detected(monkeypatch: pytest
     assert "is found too early" in run_whole(0).wrong
 
 
+def test_the_last_output_that_an_application_leaves_out_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    produce = Application._produce
+
+    def produce_too_little(application: Application, number: int, inputs: list[bytes]) -> Answering:
+        if inputs := [value for value in inputs if value != b"19"]:
+            yield from produce(application, number, inputs)
+
+    monkeypatch.setattr(Application, "_produce", produce_too_little)
+    monkeypatch.setattr(whole, "MOST_PEACEFUL", 1_000)
+    run = Whole(0)
+    assert "not everything is processed" in run.run().wrong
+    assert run.found == dict.fromkeys(range(whole.PARTITIONS), list(range(19)))
+
+
 def test_a_verdict_counts_requests_transactions_and_coverage() -> None:
     verdict = verdict_of([run_whole(1)], 0.0)
     assert verdict.ok
@@ -113,6 +127,11 @@ def test_evidence_names_the_faults_and_pairs_that_no_run_met_and_the_excused_one
     excuse = "EndTxn not repeated 3 time(s) with transaction.version 1: finding late-end-of-transaction"
     assert excuse in verdict.evidence
     assert "not repeated" not in verdict_of([Outcome(0, SET_UPS[2])], 0.0).evidence
+
+
+def test_a_set_up_is_named_once() -> None:
+    named = [f"EOS v{eos}, transaction.version {version}" for eos in (1, 2) for version in (1, 2)]
+    assert sorted(SET_UPS) == sorted([*named, *(f"{name}, mirror" for name in named[:2])])
 
 
 def test_each_excuse_is_a_finding() -> None:
