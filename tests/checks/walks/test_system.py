@@ -103,7 +103,7 @@ def test_the_last_output_that_an_application_leaves_out_is_missed(monkeypatch: p
     monkeypatch.setattr(whole, "MOST_PEACEFUL", 1_000)
     run = Whole(0)
     assert "not everything is processed" in run.run().wrong
-    assert run.found == dict.fromkeys(range(whole.PARTITIONS), list(range(19)))
+    assert run.found == {number: list(range(19)) for number in range(whole.PARTITIONS)}
 
 
 def test_a_verdict_counts_requests_transactions_and_coverage() -> None:
