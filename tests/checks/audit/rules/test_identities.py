@@ -8,10 +8,11 @@ from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.rules.histories import REFUSED
+from kafka_eos_checks.audit.rules.transactions import TORN
 
 from ..both_forms import join
 from .test_histories import event, numbered
-from .test_transactions import partition
+from .test_transactions import coordinator, ended, partition
 
 
 @pytest.mark.parametrize(
@@ -29,6 +30,8 @@ def test_the_refusal_of_a_request_without_producer_id_or_epoch_is_not_judged(
 
 
 def test_a_finding_at_a_marker_has_no_sequence(tmp_path: Path) -> None:
-    partition(tmp_path, 0, ("data", 1), (ControlType.COMMIT, 0))
-    [finding, *_] = run([tmp_path], one_moment=True).findings
-    assert (finding.offset, finding.base_sequence) == (1, -1)
+    coordinator(tmp_path, ("EMPTY", 0), *ended("COMMIT", 0, 2), version=2)
+    partition(tmp_path, 0, ("data", 0), (ControlType.COMMIT, 1))
+    partition(tmp_path, 1, ("data", 0), (ControlType.ABORT, 1))
+    [finding] = run([tmp_path], one_moment=True).findings
+    assert (finding.rule, finding.partition, finding.offset, finding.base_sequence) == (TORN, 1, 1, -1)
