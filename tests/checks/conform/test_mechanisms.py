@@ -7,7 +7,18 @@ import pytest
 
 from kafka_eos.machines.producer_state import CachedBatch, Limits, ProducerState
 from kafka_eos.machines.transaction_coordinator import Identity
-from kafka_eos_checks.conform.mechanisms import MECHANISMS, TRANSACTIONS, _relation, _sequence
+from kafka_eos_checks.conform.mechanisms import (
+    MECHANISMS,
+    TRANSACTIONS,
+    Request,
+    _place_in_transaction,
+    _relation,
+    _sequence,
+)
+from kafka_eos_checks.conform.quotient import Edge
+from kafka_eos_checks.conform.visible import NONE
+
+from .test_behaviours import VERSION_1, taken
 
 MOST = Limits().cached_batches
 OWN = Identity(producer_id=7, epoch=2)
@@ -74,3 +85,17 @@ def test_a_leaders_epoch_is_compared_with_the_producers_own(epoch: int, is_open:
 def test_a_mechanism_of_one_transactional_id_is_alone() -> None:
     assert TRANSACTIONS.alone
     assert {mechanism.alone for mechanism in MECHANISMS if len(mechanism.transactional_ids) == 2} == {False}
+
+
+def test_an_edge_is_the_same_whichever_way_leads_to_it() -> None:
+    request = Request("InitProducerId", whose=NONE)
+    one, other = (
+        Edge(name="e", mechanism=TRANSACTIONS, request=request, answers=("ok",), path=path) for path in ((), (request,))
+    )
+    assert one == other
+
+
+def test_a_place_tells_whether_the_coordinator_remembers_an_epoch_to_repeat() -> None:
+    new = taken(VERSION_1, TRANSACTIONS, Request("InitProducerId", whose=NONE))
+    bumped = taken(VERSION_1, TRANSACTIONS, Request("InitProducerId", whose=NONE), Request("InitProducerId"))
+    assert [_place_in_transaction(state)[3] for state in (new, bumped)] == [False, True]
