@@ -418,3 +418,9 @@ def test_several_graphs_are_compared_at_a_time(registry: Registry, monkeypatch: 
         "OneClientLess": "equal",
     }
     assert verdicts["OneClientLess"].figures["states"] < verdicts["OneClient"].figures["states"]  # type: ignore[operator]
+
+
+def test_the_time_of_a_comparison_is_its_own_and_tlcs(registry: Registry) -> None:
+    own = Comparison(model="Counter", seconds=2.0)
+    found = [conformance_verdict(registry.get("Counter"), each) for each in (own, replace(own, tlc_seconds=3.0))]
+    assert [verdict.seconds for verdict in found] == [2.0, 5.0]
