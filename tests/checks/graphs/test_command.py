@@ -22,7 +22,15 @@ from kafka_eos_checks.graphs.command import (
     mutant_verdict,
     reference_of,
 )
-from kafka_eos_checks.graphs.state_graph import GraphUnusable, StateGraph, export, instance_text, plain_size, read_dot
+from kafka_eos_checks.graphs.state_graph import (
+    GraphUnusable,
+    StateGraph,
+    _unescape,
+    export,
+    instance_text,
+    plain_size,
+    read_dot,
+)
 from kafka_eos_checks.models.registry import Expectation, Registry
 from kafka_eos_checks.tla import tlc
 from kafka_eos_checks.tla.values import canonical
@@ -60,6 +68,8 @@ def test_the_graph_has_every_edge_with_its_arguments(graph: StateGraph) -> None:
 def test_the_depth_of_a_state_is_the_length_of_a_shortest_path_to_it(graph: StateGraph) -> None:
     depth, _, _ = graph.tree
     assert depth == [len(graph.path_to(state)) for state in range(len(graph.states))]
+    for state in graph.initial:
+        assert graph.path_to(state) == [(-1, state)]
     assert max(depth) > 3
 
 
@@ -319,6 +329,13 @@ DUMP = r"""digraph DiskGraph {
 11 -> 11 [label="Inside__",color="black"];
 22 [label="/\\ total = 0\n/\\ seen = [a |-> 0]\n/\\ log = <<>>\n/\\ readers = {\"a\"}\n/\\ response = \"NO\""];
 }"""
+
+
+@pytest.mark.parametrize(
+    ("dumped", "text"), [(r"a\nb", "a\nb"), (r"a\\nb", r"a\nb"), (r"\"n\"", '"n"'), (r"\\\\", r"\\"), ("n", "n")]
+)
+def test_a_label_of_a_dump_is_read_without_its_escapes(dumped: str, text: str) -> None:
+    assert _unescape(dumped) == text
 
 
 def test_a_dump_gives_the_values_of_each_variable_and_the_initial_states(graph: StateGraph) -> None:
