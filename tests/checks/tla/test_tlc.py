@@ -208,3 +208,8 @@ def test_only_errors_are_told_as_errors(severity: int, is_told: bool) -> None:
     reading.take(1000, severity, "of a message without a meaning of its own")
     reading.take(2193, 0, "Model checking completed.")
     assert ("without a meaning" in reading.result(1, 1.0).error) == is_told
+
+
+def test_a_run_without_statistics_has_found_no_state() -> None:
+    found = tlc.Result(verdict="times out")
+    assert (found.generated, found.distinct, found.queue, found.depth) == (0, 0, 0, 0)
