@@ -1,12 +1,15 @@
-"""What becomes of an open transaction, and of one whose markers are all there, and the reason if it is not judged."""
+"""What becomes of an open transaction, of one whose markers are all there, and of an entry of a snapshot."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from kafka_eos.formats.record_batch import ControlType
+from kafka_eos.formats.segment import ProducerSnapshotEntry
 from kafka_eos_checks.audit.findings import Kind
+from kafka_eos_checks.audit.rules.beside import _is_gone
 from kafka_eos_checks.audit.rules.coordinator import follow_coordinator_log
 from kafka_eos_checks.audit.rules.transactions import (
     OPEN_OF_NOBODY,
@@ -70,3 +73,17 @@ def test_a_missing_marker_is_found_at_the_end_of_its_partition() -> None:
     assert judged.figures == {TORN: {"markers": 1}}
     assert (finding.topic, finding.partition, finding.broker, finding.file) == ("orders", 3, 2, "last")
     assert (finding.offset, finding.producer_id, finding.producer_epoch) == (9, PID, 1)
+
+
+@pytest.mark.parametrize(
+    ("in_log", "in_snapshot", "gone"), [(-1, 3, True), (-1, -1, False), (3, 3, False), (3, -1, False)]
+)
+def test_a_snapshot_that_knows_a_marker_of_a_log_without_markers_is_of_batches_that_are_gone(
+    in_log: int, in_snapshot: int, gone: bool
+) -> None:
+    one = ProducerSnapshotEntry(
+        producer_id=PID, producer_epoch=0, last_sequence=0, last_offset=0, offset_delta=0, timestamp=NOW,
+        coordinator_epoch=in_log, current_txn_first_offset=None,
+    )  # fmt: skip
+    whole = SimpleNamespace(start=0, holes=0)
+    assert _is_gone(one, replace(one, coordinator_epoch=in_snapshot), whole) == gone
