@@ -35,7 +35,7 @@ KIPS = {
 _ABOUT = {SETTLE: "markers and completion"}
 _OWN_KIPS = {"idempotence": "KIP-98, KIP-360", "members": "KIP-447, KIP-848, KIP-1251"}
 _SHORT_FIELDS = {"coordinator", "listed state", "offset of the group"}
-_CONFORMING = {Found.CONFORMS, Found.KNOWN}
+_DIFFERING = (Found.DIVERGES, Found.UNKNOWN, Found.UNSUPPORTED)  # in the order in which they are shown
 
 
 def about(edge: Edge) -> str:
@@ -104,11 +104,9 @@ class Report:
             yield mechanism, request, kips, counted
 
     def differing(self) -> list[Result]:
-        """The results that do not conform, divergences first, the shortest scenario first."""
-        order = list(Found)
-        bad = [result for result in self.results.values() if result.found not in _CONFORMING]
-        shown = {Found.DIVERGES: 0, Found.UNKNOWN: 1}
-        return sorted(bad, key=lambda r: (shown.get(r.found, 2), order.index(r.found), len(r.scenario)))
+        """The results that do not conform: divergences first, then unknown ones; the shortest scenario first."""
+        bad = [result for result in self.results.values() if result.found in _DIFFERING]
+        return sorted(bad, key=lambda result: (_DIFFERING.index(result.found), len(result.scenario)))
 
     def kinds(self) -> list[list[Result]]:
         """The differing results by kind, the one with the shortest scenario first."""

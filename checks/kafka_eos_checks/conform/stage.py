@@ -366,7 +366,6 @@ class Stage:
 
     def assigns(self) -> bool:
         """Whether a member that joins is assigned the partition; it leaves again."""
-        self.has_group = True
         joining = Asked(request=Request("JoinConsumerGroup", FIRST), member=FIRST)
         at = self.places.coordinator(GROUP_KEY, self.group)
         answer = self.wire.ask(HEARTBEAT, self._heartbeat_row(joining), at)

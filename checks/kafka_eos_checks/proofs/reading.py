@@ -459,7 +459,7 @@ TRANSACTIONS: tuple[Any, ...] = (
 )
 EACH_PLACE = Terms((PLACE,), tuple((i,) for i in PLACES))
 THE_PLACE = Terms((PLACE,), ((PLACE,),))
-EACH_ENDED = Terms((PLACE,), tuple((i,) for i in (PLACE, NEXT_MARKER(PLACE), NEXT_MARKER(TRANSACTION[1]))))
+EACH_ENDED = Terms((PLACE,), ((PLACE,), (NEXT_MARKER(PLACE),)))
 EACH_PRODUCER = Terms((PRODUCER,), tuple((p,) for p in PRODUCERS))
 EACH_TRANSACTION = Terms((TRANSACTION,), tuple((t,) for t in TRANSACTIONS))
 EACH_ENTRY = Terms((ENTRY,), tuple((k,) for k in ENTRIES))
@@ -938,7 +938,7 @@ def broken(outcome: Outcome, holds: Callable[[View], Any]) -> Any:
 
 def initiation(machine: type[Consumer]) -> Iterator[Query]:
     """The initial state has each conjunct."""
-    view = view_of(machine.initial(replace(any_state(machine).constants, transaction_version=1)))
+    view = view_of(machine.initial(any_state(machine).constants))
     return ASKING.initiation(view, facts=[OPENED(PRODUCER, 0) == NO_OFFSET])
 
 

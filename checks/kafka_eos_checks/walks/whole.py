@@ -573,9 +573,9 @@ def shrunk(seed: int, machines: Machines = AS_IT_IS) -> Outcome:
         for place in range(0, len(left), size):
             fewer = allowed - frozenset(left[place : place + size])
             found = Whole(seed, machines=machines, allowed=fewer).run()
-            if found.wrong and fewer != allowed:
+            if found.wrong:
                 allowed, removed = fewer, True
-        if not removed or not allowed:
+        if not removed:
             size //= 2
     story = Story()
     outcome = Whole(seed, machines=machines, allowed=allowed, story=story).run()

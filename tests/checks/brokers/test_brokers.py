@@ -1,6 +1,9 @@
 import signal
+import socket
+import struct
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -8,6 +11,8 @@ from typing import Any
 import pytest
 
 from kafka_eos.formats.record_batch import Record, build_batch
+from kafka_eos.server.schemas import served_codec
+from kafka_eos.wire.protocol import MalformedMessage
 from kafka_eos_checks.brokers import brokers
 from kafka_eos_checks.brokers.brokers import (
     KEPT_FILES,
@@ -32,7 +37,7 @@ def test_each_broker_gets_a_configuration_of_its_own_on_the_loopback_interface(t
     for number, lines in enumerate(texts, start=1):
         assert f"node.id={number}" in lines
         assert "num.io.threads=2" in lines
-        assert "transaction.state.log.min.isr=2" in lines
+        assert {"transaction.state.log.min.isr=2", "min.insync.replicas=2"} <= set(lines)
         addresses = [line for line in lines if "listeners=" in line or line.startswith("controller.quorum.voters=")]
         assert all("127.0.0.1" in line for line in addresses)
     assert len({tuple(lines) for lines in texts}) == 3
@@ -84,9 +89,62 @@ def test_a_broker_that_never_started_is_no_error_to_end_and_one_that_runs_is_end
 def test_a_partition_is_led_when_its_leader_says_so_too(
     leader: int, error: int, answered: int, leads: bool, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = {"Topics": [{"Partitions": [{"ErrorCode": answered}]}]}
-    monkeypatch.setattr(brokers, "ask", lambda *_: answer)
+    asked = []
+
+    def ask_leader(_: int, api: str, __: int, row: dict[str, Any], *___: float) -> dict[str, object]:
+        asked.append((api, row["ReplicaId"]))
+        return {"Topics": [{"Partitions": [{"ErrorCode": answered}]}]}
+
+    monkeypatch.setattr(brokers, "ask", ask_leader)
     assert cluster._leads("t", {"LeaderId": leader, "ErrorCode": error, "PartitionIndex": 0}) is leads
+    assert asked == ([("ListOffsets", -1)] if leader > 0 and not error else [])
+
+
+@pytest.mark.parametrize("error", [ConnectionRefusedError("nobody"), MalformedMessage(0, "no answer")])
+def test_a_broker_that_does_not_answer_yet_is_asked_again(error: Exception, cluster: Cluster) -> None:
+    answers = iter([error, None])
+
+    def ready() -> bool:
+        if answer := next(answers):
+            raise answer
+        return True
+
+    def never() -> bool:
+        raise error
+
+    cluster._wait("ready", ready)
+    with pytest.raises(BrokerFailed, match=f"ready: not after 0 s .*{error}"):
+        cluster._wait("ready", never, 0.15)
+
+
+@pytest.mark.parametrize("size", [None, 0, 1 << 30])
+def test_a_request_is_answered_by_one_frame_of_a_size_that_an_answer_may_have(
+    size: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codec = served_codec()
+    monkeypatch.setattr(brokers, "clients_jar", lambda: None)
+    monkeypatch.setattr(brokers, "load_codec", lambda _: codec)
+    answer = codec.write_response("InitProducerId", 4, 1, {"ErrorCode": 0, "ProducerId": 9, "ProducerEpoch": 0})
+    frame = b"" if size == 0 else struct.pack(">i", size or len(answer)) + answer
+    with socket.create_server((brokers.HOST, 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(frame)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        row = {"TransactionalId": "t", "TransactionTimeoutMs": 1, "ProducerId": -1, "ProducerEpoch": -1}
+        try:
+            if size is None:
+                assert ask(server.getsockname()[1], "InitProducerId", 4, row)["ProducerId"] == 9
+            else:
+                with pytest.raises(ConnectionError, match="closed the connection or announced"):
+                    ask(server.getsockname()[1], "InitProducerId", 4, row)
+        finally:
+            thread.join()
 
 
 def test_a_transaction_is_looked_for_at_its_coordinator(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,13 @@ JOINED = {"GenerationId": 6, "ProtocolName": "", "Leader": "", "MemberId": "", "
     [
         (
             "InitProducerId",
+            2,
+            {"TransactionalId": "t", "TransactionTimeoutMs": 1},
+            {"ErrorCode": 51, "ProducerId": -1, "ProducerEpoch": -1},
+            [{"transactional_id": "t", "producer_id": -1, "producer_epoch": -1, "error": 51}],
+        ),
+        (
+            "InitProducerId",
             4,
             INIT,
             GIVEN | {"ErrorCode": 0},
@@ -93,6 +100,20 @@ JOINED = {"GenerationId": 6, "ProtocolName": "", "Leader": "", "MemberId": "", "
             WHO | {"Committed": True},
             GIVEN | {"ErrorCode": 0},
             [COLUMNS | {"error": 0, "detail": {"committed": True, "next_producer_id": 9, "next_producer_epoch": 0}}],
+        ),
+        (
+            "EndTxn",
+            5,
+            WHO | {"Committed": True},
+            {"ErrorCode": 0, "ProducerId": 0, "ProducerEpoch": 3},
+            [COLUMNS | {"error": 0, "detail": {"committed": True, "next_producer_id": 0, "next_producer_epoch": 3}}],
+        ),
+        (
+            "EndTxn",
+            5,
+            WHO | {"Committed": True},
+            {"ErrorCode": 47, "ProducerId": -1, "ProducerEpoch": -1},
+            [COLUMNS | {"error": 47, "detail": {"committed": True}}],
         ),
         (
             "EndTxn",

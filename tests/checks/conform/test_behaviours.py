@@ -366,6 +366,7 @@ def test_an_edge_says_what_the_guards_look_at() -> None:
         (VERSION_2, (), Request("InitProducerId", whose=NONE), ["Broker!InitProducerId"]),
         (VERSION_2, IN_ONE[:2], IN_ONE[0], ["Broker!InitProducerId", "Broker!AbortsFirst"]),
         (VERSION_2, IN_ONE[:2], Request("Produce", detail="again"), ["Broker!Produce", "Leader!IsRetry"]),
+        (VERSION_2, IN_ONE[:1], Request("Produce", detail="next"), ["Broker!Produce", "Leader!NeedsVerification"]),
         (VERSION_2, IN_ONE[:1], Request("Produce", detail="gap"), ["ProducerState!AppendError"]),
         (VERSION_2, IN_ONE[:2], Request("ProduceOutside", detail="next"), ["TransactionalPartition!BatchError"]),
         (

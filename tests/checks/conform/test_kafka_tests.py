@@ -157,6 +157,18 @@ def test_the_page_and_the_json_show_both_and_a_difference_without_a_reason_fails
     assert cli.main(["check", "kafka-tests", "--only", "Nothing*"]) == 2
 
 
+@pytest.mark.parametrize(("more", "code"), [([], 1), (["kafka.server.FetchRequestTest"], 0)])
+def test_the_number_that_kafka_passes_is_compared_if_every_class_is_run(
+    more: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    played({SERVER: PASSED, KAFKA: PASSED}, monkeypatch)
+    monkeypatch.setattr(command, "CLASSES", ["kafka.server.HeartbeatRequestTest", *more])
+    monkeypatch.setattr(command, "known_differences", lambda: ({}, 2))
+    call = ["check", "kafka-tests", "--only", "Heartbeat*", "--out", str(tmp_path / "page.html")]
+    assert cli.main(call) == code
+    assert ("passes 1 tests, where it was 2" in capsys.readouterr().out) == (code == 1)
+
+
 @pytest.mark.java
 @pytest.mark.thorough
 @pytest.mark.skipif(not have_tests_jars(), reason="Kafka's test jars are not there; `make kafka-tests` fetches them")

@@ -80,6 +80,15 @@ def test_a_kafka_whose_jars_are_missing_is_skipped_by_name_with_the_reason(
     assert f"skipped: {why}" in (tmp_path / "p.html").read_text(encoding="utf-8")
 
 
+def test_the_page_goes_to_the_folder_of_output_unless_another_file_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(jars, "build_folder", lambda: tmp_path)
+    monkeypatch.setattr(peers_command, "output_folder", lambda: tmp_path / "out")
+    assert main(["conform", "--peers", "--only", "Apache Kafka 2.8.2"]) == 0
+    assert "skipped" in (tmp_path / "out" / "peers.html").read_text(encoding="utf-8")
+
+
 @pytest.mark.broker
 @pytest.mark.skipif(not have_jars("2.8.2"), reason="the jars of Kafka 2.8.2 are not there; `make peers` fetches them")
 def test_kafka_before_verification_only_differs_in_taking_any_first_sequence() -> None:

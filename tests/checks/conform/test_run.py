@@ -1,13 +1,20 @@
 """The agreement of an answer with the spec, and the text that shows a broker's answer."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.machines.transaction_coordinator import Identity
 from kafka_eos_checks.conform.known import Cause
-from kafka_eos_checks.conform.run import agrees, shown_answer, shown_reply
+from kafka_eos_checks.conform.mechanisms import TRANSACTIONS
+from kafka_eos_checks.conform.quotient import Quotient
+from kafka_eos_checks.conform.run import Runner, agrees, shown_answer, shown_reply
 from kafka_eos_checks.conform.stage import Reply
 from kafka_eos_checks.conform.visible import Answer
+
+from .test_behaviours import VERSION_2
 
 NONE, FENCED = ErrorCode.NONE, ErrorCode.PRODUCER_FENCED
 GIVEN, ANOTHER = Identity(producer_id=0, epoch=1), Identity(producer_id=0, epoch=2)
@@ -61,3 +68,11 @@ def test_a_cause_explains_all_that_was_observed_and_not_a_part_of_it() -> None:
     assert not cause.explains("txn: open: EndTxn", "answer", "NONE (offset 3)")
     assert not cause.explains("txn: open: EndTxn", "log", "NONE")
     assert not cause.explains("idempotence: txn: EndTxn", "answer", "NONE")
+
+
+def test_every_scenario_that_begins_is_counted() -> None:
+    stage: Any = SimpleNamespace()
+    runner = Runner(Quotient(TRANSACTIONS, VERSION_2), lambda: stage)
+    plays = [runner._begin() for _ in range(3)]
+    assert runner.counts.scenarios == 3
+    assert all(play.counts is runner.counts for play in plays)

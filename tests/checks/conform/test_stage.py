@@ -8,11 +8,19 @@ from typing import Any
 import pytest
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.formats.record_batch import Record, build_batch
+from kafka_eos.formats.record_batch import (
+    ControlRecord,
+    ControlType,
+    Record,
+    RecordBatch,
+    build_batch,
+    build_control_batch,
+)
 from kafka_eos.machines.transaction_coordinator import Identity
+from kafka_eos.machines.transactional_partition import ABORT, COMMIT, PLAIN, TRANSACTIONAL
 from kafka_eos.wire.protocol import Message
 from kafka_eos_checks.conform.mechanisms import Asked, Request
-from kafka_eos_checks.conform.stage import Places, Stage
+from kafka_eos_checks.conform.stage import Places, Stage, _kind
 from kafka_eos_checks.conform.territory import Territory
 from kafka_eos_checks.conform.visible import FIRST
 from kafka_eos_checks.conform.wire import Address, NoAnswer
@@ -28,6 +36,11 @@ def staged(answer: Callable[[str, Message], Message], **versions: int) -> Stage:
 
     wire: Any = SimpleNamespace(ask=ask, version=lambda api: versions.get(api, 4))
     return Stage(wire, Places(wire, seconds=0.2, closing_seconds=0.2), "topic", 0, "prefix")
+
+
+def marker(control_type: ControlType) -> RecordBatch:
+    record = ControlRecord(control_type=control_type, coordinator_epoch=0)
+    return build_control_batch(record, producer_id=1, producer_epoch=0, base_offset=0)
 
 
 def nothing(api: str, row: Message) -> Message:
@@ -55,6 +68,27 @@ def test_a_generation_of_the_machines_stands_for_one_of_the_broker_and_none_for_
     stage.generation_shift = 4  # the group's first generation is 5
     told = [stage._row(Asked(request=Request(api), generation=generation))[column] for generation in (-1, 0, 1, 2)]
     assert told == [-1, 4, 5, 6]
+
+
+@pytest.mark.parametrize("action", ["TxnOffsetCommit", "OffsetCommit", "JoinConsumerGroup"])
+def test_a_request_with_the_group_marks_it_as_used(action: str) -> None:
+    stage = staged(lambda *_: {"Topics": [{"TopicId": "id"}]})
+    assert not stage.has_group
+    stage._row(Asked(request=Request(action, FIRST), member=FIRST))
+    assert stage.has_group
+
+
+@pytest.mark.parametrize(
+    ("batch", "kind"),
+    [
+        (build_batch([Record(value=b"v")]), PLAIN),
+        (build_batch([Record(value=b"v")], producer_id=1, producer_epoch=0, is_transactional=True), TRANSACTIONAL),
+        (marker(ControlType.COMMIT), COMMIT),
+        (marker(ControlType.ABORT), ABORT),
+    ],
+)
+def test_a_batch_is_of_the_kind_that_the_machines_give_it(batch: RecordBatch, kind: str) -> None:
+    assert _kind(batch) == kind
 
 
 def test_epochs_of_members_count_from_the_first_one_even_if_all_have_left() -> None:

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from kafka_eos.errors import ErrorCode
+from kafka_eos.errors import ErrorCode, MalformedBatch
+from kafka_eos.formats.record_batch import Record
 from kafka_eos.machines.producer_state import Batch, Log, ProducerState
 from kafka_eos.machines.transaction_coordinator import Rules, TransactionMetadata
 from kafka_eos.machines.transactional_partition import LeaderLog, LogEntry, TransactionalPartition
+from kafka_eos_checks.contracts import conditions
 from kafka_eos_checks.contracts.conditions import CONTRACTS, STATES
 
 Range = tuple[Any, ...]  # the least and the largest value, or bytes
@@ -134,6 +136,14 @@ def every_coordinator_is_fenced(self: TransactionalPartition, log: LeaderLog, ma
     return ErrorCode.TRANSACTION_COORDINATOR_FENCED if error is ErrorCode.NONE else error
 
 
+def refused_before_the_first_byte(data: bytes, count: int) -> tuple[Record, ...]:
+    raise MalformedBatch(-1, "no record")
+
+
+def the_same_in_a_copy(self: Log, batch: Batch) -> Log:
+    return replace(self)
+
+
 def holds(name: str, *given: Any) -> bool:
     try:
         PROMISES[name](*given)
@@ -151,10 +161,16 @@ def holds(name: str, *given: Any) -> bool:
         ("fence_raises_the_epoch_once", Rules, ("after_fence", epoch_kept_by_a_fence)),
         (FAILURE, Log, ("failed_to_append", learned_of_a_new_producer)),
         (FAILURE, Log, ("failed_to_append", forgotten_after_a_failure)),
+        ("any_bytes_are_records_or_refused", conditions, ("decode_records", refused_before_the_first_byte)),
     ],
 )
 def test_a_rule_with_a_bug_breaks_the_promise(
-    name: str, owner: type, bug: tuple[str, Any], monkeypatch: pytest.MonkeyPatch
+    name: str, owner: Any, bug: tuple[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(owner, *bug)
     assert not all(holds(name, *each) for each in arguments(name))
+
+
+def test_a_promise_is_about_values_and_not_about_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Log, "failed_to_append", the_same_in_a_copy)
+    assert all(holds(FAILURE, *each) for each in arguments(FAILURE))

@@ -155,7 +155,7 @@ def test_a_release_breaks_the_contracts_that_rest_on_a_repair(
 
 @pytest.mark.parametrize(("answer", "code"), [(CONFIRMED, 1), (FAILS, 1), (BROKEN, 0)])
 def test_a_contract_that_rests_on_a_repair_has_to_be_broken_by_the_release(
-    answer: str, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    answer: str, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     replaced = []
 
@@ -165,8 +165,10 @@ def test_a_contract_that_rests_on_a_repair_has_to_be_broken_by_the_release(
         return Verdict(check="contract", name=name, expected="not broken", found=answer, ok=answer != BROKEN)
 
     monkeypatch.setattr(command, "check", check)
-    call = ["check", "contracts", "append guards", "--kafka", "4.3", "--json", str(tmp_path / "contracts.json")]
+    asked = ["sequences", "append guards"]
+    call = ["check", "contracts", *asked, "--kafka", "4.3", "--json", str(tmp_path / "contracts.json")]
     assert cli.main(call) == code
+    assert f"{sum(len(CONTRACTS[name]) for name in asked) - 1} more contracts" in capsys.readouterr().out
     [verdict] = read_verdicts(tmp_path / "contracts.json")
     assert verdict.name == "append guards: unknown_producer_begins_with_zero, Kafka 4.3"
     assert verdict.expected == "broken by Kafka's own AcceptsUnknownProducer"

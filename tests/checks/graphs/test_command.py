@@ -22,7 +22,15 @@ from kafka_eos_checks.graphs.command import (
     mutant_verdict,
     reference_of,
 )
-from kafka_eos_checks.graphs.state_graph import GraphUnusable, StateGraph, export, instance_text, plain_size, read_dot
+from kafka_eos_checks.graphs.state_graph import (
+    GraphUnusable,
+    StateGraph,
+    _unescape,
+    export,
+    instance_text,
+    plain_size,
+    read_dot,
+)
 from kafka_eos_checks.models.registry import Expectation, Registry
 from kafka_eos_checks.tla import tlc
 from kafka_eos_checks.tla.values import canonical
@@ -60,6 +68,8 @@ def test_the_graph_has_every_edge_with_its_arguments(graph: StateGraph) -> None:
 def test_the_depth_of_a_state_is_the_length_of_a_shortest_path_to_it(graph: StateGraph) -> None:
     depth, _, _ = graph.tree
     assert depth == [len(graph.path_to(state)) for state in range(len(graph.states))]
+    for state in graph.initial:
+        assert graph.path_to(state) == [(-1, state)]
     assert max(depth) > 3
 
 
@@ -321,6 +331,13 @@ DUMP = r"""digraph DiskGraph {
 }"""
 
 
+@pytest.mark.parametrize(
+    ("dumped", "text"), [(r"a\nb", "a\nb"), (r"a\\nb", r"a\nb"), (r"\"n\"", '"n"'), (r"\\\\", r"\\"), ("n", "n")]
+)
+def test_a_label_of_a_dump_is_read_without_its_escapes(dumped: str, text: str) -> None:
+    assert _unescape(dumped) == text
+
+
 def test_a_dump_gives_the_values_of_each_variable_and_the_initial_states(graph: StateGraph) -> None:
     read = read_dot(DUMP, "M", graph.variables, graph.instances)
     assert read.states == [(0, Map(a=0), (), readers, "NO") for readers in (frozenset(), frozenset({"a"}))]
@@ -418,3 +435,9 @@ def test_several_graphs_are_compared_at_a_time(registry: Registry, monkeypatch: 
         "OneClientLess": "equal",
     }
     assert verdicts["OneClientLess"].figures["states"] < verdicts["OneClient"].figures["states"]  # type: ignore[operator]
+
+
+def test_the_time_of_a_comparison_is_its_own_and_tlcs(registry: Registry) -> None:
+    own = Comparison(model="Counter", seconds=2.0)
+    found = [conformance_verdict(registry.get("Counter"), each) for each in (own, replace(own, tlc_seconds=3.0))]
+    assert [verdict.seconds for verdict in found] == [2.0, 5.0]

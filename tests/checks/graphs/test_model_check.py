@@ -1,3 +1,4 @@
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -150,3 +151,19 @@ def test_the_tiers_before_a_tier_belong_to_it_and_mutants_are_chosen_by_their_mo
 def test_a_tier_is_chosen_without_those_after_it(registry: Registry) -> None:
     registry.models["OneClient"] = replace(registry.models["OneClient"], tier="full")
     assert [model.name for model in select(registry, [], "small", mutants=False)] == ["Counter"]
+
+
+@pytest.mark.parametrize(("jobs", "cores", "threads"), [(3, 8, 3), (1, 8, 1), (None, 8, 8), (None, None, 1)])
+def test_as_many_models_run_at_a_time_as_asked_or_as_there_are_cores(
+    jobs: int | None, cores: int | None, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[int] = []
+
+    def pool(count: int) -> ThreadPoolExecutor:
+        told.append(count)
+        return ThreadPoolExecutor(count)
+
+    monkeypatch.setattr(model_check, "ThreadPoolExecutor", pool)
+    monkeypatch.setattr(model_check.os, "cpu_count", lambda: cores)
+    assert list(check_models([], jobs=jobs)) == []
+    assert told == [threads]

@@ -268,6 +268,20 @@ def test_an_update_settles_the_numbers_but_not_the_rules_behind_a_new_violation(
     assert "states = 21" in column.model.file.read_text(encoding="utf-8")
 
 
+def test_an_update_writes_nothing_of_a_run_that_did_not_end_well(
+    registry: Registry, releases: Releases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    column = column_of(registry, releases)
+    before = column.model.file.read_text(encoding="utf-8")
+    judged = replace(FOUND, states=21, problems=("TLC ended",))
+    monkeypatch.setattr(release_check, "check_columns", lambda *_, **__: [(column, judged)])
+    monkeypatch.setattr(release_check, "counterexample", lambda *_: "")
+    names = {"models": ["Counter"], "kafka": ["2.0"], "jobs": 1, "timeout": 1.0}
+    arguments = argparse.Namespace(**names, update=True, causes=False, json=None)
+    assert release_check.run(arguments, [column.model], registry) == 1
+    assert column.model.file.read_text(encoding="utf-8") == before
+
+
 def test_an_unknown_release_is_refused_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "models", "PartitionLog", "--kafka", "2.8"]) == 2
     assert "no release '2.8'; there are 4.3, 3.9" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafka_eos_checks import cli
-from kafka_eos_checks.kit.arguments import Parser, add_json, standard_output
+from kafka_eos_checks.kit.arguments import Parser, add_json, add_source_arguments, standard_output
 from kafka_eos_checks.kit.terminal import print_verdicts
 from kafka_eos_checks.kit.verdict import Verdict, read_verdicts, write_verdicts
 
@@ -166,3 +166,19 @@ def test_every_number_of_jobs_is_at_least_one(capsys: pytest.CaptureFixture[str]
             cli.main([*command.split(), "--jobs=0"])
         assert refused.value.code == 2
         assert "--jobs 0: expected a whole number, at least 1" in capsys.readouterr().err, command
+
+
+@pytest.mark.parametrize(("text", "milliseconds"), [("0.5", 30_000), ("15", 900_000), ("999999", 59_999_940_000)])
+def test_the_longest_time_of_a_transaction_is_given_in_minutes(text: str, milliseconds: int) -> None:
+    parser = Parser(prog="tool")
+    add_source_arguments(parser)
+    assert parser.parse_args(["--max-transaction-timeout", text]).longest_ms == milliseconds
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1000000", "nan", "inf", "soon"])
+def test_a_time_of_a_transaction_that_no_broker_has_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    parser = Parser(prog="tool")
+    add_source_arguments(parser)
+    with pytest.raises(SystemExit):
+        parser.parse_args([f"--max-transaction-timeout={text}"])
+    assert f"--max-transaction-timeout {text}: expected minutes above 0" in capsys.readouterr().err

@@ -111,3 +111,10 @@ def test_settings_are_the_texts_of_kafkas_own_classes_of_settings(folder: Path) 
     with JavaNames([folder]) as names:
         assert "retention.ms" in names.settings
         assert "not.kafkas" not in names.settings
+
+
+def test_the_jars_are_closed_with_the_context(folder: Path) -> None:
+    with JavaNames([folder]) as names:
+        pass
+    with pytest.raises(ValueError, match="closed"):
+        names.has_member("Log", "write")

@@ -15,6 +15,7 @@ from kafka_eos_checks.kit.recording import (
     given_path,
     kept_recording,
     kept_recordings,
+    manifest_of,
     pack,
     unpack,
     unpacked,
@@ -99,7 +100,10 @@ def test_a_link_or_device_is_refused(tmp_path: Path, kind: bytes) -> None:
 
 
 def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    archive = an_archive(tmp_path / "r.tar.xz", a_file("manifest.json", b"{}"), a_file("big", bytes(5_000)))
+    folder = tarfile.TarInfo("d")
+    folder.type = tarfile.DIRTYPE
+    files = a_file("manifest.json", b"{}"), a_file("big", bytes(5_000))
+    archive = an_archive(tmp_path / "r.tar.xz", (folder, b""), *files)
     monkeypatch.setattr(recording, "UNPACKED_LIMIT", 5_001)
     with pytest.raises(UnsafeArchive, match="more than"):
         unpack(archive, tmp_path / "out")
@@ -265,3 +269,12 @@ def test_the_kept_recordings_are_small_and_whole(tmp_path: Path) -> None:
         unpack(archive, tmp_path / archive.name)
         assert list((tmp_path / archive.name / "histories").glob("*.jsonl"))
         assert list((tmp_path / archive.name / "brokers").glob("*/*/*.log"))
+
+
+def test_the_manifest_is_read_out_of_the_archive(tmp_path: Path) -> None:
+    folder = tarfile.TarInfo("manifest.json")
+    folder.type = tarfile.DIRTYPE
+    found = an_archive(tmp_path / "r.tar.xz", (folder, b""), a_file("r/x"), a_file("r/manifest.json", b'{"seed": 7}'))
+    assert manifest_of(found) == {"seed": 7}
+    with pytest.raises(UnsafeArchive, match=r"no manifest\.json, so no recording"):
+        manifest_of(an_archive(tmp_path / "none.tar.xz", (folder, b""), a_file("manifest.json.old", b"{}")))

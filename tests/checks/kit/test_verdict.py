@@ -129,6 +129,17 @@ def test_only_the_evidence_of_differing_verdicts_is_printed_and_unchanged() -> N
     assert "FAIL" not in printed([GOOD])
 
 
+def test_a_command_in_the_evidence_stays_on_its_line() -> None:
+    command = f"kafka-eos audit {' '.join(f'--topic orders-{number}' for number in range(20))}"
+    assert command in printed([replace(BAD, evidence=command)]).splitlines()
+
+
+@pytest.mark.parametrize("ok", [True, False])
+def test_the_evidence_of_a_verdict_that_is_not_judged_is_printed_once(ok: bool) -> None:
+    said = printed([replace(UNSURE, ok=ok, evidence="the one of orders-0", advice="copy the log")])
+    assert [said.count(text) for text in ("the one of orders-0", "copy the log", "not judged U")] == [1, 1, 1]
+
+
 def test_no_part_of_a_verdict_becomes_a_picture() -> None:
     said = printed([replace(BAD, name="protocol.py:100: x", found="orders:1234:", evidence=":boom:")])
     assert [said.count(word) for word in ("protocol.py:100: x", "orders:1234:", ":boom:")] == [2, 2, 1]

@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -281,3 +282,12 @@ def test_a_survivor_is_searched_again_only_within_another_limit(
     assert asked == ["60", "240"]
     assert ask(600.0, FOUND) == FOUND
     assert [ask(limit, "nothing is kept") for limit in (60.0, 240.0)] == [FOUND, FOUND], "it is found by now"
+
+
+def test_a_change_of_the_model_that_a_mutant_is_of_changes_the_key() -> None:
+    registry = Registry()
+    mutant = registry.get(MUTANT)
+    before = key_of("graph", registry, mutant)
+    base = registry.models[mutant.model]
+    registry.models[mutant.model] = replace(base, invariants=base.invariants[1:])
+    assert key_of("graph", registry, mutant) != before

@@ -236,3 +236,13 @@ def test_a_rule_that_no_single_instance_has_cannot_be_replaced_there(registry: R
     (registry.folder.parent / "Totals.tla").write_text(twice, encoding="utf-8")
     with pytest.raises(MalformedRegistry, match="there are 2"):
         write_model(replace(model, module="Totals"))
+
+
+def test_of_many_names_that_are_near_five_are_shown() -> None:
+    registry = Registry()
+    with pytest.raises(MalformedRegistry) as refused:
+        registry.get("PartitionLogTwo")
+    near = str(refused.value).partition("such as ")[2].split(", ")
+    assert len(near) == len(set(near)) == 5
+    assert near[0] == "PartitionLog"
+    assert set(near) <= registry.models.keys() | registry.mutants.keys()

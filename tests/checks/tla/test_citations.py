@@ -69,3 +69,4 @@ def test_a_method_belongs_to_the_class_before_it() -> None:
     assert unknown("Sender.canRetry, org.apache, acks, Sender, canRetry, none") == []
     assert unknown("Sender, canFail, Sender.canFail, Receiver") == ["canFail", "Sender.canFail", "Receiver"]
     assert unknown("canRetry, Sender") == ["canRetry"], "no class is before it"
+    assert unknown("Sender, lost, when it was lost") == ["lost"], "a word alone is a name, one in a sentence is none"

@@ -119,3 +119,18 @@ def test_the_parser_finds_the_definitions_that_sany_finds_where_sany_finds_them(
 def test_always_is_not_eventually() -> None:
     assert parse_expression("[]P", "") == ("always", ("call", "P", ()))
     assert parse_expression("<>P", "") == ("eventually", ("call", "P", ()))
+
+
+@pytest.mark.parametrize(
+    ("text", "grouped"),
+    [
+        ("1..2 \\X {3}", "1..(2 \\X {3})"),
+        ("A \\cup B \\X C", "A \\cup (B \\X C)"),
+        ("1..2 + 3", "1..(2 + 3)"),
+        *((f"~1 {sign} 2", f"~(1 {sign} 2)") for sign in ("=", "#", "<", ">", "<=", ">=", "=<", "\\leq", "\\in")),
+        ("1 + 2 - 3 * 4", "1 + (2 - (3 * 4))"),
+        ("A \\cup 1..2 = B", "(A \\cup (1..2)) = B"),
+    ],
+)
+def test_operators_bind_as_tightly_as_in_tla(text: str, grouped: str) -> None:
+    assert parse_expression(text, "here") == parse_expression(grouped, "here")

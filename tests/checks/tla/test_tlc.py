@@ -200,3 +200,16 @@ def test_a_jar_with_another_checksum_is_not_run(monkeypatch: pytest.MonkeyPatch,
     jar.write_bytes(b"no jar")
     with pytest.raises(TlcMissing, match=r"sha256 is [0-9a-f]{64}, expected fc0a7b69"):
         tlc.find_jar()
+
+
+@pytest.mark.parametrize(("severity", "is_told"), [(0, False), (1, True), (3, False)])
+def test_only_errors_are_told_as_errors(severity: int, is_told: bool) -> None:
+    reading = tlc._Reading()
+    reading.take(1000, severity, "of a message without a meaning of its own")
+    reading.take(2193, 0, "Model checking completed.")
+    assert ("without a meaning" in reading.result(1, 1.0).error) == is_told
+
+
+def test_a_run_without_statistics_has_found_no_state() -> None:
+    found = tlc.Result(verdict="times out")
+    assert (found.generated, found.distinct, found.queue, found.depth) == (0, 0, 0, 0)

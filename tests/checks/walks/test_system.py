@@ -52,6 +52,30 @@ def test_counted_offsets_of_aborted_transactions_are_detected_and_shrunk() -> No
     assert fewest.events[-1].endswith(fewest.wrong)
 
 
+@pytest.mark.parametrize("needed", [frozenset({3, 7}), frozenset({1, 2, 9}), frozenset(range(1, 10)), frozenset()])
+def test_a_shrunk_run_has_no_fault_that_can_be_left_out(
+    needed: frozenset[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[frozenset[int]] = []
+
+    class Planted:
+        """A run of nine faults that goes wrong if it has those that are needed."""
+
+        drawn = 9
+
+        def __init__(self, _: int, allowed: frozenset[int] = frozenset(range(1, 10)), **__: object) -> None:
+            self.allowed = allowed
+
+        def run(self) -> Outcome:
+            tried.append(self.allowed)
+            assert len(tried) < 100
+            return Outcome(0, SET_UPS[0], wrong="wrong" if needed <= self.allowed else "")
+
+    monkeypatch.setattr(whole, "Whole", Planted)
+    assert shrunk(0).wrong
+    assert tried[-1] == needed
+
+
 def test_a_run_that_does_not_finish_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whole, "MOST_PEACEFUL", 0)
     assert "not everything is processed" in Whole(0).run(requests=3).wrong
@@ -66,6 +90,20 @@ def test_an_input_that_an_application_leaves_out_is_detected(monkeypatch: pytest
 
     monkeypatch.setattr(Application, "_read", read_too_little)
     assert "is found too early" in run_whole(0).wrong
+
+
+def test_the_last_output_that_an_application_leaves_out_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    produce = Application._produce
+
+    def produce_too_little(application: Application, number: int, inputs: list[bytes]) -> Answering:
+        if inputs := [value for value in inputs if value != b"19"]:
+            yield from produce(application, number, inputs)
+
+    monkeypatch.setattr(Application, "_produce", produce_too_little)
+    monkeypatch.setattr(whole, "MOST_PEACEFUL", 1_000)
+    run = Whole(0)
+    assert "not everything is processed" in run.run().wrong
+    assert run.found == {number: list(range(19)) for number in range(whole.PARTITIONS)}
 
 
 def test_a_verdict_counts_requests_transactions_and_coverage() -> None:
@@ -89,6 +127,11 @@ def test_evidence_names_the_faults_and_pairs_that_no_run_met_and_the_excused_one
     excuse = "EndTxn not repeated 3 time(s) with transaction.version 1: finding late-end-of-transaction"
     assert excuse in verdict.evidence
     assert "not repeated" not in verdict_of([Outcome(0, SET_UPS[2])], 0.0).evidence
+
+
+def test_a_set_up_is_named_once() -> None:
+    named = [f"EOS v{eos}, transaction.version {version}" for eos in (1, 2) for version in (1, 2)]
+    assert sorted(SET_UPS) == sorted([*named, *(f"{name}, mirror" for name in named[:2])])
 
 
 def test_each_excuse_is_a_finding() -> None:

@@ -77,6 +77,12 @@ def test_a_cluster_that_is_unreachable_at_the_start_is_an_error() -> None:
         follow(Gone(clock, 0, 50).watcher(), None, clock)
 
 
+def test_a_cluster_that_answers_is_asked_again_at_once(written: Written) -> None:
+    clock = Clock(10)
+    follow(written.watcher(), None, clock, once=True)
+    assert clock.waits == []
+
+
 def test_a_cluster_that_knows_its_topics_and_gives_no_data_is_asked_every_second(written: Written) -> None:
     clock = Clock(10)
     written.gone = True

@@ -1,0 +1,75 @@
+"""A declaration counts with its group and its topics, and a question names the topics and groups that are there."""
+
+from typing import Any
+
+import pytest
+
+from kafka_eos.histories.history import Event
+from kafka_eos_checks.audit.events.recorded import COMMITS, GENERATIONS
+from kafka_eos_checks.audit.rules.declared import (
+    APPLICATION,
+    INPUT,
+    OUTPUT,
+    RECORD,
+    TOPIC,
+    WrongQuestion,
+    check,
+    declarations,
+)
+
+COMMIT, JOIN = min(COMMITS), min(GENERATIONS)
+
+
+def event(action: str, **columns: Any) -> Event:
+    return Event(run="r", process="p", action=action, phase="ok", **columns)
+
+
+def asks(inputs: str = "in", outputs: str = "out", group: str = "g") -> list[Event]:
+    return [
+        event(APPLICATION, group=group),
+        event(TOPIC, group=group, topic=inputs, detail={"role": INPUT}),
+        event(TOPIC, group=group, topic=outputs, detail={"role": OUTPUT}),
+    ]
+
+
+def test_only_a_declaration_with_a_group_and_a_topic_of_a_declared_application_counts() -> None:
+    assert declarations([event(APPLICATION)]) == []
+    assert declarations([event(TOPIC, group="g", topic="in")]) == []
+    [declared] = declarations([*asks(), event(TOPIC, group="g"), event(RECORD, group="other", topic="in")])
+    assert (declared.inputs, declared.outputs, declared.identities) == ({"in"}, {"out"}, {})
+
+
+def test_topics_are_those_with_a_log_and_those_that_were_written_to_or_committed() -> None:
+    replicas: dict[Any, Any] = {("in", 0): [], ("__consumer_offsets", 0): [], ("~", 0): []}
+    requests = [
+        event("Produce", topic="written"),
+        event("Produce"),
+        event("Fetch", topic="fetched"),
+        event("Send", topic="sent"),
+        event(COMMIT, topic="committed", group="g"),
+        event(COMMIT, group="g"),
+    ]
+    with pytest.raises(WrongQuestion, match=r"no topic 'X'; there are 'committed', 'in', 'written', '~'$"):
+        check([*asks("X"), *requests], replicas, [])
+
+
+def test_topics_are_not_known_without_logs() -> None:
+    check([*asks("X"), event("Produce", topic="written")], {}, [])
+
+
+def test_groups_are_those_that_have_members_or_offsets() -> None:
+    requests = [
+        event(JOIN, group="joined"),
+        event(JOIN),
+        event("FindCoordinator", group="sought"),
+        event("Produce", topic="written"),
+    ]
+    with pytest.raises(WrongQuestion, match="no group 'X'; there is 'joined'"):
+        check([*asks(group="X"), *requests], {}, [])
+
+
+def test_a_group_has_committed_the_topics_of_its_own_requests() -> None:
+    requests = [event(COMMIT, topic="other", group="g"), event(COMMIT, topic="in", group="another")]
+    with pytest.raises(WrongQuestion, match="group 'g' has committed no offset of 'in', but of 'other'"):
+        check([*asks(), *requests], {}, [])
+    check([*asks(), *requests, event(COMMIT, topic="in", group="g")], {}, [])

@@ -1,0 +1,101 @@
+"""What a mechanism looks at in a state: sequences to send, and how far a leader and a coordinator know a producer."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafka_eos.machines.producer_state import CachedBatch, Limits, ProducerState
+from kafka_eos.machines.transaction_coordinator import Identity
+from kafka_eos_checks.conform.mechanisms import (
+    MECHANISMS,
+    TRANSACTIONS,
+    Request,
+    _place_in_transaction,
+    _relation,
+    _sequence,
+)
+from kafka_eos_checks.conform.quotient import Edge
+from kafka_eos_checks.conform.visible import NONE
+
+from .test_behaviours import VERSION_1, taken
+
+MOST = Limits().cached_batches
+OWN = Identity(producer_id=7, epoch=2)
+
+
+def leader(*batches: tuple[int, int], epoch: int = 2) -> Any:
+    """A leader that remembers these batches of producer 7: first sequence and number of records."""
+    cached = tuple(CachedBatch(sequence=first, count=count, offset=0) for first, count in batches)
+    known = {7: ProducerState(epoch=epoch, batches=cached)} if batches else {}
+    return SimpleNamespace(state=SimpleNamespace(log=SimpleNamespace(producers=known, limits=Limits())))
+
+
+LAST = (10, 3)
+ALL = [(4 + n, 1) for n in range(MOST)]
+
+
+@pytest.mark.parametrize(
+    ("which", "of_nothing", "of_last", "of_all"),
+    [
+        ("next", (0, 1), (13, 1), (4 + MOST, 1)),
+        ("next, two records", (0, 2), (13, 2), (4 + MOST, 2)),
+        ("gap", (1, 1), (14, 1), (5 + MOST, 1)),
+        ("again", None, (10, 3), (3 + MOST, 1)),
+        ("again and one more", None, (10, 4), (3 + MOST, 2)),
+        ("the oldest remembered again", None, None, (4, 1)),
+        ("one that is forgotten again", None, None, (3, 1)),
+        ("the last before the wrap", (2**31 - 1, 1), None, None),
+    ],
+)
+def test_a_sequence_is_chosen_by_what_the_leader_remembers(
+    which: str, of_nothing: object, of_last: object, of_all: object
+) -> None:
+    assert _sequence(leader(), OWN, which) == of_nothing
+    assert _sequence(leader(LAST), OWN, which) == of_last
+    assert _sequence(leader(*ALL), OWN, which) == of_all
+
+
+def test_batches_of_another_epoch_are_not_continued() -> None:
+    assert _sequence(leader(LAST, epoch=1), OWN, "next") == (0, 1)
+    assert _sequence(leader(LAST, epoch=1), OWN, "again") is None
+
+
+def test_before_sequence_0_none_is_forgotten() -> None:
+    batches = [(n, 1) for n in range(MOST)]
+    assert _sequence(leader(*batches), OWN, "the oldest remembered again") == (0, 1)
+    assert _sequence(leader(*batches), OWN, "one that is forgotten again") is None
+
+
+@pytest.mark.parametrize(
+    ("epoch", "is_open", "told"),
+    [
+        (-1, False, "unknown"),
+        (1, True, "older epoch, open"),
+        (2, False, "same epoch, closed"),
+        (3, True, "newer epoch, open"),
+    ],
+)
+def test_a_leaders_epoch_is_compared_with_the_producers_own(epoch: int, is_open: bool, told: str) -> None:
+    known = SimpleNamespace(epoch=epoch, is_open=is_open)
+    leader: Any = SimpleNamespace(state=SimpleNamespace(producer=lambda _: known))
+    assert _relation(leader, OWN) == told
+
+
+def test_a_mechanism_of_one_transactional_id_is_alone() -> None:
+    assert TRANSACTIONS.alone
+    assert {mechanism.alone for mechanism in MECHANISMS if len(mechanism.transactional_ids) == 2} == {False}
+
+
+def test_an_edge_is_the_same_whichever_way_leads_to_it() -> None:
+    request = Request("InitProducerId", whose=NONE)
+    one, other = (
+        Edge(name="e", mechanism=TRANSACTIONS, request=request, answers=("ok",), path=path) for path in ((), (request,))
+    )
+    assert one == other
+
+
+def test_a_place_tells_whether_the_coordinator_remembers_an_epoch_to_repeat() -> None:
+    new = taken(VERSION_1, TRANSACTIONS, Request("InitProducerId", whose=NONE))
+    bumped = taken(VERSION_1, TRANSACTIONS, Request("InitProducerId", whose=NONE), Request("InitProducerId"))
+    assert [_place_in_transaction(state)[3] for state in (new, bumped)] == [False, True]
