@@ -81,6 +81,7 @@ def test_headers_of_a_real_broker_are_read_as_by_the_readable_decoder(logs: tupl
                 (item.batch.base_sequence + item.batch.last_offset_delta) & 0x7FFFFFFF,
                 item.batch.base_sequence < 0 or log.topic in COORDINATOR_TOPICS,
                 item.batch.is_transactional + 2 * item.batch.is_control,
+                item.batch.partition_leader_epoch,
             )
             for item in stored(log)
         ]

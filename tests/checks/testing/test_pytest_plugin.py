@@ -85,7 +85,7 @@ def test_a_failing_test_names_the_findings_and_the_diagram(pytester: pytest.Pyte
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "E * not exactly once: 2 finding(s)",
+            "E * not exactly once: 3 finding(s)",
             "E *   output without its offset: out-0 offset 0: 'a' is the output of in-0 offset 0 of group 'g'*",
             "E *     means: *",
             "E *     next:  *",

@@ -96,4 +96,5 @@ def test_a_written_log_is_audited_with_the_planted_faults(tmp_path: Path) -> Non
         "gap": "4 findings",
         "stale epoch": "4 findings",
         "order": "0 findings",
+        "leader epoch went back": "0 findings",
     }
