@@ -11,8 +11,8 @@ EMPTY                           HandleInitProducerId, with or without the client
 ONGOING                         HandleAddPartition for each new partition (one request may add several)
 PREPARE_COMMIT                  HandleEndTxn
 PREPARE_ABORT                   HandleEndTxn; or a fence (HandleInitProducerId, TimeOut if it is due) and AbortFenced
-COMPLETE_COMMIT, _ABORT         WriteMarker for each marker that the partitions have, perhaps FindNoLeader for the
-                                others, then CompleteTransaction
+COMPLETE_COMMIT, _ABORT         WriteMarker for each marker that the partitions have, FindNoLeader for the others, then
+                                CompleteTransaction
 none (a tombstone)              ExpireTransactionalId
 ==============================  ====================================================================================
 
@@ -174,8 +174,6 @@ def read_recorded(folder: Path) -> Recorded:
     for directory in find_log_directories(folder):
         for partition in directory.partitions:
             name = f"{partition.topic}-{partition.partition}"
-            if not partition.segments:
-                continue
             if name not in replicas or _size(partition) > _size(replicas[name]):
                 replicas[name] = partition
     records: dict[str, list[StateRecord]] = defaultdict(list)
@@ -469,7 +467,7 @@ def _marks(partition: str) -> tuple[Candidate, ...]:
 
 @lru_cache(maxsize=1 << 12)
 def _leaves_out(partition: str) -> tuple[Candidate, ...]:
-    return (Candidate("FindNoLeader", (partition,)), Candidate(NOTHING))
+    return (Candidate("FindNoLeader", (partition,)),)
 
 
 def _marker_text(name: str, marker: WrittenMarker) -> str:

@@ -163,7 +163,7 @@ def pieces_of(paths: Sequence[Path], piece_bytes: int = PIECE_BYTES) -> list[Pie
                 replicas[place] = log
         splits = plan(replicas.values(), piece_bytes)
         filled = {split.log for split in splits}
-        empty = [log for log in replicas.values() if log.segments and log not in filled]
+        empty = [log for log in replicas.values() if log not in filled]
         found += [
             Piece(
                 source=source, log=f"{log.topic}-{log.partition}", path=str(log.file(log.segments[0])), start=0, end=0

@@ -1,5 +1,8 @@
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from threading import Event
 
 import pytest
 
@@ -312,3 +315,36 @@ def test_a_rule_of_an_instantiated_module_is_that_of_the_release_too(registry: R
     assert [rule.key for rule in column.rules] == ["Counter!AddError"]
     assert judge_model(column.entry).outcomes == {"BelowMost": "violated after 3 steps"}
     assert judge_model(replace(column, rules=()).entry).outcomes == {"BelowMost": "holds"}
+
+
+class Told:
+    """A console whose status lets the work go on once it was told twice how far that is."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.twice = Event()
+
+    @contextmanager
+    def status(self, _: str) -> Iterator["Told"]:
+        yield self
+
+    def update(self, text: str) -> None:
+        self.said.append(text)
+        if len(self.said) > 1:
+            self.twice.set()
+
+
+def test_it_is_told_how_many_columns_are_done_while_one_is_waited_for(
+    registry: Registry, releases: Releases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = Told()
+
+    def judged(_: Model, **__: float) -> Judged:
+        assert told.twice.wait(10)
+        return FOUND
+
+    monkeypatch.setattr(release_check, "progress_console", told)
+    monkeypatch.setattr(release_check, "judge_model", judged)
+    [(_, found)] = check_columns([column_of(registry, releases)])
+    assert found is FOUND
+    assert set(told.said) == {"0 of 1 done, the largest first"}

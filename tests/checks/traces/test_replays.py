@@ -262,6 +262,19 @@ def test_a_partition_whose_log_is_empty_lacks_its_markers_in_both_ways(tmp_path:
     assert said(in_process(pieces_of([brokers]), RULES)) == expected
 
 
+def test_a_partition_whose_folder_has_no_segment_is_not_there_in_both_ways(tmp_path: Path) -> None:
+    unpack(kept_recording("no-leader-3.9"), tmp_path / "copy")
+    brokers = tmp_path / "copy" / "brokers"
+    for segment in brokers.glob("*/commit-then-abort-0/*.log"):
+        segment.unlink()
+    assert coordinators.read_recorded(brokers).absent["commit-then-abort-t"] == ["commit-then-abort-0"]
+    expected = in_the_readable_way(brokers)
+    assert all(position is None for _, position in expected.values())
+    table = in_process(pieces_of([brokers]), RULES)
+    assert said(table) == expected
+    assert {row["trace"] for row in rows_of(table) if row["accepted"] is None} == {"commit-then-abort-t"}
+
+
 def test_histories_have_the_verdicts_of_their_traces_one_by_one(histories: list[Path]) -> None:
     expected: dict[tuple[int, str], tuple[int, int | None]] = {}
     for source, path in enumerate(histories):
