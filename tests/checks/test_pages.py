@@ -28,7 +28,7 @@ _LINK = re.compile(r"\]\(([^)#\s]+)(?:#([^)\s]+))?\)")
 _ANCHOR = re.compile(r"\]\(#([^)\s]+)\)")
 _QUOTED = re.compile(r"`([^`\n]+)`")
 _SHOWN = re.compile(
-    r"^ {2}((?:spec|checks|tests|reference)/[\w/.-]+?\.\w+):\d+ ", re.MULTILINE
+    r"^ +((?:spec|checks|tests|reference)/[\w/.-]+?\.\w+):(?:…|\d+) ", re.MULTILINE
 )  # what check impact prints
 _PATH = re.compile(r"[\w.<>{}*-]+(?:/[\w.<>{}*-]+)*/?")
 _MODULE = re.compile(r"kafka_eos(?:_checks)?(?:\.\w+)+")
@@ -132,7 +132,7 @@ def test_the_pages_name_many_paths_and_modules() -> None:
         ("`matrix/guards/` has them", "matrix/guards/"),
         ("`kafka_eos_checks.audit.headers` reads", "kafka_eos_checks.audit.headers"),
         ("`kafka_eos.machines.leader.Leaders`", "kafka_eos.machines.leader.Leaders"),
-        ("  spec/Leaders.tla:3  Leader!Init", "spec/Leaders.tla"),
+        ("    spec/Leaders.tla:…  Leader!Init", "spec/Leaders.tla"),
         ("[there](docs/nowhere.md)", "docs/nowhere.md"),
         ("[there](docs/operators.md#nowhere)", "docs/operators.md#nowhere"),
         ("[there](#nowhere)", "#nowhere"),

@@ -24,7 +24,7 @@ from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.models.findings import possible_causes
 from kafka_eos_checks.tla.tlc import JAR_VARIABLE, find_jar
 
-DOCUMENTS = ("README.md", "docs/commands.md", "docs/operators.md", "docs/sql.md")
+DOCUMENTS = ("README.md", "docs/commands.md", "docs/operators.md", "docs/sql.md", "docs/upgrading.md")
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,7 @@ WORK = {
     "kafka-eos --help": ("--help", 0, "usage: kafka-eos"),
     "kafka-eos audit example:violations": ("", 1, "found 5 findings"),
     "kafka-eos audit example:operator-mistakes": ("", 1, "torn transaction: "),
+    "kafka-eos audit example:no-leader": ("", 1, "hanging transaction: "),
     "kafka-eos audit /var/lib/kafka/data": ("audit copy", 1, "duplicate: "),
     "kafka-eos audit PATH…": ("audit copy", 1, "duplicate: "),
     "kafka-eos audit copy/ --html audit.html --findings findings.jsonl": ("", 1, "duplicate: "),
@@ -121,6 +122,8 @@ WORK = {
     ),
     "kafka-eos ledger findings late-end-of-transaction": ("", 0, "the audit reports it as"),
     "kafka-eos ledger findings decision-lost": ("", 0, "torn transaction"),
+    "kafka-eos ledger findings no-leader-no-marker": ("", 0, "produce the records again"),
+    "kafka-eos ledger findings ID": ("ledger findings static-leave", 0, "what mends it"),
     "kafka-eos lab generate copy --transactions 2000 --clients 8 --faults 1 --seed 7": (
         "lab generate cluster --transactions 2000 --clients 8 --faults 1 --seed 7",
         0,
@@ -169,6 +172,7 @@ NEED = {
     "kafka-eos check models": ("", TLC),
     "kafka-eos check models --kafka 4.3": ("", TLC),
     "kafka-eos check models LateEndIsNotAtomic": ("", TLC),
+    "kafka-eos check models TransactionsUpgrade TransactionsMixed --kafka 4.3": ("", TLC),
     "kafka-eos check models SnapshotWindowJava": ("", TLC),
     "kafka-eos check mutants": ("", TLC),
     "kafka-eos check proofs": ("", EXTRA.format("prove")),
@@ -187,6 +191,7 @@ ELSEWHERE = {
     "kafka-eos audit",
     "kafka-eos audit headers",
     "kafka-eos conform --bootstrap HOST:9092",
+    "kafka-eos conform --bootstrap HOST:9092 --transaction-version 1",
     "kafka-eos conform --bootstrap HOST:PORT",
     "kafka-eos lab generate",
     "kafka-eos serve",
@@ -194,6 +199,7 @@ ELSEWHERE = {
     "kafka-eos serve --data DIR --record history.jsonl",
     "kafka-eos watch",
     "kafka-eos watch --bootstrap HOST:9092",
+    "kafka-eos watch --bootstrap HOST:9092 --once --from-start",
     "kafka-eos watch --bootstrap broker-1:9092 --checkpoint /var/lib/kafka-eos",
     "kafka-eos watch --bootstrap broker-1:9092 --jsonl | jq -r 'select(.ends == \"never\") | .command'",
     "kafka-eos watch --bootstrap broker-1:9093 --command-config client.properties --once",
@@ -275,12 +281,13 @@ def test_a_server_of_the_wheel_is_watched_and_conforms(light: Installed) -> None
         try:
             assert server.stdout is not None
             bootstrap = server.stdout.readline().partition("bootstrap.servers=")[2].split()[0]
-            watched = light.kafka_eos(f"watch --bootstrap {bootstrap} --checkpoint state --once")
-            conforming = light.kafka_eos(f"conform --bootstrap {bootstrap}")
+            watched = light.kafka_eos(f"watch --bootstrap {bootstrap} --checkpoint state --once --from-start")
+            calls = [f"conform --bootstrap {bootstrap}", f"conform --bootstrap {bootstrap} --transaction-version 1"]
+            conforming = [light.kafka_eos(call) for call in calls]
         finally:
             server.terminate()
     assert (watched.returncode, "0 reports" in watched.stderr) == (0, True), watched.stderr
-    assert conforming.returncode == 0, conforming.stdout + conforming.stderr
+    assert [done.returncode for done in conforming] == [0, 0], [done.stdout + done.stderr for done in conforming]
 
 
 @pytest.mark.tlc

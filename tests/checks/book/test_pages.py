@@ -1,13 +1,17 @@
 """The pages name only things that exist, and a book with something broken in it is refused."""
 
+import ast
 import json
 import os
+import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
+from pygments.lexers import get_lexer_by_name
 
 from kafka_eos.formats.transaction_log import LEGAL_TRANSITIONS
 from kafka_eos.histories.history import Event
@@ -19,7 +23,7 @@ from kafka_eos_checks.book.listing import listing
 from kafka_eos_checks.book.pages import Page, table, written
 from kafka_eos_checks.book.pictures import Arrow, drawn, refinements
 from kafka_eos_checks.book.properties import property_page
-from kafka_eos_checks.book.reference import schemas
+from kafka_eos_checks.book.reference import reference_pages, schemas
 from kafka_eos_checks.book.site import MENU, MOST_BYTES, problems
 from kafka_eos_checks.book.sources import Book
 from kafka_eos_checks.book.stories import Story, readers_of, seen_by_readers, told
@@ -304,3 +308,40 @@ def test_a_long_line_of_a_listing_goes_on_below_its_own_beginning() -> None:
 def test_every_document_is_in_the_menu() -> None:
     documents = {f"docs/{path.stem}" for path in (CLONE / "docs").glob("*.md")}
     assert documents <= {page for pages in MENU.values() for page in pages}
+
+
+def lex_sql(text: str) -> None:
+    """Raise if Pygments' lexer does not know a character."""
+    lexer = get_lexer_by_name("sql")
+    lexer.add_filter("raiseonerror", excclass=ValueError)
+    list(lexer.get_tokens(text))
+
+
+READ_BY: dict[str, Callable[[str], object]] = {"json": json.loads, "python": ast.parse, "sql": lex_sql, "text": str}
+"""Language of a block of code -> what reads it, or raises. Sphinx refuses a block that its lexer does not take."""
+_BLOCK = re.compile(r"^( *)```([^\s`{]+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+
+
+def unreadable(pages: Iterable[Page]) -> list[str]:
+    """The blocks that are not in the language that they are labelled with: page, language, first line."""
+    wrong = []
+    for page in pages:
+        for _, language, text in _BLOCK.findall(page.text):
+            try:
+                READ_BY[language](dedent(text))
+            except (KeyError, SyntaxError, ValueError):
+                wrong.append(f"{page.path} {language}: {text.splitlines()[0]}")
+    return wrong
+
+
+def test_every_block_of_code_is_in_the_language_that_it_is_labelled_with(links: Links) -> None:
+    made = [*guides.guide_pages(links, run=False), *reference_pages(links.book)]
+    assert unreadable(made) == []
+    assert {language for page in made for _, language, _ in _BLOCK.findall(page.text)} >= {"python", "sql", "text"}
+
+
+@pytest.mark.parametrize("block", ['json\n{"leader": …}', "python\na = …", "sql\nSELECT …", "tla\nA == B"])
+def test_a_block_of_another_language_is_told(block: str) -> None:
+    language, _, line = block.partition("\n")
+    page = Page(path="docs/a", title="A", text=f"- so:\n\n  ```{language}\n  {line}\n  ```\n")
+    assert unreadable([page]) == [f"docs/a {language}:   {line}"]

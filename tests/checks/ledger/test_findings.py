@@ -1,5 +1,6 @@
 """The findings in Kafka: each has its models and, if it was observed, its recording as evidence."""
 
+import re
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -189,3 +190,28 @@ def test_a_file_that_cannot_be_used_says_where(tmp_path: Path, text: str, reason
     file.write_text(text, encoding="utf-8")
     with pytest.raises(MalformedFindings, match=rf"findings\.toml: .*{reason}"):
         read_findings(file)
+
+
+def upgrading_rows() -> list[tuple[list[str], list[str]]]:
+    """(findings, cells for 3.9, 4.3 in version 1 and 4.3 in version 2) of each row of the page about upgrading."""
+    text = (CLONE / "docs/upgrading.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in text.split("| finding |")[1].split("\n\n")[0].splitlines()[2:]]
+    return [(re.findall(r"`([\w-]+)`", names), cells) for names, *cells in rows]
+
+
+def test_the_page_about_upgrading_has_each_finding_once_and_with_its_releases() -> None:
+    named = [name for names, _ in upgrading_rows() for name in names]
+    assert sorted(named) == sorted(BY_ID)
+    for names, (of_3_9, *of_4_3) in upgrading_rows():
+        for name in names:
+            concerns = concerned(BY_ID[name])
+            assert (of_3_9.startswith("yes"), any(cell != "no" for cell in of_4_3)) == (
+                "3.9" in concerns or "4.3" not in concerns,
+                "4.3" in concerns or "3.9" not in concerns,
+            ), name
+
+
+def test_the_page_about_upgrading_has_what_is_only_of_version_1() -> None:
+    mended = {name for names, cells in upgrading_rows() for name in names if cells[2] == "no"}
+    said = {each.id for each in FINDINGS if re.search("[Tt]ransaction version [12]", f"{each.consequence} {each.cure}")}
+    assert mended <= said
