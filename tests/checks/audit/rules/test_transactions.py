@@ -3,7 +3,7 @@
 import math
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -276,9 +276,8 @@ def test_one_marker_too_many_that_ends_data_has_no_transaction(tmp_path: Path) -
 
 
 def evidence(folder: Path, rule: str) -> str:
-    """The evidence of the only finding of a rule."""
-    [finding] = [each for each in run([folder], one_moment=True).findings if each.rule == rule]
-    return finding.evidence
+    """The evidence of the only finding of a rule; see :func:`alone`."""
+    return alone(folder, lambda each: each.rule == rule and each.is_violation)
 
 
 ONE_EPOCH = [("EMPTY", 0), *(state for each in ("ABORT", "COMMIT", "COMMIT", "COMMIT", "ABORT")
@@ -300,6 +299,22 @@ def test_a_marker_out_of_turn_is_told_with_the_decisions_that_have_no_marker_if_
     partition(tmp_path, 0, *(step for marker in markers for step in (("data", 0), (marker, 0))), marked_at=NOW + 60)
     is_right = f"it is the marker of transaction 4 of 't', and this partition has no COMMIT of {lacking}"
     assert evidence(tmp_path, NO_TRANSACTION) == f"ABORT out of turn: it is wrong, or {is_right}"
+
+
+def test_a_marker_that_may_have_been_written_again_counts_for_the_most_decisions_that_it_may_be_of(
+    tmp_path: Path,
+) -> None:
+    coordinator(tmp_path, *ONE_EPOCH, version=1, partitions=[0])
+    steps: list[Step] = [("data", 0), (ABORT, 0), ("data", 0), (COMMIT, 0), (COMMIT, 0), ("data", 0), (ABORT, 0)]
+    partition(tmp_path, 0, *steps, marked_at=NOW + 60)
+    assert evidence(tmp_path, NO_TRANSACTION).endswith("no COMMIT of at least 1 of these 3: transaction 1, 2, 3")
+
+
+def test_the_first_decisions_of_an_epoch_may_be_those_without_a_marker(tmp_path: Path) -> None:
+    coordinator(tmp_path, *TV1[:4], *ended("COMMIT", 0, 1), *ended("ABORT", 0, 1), version=1, partitions=[0])
+    partition(tmp_path, 0, (ABORT, 0), at=NOW - 1, pid=PID + 1)  # so the partition is older than the decisions
+    partition(tmp_path, 0, ("data", 0), (COMMIT, 0), ("data", 0), (ABORT, 0), start=1, marked_at=NOW + 60)
+    assert evidence(tmp_path, NO_TRANSACTION).endswith("no COMMIT of at least 1 of these 2: transaction 0, 1")
 
 
 def test_of_many_decisions_without_a_marker_the_first_are_named(tmp_path: Path) -> None:
@@ -803,14 +818,19 @@ AT = f"{TOPIC}-0 offset"
 
 
 def hangs(folder: Path) -> str:
-    """The evidence of the only transaction that hangs; the plan, with one bucket and cut, and Spark's order agree."""
+    """The evidence of the only transaction that hangs; see :func:`alone`."""
+    return alone(folder, is_hanging)
+
+
+def alone(folder: Path, is_wanted: Callable[[Finding], bool]) -> str:
+    """The evidence of the only such finding; the plan, with one bucket and cut, and Spark's order agree."""
     logs = find_logs(folder)
-    [expected] = filter(is_hanging, readable_transactions(logs, Source()).findings)
+    [expected] = filter(is_wanted, readable_transactions(logs, Source()).findings)
     for buckets, slice_markers in ((1, 1000), (3, 2)):
         engine = LocalEngine()
         engine.buckets = buckets
         told = by_steps(logs, engine, Source(), 100, slice_markers)[0]
-        assert [replace(each, time_ms=None) for each in told.findings if is_hanging(each)] == [expected]
+        assert [replace(each, time_ms=None) for each in told.findings if is_wanted(each)] == [expected]
     return expected.evidence
 
 
