@@ -121,6 +121,7 @@ WORK = {
     ),
     "kafka-eos ledger findings late-end-of-transaction": ("", 0, "the audit reports it as"),
     "kafka-eos ledger findings decision-lost": ("", 0, "torn transaction"),
+    "kafka-eos ledger findings no-leader-no-marker": ("", 0, "hanging transaction"),
     "kafka-eos lab generate copy --transactions 2000 --clients 8 --faults 1 --seed 7": (
         "lab generate cluster --transactions 2000 --clients 8 --faults 1 --seed 7",
         0,
