@@ -297,7 +297,9 @@ def of_inputs(
     drawn = _can_be_drawn(to_draw, inputs, check_crc)  # on Spark the driver reads no byte of a segment
     return Audit(
         verdicts=tuple(
-            _advised(verdict, *first[verdict.name], inputs, findings, drawn) if verdict.name in first else verdict
+            _advised(verdict, *first[verdict.name], tally, inputs, findings, drawn)
+            if verdict.name in first
+            else verdict
             for verdict in verdicts
         ),
         findings=findings,
@@ -326,12 +328,14 @@ def _advised(
     verdict: Verdict,
     number: int,
     finding: Finding,
+    tally: Tally,
     inputs: Inputs,
     found: Iterable[Finding],
     drawn: Mapping[str, bool],
 ) -> Verdict:
     """A verdict with the next steps about one of its findings, which has this number in the audit.
 
+    If others that are shown mean something else by the rule book, what differs is added about the first of each kind.
     ``drawn`` is what :func:`_can_be_drawn` says.
     """
     from kafka_eos_checks.models.findings import possible_causes  # noqa: PLC0415 - a clean audit needs no registry
@@ -340,7 +344,14 @@ def _advised(
     place = place_of(finding, number, inputs, found)
     if verdict.name not in drawn:
         place = place._replace(if_drawn=", if it has an event of it")
-    lines = rule_of(verdict.name).advice(finding, place, drawn=not drawn.get(verdict.name, True))
+    book = rule_of(verdict.name)
+    lines = book.advice(finding, place, drawn=not drawn.get(verdict.name, True))
+    kinds = [book.about(finding)]
+    for other in tally.shown.get((verdict.name, Kind.VIOLATION), ()):
+        if finding.is_violation and book.about(other) not in kinds:
+            kinds.append(book.about(other))
+            own = book.advice(other, place_of(other, number, inputs, found))
+            lines += [f"about {other.where}:", *(line for line in own if line not in lines)]
     own = [verdict.advice] if verdict.advice else []
     return replace(verdict, advice="\n".join([*lines, *causes.values(), *own]), causes=tuple(causes))
 

@@ -225,7 +225,7 @@ def explained(
     finding = findings[number - 1]
     place = Place() if inputs is None else audit.place_of(finding, number, inputs, findings)
     causes = possible_causes(finding.rule).values()
-    rule = rule_of(finding.rule)
+    rule = rule_of(finding.rule).about(finding)
     advice = (*rule.advice(finding, place, drawn=True), *causes)
     moment = of_finding(finding, runs, advice)
     headline = f"finding {number} of {len(findings)}, {finding.rule}: {rule.means}"

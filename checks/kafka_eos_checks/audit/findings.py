@@ -87,17 +87,21 @@ class Finding:
         place = self.broker, self.topic, self.partition, offset, self.rule
         return *place, self.kind, self.file, self.run, *others, self.evidence
 
-    def in_words(self) -> str:
-        """The finding in one line: where, what, who."""
+    @property
+    def where(self) -> str:
+        """The place of the finding in words."""
         where = f"broker {self.broker}: " if self.broker.isdecimal() else f"{self.broker}/" if self.broker else ""
         where += f"{self.topic}-{self.partition}" if self.partition >= 0 else f"{self.run} {self.topic}".strip()
         where += f"{'/' * bool(self.topic)}{self.file}" if self.file else ""
         where += "" if self.position is None else f" byte {self.position}"
-        where += "" if self.offset is None else f" offset {self.offset}"
+        return where + ("" if self.offset is None else f" offset {self.offset}")
+
+    def in_words(self) -> str:
+        """The finding in one line: where, what, who."""
         who = "" if self.producer_id is None else f" (producer {self.producer_id} epoch {self.producer_epoch})"
         kind = "" if self.is_violation else f" ({self.kind})"
         when = "" if self.time_ms is None or self.time_ms < 0 else f" at {in_words(self.time_ms)}"
-        return f"{self.rule}{kind}: {where}{when}{who}: {self.evidence}"
+        return f"{self.rule}{kind}: {self.where}{when}{who}: {self.evidence}"
 
 
 def dated(findings: Sequence[Finding], folders: Mapping[tuple[str, str, int], str]) -> list[Finding]:

@@ -32,7 +32,7 @@ from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.kit.verdict import write_document
 from kafka_eos_checks.matrix.mutant_requests import SERVED
 from kafka_eos_checks.models.findings import KafkaFinding, read_findings
-from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry
+from kafka_eos_checks.models.registry import TIERS, MalformedRegistry, Model, Registry
 from kafka_eos_checks.models.releases import Releases
 from kafka_eos_checks.mutants import rules as mutated_rules
 from kafka_eos_checks.proofs.command import proofs
@@ -488,13 +488,14 @@ def _entry_line(rule: Rule, entry: Model) -> int:
 
 def commands(rule: Rule, places: Sequence[Place]) -> Iterator[str]:
     """The commands that check a change to a rule, in the order in which one failure explains the next."""
-    models = [entry.name for entry in rule.models if entry.tier == "small"]
-    if models:
-        yield f"kafka-eos check models --update {' '.join(models)}"
-        found = filter(None, (rule.sources.releases.rule(module, rule.name) for module in rule.homes))
-        if names := dict.fromkeys(name for each in found for name in each.by_release):
-            releases = "".join(f" --kafka {name}" for name in names)
-            yield f"kafka-eos check models --update{releases} {' '.join(models)}"
+    found = filter(None, (rule.sources.releases.rule(module, rule.name) for module in rule.homes))
+    releases = "".join(f" --kafka {name}" for name in dict.fromkeys(name for each in found for name in each.by_release))
+    for tier in TIERS:
+        if models := " ".join(entry.name for entry in rule.models if entry.tier == tier):
+            of_tier = "" if tier == TIERS[0] else f" --tier {tier}"
+            yield f"kafka-eos check models --update{of_tier} {models}"
+            if releases:
+                yield f"kafka-eos check models --update{of_tier}{releases} {models}"
     if graphs := [entry.name for entry in rule.models if entry.graph == "small"]:
         yield f"kafka-eos check graphs {' '.join(graphs)}"
     for mutant in rule.mutants:

@@ -324,7 +324,7 @@ def _by_rule(folder: Path, findings: Sequence[Finding], events: list[Event]) -> 
         if len(some) > SHOWN_FINDINGS:
             yield f"  … and {len(some) - SHOWN_FINDINGS} more"
         book, (number, first) = rule_of(rule), some[0]
-        yield f"    means: {book.means}"
+        yield f"    means: {book.about(first).means}"
         is_drawn = not seen_in([first], {first.run: events})[0]  # there is nothing to draw
         if step := book.next_in_test(first, Place(paths=shlex.quote(str(folder)), number=number), drawn=is_drawn):
             yield f"    next:  {step}"

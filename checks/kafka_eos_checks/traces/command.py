@@ -81,6 +81,7 @@ SHOWS_THE_DEPARTURE = ("one-broker/crash-with-lost-acks-0", "violations/java-cra
 COORDINATORS = {"transactions": frozenset({1, 2}), "transactions-3.9": frozenset({1})}
 TRANSACTION_MAX_TIMEOUT_MS = 900_000  # the default of transaction.max.timeout.ms, which the recorded brokers have
 SIMULATED_SEEDS, SIMULATED_STEPS = 12, 150
+_WRONG_OFFSET = "one offset wrong"
 RESENT = (3, 4, 5)  # M4, M5 and M6 of five batches in flight, by their sequences from 0
 
 EPILOG = """examples:
@@ -94,9 +95,8 @@ EPILOG = """examples:
   kafka-eos check traces example:violations --alone --kafka 4.3 --allow-unjudged other-batches
 
 With each run, copies of one or two of its traces are judged too, each with one fault put in ("one offset wrong", "a
-commit is completed as an abort"). A copy has to be rejected at the fault. If the trace itself is rejected earlier, so
-is its copy, and the copy's verdict says nothing more. A marker that its coordinator sent again, because no answer came,
-counts once.
+commit is completed as an abort"). A copy has to be rejected at the fault. If the trace itself is rejected, its copies
+show nothing and have no verdict. A marker that its coordinator sent again, because no answer came, counts once.
 
 If the logs of a transaction's partition are not given, its transactional id is not judged: the markers there are taken
 for written. A partition of a history is not judged if it has other batches, too, or if its events are no requests with
@@ -159,9 +159,9 @@ def _judged(name: str, model: Model, traces: Sequence[Trace], claims: tuple[str,
     spoiled = spoil(traces)
     copies = [] if spoiled is None else [spoiled[0]]
     judged = replace(partition_log_model(model, [*traces, *copies]), overrides=model.overrides)
-    expected = {} if spoiled is None else {spoiled[0].name: spoiled[1]}
     machine = mutated(PartitionLog, model.overrides)
-    return trace_verdicts(name, judged, machine, [*traces, *copies], expected=expected, claims=claims)
+    wrong = {} if spoiled is None else {f"{spoiled[0].name}, {_WRONG_OFFSET}": spoiled}
+    return _with_spoiled(name, judged, machine, traces, wrong, claims)
 
 
 def spoil(traces: Sequence[Trace]) -> tuple[Trace, int] | None:
@@ -177,7 +177,7 @@ def spoil(traces: Sequence[Trace]) -> tuple[Trace, int] | None:
             step = trace.steps[middle]
             wrong = replace(step, observed={**step.observed, "response.offset": step.observed["response.offset"] + 1})
             steps = (*trace.steps[:middle], wrong, *trace.steps[middle + 1 :])
-            return Trace(f"{trace.name}, one offset wrong", steps), middle + 1
+            return Trace(trace.name, steps), middle + 1
     return None
 
 
@@ -370,10 +370,20 @@ def _with_spoiled(
     wrong: Mapping[str, tuple[Trace, int]],
     claims: tuple[str, ...],
 ) -> list[Verdict]:
-    """The verdicts on traces that must be accepted, and on copies that must be rejected at their fault."""
+    """The verdicts on traces that must be accepted, and on copies that must be rejected at their fault.
+
+    Args:
+        name: the name of the set of traces.
+        model: the model that judges.
+        machine: the reference's class with the same rules.
+        traces: the traces.
+        wrong: name of a fault -> the trace with it, under the trace's own name, and the event where it is rejected.
+        claims: ids of the ledger's claims that the verdicts settle.
+    """
     bad = [replace(trace, name=what) for what, (trace, _) in wrong.items()]
     expected = {what: index for what, (_, index) in wrong.items()}
-    return trace_verdicts(name, model, machine, [*traces, *bad], expected=expected, claims=claims)
+    copy_of = {what: trace.name for what, (trace, _) in wrong.items()}
+    return trace_verdicts(name, model, machine, [*traces, *bad], expected=expected, copy_of=copy_of, claims=claims)
 
 
 PARTS = {"recorded": recorded, "transactions": transactions, "simulated": simulated, "told": told}

@@ -657,9 +657,13 @@ def trace_verdicts(
     hidden: Sequence[Hidden] = (),
     max_hidden: int = 2,
     expected: Mapping[str, int] | None = None,
+    copy_of: Mapping[str, str] | None = None,
     claims: tuple[str, ...] = (),
 ) -> list[Verdict]:
     """A verdict on all traces that must be accepted, and one on each that must be rejected.
+
+    A copy with a fault shows that the judges reject that fault. It has no verdict if its own trace is rejected, because
+    then the copy may be rejected for the reason for which its trace is.
 
     Args:
         name: the name of the set of traces.
@@ -669,6 +673,7 @@ def trace_verdicts(
         hidden: see :func:`validate`.
         max_hidden: see :func:`validate`.
         expected: trace -> the event at which it must be rejected.
+        copy_of: trace that must be rejected -> the trace of which it is a copy with a fault.
         claims: ids of the ledger's claims that the verdicts settle.
     """
     began = monotonic()
@@ -677,6 +682,8 @@ def trace_verdicts(
     bad = expected or {}
     good = [judgement for judgement in judgements if judgement.trace not in bad]
     wrong = [judgement for judgement in good if judgement.found != "accepted"]
+    rejected = {judgement.trace for judgement in wrong}
+    vain = {copy for copy, original in (copy_of or {}).items() if original in rejected}
     found = f"{len(good) - len(wrong)} of {len(good)} accepted" if good else "no traces"
     if wrong:
         found += f"; {wrong[0].trace}: {wrong[0].found}"
@@ -704,7 +711,7 @@ def trace_verdicts(
             evidence=judgement.explanation,
         )
         for judgement in judgements
-        if judgement.trace in bad
+        if judgement.trace in bad and judgement.trace not in vain
     ]
     missing = sorted(bad.keys() - {judgement.trace for judgement in judgements})
     verdicts += [

@@ -13,6 +13,7 @@ from kafka_eos_checks.audit import audit, explain
 from kafka_eos_checks.audit.explain import NothingToDraw, Wanted, cut_out, story
 from kafka_eos_checks.audit.findings import Finding, write_findings
 from kafka_eos_checks.audit.oracle.synthetic import write_log
+from kafka_eos_checks.audit.rules.decided import ENDED
 from kafka_eos_checks.audit.rules.log import Batch
 from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.kit.recording import kept_recording
@@ -101,6 +102,9 @@ def test_only_findings_that_can_be_drawn_are_offered_and_another_repeats_the_adv
     assert shown.then == ()
     with pytest.raises(NothingToDraw, match=r"no history has an event of this finding:\n.*\n(.*\n)*next: repair what"):
         explain.explained(3, findings, runs, "again")
+    ended = replace(there, rule="hanging transaction", evidence=f"still open when data of epoch 1 came; ABORT {ENDED}")
+    headline = explain.explained(1, [ended], runs, "again").headline
+    assert "The marker of a later transaction ended this transaction" in headline, "by the case of the finding"
     more = explain.explained(2, [*findings, there], runs, "again").then
     assert more == ("next: again --finding 4 draws another of the 4 findings",)
 

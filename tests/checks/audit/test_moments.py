@@ -559,8 +559,9 @@ def test_before_version_2_markers_of_an_epoch_are_counted(tmp_path: Path) -> Non
     """The first one tells how old the log is. It may be of any transaction, so it does not count."""
     both(tmp_path, 8, kept=range(4), version=1, apart=FAR)
     [finding] = [each for each in run([tmp_path], one_moment=True).findings if each.rule == TORN]
-    assert "transaction 7 of 't': COMPLETE_COMMIT" in finding.evidence
-    assert finding.evidence.endswith("expected at least 7 of the epoch, found 4")
+    complete = "at least 7 transactions of the epoch are complete, the last transaction 7 of 't' (COMPLETE_COMMIT, "
+    assert finding.evidence.startswith(complete), "it is not claimed which of them lack their marker"
+    assert finding.evidence.endswith("and the log ends without the markers of 3 of them, found 4")
     both(tmp_path, 8, kept=range(7), version=1, apart=FAR)
     assert unjudged(tmp_path) == ({"made-again": 1}, 0), "the log may have been made after the first decision"
     both(tmp_path, 8, kept=range(4), version=1)
@@ -654,7 +655,8 @@ def test_before_version_2_the_markers_of_an_emptied_log_are_counted(tmp_path: Pa
     both(tmp_path, 8, kept=range(5, 8), apart=TENTH, led=1, version=1)
     named(tmp_path, _0="same", _1="same")
     [finding] = [each for each in run([tmp_path], one_moment=True, oracle=1.0).findings if each.rule == TORN]
-    assert finding.evidence.endswith("expected at least 5 of the epoch, found 3")
+    assert finding.evidence.startswith("at least 5 transactions of the epoch are complete")
+    assert finding.evidence.endswith("the log ends without the markers of 2 of them, found 3")
 
 
 def test_an_emptied_log_is_told_by_another_replica(tmp_path: Path) -> None:

@@ -230,6 +230,22 @@ def test_a_change_is_checked_by_commands_that_run_about_the_models_mutants_and_t
     assert not any("--kafka" in command for command in commands(of_no_release, []))
 
 
+@pytest.mark.parametrize("name", ["MarkersWithoutLeader", "Transactions!Verify"])
+def test_every_model_that_depends_on_a_rule_is_run_and_those_of_each_tier_in_a_line_of_their_own(name: str) -> None:
+    rule = rule_of(name, SOURCES)
+    updates = [command for command in commands(rule, []) if "check models --update" in command]
+    named: dict[str, set[str]] = {}
+    for command in updates:
+        parser, left = parser_of(shlex.split(command)[1:])
+        asked = parser.parse_args(left)
+        assert named.setdefault(asked.tier, set(asked.models)) == set(asked.models), "by releases as by repaired rules"
+        assert {REGISTRY.get(model).tier for model in asked.models} == {asked.tier}
+    assert set.union(*named.values()) == {model.name for model in rule.models}
+    by_release = [command for command in updates if "--kafka" in command]
+    assert len(by_release) == (len(named) if name == "MarkersWithoutLeader" else 0)
+    assert {"small", "full"} <= set(named)
+
+
 def without_number(line: str) -> str:
     """A line of the answer with … for its numbers of lines and places, which change with every edit."""
     return re.sub(r":\d+  ", ":…  ", re.sub(r" \(\d+\)$", " (…)", line))

@@ -696,6 +696,20 @@ def test_tlc_judges_the_logs_of_a_recording_whose_history_has_nothing_to_replay(
     assert "partitions of replicated-violations" in said, "left out"
 
 
+@pytest.mark.tlc
+@pytest.mark.parametrize(("kafka", "rejected"), [((), 0), (("--kafka", "4.3"), 3)])
+def test_copies_of_rejected_coordinators_have_no_verdict_and_those_of_accepted_ones_have(
+    kafka: tuple[str, ...], rejected: int, tmp_path: Path
+) -> None:
+    answer = tmp_path / "verdicts.json"
+    code = cli.main(["check", "traces", "example:no-leader", *kafka, "--json", str(answer)])
+    first, *others = read_verdicts(answer)
+    assert (code, first.ok) == ((3, True) if rejected else (1, False))
+    assert all(verdict.ok for verdict in others), "the one rejection that is real"
+    copies = [verdict for verdict in others if verdict.name.startswith(first.name)]
+    assert [verdict.found == verdict.expected for verdict in copies] == [True] * rejected
+
+
 def test_a_file_that_is_neither_a_history_nor_a_recording_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

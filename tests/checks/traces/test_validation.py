@@ -77,6 +77,22 @@ def test_good_traces_are_accepted_and_seeded_bad_ones_rejected_at_their_event(mo
 
 
 @pytest.mark.tlc
+def test_a_copy_with_a_fault_has_a_verdict_only_if_its_own_trace_is_accepted(model: Model, machine: type[Any]) -> None:
+    bad = seeded()
+    wrong, late = bad["wrong value"][0], bad["bad end"][0]
+    both = Trace("both", (*wrong.steps, RESET))
+    every, expected = [GOOD, wrong, late, both], {late.name: 7, both.name: 7}
+    copy_of = {late.name: GOOD.name, both.name: wrong.name}
+    found = trace_verdicts("counter", model, machine, every, expected=expected, copy_of=copy_of)
+    assert [(verdict.name, verdict.found) for verdict in found] == [
+        ("counter", "1 of 2 accepted; wrong value: rejected at event 3"),
+        ("counter bad end", "rejected at event 7"),
+    ]
+    unknown = trace_verdicts("counter", model, machine, [GOOD], expected={"gone": 1}, copy_of={"gone": GOOD.name})
+    assert [verdict.ok for verdict in unknown] == [True, False], "a copy that nobody judged is missing"
+
+
+@pytest.mark.tlc
 def test_steps_that_nobody_logs_are_taken_just_before_they_are_needed(model: Model, machine: type[Any]) -> None:
     unlogged = Trace("unlogged", tuple(step for step in GOOD.steps if step.candidates[0].action != "Read"))
     too_many = Trace("too many", (add(1), add(1), add(1), add(1)))

@@ -5,9 +5,9 @@ names what is missing where the rule could not judge.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.jepsen import anomalies as jepsen_anomalies
@@ -55,6 +55,26 @@ class Urgency(IntEnum):
     BOOKKEEPING = 2  # a broker's state is wrong, and no client's record is
 
 
+class Case(NamedTuple):
+    """The entry of a rule for findings whose evidence has certain words.
+
+    Attributes:
+        words: the words.
+        then: see :attr:`Rule.then`; also about such a subject that could not be judged.
+        decide: see :attr:`Rule.decide`.
+        means: see :attr:`Rule.means`; "" if that is the same.
+        ends: see :attr:`Rule.ends`; "" if that is the same.
+        by_hand: see :attr:`Rule.by_hand`; a person causes no such finding otherwise.
+    """
+
+    words: str
+    then: str
+    decide: str
+    means: str = ""
+    ends: str = ""
+    by_hand: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """The entry of a rule.
@@ -73,7 +93,8 @@ class Rule:
         missing: why some of its subjects could not be judged, if the reason is always the same.
         unjudged: what to do next about a subject that could not be judged; fields as in ``then``.
         urgency: the urgency of a finding.
-        cases: what to do next instead, and what to decide, by words in the evidence; the first that fit count.
+        cases: what counts instead, by words in the evidence; the first that fit count. Such a rule's next steps name
+            no number of a finding.
     """
 
     subject: str
@@ -88,7 +109,7 @@ class Rule:
     missing: Reason | None = None
     unjudged: str = ""
     urgency: Urgency = Urgency.DATA
-    cases: Sequence[tuple[str, str, str]] = ()
+    cases: Sequence[Case] = ()
 
     @property
     def draws(self) -> bool:
@@ -103,24 +124,28 @@ class Rule:
             place: where it is.
             drawn: whether it is drawn already, or no history has an event of it, so that no line says how to draw it.
         """
-        place = place or Place()
-        then, decide = self._next(finding)
+        place, own = place or Place(), self.about(finding)
         if not finding.is_violation:
-            return [f"next: {_filled(then, finding, place)}"] if then else []
-        then = then.removeprefix(_EXPLAIN).removeprefix("; ") if drawn else then
-        lines = {"means": self.means, "ends by itself": self.ends, "restart": self.restart, "next": then}
-        lines |= {"decide": decide, "possible cause": self.by_hand}
+            return [f"next: {_filled(own.unjudged, finding, place)}"] if own.unjudged else []
+        then = own.then.removeprefix(_EXPLAIN).removeprefix("; ") if drawn else own.then
+        lines = {"means": own.means, "ends by itself": own.ends, "restart": own.restart, "next": then}
+        lines |= {"decide": own.decide, "possible cause": own.by_hand}
         return [f"{name}: {_filled(text, finding, place)}" for name, text in lines.items() if text]
 
-    def _next(self, finding: Finding) -> tuple[str, str]:
-        """What to do next about a finding, and what to decide."""
-        fitting = ((then, decide) for words, then, decide in self.cases if words in finding.evidence)
-        return next(fitting, (self.then if finding.is_violation else self.unjudged, self.decide))
+    def about(self, finding: Finding) -> Self:
+        """The entry for a finding, by its case."""
+        case = next((case for case in self.cases if case.words in finding.evidence), None)
+        if case is None:
+            return self
+        means, ends = case.means or self.means, case.ends or self.ends
+        told = replace(self, means=means, ends=ends, then=case.then, decide=case.decide, by_hand=case.by_hand)
+        return replace(told, unjudged=case.then)
 
     def next_in_test(self, finding: Finding, place: "Place", *, drawn: bool = False) -> str:
         """The next step after a finding in a test; "" for none. Arguments as of :meth:`advice`."""
-        then = self.then.removeprefix(_EXPLAIN).removeprefix("; ") if drawn else self.then
-        return _filled(self.in_test or then, finding, place)
+        own = self.about(finding)
+        then = own.then.removeprefix(_EXPLAIN).removeprefix("; ") if drawn else own.then
+        return _filled(own.in_test or then, finding, place)
 
 
 class Place(NamedTuple):
@@ -175,7 +200,7 @@ _RULES: Mapping[str, Rule] = {
         ends="no; another replica may have the bytes",
         then="compare with another replica; " + _DUMP,
         cases=(
-            (
+            Case(
                 DAMAGED_FILE,
                 "compare {file} with the broker's own file; if only the copy is damaged, copy it again. If the "
                 "broker's is: let other replicas lead, stop {broker}, move the file away, and start it, which writes "
@@ -266,9 +291,18 @@ _RULES: Mapping[str, Rule] = {
         then="repair what the application did with that part; to find out who wrote the other marker, see "
         "kafka-dump-log --transaction-log-decoder of __transaction_state, and the operators' shell history for "
         "kafka-transactions abort",
-        decide="where a marker is missing, the partition had it and lost it, and the records with it: usually by an "
-        "unclean leader election, or because its log directory was restored from a backup. Whether a copy or another "
-        "replica still has them, and whether to produce the lost records again",
+        cases=(
+            Case(
+                t.WITHOUT_MARKER,
+                _DUMP + " --print-data-log",
+                "whether the partition has lost records, usually by an unclean leader election or because its log "
+                "directory was restored from a backup: then whether a copy or another replica still has them, and "
+                "whether to produce them again. If no log was cut, the records are there, and the next marker of the "
+                "producer has ended them: whether they are committed or aborted as their coordinator decided",
+                means="A transaction is complete, and a partition lacks its marker. Either the partition has lost it, "
+                "and the records with it, or nobody wrote it, and the records have the decision of a later marker.",
+            ),
+        ),
         by_hand="`kafka-transactions abort`, by hand, of a transaction that its coordinator still had to end",
         in_test="look in the diagram for a delayed duplicate of EndTxn or of a marker; transaction version 2 refuses "
         "these",
@@ -287,14 +321,17 @@ _RULES: Mapping[str, Rule] = {
         "--transaction-log-decoder of __transaction_state for its producer and epoch. kafka-transactions writes ABORT, "
         "which takes the records of a committed transaction away on this partition; produce them again",
         cases=(
-            (
+            Case(
                 decided.ENDED,
                 _DUMP + " --print-data-log",
                 "nothing of it is open any more, so there is nothing to abort. Whether to produce records again that "
                 "were committed, or whether consumers have read records that were aborted: compare with the decision "
                 "that the finding names",
+                means="The marker of a later transaction ended this transaction, with the decision about that one. "
+                "Until then readers of committed data got nothing from its first offset on.",
+                ends="it has ended, and keeps no reader waiting; what is written stays",
             ),
-            (
+            Case(
                 f"{decided.NOT_BY_HAND}, {decided.LET_IT_END}",
                 "kafka-transactions --bootstrap-server HOST:PORT forceTerminateTransaction --transactionalId ID, with "
                 "the tools of Kafka 4.1 or later and the transactional id that the finding names",
@@ -302,7 +339,7 @@ _RULES: Mapping[str, Rule] = {
                 "out meanwhile within seconds of its start. If it does not end: which broker leads that partition of "
                 "__transaction_state, and whether to restart it",
             ),
-            (
+            Case(
                 decided.NOT_BY_HAND,
                 f"keep its records: {_DUMP} --print-data-log",
                 "no tool of Kafka writes the COMMIT that is missing. The next transaction of the same producer with "
@@ -325,6 +362,17 @@ _RULES: Mapping[str, Rule] = {
         means="A partition has a marker (COMMIT or ABORT) of a transaction that no coordinator decided so.",
         ends=_NEVER,
         then=_DUMP,
+        cases=(
+            Case(
+                t.OUT_OF_TURN,
+                _DUMP + " --print-data-log",
+                "whether the data before the marker are those of the transactions without one: then produce again what "
+                "was committed and is aborted here, and find out whether consumers have read what was aborted",
+                means="The coordinator decided otherwise about the next transaction of this partition. Either the "
+                "marker is wrong, or it is that of a later transaction and the markers before it are missing. Then it "
+                "has ended the data of these transactions, too, with its own decision.",
+            ),
+        ),
     ),
     t.FENCED: Rule(
         subject="committed",

@@ -16,13 +16,17 @@ the marker of the next transaction, if that transaction has this decision and no
     coordinator's log it is found only in transaction version 2: a COMMIT and an ABORT of the same epoch that each end
     data of the epoch before.
 
-    Or a transaction that is complete, and whose marker a partition does not have. The coordinator writes COMPLETE only
-    after each partition has its marker. So the partition has lost it, and what came with it. Markers are counted by
-    producer id and epoch: there are at least as many as transactions with that epoch are complete. The finding is at
-    the end of the log. Data that are still open are not counted again, because they hang.
+    Or a transaction that is complete, and whose marker a partition does not have. By the protocol the coordinator
+    writes COMPLETE only after each partition has its marker. So the partition has lost it, and what came with it. Or
+    nobody wrote it: Kafka 4.3 takes a partition without a leader for deleted and completes without its marker (finding
+    no-leader-no-marker). Then the data are there, and the next marker of the producer id has ended them. Markers are
+    counted by producer id and epoch: there are at least as many as transactions with that epoch are complete. The
+    finding is at the end of the log. Data that are still open are not counted again, because they hang.
 
 ``marker without transaction``
-    A marker for which the coordinator's log has no PREPARE of that decision with that partition.
+    A marker for which the coordinator's log has no PREPARE of that decision with that partition. In the order of the
+    markers it may have one later. Then the marker is wrong, or it is the later one's, and the partition lacks those of
+    the decisions in between, which the finding names.
 
     An ABORT that ends data which belongs to none of the coordinator's transactions is *told*: somebody ended a hanging
     transaction by hand (``kafka-transactions abort``).
@@ -126,6 +130,8 @@ READ = (
 )
 UNKNOWN, RECENT = "unknown", "recent"  # names of figures
 FIRST_LEADER = 0  # the leader epoch of a partition that was made just now
+WITHOUT_MARKER, OUT_OF_TURN = "the log ends without", "this partition has no"  # words of findings
+SHOWN_NUMBERS = 5  # the most transactions that a finding names
 MOST_WAYS = 64  # of assigning the markers of a partition to transactions; with more of them it is unknown
 # Why something cannot be judged, and what the user could give.
 NO_STATE_LOG = Reason("no-coordinator-log", "no log of __transaction_state was given")
@@ -513,11 +519,37 @@ class Coordinators:
 
 @dataclass(frozen=True, slots=True)
 class Unmatched:
-    """A marker that contradicts the coordinator's log, and the transactions that it may belong to."""
+    """A marker that contradicts the coordinator's log.
+
+    Attributes:
+        partition: its partition.
+        marker: the marker.
+        meant: the transactions that it may belong to, with the other decision or without this partition.
+        later: the first transaction that it may belong to if markers before it are missing; None if none was decided
+            so by then.
+        among: the transactions right before that one, with the other decision, of which some lack their marker then.
+        lacking: the least number of these.
+        has_alike: whether any transaction with this partition was decided as the marker says.
+    """
 
     partition: PartitionTransactions
     marker: Marker
     meant: tuple[Transaction, ...]
+    later: Transaction | None = None
+    among: tuple[Transaction, ...] = ()
+    lacking: int = 0
+    has_alike: bool = False
+
+    @property
+    def otherwise(self) -> str:
+        """What is so if the marker is that of a later transaction, in words; "" if it cannot be."""
+        if self.later is None:
+            return ""
+        count, names = len(self.among), ", ".join(str(each.number) for each in self.among[:SHOWN_NUMBERS])
+        names += f" and {count - SHOWN_NUMBERS} more" if count > SHOWN_NUMBERS else ""
+        which = f"at least {self.lacking} of these {count}: " if self.lacking < count else ""
+        other = f"{OUT_OF_TURN} {self.among[0].decision.name} of {which}transaction {names}"
+        return f"it is the marker of {Named.of(self.later)}, and {other}"
 
     @property
     def is_decided(self) -> bool:
@@ -707,14 +739,37 @@ class _Group:
             meant = [own[n] for n in sorted(possible) if n < len(own)]
             if marker.ends is None:
                 meant += [own[n - 1] for n in sorted(possible) if n]
-            matching.unmatched.append(
-                Unmatched(self.partition, marker, tuple(meant or (() if own else self.transactions[:1])))
-            )
+            known = tuple(meant or (() if own else self.transactions[:1]))
+            matching.unmatched.append(self._unmatched(marker, known, own, max(possible)))
             # Either the marker is wrong, or markers before it are missing. One finding is enough for both.
             first = min(possible)
             alike = (n + 1 for n in range(first, len(own)) if not marker.contradicts(own[n].decision))
             possible = {min(first + 1, len(own)), next(alike, len(own))}
         return matching
+
+    def _unmatched(
+        self, marker: Marker, meant: tuple[Transaction, ...], own: list[Transaction], before: int
+    ) -> Unmatched:
+        """A marker out of turn, with what is so if markers before it are missing.
+
+        Of transactions with the same decision in a row it is not known which of them have the markers there are.
+
+        Args:
+            marker: the marker.
+            meant: see :class:`Unmatched`.
+            own: transactions with this partition, in order.
+            before: how many of them have a marker before it, at most.
+        """
+        alike = [not marker.contradicts(each.decision) for each in own]
+        decided = [each.decided_ms <= marker.stamped_ms + SKEW_MS for each in own]
+        at = next((n for n in range(before, len(own)) if alike[n] and decided[n]), before)
+        begin = max((n + 1 for n in range(before) if alike[n]), default=0)
+        lacking = sum(not each.replaced for each in own[before:at])
+        known = Unmatched(self.partition, marker, meant, has_alike=any(alike))
+        if not lacking:
+            return known
+        among = tuple(each for each in own[begin:at] if not each.replaced)
+        return replace(known, later=own[at], among=among, lacking=lacking)
 
     def by_epoch(self, why: Reason, first: int = 0) -> Matching:
         """Match by epoch: if the order cannot be used, only the epoch of a single transaction identifies it.
@@ -763,7 +818,8 @@ def contradictions(matching: Matching) -> Iterator[Finding]:
             yield _without_transaction(unmatched)
             continue
         torn.add(name)
-        yield _torn((partition, marker), matching.seen[name][other], str(name))
+        found = _torn((partition, marker), matching.seen[name][other], str(name))
+        yield replace(found, evidence=f"{found.evidence}; or {said}") if (said := unmatched.otherwise) else found
     for partition, marker in matching.recent:
         decision = "a marker" if marker.decision is None else marker.decision.name
         evidence = f"{decision} of a later moment than the copy of its log of __transaction_state"
@@ -777,10 +833,13 @@ def _without_transaction(unmatched: Unmatched) -> Finding:
     partition, marker = unmatched.partition, unmatched.marker
     assert marker.decision is not None, "only a marker with a decision is looked for"
     which = f"PREPARE_{marker.decision.name} at epoch {marker.epoch} with this partition"
-    evidence = f"{marker.decision.name}, but the log has no {which}"
+    lacks = "by then the log has no more" if unmatched.has_alike else "the log has no"
+    evidence = f"{marker.decision.name}, but {lacks} {which}"
     if marker.decision is ControlType.ABORT and marker.ends is not None and not unmatched.is_decided:
         by_hand = f"{evidence}: a transaction that hung since offset {marker.ends.offset} was aborted by hand"
         return partition.finding(NO_TRANSACTION, marker, by_hand, Kind.TOLD)
+    if unmatched.later is not None:
+        evidence = f"{marker.decision.name} out of turn: it is wrong, or {unmatched.otherwise}"
     return partition.finding(NO_TRANSACTION, marker, evidence)
 
 
@@ -1293,8 +1352,12 @@ def missing(partition: Log, owed: Owed, there: There, moments: Moments, judged: 
     _count(figures, "markers", lost)
     place = partition.log.topic, partition.log.partition
     if markers < due:
-        evidence = f"{owed.name}: COMPLETE_{owed.decision.name}, decided at {in_words(owed.decided_ms)}, and the log "
-        evidence += f"ends without its marker: expected at least {due} of the epoch, found {there.markers}"
+        complete = f"COMPLETE_{owed.decision.name}, decided at {in_words(owed.decided_ms)}"
+        evidence = f"{owed.name}: {complete}, and {WITHOUT_MARKER} its marker: expected at least {due} of the epoch"
+        if owed.ordered and due > 1:
+            evidence = f"at least {due} transactions of the epoch are complete, the last {owed.name} ({complete}), and "
+            evidence += f"{WITHOUT_MARKER} the markers of {lost} of them"
+        evidence += f", found {there.markers}"
         found = Finding(
             rule=TORN,
             topic=place[0],

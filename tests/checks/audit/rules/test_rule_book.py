@@ -1,17 +1,30 @@
 """The rule book has an entry for every rule, which says what to do about a finding."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, BESIDE_RULES, REPLICAS
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
+from kafka_eos_checks.audit.rules.decided import ENDED
 from kafka_eos_checks.audit.rules.histories import HISTORY_RULES
 from kafka_eos_checks.audit.rules.log import DUPLICATE, LOG_RULES
 from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
 from kafka_eos_checks.audit.rules.rule_book import READABLE, Place, most_urgent_first, rule_of
-from kafka_eos_checks.audit.rules.transactions import HANGING, OLD_COORDINATOR, TORN, TRANSACTION_RULES
+from kafka_eos_checks.audit.rules.transactions import (
+    HANGING,
+    NO_TRANSACTION,
+    OLD_COORDINATOR,
+    OUT_OF_TURN,
+    TORN,
+    TRANSACTION_RULES,
+    WITHOUT_MARKER,
+)
 from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.testing.exactly_once import _by_rule
 
 RULES = [
     *(READABLE, *LOG_RULES, *COORDINATOR_RULES, *TRANSACTION_RULES, *OFFSET_RULES, *BESIDE_RULES, *HISTORY_RULES),
@@ -56,6 +69,41 @@ def test_a_hanging_transaction_is_told_with_the_command_that_ends_it() -> None:
     finding = Finding(rule=HANGING, topic="orders", partition=3, offset=57)
     assert "abort --topic orders --partition 3 --start-offset 57" in str(rule_of(HANGING).advice(finding))
     assert "diagram" in rule_of(HANGING).next_in_test(finding, Place())
+
+
+def test_a_transaction_that_a_later_marker_ended_is_not_told_to_hang_and_has_no_command_to_abort_it() -> None:
+    finding = Finding(rule=HANGING, topic="orders", partition=3, offset=57, file="0.log")
+    ended = replace(finding, evidence=f"still open when data of epoch 1 came; ABORT at offset 59 {ENDED}; not known")
+    means, ends, *rest = rule_of(HANGING).advice(ended)
+    assert means.startswith("means: The marker of a later transaction ended this transaction")
+    assert ends.startswith("ends by itself: it has ended")
+    assert not any("kafka-transactions" in line for line in rest)
+    assert means == list(_by_rule(Path(), [ended], []))[1].strip(), "as in a test"
+    means, ends, *rest = rule_of(HANGING).advice(finding)
+    assert means.startswith("means: Nobody will end this transaction.")
+    assert ends == "ends by itself: no"
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_next_steps_of_a_rule_with_cases_name_no_number_of_a_finding(rule: str) -> None:
+    for case in rule_of(rule).cases:
+        assert "{number}" not in "".join(case)
+        assert not rule_of(rule).draws
+
+
+def test_a_marker_that_is_missing_is_neither_called_aborted_nor_for_certain_lost() -> None:
+    evidence = f"transaction 0 of 't': COMPLETE_ABORT, decided at noon, and {WITHOUT_MARKER} its marker"
+    finding = Finding(rule=TORN, topic="orders", partition=3, offset=57, file="0.log", evidence=evidence)
+    lines = rule_of(TORN).advice(finding)
+    assert lines[0].startswith("means: A transaction is complete, and a partition lacks its marker. Either ")
+    assert "If no log was cut, the records are there" in lines[-1]
+    assert not any("by hand" in line for line in lines), "nobody takes a marker away by hand"
+    other = rule_of(TORN).advice(replace(finding, evidence="transaction 0 of 't': ABORT here, COMMIT at orders-1"))
+    lone = Finding(rule=NO_TRANSACTION, topic="orders", partition=3, file="0.log", evidence=f"{OUT_OF_TURN} COMMIT")
+    assert rule_of(NO_TRANSACTION).advice(lone)[0].startswith("means: The coordinator decided otherwise about the next")
+    assert rule_of(NO_TRANSACTION).next_in_test(lone, Place()).endswith(" --print-data-log")
+    assert other[0].startswith("means: A transaction is committed in one partition, and aborted or lost in another")
+    assert "by hand" in other[-1]
 
 
 def test_an_unknown_rule_has_no_entry() -> None:

@@ -3,7 +3,7 @@
 import math
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,7 +31,7 @@ from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.engines.local import LocalEngine
 from kafka_eos_checks.audit.findings import Finding, Kind
 from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import read_coordinator_log
-from kafka_eos_checks.audit.moments import GRACE_MS, LONGEST_MS, Source
+from kafka_eos_checks.audit.moments import GRACE_MS, LONGEST_MS, SKEW_MS, Source
 from kafka_eos_checks.audit.oracle.oracle import readable_transactions
 from kafka_eos_checks.audit.oracle.random_clusters import by_steps
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
@@ -253,6 +253,15 @@ def test_a_marker_before_any_decision_is_by_hand_and_one_from_the_decision_on_co
     assert told(tmp_path) == ([] if is_contradicted else [(0, 1)])
 
 
+@pytest.mark.parametrize(("states", "lacks"), [(4, "the log has no"), (7, "by then the log has no more")])
+def test_an_abort_by_hand_is_told_with_what_the_log_had_by_then(states: int, lacks: str, tmp_path: Path) -> None:
+    coordinator(tmp_path, *TV1[:states], version=1, partitions=[0])
+    partition(tmp_path, 0, ("data", 0), (ABORT, 0), marked_at=NOW + 1)
+    [note] = [each for each in run([tmp_path], one_moment=True).notes if each.rule == NO_TRANSACTION]
+    by_hand = "with this partition: a transaction that hung since offset 0 was aborted by hand"
+    assert note.evidence == f"ABORT, but {lacks} PREPARE_ABORT at epoch 0 {by_hand}"
+
+
 def test_a_marker_on_a_partition_that_is_not_in_the_transaction_has_none(tmp_path: Path) -> None:
     coordinator(tmp_path, *TV2, version=2, partitions=[0])
     partition(tmp_path, 0, ("data", 0), (COMMIT, 1))
@@ -264,6 +273,94 @@ def test_one_marker_too_many_that_ends_data_has_no_transaction(tmp_path: Path) -
     coordinator(tmp_path, ("EMPTY", 0), *ended("COMMIT", 0, 1), version=0)
     partition(tmp_path, 0, ("data", 0), (COMMIT, 0), ("data", 0), (COMMIT, 0))
     assert found(tmp_path) == [(NO_TRANSACTION, 0, 3)]
+
+
+def evidence(folder: Path, rule: str) -> str:
+    """The evidence of the only finding of a rule; see :func:`alone`."""
+    return alone(folder, lambda each: each.rule == rule and each.is_violation)
+
+
+ONE_EPOCH = [("EMPTY", 0), *(state for each in ("ABORT", "COMMIT", "COMMIT", "COMMIT", "ABORT")
+                             for state in ended(each, 0, 1))]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("markers", "lacking"),
+    [
+        ([ABORT, ABORT], "transaction 1, 2, 3"),
+        ([ABORT, COMMIT, ABORT], "at least 2 of these 3: transaction 1, 2, 3"),
+        ([ABORT, COMMIT, COMMIT, ABORT], "at least 1 of these 3: transaction 1, 2, 3"),
+    ],
+)
+def test_a_marker_out_of_turn_is_told_with_the_decisions_that_have_no_marker_if_it_is_right(
+    markers: list[ControlType], lacking: str, tmp_path: Path
+) -> None:
+    coordinator(tmp_path, *ONE_EPOCH, version=1, partitions=[0])
+    partition(tmp_path, 0, *(step for marker in markers for step in (("data", 0), (marker, 0))), marked_at=NOW + 60)
+    is_right = f"it is the marker of transaction 4 of 't', and this partition has no COMMIT of {lacking}"
+    assert evidence(tmp_path, NO_TRANSACTION) == f"ABORT out of turn: it is wrong, or {is_right}"
+
+
+def test_a_marker_that_may_have_been_written_again_counts_for_the_most_decisions_that_it_may_be_of(
+    tmp_path: Path,
+) -> None:
+    coordinator(tmp_path, *ONE_EPOCH, version=1, partitions=[0])
+    steps: list[Step] = [("data", 0), (ABORT, 0), ("data", 0), (COMMIT, 0), (COMMIT, 0), ("data", 0), (ABORT, 0)]
+    partition(tmp_path, 0, *steps, marked_at=NOW + 60)
+    assert evidence(tmp_path, NO_TRANSACTION).endswith("no COMMIT of at least 1 of these 3: transaction 1, 2, 3")
+
+
+def test_the_first_decisions_of_an_epoch_may_be_those_without_a_marker(tmp_path: Path) -> None:
+    coordinator(tmp_path, *TV1[:4], *ended("COMMIT", 0, 1), *ended("ABORT", 0, 1), version=1, partitions=[0])
+    partition(tmp_path, 0, (ABORT, 0), at=NOW - 1, pid=PID + 1)  # so the partition is older than the decisions
+    partition(tmp_path, 0, ("data", 0), (COMMIT, 0), ("data", 0), (ABORT, 0), start=1, marked_at=NOW + 60)
+    assert evidence(tmp_path, NO_TRANSACTION).endswith("no COMMIT of at least 1 of these 2: transaction 0, 1")
+
+
+def test_of_many_decisions_without_a_marker_the_first_are_named(tmp_path: Path) -> None:
+    states = [state for each in ("ABORT", *["COMMIT"] * 7, "ABORT") for state in ended(each, 0, 1)]
+    coordinator(tmp_path, ("EMPTY", 0), *states, version=1, partitions=[0])
+    partition(tmp_path, 0, ("data", 0), (ABORT, 0), ("data", 0), (ABORT, 0), marked_at=NOW + 60)
+    assert evidence(tmp_path, NO_TRANSACTION).endswith("no COMMIT of transaction 1, 2, 3, 4, 5 and 2 more")
+
+
+@pytest.mark.parametrize(("later_ms", "is_possible"), [(0, True), (1, False)])
+def test_a_marker_is_of_no_transaction_that_was_decided_after_it(
+    later_ms: int, is_possible: bool, tmp_path: Path
+) -> None:
+    states = [("EMPTY", 0), *ended("COMMIT", 0, 1), *ended("ABORT", 0, 1)]
+    coordinator(tmp_path, *states, version=1, partitions=[0])
+    decided_ms = NOW + 5  # the PREPARE_ABORT
+    partition(tmp_path, 0, ("data", 0), (COMMIT, 0), ("data", 0), (COMMIT, 0), marked_at=decided_ms)
+    assert "the log has no more PREPARE_COMMIT at epoch 0 with this partition" in evidence(tmp_path, NO_TRANSACTION)
+    early = tmp_path / "early"
+    coordinator(early, *states, version=1, partitions=[0])
+    partition(early, 0, (ABORT, 0), at=decided_ms - SKEW_MS - later_ms)
+    assert ("is the marker of transaction 1" in evidence(early, NO_TRANSACTION)) == is_possible
+
+
+def test_a_torn_transaction_may_lack_its_marker_and_the_other_one_be_that_of_the_next(tmp_path: Path) -> None:
+    states = [state for each in ("ABORT", "COMMIT", "ABORT") for state in ended(each, 0, 1)]
+    coordinator(tmp_path, ("EMPTY", 0), *states, version=1)
+    steps: list[Step] = [("data", 0), (ABORT, 0), ("data", 0), (COMMIT, 0), ("data", 0), (ABORT, 0)]
+    partition(tmp_path, 0, *steps, marked_at=NOW + 20)
+    partition(tmp_path, 1, *steps[:3], *steps[4:], marked_at=NOW + 20)
+    torn = "transaction 1 of 't': ABORT here, COMMIT at orders-0 offset 3"
+    right = "it is the marker of transaction 2 of 't', and this partition has no COMMIT of transaction 1"
+    assert evidence(tmp_path, TORN) == f"{torn}; or {right}"
+
+
+def test_a_transaction_that_is_open_and_one_that_was_ended_each_have_their_advice(tmp_path: Path) -> None:
+    coordinator(tmp_path, EMPTY, *ended("COMMIT", 0, 2), *ended("ABORT", 1, 2), version=2)
+    partition(tmp_path, 0, ("data", 0), ("data", 1), (ABORT, 2))
+    partition(tmp_path, 1, ("data", 0))
+    advice = figures(tmp_path)[HANGING].advice
+    first, about, second = advice.partition(f"\nabout orders-1/{0:020d}.log byte 0 offset 0:\n")
+    assert about
+    assert first.startswith("means: The marker of a later transaction ended this transaction")
+    assert second.startswith("means: Nobody will end this transaction.")
+    assert "restart: " in first
+    assert "restart: " not in second, "what is the same is said once"
 
 
 def test_a_partition_that_is_younger_than_a_transaction_needs_no_marker_of_it(tmp_path: Path) -> None:
@@ -721,14 +818,19 @@ AT = f"{TOPIC}-0 offset"
 
 
 def hangs(folder: Path) -> str:
-    """The evidence of the only transaction that hangs; the plan, with one bucket and cut, and Spark's order agree."""
+    """The evidence of the only transaction that hangs; see :func:`alone`."""
+    return alone(folder, is_hanging)
+
+
+def alone(folder: Path, is_wanted: Callable[[Finding], bool]) -> str:
+    """The evidence of the only such finding; the plan, with one bucket and cut, and Spark's order agree."""
     logs = find_logs(folder)
-    [expected] = filter(is_hanging, readable_transactions(logs, Source()).findings)
+    [expected] = filter(is_wanted, readable_transactions(logs, Source()).findings)
     for buckets, slice_markers in ((1, 1000), (3, 2)):
         engine = LocalEngine()
         engine.buckets = buckets
         told = by_steps(logs, engine, Source(), 100, slice_markers)[0]
-        assert [replace(each, time_ms=None) for each in told.findings if is_hanging(each)] == [expected]
+        assert [replace(each, time_ms=None) for each in told.findings if is_wanted(each)] == [expected]
     return expected.evidence
 
 
