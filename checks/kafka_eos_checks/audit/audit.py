@@ -606,7 +606,7 @@ def _unreadable(
 ) -> Iterator[Finding]:
     """The corrupt regions of the logs, the logs that certainly lack records, and damaged files, as findings."""
 
-    def found(log: PartitionLog, file: str, evidence: str) -> Finding:
+    def found(log: PartitionLog | DamagedFile, file: str, evidence: str) -> Finding:
         topic, partition, broker = log.topic, log.partition, log.broker
         return Finding(rule=READABLE, topic=topic, partition=partition, broker=broker, file=file, evidence=evidence)
 
@@ -618,15 +618,7 @@ def _unreadable(
         if each.is_certain:
             yield replace(found(each.log, each.file, each.in_words()), offset=each.offset)
     for spoilt in damaged:
-        own, words = spoilt.damaged, spoilt.damaged.in_words()
-        yield Finding(
-            rule=READABLE,
-            topic=spoilt.topic,
-            partition=spoilt.partition,
-            broker=spoilt.broker,
-            file=own.file,
-            evidence=words,
-        )
+        yield found(spoilt, spoilt.damaged.file, spoilt.damaged.in_words())
 
 
 def _has_old_formats(audit: LogAudit) -> bool:

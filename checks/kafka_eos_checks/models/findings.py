@@ -89,7 +89,6 @@ class KafkaFinding:
         recording: the kept recording in which the audit finds it, "" for none.
         rules: the rules of the audit that report its effect, the one that finds it in the recording first.
         concerns: the releases or clients that it concerns, if no rule of ``spec/releases.toml`` names the finding.
-            A semicolon ends the list of releases; what follows names others.
         scenario: the edge of ``kafka-eos conform`` whose shortest run shows it, by its id, "" for none.
         broker: the peer that the scenario is played on, by its name; without a scenario, the brokers of the test.
         version: the transaction version of that peer's clients.

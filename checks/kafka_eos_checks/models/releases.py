@@ -87,12 +87,17 @@ class Rule:
 
 
 @cache
+def _read_once() -> dict[str, Any]:
+    return tomllib.loads((spec_folder() / "releases.toml").read_text(encoding="utf-8"))
+
+
+@cache
 def releases_of(finding: str) -> tuple[str, ...]:
     """The releases with a rule that causes a finding, the newest first; :class:`Releases` checks them by the modules.
 
     It reads no module, because the modules take as long as everything else in a short audit.
     """
-    content = tomllib.loads((spec_folder() / "releases.toml").read_text(encoding="utf-8"))
+    content = _read_once()
     rules = [row for rows in content["rule"].values() for row in rows.values() if row.get("finding") == finding]
     return tuple(name for name in content["release"] if any(name in row for row in rules))
 

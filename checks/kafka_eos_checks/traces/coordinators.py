@@ -334,10 +334,9 @@ class _Steps:
     def follow(self, record: ToldRecord) -> None:
         """Add the steps of the next record."""
         told = record.told
+        unmarked: frozenset[str] = frozenset()
         if told is not None and told.state in COMPLETED and self.last is not None:
             unmarked = self.mark(self.last, record.leader_epoch)
-        else:
-            unmarked = frozenset()
         self.move(record.leader_epoch)
         text = "" if self.names is not None else f"offset {record.offset}: {told.state.name if told else 'a tombstone'}"
         if told is None:

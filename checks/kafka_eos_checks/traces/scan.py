@@ -163,13 +163,9 @@ def pieces_of(paths: Sequence[Path], piece_bytes: int = PIECE_BYTES) -> list[Pie
                 replicas[place] = log
         splits = plan(replicas.values(), piece_bytes)
         filled = {split.log for split in splits}
-        empty = [log for log in replicas.values() if log not in filled]
-        found += [
-            Piece(
-                source=source, log=f"{log.topic}-{log.partition}", path=str(log.file(log.segments[0])), start=0, end=0
-            )
-            for log in empty
-        ]
+        for log in (each for each in replicas.values() if each not in filled):
+            name, first = f"{log.topic}-{log.partition}", str(log.file(log.segments[0]))
+            found.append(Piece(source=source, log=name, path=first, start=0, end=0))
         for split in splits:
             later = [name for name in split.log.segments if name > split.segment]
             begins = 0 if split.segment == split.log.segments[0] else _base_offset(split.segment)

@@ -1,4 +1,4 @@
-"""What a mechanism looks at in a state: sequences to send, and how far a leader and a coordinator know a producer."""
+"""Views of a state by mechanisms: sequences to send, and how far a leader and a coordinator know a producer."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -86,9 +86,8 @@ def faulty_log(
     """A log of a few producers, in which some batches are wrong.
 
     Faults: a repeated batch, a missing sequence, overlapping sequences, an old epoch, offsets or leader epochs that go
-    back. There are
-    also holes in the offsets and sequences that wrap around, which are no faults. If some of the data is in
-    transactions, one more fault is data outside of the transaction that its producer has open.
+    back. There are also holes in the offsets and sequences that wrap around, which are no faults. If some of the data
+    is in transactions, one more fault is data outside of the transaction that its producer has open.
     """
     made = _faulty_log(random.Random(seed), batches, fault_rate, first_offset)
     made = _led(random.Random(f"leaders {seed}"), made, fault_rate)

@@ -187,7 +187,7 @@ def answer_of(log: CoordinatorLog, known: TransactionalId, data: Data, lacks: st
 
 
 class Said(NamedTuple):
-    """What is known of the decision about data, in words, and what follows.
+    """The known part of the decision about data, in words, and the remedy that follows from it.
 
     Attributes:
         words: what is known.

@@ -542,7 +542,7 @@ class Unmatched:
 
     @property
     def otherwise(self) -> str:
-        """What is so if the marker is that of a later transaction, in words; "" if it cannot be."""
+        """The other explanation, in words: the marker is that of a later transaction; "" if it cannot be."""
         if self.later is None:
             return ""
         count, names = len(self.among), ", ".join(str(each.number) for each in self.among[:SHOWN_NUMBERS])

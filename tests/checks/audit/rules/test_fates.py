@@ -1,4 +1,4 @@
-"""What becomes of an open transaction, of one whose markers are all there, and of an entry of a snapshot."""
+"""Fates of open transactions, of those whose markers are all there, and of entries of a snapshot."""
 
 from dataclasses import replace
 from pathlib import Path
