@@ -19,6 +19,7 @@ from typing import Any
 from kafka_eos_checks.conform import peers_command
 from kafka_eos_checks.conform.known import known_differences
 from kafka_eos_checks.conform.mechanisms import MECHANISMS, Mechanism
+from kafka_eos_checks.conform.outages import INTERRUPTED, Commands, OutageFailed
 from kafka_eos_checks.conform.quotient import Edge
 from kafka_eos_checks.conform.result import Report, diagram, story, table, write_json, write_junit
 from kafka_eos_checks.conform.run import LONGEST_SCENARIO, Found, Result
@@ -34,6 +35,7 @@ EPILOG = """examples:
   kafka-eos conform --bootstrap 127.0.0.1:9092 --transaction-version 1 --only 'transaction: *EndTxn*'
   kafka-eos conform --bootstrap broker:9093 --command-config client.properties --dry-run
   kafka-eos conform --bootstrap 127.0.0.1:9092 --repeat transaction-179c44
+  kafka-eos conform --bootstrap 127.0.0.1:9092 --stop 'docker stop kafka-{node}' --start 'docker start kafka-{node}'
   kafka-eos conform --peers                           the reference, Kafka and its imitations; build/peers.html
   kafka-eos conform --peers --only 'kafka-eos*' --only kfake
 
@@ -42,6 +44,11 @@ topics and groups when it is done; transactional.ids cannot be deleted, they exp
 ACLs, for names with that prefix: Create, Describe, Read, Write and Delete on Topic, Read, Describe and Delete on Group,
 Write and Describe on TransactionalId; DescribeConfigs on Cluster, for the seconds from one assignment of a group to
 the next (group.consumer.assignment.interval.ms, which scenarios wait for); IdempotentWrite on Cluster before 3.0.
+
+With --stop and --start a broker is stopped and started about ten times, a hundred scenarios in each outage: before the
+last request of each, which must change nothing that a client sees (restart-…); and while transactions with data on it
+end, which must wait until their partition has a leader (no-leader-…; from two brokers on). The topic of these scenarios
+has its only replica there, so nothing else is lost; other users of that broker notice. --only 'no-leader-*' plays some.
 
 --command-config reads security.protocol, sasl.mechanism(s) (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512), sasl.username and
 sasl.password or sasl.jaas.config, ssl.ca.location or ssl.truststore.location (PEM), ssl.certificate.location,
@@ -101,6 +108,13 @@ def _add_options_of_one(parser: argparse._ArgumentGroup) -> None:
         default="on",
         help="whether leaders ask coordinators about transactions of version 1, as Kafka does since 3.6 (default on)",
     )
+    parser.add_argument(
+        "--stop", metavar="COMMAND", help="command line that stops a broker, {node} is its id: also play outages of it"
+    )
+    parser.add_argument("--start", metavar="COMMAND", help="command line that starts it again, and returns")
+    parser.add_argument(
+        "--node", type=int, metavar="ID", help="the broker that they stop (default: the last, not that of --bootstrap)"
+    )
     parser.add_argument("--repeat", metavar="SCENARIO", help="play the shortest scenario of one edge, by id or name")
     parser.add_argument(
         "--dry-run", action="store_true", help="say what would be created and asked, and send nothing that writes"
@@ -130,11 +144,11 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         target = _target(arguments)
         session = open_session(target, _mechanisms([arguments.repeat] if arguments.repeat else arguments.only))
-    except (UnusableProperties, Unusable, Unreachable, ValueError) as error:
+    except (UnusableProperties, Unusable, Unreachable, NoAnswer, OutageFailed, ValueError) as error:
         return _refuse(str(error))
     try:
         return _with(session, arguments)
-    except (Unusable, Unreachable, NotOurs, NoAnswer, Unsupported) as error:
+    except (Unusable, Unreachable, NotOurs, NoAnswer, OutageFailed, Unsupported) as error:
         return _refuse(str(error))
     finally:
         session.wire.close()
@@ -158,6 +172,11 @@ def _refuse(why: str) -> int:
 def _target(arguments: argparse.Namespace) -> Target:
     if _LEGAL_PREFIX.fullmatch(arguments.prefix) is None:
         raise ValueError(f"--prefix {arguments.prefix!r}: letters, digits, '.', '_' and '-', at most 100 of them")
+    if (arguments.stop is None) != (arguments.start is None) or (arguments.node is not None and arguments.stop is None):
+        raise ValueError("--stop and --start belong together, and --node to both")
+    commands = None
+    if arguments.stop is not None:
+        commands = Commands(stop=arguments.stop, start=arguments.start, node=arguments.node)
     security = Security()
     if arguments.command_config is not None:
         security = security_of(read_properties(arguments.command_config), str(arguments.command_config))
@@ -168,6 +187,7 @@ def _target(arguments: argparse.Namespace) -> Target:
         security=security,
         seconds=arguments.timeout,
         prefix=arguments.prefix,
+        commands=commands,
     )
 
 
@@ -213,8 +233,12 @@ def _with(session: Session, arguments: argparse.Namespace) -> int:
 
 
 def _mechanisms(patterns: Sequence[str] | None) -> list[Mechanism]:
-    """The mechanisms whose edges a pattern can match: an edge's name is ``mechanism: …``, its id ``mechanism-…``."""
-    begins = [re.split("[:-]", pattern)[0] for pattern in patterns or ["*"]]
+    """The mechanisms whose edges a pattern can match: an edge's name is ``mechanism: …``, its id ``mechanism-…``.
+
+    Either begins with the kind of an outage, if there is one.
+    """
+    kinds = "|".join(map(re.escape, INTERRUPTED))
+    begins = [re.split("[:-]", re.sub(f"^({kinds})-", "", pattern))[0] for pattern in patterns or ["*"]]
     chosen = [each for each in MECHANISMS if any(fnmatch.fnmatchcase(each.name, begin) for begin in begins)]
     return chosen or list(MECHANISMS)
 

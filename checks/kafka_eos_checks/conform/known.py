@@ -44,7 +44,7 @@ class Cause:
 
     Attributes:
         name: a pattern of the edge's name.
-        what: the answer, or the field that was read back.
+        what: a pattern of the answer, or of the field that was read back.
         observed: a pattern of what was observed.
         brokers: the brokers that diverge so.
         cause: the cause.
@@ -60,7 +60,8 @@ class Cause:
 
     def explains(self, name: str, what: str, observed: str) -> bool:
         """Whether the cause explains a divergence."""
-        return what == self.what and bool(re.search(self.name, name)) and bool(re.fullmatch(self.observed, observed))
+        said = re.fullmatch(self.what, what) and re.fullmatch(self.observed, observed)
+        return bool(said and re.search(self.name, name))
 
 
 @cache

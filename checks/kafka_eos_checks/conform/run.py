@@ -116,6 +116,10 @@ class Diverged(Exception):  # noqa: N818 - what happened
         self.answer = answer
 
 
+FAILURES = (Diverged, NoAnswer, Unsupported, Unreachable)
+"""The ways in which a step may end that is not taken."""
+
+
 @dataclass(slots=True)
 class Play:
     """A scenario while it is played.
@@ -171,7 +175,7 @@ class Play:
             after = self._asked(step)
         self.state = after
         if compares and after.is_settled:
-            self._compare_state()
+            self.compare_state()
 
     def _asked(self, step: Step) -> Visible:
         given, answers = step.asked, [answer for answer, _ in step.outcomes]
@@ -208,7 +212,13 @@ class Play:
             rules=step.rules,
         )
 
-    def _compare_state(self) -> None:
+    def compare_state(self) -> None:
+        """Read the state back, and compare it with the machines'.
+
+        Raises:
+            Diverged: for what the spec does not allow.
+            NoAnswer: when it could not be read.
+        """
         self.counts.observations += 1
         allowed = observation.expected(self.state, with_offset=self.quotient.mechanism.with_offset)
         found, missing = self.stage.observe(self.state, with_offset=OFFSET in allowed)
@@ -347,7 +357,7 @@ class Runner:
     def _take(play: Play, step: Step, *, read_back: bool) -> Exception | None:
         try:
             play.take(step, read_back=read_back)
-        except (Diverged, NoAnswer, Unsupported, Unreachable) as error:
+        except FAILURES as error:
             return error
         return None
 

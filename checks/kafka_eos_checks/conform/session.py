@@ -7,9 +7,10 @@ from functools import partial
 
 from kafka_eos.machines.broker import HEARTBEAT
 from kafka_eos_checks.conform.mechanisms import MECHANISMS, SETTLE, Mechanism
+from kafka_eos_checks.conform.outages import Commands, Interrupted, Interrupting, Outages, interrupted
 from kafka_eos_checks.conform.quotient import Edge, Quotient
 from kafka_eos_checks.conform.result import Report
-from kafka_eos_checks.conform.run import Result, Runner
+from kafka_eos_checks.conform.run import Counts, Result, Runner
 from kafka_eos_checks.conform.security import Security
 from kafka_eos_checks.conform.territory import PREFIX, Territory
 from kafka_eos_checks.conform.visible import Settings
@@ -51,6 +52,7 @@ class Target:
         prefix: the prefix of all names.
         name: its name in reports, by default the address.
         unasked: the APIs that it is not asked for although it offers them, with the reason.
+        commands: stop and start a broker; None: none is stopped.
     """
 
     bootstrap: str
@@ -61,6 +63,7 @@ class Target:
     prefix: str = PREFIX
     name: str = ""
     unasked: Mapping[str, str] = field(default_factory=dict)
+    commands: Commands | None = None
 
 
 @dataclass(slots=True)
@@ -73,6 +76,7 @@ class Session:
         settings: the broker's settings.
         asked: the transaction version.
         quotients: the graphs.
+        outages: stop a broker and start it again; None: none is stopped.
     """
 
     target: Target
@@ -80,6 +84,7 @@ class Session:
     settings: Settings
     asked: int
     quotients: list[Quotient]
+    outages: Outages | None = None
 
     def edges(self) -> dict[str, Edge]:
         """All edges, by name."""
@@ -133,7 +138,9 @@ def _session(target: Target, wire: Wire, mechanisms: Iterable[Mechanism]) -> Ses
         versions=_versions(wire),
     )
     quotients = [Quotient(mechanism, settings).explore() for mechanism in mechanisms]
-    return Session(target, wire, settings, asked, quotients)
+    if target.commands is None:
+        return Session(target, wire, settings, asked, quotients)
+    return Session(target, wire, settings, asked, [*quotients, *interrupted(quotients)], Outages(wire, target.commands))
 
 
 def _versions(wire: Wire) -> dict[str, int]:
@@ -167,8 +174,7 @@ def conform(
     with Territory(session.wire, session.target.prefix, seconds=session.target.seconds) as territory:
         report.names, report.left = territory.names, territory.left
         for quotient in session.quotients:
-            new_stage = partial(territory.stage, has_topic=quotient.mechanism.has_topic)
-            runner = Runner(quotient, new_stage, counts=report.counts)
+            runner = _runner(session, quotient, territory, report.counts)
             runner.leave_out(_left_out(quotient, unsupported))
             names = [name for name in quotient.edges if name in wanted]
             say = partial(on_progress, quotient.mechanism.name) if on_progress is not None else None
@@ -188,7 +194,18 @@ def repeat(session: Session, edge: Edge) -> Result:
     """Play the shortest scenario of one edge, and delete what was created."""
     quotient = next(each for each in session.quotients if each.mechanism is edge.mechanism)
     with Territory(session.wire, session.target.prefix, seconds=session.target.seconds) as territory:
-        return Runner(quotient, partial(territory.stage, has_topic=edge.mechanism.has_topic)).shortest(edge)
+        return _runner(session, quotient, territory, Counts()).shortest(edge)
+
+
+def _runner(session: Session, quotient: Quotient, territory: Territory, counts: Counts) -> Runner:
+    """The runner of a graph."""
+    new_stage = partial(territory.stage, has_topic=quotient.mechanism.has_topic)
+    if not isinstance(quotient, Interrupted):
+        return Runner(quotient, new_stage, counts=counts)
+    assert session.outages is not None, "graphs with outages come with commands"
+    return Interrupting(
+        quotient=quotient, new_stage=new_stage, counts=counts, territory=territory, outages=session.outages
+    )
 
 
 def report_of(session: Session) -> Report:

@@ -182,6 +182,9 @@ class Stage:
         member_id: the id of the group's member, as the broker has named it.
         generation_shift: the difference from the machines' generations or member epochs to the broker's.
         assigns_after: seconds from one assignment of a group of KIP-848 to the next.
+        timeout_ms: the timeout of its transactions.
+        session_ms: the session timeout of its members.
+        salts: the ends of the names of transactional.ids, which decide where their coordinators are.
         consumers: the members of a group of KIP-848 that have joined.
         has_group: the group was used.
     """
@@ -196,12 +199,15 @@ class Stage:
     generation_shift: int = 0
     has_group: bool = False
     assigns_after: float = 0.0
+    timeout_ms: int = TRANSACTION_TIMEOUT_MS
+    session_ms: int = SESSION_TIMEOUT_MS
+    salts: dict[str, str] = field(default_factory=dict)
     consumers: set[str] = field(default_factory=set)
     _has_epochs: bool = False
 
     def transactional_id(self, name: str) -> str:
         """The broker's name of a transactional.id."""
-        return f"{self.prefix}-{name}"
+        return f"{self.prefix}-{name}{self.salts.get(name, '')}"
 
     @property
     def group(self) -> str:
@@ -294,7 +300,7 @@ class Stage:
         match request.api:
             case "InitProducerId":
                 named = None if request.action == "InitIdempotentProducer" else name
-                return {"TransactionalId": named, "TransactionTimeoutMs": TRANSACTION_TIMEOUT_MS, **real}
+                return {"TransactionalId": named, "TransactionTimeoutMs": self.timeout_ms, **real}
             case "AddPartitionsToTxn":
                 return {
                     "V3AndBelowTransactionalId": name,
@@ -358,7 +364,7 @@ class Stage:
             "GroupId": self.group,
             "MemberId": self._member(given.member),
             "MemberEpoch": epochs.get(given.request.action, given.generation + self.generation_shift),
-            "RebalanceTimeoutMs": SESSION_TIMEOUT_MS,
+            "RebalanceTimeoutMs": self.session_ms,
             "SubscribedTopicNames": [self.topic],
             "ServerAssignor": "range",
             "TopicPartitions": owned if given.owned else [],
@@ -411,8 +417,8 @@ class Stage:
         at = self.places.coordinator(GROUP_KEY, self.group)
         row: Message = {
             "GroupId": self.group,
-            "SessionTimeoutMs": SESSION_TIMEOUT_MS,
-            "RebalanceTimeoutMs": SESSION_TIMEOUT_MS,
+            "SessionTimeoutMs": self.session_ms,
+            "RebalanceTimeoutMs": self.session_ms,
             "MemberId": "",
             "ProtocolType": "consumer",
             "Protocols": [{"Name": "range", "Metadata": b""}],
@@ -475,7 +481,7 @@ class Stage:
         raise NoAnswer(f"the coordinator did not close the transaction within {seconds:g} s")
 
     def describe(self, name: str) -> Message:
-        """The field for what DescribeTransactions says of a transactional.id."""
+        """The row of DescribeTransactions about a transactional.id."""
         asked = self.transactional_id(name)
         at = self.places.coordinator(TRANSACTION_KEY, asked)
         rows = self.wire.ask("DescribeTransactions", {"TransactionalIds": [asked]}, at)["TransactionStates"]
@@ -498,7 +504,7 @@ class Stage:
                 missing.update(dict.fromkeys(names, str(error)))
 
         for name in sorted(state.coordinators):
-            read([observation.coordinator_field(name)], lambda name=name: [self._described(name)])  # type: ignore[misc]
+            read([observation.coordinator_field(name)], lambda name=name: [self.described(name)])  # type: ignore[misc]
             read([observation.listed_field(name)], lambda name=name: [self._listed(name, state)])  # type: ignore[misc]
         read([observation.LOG, observation.WATERMARK], partial(_or_malformed, self._log))
         read([observation.COMMITTED, observation.STABLE], partial(_or_malformed, self._committed))
@@ -520,7 +526,8 @@ class Stage:
             attempt += 1
         return said
 
-    def _described(self, name: str) -> str:
+    def described(self, name: str) -> str:
+        """A transactional.id at its coordinator, in the machines' terms."""
         row = self.describe(name)
         if row["ErrorCode"]:
             return error_name(row["ErrorCode"])
@@ -671,7 +678,7 @@ class Stage:
                     nobody = {"ProducerId": -1, "ProducerEpoch": -1}
                     row = {
                         "TransactionalId": self.transactional_id(name),
-                        "TransactionTimeoutMs": TRANSACTION_TIMEOUT_MS,
+                        "TransactionTimeoutMs": self.timeout_ms,
                     }
                     at = self.places.coordinator(TRANSACTION_KEY, self.transactional_id(name))
                     self.wire.ask("InitProducerId", row | nobody, at)

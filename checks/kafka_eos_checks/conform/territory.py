@@ -2,18 +2,21 @@
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos_checks.conform.stage import GROUP_KEY, Places, Stage, error_name
+from kafka_eos.wire.protocol import Message
+from kafka_eos_checks.conform.stage import GROUP_KEY, TRANSACTION_KEY, Places, Stage, error_name
 from kafka_eos_checks.conform.wire import Address, NoAnswer, Unreachable, Unsupported, Wire, wait
 
 PARTITIONS = 32
 """The number of partitions of a topic; each scenario has a partition of its own."""
+IDS_TRIED = 100
+"""Transactional.ids that are tried until the coordinators of a scenario are where they have to be."""
 PREFIX = "kafka-eos-conform"
 BROKER, INTERVAL = 4, "group.consumer.assignment.interval.ms"
 _FIRST_WITH_DEFAULTS = 4
@@ -46,6 +49,7 @@ class Territory:
     places: Places = field(init=False)
     _stages: list[Stage] = field(default_factory=list)
     _free: list[tuple[str, int]] = field(default_factory=list)
+    _on_node: list[tuple[str, int]] = field(default_factory=list)
     _of_members: str = ""
     _assigns_after: float = 0.0
 
@@ -73,6 +77,33 @@ class Territory:
             topic = f"{self.names}-topic-{len(self.topics)}"
             self._free = [(topic, number) for number in range(self._create(topic))]
         return self._stage(*self._free.pop(0))
+
+    def stage_on(self, node: int, names: Sequence[str], away: Address | None = None) -> Stage:
+        """A place for one more scenario, in a partition whose only replica is on this broker.
+
+        Args:
+            node: the broker's id.
+            names: the scenario's transactional.ids.
+            away: the address where none of them may have its coordinator.
+
+        Raises:
+            NotOurs: no such transactional.ids were found.
+        """
+        if not self._on_node:
+            topic = f"{self.names}-node-{len(self.topics)}"
+            self._create(topic, node=node)
+            self._on_node = [(topic, number) for number in range(PARTITIONS)]
+        stage = self._stage(*self._on_node.pop(0))
+        for name in names if away is not None else ():
+            salts = iter(range(IDS_TRIED))
+            while self.places.coordinator(TRANSACTION_KEY, stage.transactional_id(name)) == away:
+                if (salt := next(salts, None)) is None:
+                    raise NotOurs(
+                        f"of {IDS_TRIED} transactional.ids each has its coordinator on {away}, whose broker is to "
+                        "stop; name another broker with --node"
+                    )
+                stage.salts[name] = f"-{salt}"
+        return stage
 
     def _stage(self, topic: str, number: int) -> Stage:
         prefix = f"{self.names}-{len(self._stages)}"
@@ -109,14 +140,26 @@ class Territory:
                         return int(config["Value"]) / 1000
         return 0.0
 
-    def _create(self, topic: str, partitions: int = PARTITIONS) -> int:
-        """Create a topic, and return its number of partitions; without CreateTopics a question may create it."""
+    def _create(self, topic: str, partitions: int = PARTITIONS, node: int | None = None) -> int:
+        """Create a topic, and return its number of partitions; without CreateTopics a question may create it.
+
+        Args:
+            topic: its name.
+            partitions: the number of partitions.
+            node: the broker that has the only replica of each; by default as many replicas as the cluster wants.
+        """
         try:
             copies = -1 if self.wire.version("CreateTopics") >= _FIRST_WITH_DEFAULTS else 1
         except Unsupported:
+            if node is not None:
+                raise
             self.topics.append(topic)
             return self.places.asked_into_being(topic)
-        row = {"Name": topic, "NumPartitions": partitions, "ReplicationFactor": copies}
+        row: Message = {"Name": topic, "NumPartitions": partitions, "ReplicationFactor": copies}
+        if node is not None:
+            placed = [{"PartitionIndex": number, "BrokerIds": [node]} for number in range(partitions)]
+            alone = [{"Name": "min.insync.replicas", "Value": "1"}]
+            row |= {"NumPartitions": -1, "ReplicationFactor": -1, "Assignments": placed, "Configs": alone}
         answer = self.wire.ask("CreateTopics", {"Topics": [row], "timeoutMs": 10_000, "ValidateOnly": False})
         for each in answer["Topics"]:
             if each["ErrorCode"]:

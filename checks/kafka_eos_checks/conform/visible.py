@@ -302,6 +302,22 @@ class Visible:
         if any(known != NO_PRODUCER and not known.is_open for known in self.data.state.transactions.producers.values()):
             yield "TransactionalPartition!ExpireProducer"
 
+    def restarted(self) -> "Visible":
+        """The state after the broker was stopped and started again, in good order or not.
+
+        Spec:  PartitionLog!Restart of each log, Leader!ElectLeader; a coordinator has only what its log has
+        """
+        ask_again = self.broker.leading.asked_after_election
+        partitions = {
+            name: replace(
+                leader,
+                log=leader.log.with_snapshot().reloaded(),
+                asked=Map({producer_id: ask_again(each) for producer_id, each in leader.asked.items()}),
+            )
+            for name, leader in self.broker.partitions.items()
+        }
+        return replace(self, broker=replace(self.broker, partitions=Map(partitions)))
+
     def identity(self, name: str, whose: str) -> Identity | None:
         """The producer id and epoch that a request presents; None where there is no such yet.
 

@@ -1,0 +1,423 @@
+"""Outages of a broker: what a restart may change, and a transaction that ends while its partition has no leader."""
+
+import fnmatch
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from immutables import Map
+
+from kafka_eos.machines.producer_state import ProducerState
+from kafka_eos.machines.transactional_partition import NO_PRODUCER
+from kafka_eos.server.threaded import ServedCluster
+from kafka_eos_checks import cli
+from kafka_eos_checks.brokers.brokers import Cluster, free_ports
+from kafka_eos_checks.brokers.jars import have_jars
+from kafka_eos_checks.conform import outages
+from kafka_eos_checks.conform.mechanisms import MECHANISMS, asked
+from kafka_eos_checks.conform.outages import Commands, OutageFailed, Outages, interrupted
+from kafka_eos_checks.conform.quotient import Edge, Quotient, step_of
+from kafka_eos_checks.conform.result import Report, story
+from kafka_eos_checks.conform.run import Found
+from kafka_eos_checks.conform.session import Target, conform, open_session
+from kafka_eos_checks.conform.visible import Visible
+from kafka_eos_checks.conform.wire import Address, NoAnswer, Unreachable
+
+from .test_behaviours import VERSION_2
+from .test_conform import call, served
+
+NOTHING = Commands(stop="true", start="true")
+
+
+@cache
+def quotient(name: str) -> Quotient:
+    return Quotient(next(each for each in MECHANISMS if each.name == name), VERSION_2).explore()
+
+
+def state_after(graph: Quotient, edge: Edge) -> Visible:
+    state = graph.initial()
+    for request in edge.path:
+        given = asked(state, request)
+        assert given is not None
+        state = step_of(graph.mechanism, state, given).outcomes[0][1]
+    return state
+
+
+# --- the machine after a restart -------------------------------------------------------------------------------------
+
+
+def test_a_restart_keeps_the_log_and_its_producers_and_forgets_the_leaders_questions() -> None:
+    graph = quotient("transaction")
+    refused = next(edge for name, edge in graph.edges.items() if name.endswith("closed, no batch: Produce(gap)"))
+    before = state_after(graph, refused)
+    after = before.restarted()
+    assert before.data.state.questions(0).lowest_sequence == 1
+    assert after.data.state.questions(0).lowest_sequence == -1
+    assert after.data.state.log.producers == before.data.state.log.producers
+    assert after.data.entries == before.data.entries
+    assert after.coordinators == before.coordinators
+
+
+def test_a_restart_asks_again_with_another_guard_and_keeps_what_is_open() -> None:
+    graph = quotient("reading")
+    opened = next(edge for name, edge in graph.edges.items() if name.endswith("Produce(next, A)"))
+    before = state_after(graph, opened)
+    after = before.restarted()
+    assert after.data.state.transactions == before.data.state.transactions
+    assert after.data.state.producer(0) != NO_PRODUCER
+    assert after.data.last_stable_offset == before.data.last_stable_offset == 0
+
+
+# --- the graphs ------------------------------------------------------------------------------------------------------
+
+
+def test_all_edges_get_a_restart_and_those_that_end_data_go_without_a_leader() -> None:
+    graphs = [quotient(name) for name in ("transaction", "members")]
+    restart, without = interrupted(graphs)
+    assert (restart.mechanism.name, without.mechanism.name) == ("restart-transaction", "no-leader-transaction")
+    assert [edge.name for edge in restart.edges.values()] == [f"restart-{name}" for name in graphs[0].edges]
+    assert {edge.request.label(True) for edge in without.edges.values()} == {"EndTxn(commit)", "EndTxn(abort)"}
+    assert all("Ongoing, data" in name for name in without.edges)
+    assert len(without.edges) == 8
+    assert {edge.mechanism for edge in without.edges.values()} == {without.mechanism}
+    assert restart.plan(set(restart.edges), 1) == [len(edge.path) for edge in graphs[0].edges.values()]
+
+
+# --- stop and start --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Told:
+    """A cluster that says what it is told to say.
+
+    Attributes:
+        leaders: the leaders of all partitions, one list after the other; the last one stays.
+        brokers: ports by node id.
+    """
+
+    leaders: list[Any]
+    brokers: dict[int, int]
+    bootstrap: Address = field(default=Address("h", 1))
+
+    def ask(self, api: str, row: Any, at: Address | None = None) -> Any:  # noqa: ARG002 - as Wire's
+        if not row["Topics"]:
+            return {"Brokers": [{"NodeId": node, "Host": "h", "Port": port} for node, port in self.brokers.items()]}
+        said = self.leaders.pop(0) if len(self.leaders) > 1 else self.leaders[0]
+        if isinstance(said, Exception):
+            raise said
+        return {"Topics": [{"Partitions": [{"LeaderId": leader} for leader in said]}]}
+
+    def close(self) -> None:
+        pass
+
+
+def outages_of(told: Told, commands: Commands = NOTHING) -> Outages:
+    wire: Any = told
+    return Outages(wire, commands)
+
+
+def test_the_last_broker_is_stopped_and_another_one_is_asked_meanwhile() -> None:
+    named = Commands(stop="stop {node}", start="start {node}")
+    told = Told([[]], {1: 1, 2: 2, 3: 3})
+    found = outages_of(told, named)
+    assert (found.node, found.address, found.is_alone, told.bootstrap) == (3, Address("h", 3), False, Address("h", 1))
+    told = Told([[]], {1: 1, 2: 2}, bootstrap=Address("h", 2))
+    assert (outages_of(told, named).node, told.bootstrap) == (1, Address("h", 2))
+    told = Told([[]], {1: 1, 2: 2}, bootstrap=Address("h", 2))
+    assert (outages_of(told, replace(NOTHING, node=2)).node, told.bootstrap) == (2, Address("h", 1))
+    alone = outages_of(Told([[]], {4: 1}))
+    assert (alone.node, alone.is_alone) == (4, True)
+
+
+@pytest.mark.parametrize(
+    ("commands", "said"),
+    [
+        (NOTHING, r"the brokers 1, 2: write \{node\} into --stop and --start"),
+        (Commands(stop="stop {node}", start="start it"), "or say with --node"),
+        (replace(NOTHING, node=7), "--node 7: the cluster has the brokers 1, 2"),
+    ],
+)
+def test_commands_that_name_no_broker_are_refused(commands: Commands, said: str) -> None:
+    with pytest.raises(OutageFailed, match=said):
+        outages_of(Told([[]], {1: 1, 2: 2}), commands)
+
+
+def test_an_outage_begins_when_the_broker_leads_nothing_and_ends_when_it_leads_again(tmp_path: Path) -> None:
+    file = tmp_path / "said"
+    told = Told(
+        [[3, 3], NoAnswer("late"), [3, -1], [-1, -1], [-1, 3], NoAnswer("not yet"), [3, 3], ["never asked"]], {}
+    )
+    told.brokers = {1: 1, 3: 3}
+    commands = Commands(stop=f"echo stop {{node}} >> {file}", start=f"echo start {{node}} >> {file}")
+    with outages_of(told, commands).outage(["t"]):
+        assert file.read_text() == "stop 3\n"
+        assert told.leaders[0] == [-1, 3]
+    assert file.read_text() == "stop 3\nstart 3\n"
+    assert told.leaders == [["never asked"]]
+
+
+def test_a_broker_that_is_alone_is_down_when_nobody_answers() -> None:
+    told = Told([[1], NoAnswer("closing"), Unreachable("gone"), Unreachable("starting"), [1]], {1: 1})
+    with outages_of(told).outage(["t"]):
+        assert len(told.leaders) == 2
+
+
+def test_a_broker_that_is_not_alone_is_not_down_because_another_one_is_unreachable() -> None:
+    told = Told([Unreachable("another"), [2], [1], [2]], {1: 1, 2: 2})
+    with outages_of(told, replace(NOTHING, node=2)).outage(["t"]):
+        assert told.leaders == [[2]]
+
+
+def test_a_command_that_fails_says_what_it_said_and_the_broker_is_started(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    commands = Commands(stop="echo no such unit >&2; exit 5", start=f"touch {started}")
+    with (
+        pytest.raises(OutageFailed, match=r"--stop: 'echo .* exit 5' ended with 5: no such unit"),
+        outages_of(Told([[1]], {1: 1}), commands).outage(["t"]),
+    ):
+        raise AssertionError("nothing was stopped")
+    assert started.exists()
+
+
+def test_a_broker_that_goes_on_or_does_not_come_back_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outages, "OUTAGE_SECONDS", 0.05)
+    with (
+        pytest.raises(OutageFailed, match=r"--stop: broker 1 still answers after 0.05 s"),
+        outages_of(Told([[1]], {1: 1})).outage(["t"]),
+    ):
+        raise AssertionError("nothing was stopped")
+    with (
+        pytest.raises(OutageFailed, match=r"--start: broker 1 does not lead its partitions after 0.05 s"),
+        outages_of(Told([Unreachable("gone")], {1: 1})).outage(["t"]),
+    ):
+        pass
+
+
+def test_a_command_may_leave_a_process_behind_but_has_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    began = time.monotonic()
+    background = Commands(stop="true", start="sleep 20 & echo $!")
+    with outages_of(Told([Unreachable("gone"), [1]], {1: 1}), background).outage(["t"]):
+        pass
+    assert time.monotonic() - began < 15
+    monkeypatch.setattr(outages, "OUTAGE_SECONDS", 0.3)
+    with (
+        pytest.raises(OutageFailed, match=r"--stop: 'sleep 1' has not ended after 0.3 s"),
+        outages_of(Told([[1]], {1: 1}), Commands(stop="sleep 1", start="true")).outage(["t"]),
+    ):
+        raise AssertionError("nothing was stopped")
+
+
+# --- a cluster of the reference --------------------------------------------------------------------------------------
+
+
+def report_on(
+    cluster: ServedCluster,
+    patterns: Collection[str],
+    monkeypatch: pytest.MonkeyPatch,
+    outage: Callable[[Outages], Any],
+    node: int = 1,
+) -> Report:
+    """The report on the edges whose names match, with outages that a test makes."""
+
+    @contextmanager
+    def made(self: Outages, topics: Collection[str]) -> Iterator[None]:
+        assert topics
+        with outage(self):
+            yield
+
+    monkeypatch.setattr(Outages, "outage", made)
+    mechanisms = [each for each in MECHANISMS if any(f"-{each.name}:" in pattern for pattern in patterns)]
+    target = Target(
+        bootstrap=cluster.bootstrap_servers.split(",")[0], commands=Commands(stop="stop", start="start", node=1)
+    )
+    session = open_session(target, mechanisms)
+    try:
+        wanted = {name for name in session.edges() if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)}
+        return conform(session, wanted)
+    finally:
+        session.wire.close()
+
+
+def restarts(cluster: ServedCluster, then: Callable[[Any], None] | None = None) -> Callable[[Outages], Any]:
+    @contextmanager
+    def outage(found: Outages) -> Iterator[None]:
+        yield
+        cluster.restart()
+        if then is not None:
+            cluster.call(then)
+        found.wire.close()
+
+    return outage
+
+
+def test_nobody_sees_a_restart_of_the_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(data=tmp_path / "data") as cluster:
+        report = report_on(
+            cluster, ["restart-commit: *", "restart-idempotence: *again*"], monkeypatch, restarts(cluster)
+        )
+    assert report.found == {Found.CONFORMS: 72}
+    assert report.counts.scenarios == 72
+    assert report.counts.observations > 100
+    assert report.left == []
+
+
+def keep_last_batches(server: Any) -> None:
+    """Keep of each producer what a snapshot of Kafka keeps."""
+
+    def kept(known: ProducerState) -> ProducerState:
+        return replace(known, batches=known.batches[-1:])
+
+    for leader in server.cluster.leaders():
+        log = leader.state.log
+        producers = Map({producer_id: kept(known) for producer_id, known in log.producers.items()})
+        leader.state = replace(leader.state, log=replace(log, producers=producers))
+
+
+def test_a_broker_that_remembers_one_batch_after_a_restart_diverges_as_kafka_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served(data=tmp_path / "data") as cluster:
+        report = report_on(cluster, ["restart-idempotence: *again*"], monkeypatch, restarts(cluster, keep_last_batches))
+    found = [result for result in report.differing() if result.found is Found.DIVERGES]
+    assert {result.edge.request.detail for result in found} == {"the oldest remembered again"}
+    assert report.found[Found.DIVERGES] == 2
+    told = story(found[0], report.client)
+    assert "the broker: OUT_OF_ORDER_SEQUENCE_NUMBER" in told
+    assert "broker 1 is stopped and started again" in told
+    assert "known of: Apache Kafka" in told
+
+
+def waiting(cluster: ServedCluster, seconds: float) -> Callable[[Outages], Any]:
+    """An outage in which no marker is written for so long, by the clock of the cluster."""
+
+    def hold(server: Any) -> None:
+        served_cluster = server.cluster
+        for transactional_id in list(served_cluster.transactions.known):
+            served_cluster.delay_markers(transactional_id, served_cluster.now + round(seconds * 1000))
+
+    @contextmanager
+    def outage(_: Outages) -> Iterator[None]:
+        if seconds:
+            cluster.call(hold)
+        yield
+        cluster.advance(seconds + 1)
+
+    return outage
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for a coordinator that completes what it has to keep."""
+    monkeypatch.setattr(outages, "COMPLETING_SECONDS", 0.1)
+
+
+def test_a_coordinator_that_waits_for_a_leader_conforms(monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(brokers=2) as cluster:
+        report = report_on(cluster, ["no-leader-reading: *"], monkeypatch, waiting(cluster, 30))
+    assert report.found == {Found.CONFORMS: 12}
+    assert report.counts.unread == set()
+
+
+def test_a_coordinator_that_completes_without_a_leader_diverges(monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(brokers=2) as cluster:
+        report = report_on(cluster, ["no-leader-reading: *"], monkeypatch, waiting(cluster, 0))
+    assert report.found == {Found.DIVERGES: 12}
+    first = report.kinds()[0][0]
+    assert [each.what for each in first.differences] == ["coordinator of A"]
+    told = story(first, report.client)
+    assert "the spec: PrepareCommit, with the partition in it, until the partition has a leader" in told
+    assert "the broker: CompleteCommit, producer 0 epoch 1, nothing in it" in told
+    assert "no-leader-no-marker" in told
+
+
+def test_a_cluster_of_one_broker_has_no_partition_without_a_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    with served() as cluster:
+        report = report_on(cluster, ["no-leader-reading: *"], monkeypatch, waiting(cluster, 30))
+    assert report.found == {Found.UNSUPPORTED: 12}
+    assert {result.reason.partition(":")[0] for result in report.results.values()} == {"no-leader"}
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--stop", "true"], ["--start", "true"], ["--node", "1"]], ids=["stop", "start", "node"]
+)
+def test_half_of_an_outage_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with served() as cluster:
+        assert call(cluster, *arguments) == 2
+    assert "--stop and --start belong together" in capsys.readouterr().err
+
+
+def test_a_dry_run_lists_the_graphs_with_outages(capsys: pytest.CaptureFixture[str]) -> None:
+    with served() as cluster:
+        assert call(cluster, "--stop", "true", "--start", "true", "--dry-run", "--only", "restart-commit: *") == 0
+    said = capsys.readouterr().out
+    assert "restart-commit: the broker restarts before the last request" in said
+    assert "45 edges and 2 internal ones" in said
+
+
+def test_a_server_is_killed_and_started_by_command_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    [port] = free_ports(1)
+    pid, serve = tmp_path / "pid", [sys.executable, "-m", "kafka_eos_checks.cli", "serve", "--port", str(port)]
+    serve += ["--data", str(tmp_path / "data")]
+    start = f"{shlex.join(serve)} > {tmp_path / 'output'} 2>&1 & echo $! > {pid}"
+    subprocess.run(start, shell=True, check=True)  # noqa: S602 - our own
+    try:
+        for _ in range(300):
+            output = tmp_path / "output"
+            if output.exists() and "ready" in output.read_text(encoding="utf-8"):
+                break
+            time.sleep(0.05)
+        arguments = ["--stop", f"kill -9 $(cat {pid})", "--start", start, "--only", "restart-commit: Ongoing*EndTxn*"]
+        code = cli.main(["conform", "--bootstrap", f"127.0.0.1:{port}", *arguments])
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(int(pid.read_text()), signal.SIGKILL)
+    said = capsys.readouterr()
+    assert code == 0, said
+    assert "restart-commit" in said.out
+
+
+# --- real brokers ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("release", "waits"), [("4.3.0", False), ("3.9.1", True)])
+def test_of_real_brokers_kafka_4_3_does_not_wait_for_a_leader_and_none_remembers_more_than_a_batch(
+    release: str, waits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not have_jars(release) or shutil.which("java") is None:
+        pytest.skip(f"no jars of Kafka {release}, or no Java; make test-all fetches the jars")
+    with Cluster(tmp_path / "cluster", size=3, kafka=release) as cluster:
+
+        def run(found: Outages, option: str, _: str) -> None:
+            broker = cluster[found.node]
+            (broker.stop if option == "--stop" else broker.start)()
+
+        monkeypatch.setattr(Outages, "_run", run)
+        target = Target(
+            bootstrap=f"127.0.0.1:{cluster.brokers[0].port}", commands=Commands(stop="{node}", start="{node}")
+        )
+        mechanisms = [each for each in MECHANISMS if each.name in {"idempotence", "reading"}]
+        session = open_session(target, mechanisms)
+        remembered = [name for name in session.edges() if "restart-idempotence" in name and "remembered again" in name]
+        without = [name for name in session.edges() if name.startswith("no-leader-reading")]
+        try:
+            report = conform(session, {*remembered, *without})
+        finally:
+            session.wire.close()
+    assert {report.results[name].found for name in remembered} == {Found.DIVERGES}
+    assert {report.results[name].found for name in without} == {Found.CONFORMS if waits else Found.DIVERGES}
+    assert report.left == []
