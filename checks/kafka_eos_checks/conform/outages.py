@@ -327,7 +327,7 @@ class Interrupting(Runner):
         if early:
             return Result(edge=edge, found=Found.DIVERGES, differences=early, scenario=scenario)
         found = Found.KNOWN if play.known else Found.CONFORMS
-        return Result(edge=edge, found=found, known=play.known, scenario=scenario if play.known else ())
+        return Result(edge=edge, found=found, known=play.known, scenario=scenario)
 
     @staticmethod
     def _tell(play: Play, what: str) -> None:

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,11 +27,11 @@ from kafka_eos_checks.brokers.brokers import Cluster, free_ports
 from kafka_eos_checks.brokers.jars import have_jars
 from kafka_eos_checks.conform import outages
 from kafka_eos_checks.conform.mechanisms import MECHANISMS, asked
-from kafka_eos_checks.conform.outages import Commands, OutageFailed, Outages, interrupted
+from kafka_eos_checks.conform.outages import Commands, Interrupting, OutageFailed, Outages, interrupted
 from kafka_eos_checks.conform.quotient import Edge, Quotient, step_of
 from kafka_eos_checks.conform.result import Report, story
-from kafka_eos_checks.conform.run import Found
-from kafka_eos_checks.conform.session import Target, conform, open_session
+from kafka_eos_checks.conform.run import Counts, Found, Play
+from kafka_eos_checks.conform.session import Target, conform, open_session, repeat
 from kafka_eos_checks.conform.visible import Visible
 from kafka_eos_checks.conform.wire import Address, NoAnswer, Unreachable
 
@@ -341,6 +342,46 @@ def test_a_coordinator_that_completes_without_a_leader_diverges(monkeypatch: pyt
     assert "no-leader-no-marker" in told
 
 
+def test_a_coordinator_that_waits_without_the_partition_diverges() -> None:
+    graph = quotient("reading")
+    edge = next(edge for name, edge in graph.edges.items() if name.endswith("open: A: EndTxn(commit, A)"))
+    [without] = [each for each in interrupted([graph]) if each.kind == "no-leader"]
+    told: dict[str, Any] = {"TransactionState": "PrepareCommit", "Topics": []}
+    stage: Any = SimpleNamespace(topic="t", partition=3, describe=lambda _: told, described=lambda _: "what it says")
+    play = Play(without, stage, state_after(graph, edge), 0.0, Counts())
+    unused: Any = None
+    runner = Interrupting(quotient=without, new_stage=unused, territory=unused, outages=unused)
+    for others in ([], [{"Topic": "t", "Partitions": [2]}], [{"Topic": "u", "Partitions": [3]}]):
+        told["Topics"] = others
+        [found] = runner._does_not_wait(edge, play)
+        assert (found.what, found.observed) == ("coordinator of A", "what it says")
+    told["Topics"] = [{"Topic": "t", "Partitions": [3]}]
+    assert list(runner._does_not_wait(edge, play)) == []
+    told["TransactionState"] = "PrepareAbort"
+    assert list(runner._does_not_wait(edge, play)) != []
+
+
+def test_one_scenario_is_repeated_with_an_outage_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outage = restarts(served_cluster := ServedCluster(data=tmp_path / "data"))
+
+    @contextmanager
+    def made(self: Outages, topics: Collection[str]) -> Iterator[None]:
+        with outage(self):
+            yield
+
+    monkeypatch.setattr(Outages, "outage", made)
+    with served_cluster:
+        target = Target(bootstrap=served_cluster.bootstrap_servers, commands=NOTHING)
+        session = open_session(target, [each for each in MECHANISMS if each.name == "commit"])
+        edge = next(edge for name, edge in session.edges().items() if name.startswith("restart-commit: Ongoing"))
+        try:
+            result = repeat(session, edge)
+        finally:
+            session.wire.close()
+    assert (result.edge, result.found) == (edge, Found.CONFORMS)
+    assert "broker 1 is stopped and started again" in [each.label for each in result.scenario]
+
+
 def test_a_cluster_of_one_broker_has_no_partition_without_a_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     with served() as cluster:
         report = report_on(cluster, ["no-leader-reading: *"], monkeypatch, waiting(cluster, 30))
@@ -420,4 +461,6 @@ def test_of_real_brokers_kafka_4_3_does_not_wait_for_a_leader_and_none_remembers
             session.wire.close()
     assert {report.results[name].found for name in remembered} == {Found.DIVERGES}
     assert {report.results[name].found for name in without} == {Found.CONFORMS if waits else Found.DIVERGES}
+    for name in () if waits else without:
+        assert {"log"} < {difference.what for difference in report.results[name].differences}
     assert report.left == []
