@@ -249,8 +249,6 @@ class Stage:
         Raises:
             NoAnswer, Unsupported: as ``Wire.ask`` does.
         """
-        if given.request.api == "JoinGroup":
-            return self._join()
         deadline = time.monotonic() + self.places.seconds
         attempt = 0
         while True:
@@ -264,6 +262,8 @@ class Stage:
     def _ask_once(self, given: Asked, expected: Identity | None) -> Reply:
         request = given.request
         api = request.api
+        if api == "JoinGroup":
+            return self._join()
         row = self._row(given)
         kind, key = TRANSACTION_KEY, self.transactional_id(request.name)
         if api == "Produce":

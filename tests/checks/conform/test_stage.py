@@ -22,7 +22,7 @@ from kafka_eos.wire.protocol import Message
 from kafka_eos_checks.conform.mechanisms import Asked, Request
 from kafka_eos_checks.conform.stage import Places, Stage, _kind
 from kafka_eos_checks.conform.territory import Territory
-from kafka_eos_checks.conform.visible import FIRST
+from kafka_eos_checks.conform.visible import FIRST, MEMBER
 from kafka_eos_checks.conform.wire import Address, NoAnswer
 
 HERE = {"Coordinators": [{"ErrorCode": 0, "Host": "127.0.0.1", "Port": 1}]}
@@ -68,6 +68,19 @@ def test_a_generation_of_the_machines_stands_for_one_of_the_broker_and_none_for_
     stage.generation_shift = 4  # the group's first generation is 5
     told = [stage._row(Asked(request=Request(api), generation=generation))[column] for generation in (-1, 0, 1, 2)]
     assert told == [-1, 4, 5, 6]
+
+
+def test_a_consumer_joins_when_the_coordinator_has_loaded_the_group() -> None:
+    errors = iter([ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, ErrorCode.NONE])
+
+    def answer(api: str, row: Message) -> Message:
+        if api == "SyncGroup":
+            return {"ErrorCode": 0}
+        return {"ErrorCode": next(errors), "MemberId": "m", "GenerationId": 5}
+
+    stage = staged(answer)
+    assert stage.ask(Asked(request=Request("JoinGroup", MEMBER)), None).error == 0
+    assert (stage.member_id, stage.generation_shift) == ("m", 4)
 
 
 @pytest.mark.parametrize("action", ["TxnOffsetCommit", "OffsetCommit", "JoinConsumerGroup"])
