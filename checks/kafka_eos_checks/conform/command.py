@@ -238,7 +238,7 @@ def _mechanisms(patterns: Sequence[str] | None) -> list[Mechanism]:
     Either begins with the kind of an outage, if there is one.
     """
     kinds = "|".join(map(re.escape, INTERRUPTED))
-    begins = [re.split("[:-]", re.sub(f"^({kinds})-", "", pattern))[0] for pattern in patterns or ["*"]]
+    begins = [re.split("[:-]", re.sub(rf"^({kinds})(-|(?=\*))", "", pattern))[0] for pattern in patterns or ["*"]]
     chosen = [each for each in MECHANISMS if any(fnmatch.fnmatchcase(each.name, begin) for begin in begins)]
     return chosen or list(MECHANISMS)
 

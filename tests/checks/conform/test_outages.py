@@ -26,6 +26,7 @@ from kafka_eos_checks import cli
 from kafka_eos_checks.brokers.brokers import Cluster, free_ports
 from kafka_eos_checks.brokers.jars import have_jars
 from kafka_eos_checks.conform import outages
+from kafka_eos_checks.conform.command import _mechanisms
 from kafka_eos_checks.conform.mechanisms import MECHANISMS, asked
 from kafka_eos_checks.conform.outages import Commands, Interrupting, OutageFailed, Outages, interrupted
 from kafka_eos_checks.conform.quotient import Edge, Quotient, step_of
@@ -399,6 +400,20 @@ def test_half_of_an_outage_is_refused(arguments: list[str], capsys: pytest.Captu
     with served() as cluster:
         assert call(cluster, *arguments) == 2
     assert "--stop and --start belong together" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("pattern", "graphs"),
+    [
+        ("no-leader-reading: *", 1),
+        ("restart-commit-12ab34", 1),
+        ("commit: *", 1),
+        ("restart-*", len(MECHANISMS)),
+        ("no-leader*", len(MECHANISMS)),
+    ],
+)
+def test_only_the_graphs_that_a_pattern_can_mean_are_explored(pattern: str, graphs: int) -> None:
+    assert len(_mechanisms([pattern])) == graphs
 
 
 def test_a_dry_run_lists_the_graphs_with_outages(capsys: pytest.CaptureFixture[str]) -> None:
