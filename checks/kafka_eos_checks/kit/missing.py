@@ -1,6 +1,9 @@
 """Errors for a missing extra or a missing clone, which name the remedy in one line."""
 
 import importlib
+import os
+import shutil
+from pathlib import Path
 from types import ModuleType
 
 from kafka_eos_checks.kit.paths import is_clone
@@ -30,6 +33,19 @@ def need(module: str, extra: str) -> ModuleType:
         if error.name is None or not module.startswith(error.name.split(".", maxsplit=1)[0]):
             raise
         raise MissingExtra(f"this needs {module}; install it with: pip install 'kafka-eos[{extra}]'") from None
+
+
+def find_java() -> str:
+    """The program ``java``: of ``JAVA_HOME``, else of the path.
+
+    Raises:
+        MissingExtra: when there is none.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = (shutil.which("java", path=str(Path(home) / "bin")) if home else None) or shutil.which("java")
+    if java is None:
+        raise MissingExtra("this needs Java 17 or later: install a JDK, or set JAVA_HOME")
+    return java
 
 
 def need_clone(what: str) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TypeAlias
 from xml.etree import ElementTree
 
-from kafka_eos_checks.tla.tlc import find_jar, java_command
+from kafka_eos_checks.kit.missing import find_java
+from kafka_eos_checks.tla.tlc import find_jar
 
 Xml: TypeAlias = ElementTree.Element
 
@@ -107,7 +108,7 @@ def parse(folder: Path, module: str) -> dict[str, Definition]:
     """
     with tempfile.TemporaryDirectory(prefix="kafka-eos-sany-") as temporary:
         command = [
-            java_command(),
+            find_java(),
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",
             "-Dfile.encoding=UTF-8",

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 
-from kafka_eos_checks.kit.missing import MissingExtra
+from kafka_eos_checks.kit.missing import MissingExtra, find_java
 from kafka_eos_checks.kit.paths import build_folder, pom_file
 from kafka_eos_checks.tla.behaviour import Step
 from kafka_eos_checks.tla.values import MalformedValue, ValueMemo, parse_state
@@ -165,23 +165,9 @@ def _fetch_jar(folder: Path) -> None:
         raise TlcMissing(f"Maven could not fetch {JAR_NAME}:\n{(run.stdout + run.stderr).strip()}")
 
 
-def java_command() -> str:
-    """The program ``java``: of ``JAVA_HOME``, else of the path.
-
-    Raises:
-        TlcMissing: when there is none.
-    """
-    home = os.environ.get("JAVA_HOME")
-    candidate = shutil.which("java", path=str(Path(home) / "bin")) if home else None
-    java = candidate or shutil.which("java")
-    if java is None:
-        raise TlcMissing("this needs Java 17 or later: install a JDK, or set JAVA_HOME")
-    return java
-
-
 def command_line(job: Job, jar: Path, temporary: Path) -> list[str]:
     """The command that runs a job, with its private folders below ``temporary``."""
-    java = [java_command(), "-XX:+UseSerialGC" if job.workers == 1 else "-XX:+UseParallelGC", f"-Xmx{job.heap}"]
+    java = [find_java(), "-XX:+UseSerialGC" if job.workers == 1 else "-XX:+UseParallelGC", f"-Xmx{job.heap}"]
     if job.short:
         java.append("-XX:TieredStopAtLevel=1")
     java += [f"-Djava.io.tmpdir={temporary / 'tmp'}", "-cp", str(jar), "tlc2.TLC"]

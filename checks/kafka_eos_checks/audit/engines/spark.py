@@ -25,7 +25,7 @@ from kafka_eos_checks.audit.engines.local import ANSWER, ASKED, Item, Result, Ro
 from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.quoting import key_of_names, use_key
 from kafka_eos_checks.kit.memory import keep_modules
-from kafka_eos_checks.kit.missing import need
+from kafka_eos_checks.kit.missing import find_java, need
 from kafka_eos_checks.kit.progress import part_progress
 from kafka_eos_checks.kit.schemas import arrow_schema, ddl
 
@@ -292,7 +292,7 @@ def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
         given: a session that is used as it is and stays open.
 
     Raises:
-        MissingExtra: without pyspark or pyarrow.
+        MissingExtra: without pyspark or pyarrow, or without Java for a local session.
         UnusableInput: the named cluster gives no session.
     """
     need("pyarrow", "spark")
@@ -314,6 +314,7 @@ def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
         finally:
             made.stop()
         return
+    find_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise local mode takes the first python3 on the path
     log4j = Path(__file__).with_name("log4j2.properties")
     java = [f"-Dlog4j2.configurationFile={log4j}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]

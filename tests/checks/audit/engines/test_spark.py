@@ -1,13 +1,15 @@
 """How items become Spark's tasks."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kafka_eos_checks.audit.engines.local import LocalEngine, Row
-from kafka_eos_checks.audit.engines.spark import SparkEngine, failures_told, task_count
+from kafka_eos_checks.audit.engines.spark import SparkEngine, failures_told, session, task_count
 from kafka_eos_checks.audit.inputs import UnusableInput
+from kafka_eos_checks.kit.missing import MissingExtra
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,3 +82,13 @@ def test_several_kinds_are_collected_at_once_each_from_rows_of_its_own(spark: "S
 def both_kinds(item: int) -> Iterator[Row]:
     yield Row(0, item, "0")
     yield Row(1, item, "1")
+
+
+def test_a_local_session_without_java_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("JAVA_HOME", "SPARK_REMOTE", "PYSPARK_GATEWAY_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    sql = pytest.importorskip("pyspark.sql")
+    monkeypatch.setattr(sql.SparkSession, "getActiveSession", lambda: None)
+    with pytest.raises(MissingExtra, match="this needs Java 17 or later"), session():
+        raise AssertionError("a session without Java")
