@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from kafka_eos.formats.compression import CompressionType
 from kafka_eos.formats.record_batch import CHECKED_FROM, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC
 from kafka_eos.formats.segment import CorruptRegion, scan
-from kafka_eos.formats.varint import INT64_MAX
 from kafka_eos_checks.audit.places import LocalFile, Window, open_at, written_bytes_of
 from kafka_eos_checks.kit.memory import keep_freed_memory
 
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
 Bytes = NDArray[np.uint8]
+Fields = Mapping[str, NDArray[Any]]
 File = LocalFile | Window
 
 HEADER = np.dtype(
@@ -47,6 +47,7 @@ HEADER = np.dtype(
     ]
 )
 assert HEADER.itemsize == HEADER_BYTES, "the header's fields are the header"
+FIELDS = {name: HEADER[name].newbyteorder("=") for name in HEADER.names or ()}  # in the machine's byte order
 SEAM = np.dtype([("before", "<u4"), ("nothing", "V13"), ("begin", "<u4")])
 assert SEAM.itemsize == CHECKED_FROM, "a seam has the place of what a CRC does not cover"
 FROM_ZERO = 0x641F6454  # these four bytes take the register of a CRC32C from 0 to all ones, where a CRC begins
@@ -67,14 +68,14 @@ class Headers:
 
     Attributes:
         positions: shape (n,), where each batch begins, in bytes from the start of the segment.
-        raw: shape (n,), the headers as they are on disk, dtype :data:`HEADER`; or some fields by name, each of shape
-            (n,).
+        fields: by name, each of shape (n,) and in the machine's byte order; all of :data:`FIELDS`, or those that were
+            asked for.
         end: where reading stopped, in bytes from the start of the file.
         damage: the regions that were skipped, in order of position; never inside ``positions``.
     """
 
     positions: Ints
-    raw: NDArray[np.void] | Mapping[str, NDArray[Any]]
+    fields: Fields
     end: int
     damage: tuple[CorruptRegion, ...] = ()
 
@@ -82,19 +83,19 @@ class Headers:
         return len(self.positions)
 
     def column(self, name: str) -> Ints:
-        """A field of all headers, shape (n,), as 64-bit integers in the machine's byte order."""
-        values: Ints = self.raw[name].astype(np.int64, copy=False)
+        """A field of all headers, shape (n,), as 64-bit integers."""
+        values: Ints = self.fields[name].astype(np.int64, copy=False)
         return values
 
     def narrow(self, name: str) -> Narrow:
         """A field of 32 bits or less of all headers, shape (n,), as 32-bit integers: half as much to move."""
-        values: Narrow = self.raw[name].astype(np.int32, copy=False)
+        values: Narrow = self.fields[name].astype(np.int32, copy=False)
         return values
 
     def take(self, which: NDArray[np.bool_]) -> "Headers":
         """Some of the headers, of shape (n,), and the same damage."""
-        raw = self.raw[which] if isinstance(self.raw, np.ndarray) else {k: v[which] for k, v in self.raw.items()}
-        return replace(self, positions=self.positions[which], raw=raw)
+        fields = {name: values[which] for name, values in self.fields.items()}
+        return replace(self, positions=self.positions[which], fields=fields)
 
 
 class Block(NamedTuple):
@@ -168,17 +169,17 @@ def _try_block(file: File, start: int, limit: int, index: Ints, check_crc: bool)
         if len(data) < first <= limit - start:
             data = file.pread(first, start)
     inside = index[np.searchsorted(index, start, "right") : np.searchsorted(index, start + len(data))] - start
-    positions, raw, stop, good = sound_batches(data, inside, check_crc)
+    positions, fields, stop, good = sound_batches(data, inside, check_crc)
     healthy = good and stop > 0 and (stop == len(data) or _continues(data, stop, limit - start))
     if healthy:
-        return Block(Headers(positions + start, raw, start + stop), data, start)
+        return Block(Headers(positions + start, fields, start + stop), data, start)
     damage = find_damage(file, start + stop, limit)
     if damage is None:
         return None
-    return Block(Headers(positions + start, raw, damage.end, (damage,)), data, start)
+    return Block(Headers(positions + start, fields, damage.end, (damage,)), data, start)
 
 
-def sound_batches(data: bytes, lanes: Ints, check_crc: bool = True) -> tuple[Ints, NDArray[np.void], int, bool]:
+def sound_batches(data: bytes, lanes: Ints, check_crc: bool = True) -> tuple[Ints, Fields, int, bool]:
     """The batches that lie completely in ``data``, up to the first bytes that are no batch.
 
     Args:
@@ -187,17 +188,26 @@ def sound_batches(data: bytes, lanes: Ints, check_crc: bool = True) -> tuple[Int
         check_crc: whether to compare each batch with its CRC.
 
     Returns:
-        Positions, headers, where the next batch would begin, and whether no damage was found up to there.
+        Positions, fields, where the next batch would begin, and whether no damage was found up to there.
     """
     positions, stop = hop(data, lanes)
-    raw = gather(data, positions)
-    good = _plausible(raw)
-    if check_crc and not have_their_crcs(data, positions, raw["crc"], stop):
-        good &= crcs(data, positions, raw) == raw["crc"]
+    fields = fields_at(data, positions)
+    if len(lanes) and not _follow(positions, fields["batch_length"], stop):
+        return sound_batches(data, lanes[:0], check_crc)
+    good = _plausible(fields)
+    if check_crc and not have_their_crcs(data, positions, fields["crc"], stop):
+        good &= crcs(data, positions, fields["batch_length"]) == fields["crc"]
     bad = np.flatnonzero(~good)
     if len(bad):
-        return positions[: bad[0]], raw[: bad[0]], int(positions[bad[0]]), False
-    return positions, raw, stop, True
+        sound = slice(bad[0])
+        return positions[sound], {name: own[sound] for name, own in fields.items()}, int(positions[bad[0]]), False
+    return positions, fields, stop, True
+
+
+def _follow(positions: Ints, length: Narrow, stop: int) -> bool:
+    """Whether each batch ends where the next one begins, and the last one at ``stop``."""
+    sizes = np.diff(positions, append=stop) - LOG_OVERHEAD_BYTES
+    return bool((sizes == length).all()) and int(length.min(initial=SMALLEST_LENGTH)) >= SMALLEST_LENGTH
 
 
 def _continues(data: bytes, stop: int, limit: int) -> bool:
@@ -213,31 +223,28 @@ def hop(data: bytes, lanes: Ints) -> tuple[Ints, int]:
 
     Args:
         data: bytes, a batch begins at 0.
-        lanes: where some of the batches begin, strictly increasing, without 0. If they do not fit the batches they
-            are ignored.
+        lanes: where some of the batches begin, strictly increasing, without 0. If they do not fit the batches, some
+            positions are wrong: a batch there does not end where the next one begins.
     """
-    if len(lanes) >= 8:
-        found = _hop_lanes(data, np.concatenate(([0], lanes)))
-        if found is not None:
-            tail, stop = _hop_one_by_one(data, int(lanes[-1]))
-            return np.concatenate((found, tail)), stop
-    return _hop_one_by_one(data, 0)
+    lanes = lanes[lanes <= len(data) - LOG_OVERHEAD_BYTES]
+    if len(lanes) < 8:
+        return _hop_one_by_one(data, 0)
+    tail, stop = _hop_one_by_one(data, int(lanes[-1]))
+    return np.concatenate((_hop_lanes(data, np.append(0, lanes)), tail)), stop
 
 
-def _hop_lanes(data: bytes, lanes: Ints) -> Ints | None:
-    """Let all lanes except the last hop at once, each to the start of the next lane; None if one misses it."""
-    lengths = np.lib.stride_tricks.sliding_window_view(np.frombuffer(data, np.uint8), 4).view(">i4")[:, 0]
+def _hop_lanes(data: bytes, lanes: Ints) -> Ints:
+    """Let all lanes except the last hop at once, each to the start of the next lane or beyond it."""
+    lengths = np.ndarray(len(data) - LOG_OVERHEAD_BYTES + 1, ">u4", data, offset=8, strides=(1,))  # from every position
     position, goal = lanes[:-1], lanes[1:]
     steps = []
     while len(position):
         steps.append(position)
-        length = lengths[position + 8]
-        position = position + LOG_OVERHEAD_BYTES + length
-        if np.count_nonzero((length < SMALLEST_LENGTH) | (position > goal)):  # faster than any() on a few hundred
-            return None
+        position = position + lengths[position] + LOG_OVERHEAD_BYTES
         going = position < goal
-        position, goal = position[going], goal[going]
-    return np.sort(np.concatenate(steps)) if steps else None
+        if np.count_nonzero(going) < len(going):
+            position, goal = position[going], goal[going]
+    return np.sort(np.concatenate(steps))
 
 
 def _hop_one_by_one(data: bytes, position: int) -> tuple[Ints, int]:
@@ -255,15 +262,14 @@ def _hop_one_by_one(data: bytes, position: int) -> tuple[Ints, int]:
     return np.array(positions, np.int64), position
 
 
-def gather(data: bytes | Bytes, positions: Ints) -> NDArray[np.void]:
-    """The headers at ``positions`` as one packed array of shape (n,).
+def fields_at(data: bytes, positions: Ints) -> Fields:
+    """The fields of the headers at ``positions``, each of shape (n,).
 
-    A sliding window read as one wide item is copied by memcpy; picking 61 single bytes a header is ten times slower.
+    A header is copied as one item of 61 bytes. Picking single fields out of ``data`` is several times slower.
     """
-    if not len(positions):
-        return np.empty(0, HEADER)
-    windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(data, np.uint8), HEADER_BYTES)
-    return windows[positions].view(HEADER)[:, 0]
+    windows = np.ndarray(max(len(data) - HEADER_BYTES + 1, 0), f"V{HEADER_BYTES}", data, strides=(1,))
+    raw = windows[positions].view(HEADER)
+    return {name: raw[name].astype(kind) for name, kind in FIELDS.items()}
 
 
 def have_their_crcs(data: bytes, positions: Ints, expected: NDArray[np.uint32], stop: int) -> bool:
@@ -285,26 +291,26 @@ def have_their_crcs(data: bytes, positions: Ints, expected: NDArray[np.uint32], 
     seams["begin"] = FROM_ZERO
     joined = np.empty(stop + SEAM.itemsize, np.uint8)
     joined[:stop] = np.frombuffer(data, np.uint8, stop)
-    windows = np.lib.stride_tricks.sliding_window_view(joined, SEAM.itemsize, writeable=True)
-    windows[np.append(positions, stop)] = seams.view(np.uint8).reshape(-1, SEAM.itemsize)
+    windows = np.ndarray(stop + 1, f"V{SEAM.itemsize}", joined, strides=(1,))
+    windows[np.append(positions, stop)] = seams.view(windows.dtype)
     joined.flags.writeable = False  # crc32c copies an array that is not read-only
     return bool(crc32c(joined) == crc32c(b""))
 
 
-def crcs(data: bytes, positions: Ints, raw: NDArray[np.void]) -> NDArray[np.uint32]:
+def crcs(data: bytes, positions: Ints, length: Narrow) -> NDArray[np.uint32]:
     """CRC32C of each batch, shape (n,)."""
     first = (positions + CHECKED_FROM).tolist()
-    after = (positions + LOG_OVERHEAD_BYTES + raw["batch_length"]).tolist()
+    after = (positions + LOG_OVERHEAD_BYTES + length).tolist()
     return np.array([crc32c(data[a:b]) for a, b in zip(first, after, strict=True)], np.uint32)
 
 
-def _plausible(raw: NDArray[np.void]) -> NDArray[np.bool_]:
+def _plausible(fields: Fields) -> NDArray[np.bool_]:
     """Whether the readable decoder accepts each header, apart from length and CRC, shape (n,)."""
-    delta = raw["last_offset_delta"].astype(np.int64)
-    no_overflow = raw["base_offset"] <= INT64_MAX - np.maximum(delta, 0) - 1
-    codec = (raw["attributes"] & COMPRESSION_MASK) <= CompressionType.ZSTD
-    counts = (raw["base_offset"] >= 0) & (delta >= 0) & (raw["record_count"] >= 0)
-    plausible: NDArray[np.bool_] = (raw["magic"] == MAGIC) & codec & counts & no_overflow
+    offset, delta = fields["base_offset"], fields["last_offset_delta"]
+    codec = (fields["attributes"] & COMPRESSION_MASK) <= CompressionType.ZSTD
+    counts = (offset >= 0) & (delta >= 0) & (fields["record_count"] >= 0)
+    counts &= offset + delta + 1 >= 0  # an offset beyond the last one overflows
+    plausible: NDArray[np.bool_] = (fields["magic"] == MAGIC) & codec & counts
     return plausible
 
 
@@ -334,13 +340,9 @@ def concatenate(parts: list[Headers]) -> Headers:
     """Consecutive parts of one segment as one; at least one part."""
     if len(parts) == 1:
         return parts[0]
-    if isinstance(parts[0].raw, Mapping):
-        raw: Any = {name: np.concatenate([p.raw[name] for p in parts]) for name in parts[0].raw}
-    else:
-        raw = np.concatenate([p.raw for p in parts])
     return Headers(
         np.concatenate([p.positions for p in parts]),
-        raw,
+        {name: np.concatenate([p.fields[name] for p in parts]) for name in parts[0].fields},
         parts[-1].end,
         tuple(d for p in parts for d in p.damage),
     )
@@ -348,5 +350,5 @@ def concatenate(parts: list[Headers]) -> Headers:
 
 def is_set(headers: Headers, mask: int) -> NDArray[np.bool_]:
     """Whether each batch has an attribute bit, shape (n,), bool."""
-    bits: NDArray[np.bool_] = (headers.raw["attributes"] & mask) != 0
+    bits: NDArray[np.bool_] = (headers.fields["attributes"] & mask) != 0
     return bits

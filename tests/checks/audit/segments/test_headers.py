@@ -20,7 +20,7 @@ from kafka_eos_checks.audit.segments import headers
 from kafka_eos_checks.audit.segments.headers import (
     Headers,
     Ints,
-    gather,
+    fields_at,
     have_their_crcs,
     read_blocks,
     read_index,
@@ -180,17 +180,17 @@ def test_one_crc_of_all_batches_says_whether_each_has_its_own(seed: int, changes
     data = b"".join(encoded)
     ends = np.cumsum([len(batch) for batch in encoded])
     positions = np.concatenate(([0], ends[:-1]))
-    raw = gather(data, positions)
-    alone = bool((np.array([crc32c(bytes(batch[CHECKED_FROM:])) for batch in encoded]) == raw["crc"]).all())
-    assert have_their_crcs(data, positions, raw["crc"], len(data)) == alone
+    expected = fields_at(data, positions)["crc"]
+    alone = bool((np.array([crc32c(bytes(batch[CHECKED_FROM:])) for batch in encoded]) == expected).all())
+    assert have_their_crcs(data, positions, expected, len(data)) == alone
 
 
 def test_a_combined_crc_with_a_wrong_constant_fits_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     data = b"".join(some_batches(3))
-    positions, raw, stop, _ = sound_batches(data, np.empty(0, np.int64))
-    assert have_their_crcs(data, positions, raw["crc"], stop)
+    positions, fields, stop, _ = sound_batches(data, np.empty(0, np.int64))
+    assert have_their_crcs(data, positions, fields["crc"], stop)
     monkeypatch.setattr(headers, "FROM_ZERO", headers.FROM_ZERO ^ 1)
-    assert not have_their_crcs(data, positions, raw["crc"], stop)
+    assert not have_their_crcs(data, positions, fields["crc"], stop)
 
 
 def test_a_batch_larger_than_a_block_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

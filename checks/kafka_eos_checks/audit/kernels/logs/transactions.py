@@ -108,7 +108,7 @@ def steps_of(
     rows = _rows_of_steps(headers, columns, runs)
     if not len(rows):
         return Transactional(begins_ms=begins_ms, begins_epoch=begins_epoch, stamped_ms=stamped_ms)
-    attributes = headers.raw["attributes"][rows]
+    attributes = headers.fields["attributes"][rows]
     steps = np.empty(len(rows), STEP)
     steps["position"] = headers.positions[rows]
     steps["offset"] = columns.base_offset[rows]
@@ -139,7 +139,7 @@ def steps_of(
 def _rows_of_steps(headers: Headers, columns: Columns, runs: Runs) -> Ints:
     """The first batches of runs in transactions, except data right after data of the same producer and epoch."""
     rows = runs.first
-    bits = headers.raw["attributes"][rows] & (TRANSACTIONAL_MASK | CONTROL_MASK)
+    bits = headers.fields["attributes"][rows] & (TRANSACTIONAL_MASK | CONTROL_MASK)
     same = bits[1:] == bits[:-1]
     for column in (columns.producer_id, columns.producer_epoch, runs.holes):
         same &= column[rows[1:]] == column[rows[:-1]]
