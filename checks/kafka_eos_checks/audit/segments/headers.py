@@ -11,6 +11,7 @@ truncate a file while it is read.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from struct import Struct
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,6 +52,7 @@ FIELDS = {name: HEADER[name].newbyteorder("=") for name in HEADER.names or ()}  
 SEAM = np.dtype([("before", "<u4"), ("nothing", "V13"), ("begin", "<u4")])
 assert SEAM.itemsize == CHECKED_FROM, "a seam has the place of what a CRC does not cover"
 FROM_ZERO = 0x641F6454  # these four bytes take the register of a CRC32C from 0 to all ones, where a CRC begins
+_LENGTH = Struct(">i")
 SMALLEST_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
 
 COMPRESSION_MASK, TIMESTAMP_TYPE_MASK, TRANSACTIONAL_MASK, CONTROL_MASK = 0x07, 0x08, 0x10, 0x20
@@ -99,10 +101,13 @@ class Headers:
 
 
 class Block(NamedTuple):
-    """Headers and the bytes they were read from; ``data[0]`` is byte ``start`` of the file."""
+    """Headers and the bytes they were read from; ``data[0]`` is byte ``start`` of the file.
+
+    The first :data:`CHECKED_FROM` bytes of each batch may have been replaced: see :func:`have_their_crcs`.
+    """
 
     headers: Headers
-    data: bytes
+    data: Bytes
     start: int
 
 
@@ -163,11 +168,11 @@ def _read_block(file: File, start: int, limit: int, index: Ints, check_crc: bool
 
 def _try_block(file: File, start: int, limit: int, index: Ints, check_crc: bool) -> Block | None:
     """Read as :func:`_read_block` does; None if the segment changes meanwhile."""
-    data = file.pread(min(BLOCK_BYTES, limit - start), start)
+    data = _bytes_at(file, start, min(BLOCK_BYTES, limit - start))
     if len(data) >= LOG_OVERHEAD_BYTES:
-        first = LOG_OVERHEAD_BYTES + int.from_bytes(data[8:12], "big", signed=True)
+        first = LOG_OVERHEAD_BYTES + _length_at(data, 0)
         if len(data) < first <= limit - start:
-            data = file.pread(first, start)
+            data = _bytes_at(file, start, first)
     inside = index[np.searchsorted(index, start, "right") : np.searchsorted(index, start + len(data))] - start
     positions, fields, stop, good = sound_batches(data, inside, check_crc)
     healthy = good and stop > 0 and (stop == len(data) or _continues(data, stop, limit - start))
@@ -179,11 +184,23 @@ def _try_block(file: File, start: int, limit: int, index: Ints, check_crc: bool)
     return Block(Headers(positions + start, fields, damage.end, (damage,)), data, start)
 
 
-def sound_batches(data: bytes, lanes: Ints, check_crc: bool = True) -> tuple[Ints, Fields, int, bool]:
+def _bytes_at(file: File, start: int, count: int) -> Bytes:
+    """Up to ``count`` bytes from a position on, writable; fewer where the file ends."""
+    buffer = np.empty(count, np.uint8)
+    return buffer[: file.fill(buffer.data, start)]
+
+
+def _length_at(data: Bytes, position: int) -> int:
+    """The length field of the batch at a position."""
+    length: int = _LENGTH.unpack_from(data, position + 8)[0]
+    return length
+
+
+def sound_batches(data: Bytes, lanes: Ints, check_crc: bool = True) -> tuple[Ints, Fields, int, bool]:
     """The batches that lie completely in ``data``, up to the first bytes that are no batch.
 
     Args:
-        data: bytes, a batch begins at 0.
+        data: bytes, a batch begins at 0; writable if CRCs are compared, see :func:`have_their_crcs`.
         lanes: where some of the batches begin, as :func:`hop` takes them.
         check_crc: whether to compare each batch with its CRC.
 
@@ -210,15 +227,15 @@ def _follow(positions: Ints, length: Narrow, stop: int) -> bool:
     return bool((sizes == length).all()) and int(length.min(initial=SMALLEST_LENGTH)) >= SMALLEST_LENGTH
 
 
-def _continues(data: bytes, stop: int, limit: int) -> bool:
+def _continues(data: Bytes, stop: int, limit: int) -> bool:
     """Whether the batch at ``stop`` may simply lie beyond this block, all within ``limit``."""
     if len(data) - stop < LOG_OVERHEAD_BYTES:
         return limit > len(data)
-    length = int.from_bytes(data[stop + 8 : stop + 12], "big", signed=True)
+    length = _length_at(data, stop)
     return length >= SMALLEST_LENGTH and len(data) < stop + LOG_OVERHEAD_BYTES + length <= limit
 
 
-def hop(data: bytes, lanes: Ints) -> tuple[Ints, int]:
+def hop(data: Bytes, lanes: Ints) -> tuple[Ints, int]:
     """Positions of the batches that lie completely in ``data``, and where the next batch would begin.
 
     Args:
@@ -226,16 +243,16 @@ def hop(data: bytes, lanes: Ints) -> tuple[Ints, int]:
         lanes: where some of the batches begin, strictly increasing, without 0. If they do not fit the batches, some
             positions are wrong: a batch there does not end where the next one begins.
     """
-    lanes = lanes[lanes <= len(data) - LOG_OVERHEAD_BYTES]
+    lanes = lanes[lanes <= len(data) - HEADER_BYTES]
     if len(lanes) < 8:
         return _hop_one_by_one(data, 0)
     tail, stop = _hop_one_by_one(data, int(lanes[-1]))
     return np.concatenate((_hop_lanes(data, np.append(0, lanes)), tail)), stop
 
 
-def _hop_lanes(data: bytes, lanes: Ints) -> Ints:
+def _hop_lanes(data: Bytes, lanes: Ints) -> Ints:
     """Let all lanes except the last hop at once, each to the start of the next lane or beyond it."""
-    lengths = np.ndarray(len(data) - LOG_OVERHEAD_BYTES + 1, ">u4", data, offset=8, strides=(1,))  # from every position
+    lengths = from_each_byte(data[8:], ">u4")  # a negative length would hop back
     position, goal = lanes[:-1], lanes[1:]
     steps = []
     while len(position):
@@ -247,14 +264,12 @@ def _hop_lanes(data: bytes, lanes: Ints) -> Ints:
     return np.sort(np.concatenate(steps))
 
 
-def _hop_one_by_one(data: bytes, position: int) -> tuple[Ints, int]:
+def _hop_one_by_one(data: Bytes, position: int) -> tuple[Ints, int]:
     """Hop from batch to batch by the length field."""
     positions = []
     size, last = len(data), len(data) - HEADER_BYTES
     while position <= last:
-        following = (
-            position + LOG_OVERHEAD_BYTES + int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
-        )
+        following = position + LOG_OVERHEAD_BYTES + _length_at(data, position)
         if following > size or following < position + HEADER_BYTES:
             break
         positions.append(position)
@@ -262,46 +277,53 @@ def _hop_one_by_one(data: bytes, position: int) -> tuple[Ints, int]:
     return np.array(positions, np.int64), position
 
 
-def fields_at(data: bytes, positions: Ints) -> Fields:
+def from_each_byte(data: Bytes, kind: str) -> NDArray[Any]:
+    """The item of a kind that begins at each byte; shape (number of bytes at which a whole one begins,), not copied."""
+    item = np.dtype(kind)
+    return np.ndarray(max(len(data) - item.itemsize + 1, 0), item, data, strides=(1,))
+
+
+def fields_at(data: Bytes, positions: Ints) -> Fields:
     """The fields of the headers at ``positions``, each of shape (n,).
 
     A header is copied as one item of 61 bytes. Picking single fields out of ``data`` is several times slower.
     """
-    windows = np.ndarray(max(len(data) - HEADER_BYTES + 1, 0), f"V{HEADER_BYTES}", data, strides=(1,))
-    raw = windows[positions].view(HEADER)
+    raw = from_each_byte(data, f"V{HEADER_BYTES}")[positions].view(HEADER)
     return {name: raw[name].astype(kind) for name, kind in FIELDS.items()}
 
 
-def have_their_crcs(data: bytes, positions: Ints, expected: NDArray[np.uint32], stop: int) -> bool:
+def have_their_crcs(data: Bytes, positions: Ints, expected: NDArray[np.uint32], stop: int) -> bool:
     """Whether each of the batches that tile ``data`` up to ``stop`` has its CRC, by one CRC over all of them.
 
-    The part of a header that the CRC does not cover is replaced by a :data:`SEAM`. If the batch before the seam has
-    its CRC, the seam takes the CRC's register to 0 and then to a CRC's initial value. A CRC is linear, so a difference
-    stays a difference in all that follows. That differences of several batches cancel each other is as likely as that
-    a wrong batch has the right CRC.
+    The part of a header that the CRC does not cover is replaced by a :data:`SEAM`, in ``data`` itself. If the batch
+    before the seam has its CRC, the seam takes the CRC's register to 0 and then to a CRC's initial value. A CRC is
+    linear, so a difference stays a difference in all that follows. That differences of several batches cancel each
+    other is as likely as that a wrong batch has the right CRC.
 
     Args:
-        data: bytes, a batch begins at 0.
+        data: writable bytes, a batch begins at 0.
         positions: shape (n,), where the batches begin.
         expected: shape (n,), their CRCs.
         stop: where the last one ends.
     """
-    seams = np.zeros(len(positions) + 1, SEAM)
-    seams["before"] = ~np.concatenate(([np.uint32(0)], expected))  # as if an empty batch came before the first
+    if not len(positions):
+        return True
+    seams = np.zeros(len(positions), SEAM)
+    seams["before"][0] = ~np.uint32(0)  # as if an empty batch came before the first
+    seams["before"][1:] = ~expected[:-1]
     seams["begin"] = FROM_ZERO
-    joined = np.empty(stop + SEAM.itemsize, np.uint8)
-    joined[:stop] = np.frombuffer(data, np.uint8, stop)
-    windows = np.ndarray(stop + 1, f"V{SEAM.itemsize}", joined, strides=(1,))
-    windows[np.append(positions, stop)] = seams.view(windows.dtype)
+    whole = f"V{SEAM.itemsize}"
+    from_each_byte(data, whole)[positions] = seams.view(whole)
+    joined = data[:stop]
     joined.flags.writeable = False  # crc32c copies an array that is not read-only
-    return bool(crc32c(joined) == crc32c(b""))
+    return bool(crc32c(joined) == expected[-1])
 
 
-def crcs(data: bytes, positions: Ints, length: Narrow) -> NDArray[np.uint32]:
+def crcs(data: Bytes, positions: Ints, length: Narrow) -> NDArray[np.uint32]:
     """CRC32C of each batch, shape (n,)."""
     first = (positions + CHECKED_FROM).tolist()
     after = (positions + LOG_OVERHEAD_BYTES + length).tolist()
-    return np.array([crc32c(data[a:b]) for a, b in zip(first, after, strict=True)], np.uint32)
+    return np.array([crc32c(data[a:b].tobytes()) for a, b in zip(first, after, strict=True)], np.uint32)
 
 
 def _plausible(fields: Fields) -> NDArray[np.bool_]:

@@ -16,6 +16,7 @@ from kafka_eos_checks.audit.segments.headers import (
     Headers,
     Ints,
     Narrow,
+    from_each_byte,
     read_blocks,
     read_index,
 )
@@ -112,8 +113,8 @@ def _plain_marks(block: Block, rows: Ints) -> Marks | None:
     )
     if (length != _PLAIN_LENGTH).any() or (count != 1).any() or (attributes & COMPRESSION_MASK).any():
         return None
-    windows = np.ndarray(len(block.data) - PLAIN.itemsize + 1, f"V{PLAIN.itemsize}", block.data, strides=(1,))
-    records = windows[block.headers.positions[rows] - block.start + HEADER_BYTES].view(PLAIN)
+    begins = block.headers.positions[rows] - block.start + HEADER_BYTES
+    records = from_each_byte(block.data, f"V{PLAIN.itemsize}")[begins].view(PLAIN)
     is_plain = (records["timestamp_delta"] | records["offset_delta"]) < 0x80
     for name, size in _PLAIN_SIZES.items():
         is_plain &= records[name] == size

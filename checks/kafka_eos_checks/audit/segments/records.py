@@ -135,11 +135,12 @@ def _sections(block: Block, headers: Headers) -> tuple[bytes, Ints, Ints, list[C
     """Bytes, padded, and where in them the records of each batch begin and end; the end is -1 for damage."""
     position = headers.positions - block.start
     start, end = position + HEADER_BYTES, position + LOG_OVERHEAD_BYTES + headers.fields["batch_length"]
-    parts, size, damage = [block.data], len(block.data), []
+    parts: list[Bytes | bytes] = [block.data]
+    size, damage = len(block.data), []
     codec = headers.fields["attributes"] & COMPRESSION_MASK
     for i in np.flatnonzero(codec).tolist():
         try:
-            section = decompress(CompressionType(int(codec[i])), block.data[start[i] : end[i]])
+            section = decompress(CompressionType(int(codec[i])), block.data[start[i] : end[i]].tobytes())
         except MalformedBatch as error:
             damage.append(_region(headers, i, error.reason))
             end[i] = -1
@@ -147,10 +148,7 @@ def _sections(block: Block, headers: Headers) -> tuple[bytes, Ints, Ints, list[C
         parts.append(section)
         start[i], size = size, size + len(section)
         end[i] = size
-    # Most blocks end inside a batch, so bytes after the last complete batch serve as padding, without a copy.
-    padded = len(parts) == 1 and end.max(initial=0) + len(PADDING) <= len(block.data)
-    data = block.data if padded else b"".join([*parts, PADDING])
-    return data, start, end, damage
+    return b"".join([*parts, PADDING]), start, end, damage
 
 
 def _malformed(headers: Headers, batch: int, section: bytes) -> CorruptRegion:
