@@ -223,8 +223,9 @@ def sound_batches(data: Bytes, lanes: Ints, check_crc: bool = True) -> tuple[Int
 
 def _follow(positions: Ints, length: Narrow, stop: int) -> bool:
     """Whether each batch ends where the next one begins, and the last one at ``stop``."""
-    sizes = np.diff(positions, append=stop) - LOG_OVERHEAD_BYTES
-    return bool((sizes == length).all()) and int(length.min(initial=SMALLEST_LENGTH)) >= SMALLEST_LENGTH
+    ends = positions + length + LOG_OVERHEAD_BYTES
+    fit = bool((ends[:-1] == positions[1:]).all()) and stop in ends[-1:]
+    return fit and int(length.min()) >= SMALLEST_LENGTH
 
 
 def _continues(data: Bytes, stop: int, limit: int) -> bool:

@@ -27,13 +27,12 @@ NO_EPOCH = -(1 << 31)  # the marker does not name a coordinator epoch
 _TYPE_AT, _EPOCH_AT = 2, 2  # bytes, after the version of the key and of the value
 _MARKER_MASK = TRANSACTIONAL_MASK | CONTROL_MASK
 
-# The record of a marker as brokers write it: all lengths, deltas and counts have one byte.
+# The record of a marker as brokers write it: all varints have one byte.
 PLAIN = np.dtype(
     [
         ("length", "u1"),
         ("attributes", "u1"),
-        ("timestamp_delta", "u1"),
-        ("offset_delta", "u1"),
+        ("deltas", "u1", 2),  # of the timestamp and of the offset
         ("key_size", "u1"),
         ("key_version", ">i2"),
         ("type", ">i2"),
@@ -44,7 +43,8 @@ PLAIN = np.dtype(
     ]
 )
 _PLAIN_LENGTH = HEADER_BYTES + PLAIN.itemsize - LOG_OVERHEAD_BYTES  # of its batch
-_PLAIN_SIZES = {"length": 2 * (PLAIN.itemsize - 1), "key_size": 2 * 4, "value_size": 2 * 6, "header_count": 0}  # zigzag
+_FIXED = np.frombuffer(bytes.fromhex("ff 00 8080 ff 0000 0000 ff 0000 00000000 ff"), np.uint8)  # the bits that it has
+_EXPECTED = np.frombuffer(bytes.fromhex("20 00 0000 08 0000 0000 0c 0000 00000000 00"), np.uint8)  # lengths are zigzag
 
 
 class Marks(NamedTuple):
@@ -114,10 +114,9 @@ def _plain_marks(block: Block, rows: Ints) -> Marks | None:
     if (length != _PLAIN_LENGTH).any() or (count != 1).any() or (attributes & COMPRESSION_MASK).any():
         return None
     begins = block.headers.positions[rows] - block.start + HEADER_BYTES
-    records = from_each_byte(block.data, f"V{PLAIN.itemsize}")[begins].view(PLAIN)
-    is_plain = (records["timestamp_delta"] | records["offset_delta"]) < 0x80
-    for name, size in _PLAIN_SIZES.items():
-        is_plain &= records[name] == size
+    records = from_each_byte(block.data, f"V{PLAIN.itemsize}")[begins]
+    is_plain = records.view(np.uint8).reshape(-1, PLAIN.itemsize) & _FIXED == _EXPECTED
+    records = records.view(PLAIN)
     return _marks(rows, records["type"], records["coordinator_epoch"]) if is_plain.all() else None
 
 
