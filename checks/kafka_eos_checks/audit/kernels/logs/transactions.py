@@ -122,7 +122,7 @@ def steps_of(
     told = np.searchsorted(rows, marks.row)
     steps["decision"][told], steps["coordinator_epoch"][told] = marks.decision, marks.coordinator_epoch
     markers = np.flatnonzero(steps["is_marker"])
-    following = np.searchsorted(markers, np.arange(len(steps)))
+    following = np.cumsum(steps["is_marker"]) - steps["is_marker"]  # of a marker it is the marker itself
     marker_ms = np.append(steps["timestamp"][markers], NO_TIME)
     steps["next_ms"] = marker_ms[following]
     below = markers[steps["offset"][markers] < high_watermark]
@@ -141,8 +141,8 @@ def _rows_of_steps(headers: Headers, columns: Columns, runs: Runs) -> Ints:
     rows = runs.first
     bits = headers.fields["attributes"][rows] & (TRANSACTIONAL_MASK | CONTROL_MASK)
     same = bits[1:] == bits[:-1]
-    for column in (columns.producer_id, columns.producer_epoch, runs.holes):
-        same &= column[rows[1:]] == column[rows[:-1]]
+    for column in (columns.producer_id[rows], columns.producer_epoch[rows], runs.holes[rows]):
+        same &= column[1:] == column[:-1]
     is_step = bits & TRANSACTIONAL_MASK != 0
     is_step[1:] &= ~(same & (bits[1:] == TRANSACTIONAL_MASK))
     rows = rows[is_step]
