@@ -130,6 +130,21 @@ def test_an_index_that_points_between_batches_changes_nothing(tmp_path: Path) ->
     assert read_all(path, wrong) == readable(path)
 
 
+@pytest.mark.parametrize("wrong", ["an entry", "the last entry", "the first length"])
+def test_lanes_that_do_not_fit_the_batches_change_nothing(wrong: str) -> None:
+    encoded = some_batches(20)
+    if wrong == "the first length":
+        encoded[0] = encoded[0][:8] + (20).to_bytes(4, "big") + encoded[0][12:32]
+    data = np.frombuffer(b"".join(encoded), np.uint8)
+    lanes = np.cumsum([len(batch) for batch in encoded[:-1]])
+    if wrong != "the first length":
+        lanes[9 if wrong == "an entry" else -1] += 1
+    expected, _, *told = sound_batches(data, lanes[:0], check_crc=False)
+    found, _, *told_by_lanes = sound_batches(data, lanes, check_crc=False)
+    assert (found.tolist(), told_by_lanes) == (expected.tolist(), told)
+    assert len(expected) == (0 if wrong == "the first length" else 20)
+
+
 @pytest.mark.parametrize("missed", [1, LOG_OVERHEAD_BYTES, HEADER_BYTES - 1, HEADER_BYTES])
 def test_an_index_that_points_into_the_last_bytes_changes_nothing(tmp_path: Path, missed: int) -> None:
     """A lane that damage leads there would look for a header behind the end."""
