@@ -192,7 +192,7 @@ def _bytes_at(file: File, start: int, count: int) -> Bytes:
 
 def _length_at(data: Bytes, position: int) -> int:
     """The length field of the batch at a position."""
-    length: int = _LENGTH.unpack_from(data, position + 8)[0]
+    length: int = _LENGTH.unpack_from(data.data, position + 8)[0]
     return length
 
 

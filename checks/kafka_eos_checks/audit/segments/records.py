@@ -135,7 +135,7 @@ def _sections(block: Block, headers: Headers) -> tuple[bytes, Ints, Ints, list[C
     """Bytes, padded, and where in them the records of each batch begin and end; the end is -1 for damage."""
     position = headers.positions - block.start
     start, end = position + HEADER_BYTES, position + LOG_OVERHEAD_BYTES + headers.fields["batch_length"]
-    parts: list[Bytes | bytes] = [block.data]
+    parts: list[memoryview | bytes] = [block.data.data]
     size, damage = len(block.data), []
     codec = headers.fields["attributes"] & COMPRESSION_MASK
     for i in np.flatnonzero(codec).tolist():
