@@ -342,6 +342,12 @@ class LocalFile:
         count_read(len(data))
         return data
 
+    def fill(self, buffer: memoryview, at: int) -> int:
+        """Read from a position on into a buffer; return how many bytes, fewer where the file ends."""
+        size = os.preadv(self._descriptor, [buffer], at)
+        count_read(size)
+        return size
+
 
 class RemoteFile(io.RawIOBase):
     """An open file of another file system, to read from its beginning or by position.
@@ -435,6 +441,12 @@ class Window:
         data = self._held[at - self._start : max(stop, at) - self._start]
         count_read(len(data))
         return data
+
+    def fill(self, buffer: memoryview, at: int) -> int:
+        """As :meth:`LocalFile.fill`."""
+        data = self.pread(len(buffer), at)
+        buffer[: len(data)] = data
+        return len(data)
 
 
 @contextmanager

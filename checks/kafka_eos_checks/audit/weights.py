@@ -8,7 +8,11 @@ LEAST_WEIGHT = 1 << 30  # of inputs; larger ones take several processes less tim
 TABLE_WEIGHT = 16  # a byte of a table takes as long as 5 to 20 bytes of a segment, depending on the batches' size
 HISTORY_WEIGHT = 8  # a byte of a history takes as long as some eight of a segment
 OPERATIONS_WEIGHT = 200  # the same of a history of Jepsen
-IMPORTED = ("kafka_eos_checks.audit.audit", "pyarrow.parquet")  # by the process that workers are forked from
+# The modules that the process imports from which workers are forked: those of the tasks, but not the driver's.
+IMPORTED = (
+    *(f"kafka_eos_checks.audit.plan.{name}" for name in ("stages", "history_plan", "jepsen_plan")),
+    "pyarrow.parquet",
+)
 _WEIGHTS = {".parquet": TABLE_WEIGHT, ".jsonl": HISTORY_WEIGHT, ".edn": OPERATIONS_WEIGHT, ".log": 1}
 
 

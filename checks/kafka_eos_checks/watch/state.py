@@ -133,13 +133,14 @@ class PartitionState:
         The last batch may be cut off, as in a Fetch response. A batch that is corrupt, or of a format before Kafka
         0.11, is reported, and the batches after it up to the high watermark are not read.
         """
-        positions, raw, stop, sound = sound_batches(records, _NO_LANES)
+        data = np.frombuffer(bytearray(records), np.uint8)
+        positions, fields, stop, sound = sound_batches(data, _NO_LANES)
         sound = sound and _is_cut_off(records, stop)
-        headers = Headers(positions, raw, stop)
+        headers = Headers(positions, fields, stop)
         taken = Taken(batches=len(headers))
         since = _stamps(headers, now_ms)
         taken.reports += self._logs(headers, since)
-        self._transactions(Block(headers, records, 0), now_ms, since, taken)
+        self._transactions(Block(headers, data, 0), now_ms, since, taken)
         if len(headers):
             ends = headers.column("base_offset") + headers.column("last_offset_delta") + 1
             self.position = max(self.position, int(ends.max()))

@@ -28,7 +28,6 @@ from kafka_eos_checks.audit.places import Ask, ask_here, is_uri
 from kafka_eos_checks.audit.quoting import key_of_names, use_key
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 from kafka_eos_checks.audit.weights import IMPORTED
-from kafka_eos_checks.kit.progress import byte_progress, count_progress
 from kafka_eos_checks.kit.workers import left_behind, worker_executor
 
 if TYPE_CHECKING:
@@ -268,6 +267,8 @@ class LocalEngine:
         self, function: Callable[[Item], Iterable[Row]], items: Sequence[Item], sizes: Sequence[int], label: str
     ) -> LocalRows:
         """As :meth:`Engine.map`."""
+        from kafka_eos_checks.kit.progress import byte_progress  # noqa: PLC0415 - a worker shows none and starts sooner
+
         rows = LocalRows()
         self.stages.append((label, rows))
         with byte_progress(label, sum(sizes)) as advance:
@@ -331,6 +332,8 @@ class LocalEngine:
 
     def ask_each(self, ask: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         """As :meth:`Engine.ask_each`."""
+        from kafka_eos_checks.kit.progress import count_progress  # noqa: PLC0415 - see :meth:`map`
+
         costs = LocalRows()
         self.stages.append((ASKED, costs))
         with count_progress(ASKED, len(items)) as advance:

@@ -473,7 +473,7 @@ def last_batches(headers: Headers, offsets: Sequence[int], ends: Ints | None = N
             part = np.zeros(len(rows), LAST)
             part["interval"], part["is_data"] = interval, is_data
             for name in ("producer_id", *_Last._fields):
-                part[name] = headers.raw[name][rows]
+                part[name] = headers.fields[name][rows]
             found.append(part)
     return np.concatenate(found)
 

@@ -1,7 +1,7 @@
 """Batch headers of segments as Parquet: all that most rules read of a log, without its records.
 
 A table replaces one segment and has its name, ``00000000000000000000.headers.parquet``. A row is a batch: every field
-of its header (:data:`HEADER`), its position in the segment, and for a control batch the decision in its record. Rows
+of its header (:data:`FIELDS`), its position in the segment, and for a control batch the decision in its record. Rows
 are in log order, in row groups of about :data:`ROWS`. Regions of the segment without a readable batch are in the
 file's metadata. A batch takes nine to twelve bytes. A table has no keys, values or headers of records.
 
@@ -11,7 +11,7 @@ planned, counted and folded like a range of a segment.
 
 import json
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import lru_cache
@@ -27,7 +27,7 @@ from kafka_eos.formats.segment import CorruptRegion, RegionKind
 from kafka_eos_checks.audit.places import Unreachable, arrow_source, count_read
 from kafka_eos_checks.audit.segments.headers import (
     CONTROL_MASK,
-    HEADER,
+    FIELDS,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
     Headers,
@@ -54,7 +54,6 @@ FORMAT, DAMAGE, SEGMENT_BYTES = b"kafka_eos.headers", b"kafka_eos.damage", b"kaf
 VERSION = b"1"
 UNREADABLE = (OSError, ValueError, NotImplementedError)  # raised by pyarrow for bytes that are no Parquet
 
-FIELDS = tuple(HEADER.names or ())
 _RISING = ("position", "base_offset", "base_timestamp", "max_timestamp")  # stored as differences
 _SCATTERED = ("crc",)  # compressed: a codec makes the others a seventh smaller, and takes 40 % of the time to read them
 _MARKED = {"decision": NO_DECISION, "coordinator_epoch": NO_EPOCH}  # columns of marks, with the value for null
@@ -68,11 +67,10 @@ def is_table(path: Path | str) -> bool:
 
 
 def schema() -> "pa.Schema":
-    """The columns: ``position``, the fields of :data:`HEADER`, and the fields of a marker, null for other batches."""
+    """The columns: ``position``, the fields of :data:`FIELDS`, and the fields of a marker, null for other batches."""
     pyarrow = need("pyarrow", "spark")
     fields = [("position", pyarrow.int64())]
-    for name in FIELDS:
-        kind = HEADER[name].newbyteorder("=")
+    for name, kind in FIELDS.items():
         fields.append((name, pyarrow.int64() if kind == np.uint32 else pyarrow.from_numpy_dtype(kind)))
     required = [pyarrow.field(name, kind, nullable=False) for name, kind in fields]
     said = [pyarrow.field("decision", pyarrow.int16()), pyarrow.field("coordinator_epoch", pyarrow.int32())]
@@ -221,7 +219,7 @@ def read_table(
         table: the file.
         start: where a row group begins, in bytes, or 0.
         end: where one ends; the file's end when not given.
-        columns: only these fields; without them all, as one packed array, which takes longer.
+        columns: only these fields; all when not given.
         check: whether to compare pages with their checksums.
     """
     for headers, _ in _read(table, start, end, columns, check, marks=False):
@@ -243,22 +241,23 @@ def _read(
     table: Path, start: int, end: int | None, columns: Sequence[str] | None, check: bool, marks: bool
 ) -> Iterator[tuple[Headers, Marks]]:
     keep_freed_memory()
+    columns = tuple(FIELDS) if columns is None else columns
     size = table.stat().st_size
     last = size if end is None else end
     opened = _open(table, check)
     if isinstance(opened, str):
-        yield _nothing(columns, 0, size, opened), NO_MARKS
+        yield _nothing(columns, size, (_unreadable(0, size, opened),)), NO_MARKS
         return
     ranges = _group_ranges(opened.file, size)
-    late = _TIMES if marks and columns is not None else ()
-    first = ["position", *(name for name in (FIELDS if columns is None else columns) if name not in late)]
-    second = [name for name in columns or () if name in late]
+    late = _TIMES if marks else ()
+    first = ["position", *(name for name in columns if name not in late)]
+    second = [name for name in columns if name in late]
     wanted = range(bisect_left(ranges, (start, 0)), bisect_left(ranges, (last, 0)))
     for group in wanted:
         final = group == len(ranges) - 1
         damage = tuple(region for place, region in opened.damage if place == group or (final and place > group))
         if not opened.file.num_row_groups:
-            yield Headers(np.empty(0, np.int64), _packed({}, columns, 0), size, damage), NO_MARKS
+            yield _nothing(columns, size, damage), NO_MARKS
             continue
         try:
             found = _read_columns(opened.file, group, first)
@@ -271,10 +270,11 @@ def _read(
         except Unreachable:
             raise
         except UNREADABLE as error:
-            yield _nothing(columns, *ranges[group], f"row group {group}: {error}", damage), NO_MARKS
+            region = _unreadable(*ranges[group], f"row group {group}: {error}")
+            yield _nothing(columns, region.end, (*damage, region)), NO_MARKS
             continue
         fields |= {name: np.zeros(len(found), np.int64) for name in second if name not in fields}
-        yield Headers(_numbers(found["position"]), _packed(fields, columns, len(found)), ranges[group][1], damage), own
+        yield Headers(_numbers(found["position"]), fields, ranges[group][1], damage), own
 
 
 def _read_columns(file: Any, group: int, names: Sequence[str]) -> Any:
@@ -299,22 +299,13 @@ def _numbers(column: "pa.ChunkedArray", missing: int = 0) -> NDArray[Any]:
     return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int8), *parts])
 
 
-def _packed(fields: Mapping[str, Any], columns: Sequence[str] | None, count: int) -> Any:
-    """Fields as a mapping if ``columns`` names some, else as one packed array."""
-    if columns is not None:
-        return {name: fields.get(name, np.empty(0, np.int64)) for name in columns}
-    raw = np.empty(count, HEADER)
-    for name, values in fields.items():
-        raw[name] = values
-    return raw
+def _nothing(columns: Iterable[str], end: int, damage: tuple[CorruptRegion, ...]) -> Headers:
+    """No headers, and damage."""
+    return Headers(np.empty(0, np.int64), {name: np.empty(0, np.int64) for name in columns}, end, damage)
 
 
-def _nothing(
-    columns: Sequence[str] | None, start: int, end: int, reason: str, damage: tuple[CorruptRegion, ...] = ()
-) -> Headers:
-    """No headers, and an unreadable range as damage."""
-    region = CorruptRegion(position=start, end=end, kind=RegionKind.CORRUPT, reason=reason)
-    return Headers(np.empty(0, np.int64), _packed({}, columns, 0), end, (*damage, region))
+def _unreadable(start: int, end: int, reason: str) -> CorruptRegion:
+    return CorruptRegion(position=start, end=end, kind=RegionKind.CORRUPT, reason=reason)
 
 
 class _Table(NamedTuple):

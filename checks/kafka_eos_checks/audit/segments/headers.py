@@ -11,6 +11,7 @@ truncate a file while it is read.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from struct import Struct
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,13 +21,13 @@ from numpy.typing import NDArray
 from kafka_eos.formats.compression import CompressionType
 from kafka_eos.formats.record_batch import CHECKED_FROM, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC
 from kafka_eos.formats.segment import CorruptRegion, scan
-from kafka_eos.formats.varint import INT64_MAX
 from kafka_eos_checks.audit.places import LocalFile, Window, open_at, written_bytes_of
 from kafka_eos_checks.kit.memory import keep_freed_memory
 
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
 Bytes = NDArray[np.uint8]
+Fields = Mapping[str, NDArray[Any]]
 File = LocalFile | Window
 
 HEADER = np.dtype(
@@ -47,9 +48,11 @@ HEADER = np.dtype(
     ]
 )
 assert HEADER.itemsize == HEADER_BYTES, "the header's fields are the header"
+FIELDS = {name: HEADER[name].newbyteorder("=") for name in HEADER.names or ()}  # in the machine's byte order
 SEAM = np.dtype([("before", "<u4"), ("nothing", "V13"), ("begin", "<u4")])
 assert SEAM.itemsize == CHECKED_FROM, "a seam has the place of what a CRC does not cover"
 FROM_ZERO = 0x641F6454  # these four bytes take the register of a CRC32C from 0 to all ones, where a CRC begins
+_LENGTH = Struct(">i")
 SMALLEST_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
 
 COMPRESSION_MASK, TIMESTAMP_TYPE_MASK, TRANSACTIONAL_MASK, CONTROL_MASK = 0x07, 0x08, 0x10, 0x20
@@ -67,14 +70,14 @@ class Headers:
 
     Attributes:
         positions: shape (n,), where each batch begins, in bytes from the start of the segment.
-        raw: shape (n,), the headers as they are on disk, dtype :data:`HEADER`; or some fields by name, each of shape
-            (n,).
+        fields: by name, each of shape (n,) and in the machine's byte order; all of :data:`FIELDS`, or those that were
+            asked for.
         end: where reading stopped, in bytes from the start of the file.
         damage: the regions that were skipped, in order of position; never inside ``positions``.
     """
 
     positions: Ints
-    raw: NDArray[np.void] | Mapping[str, NDArray[Any]]
+    fields: Fields
     end: int
     damage: tuple[CorruptRegion, ...] = ()
 
@@ -82,26 +85,29 @@ class Headers:
         return len(self.positions)
 
     def column(self, name: str) -> Ints:
-        """A field of all headers, shape (n,), as 64-bit integers in the machine's byte order."""
-        values: Ints = self.raw[name].astype(np.int64, copy=False)
+        """A field of all headers, shape (n,), as 64-bit integers."""
+        values: Ints = self.fields[name].astype(np.int64, copy=False)
         return values
 
     def narrow(self, name: str) -> Narrow:
         """A field of 32 bits or less of all headers, shape (n,), as 32-bit integers: half as much to move."""
-        values: Narrow = self.raw[name].astype(np.int32, copy=False)
+        values: Narrow = self.fields[name].astype(np.int32, copy=False)
         return values
 
     def take(self, which: NDArray[np.bool_]) -> "Headers":
         """Some of the headers, of shape (n,), and the same damage."""
-        raw = self.raw[which] if isinstance(self.raw, np.ndarray) else {k: v[which] for k, v in self.raw.items()}
-        return replace(self, positions=self.positions[which], raw=raw)
+        fields = {name: values[which] for name, values in self.fields.items()}
+        return replace(self, positions=self.positions[which], fields=fields)
 
 
 class Block(NamedTuple):
-    """Headers and the bytes they were read from; ``data[0]`` is byte ``start`` of the file."""
+    """Headers and the bytes they were read from; ``data[0]`` is byte ``start`` of the file.
+
+    The first :data:`CHECKED_FROM` bytes of each batch may have been replaced: see :func:`have_their_crcs`.
+    """
 
     headers: Headers
-    data: bytes
+    data: Bytes
     start: int
 
 
@@ -162,92 +168,109 @@ def _read_block(file: File, start: int, limit: int, index: Ints, check_crc: bool
 
 def _try_block(file: File, start: int, limit: int, index: Ints, check_crc: bool) -> Block | None:
     """Read as :func:`_read_block` does; None if the segment changes meanwhile."""
-    data = file.pread(min(BLOCK_BYTES, limit - start), start)
+    data = _bytes_at(file, start, min(BLOCK_BYTES, limit - start))
     if len(data) >= LOG_OVERHEAD_BYTES:
-        first = LOG_OVERHEAD_BYTES + int.from_bytes(data[8:12], "big", signed=True)
+        first = LOG_OVERHEAD_BYTES + _length_at(data, 0)
         if len(data) < first <= limit - start:
-            data = file.pread(first, start)
+            data = _bytes_at(file, start, first)
     inside = index[np.searchsorted(index, start, "right") : np.searchsorted(index, start + len(data))] - start
-    positions, raw, stop, good = sound_batches(data, inside, check_crc)
+    positions, fields, stop, good = sound_batches(data, inside, check_crc)
     healthy = good and stop > 0 and (stop == len(data) or _continues(data, stop, limit - start))
     if healthy:
-        return Block(Headers(positions + start, raw, start + stop), data, start)
+        return Block(Headers(positions + start, fields, start + stop), data, start)
     damage = find_damage(file, start + stop, limit)
     if damage is None:
         return None
-    return Block(Headers(positions + start, raw, damage.end, (damage,)), data, start)
+    return Block(Headers(positions + start, fields, damage.end, (damage,)), data, start)
 
 
-def sound_batches(data: bytes, lanes: Ints, check_crc: bool = True) -> tuple[Ints, NDArray[np.void], int, bool]:
+def _bytes_at(file: File, start: int, count: int) -> Bytes:
+    """Up to ``count`` bytes from a position on, writable; fewer where the file ends."""
+    buffer = np.empty(count, np.uint8)
+    return buffer[: file.fill(buffer.data, start)]
+
+
+def _length_at(data: Bytes, position: int) -> int:
+    """The length field of the batch at a position."""
+    length: int = _LENGTH.unpack_from(data.data, position + 8)[0]
+    return length
+
+
+def sound_batches(data: Bytes, lanes: Ints, check_crc: bool = True) -> tuple[Ints, Fields, int, bool]:
     """The batches that lie completely in ``data``, up to the first bytes that are no batch.
 
     Args:
-        data: bytes, a batch begins at 0.
+        data: bytes, a batch begins at 0; writable if CRCs are compared, see :func:`have_their_crcs`.
         lanes: where some of the batches begin, as :func:`hop` takes them.
         check_crc: whether to compare each batch with its CRC.
 
     Returns:
-        Positions, headers, where the next batch would begin, and whether no damage was found up to there.
+        Positions, fields, where the next batch would begin, and whether no damage was found up to there.
     """
     positions, stop = hop(data, lanes)
-    raw = gather(data, positions)
-    good = _plausible(raw)
-    if check_crc and not have_their_crcs(data, positions, raw["crc"], stop):
-        good &= crcs(data, positions, raw) == raw["crc"]
+    fields = fields_at(data, positions)
+    if len(lanes) and not _follow(positions, fields["batch_length"], stop):
+        return sound_batches(data, lanes[:0], check_crc)
+    good = _plausible(fields)
+    if check_crc and not have_their_crcs(data, positions, fields["crc"], stop):
+        good &= crcs(data, positions, fields["batch_length"]) == fields["crc"]
     bad = np.flatnonzero(~good)
     if len(bad):
-        return positions[: bad[0]], raw[: bad[0]], int(positions[bad[0]]), False
-    return positions, raw, stop, True
+        sound = slice(bad[0])
+        return positions[sound], {name: own[sound] for name, own in fields.items()}, int(positions[bad[0]]), False
+    return positions, fields, stop, True
 
 
-def _continues(data: bytes, stop: int, limit: int) -> bool:
+def _follow(positions: Ints, length: Narrow, stop: int) -> bool:
+    """Whether each batch ends where the next one begins, and the last one at ``stop``."""
+    ends = positions + length + LOG_OVERHEAD_BYTES
+    fit = bool((ends[:-1] == positions[1:]).all()) and stop in ends[-1:]
+    return fit and int(length.min()) >= SMALLEST_LENGTH
+
+
+def _continues(data: Bytes, stop: int, limit: int) -> bool:
     """Whether the batch at ``stop`` may simply lie beyond this block, all within ``limit``."""
     if len(data) - stop < LOG_OVERHEAD_BYTES:
         return limit > len(data)
-    length = int.from_bytes(data[stop + 8 : stop + 12], "big", signed=True)
+    length = _length_at(data, stop)
     return length >= SMALLEST_LENGTH and len(data) < stop + LOG_OVERHEAD_BYTES + length <= limit
 
 
-def hop(data: bytes, lanes: Ints) -> tuple[Ints, int]:
+def hop(data: Bytes, lanes: Ints) -> tuple[Ints, int]:
     """Positions of the batches that lie completely in ``data``, and where the next batch would begin.
 
     Args:
         data: bytes, a batch begins at 0.
-        lanes: where some of the batches begin, strictly increasing, without 0. If they do not fit the batches they
-            are ignored.
+        lanes: where some of the batches begin, strictly increasing, without 0. If they do not fit the batches, some
+            positions are wrong: a batch there does not end where the next one begins.
     """
-    if len(lanes) >= 8:
-        found = _hop_lanes(data, np.concatenate(([0], lanes)))
-        if found is not None:
-            tail, stop = _hop_one_by_one(data, int(lanes[-1]))
-            return np.concatenate((found, tail)), stop
-    return _hop_one_by_one(data, 0)
+    lanes = lanes[lanes <= len(data) - HEADER_BYTES]
+    if len(lanes) < 8:
+        return _hop_one_by_one(data, 0)
+    tail, stop = _hop_one_by_one(data, int(lanes[-1]))
+    return np.concatenate((_hop_lanes(data, np.append(0, lanes)), tail)), stop
 
 
-def _hop_lanes(data: bytes, lanes: Ints) -> Ints | None:
-    """Let all lanes except the last hop at once, each to the start of the next lane; None if one misses it."""
-    lengths = np.lib.stride_tricks.sliding_window_view(np.frombuffer(data, np.uint8), 4).view(">i4")[:, 0]
+def _hop_lanes(data: Bytes, lanes: Ints) -> Ints:
+    """Let all lanes except the last hop at once, each to the start of the next lane or beyond it."""
+    lengths = from_each_byte(data[8:], ">u4")  # a negative length would hop back
     position, goal = lanes[:-1], lanes[1:]
     steps = []
     while len(position):
         steps.append(position)
-        length = lengths[position + 8]
-        position = position + LOG_OVERHEAD_BYTES + length
-        if np.count_nonzero((length < SMALLEST_LENGTH) | (position > goal)):  # faster than any() on a few hundred
-            return None
+        position = position + lengths[position] + LOG_OVERHEAD_BYTES
         going = position < goal
-        position, goal = position[going], goal[going]
-    return np.sort(np.concatenate(steps)) if steps else None
+        if np.count_nonzero(going) < len(going):
+            position, goal = position[going], goal[going]
+    return np.sort(np.concatenate(steps))
 
 
-def _hop_one_by_one(data: bytes, position: int) -> tuple[Ints, int]:
+def _hop_one_by_one(data: Bytes, position: int) -> tuple[Ints, int]:
     """Hop from batch to batch by the length field."""
     positions = []
     size, last = len(data), len(data) - HEADER_BYTES
     while position <= last:
-        following = (
-            position + LOG_OVERHEAD_BYTES + int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
-        )
+        following = position + LOG_OVERHEAD_BYTES + _length_at(data, position)
         if following > size or following < position + HEADER_BYTES:
             break
         positions.append(position)
@@ -255,56 +278,62 @@ def _hop_one_by_one(data: bytes, position: int) -> tuple[Ints, int]:
     return np.array(positions, np.int64), position
 
 
-def gather(data: bytes | Bytes, positions: Ints) -> NDArray[np.void]:
-    """The headers at ``positions`` as one packed array of shape (n,).
+def from_each_byte(data: Bytes, kind: str) -> NDArray[Any]:
+    """The item of a kind that begins at each byte; shape (number of bytes at which a whole one begins,), not copied."""
+    item = np.dtype(kind)
+    return np.ndarray(max(len(data) - item.itemsize + 1, 0), item, data, strides=(1,))
 
-    A sliding window read as one wide item is copied by memcpy; picking 61 single bytes a header is ten times slower.
+
+def fields_at(data: Bytes, positions: Ints) -> Fields:
+    """The fields of the headers at ``positions``, each of shape (n,).
+
+    A header is copied as one item of 61 bytes. Picking single fields out of ``data`` is several times slower.
     """
-    if not len(positions):
-        return np.empty(0, HEADER)
-    windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(data, np.uint8), HEADER_BYTES)
-    return windows[positions].view(HEADER)[:, 0]
+    raw = from_each_byte(data, f"V{HEADER_BYTES}")[positions].view(HEADER)
+    return {name: raw[name].astype(kind) for name, kind in FIELDS.items()}
 
 
-def have_their_crcs(data: bytes, positions: Ints, expected: NDArray[np.uint32], stop: int) -> bool:
+def have_their_crcs(data: Bytes, positions: Ints, expected: NDArray[np.uint32], stop: int) -> bool:
     """Whether each of the batches that tile ``data`` up to ``stop`` has its CRC, by one CRC over all of them.
 
-    The part of a header that the CRC does not cover is replaced by a :data:`SEAM`. If the batch before the seam has
-    its CRC, the seam takes the CRC's register to 0 and then to a CRC's initial value. A CRC is linear, so a difference
-    stays a difference in all that follows. That differences of several batches cancel each other is as likely as that
-    a wrong batch has the right CRC.
+    The part of a header that the CRC does not cover is replaced by a :data:`SEAM`, in ``data`` itself. If the batch
+    before the seam has its CRC, the seam takes the CRC's register to 0 and then to a CRC's initial value. A CRC is
+    linear, so a difference stays a difference in all that follows. That differences of several batches cancel each
+    other is as likely as that a wrong batch has the right CRC.
 
     Args:
-        data: bytes, a batch begins at 0.
+        data: writable bytes, a batch begins at 0.
         positions: shape (n,), where the batches begin.
         expected: shape (n,), their CRCs.
         stop: where the last one ends.
     """
-    seams = np.zeros(len(positions) + 1, SEAM)
-    seams["before"] = ~np.concatenate(([np.uint32(0)], expected))  # as if an empty batch came before the first
+    if not len(positions):
+        return True
+    seams = np.zeros(len(positions), SEAM)
+    seams["before"][0] = ~np.uint32(0)  # as if an empty batch came before the first
+    seams["before"][1:] = ~expected[:-1]
     seams["begin"] = FROM_ZERO
-    joined = np.empty(stop + SEAM.itemsize, np.uint8)
-    joined[:stop] = np.frombuffer(data, np.uint8, stop)
-    windows = np.lib.stride_tricks.sliding_window_view(joined, SEAM.itemsize, writeable=True)
-    windows[np.append(positions, stop)] = seams.view(np.uint8).reshape(-1, SEAM.itemsize)
+    whole = f"V{SEAM.itemsize}"
+    from_each_byte(data, whole)[positions] = seams.view(whole)
+    joined = data[:stop]
     joined.flags.writeable = False  # crc32c copies an array that is not read-only
-    return bool(crc32c(joined) == crc32c(b""))
+    return bool(crc32c(joined) == expected[-1])
 
 
-def crcs(data: bytes, positions: Ints, raw: NDArray[np.void]) -> NDArray[np.uint32]:
+def crcs(data: Bytes, positions: Ints, length: Narrow) -> NDArray[np.uint32]:
     """CRC32C of each batch, shape (n,)."""
     first = (positions + CHECKED_FROM).tolist()
-    after = (positions + LOG_OVERHEAD_BYTES + raw["batch_length"]).tolist()
-    return np.array([crc32c(data[a:b]) for a, b in zip(first, after, strict=True)], np.uint32)
+    after = (positions + LOG_OVERHEAD_BYTES + length).tolist()
+    return np.array([crc32c(data[a:b].tobytes()) for a, b in zip(first, after, strict=True)], np.uint32)
 
 
-def _plausible(raw: NDArray[np.void]) -> NDArray[np.bool_]:
+def _plausible(fields: Fields) -> NDArray[np.bool_]:
     """Whether the readable decoder accepts each header, apart from length and CRC, shape (n,)."""
-    delta = raw["last_offset_delta"].astype(np.int64)
-    no_overflow = raw["base_offset"] <= INT64_MAX - np.maximum(delta, 0) - 1
-    codec = (raw["attributes"] & COMPRESSION_MASK) <= CompressionType.ZSTD
-    counts = (raw["base_offset"] >= 0) & (delta >= 0) & (raw["record_count"] >= 0)
-    plausible: NDArray[np.bool_] = (raw["magic"] == MAGIC) & codec & counts & no_overflow
+    offset, delta = fields["base_offset"], fields["last_offset_delta"]
+    codec = (fields["attributes"] & COMPRESSION_MASK) <= CompressionType.ZSTD
+    counts = (offset >= 0) & (delta >= 0) & (fields["record_count"] >= 0)
+    counts &= offset + delta + 1 >= 0  # an offset beyond the last one overflows
+    plausible: NDArray[np.bool_] = (fields["magic"] == MAGIC) & codec & counts
     return plausible
 
 
@@ -334,13 +363,9 @@ def concatenate(parts: list[Headers]) -> Headers:
     """Consecutive parts of one segment as one; at least one part."""
     if len(parts) == 1:
         return parts[0]
-    if isinstance(parts[0].raw, Mapping):
-        raw: Any = {name: np.concatenate([p.raw[name] for p in parts]) for name in parts[0].raw}
-    else:
-        raw = np.concatenate([p.raw for p in parts])
     return Headers(
         np.concatenate([p.positions for p in parts]),
-        raw,
+        {name: np.concatenate([p.fields[name] for p in parts]) for name in parts[0].fields},
         parts[-1].end,
         tuple(d for p in parts for d in p.damage),
     )
@@ -348,5 +373,5 @@ def concatenate(parts: list[Headers]) -> Headers:
 
 def is_set(headers: Headers, mask: int) -> NDArray[np.bool_]:
     """Whether each batch has an attribute bit, shape (n,), bool."""
-    bits: NDArray[np.bool_] = (headers.raw["attributes"] & mask) != 0
+    bits: NDArray[np.bool_] = (headers.fields["attributes"] & mask) != 0
     return bits

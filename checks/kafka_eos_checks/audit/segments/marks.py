@@ -2,20 +2,21 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kafka_eos.formats.record_batch import ControlType
+from kafka_eos.formats.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, ControlType
 from kafka_eos_checks.audit.segments.headers import (
+    COMPRESSION_MASK,
     CONTROL_MASK,
     TRANSACTIONAL_MASK,
     Block,
     Headers,
     Ints,
     Narrow,
-    is_set,
+    from_each_byte,
     read_blocks,
     read_index,
 )
@@ -24,6 +25,26 @@ from kafka_eos_checks.audit.segments.records import Records, decode_block
 NO_DECISION = -1  # a marker that the cleaner has emptied, or a type that topics do not have
 NO_EPOCH = -(1 << 31)  # the marker does not name a coordinator epoch
 _TYPE_AT, _EPOCH_AT = 2, 2  # bytes, after the version of the key and of the value
+_MARKER_MASK = TRANSACTIONAL_MASK | CONTROL_MASK
+
+# The record of a marker as brokers write it: all varints have one byte.
+PLAIN = np.dtype(
+    [
+        ("length", "u1"),
+        ("attributes", "u1"),
+        ("deltas", "u1", 2),  # of the timestamp and of the offset
+        ("key_size", "u1"),
+        ("key_version", ">i2"),
+        ("type", ">i2"),
+        ("value_size", "u1"),
+        ("value_version", ">i2"),
+        ("coordinator_epoch", ">i4"),
+        ("header_count", "u1"),
+    ]
+)
+_PLAIN_LENGTH = HEADER_BYTES + PLAIN.itemsize - LOG_OVERHEAD_BYTES  # of its batch
+_FIXED = np.frombuffer(bytes.fromhex("ff 00 8080 ff 0000 0000 ff 0000 00000000 ff"), np.uint8)  # the bits that it has
+_EXPECTED = np.frombuffer(bytes.fromhex("20 00 0000 08 0000 0000 0c 0000 00000000 00"), np.uint8)  # lengths are zigzag
 
 
 class Marks(NamedTuple):
@@ -79,16 +100,41 @@ def read_marked_segment(
 
 def marks_of(block: Block) -> Marks:
     """The marks of a block's control batches. A control batch that cannot be decoded has none."""
-    markers = is_set(block.headers, TRANSACTIONAL_MASK) & is_set(block.headers, CONTROL_MASK)
-    if not markers.any():
+    rows = np.flatnonzero(block.headers.fields["attributes"] & _MARKER_MASK == _MARKER_MASK)
+    if not len(rows):
         return NO_MARKS
-    records = decode_block(block, markers)
+    return _plain_marks(block, rows) or _decoded_marks(block, rows)
+
+
+def _plain_marks(block: Block, rows: Ints) -> Marks | None:
+    """The marks of some control batches if all are as brokers write them, with each field at its place; else None."""
+    attributes, length, count = (
+        block.headers.fields[name][rows] for name in ("attributes", "batch_length", "record_count")
+    )
+    if (length != _PLAIN_LENGTH).any() or (count != 1).any() or (attributes & COMPRESSION_MASK).any():
+        return None
+    begins = block.headers.positions[rows] - block.start + HEADER_BYTES
+    records = from_each_byte(block.data, f"V{PLAIN.itemsize}")[begins]
+    is_plain = records.view(np.uint8).reshape(-1, PLAIN.itemsize) & _FIXED == _EXPECTED
+    records = records.view(PLAIN)
+    return _marks(rows, records["type"], records["coordinator_epoch"]) if is_plain.all() else None
+
+
+def _decoded_marks(block: Block, rows: Ints) -> Marks:
+    """The marks of some control batches, from their decoded records."""
+    which = np.zeros(len(block.headers), np.bool_)
+    which[rows] = True
+    records = decode_block(block, which)
     _, last = np.unique(records.batch[::-1], return_index=True)  # a control batch has one record
     records = records.take(np.sort(len(records.batch) - 1 - last))
     kinds = _number(records, records.key_start, records.key_size, _TYPE_AT, ">i2")
-    known = (kinds == ControlType.ABORT) | (kinds == ControlType.COMMIT)
     epochs = _number(records, records.value_start, records.value_size, _EPOCH_AT, ">i4")
-    return Marks(records.batch, np.where(known, kinds, NO_DECISION).astype(np.int8), epochs.astype(np.int32))
+    return _marks(records.batch, kinds, epochs)
+
+
+def _marks(rows: Ints, kinds: NDArray[Any], epochs: NDArray[Any]) -> Marks:
+    known = (kinds == ControlType.ABORT) | (kinds == ControlType.COMMIT)
+    return Marks(rows, np.where(known, kinds, NO_DECISION).astype(np.int8), epochs.astype(np.int32))
 
 
 def _number(records: Records, start: Ints, size: Ints, at: int, kind: str) -> Ints:

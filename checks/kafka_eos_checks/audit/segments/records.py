@@ -134,12 +134,13 @@ def decode_block(block: Block, which: NDArray[np.bool_] | None = None) -> Record
 def _sections(block: Block, headers: Headers) -> tuple[bytes, Ints, Ints, list[CorruptRegion]]:
     """Bytes, padded, and where in them the records of each batch begin and end; the end is -1 for damage."""
     position = headers.positions - block.start
-    start, end = position + HEADER_BYTES, position + LOG_OVERHEAD_BYTES + headers.raw["batch_length"]
-    parts, size, damage = [block.data], len(block.data), []
-    codec = headers.raw["attributes"] & COMPRESSION_MASK
+    start, end = position + HEADER_BYTES, position + LOG_OVERHEAD_BYTES + headers.fields["batch_length"]
+    parts: list[memoryview | bytes] = [block.data.data]
+    size, damage = len(block.data), []
+    codec = headers.fields["attributes"] & COMPRESSION_MASK
     for i in np.flatnonzero(codec).tolist():
         try:
-            section = decompress(CompressionType(int(codec[i])), block.data[start[i] : end[i]])
+            section = decompress(CompressionType(int(codec[i])), block.data[start[i] : end[i]].tobytes())
         except MalformedBatch as error:
             damage.append(_region(headers, i, error.reason))
             end[i] = -1
@@ -147,16 +148,13 @@ def _sections(block: Block, headers: Headers) -> tuple[bytes, Ints, Ints, list[C
         parts.append(section)
         start[i], size = size, size + len(section)
         end[i] = size
-    # Most blocks end inside a batch, so bytes after the last complete batch serve as padding, without a copy.
-    padded = len(parts) == 1 and end.max(initial=0) + len(PADDING) <= len(block.data)
-    data = block.data if padded else b"".join([*parts, PADDING])
-    return data, start, end, damage
+    return b"".join([*parts, PADDING]), start, end, damage
 
 
 def _malformed(headers: Headers, batch: int, section: bytes) -> CorruptRegion:
     """The region of a batch that this decoder cannot decode, with the reason that the readable decoder gives."""
     try:
-        decode_records(section, int(headers.raw["record_count"][batch]))
+        decode_records(section, int(headers.fields["record_count"][batch]))
     except MalformedBatch as error:
         return _region(headers, batch, f"at byte {error.position} of its records: {error.reason}")
     return _region(headers, batch, "the readable decoder reads its records: please report this as a fault of the audit")
@@ -164,7 +162,7 @@ def _malformed(headers: Headers, batch: int, section: bytes) -> CorruptRegion:
 
 def _region(headers: Headers, batch: int, reason: str) -> CorruptRegion:
     position = int(headers.positions[batch])
-    end = position + LOG_OVERHEAD_BYTES + int(headers.raw["batch_length"][batch])
+    end = position + LOG_OVERHEAD_BYTES + int(headers.fields["batch_length"][batch])
     return CorruptRegion(position=position, end=end, kind=RegionKind.CORRUPT, reason=reason)
 
 

@@ -48,7 +48,7 @@ from kafka_eos_checks.audit.rules.offsets import WENT_BACK
 from kafka_eos_checks.audit.rules.transactions import FENCED, HANGING, OLD_COORDINATOR, TORN
 from kafka_eos_checks.audit.rules.transactions import NO_TRANSACTION as WITHOUT
 from kafka_eos_checks.audit.segments import header_tables
-from kafka_eos_checks.audit.segments.headers import Headers, Ints
+from kafka_eos_checks.audit.segments.headers import FIELDS, Headers, Ints
 from kafka_eos_checks.audit.segments.marks import Marks
 from kafka_eos_checks.lab.generate.batches import BEHIND, NO_EPOCH, NO_PRODUCER, NO_SEQUENCE, NO_TRANSACTION, Batches
 from kafka_eos_checks.lab.generate.log_files import ABORTED, NEVER, PRODUCER, LogFiles
@@ -449,7 +449,7 @@ def _spoil_replica(path: Path, rng: np.random.Generator) -> int:
 
 def _spoil_table(path: Path, rng: np.random.Generator) -> int:
     """Write a table again, with another CRC for one batch."""
-    groups = header_tables.read_marked_table(path, header_tables.FIELDS)
+    groups = header_tables.read_marked_table(path, tuple(FIELDS))
     changed: list[int] = []
 
     def spoilt() -> Iterator[tuple[Headers, Marks]]:
@@ -458,11 +458,10 @@ def _spoil_table(path: Path, rng: np.random.Generator) -> int:
                 yield headers, marks
                 continue
             row = int(rng.integers(len(headers)))
-            changed.append(int(headers.raw["base_offset"][row]))
+            changed.append(int(headers.fields["base_offset"][row]))
             crcs = headers.column("crc").copy()
             crcs[row] ^= 1
-            fields = {name: headers.raw[name] for name in header_tables.FIELDS} | {"crc": crcs}
-            yield replace(headers, raw=fields), marks
+            yield replace(headers, fields={**headers.fields, "crc": crcs}), marks
 
     size = header_tables.segment_bytes(path)
     assert size is not None, "the table was written just now"

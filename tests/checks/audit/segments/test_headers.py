@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_eos.formats.compression import CompressionType
-from kafka_eos.formats.record_batch import CHECKED_FROM, Record, build_batch
+from kafka_eos.formats.record_batch import CHECKED_FROM, HEADER_BYTES, LOG_OVERHEAD_BYTES, Record, build_batch
 from kafka_eos.formats.segment import CorruptRegion, StoredBatch, read_segment
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
 from kafka_eos_checks.audit.places import bytes_read
@@ -20,7 +20,7 @@ from kafka_eos_checks.audit.segments import headers
 from kafka_eos_checks.audit.segments.headers import (
     Headers,
     Ints,
-    gather,
+    fields_at,
     have_their_crcs,
     read_blocks,
     read_index,
@@ -130,6 +130,33 @@ def test_an_index_that_points_between_batches_changes_nothing(tmp_path: Path) ->
     assert read_all(path, wrong) == readable(path)
 
 
+@pytest.mark.parametrize("wrong", ["an entry", "the last entry", "the first length"])
+def test_lanes_that_do_not_fit_the_batches_change_nothing(wrong: str) -> None:
+    encoded = some_batches(20)
+    if wrong == "the first length":
+        encoded[0] = encoded[0][:8] + (20).to_bytes(4, "big") + encoded[0][12:32]
+    data = np.frombuffer(b"".join(encoded), np.uint8)
+    lanes = np.cumsum([len(batch) for batch in encoded[:-1]])
+    if wrong != "the first length":
+        lanes[9 if wrong == "an entry" else -1] += 1
+    expected, _, *told = sound_batches(data, lanes[:0], check_crc=False)
+    found, _, *told_by_lanes = sound_batches(data, lanes, check_crc=False)
+    assert (found.tolist(), told_by_lanes) == (expected.tolist(), told)
+    assert len(expected) == (0 if wrong == "the first length" else 20)
+
+
+@pytest.mark.parametrize("missed", [1, LOG_OVERHEAD_BYTES, HEADER_BYTES - 1, HEADER_BYTES])
+def test_an_index_that_points_into_the_last_bytes_changes_nothing(tmp_path: Path, missed: int) -> None:
+    """A lane that damage leads there would look for a header behind the end."""
+    path = tmp_path / SEGMENT
+    positions = write_segment(path, some_batches(20))
+    data = bytearray(path.read_bytes())
+    data[positions[-2] + 8 : positions[-2] + 12] = (len(data) - missed - 1 - positions[-2] - 12).to_bytes(4, "big")
+    path.write_bytes(data)
+    index = np.array([*positions[1:-1], len(data) - missed])
+    assert read_all(path, index) == readable(path)
+
+
 @pytest.mark.usefixtures("block_bytes")
 @pytest.mark.parametrize("kind", ["torn tail", "zeroes", "corrupt"])
 def test_a_damaged_end_is_reported_with_its_position(tmp_path: Path, kind: str) -> None:
@@ -177,20 +204,20 @@ def test_one_crc_of_all_batches_says_whether_each_has_its_own(seed: int, changes
     encoded = [bytearray(batch) for batch in some_batches(40, seed)]
     for batch, byte, bit in changes:
         encoded[batch][byte % len(encoded[batch])] ^= 1 << bit
-    data = b"".join(encoded)
+    data = np.frombuffer(bytearray(b"".join(encoded)), np.uint8)
     ends = np.cumsum([len(batch) for batch in encoded])
     positions = np.concatenate(([0], ends[:-1]))
-    raw = gather(data, positions)
-    alone = bool((np.array([crc32c(bytes(batch[CHECKED_FROM:])) for batch in encoded]) == raw["crc"]).all())
-    assert have_their_crcs(data, positions, raw["crc"], len(data)) == alone
+    expected = fields_at(data, positions)["crc"]
+    alone = bool((np.array([crc32c(bytes(batch[CHECKED_FROM:])) for batch in encoded]) == expected).all())
+    assert have_their_crcs(data, positions, expected, len(data)) == alone
 
 
 def test_a_combined_crc_with_a_wrong_constant_fits_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = b"".join(some_batches(3))
-    positions, raw, stop, _ = sound_batches(data, np.empty(0, np.int64))
-    assert have_their_crcs(data, positions, raw["crc"], stop)
+    data = np.frombuffer(bytearray(b"".join(some_batches(3))), np.uint8)
+    positions, fields, stop, _ = sound_batches(data, np.empty(0, np.int64))
+    assert have_their_crcs(data, positions, fields["crc"], stop)
     monkeypatch.setattr(headers, "FROM_ZERO", headers.FROM_ZERO ^ 1)
-    assert not have_their_crcs(data, positions, raw["crc"], stop)
+    assert not have_their_crcs(data, positions, fields["crc"], stop)
 
 
 def test_a_batch_larger_than_a_block_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,16 +235,19 @@ def test_a_batch_that_is_being_written_while_it_is_read_is_no_damage(
     batch = build_batch([Record(value=b"v" * 50)]).encode()
     path = tmp_path / f"{0:020d}.log"
     path.write_bytes(batch)
-    read, looks = os.pread, []
+    read, looks = os.preadv, []
 
-    def pread(fd: int, count: int, offset: int) -> bytes:
+    def preadv(fd: int, buffers: list[memoryview], offset: int) -> int:
+        size = read(fd, buffers, offset)
         looks.append(offset)
-        return read(fd, count, offset)[:-20] + bytes(20) if len(looks) == 1 else read(fd, count, offset)
+        if len(looks) == 1:
+            buffers[0][size - 20 : size] = bytes(20)
+        return size
 
-    monkeypatch.setattr(os, "pread", pread)
+    monkeypatch.setattr(os, "preadv", preadv)
     [block] = read_blocks(path)
     assert (len(block.headers), block.headers.damage) == (1, ())
-    assert len(looks) == 3
+    assert len(looks) == 2
 
 
 def test_a_segment_that_changes_at_every_look_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,6 +263,6 @@ def test_a_segment_that_changes_at_every_look_is_refused(tmp_path: Path, monkeyp
 def test_a_batch_may_reach_the_last_offset_but_not_beyond_it() -> None:
     records = [Record(value=b"v"), Record(value=b"v", offset_delta=1)]
     for base, is_sound in (((1 << 63) - 3, True), ((1 << 63) - 2, False), ((1 << 63) - 1, False)):
-        data = build_batch(records, base_offset=base).encode()
+        data = np.frombuffer(bytearray(build_batch(records, base_offset=base).encode()), np.uint8)
         positions, _, stop, good = sound_batches(data, np.empty(0, np.int64))
         assert (len(positions), stop, good) == ((1, len(data), True) if is_sound else (0, 0, False)), base

@@ -494,10 +494,10 @@ def test_what_a_task_keeps_is_what_is_open(cluster: Path) -> None:
         for name in log.segments:
             for block in headers.read_blocks(Path(log.folder, name)):
                 fold.add(0, block.headers, marks_of(block))
-                for item in range(len(block.headers)):
-                    raw = block.headers.raw[item]
-                    if raw["attributes"] & 0x10:
-                        (running.discard if raw["attributes"] & 0x20 else running.add)(int(raw["producer_id"]))
+                columns = (block.headers.fields[name].tolist() for name in ("attributes", "producer_id"))
+                for attributes, producer_id in zip(*columns, strict=True):
+                    if attributes & 0x10:
+                        (running.discard if attributes & 0x20 else running.add)(producer_id)
                 assert set(fold.open["producer_id"].tolist()) == running
                 assert len(fold.open) == len(running)
                 most = max(most, len(running))

@@ -257,9 +257,10 @@ def _latest(parts: Sequence[Last]) -> Last:
 
 def _outer(steps: Steps, offsets: Sequence[int]) -> Ints:
     """The rows of all steps, ascending, except of those between two markers of one producer and interval."""
-    interval = _intervals(steps["offset"], offsets)
-    rows = np.lexsort((steps["producer_id"], interval))
-    pids, intervals, is_marker = steps["producer_id"][rows], interval[rows], steps["is_marker"][rows]
+    interval, pids = _intervals(steps["offset"], offsets), np.ascontiguousarray(steps["producer_id"])
+    cuts = np.searchsorted(interval, np.arange(len(offsets) + 2)).tolist()  # steps are in order of offset
+    rows = np.concatenate([low + stable_order(pids[low:high]) for low, high in pairwise(cuts)])
+    pids, intervals, is_marker = pids[rows], interval[rows], steps["is_marker"][rows]
     begins = np.ones(len(rows), np.bool_)
     begins[1:] = (pids[1:] != pids[:-1]) | (intervals[1:] != intervals[:-1])
     group = np.cumsum(begins) - 1

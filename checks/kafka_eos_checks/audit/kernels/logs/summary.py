@@ -12,6 +12,7 @@ It starts from the exact state at the chunk's start. So the findings are the rea
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -426,7 +427,8 @@ class Combine:
 def _resolve(log: Log, rows: NDArray[np.void]) -> list[int]:
     """Fold boundary rows into the log's producers; return the producer ids for which the readable rule must decide."""
     pids = rows["producer_id"].tolist()
-    known = np.array([log.producers.get(pid, _NEW) for pid in pids], np.int64).reshape(-1, len(_NEW))
+    found = map(log.producers.get, pids, repeat(_NEW))
+    known = np.fromiter(chain.from_iterable(found), np.int64).reshape(-1, len(_NEW))  # np.array takes six times as long
     before, last = known[:, 0], known[:, 1]
     # Nearly all producers go on after their last batch, or begin a new epoch.
     lead, epoch = rows["lead_epoch"], rows["head_epoch"]

@@ -108,7 +108,7 @@ def steps_of(
     rows = _rows_of_steps(headers, columns, runs)
     if not len(rows):
         return Transactional(begins_ms=begins_ms, begins_epoch=begins_epoch, stamped_ms=stamped_ms)
-    attributes = headers.raw["attributes"][rows]
+    attributes = headers.fields["attributes"][rows]
     steps = np.empty(len(rows), STEP)
     steps["position"] = headers.positions[rows]
     steps["offset"] = columns.base_offset[rows]
@@ -122,7 +122,7 @@ def steps_of(
     told = np.searchsorted(rows, marks.row)
     steps["decision"][told], steps["coordinator_epoch"][told] = marks.decision, marks.coordinator_epoch
     markers = np.flatnonzero(steps["is_marker"])
-    following = np.searchsorted(markers, np.arange(len(steps)))
+    following = np.cumsum(steps["is_marker"]) - steps["is_marker"]  # of a marker it is the marker itself
     marker_ms = np.append(steps["timestamp"][markers], NO_TIME)
     steps["next_ms"] = marker_ms[following]
     below = markers[steps["offset"][markers] < high_watermark]
@@ -139,10 +139,10 @@ def steps_of(
 def _rows_of_steps(headers: Headers, columns: Columns, runs: Runs) -> Ints:
     """The first batches of runs in transactions, except data right after data of the same producer and epoch."""
     rows = runs.first
-    bits = headers.raw["attributes"][rows] & (TRANSACTIONAL_MASK | CONTROL_MASK)
+    bits = headers.fields["attributes"][rows] & (TRANSACTIONAL_MASK | CONTROL_MASK)
     same = bits[1:] == bits[:-1]
-    for column in (columns.producer_id, columns.producer_epoch, runs.holes):
-        same &= column[rows[1:]] == column[rows[:-1]]
+    for column in (columns.producer_id[rows], columns.producer_epoch[rows], runs.holes[rows]):
+        same &= column[1:] == column[:-1]
     is_step = bits & TRANSACTIONAL_MASK != 0
     is_step[1:] &= ~(same & (bits[1:] == TRANSACTIONAL_MASK))
     rows = rows[is_step]
