@@ -251,6 +251,7 @@ class Bench:
         java: whether a mutant that survives the quick tests of its room is tried with those that start a JVM.
         whole: whether a mutant that survives the tests of its room is tried with all tests.
         compiled: the folders of tests that are compiled, with what they import; that takes longer than a quick test.
+        passing: the tests that have passed alone without a mutant; they need not show it for each mutant they notice.
     """
 
     root: Path
@@ -259,6 +260,7 @@ class Bench:
     java: bool = False
     whole: bool = False
     compiled: set[str] = field(default_factory=set)
+    passing: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         for name in COPIED:
@@ -309,8 +311,8 @@ class Bench:
     def _fate(self, mutant: CodeMutant, tests: Mapping[str, float]) -> str:
         """The first test that fails with a mutant, "" if none does.
 
-        A test counts only if it fails twice with the mutant and then passes without it: one that fails now and then is
-        left out, and the others go on.
+        A test counts only if it fails twice with the mutant and passes without it, which it shows once in a call: one
+        that fails now and then is left out, and the others go on.
 
         If pytest itself ends otherwise than with a failed test, killed for want of memory or unable to start, that
         counts only if it ends so twice with the mutant and never without it. A test without an end counts only if it
@@ -334,8 +336,9 @@ class Bench:
             if not failed.startswith((NO_END, ENDED)):
                 test = failed.partition("[")[0]  # of any parameters: their names may be cut
                 if self._fails_with(mutant, [test], limit, limit):
-                    without = self._fails([test], limit, limit)
+                    without = "" if test in self.passing else self._fails([test], limit, limit)
                     if not without:
+                        self.passing.add(test)
                         return failed
                     if not without.startswith(NO_END):
                         raise UnusableCode(f"a test fails without a mutant: {without}; mend that first")

@@ -161,6 +161,7 @@ def test_a_test_that_once_has_no_end_while_the_computer_stands_still_kills_no_mu
         monkeypatch.setattr(Bench, "_fails", lambda *_, answers=answers: next(answers))
         assert bench._fate(mutant("= 7", "= 8"), {test: 0.1, never: 0.1}) == fate
         assert next(answers, None) is None
+        bench.passing.clear()
 
 
 def test_a_test_counts_if_it_fails_twice_with_a_mutant_and_not_without_it(
@@ -187,9 +188,21 @@ def test_a_test_counts_if_it_fails_twice_with_a_mutant_and_not_without_it(
         assert next(answers, None) is None
         assert asked[:2] == [[one, other], [said[0].partition("[")[0]]]
         assert all(one not in tests for tests in asked[2:] if said[1] == "")
+        bench.passing.clear()
     monkeypatch.setattr(Bench, "_fails", lambda *_: one)
     with pytest.raises(UnusableCode, match=r"fails without a mutant: tests/a.py::test_a; mend that first"):
         bench._fate(mutant("= 7", "= 8"), {one: 0.1, other: 0.1})
+
+
+def test_a_test_shows_once_in_a_call_that_it_passes_without_a_mutant(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = "tests/a.py::test_a", "tests/b.py::test_b"
+    answers = iter([one, one, "", one, one, other, other, ""])
+    monkeypatch.setattr(Bench, "_fails", lambda *_: next(answers))
+    for fate in (one, one, other):
+        assert bench._fate(mutant("= 7", "= 8"), {one: 0.1, other: 0.1}) == fate
+    assert next(answers, None) is None
 
 
 def test_a_test_that_fails_now_and_then_kills_no_mutant(bench: Bench) -> None:
@@ -214,6 +227,7 @@ def test_a_pytest_that_is_killed_or_cannot_start_kills_no_mutant(bench: Bench, m
         monkeypatch.setattr(Bench, "_fails", lambda *_, answers=answers: next(answers))
         assert bench._fate(mutant("= 7", "= 8"), {test: 0.1}) == fate
         assert next(answers, None) is None
+        bench.passing.clear()
     monkeypatch.setattr(Bench, "_fails", lambda *_: ended)
     with pytest.raises(UnusableCode, match="pytest ended with -9 without a mutant"):
         bench._fate(mutant("= 7", "= 8"), {test: 0.1})
