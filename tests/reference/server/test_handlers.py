@@ -62,6 +62,8 @@ def test_an_unknown_topic_is_made_when_a_client_asks_for_it(make: Make) -> None:
     assert row["ErrorCode"] == E.UNKNOWN_TOPIC_OR_PARTITION
     row = wire.ask("Metadata", 12, Topics=asked)["Topics"][0]
     assert (row["ErrorCode"], len(row["Partitions"])) == (E.NONE, 3)
+    [old] = wire.ask("Metadata", 3, Topics=[{"Name": "newer"}])["Topics"]
+    assert old["ErrorCode"] == E.NONE, "before version 4 a client cannot ask that none is made"
     by_id = wire.ask("Metadata", 12, Topics=[{"Name": None, "TopicId": row["TopicId"]}])["Topics"][0]
     assert by_id["Name"] == "new"
     nobody = wire.ask("Metadata", 12, Topics=[{"Name": None, "TopicId": UUID(int=7)}])["Topics"][0]
