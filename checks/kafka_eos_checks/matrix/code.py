@@ -311,8 +311,9 @@ class Bench:
     def _fate(self, mutant: CodeMutant, tests: Mapping[str, float]) -> str:
         """The first test that fails with a mutant, "" if none does.
 
-        A test counts only if it fails twice with the mutant and passes without it, which it shows once in a call: one
-        that fails now and then is left out, and the others go on.
+        A test counts only if it fails twice with the mutant and passes without it, which it shows once in a call. One
+        that passes alone may have failed for what a test before it has left behind, so the tests up to it run again,
+        with the mutant and without it. One that fails now and then is left out, and the others go on.
 
         If pytest itself ends otherwise than with a failed test, killed for want of memory or unable to start, that
         counts only if it ends so twice with the mutant and never without it. A test without an end counts only if it
@@ -342,6 +343,8 @@ class Bench:
                         return failed
                     if not without.startswith(NO_END):
                         raise UnusableCode(f"a test fails without a mutant: {without}; mend that first")
+                elif self._fails_after_others(mutant, tests, test, limit):
+                    return failed
                 tests = {name: seconds for name, seconds in tests.items() if test not in {name, _file(name)}}
                 continue
             endless = failed.removeprefix(NO_END).strip() if failed.startswith(NO_END) else ""
@@ -354,6 +357,17 @@ class Bench:
             suspected = failed if ends else ""
             limit *= 2
         return ""
+
+    def _fails_after_others(self, mutant: CodeMutant, tests: Mapping[str, float], test: str, limit: float) -> bool:
+        """Whether the tests up to this one fail again with a mutant, and pass without it."""
+        names = list(tests)
+        first = names[: 1 + max((place for place, name in enumerate(names) if test in {name, _file(name)}), default=-1)]
+        usual = sum(tests[name] for name in first)
+        return (
+            len(first) > 1
+            and bool(self._fails_with(mutant, first, limit, usual))
+            and not self._fails(first, limit, usual)
+        )
 
     def _fails_with(self, mutant: CodeMutant, tests: Sequence[str], limit: float, usual: float) -> str:
         """The first test that fails with a mutant; the arguments are those of :meth:`_fails`."""

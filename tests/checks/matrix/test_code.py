@@ -175,6 +175,10 @@ def test_a_test_counts_if_it_fails_twice_with_a_mutant_and_not_without_it(
         ([given, "", other, other, ""], other),
         ([given, "", other, ""], ""),
         ([file, "", other, other, ""], other),
+        ([other, "", other, ""], other),  # and the tests up to the failed one, with the mutant and without it
+        ([other, "", given, ""], other),
+        ([other, "", other, other, given, given, ""], given),
+        ([other, "", "", given, given, ""], given),
         ([given, given, f"{code.NO_END} {one}", ""], ""),
     ):
         answers, asked = iter(said), list[list[str]]()
@@ -187,7 +191,10 @@ def test_a_test_counts_if_it_fails_twice_with_a_mutant_and_not_without_it(
         assert bench._fate(mutant("= 7", "= 8"), {one: 0.1, other: 0.1}) == fate
         assert next(answers, None) is None
         assert asked[:2] == [[one, other], [said[0].partition("[")[0]]]
-        assert all(one not in tests for tests in asked[2:] if said[1] == "")
+        if said[0] == other:
+            assert asked[2] == [one, other]
+        else:
+            assert all(one not in tests for tests in asked[2:] if said[1] == "")
         bench.passing.clear()
     monkeypatch.setattr(Bench, "_fails", lambda *_: one)
     with pytest.raises(UnusableCode, match=r"fails without a mutant: tests/a.py::test_a; mend that first"):
@@ -211,7 +218,15 @@ def test_a_test_that_fails_now_and_then_kills_no_mutant(bench: Bench) -> None:
     text = f"from pathlib import Path\n{OWN.replace('8', '9')}\n\ndef test_now_and_then():\n    may_pass(9)\n{flaky}"
     (bench.folder / file).write_text(text, encoding="utf-8")
     assert bench.judge(mutant("= 7", "= 8")).by == code.NONE
-    assert len(list(bench.folder.glob("turn-*"))) == 3, "without the mutant, with it, and once more with it"
+    assert len(list(bench.folder.glob("turn-*"))) == 4, "without the mutant, with it, alone, and after the others"
+
+
+def test_a_test_that_notices_what_another_one_has_left_behind_kills_a_mutant(bench: Bench) -> None:
+    file = "tests/reference/room/test_rule.py"
+    text = "from toy.rule import may_pass\nLEFT = []\n\ndef test_first():\n    LEFT.append(may_pass(7))\n"
+    (bench.folder / file).write_text(f"{text}\ndef test_second():\n    assert True not in LEFT\n", encoding="utf-8")
+    tests = {f"{file}::test_first": 0.1, f"{file}::test_second": 0.1}
+    assert bench._fate(mutant("= 7", "= 8"), tests) == f"{file}::test_second"
 
 
 def test_a_pytest_that_is_killed_or_cannot_start_kills_no_mutant(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
