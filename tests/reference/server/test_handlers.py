@@ -439,6 +439,31 @@ def test_bytes_that_are_no_batch_are_refused(wire: Wire) -> None:
     assert wire.fetch()["HighWatermark"] == 1
 
 
+@pytest.mark.parametrize(
+    ("tail", "error"),
+    [
+        ("00" * 11, E.NONE),  # too short for the length of a batch: unfinished
+        ("00" * 8 + "0000000d", E.CORRUPT_MESSAGE),  # the least is 14
+        ("00" * 8 + "0000000e" + "00" * 4, E.NONE),  # too short for the magic: unfinished
+        ("00" * 8 + "0000000e" + "00" * 4 + "03", E.CORRUPT_MESSAGE),
+        ("00" * 8 + "0000000e" + "00" * 4 + "02", E.NONE),
+    ],
+)
+def test_the_unfinished_batch_after_a_batch_is_left_out_unless_its_header_is_wrong_already(
+    tail: str, error: ErrorCode, wire: Wire
+) -> None:
+    """Kafka: ByteBufferLogInputStream.nextBatchSize."""
+    assert produced(wire, build_batch([Record(value=b"x")]).encode() + bytes.fromhex(tail)) == error
+
+
+def test_a_batch_that_comes_with_an_offset_is_refused_with_the_offset_that_it_has(wire: Wire) -> None:
+    data = build_batch([Record(value=b"x")], base_offset=7).encode()
+    topics = [{"Name": "t", "PartitionData": [{"Index": 0, "Records": data}]}]
+    [row] = wire.ask("Produce", 9, Acks=-1, TopicData=topics)["Responses"][0]["PartitionResponses"]
+    why = "The baseOffset of the record batch in the append to t-0 should be 0, but it is 7"
+    assert (row["ErrorCode"], row["ErrorMessage"]) == (E.INVALID_RECORD, why)
+
+
 def test_what_is_beyond_a_limit_is_refused(make: Make) -> None:
     wire = make(settings=Settings(limits=Limits(batch_bytes=200, log_bytes=300, partitions=10, groups=1)))
     wire.topic()
