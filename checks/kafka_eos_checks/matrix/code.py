@@ -454,8 +454,8 @@ class Bench:
         if ended := _ENDED.search(text):
             started = [line for line in text[: ended.start()].splitlines() if "::" in line]
             return f"{NO_END} {started[-1].strip() if started else ''}".strip()
-        lines = text.splitlines()
-        failed = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
+        summary = text.rpartition(" short test summary info ")[2].splitlines()  # a log has lines with ERROR, too
+        failed = [line for line in summary if line.startswith(("FAILED ", "ERROR "))]
         return failed[0].partition(" - ")[0].partition(" ")[2] if failed else f"{ENDED} {run.returncode}"
 
 

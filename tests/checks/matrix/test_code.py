@@ -221,6 +221,14 @@ def test_a_test_that_fails_now_and_then_kills_no_mutant(bench: Bench) -> None:
     assert len(list(bench.folder.glob("turn-*"))) == 4, "without the mutant, with it, alone, and after the others"
 
 
+def test_an_error_in_a_log_is_not_taken_for_a_test(bench: Bench) -> None:
+    file = "tests/reference/room/test_rule.py"
+    text = f"import logging\n{OWN}".replace("    assert", "    logging.error('refused')\n    assert")
+    (bench.folder / file).write_text(text, encoding="utf-8")
+    test = f"{file}::test_heavy_ones_stay"
+    assert bench._fate(mutant("weight < most", "True"), {test: 0.1}) == test
+
+
 def test_a_test_that_notices_what_another_one_has_left_behind_kills_a_mutant(bench: Bench) -> None:
     file = "tests/reference/room/test_rule.py"
     text = "from toy.rule import may_pass\nLEFT = []\n\ndef test_first():\n    LEFT.append(may_pass(7))\n"
