@@ -534,18 +534,22 @@ def statement(text: str, line: int) -> tuple[int, int]:
 def reaching_tests(notes: Iterable[Mapping[str, Any]], file: str, lines: Iterable[int]) -> dict[str, float]:
     """The tests that execute one of these lines and their seconds: quick files first, in a file quick tests first.
 
+    The tests after the first one of a file follow: a fixture or a cache may have kept for them what it has executed.
     If a line is executed outside of the tests, or nobody knows where, all others follow.
     """
     seconds: dict[str, float] = {}
     known: set[str] = set()
+    later: set[str] = set()
     is_elsewhere, lines = False, list(lines)
     for own in notes:
         tests, reached = list(own["tests"]), own["reached"].get(file, {})
         found = {number for line in lines for number in reached.get(str(line), ())}
-        known |= {tests[number] for number in found if number != ELSEWHERE}
         is_elsewhere |= ELSEWHERE in found
+        if numbers := found - {ELSEWHERE}:
+            known |= {tests[number] for number in numbers}
+            later |= set(tests[min(numbers) :])
         seconds |= own["tests"]
-    every = set(seconds) if is_elsewhere or not known else known
+    every = set(seconds) if is_elsewhere or not known else later
     files: dict[str, float] = {}
     for name in every:
         files[_file(name)] = files.get(_file(name), 0.0) + seconds[name]

@@ -343,6 +343,19 @@ def test_tests_that_execute_the_changed_line_are_run_alone(bench: Bench, monkeyp
     assert sorted(every) == sorted([*names, "tests/reference/room/test_a.py::test_nothing"]), "an import executes it"
 
 
+def test_tests_for_which_another_one_may_have_kept_what_the_line_gave_follow() -> None:
+    tests = {"a::test_1": 0.1, "a::test_2": 0.2, "a::test_3": 0.1, "b::test_1": 0.1, "b::test_2": 0.1}
+    notes = [
+        {
+            "tests": {name: seconds for name, seconds in tests.items() if name[0] == file},
+            "reached": {"rule.py": reached},
+        }
+        for file, reached in (("a", {"5": [1]}), ("b", {"6": [0]}))
+    ]
+    assert list(code.reaching_tests(notes, "rule.py", [5])) == ["a::test_2", "a::test_3"]
+    assert list(code.reaching_tests(notes, "rule.py", [5, 6])) == ["b::test_1", "a::test_2", "b::test_2", "a::test_3"]
+
+
 def test_nothing_of_a_room_is_imported_before_its_lines_are_counted(tmp_path: Path) -> None:
     program = "import sys, kafka_eos_checks.matrix.reached as r; r._coverage.stop(); print(*sys.modules)"
     environment = os.environ | {NOTES: str(tmp_path / "notes"), MEASURED: str(tmp_path)}
