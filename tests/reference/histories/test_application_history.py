@@ -136,3 +136,31 @@ def test_every_marker_has_an_event_and_ends_data_of_its_producer_which_nothing_e
             assert not opened
         assert written == len(told)
     assert min(decisions[ControlType.COMMIT], decisions[ControlType.ABORT]) > len(SEEDS)
+
+
+def test_offsets_are_sent_with_the_generation_that_the_instance_was_told_last() -> None:
+    sent = 0
+    for seed in SEEDS:
+        generations: dict[str, int | None] = {}
+        for event in of(recorded(seed), "JoinGroup", "TxnOffsetCommit"):
+            if event.action == "JoinGroup":
+                generations[event.process] = event.generation
+            else:
+                sent += 1
+                assert event.generation == generations[event.process]
+    assert sent
+
+
+@PROTOCOLS
+def test_batches_of_an_epoch_have_sequences_without_gaps_except_the_offsets_which_have_none(protocol: str) -> None:
+    for seed in SEEDS:
+        recorder = recorded(seed, protocol)
+        for (topic, _), log in batches(recorder).items():
+            following: dict[tuple[int, int], int] = {}
+            for batch in log:
+                producer = batch.producer_id, batch.producer_epoch
+                if topic == OUTPUTS and not batch.is_control:
+                    assert batch.base_sequence == following.get(producer, 0)
+                    following[producer] = batch.base_sequence + batch.record_count
+                else:
+                    assert batch.base_sequence == -1
