@@ -19,15 +19,16 @@ PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
 
 @cache
-def recorded(seed: int, protocol: str = "classic") -> ApplicationRecorder:
+def recorded(seed: int, protocol: str = "classic", eos: str = "v2") -> ApplicationRecorder:
+    instances, partitions = frozenset({"A", "B"}), frozenset({"p", "q"})
     constants = Constants(
-        instances=frozenset({"A", "B"}),
-        partitions=frozenset({"p", "q"}),
-        transactional_ids=frozenset({"A", "B"}),
+        instances=instances,
+        partitions=partitions,
+        transactional_ids=instances if eos == "v2" else partitions,
         preferred=Map({"p": "A", "q": "B"}),
         group_protocol=protocol,
         inputs=frozenset({1, 2, 3}),
-        eos="v2",
+        eos=eos,
         faults=frozenset({"abort", "timeout", "expire session", "crash"}),
         max_faults=6,
     )
@@ -92,6 +93,21 @@ def test_an_instance_begins_each_of_its_transactions_once_and_before_it_sends() 
             for event in own:
                 begins += (event.action, event.phase) == ("BeginTransaction", "invoke")
                 assert event.action != "Send" or event.detail["transaction"] == begins
+
+
+@pytest.mark.parametrize("eos", ["v1", "v2"])
+def test_an_instance_that_has_crashed_begins_another_transaction(eos: str) -> None:
+    begun_later = 0
+    for seed in SEEDS:
+        last, crashed = dict.fromkeys(("A", "B"), -1), dict.fromkeys(("A", "B"), -1)
+        for event in recorded(seed, eos=eos).events:
+            if event.action == "Crash":
+                crashed[event.process] = last[event.process]
+            elif event.action == "Send":
+                assert event.detail["transaction"] > crashed[event.process]
+                begun_later += crashed[event.process] >= 0
+                last[event.process] = max(last[event.process], event.detail["transaction"])
+    assert begun_later
 
 
 def test_what_is_sent_is_in_the_log_at_the_offset_that_was_answered() -> None:
