@@ -1,5 +1,6 @@
 """A simulated run of transactions, with the events of clients, brokers and a read_committed reader."""
 
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
@@ -119,6 +120,21 @@ def test_every_send_is_answered_at_most_once_and_an_acknowledged_one_has_its_val
         assert len(list(answers(sends, "invoke"))) >= sum(1 for event in sends if event.phase != "invoke")
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_instance_begins_a_transaction_once_and_before_its_first_request(version: int) -> None:
+    for seed in SEEDS:
+        recorder, _ = recorded(seed, version)
+        for instance in ("A", "B"):
+            own = [event for event in recorder.events if event.process == instance and "transaction" in event.detail]
+            told = [(event.action, event.phase, event.detail["transaction"]) for event in own]
+            numbers = [number for action, phase, number in told if (action, phase) == ("BeginTransaction", "invoke")]
+            assert numbers == sorted(set(numbers))
+            for number in numbers:
+                first = [each for each in told if each[2] == number][:2]
+                assert first == [("BeginTransaction", phase, number) for phase in ("invoke", "ok")]
+            assert {number for *_, number in told} == set(numbers)
+
+
 def answers(events: list[Event], phase: str) -> Iterator[Event]:
     return (event for event in events if event.phase == phase)
 
@@ -155,6 +171,19 @@ def test_every_marker_in_the_logs_has_an_event_with_its_offset_and_decision() ->
             if batch.is_control
         }
         assert told == stored, f"seed {seed}"
+
+
+def test_a_marker_repeats_one_that_was_sent_before_exactly_if_its_event_says_so() -> None:
+    repeats = 0
+    for seed in SEEDS:
+        sent = Counter[tuple[int | None, ...]]()
+        for event in recorded(seed)[0].events:
+            if (event.process, event.action) == ("coordinator", "WriteTxnMarkers"):
+                marker = event.partition, event.coordinator_epoch, event.detail["epoch"], event.detail["committed"]
+                assert event.detail.get("repeats", False) is (sent[marker] > 0)
+                repeats += sent[marker] > 0
+                sent[marker] += 1
+    assert repeats > 3
 
 
 def test_a_duplicate_of_an_endtxn_has_the_number_of_the_original_request() -> None:
