@@ -109,15 +109,18 @@ def test_the_reader_gets_exactly_the_committed_records_below_the_last_stable_off
 
 
 def test_every_send_is_answered_at_most_once_and_an_acknowledged_one_has_its_value_at_its_offset() -> None:
+    acknowledged = 0
     for seed in SEEDS:
         recorder, _ = recorded(seed)
         sends = [event for event in recorder.events if event.action == "Send"]
         for event in answers(sends, "ok"):
+            acknowledged += 1
             assert event.partition is not None
             assert event.offset is not None
             record = recorder.logs[event.partition][event.offset].records()[0]
             assert record.value == event.detail["value"].encode()
         assert len(list(answers(sends, "invoke"))) >= sum(1 for event in sends if event.phase != "invoke")
+    assert acknowledged
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -216,6 +219,24 @@ def test_a_batch_that_arrives_after_its_client_gave_up_is_acknowledged_to_nobody
         events = [event for event in recorded(seed)[0].events if event.action == "Produce" and event.phase != "invoke"]
         answered = [(event.process, event.detail["request"]) for event in events]
         assert len(set(answered)) == len(answered), f"seed {seed}"
+
+
+def test_the_batch_after_a_refused_one_has_its_sequence_and_the_batch_after_another_one_the_next() -> None:
+    refused = 0
+    for seed in SEEDS:
+        following: dict[tuple[str, int | None, int | None], int] = {}
+        for event in recorded(seed)[0].events:
+            producer = event.process, event.producer_epoch, event.partition
+            if event.action != "Produce" or event.base_sequence is None:
+                continue
+            if event.phase == "invoke":
+                assert event.base_sequence == following.get(producer, 0)
+                following[producer] = event.base_sequence + 1
+            elif event.phase == "fail":
+                assert event.error != 0
+                refused += 1
+                following[producer] -= 1
+    assert refused > 3
 
 
 def test_timeouts_have_events() -> None:
