@@ -77,6 +77,22 @@ def test_the_coordinators_records_are_those_of_kafka_and_follow_its_table() -> N
             assert is_legal(before.transaction_status, after.transaction_status, version), (before, after)
 
 
+def test_the_coordinators_records_name_the_partitions_of_the_transaction() -> None:
+    named = set[int]()
+    for seed in SEEDS:
+        recorder = TransactionRecorder(run="r", constants=constants())
+        for taken in steps(seed):
+            written = len(recorder.coordinator_log)
+            recorder.watch([taken])
+            for batch in recorder.coordinator_log[written:]:
+                value = decode_value(batch.records()[0].value)
+                assert value is not None
+                found = [number for topic in value.transaction_partitions or () for number in topic.partition_ids]
+                assert found == [("p", "q").index(name) for name in sorted(taken.after.transaction.partitions)]
+                named.add(len(found))
+    assert named == {0, 1, 2}
+
+
 def test_a_failover_writes_no_record_for_the_new_coordinator_only_reads() -> None:
     runs = (steps(seed) for seed in SEEDS)
     taken = next(
