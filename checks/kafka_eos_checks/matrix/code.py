@@ -251,6 +251,7 @@ class Bench:
         java: whether a mutant that survives the quick tests of its room is tried with those that start a JVM.
         whole: whether a mutant that survives the tests of its room is tried with all tests.
         compiled: the folders of tests that are compiled, with what they import; that takes longer than a quick test.
+        passing: the tests that have passed alone without a mutant; they need not show it for each mutant they notice.
     """
 
     root: Path
@@ -259,6 +260,7 @@ class Bench:
     java: bool = False
     whole: bool = False
     compiled: set[str] = field(default_factory=set)
+    passing: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         for name in COPIED:
@@ -309,8 +311,9 @@ class Bench:
     def _fate(self, mutant: CodeMutant, tests: Mapping[str, float]) -> str:
         """The first test that fails with a mutant, "" if none does.
 
-        A test counts only if it fails twice with the mutant and then passes without it: one that fails now and then is
-        left out, and the others go on.
+        A test counts only if it fails twice with the mutant and passes without it, which it shows once in a call. One
+        that passes alone may have failed for what a test before it has left behind, so the tests up to it run again,
+        with the mutant and without it. One that fails now and then is left out, and the others go on.
 
         If pytest itself ends otherwise than with a failed test, killed for want of memory or unable to start, that
         counts only if it ends so twice with the mutant and never without it. A test without an end counts only if it
@@ -334,11 +337,14 @@ class Bench:
             if not failed.startswith((NO_END, ENDED)):
                 test = failed.partition("[")[0]  # of any parameters: their names may be cut
                 if self._fails_with(mutant, [test], limit, limit):
-                    without = self._fails([test], limit, limit)
+                    without = "" if test in self.passing else self._fails([test], limit, limit)
                     if not without:
+                        self.passing.add(test)
                         return failed
                     if not without.startswith(NO_END):
                         raise UnusableCode(f"a test fails without a mutant: {without}; mend that first")
+                elif self._fails_after_others(mutant, tests, test, limit):
+                    return failed
                 tests = {name: seconds for name, seconds in tests.items() if test not in {name, _file(name)}}
                 continue
             endless = failed.removeprefix(NO_END).strip() if failed.startswith(NO_END) else ""
@@ -351,6 +357,17 @@ class Bench:
             suspected = failed if ends else ""
             limit *= 2
         return ""
+
+    def _fails_after_others(self, mutant: CodeMutant, tests: Mapping[str, float], test: str, limit: float) -> bool:
+        """Whether the tests up to this one fail again with a mutant, and pass without it."""
+        names = list(tests)
+        first = names[: 1 + max((place for place, name in enumerate(names) if test in {name, _file(name)}), default=-1)]
+        usual = sum(tests[name] for name in first)
+        return (
+            len(first) > 1
+            and bool(self._fails_with(mutant, first, limit, usual))
+            and not self._fails(first, limit, usual)
+        )
 
     def _fails_with(self, mutant: CodeMutant, tests: Sequence[str], limit: float, usual: float) -> str:
         """The first test that fails with a mutant; the arguments are those of :meth:`_fails`."""
@@ -437,8 +454,8 @@ class Bench:
         if ended := _ENDED.search(text):
             started = [line for line in text[: ended.start()].splitlines() if "::" in line]
             return f"{NO_END} {started[-1].strip() if started else ''}".strip()
-        lines = text.splitlines()
-        failed = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
+        summary = text.rpartition(" short test summary info ")[2].splitlines()  # a log has lines with ERROR, too
+        failed = [line for line in summary if line.startswith(("FAILED ", "ERROR "))]
         return failed[0].partition(" - ")[0].partition(" ")[2] if failed else f"{ENDED} {run.returncode}"
 
 
@@ -517,18 +534,22 @@ def statement(text: str, line: int) -> tuple[int, int]:
 def reaching_tests(notes: Iterable[Mapping[str, Any]], file: str, lines: Iterable[int]) -> dict[str, float]:
     """The tests that execute one of these lines and their seconds: quick files first, in a file quick tests first.
 
+    The tests after the first one of a file follow: a fixture or a cache may have kept for them what it has executed.
     If a line is executed outside of the tests, or nobody knows where, all others follow.
     """
     seconds: dict[str, float] = {}
     known: set[str] = set()
+    later: set[str] = set()
     is_elsewhere, lines = False, list(lines)
     for own in notes:
         tests, reached = list(own["tests"]), own["reached"].get(file, {})
         found = {number for line in lines for number in reached.get(str(line), ())}
-        known |= {tests[number] for number in found if number != ELSEWHERE}
         is_elsewhere |= ELSEWHERE in found
+        if numbers := found - {ELSEWHERE}:
+            known |= {tests[number] for number in numbers}
+            later |= set(tests[min(numbers) :])
         seconds |= own["tests"]
-    every = set(seconds) if is_elsewhere or not known else known
+    every = set(seconds) if is_elsewhere or not known else later
     files: dict[str, float] = {}
     for name in every:
         files[_file(name)] = files.get(_file(name), 0.0) + seconds[name]

@@ -93,6 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
                     if not fate.is_killed:
                         progress_console.print(f"survives: {fate.mutant}", markup=False)
 
+                status.update(f"{package}: 0 of {len(mutants)} mutants")
                 found.append(code.verdict(package, code.judged(benches, mutants, on_fate), reasons))
     except (code.UnusableCode, Missing) as error:
         print(f"kafka-eos check code: {error}", file=sys.stderr)

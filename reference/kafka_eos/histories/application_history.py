@@ -260,7 +260,7 @@ class ApplicationRecorder:
         self, taken: Taken[ConsumeTransformProduce], instance: str, producer: str
     ) -> Iterator[_Columns]:
         before = taken.before
-        if before.is_open(producer) and before.init_aborts(producer):
+        if before.init_aborts(producer):
             yield from self._fence(before, producer)
         self._epochs[producer] += 1
         self._held[instance, producer] = self._epochs[producer]

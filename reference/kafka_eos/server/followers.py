@@ -201,7 +201,7 @@ class ConsumerGroups:
 
     def _subscribe(self, group: FollowingGroup, follower: Follower, row: Message) -> bool:
         """Update a member from a heartbeat; True if it has a new subscription that can be assigned for at once."""
-        if row["RebalanceTimeoutMs"] > 0:
+        if row["RebalanceTimeoutMs"] != -1:
             follower.rebalance_ms = row["RebalanceTimeoutMs"]
         follower.rack_id = row["RackId"] or follower.rack_id
         if row["ServerAssignor"] is not None:

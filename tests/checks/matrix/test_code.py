@@ -161,6 +161,7 @@ def test_a_test_that_once_has_no_end_while_the_computer_stands_still_kills_no_mu
         monkeypatch.setattr(Bench, "_fails", lambda *_, answers=answers: next(answers))
         assert bench._fate(mutant("= 7", "= 8"), {test: 0.1, never: 0.1}) == fate
         assert next(answers, None) is None
+        bench.passing.clear()
 
 
 def test_a_test_counts_if_it_fails_twice_with_a_mutant_and_not_without_it(
@@ -174,6 +175,10 @@ def test_a_test_counts_if_it_fails_twice_with_a_mutant_and_not_without_it(
         ([given, "", other, other, ""], other),
         ([given, "", other, ""], ""),
         ([file, "", other, other, ""], other),
+        ([other, "", other, ""], other),  # and the tests up to the failed one, with the mutant and without it
+        ([other, "", given, ""], other),
+        ([other, "", other, other, given, given, ""], given),
+        ([other, "", "", given, given, ""], given),
         ([given, given, f"{code.NO_END} {one}", ""], ""),
     ):
         answers, asked = iter(said), list[list[str]]()
@@ -186,19 +191,51 @@ def test_a_test_counts_if_it_fails_twice_with_a_mutant_and_not_without_it(
         assert bench._fate(mutant("= 7", "= 8"), {one: 0.1, other: 0.1}) == fate
         assert next(answers, None) is None
         assert asked[:2] == [[one, other], [said[0].partition("[")[0]]]
-        assert all(one not in tests for tests in asked[2:] if said[1] == "")
+        if said[0] == other:
+            assert asked[2] == [one, other]
+        else:
+            assert all(one not in tests for tests in asked[2:] if said[1] == "")
+        bench.passing.clear()
     monkeypatch.setattr(Bench, "_fails", lambda *_: one)
     with pytest.raises(UnusableCode, match=r"fails without a mutant: tests/a.py::test_a; mend that first"):
         bench._fate(mutant("= 7", "= 8"), {one: 0.1, other: 0.1})
 
 
+def test_a_test_shows_once_in_a_call_that_it_passes_without_a_mutant(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = "tests/a.py::test_a", "tests/b.py::test_b"
+    answers = iter([one, one, "", one, one, other, other, ""])
+    monkeypatch.setattr(Bench, "_fails", lambda *_: next(answers))
+    for fate in (one, one, other):
+        assert bench._fate(mutant("= 7", "= 8"), {one: 0.1, other: 0.1}) == fate
+    assert next(answers, None) is None
+
+
 def test_a_test_that_fails_now_and_then_kills_no_mutant(bench: Bench) -> None:
     file = "tests/reference/room/test_rule.py"
-    flaky = "    turn = len(list(Path().glob('turn-*')))\n    Path(f'turn-{turn}').touch()\n    assert turn != 1\n"
+    flaky = "    turn = len(list(Path().glob('turn-*')))\n    Path(f'turn-{turn}').touch()\n    assert turn\n"
     text = f"from pathlib import Path\n{OWN.replace('8', '9')}\n\ndef test_now_and_then():\n    may_pass(9)\n{flaky}"
     (bench.folder / file).write_text(text, encoding="utf-8")
-    assert bench.judge(mutant("= 7", "= 8")).by == code.NONE
-    assert len(list(bench.folder.glob("turn-*"))) == 3, "without the mutant, with it, and once more with it"
+    tests = {f"{file}::test_heavy_ones_stay": 0.1, f"{file}::test_now_and_then": 0.1}
+    assert bench._fate(mutant("= 7", "= 8"), tests) == ""
+    assert len(list(bench.folder.glob("turn-*"))) == 3, "with the mutant: after the other one, alone, after it again"
+
+
+def test_an_error_in_a_log_is_not_taken_for_a_test(bench: Bench) -> None:
+    file = "tests/reference/room/test_rule.py"
+    text = f"import logging\n{OWN}".replace("    assert", "    logging.error('refused')\n    assert")
+    (bench.folder / file).write_text(text, encoding="utf-8")
+    test = f"{file}::test_heavy_ones_stay"
+    assert bench._fate(mutant("weight < most", "True"), {test: 0.1}) == test
+
+
+def test_a_test_that_notices_what_another_one_has_left_behind_kills_a_mutant(bench: Bench) -> None:
+    file = "tests/reference/room/test_rule.py"
+    text = "from toy.rule import may_pass\nLEFT = []\n\ndef test_first():\n    LEFT.append(may_pass(7))\n"
+    (bench.folder / file).write_text(f"{text}\ndef test_second():\n    assert True not in LEFT\n", encoding="utf-8")
+    tests = {f"{file}::test_first": 0.1, f"{file}::test_second": 0.1}
+    assert bench._fate(mutant("= 7", "= 8"), tests) == f"{file}::test_second"
 
 
 def test_a_pytest_that_is_killed_or_cannot_start_kills_no_mutant(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,6 +251,7 @@ def test_a_pytest_that_is_killed_or_cannot_start_kills_no_mutant(bench: Bench, m
         monkeypatch.setattr(Bench, "_fails", lambda *_, answers=answers: next(answers))
         assert bench._fate(mutant("= 7", "= 8"), {test: 0.1}) == fate
         assert next(answers, None) is None
+        bench.passing.clear()
     monkeypatch.setattr(Bench, "_fails", lambda *_: ended)
     with pytest.raises(UnusableCode, match="pytest ended with -9 without a mutant"):
         bench._fate(mutant("= 7", "= 8"), {test: 0.1})
@@ -304,6 +342,19 @@ def test_tests_that_execute_the_changed_line_are_run_alone(bench: Bench, monkeyp
     assert sorted(code.reaching_tests(notes, file, [6])) == names
     every = list(code.reaching_tests(notes, file, [4]))
     assert sorted(every) == sorted([*names, "tests/reference/room/test_a.py::test_nothing"]), "an import executes it"
+
+
+def test_tests_for_which_another_one_may_have_kept_what_the_line_gave_follow() -> None:
+    tests = {"a::test_1": 0.1, "a::test_2": 0.2, "a::test_3": 0.1, "b::test_1": 0.1, "b::test_2": 0.1}
+    notes = [
+        {
+            "tests": {name: seconds for name, seconds in tests.items() if name[0] == file},
+            "reached": {"rule.py": reached},
+        }
+        for file, reached in (("a", {"5": [1]}), ("b", {"6": [0]}))
+    ]
+    assert list(code.reaching_tests(notes, "rule.py", [5])) == ["a::test_2", "a::test_3"]
+    assert list(code.reaching_tests(notes, "rule.py", [5, 6])) == ["b::test_1", "a::test_2", "b::test_2", "a::test_3"]
 
 
 def test_nothing_of_a_room_is_imported_before_its_lines_are_counted(tmp_path: Path) -> None:

@@ -228,7 +228,11 @@ def test_the_java_client_agrees_with_the_rules(kind: str, client: Client, rows: 
         (
             "consumer",
             LIBRDKAFKA_CONSUMER,
-            [*CONSUMER_ROWS, *({"group.id": "g"} | row for row in at_the_bounds(LIBRDKAFKA_CONSUMER))],
+            [
+                *CONSUMER_ROWS,
+                *({"group.id": "g"} | row for row in at_the_bounds(LIBRDKAFKA_CONSUMER)),
+                {"group.id": "g", "session.timeout.ms": "1", "max.poll.interval.ms": "1"},
+            ],
         ),
     ],
     ids=["producer", "consumer"],

@@ -136,6 +136,14 @@ def test_messages_of_the_formats_before_batches_are_one_region_with_their_offset
     assert following == StoredBatch(position=len(old), batch=batch(13))
 
 
+def test_a_message_of_the_formats_before_batches_may_be_cut_off_anywhere() -> None:
+    old = build_message_set([Message(offset=7, magic=1, timestamp=5, value=b"v")])
+    for length in range(len(old)):
+        first, *rest = found(old + old[:length])
+        assert first == (0, len(old), RegionKind.OLD_FORMAT)
+        assert [region[:2] for region in rest] == ([(len(old), len(old) + length)] if length else [])
+
+
 @pytest.mark.parametrize(
     "change",
     [

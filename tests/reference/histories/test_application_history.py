@@ -19,15 +19,16 @@ PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
 
 @cache
-def recorded(seed: int, protocol: str = "classic") -> ApplicationRecorder:
+def recorded(seed: int, protocol: str = "classic", eos: str = "v2") -> ApplicationRecorder:
+    instances, partitions = frozenset({"A", "B"}), frozenset({"p", "q"})
     constants = Constants(
-        instances=frozenset({"A", "B"}),
-        partitions=frozenset({"p", "q"}),
-        transactional_ids=frozenset({"A", "B"}),
+        instances=instances,
+        partitions=partitions,
+        transactional_ids=instances if eos == "v2" else partitions,
         preferred=Map({"p": "A", "q": "B"}),
         group_protocol=protocol,
         inputs=frozenset({1, 2, 3}),
-        eos="v2",
+        eos=eos,
         faults=frozenset({"abort", "timeout", "expire session", "crash"}),
         max_faults=6,
     )
@@ -94,6 +95,21 @@ def test_an_instance_begins_each_of_its_transactions_once_and_before_it_sends() 
                 assert event.action != "Send" or event.detail["transaction"] == begins
 
 
+@pytest.mark.parametrize("eos", ["v1", "v2"])
+def test_an_instance_that_has_crashed_begins_another_transaction(eos: str) -> None:
+    begun_later = 0
+    for seed in SEEDS:
+        last, crashed = dict.fromkeys(("A", "B"), -1), dict.fromkeys(("A", "B"), -1)
+        for event in recorded(seed, eos=eos).events:
+            if event.action == "Crash":
+                crashed[event.process] = last[event.process]
+            elif event.action == "Send":
+                assert event.detail["transaction"] > crashed[event.process]
+                begun_later += crashed[event.process] >= 0
+                last[event.process] = max(last[event.process], event.detail["transaction"])
+    assert begun_later
+
+
 def test_what_is_sent_is_in_the_log_at_the_offset_that_was_answered() -> None:
     for seed in SEEDS:
         recorder = recorded(seed)
@@ -136,3 +152,31 @@ def test_every_marker_has_an_event_and_ends_data_of_its_producer_which_nothing_e
             assert not opened
         assert written == len(told)
     assert min(decisions[ControlType.COMMIT], decisions[ControlType.ABORT]) > len(SEEDS)
+
+
+def test_offsets_are_sent_with_the_generation_that_the_instance_was_told_last() -> None:
+    sent = 0
+    for seed in SEEDS:
+        generations: dict[str, int | None] = {}
+        for event in of(recorded(seed), "JoinGroup", "TxnOffsetCommit"):
+            if event.action == "JoinGroup":
+                generations[event.process] = event.generation
+            else:
+                sent += 1
+                assert event.generation == generations[event.process]
+    assert sent
+
+
+@PROTOCOLS
+def test_batches_of_an_epoch_have_sequences_without_gaps_except_the_offsets_which_have_none(protocol: str) -> None:
+    for seed in SEEDS:
+        recorder = recorded(seed, protocol)
+        for (topic, _), log in batches(recorder).items():
+            following: dict[tuple[int, int], int] = {}
+            for batch in log:
+                producer = batch.producer_id, batch.producer_epoch
+                if topic == OUTPUTS and not batch.is_control:
+                    assert batch.base_sequence == following.get(producer, 0)
+                    following[producer] = batch.base_sequence + batch.record_count
+                else:
+                    assert batch.base_sequence == -1

@@ -65,6 +65,7 @@ def test_every_column_has_a_type() -> None:
         ("{", "no JSON"),
         ("[" * 100_000, "no JSON"),
         ('{"detail":{"value":-1e400}}', "no JSON: '-1e400' is too large a number for a double"),
+        (f'{{"detail":{{"value":{"9" * 30}e300}}}}', f"no JSON: '{'9' * 20}' is too large a number for a double"),
         ('{"detail":{"value":NaN}}', "no JSON: NaN is no number"),
         ("[]", "expected a JSON object, found list"),
         ("3", "expected a JSON object, found int"),

@@ -1,11 +1,17 @@
 """A simulated run of the idempotent producer, with the events of its application and its client."""
 
+from collections import Counter
+from dataclasses import replace
+
 import pytest
 
+from kafka_eos.errors import ErrorCode
 from kafka_eos.histories.history import Event
 from kafka_eos.histories.producer_history import history
+from kafka_eos.histories.simulator import Simulation
+from kafka_eos.machines.idempotent_producer import IdempotentProducer
 
-from .test_simulator import run
+from .test_simulator import CONSTANTS, FAULTS, RECOVERY, run
 
 SEEDS = range(30)
 
@@ -32,3 +38,13 @@ def test_each_value_is_sent_once_and_its_outcome_told_once_with_its_offset(seed:
         assert (event.offset, answer.offset, answer.error) == (stored[value], stored[value], 0)
     failed = [event.detail["value"] for event in events if event.action == "Send" and event.phase in {"fail", "info"}]
     assert sorted(failed) == sorted(f"v{value}" for value, outcome in state.outcome.items() if outcome == "failed")
+
+
+def test_a_value_that_a_leader_refused_has_failed_with_the_error_and_one_that_expired_without() -> None:
+    constants = replace(CONSTANTS, acks="1")  # a leader that fails takes acknowledged batches with it
+    told = Counter[tuple[str, int | None]]()
+    for seed in SEEDS:
+        steps = Simulation(IdempotentProducer, constants, seed, FAULTS, RECOVERY).run(150)
+        told.update((event.phase, event.error) for event in history("r", steps) if event.action == "Send")
+    assert {error for phase, error in told if phase == "info"} == {None}
+    assert {error for phase, error in told if phase == "fail"} == {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}

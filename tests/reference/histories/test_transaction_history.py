@@ -1,5 +1,6 @@
 """A simulated run of transactions, with the events of clients, brokers and a read_committed reader."""
 
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
@@ -76,6 +77,22 @@ def test_the_coordinators_records_are_those_of_kafka_and_follow_its_table() -> N
             assert is_legal(before.transaction_status, after.transaction_status, version), (before, after)
 
 
+def test_the_coordinators_records_name_the_partitions_of_the_transaction() -> None:
+    named = set[int]()
+    for seed in SEEDS:
+        recorder = TransactionRecorder(run="r", constants=constants())
+        for taken in steps(seed):
+            written = len(recorder.coordinator_log)
+            recorder.watch([taken])
+            for batch in recorder.coordinator_log[written:]:
+                value = decode_value(batch.records()[0].value)
+                assert value is not None
+                found = [number for topic in value.transaction_partitions or () for number in topic.partition_ids]
+                assert found == [("p", "q").index(name) for name in sorted(taken.after.transaction.partitions)]
+                named.add(len(found))
+    assert named == {0, 1, 2}
+
+
 def test_a_failover_writes_no_record_for_the_new_coordinator_only_reads() -> None:
     runs = (steps(seed) for seed in SEEDS)
     taken = next(
@@ -108,15 +125,33 @@ def test_the_reader_gets_exactly_the_committed_records_below_the_last_stable_off
 
 
 def test_every_send_is_answered_at_most_once_and_an_acknowledged_one_has_its_value_at_its_offset() -> None:
+    acknowledged = 0
     for seed in SEEDS:
         recorder, _ = recorded(seed)
         sends = [event for event in recorder.events if event.action == "Send"]
         for event in answers(sends, "ok"):
+            acknowledged += 1
             assert event.partition is not None
             assert event.offset is not None
             record = recorder.logs[event.partition][event.offset].records()[0]
             assert record.value == event.detail["value"].encode()
         assert len(list(answers(sends, "invoke"))) >= sum(1 for event in sends if event.phase != "invoke")
+    assert acknowledged
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_instance_begins_a_transaction_once_and_before_its_first_request(version: int) -> None:
+    for seed in SEEDS:
+        recorder, _ = recorded(seed, version)
+        for instance in ("A", "B"):
+            own = [event for event in recorder.events if event.process == instance and "transaction" in event.detail]
+            told = [(event.action, event.phase, event.detail["transaction"]) for event in own]
+            numbers = [number for action, phase, number in told if (action, phase) == ("BeginTransaction", "invoke")]
+            assert numbers == sorted(set(numbers))
+            for number in numbers:
+                first = [each for each in told if each[2] == number][:2]
+                assert first == [("BeginTransaction", phase, number) for phase in ("invoke", "ok")]
+            assert {number for *_, number in told} == set(numbers)
 
 
 def answers(events: list[Event], phase: str) -> Iterator[Event]:
@@ -157,6 +192,19 @@ def test_every_marker_in_the_logs_has_an_event_with_its_offset_and_decision() ->
         assert told == stored, f"seed {seed}"
 
 
+def test_a_marker_repeats_one_that_was_sent_before_exactly_if_its_event_says_so() -> None:
+    repeats = 0
+    for seed in SEEDS:
+        sent = Counter[tuple[int | None, ...]]()
+        for event in recorded(seed)[0].events:
+            if (event.process, event.action) == ("coordinator", "WriteTxnMarkers"):
+                marker = event.partition, event.coordinator_epoch, event.detail["epoch"], event.detail["committed"]
+                assert event.detail.get("repeats", False) is (sent[marker] > 0)
+                repeats += sent[marker] > 0
+                sent[marker] += 1
+    assert repeats > 3
+
+
 def test_a_duplicate_of_an_endtxn_has_the_number_of_the_original_request() -> None:
     copies = 0
     for seed in SEEDS:
@@ -187,6 +235,24 @@ def test_a_batch_that_arrives_after_its_client_gave_up_is_acknowledged_to_nobody
         events = [event for event in recorded(seed)[0].events if event.action == "Produce" and event.phase != "invoke"]
         answered = [(event.process, event.detail["request"]) for event in events]
         assert len(set(answered)) == len(answered), f"seed {seed}"
+
+
+def test_the_batch_after_a_refused_one_has_its_sequence_and_the_batch_after_another_one_the_next() -> None:
+    refused = 0
+    for seed in SEEDS:
+        following: dict[tuple[str, int | None, int | None], int] = {}
+        for event in recorded(seed)[0].events:
+            producer = event.process, event.producer_epoch, event.partition
+            if event.action != "Produce" or event.base_sequence is None:
+                continue
+            if event.phase == "invoke":
+                assert event.base_sequence == following.get(producer, 0)
+                following[producer] = event.base_sequence + 1
+            elif event.phase == "fail":
+                assert event.error != 0
+                refused += 1
+                following[producer] -= 1
+    assert refused > 3
 
 
 def test_timeouts_have_events() -> None:

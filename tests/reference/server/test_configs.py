@@ -326,6 +326,7 @@ def test_what_a_broker_was_started_with_is_told(make: Make) -> None:
 def test_only_topics_and_brokers_have_configurations(wire: Wire) -> None:
     assert alter(wire, BROKER, "1", message_max_bytes="2000") == E.NONE
     assert alter(wire, LOGGER, "1", message_max_bytes="3000") == E.INVALID_REQUEST
+    assert alter(wire, 1, "t", max_message_bytes="3000") == E.INVALID_REQUEST
     assert value(wire, BROKER, "1", "message.max.bytes")[0] == "2000"
 
 

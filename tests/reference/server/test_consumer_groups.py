@@ -1,5 +1,6 @@
 """Consumer groups of KIP-848."""
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -63,6 +64,8 @@ def test_partitions_are_given_when_they_were_given_up(wire: Wire) -> None:
     revoking = beat(wire, "a", 2, {0, 1, 2, 3})
     kept = parts(revoking)
     assert (revoking["MemberEpoch"], len(kept or ())) == (2, 2)
+    silent = beat(wire, "a", 2)  # it does not say what it has: the same as before
+    assert (silent["ErrorCode"], silent["MemberEpoch"], parts(silent)) == (E.NONE, 2, None)
     assert parts(beat(wire, "b", 3)) is None  # not yet
     assert beat(wire, "a", 2, kept)["MemberEpoch"] == 3
     given = beat(wire, "b", 3)
@@ -122,6 +125,18 @@ def test_a_member_that_is_silent_or_does_not_give_up_is_removed(wire: Wire) -> N
     assert [member["MemberId"] for member in group["Members"]] == ["b"]
     wire.wait(1)
     assert beat(wire, "b", row["MemberEpoch"])["ErrorCode"] == E.UNKNOWN_MEMBER_ID
+
+
+def test_a_member_that_may_take_no_time_to_give_up_is_removed_before_one_that_may(make: Make) -> None:
+    """Kafka: ConsumerGroupMember.Builder.maybeUpdateRebalanceTimeoutMs takes any timeout but -1."""
+    for later, removed in (({}, False), ({"RebalanceTimeoutMs": -1}, False), ({"RebalanceTimeoutMs": 0}, True)):
+        wire = make()
+        wire.topic(partitions=4)
+        beat(wire, "a", 0, RebalanceTimeoutMs=20_000)
+        beat(wire, "b", 0)
+        beat(wire, "a", 2, {0, 1, 2, 3}, **later)  # and does not give up
+        wire.wait(10_000)
+        assert (beat(wire, "a", 2)["ErrorCode"] == E.UNKNOWN_MEMBER_ID) is removed, later
 
 
 def test_topics_may_be_subscribed_to_by_a_pattern_and_come_later(wire: Wire) -> None:
@@ -292,6 +307,19 @@ def test_partitions_are_spread_evenly_and_stay_where_they_are_if_they_can(
     loads = [list(found.values()).count(member) for member in members]
     assert max(loads) - min(loads) <= 1
     assert assigned(wanted, found) == found
+
+
+@given(
+    loads=st.integers(1, 3).flatmap(lambda least: st.lists(st.integers(least, least + 1), min_size=1, max_size=4)),
+    rng=st.randoms(use_true_random=False),
+)
+def test_an_even_assignment_stays_as_it_is_and_a_new_member_takes_its_share_only(loads: list[int], rng: Random) -> None:
+    owners = [member for member, load in zip("abcd", loads, strict=False) for _ in range(load)]
+    rng.shuffle(owners)
+    before = {f"t-{number}": owner for number, owner in enumerate(owners)}
+    assert assigned(dict.fromkeys(before, frozenset(owners)), before) == before
+    after = assigned(dict.fromkeys(before, frozenset({*owners, "new"})), before)
+    assert {after[name] for name in before if after[name] != before[name]} <= {"new"}
 
 
 # --- static members (KIP-345, KIP-848) -------------------------------------------------------------------------------

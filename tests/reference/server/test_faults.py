@@ -134,6 +134,13 @@ def test_a_rule_fires_no_more_often_than_it_may() -> None:
     assert sum(bool(faults.due(asked())) for _ in range(5)) == 2
 
 
+def test_a_rule_that_had_to_fire_and_has_not_is_told_even_if_it_was_removed() -> None:
+    faults = Faults([rule(topic="t"), rule(topic="u"), rule(topic="u", chance=0.5), rule(topic="v")])
+    faults.due(asked(topic="t"))
+    faults.remove(faults.tallies[-1])
+    assert [tally.rule.topic for tally in faults.never_fired()] == ["u", "v"]
+
+
 def test_a_request_has_one_fate_and_all_events() -> None:
     faults = Faults([rule("close", nth=1), rule("delay", seconds=1), rule("move-leader"), rule("restart")])
     first, second = faults.due(asked()), faults.due(asked())

@@ -265,6 +265,17 @@ def test_each_partition_keeps_the_offset_that_was_committed_last(make: Make) -> 
     assert {part["PartitionIndex"]: part["CommittedOffset"] for part in topic["Partitions"]} == {0: 2, 1: 5, 2: 4}
 
 
+def test_one_request_commits_an_offset_for_each_of_its_partitions(make: Make) -> None:
+    wire = make()
+    wire.topic(partitions=3)
+    parts = [{"PartitionIndex": number, "CommittedOffset": 7 - number, "CommittedMetadata": ""} for number in range(3)]
+    wire.ask("OffsetCommit", 8, GroupId="g", MemberId="", Topics=[{"Name": "t", "Partitions": parts}])
+    commit(wire, 9, partition=1)
+    [group] = wire.ask("OffsetFetch", 8, Groups=[{"GroupId": "g", "Topics": None}])["Groups"]
+    found = {part["PartitionIndex"]: part["CommittedOffset"] for part in group["Topics"][0]["Partitions"]}
+    assert found == {0: 7, 1: 9, 2: 5}
+
+
 def test_an_old_offset_fetch_gets_the_error_of_its_group_with_each_partition(make: Make) -> None:
     wire = make(brokers=2)
     other = 3 - wire.cluster.offsets_partition("g").node

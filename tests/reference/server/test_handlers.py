@@ -62,6 +62,8 @@ def test_an_unknown_topic_is_made_when_a_client_asks_for_it(make: Make) -> None:
     assert row["ErrorCode"] == E.UNKNOWN_TOPIC_OR_PARTITION
     row = wire.ask("Metadata", 12, Topics=asked)["Topics"][0]
     assert (row["ErrorCode"], len(row["Partitions"])) == (E.NONE, 3)
+    [old] = wire.ask("Metadata", 3, Topics=[{"Name": "newer"}])["Topics"]
+    assert old["ErrorCode"] == E.NONE, "before version 4 a client cannot ask that none is made"
     by_id = wire.ask("Metadata", 12, Topics=[{"Name": None, "TopicId": row["TopicId"]}])["Topics"][0]
     assert by_id["Name"] == "new"
     nobody = wire.ask("Metadata", 12, Topics=[{"Name": None, "TopicId": UUID(int=7)}])["Topics"][0]
@@ -435,6 +437,31 @@ def test_bytes_that_are_no_batch_are_refused(wire: Wire) -> None:
     transactional = build_batch([Record()], producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
     assert produced(wire, transactional.encode()) == E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert wire.fetch()["HighWatermark"] == 1
+
+
+@pytest.mark.parametrize(
+    ("tail", "error"),
+    [
+        ("00" * 11, E.NONE),  # too short for the length of a batch: unfinished
+        ("00" * 8 + "0000000d", E.CORRUPT_MESSAGE),  # the least is 14
+        ("00" * 8 + "0000000e" + "00" * 4, E.NONE),  # too short for the magic: unfinished
+        ("00" * 8 + "0000000e" + "00" * 4 + "03", E.CORRUPT_MESSAGE),
+        ("00" * 8 + "0000000e" + "00" * 4 + "02", E.NONE),
+    ],
+)
+def test_the_unfinished_batch_after_a_batch_is_left_out_unless_its_header_is_wrong_already(
+    tail: str, error: ErrorCode, wire: Wire
+) -> None:
+    """Kafka: ByteBufferLogInputStream.nextBatchSize."""
+    assert produced(wire, build_batch([Record(value=b"x")]).encode() + bytes.fromhex(tail)) == error
+
+
+def test_a_batch_that_comes_with_an_offset_is_refused_with_the_offset_that_it_has(wire: Wire) -> None:
+    data = build_batch([Record(value=b"x")], base_offset=7).encode()
+    topics = [{"Name": "t", "PartitionData": [{"Index": 0, "Records": data}]}]
+    [row] = wire.ask("Produce", 9, Acks=-1, TopicData=topics)["Responses"][0]["PartitionResponses"]
+    why = "The baseOffset of the record batch in the append to t-0 should be 0, but it is 7"
+    assert (row["ErrorCode"], row["ErrorMessage"]) == (E.INVALID_RECORD, why)
 
 
 def test_what_is_beyond_a_limit_is_refused(make: Make) -> None:

@@ -217,6 +217,17 @@ def test_a_member_of_the_classic_protocol_that_does_not_sync_is_removed(wire: Wi
     assert [each["MemberId"] for each in described(wire)] == ["new"]
 
 
+def test_a_heartbeat_of_the_classic_protocol_prolongs_its_members_session(wire: Wire) -> None:
+    member = classic(wire)
+    beat(wire, "new", 0)
+    for _ in range(3):
+        wire.wait(9_999)
+        assert classic_beat(wire, member, 1) == E.REBALANCE_IN_PROGRESS
+        beat(wire, "new", 2, set())
+    wire.wait(10_000)
+    assert [each["MemberId"] for each in described(wire)] == ["new"]
+
+
 def test_what_consumers_say_is_read_in_any_version_and_what_is_none_is_not() -> None:
     assert subscription(said([1], 1)) == Subscription(frozenset({"t"}), frozenset({"t-1"}), 1)
     assert subscription(said([], 0)) == Subscription(frozenset({"t"}), frozenset(), 0)

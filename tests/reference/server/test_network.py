@@ -128,6 +128,26 @@ def test_an_api_that_is_not_served_is_named_in_the_log_with_the_reason(caplog: p
     assert record.getMessage() == f"DescribeLogDirs of client 'test' is not served: {NOT_SERVED['DescribeLogDirs']}"
 
 
+@pytest.mark.parametrize(
+    ("key", "version", "said"),
+    [
+        (999, 0, "API 999 version 0 is not known"),
+        (22, 6, "API 22 version 6 is not known; InitProducerId is, from 0 to 5"),
+    ],
+)
+def test_an_unknown_api_or_version_is_in_the_log_with_the_versions_that_are_known(
+    key: int, version: int, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(running: Running) -> None:
+        client = await running.connect()
+        client.frame(struct.pack(">hhi", key, version, 1))
+        assert await client.receive() is None
+
+    with caplog.at_level("INFO"):
+        serve(test)
+    assert any(record.getMessage().endswith(said) for record in caplog.records), caplog.text
+
+
 def test_each_logical_broker_has_its_own_port() -> None:
     async def test(running: Running) -> None:
         client = await running.connect()

@@ -118,10 +118,23 @@ def test_a_transaction_that_takes_too_long_is_aborted(wire: Wire) -> None:
 def test_a_transactional_id_is_forgotten_when_it_is_not_used(make: Make) -> None:
     wire = make(settings=Settings(transactions=TransactionSettings(id_expiration_ms=EXPIRY_CHECK_MS)))
     wire.init()
-    assert wire.ask("DescribeTransactions", 0, TransactionalIds=["x"])["TransactionStates"][0]["ErrorCode"] == E.NONE
+    states = wire.ask("DescribeTransactions", 0, TransactionalIds=["nobody", "x"])["TransactionStates"]
+    assert [state["ErrorCode"] for state in states] == [E.TRANSACTIONAL_ID_NOT_FOUND, E.NONE]
     wire.wait(EXPIRY_CHECK_MS)  # Kafka: last update <= now - expiration
     [state] = wire.ask("DescribeTransactions", 0, TransactionalIds=["x"])["TransactionStates"]
     assert state["ErrorCode"] == E.TRANSACTIONAL_ID_NOT_FOUND
+
+
+def test_a_leader_refuses_an_epoch_that_has_passed_without_asking_the_coordinator(make: Make) -> None:
+    wire = make(settings=Settings(transactions=TransactionSettings(id_expiration_ms=EXPIRY_CHECK_MS)))
+    wire.topic()
+    _, *who = wire.init()
+    old = who[0], who[1]
+    wire.add(old)
+    wire.produce(producer=old, sequence=0, transactional_id="x")
+    wire.init()  # the open transaction is aborted with the next epoch
+    wire.wait(2 * EXPIRY_CHECK_MS)  # the coordinator would not know the id
+    assert wire.produce(producer=old, sequence=1, transactional_id="x")[0] == E.INVALID_PRODUCER_EPOCH
 
 
 def test_another_broker_gives_no_producer_id(make: Make) -> None:
