@@ -65,7 +65,7 @@ from kafka_eos_checks.audit.events.recorded import COMMITS
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.quoting import quoted
 from kafka_eos_checks.audit.rules.declared import Declared, Found, declarations
-from kafka_eos_checks.audit.rules.offsets import Commit, GroupLog
+from kafka_eos_checks.audit.rules.offsets import GroupLog
 from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, Replicas, count, longest, place_of
 
 TWICE, SKIPPED = "input processed twice", "input skipped"
@@ -196,6 +196,13 @@ class Appearances:
         return self._topics[topic]
 
 
+class Past(NamedTuple):
+    """The first commit past an input: the committed offset, and whether it was committed in a transaction."""
+
+    offset: int | None
+    transactional: bool
+
+
 @dataclass(slots=True)
 class Offsets:
     """The offsets that groups have committed, by the logs of ``__consumer_offsets``."""
@@ -203,7 +210,7 @@ class Offsets:
     logs: Sequence[GroupLog]
     _highest: dict[Name, list[int]] = field(default_factory=dict)  # by commit, the highest offset so far
 
-    def covering(self, name: Name, offset: int) -> Commit | str | None:
+    def covering(self, name: Name, offset: int) -> Past | str | None:
         """The first commit past an input; None if there is none, or :data:`UNKNOWN`."""
         own = [each for each in self.logs if name in each.commits]
         if len(own) > 1 or not all(each.whole for each in own or self.logs) or not self.logs:
@@ -213,7 +220,7 @@ class Offsets:
             offsets = (-1 if commit.offset is None else commit.offset for commit in commits)
             self._highest[name] = list(accumulate(offsets, max))
         first = bisect_right(self._highest[name], offset)
-        return commits[first] if first < len(commits) else None
+        return Past(commits[first].offset, commits[first].transactional) if first < len(commits) else None
 
     def last(self, name: Name) -> int:
         """The last committed offset of a group, 0 for none."""
@@ -378,7 +385,7 @@ class Input:
     def _output_alone(
         self,
         places: dict[int | Output, dict[Output, list[Found]]],
-        covering: Commit | None,
+        covering: Past | None,
         appearances: Appearances,
         figures: dict[str, Figures],
         alone: set[Attempt],
@@ -409,7 +416,7 @@ class Input:
             alone |= transactions
             yield _found(self.run, OUTPUT_ALONE, at, f"{quoted(output[1])} is the output of {self}; {why}")
 
-    def _no_output(self, covering: Commit, figures: dict[str, Figures]) -> Iterator[Finding]:
+    def _no_output(self, covering: Past, figures: dict[str, Figures]) -> Iterator[Finding]:
         """An input without an output that the group's offset is past."""
         attempts = self.processed.attempts()
         asked = self.told.commits.get((self.name, covering.offset or 0), set())
@@ -614,7 +621,7 @@ class Candidate(NamedTuple):
     Attributes:
         finding: the finding.
         at: the input, or the output that no input has.
-        transactions: of an output without its offset its transactions; it is reported if no earlier one has any of them.
+        transactions: those of an output without its offset, which is reported if no earlier one has any of them.
     """
 
     finding: Finding
