@@ -144,8 +144,8 @@ class DeclaredWorld:
         about: dict[str, Any] = {"run": "r", "process": "test", "phase": "ok", "group": GROUP}
         checked = {"checked": True} if rng.random() < 0.5 else {}
         head = Event(**about, action="DeclareApplication", detail={"everything": rng.random() < 0.8} | checked)
-        topics: list[tuple[str, dict[str, Any]]]
-        topics = [(INPUTS, {"role": "input"}), *((each, {"role": "output"} | self.reading) for each in self.outputs)]
+        topics: list[tuple[str, dict[str, Any]]] = [(INPUTS, {"role": "input"})]
+        topics += [(topic, {"role": "output"} | self.reading) for topic in self.outputs]
         told = [head]
         for topic, reading in topics:
             told.append(Event(**about, action="DeclareTopic", topic=topic, detail=dict(reading)))
@@ -153,14 +153,14 @@ class DeclaredWorld:
             told.insert(rng.randrange(len(told) + 1), head)
         if self.one_by_one:
             for topic, partition, offset, identity, which in self.identities:
-                where = {"topic": topic, "partition": partition, "offset": offset}
+                where: dict[str, Any] = {"topic": topic, "partition": partition, "offset": offset}
                 detail = {"identity": identity} | ({"output": which} if which else {})
                 told += [Event(**about, action="DeclareRecord", **where, detail=detail)] * (
                     1 if rng.random() >= self.faults / 4 else rng.choice((0, 2))
                 )
         if rng.random() < self.faults / 2:
             number = rng.randrange(len(told))
-            change = rng.choice(
+            change: dict[str, Any] = rng.choice(
                 ({"group": None}, {"group": "other"}, {"topic": None}, {"detail": {}}, {"offset": None})
             )
             told[number] = replace(told[number], **change)

@@ -208,19 +208,20 @@ class Offsets:
     """The offsets that groups have committed, by the logs of ``__consumer_offsets``."""
 
     logs: Sequence[GroupLog]
-    _highest: dict[Name, list[int]] = field(default_factory=dict)  # by commit, the highest offset so far
+    _commits: dict[Name, tuple[list[int], list[Past]]] = field(default_factory=dict)  # and the highest offset so far
 
     def covering(self, name: Name, offset: int) -> Past | str | None:
         """The first commit past an input; None if there is none, or :data:`UNKNOWN`."""
         own = [each for each in self.logs if name in each.commits]
         if len(own) > 1 or not all(each.whole for each in own or self.logs) or not self.logs:
             return UNKNOWN
-        commits = own[0].commits[name] if own else []
-        if name not in self._highest:
-            offsets = (-1 if commit.offset is None else commit.offset for commit in commits)
-            self._highest[name] = list(accumulate(offsets, max))
-        first = bisect_right(self._highest[name], offset)
-        return Past(commits[first].offset, commits[first].transactional) if first < len(commits) else None
+        if name not in self._commits:  # a log makes the commits of a name anew each time
+            commits = [Past(each.offset, each.transactional) for each in (own[0].commits[name] if own else ())]
+            highest = accumulate((-1 if each.offset is None else each.offset for each in commits), max)
+            self._commits[name] = list(highest), commits
+        so_far, commits = self._commits[name]
+        first = bisect_right(so_far, offset)
+        return commits[first] if first < len(commits) else None
 
     def last(self, name: Name) -> int:
         """The last committed offset of a group, 0 for none."""
