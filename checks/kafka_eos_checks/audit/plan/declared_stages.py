@@ -44,10 +44,10 @@ from kafka_eos_checks.audit.segments.contents import Figures, Place, place_of
 HEADS, TEXTS, STATES, BATCHES, BEGUN, COMMITTED_BY, RISES, PASTS = range(100, 108)  # kinds of rows
 IDENTIFIED, SEEN, CANDIDATES, TOGETHER, NAMES = range(108, 113)
 FIGURES_OF = 113
-PIECE_BYTES = 2 << 20  # of logs for each piece
+PIECE_BYTES = 1 << 20  # of logs for each piece
 SPAN_BITS = 12  # a span is 2 ** SPAN_BITS consecutive offsets of a partition
 EVENTS_AT_ONCE = 4096
-ITEMS_AT_ONCE = 32_768
+ITEMS_AT_ONCE = 8192
 ITEM_BYTES = 200  # that an item takes between stages, about
 Owner = tuple[str, str]  # the run and the group of a declaration
 When = tuple[int, int]  # the position of an event in its run
