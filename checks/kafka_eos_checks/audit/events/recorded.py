@@ -53,6 +53,8 @@ GIVEN = np.dtype([("name", "u8"), ("group", "u8"), ("place", "u8"), ("offset", "
 """An input that a member of a group was given."""
 ASKED = np.dtype([("name", "u8"), ("offset", "i8"), ("attempt", "u8"), ("at", "i8")])
 """A request of an attempt to commit an offset of a group and partition."""
+REQUESTING = np.dtype([("client", "u8"), ("order", "i8"), ("at", "i8")])
+"""A request, or a declaration of an application; the client is its transactional.id, or its process without one."""
 ACTIONS = (
     *("Send", "Poll", "EndOfPartition", "Seek", "Assign", "Revoke", "Crash", "LeaderChange"),
     *("BeginTransaction", "CommitTransaction", "AbortTransaction"),
@@ -129,6 +131,32 @@ def joined_hashes(process: Hashes, number: Ints) -> Hashes:
 
 
 @dataclass(slots=True)
+class Asked:
+    """The topics and groups that requests name.
+
+    Attributes:
+        topics: the topics of batches and of committed offsets.
+        groups: the groups, each with the topics of which offsets were committed.
+    """
+
+    topics: set[str] = field(default_factory=set)
+    groups: dict[str, set[str]] = field(default_factory=dict)
+
+    def add(self, action: str, topic: str | None, group: str | None) -> None:
+        """Add the names of an event."""
+        own = {topic} if topic is not None and action in COMMITS else set[str]()
+        if group is not None and action in GENERATIONS:
+            self.groups.setdefault(group, set()).update(own)
+        self.topics |= {topic} if topic is not None and action == "Produce" else own
+
+    def update(self, other: "Asked") -> None:
+        """Add the names of other requests."""
+        self.topics |= other.topics
+        for group, topics in other.groups.items():
+            self.groups.setdefault(group, set()).update(topics)
+
+
+@dataclass(slots=True)
 class RunFacts:
     """The facts of a run as a whole, from some or all of its events.
 
@@ -145,6 +173,7 @@ class RunFacts:
         sends_offsets: whether a producer sent offsets in a transaction.
         generations: whether offsets were committed by members, or members joined.
         declared: whether applications are declared.
+        asked: the topics and groups that requests name.
         members: by process that polled for a group, see :class:`Member`.
         groups: the names of these groups, by hash.
         first_given: by group and partition, hashes of both, and the first offset that a member was given.
@@ -164,6 +193,7 @@ class RunFacts:
     sends_offsets: bool = False
     generations: bool = False
     declared: bool = False
+    asked: Asked = field(default_factory=Asked)
     members: "dict[int, Member]" = field(default_factory=dict)
     groups: dict[int, str] = field(default_factory=dict)
     first_given: dict[int, tuple[int, int, int]] = field(default_factory=dict)
@@ -184,6 +214,7 @@ class RunFacts:
         self.sends_offsets |= other.sends_offsets
         self.generations |= other.generations
         self.declared |= other.declared
+        self.asked.update(other.asked)
         for process, member in other.members.items():
             self.members[process] = self.members[process].joined(member) if process in self.members else member
         self.groups.update(other.groups)
@@ -223,8 +254,8 @@ class Told(NamedTuple):
     Attributes:
         facts: the facts of the run from these events.
         rows: the events that rules join, dtype :data:`TOLD`.
-        requests: the places of requests and of declarations of applications, shape (n,).
-        declared: the places of these declarations, shape (n,).
+        requests: requests, dtype :data:`REQUESTING`.
+        declared: declarations of applications, dtype :data:`REQUESTING`.
         members: the places of events that the rule over generations judges, and their groups' hashes, shape (n, 2).
         sent: outputs that name their inputs, dtype :data:`SENT`.
         given: inputs, dtype :data:`GIVEN`.
@@ -234,8 +265,8 @@ class Told(NamedTuple):
 
     facts: RunFacts
     rows: Rows
-    requests: Ints
-    declared: Ints
+    requests: Rows
+    declared: Rows
     members: Ints
     sent: Rows
     given: Rows
@@ -315,6 +346,7 @@ class _Forms(dict[tuple[Any, ...], int]):
         if action in TELLING or producer_id is not None:
             use = REQUEST
             facts.declared |= action in DECLARATIONS
+            facts.asked.add(action, topic, group)
             facts.sends_offsets |= action == "TxnOffsetCommit" and producer_id is not None
         elif kind == INVOKED:
             use = OUTPUT
@@ -364,6 +396,7 @@ class _Columns:
         self.numbers: list[Ints] = []
         self.offsets: list[Ints] = []
         self.orders: list[Ints] = []
+        self.clients: list[Hashes] = []  # of requests
         self.sent: list[tuple[int, int, int, int]] = []  # row, partition and offset of the input, number of the output
         self.asked: list[tuple[int, int, int]] = []  # row, group and partition, offset
 
@@ -392,10 +425,10 @@ class _Columns:
                 self._sent(before + row, events[row].detail)
         for row in np.flatnonzero(use == COMMIT).tolist():
             self._asked(before + row, events[row])
-        self.facts.refusals |= any(
-            events[row].phase == "fail" and events[row].error in REFUSALS
-            for row in np.flatnonzero(use == REQUEST).tolist()
-        )
+        requests = [events[row] for row in np.flatnonzero(use == REQUEST).tolist()]
+        self.facts.refusals |= any(event.phase == "fail" and event.error in REFUSALS for event in requests)
+        names = [each.process if each.transactional_id is None else each.transactional_id for each in requests]
+        self.clients.append(np.fromiter(map(self.names.__getitem__, names), np.uint64, len(names)))
 
     def _values(self, values: list[Any]) -> None:
         """Add the values of events as text: their bytes and sizes now, so that no string outlives its event."""
@@ -464,6 +497,10 @@ class _Columns:
         asked["offset"], asked["at"] = self._integers(offsets), rows["at"][by]
         asked["attempt"] = joined_hashes(rows["process"][by], number[by])
 
+        requesting = np.zeros(len(requests), REQUESTING)
+        requesting["client"] = np.concatenate(self.clients)
+        requesting["order"], requesting["at"] = rows["order"][requests], rows["at"][requests]
+
         given = np.flatnonzero((use == INPUT) & (rows["offset"] != NOWHERE))
         inputs = np.zeros(len(given), GIVEN)
         for name in ("place", "offset", "at"):
@@ -487,8 +524,8 @@ class _Columns:
         return Told(
             facts,
             rows[kind != OTHER],
-            rows["at"][requests],
-            rows["at"][declares],
+            requesting[~declares[requests]],
+            requesting[declares[requests]],
             np.stack([rows["at"][members], (group[members] >> np.uint64(1)).astype(np.int64)], axis=1),
             sent,
             inputs,

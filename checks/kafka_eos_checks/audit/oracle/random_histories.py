@@ -11,6 +11,7 @@ import tempfile
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +30,18 @@ from kafka_eos.histories.history import COLUMN_TYPES, Event, write_history
 from kafka_eos_checks.audit.engines.local import Item, LocalEngine, LocalRows, Row
 from kafka_eos_checks.audit.moments import AT_ONE_MOMENT
 from kafka_eos_checks.audit.oracle.random_cases import compare
+from kafka_eos_checks.audit.oracle.random_declared import DeclaredWorld
 from kafka_eos_checks.audit.oracle.readable_histories import join
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
 from kafka_eos_checks.audit.plan.history_plan import judge_histories
+from kafka_eos_checks.audit.rules.declared import WrongQuestion
 from kafka_eos_checks.audit.rules.histories import HISTORY_RULES, Join
 from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.kit.verdict import Verdict
 
 TOPICS = ("orders", "copies")
+DECLARING = 0.4  # share of the histories with an application that is declared
+WRONG_QUESTION = "declaration that nothing fits"
 NOW_US = 1_700_000_000_000_000
 
 
@@ -307,9 +312,9 @@ class _World:
                 own = own[: len(own) - self.rng.choice((0, 0, 0, 1))]
                 own = [batch for batch in own if self.rng.random() >= self.faults / 4]
                 if own:
-                    self._write_log(folder / f"broker-{broker}" / f"{place.topic}-{place.number}", own)
+                    self.write_log(folder / f"broker-{broker}" / f"{place.topic}-{place.number}", own)
 
-    def _write_log(self, folder: Path, batches: Sequence[RecordBatch]) -> None:
+    def write_log(self, folder: Path, batches: Sequence[RecordBatch]) -> None:
         """Write a log in segments of one size; each is a split, so that transactions cross the edges of splits."""
         folder.mkdir(parents=True)
         for at in range(0, len(batches), self.segment_batches):
@@ -322,6 +327,12 @@ class _World:
         for path, events in zip(paths, (self.events[:cut], self.events[cut:]), strict=True):
             write_history(path, events)
         return paths
+
+    def declare(self, other: DeclaredWorld) -> None:
+        """Add the events of an application that is declared."""
+        self.events = [
+            replace(event, order=order, time_us=NOW_US + order) for order, event in enumerate(other.among(self.events))
+        ]
 
     def disturb(self) -> None:
         """Perhaps split the events into two runs, take their order away, shuffle or deal them."""
@@ -343,27 +354,39 @@ def rows_of(result: Join) -> Counter[tuple[object, ...]]:
     return rows
 
 
+def _outcome(judge: Callable[[], Join]) -> tuple[Counter[tuple[object, ...]], Counter[str]]:
+    """The rows of a judgement and the findings of each rule; one row for a declaration that nothing fits."""
+    try:
+        result = judge()
+        return rows_of(result), Counter(finding.rule for finding in result.findings)
+    except WrongQuestion as error:
+        return Counter({(WRONG_QUESTION, str(error)): 1}), Counter({WRONG_QUESTION: 1})
+
+
 def difference(seed: int) -> tuple[str, Counter[str]]:
     """The difference of the two judgements of a random history, "" for none, and the findings of each rule."""
     world = _World(seed)
     world.run()
+    declared = DeclaredWorld(seed).run() if random.Random(f"declares {seed}").random() < DECLARING else None
+    if declared is not None:
+        world.declare(declared)
     world.disturb()
     events, rng = world.events, world.rng
     if not events:
         return "", Counter()
     with tempfile.TemporaryDirectory(prefix="kafka-eos-history-") as folder:
         world.write(Path(folder))
+        if declared is not None:
+            declared.write(Path(folder), world.write_log)
         brokers = sorted(Path(folder).glob("broker-*"))
         logs = find_logs(*brokers)
         paths = world.write_history(Path(folder), rng.randrange(len(events) + 1))
-        expected = join(events, logs)
+        wanted, rules = _outcome(partial(join, events, logs))
         engine = ShuffledEngine(rng)
         engine.buckets = rng.randint(1, 3)
-        _, found = judge_histories(
-            paths, logs, AT_ONE_MOMENT, engine, range_bytes=rng.choice((300, 5000, 1 << 20)), split_bytes=1
-        )
-    rules = Counter(finding.rule for finding in expected.findings)
-    wanted, got = rows_of(expected), rows_of(found)
+        size = rng.choice((300, 5000, 1 << 20))
+        ranges = partial(judge_histories, paths, logs, AT_ONE_MOMENT, engine, range_bytes=size, split_bytes=1)
+        got, _ = _outcome(lambda: ranges()[1])
     if wanted == got:
         return "", rules
     return f"only readable: {[*(wanted - got)]}, only by joins: {[*(got - wanted)]}", rules

@@ -11,13 +11,13 @@ stage                       mapped over                  rows
 :func:`end_bucket`          transactions                 proved subjects, and the suspect transactions
 :func:`follow_bucket`       processes                    steps of readers, but those in chains of moves within a range
 :func:`look_bucket`         blocks of offsets            records that readers passed over
-:func:`find_declared`       declarations                 which records of declared applications are judged
-:func:`pick_records`        records                      these records, without their values
+:func:`pick_records`        records                      those of applications without a proof, without their values
 :func:`fetch_records`       logs                         the records that the readable rules need
 :func:`judge_run`           runs                         findings and figures of the readable rules over suspects
 ==========================  ===========================  ===============================================================
 
-The stages are functions of :mod:`kafka_eos_checks.audit.plan.history_stages`. The readable form of all of them is
+The stages are functions of :mod:`kafka_eos_checks.audit.plan.history_stages`. Declared applications have a plan of
+their own (:mod:`kafka_eos_checks.audit.plan.declared_plan`). The readable form of all of them is
 :func:`kafka_eos_checks.audit.oracle.readable_histories.join`. Histories are read first. So the scan of the logs knows
 the topics that they name, and gives the records of these topics while it has their bytes. The caller, on Spark the
 driver, holds some facts of each log and run, and the hashes of suspects.
@@ -64,6 +64,8 @@ from kafka_eos_checks.audit.kernels.histories.stored import (
 )
 from kafka_eos_checks.audit.moments import SKEW_MS, Moments
 from kafka_eos_checks.audit.places import sizes_of
+from kafka_eos_checks.audit.plan.declared_plan import DeclaredPlan
+from kafka_eos_checks.audit.plan.declared_stages import NAMES, PIECE_BYTES
 from kafka_eos_checks.audit.plan.found import Found
 from kafka_eos_checks.audit.plan.history_stages import (
     APPLIED,
@@ -72,7 +74,7 @@ from kafka_eos_checks.audit.plan.history_stages import (
     BLOCKS,
     CHANGED,
     CHECKS,
-    CHOSEN,
+    CLIENTS,
     COVERING,
     DECLARED,
     ENDINGS,
@@ -104,17 +106,14 @@ from kafka_eos_checks.audit.plan.history_stages import (
     TANGLED,
     VALUES,
     WANTED,
-    WRONG,
     Crew,
     Named,
     Reading,
-    Records,
     commit_bucket,
     end_bucket,
     end_group_log,
     end_log,
     fetch_records,
-    find_declared,
     follow_bucket,
     input_bucket,
     join_bucket,
@@ -131,7 +130,7 @@ from kafka_eos_checks.audit.plan.history_stages import (
     read_range,
 )
 from kafka_eos_checks.audit.plan.stages import COMMITS, scan_logs
-from kafka_eos_checks.audit.rules.declared import WrongQuestion
+from kafka_eos_checks.audit.rules.applications import Name
 from kafka_eos_checks.audit.rules.histories import (
     HISTORY_RULES,
     Join,
@@ -202,16 +201,19 @@ def read_histories(
         for own in (topics, {OFFSETS_TOPIC}, {COORDINATOR_TOPIC})
     )
     numbers = {number: place for place, number in enumerate(chosen)}
+    declared = DeclaredPlan(engine, files, runs, read)
+    declared.read_declarations(DECLARED, min(MOST_BUCKETS, max(buckets, (size + log_bytes) // PIECE_BYTES)))
     return Histories(
         files,
         parts,
         runs,
         engine,
         read,
-        Named(numbers, any(run.members for run in runs), buckets),
+        Named(numbers, any(run.members or run.declared for run in runs), buckets, declared.logs),
         list(chosen.values()),
         groups,
         Deadlines(list(coordinators.values())),
+        declared,
     )
 
 
@@ -240,6 +242,7 @@ class Histories:
         logs: the logs of the topics that histories name.
         groups: the logs of ``__consumer_offsets``, by their number in the scan.
         deadlines: the logs of ``__transaction_state``.
+        declared: the declared applications.
         check_crc: whether to compare each batch with its CRC, where a log is read again.
     """
 
@@ -252,6 +255,7 @@ class Histories:
     logs: Sequence[PartitionLog]
     groups: Mapping[int, PartitionLog]
     deadlines: Deadlines
+    declared: DeclaredPlan
     check_crc: bool = True
     ends: dict[int, LogEnds] = field(default_factory=dict)
     reach: float = inf
@@ -259,6 +263,7 @@ class Histories:
     store: Sequence[Any] = ()
     covers: Any = None
     reached: dict[int, int] = field(default_factory=dict)
+    committed: Mapping[int, tuple[frozenset[Name], bool]] = field(default_factory=dict)
     groups_whole: bool = False
     group_logs_chosen: Sequence[int] = ()
     group_logs_once: bool = True
@@ -302,7 +307,8 @@ class Histories:
     def end_logs(self, scanned: Sequence[Any], moments: Moments) -> None:
         """Fold the logs of the topics that histories name, and those of the groups."""
         scanned = scanned or [self.read]  # without logs: rows among which no stage finds any of its kind
-        end = partial(end_log, logs=self.logs, buckets=self.buckets, check_crc=self.check_crc)
+        declared = self.named.declared
+        end = partial(end_log, logs=self.logs, buckets=self.buckets, declared=declared, check_crc=self.check_crc)
         ended = self.engine.regroup(end, [PIECES], *scanned, label="logs of histories")
         self.store = [*scanned, ended]
         told = dict(self.engine.collect(LOG, ended))
@@ -316,6 +322,7 @@ class Histories:
             logs=self.group_logs,
             buckets=self.buckets,
             with_commits=self.named.groups,
+            declared=declared,
         )
         kinds = [GROUPS if self.named.groups else COMMITS]
         groups = self.engine.regroup(fold, kinds, *scanned, label="groups' offsets")
@@ -332,6 +339,8 @@ class Histories:
                 self.group_logs_once = self.group_logs_once and not reached.keys() & last.keys()
                 reached.update(last)
         self.reached = reached
+        names = dict(self.engine.collect(NAMES, groups)) if declared.applications else {}
+        self.committed = {number: (names.get(number, frozenset()), whole) for number, *_, whole in longest.values()}
         self.groups_whole = bool(longest) and all(whole for *_, whole in longest.values())
         self.covers = groups
         own += [(self.group_logs[number], end_offset, stamped) for number, end_offset, stamped, _ in longest.values()]
@@ -487,16 +496,9 @@ class Histories:
         return [run for run in self.runs if run.members and run.run not in self.proving]
 
     def pick_whole(self, reading: Reading) -> None:
-        """Pick the records that are judged with a run as a whole: of declared applications, and of those unproved."""
+        """Pick the records of applications that are judged with a run as a whole, because columns prove no input."""
         engine = self.engine
-        chosen: dict[str, Records] = {}
-        if any(run.declared for run in self.runs):
-            declared = engine.regroup(
-                partial(find_declared, reading=reading), [DECLARED], self.read, label="declarations"
-            )
-            chosen = dict(own for _, own in engine.collect(CHOSEN, declared))
-        for run in self.told_whole:
-            chosen[run.run] = {**chosen.get(run.run, {}), **reading.all_records(run.topics)}
+        chosen = {run.run: reading.all_records(run.topics) for run in self.told_whole}
         if any(chosen.values()):
             number_of = {run.run: number for number, run in enumerate(self.runs)}
             pick = partial(pick_records, chosen=chosen, number_of=number_of)
@@ -539,13 +541,33 @@ class Histories:
             proving=self.proving,
             check_crc=self.check_crc,
         )
-        kinds = [REQUESTED] if any(run.refusals or run.sends_offsets or run.declared for run in self.runs) else []
+        kinds = [REQUESTED] if any(run.refusals or run.sends_offsets for run in self.runs) else []
         if self.told_whole:
             kinds.append(APPLIED)
         if kinds:
             kinds.append(SHOWN)
             judged.append(engine.regroup(others, kinds, self.read, fetched, label="applications, refusals"))
-        for _, reason in engine.collect(WRONG, *judged):
-            raise WrongQuestion(reason)
-        figures = [own for _, own in engine.collect(FOUND, *judged)]
-        return figures, Found(engine, *judged)
+        figures, declared = self.judge_declared(reading)
+        figures += [own for _, own in engine.collect(FOUND, *judged)]
+        return figures, Found(engine, *judged, *declared)
+
+    def judge_declared(self, reading: Reading) -> tuple[list[dict[str, Figures]], list[Any]]:
+        """The figures of the rules over declared applications, and rows with their findings.
+
+        Raises:
+            WrongQuestion: nothing fits an application that is declared.
+        """
+        longest, of = {}, next(iter(self.settings.values())).logs
+        for number, ends in self.ends.items():
+            if of[number].longest:
+                log = self.log_of(number)
+                longest[number] = (log.topic, log.partition), ends.end, ends.whole
+        return self.declared.judge(
+            CLIENTS,
+            self.store,
+            self.covers,
+            longest,
+            {self.log_of(number).topic for number in self.ends},
+            self.committed,
+            {number: reading.covered(run) for number, run in enumerate(self.runs)},
+        )

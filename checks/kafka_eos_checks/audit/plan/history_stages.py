@@ -22,7 +22,6 @@ from kafka_eos_checks.audit.events.recorded import (
     ASKED,
     AT_BITS,
     CHANGES,
-    DECLARATIONS,
     ENDS,
     GIVEN,
     POLLED,
@@ -94,6 +93,7 @@ from kafka_eos_checks.audit.kernels.histories.stored import (
     values_at,
 )
 from kafka_eos_checks.audit.moments import SKEW_MS
+from kafka_eos_checks.audit.plan.declared_stages import NAMES, DeclaredLogs, gathered
 from kafka_eos_checks.audit.plan.found import found_rows
 from kafka_eos_checks.audit.rules.applications import (
     FENCED_GENERATION,
@@ -101,10 +101,8 @@ from kafka_eos_checks.audit.rules.applications import (
     OFFSET_ALONE,
     SKIPPED,
     judge_generations,
-    judge_inputs,
     judge_told,
 )
-from kafka_eos_checks.audit.rules.declared import Declared, WrongQuestion, check, declarations
 from kafka_eos_checks.audit.rules.histories import (
     DUPLICATE_VALUE,
     HISTORY_RULES,
@@ -142,7 +140,7 @@ from kafka_eos_checks.audit.segments.splits import PartitionLog, Split
 STORE, RANGES, PIECES, GROUPS = range(90, 94)  # kinds of rows of the scan, next to those of the plan for logs
 FACTS, FAILED, VALUES, ENDINGS, MOVES, CHANGED, REQUESTED, MEMBERS, LOG = range(50, 59)
 FIGURES, HELD_BY, SPOTS, SUSPECT, GAPS, PICKED, WANTED, RECORDS, FOUND, ASKED_FOR, SUSPECT_KEYS = range(60, 71)
-WRONG, TANGLED, BLOCKS, DECLARED, CHOSEN, SHOWN = range(71, 77)
+TANGLED, BLOCKS, DECLARED, SHOWN, CLIENTS = range(71, 76)
 SENDING, GIVING, ASKING, COVERING, OUTPUTS, CHECKS, INPUTS, REACHED, APPLIED = range(80, 89)  # of applications
 COMMIT_BYTES = 150  # approximate size of a committed offset between stages
 _NAMES = {  # figures of the joins -> figures of the rules
@@ -202,9 +200,12 @@ def _told_rows(each: Told, buckets: int, logged: Hashes) -> Iterator[Row]:
     changed = each.rows[np.isin(kind, CHANGES)]
     if len(changed):
         yield Row(CHANGED, 0, (run, changed), changed.nbytes)
-    for name, places in ((REQUESTED, each.requests), (APPLIED, each.applied), (DECLARED, each.declared)):
+    for name, places in ((REQUESTED, each.requests["at"]), (APPLIED, each.applied)):
         if len(places):
             yield Row(name, 0, (run, name, places), places.nbytes)
+    yield from _scattered(CLIENTS, run, each.requests, "client", buckets)
+    if len(each.declared):
+        yield Row(DECLARED, int(each.declared["at"][0]) % buckets, (run, each.declared), each.declared.nbytes)
     yield from _scattered(SENDING, run, each.sent, "key", buckets)
     blocks = _block_buckets(each.given["place"], each.given["offset"], buckets)
     yield from _by_bucket(GIVING, run, each.given, blocks)
@@ -245,27 +246,30 @@ class Named(NamedTuple):
         logs: by number of a log in the scan, its number in the rows.
         groups: whether all commits of ``__consumer_offsets`` are needed, not only those at the edges of chunks.
         buckets: the number of buckets in which records are joined.
+        declared: the declared applications.
     """
 
     logs: Mapping[int, int]
     groups: bool
     buckets: int
+    declared: DeclaredLogs
 
     def records_of(self, log: int, split: Split) -> SplitRecords | None:
         """A taker of the blocks of a split; None if no history names the topic."""
         number = self.logs.get(log)
-        return (
-            None
-            if number is None
-            else SplitRecords(split.log.topic, number, split.number, split.log.segments.index(split.segment))
-        )
+        if number is None:
+            return None
+        segment = split.log.segments.index(split.segment)
+        wanted = any(not each.declared.identities for each in self.declared.topics(split.log.topic))
+        return SplitRecords(split.log.topic, number, split.number, segment, with_values=wanted)
 
     def rows(self, records: SplitRecords | None, split: Split, *, at_end: bool = False) -> Iterator[Row]:
         """The rows of the blocks that were taken since the last call; ``at_end`` also what is left of the split."""
         if records is None:
             return
         for rows in records.taken():
-            yield from _stored_rows(rows, place_hash(split.log.topic, split.log.partition), self.buckets)
+            yield from _stored_rows(rows, split.log, self.buckets, self.declared)
+        yield from self.declared.texts(records.number, (split.log.topic, split.log.partition), records.taken_values())
         if at_end:
             piece = records.finish()
             yield Row(PIECES, records.number, piece, piece.edges.nbytes)
@@ -277,11 +281,17 @@ class Named(NamedTuple):
                 yield Row(GROUPS, log, (chunk, 0), COMMIT_BYTES * len(chunk.commits))
 
 
-NO_HISTORY = Named({}, groups=False, buckets=1)
+NO_HISTORY = Named({}, groups=False, buckets=1, declared=DeclaredLogs())
 
 
 def end_log(
-    number: int, pieces: Iterable[Piece], *, logs: Sequence[PartitionLog], buckets: int, check_crc: bool
+    number: int,
+    pieces: Iterable[Piece],
+    *,
+    logs: Sequence[PartitionLog],
+    buckets: int,
+    declared: DeclaredLogs,
+    check_crc: bool,
 ) -> Iterator[Row]:
     """Join the splits of a log: the records that several splits decide, and the facts of the log.
 
@@ -289,23 +299,27 @@ def end_log(
     not count.
     """
     log, ends = logs[number], LogEnds()
-    place = place_hash(log.topic, log.partition)
     in_order = sorted(pieces, key=lambda piece: piece.split)
     try:
         for rows in fold_pieces(in_order, number, ends):
-            yield from _stored_rows(rows, place, buckets)
+            yield from _stored_rows(rows, log, buckets, declared)
         blocks = np.concatenate([piece.blocks for piece in in_order])
         yield Row(BLOCKS, number, blocks, blocks.nbytes)
     except Backwards:
         number += len(logs)
-        yield from _stored_rows(stored_backwards(log, number, ends, check_crc=check_crc), place, buckets)
+        rows = stored_backwards(log, number, ends, check_crc=check_crc)
+        yield from _stored_rows(rows, log, buckets, declared)
+        if declared.topics(log.topic):
+            values = values_at(log, np.unique(rows["offset"]), check_crc=check_crc)
+            yield from declared.texts(number, (log.topic, log.partition), values.items())
     yield Row(LOG, number, ends)
 
 
-def _stored_rows(rows: Rows, place: int, buckets: int) -> Iterator[Row]:
+def _stored_rows(rows: Rows, log: PartitionLog, buckets: int, declared: DeclaredLogs) -> Iterator[Row]:
     yield from _scattered(STORE, "", rows, "key", buckets)
-    ranges = offset_ranges(rows, place)
+    ranges = offset_ranges(rows, place_hash(log.topic, log.partition))
     yield from _by_bucket(RANGES, "", ranges, _block_buckets(ranges["place"], ranges["start"], buckets))
+    yield from declared.states((log.topic, log.partition), rows)
 
 
 def _block_buckets(place: Hashes, offset: Ints, buckets: int) -> Ints:
@@ -326,6 +340,7 @@ def end_group_log(
     logs: Sequence[PartitionLog],
     buckets: int,
     with_commits: bool,
+    declared: DeclaredLogs,
 ) -> Iterator[Row]:
     """Fold a log of ``__consumer_offsets``: its end, the last time of its broker, and the commits that took effect."""
     number = numbers[log]
@@ -335,11 +350,17 @@ def end_group_log(
     if not with_commits:
         return
     last: dict[int, int] = {}
-    for (group, (topic, partition)), commits in fold_group_log(logs[number], in_order).commits.items():
+    folded = fold_group_log(logs[number], in_order).commits
+    if declared.applications:
+        yield Row(NAMES, number, frozenset(folded))
+    for (group, (topic, partition)), commits in folded.items():
         place = place_hash(topic, partition)
         name = name_hash(text_hash(group), place)
         offsets = [-1 if commit.offset is None else commit.offset for commit in commits]
-        covers = covers_of(name, offsets, [commit.transactional for commit in commits], number)
+        transactional = [commit.transactional for commit in commits]
+        if group in declared.groups:
+            yield from gathered(declared.rises(number, (group, (topic, partition)), offsets, transactional))
+        covers = covers_of(name, offsets, transactional, number)
         last[name] = commits[-1].offset or 0 if commits else 0
         places = np.full(len(covers), place, np.uint64)
         yield from _by_bucket(COVERING, "", covers, _block_buckets(places, covers["low"], buckets))
@@ -641,23 +662,6 @@ def pick_inputs(
             yield Row(PICKED, number_of[run], ("asked", asked), asked.nbytes)
 
 
-def find_declared(
-    bucket: int,  # noqa: ARG001
-    values: Iterable[tuple[str, int, Ints]],
-    *,
-    reading: "Reading",
-) -> Iterator[Row]:
-    """Read the declarations of applications, and find the records that their rules need."""
-    places: dict[str, list[Ints]] = defaultdict(list)
-    for name, _, own in values:
-        places[name].append(own)
-    for run in reading.runs:
-        if run.run in places:
-            found = declarations(reading.events(np.concatenate(places[run.run]), run))
-            chosen = reading.records_of(found)
-            yield Row(CHOSEN, 0, (run.run, chosen), sum(8 * len(own) for own in chosen.values() if own is not None))
-
-
 def pick_records(
     bucket: int,  # noqa: ARG001
     values: Iterable[tuple[str, Rows]],
@@ -665,7 +669,7 @@ def pick_records(
     chosen: Mapping[str, Records],
     number_of: Mapping[str, int],
 ) -> Iterator[Row]:
-    """Pick the records that the rules over declared applications need, and those over applications without a proof."""
+    """Pick the records that the rules over applications without a proof need."""
     for _, rows in values:
         order = np.argsort(rows["log"], kind="stable")
         logs, first = np.unique(rows["log"][order], return_index=True)
@@ -751,24 +755,6 @@ class Reading(NamedTuple):
             for offset, value in own.values.items():
                 own.offsets[value].append(offset)
             found[log.topic, log.partition].append((log, own))
-        return found
-
-    def records_of(self, declared: Sequence[Declared]) -> Records:
-        """The records of declared applications that have an identity.
-
-        Of an application whose declaration has no identities that is every record of its topics.
-        """
-        by_place: dict[Place, list[int]] = defaultdict(list)
-        for each in declared:
-            for place, offset in each.identities:
-                by_place[place].append(offset)
-        found: dict[int, Ints | None] = {}
-        for number in self.ends:
-            log = self.logs[number % len(self.logs)]
-            own = [each for each in declared if log.topic in each.inputs | each.outputs]
-            if own:
-                offsets = np.array(by_place[log.topic, log.partition], np.int64)
-                found[number] = offsets if all(each.identities for each in own) else None
         return found
 
     def all_records(self, topics: Collection[str]) -> Records:
@@ -891,7 +877,7 @@ def judge_others(
     proving: Set[str],
     check_crc: bool,
 ) -> Iterator[Row]:
-    """Judge refusals, offsets sent in transactions, declared applications, and those that columns cannot prove."""
+    """Judge refusals, offsets sent in transactions, and applications of which columns cannot prove any input."""
     places: dict[tuple[str, int], list[Ints]] = defaultdict(lambda: [np.zeros(0, np.int64)])
     records: dict[int, list[tuple[int, Rows, Sequence[bytes | None]]]] = defaultdict(list)
     for first, second, *own in values:
@@ -900,7 +886,7 @@ def judge_others(
         else:
             records[first].append((second, own[0], own[1]))
     logs: list[GroupLog] = []
-    if any(run.sends_offsets or run.declared or (run.members and run.run not in proving) for run in reading.runs):
+    if any(run.sends_offsets or (run.members and run.run not in proving) for run in reading.runs):
         logs = longest([read_group_log(log, check_crc) for log in groups])
     found: list[Finding] = []
     for number, run in enumerate(reading.runs):
@@ -913,18 +899,10 @@ def judge_others(
         if run.sends_offsets:
             asked = reading.events(np.concatenate(places[run.run, REQUESTED]), run)
             findings += not_as_sent(asked, logs, figures[NOT_AS_SENT], covered=reading.covered(run))
-        telling = bool(run.members) and run.run not in proving
-        if run.declared or telling:
-            own_kinds = (REQUESTED, APPLIED) if telling else (REQUESTED,)
-            events = reading.events(np.concatenate([each for kind in own_kinds for each in places[run.run, kind]]), run)
-            contents = reading.replicas(records[number])
-            if run.declared:
-                lonely = len(events) == run.events and all(event.action in DECLARATIONS for event in events)
-                try:
-                    check(events, contents, logs, [other.run for other in reading.runs if lonely and other != run])
-                except WrongQuestion as error:
-                    yield Row(WRONG, bucket, str(error))
-            findings += judge_inputs(events, contents, logs, figures, covered=reading.covered(run))
+        if run.members and run.run not in proving:
+            at = np.concatenate([each for kind in (REQUESTED, APPLIED) for each in places[run.run, kind]])
+            shown = reading.replicas(records[number])
+            findings += judge_told(reading.events(at, run), shown, logs, figures, covered=reading.covered(run))
         found += findings
         yield Row(FOUND, bucket, figures)
     yield from found_rows(found, bucket)

@@ -55,17 +55,18 @@ Kafka: KafkaProducer.sendOffsetsToTransaction, ClassicGroup.validateOffsetCommit
 
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from typing import NamedTuple
 
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.events.recorded import COMMITS
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.quoting import quoted
 from kafka_eos_checks.audit.rules.declared import Declared, Found, declarations
-from kafka_eos_checks.audit.rules.offsets import Commit, GroupLog
-from kafka_eos_checks.audit.segments.contents import Figures, Place, Replicas, count, longest, place_of
+from kafka_eos_checks.audit.rules.offsets import GroupLog
+from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, Replicas, count, longest, place_of
 
 TWICE, SKIPPED = "input processed twice", "input skipped"
 OUTPUT_ALONE, OFFSET_ALONE = "output without its offset", "offset without its output"
@@ -195,23 +196,31 @@ class Appearances:
         return self._topics[topic]
 
 
+class Past(NamedTuple):
+    """The first commit past an input: the committed offset, and whether it was committed in a transaction."""
+
+    offset: int | None
+    transactional: bool
+
+
 @dataclass(slots=True)
 class Offsets:
     """The offsets that groups have committed, by the logs of ``__consumer_offsets``."""
 
     logs: Sequence[GroupLog]
-    _highest: dict[Name, list[int]] = field(default_factory=dict)  # by commit, the highest offset so far
+    _commits: dict[Name, tuple[list[int], list[Past]]] = field(default_factory=dict)  # and the highest offset so far
 
-    def covering(self, name: Name, offset: int) -> Commit | str | None:
+    def covering(self, name: Name, offset: int) -> Past | str | None:
         """The first commit past an input; None if there is none, or :data:`UNKNOWN`."""
         own = [each for each in self.logs if name in each.commits]
         if len(own) > 1 or not all(each.whole for each in own or self.logs) or not self.logs:
             return UNKNOWN
-        commits = own[0].commits[name] if own else []
-        if name not in self._highest:
-            offsets = (-1 if commit.offset is None else commit.offset for commit in commits)
-            self._highest[name] = list(accumulate(offsets, max))
-        first = bisect_right(self._highest[name], offset)
+        if name not in self._commits:  # a log makes the commits of a name anew each time
+            commits = [Past(each.offset, each.transactional) for each in (own[0].commits[name] if own else ())]
+            highest = accumulate((-1 if each.offset is None else each.offset for each in commits), max)
+            self._commits[name] = list(highest), commits
+        so_far, commits = self._commits[name]
+        first = bisect_right(so_far, offset)
         return commits[first] if first < len(commits) else None
 
     def last(self, name: Name) -> int:
@@ -327,11 +336,11 @@ class Input:
         figures: dict[str, Figures],
         *,
         covered: bool = True,
-        not_ended: str = "",
+        waiting: str = "",
     ) -> Iterator[Finding]:
         """The rules that only a declaration allows: an output in each topic, and every input processed.
 
-        ``not_ended`` says which transactions of the application were not ended, see :class:`Requests`.
+        ``waiting`` says which transactions of the application were not ended, see :func:`not_ended`.
         """
         places, covering = self._places(appearances), offsets.covering(self.name, self.offset)
         if declared.everything:
@@ -341,7 +350,7 @@ class Input:
             return
         there = {output[0] for values in places.values() for output, found in values.items() if found}
         if declared.everything and covering is None and not there:
-            said = f"no output of {self} appears, and no committed offset is past it{not_ended}"
+            said = f"no output of {self} appears, and no committed offset is past it{waiting}"
             yield _found(self.run, NOT_PROCESSED, (self.name[1], self.offset), said)
         missing = sorted(declared.outputs - there)
         if covering is not None and there and missing:
@@ -377,7 +386,7 @@ class Input:
     def _output_alone(
         self,
         places: dict[int | Output, dict[Output, list[Found]]],
-        covering: Commit | None,
+        covering: Past | None,
         appearances: Appearances,
         figures: dict[str, Figures],
         alone: set[Attempt],
@@ -408,7 +417,7 @@ class Input:
             alone |= transactions
             yield _found(self.run, OUTPUT_ALONE, at, f"{quoted(output[1])} is the output of {self}; {why}")
 
-    def _no_output(self, covering: Commit, figures: dict[str, Figures]) -> Iterator[Finding]:
+    def _no_output(self, covering: Past, figures: dict[str, Figures]) -> Iterator[Finding]:
         """An input without an output that the group's offset is past."""
         attempts = self.processed.attempts()
         asked = self.told.commits.get((self.name, covering.offset or 0), set())
@@ -446,6 +455,65 @@ class Begun:
     touched: set[str] = field(default_factory=set)
 
 
+def client_of(event: Event) -> str:
+    """The client of a request: its transactional.id, or its process if it has none."""
+    return event.process if event.transactional_id is None else event.transactional_id
+
+
+class Answer(NamedTuple):
+    """The successful answer to a request: a batch with its first and last offset, or a committed offset.
+
+    Attributes:
+        place: the partition.
+        group: the group that committed the offset; None for a batch.
+        first: the first offset, or the committed one.
+        last: the last offset, or the committed one.
+        attempt: the attempt that sent the request.
+    """
+
+    place: Place
+    group: str | None
+    first: int
+    last: int
+    attempt: Attempt
+
+
+@dataclass(slots=True)
+class Clients:
+    """Clients whose requests are taken in order. It holds requests without an answer and transactions without an end.
+
+    Attributes:
+        begun: by transactional id, its transaction that was begun and not ended.
+    """
+
+    begun: dict[str, Begun] = field(default_factory=dict)
+    _ended: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    _sent: dict[tuple[str, str, Place], Attempt] = field(default_factory=dict)
+
+    def take(self, event: Event) -> Answer | None:
+        """Take the next event; if it answers a request that a client has sent, give the answer."""
+        name, place = event.transactional_id, place_of(event)
+        if (event.action, event.phase) in {("EndTxn", "ok"), ("InitProducerId", "ok")} and name in self.begun:
+            self._ended[name] += 1
+            del self.begun[name]
+        if place is None or event.action not in {"Produce", *COMMITS}:
+            return None
+        request = client_of(event), str(event.detail.get("request")), place
+        if event.phase == "invoke":
+            self._sent[request] = (event.process, None) if name is None else (name, self._ended[name])
+            if name is not None:
+                self.begun.setdefault(name, Begun(event.order)).touched.add(event.group or place[0])
+            return None
+        sent = self._sent.pop(request, None) if "request" in event.detail else self._sent.get(request)
+        if event.phase != "ok" or sent is None:
+            return None
+        if event.action == "Produce":
+            first = event.offset
+            return None if first is None else Answer(place, None, first, first + (event.record_count or 1) - 1, sent)
+        offset = event.detail.get("committed_offset")
+        return Answer(place, event.group or "", offset, offset, sent) if isinstance(offset, int) else None
+
+
 @dataclass(slots=True)
 class Requests:
     """The transactions of sends and commits, as a broker saw them.
@@ -453,21 +521,10 @@ class Requests:
     Attributes:
         batches: by partition, the first and the last offset of each batch that was acknowledged, with its attempt.
         commits: by group, partition and offset, the attempts that committed it.
-        begun: by transactional id, its transaction that was begun and not ended.
     """
 
     batches: dict[Place, list[tuple[int, int, Attempt]]] = field(default_factory=lambda: defaultdict(list))
     commits: dict[tuple[Name, int], set[Attempt]] = field(default_factory=lambda: defaultdict(set))
-    begun: "dict[str, Begun]" = field(default_factory=dict)
-
-    def not_ended(self, declared: Declared) -> str:
-        """The transactions that an application began and did not end, in words; "" for none."""
-        own = declared.outputs | {declared.group}
-        return "".join(
-            f"; transactional.id {quoted(name)} began a transaction with event {each.order} and never ended it"
-            for name, each in self.begun.items()
-            if each.touched & own
-        )
 
     def attempt(self, at: Found) -> Attempt:
         """The attempt that wrote a record; an attempt of nobody if no request of the history carried it."""
@@ -477,45 +534,109 @@ class Requests:
         return own[number][2] if number >= 0 and offset <= own[number][1] else ("nobody", None)
 
 
-def read_requests(run: Sequence[Event]) -> Requests:
-    """The transactions of a run, numbered for each transactional.id."""
-    requests = Requests()
-    numbers: dict[str, int] = defaultdict(int)
-    used = requests.begun
-    sent: dict[tuple[object, Place], Attempt] = {}
-    for event in run:
-        name, place = event.transactional_id, place_of(event)
-        if (event.action, event.phase) in {("EndTxn", "ok"), ("InitProducerId", "ok")} and name in used:
-            numbers[name] += 1
-            del used[name]
-        if place is None or event.action not in {"Produce", *COMMITS}:
-            continue
-        request, committed = (str(event.detail.get("request")), place), event.detail.get("committed_offset")
-        if event.phase == "invoke":
-            sent[request] = (event.process, None) if name is None else (name, numbers[name])
-            if name is not None:
-                used.setdefault(name, Begun(event.order)).touched.add(event.group or place[0])
-        elif event.phase == "ok" and request in sent:
-            if event.action == "Produce" and event.offset is not None:
-                last = event.offset + (event.record_count or 1) - 1
-                requests.batches[place].append((event.offset, last, sent[request]))
-            elif event.action in COMMITS and isinstance(committed, int):
-                requests.commits[(event.group or "", place), committed].add(sent[request])
+def not_ended(declared: Declared, begun: Mapping[str, Begun]) -> str:
+    """The transactions that an application began and did not end, in words; "" for none."""
+    own = declared.outputs | {declared.group}
+    return "".join(
+        f"; transactional.id {quoted(name)} began a transaction with event {each.order} and never ended it"
+        for name, each in begun.items()
+        if each.touched & own
+    )
+
+
+def read_requests(run: Sequence[Event]) -> tuple[Requests, Mapping[str, Begun]]:
+    """The transactions of a run, numbered for each transactional.id, and those that were never ended."""
+    requests, clients = Requests(), Clients()
+    for answer in filter(None, map(clients.take, run)):
+        if answer.group is None:
+            requests.batches[answer.place].append((answer.first, answer.last, answer.attempt))
+        else:
+            requests.commits[(answer.group, answer.place), answer.first].add(answer.attempt)
     for batches in requests.batches.values():
         batches.sort(key=lambda batch: batch[0])
-    return requests
+    return requests, clients.begun
+
+
+class Identified(NamedTuple):
+    """A record of a declared application that has an identity.
+
+    Attributes:
+        at: its partition and offset.
+        identity: what an input and its outputs have in common.
+        which: for one of several outputs, which it is.
+        appears: whether no marker hides it.
+        committed: whether a marker made it appear.
+        aborted: whether a marker hides it.
+    """
+
+    at: Found
+    identity: str
+    which: str
+    appears: bool
+    committed: bool
+    aborted: bool
+
+
+class LogFacts(NamedTuple):
+    """What the logs of a declared application lack.
+
+    Attributes:
+        whole: by topic of outputs that has a log, whether its logs have every record.
+        inputs_whole: whether the logs of all inputs have every record, and are not of an earlier moment than the run.
+    """
+
+    whole: Mapping[str, bool]
+    inputs_whole: bool
+
+    @classmethod
+    def of(cls, declared: Declared, is_whole: Mapping[Place, bool], *, covered: bool) -> "LogFacts":
+        """The facts, from whether each partition's longest log is whole."""
+        whole = {topic: True for topic, _ in is_whole if topic in declared.outputs}
+        for (topic, _), own in is_whole.items():
+            if topic in whole:
+                whole[topic] = whole[topic] and own
+        inputs = {place: own for place, own in is_whole.items() if place[0] in declared.inputs}
+        there = {topic for topic, _ in inputs} == declared.inputs
+        return cls(whole, covered and there and all(inputs.values()))
 
 
 class Joined(Appearances):
     """The places where the outputs of a declared application appear, by their identity."""
 
-    def __init__(self, replicas: Replicas, found: dict[Output, list[Found]], whole: dict[str, bool]) -> None:
-        super().__init__(replicas)
-        self._found, self._whole = found, whole
+    def __init__(self, found: dict[Output, list[Found]], marked: set[Found], whole: Mapping[str, bool]) -> None:
+        super().__init__({})
+        self._found, self._marked, self._whole = found, marked, whole
 
     def of(self, output: Output) -> list[Found] | None:
         """The places at which an output appears; None if they are unknown."""
         return self._found.get(output, [] if self._whole.get(output[0], False) else None)
+
+    def is_transactional(self, at: Found) -> bool:
+        """Whether a marker made an output appear."""
+        return at in self._marked
+
+
+class Candidate(NamedTuple):
+    """A finding about a declared application.
+
+    Attributes:
+        finding: the finding.
+        at: the input, or the output that no input has.
+        transactions: those of an output without its offset, which is reported if no earlier one has any of them.
+    """
+
+    finding: Finding
+    at: Found
+    transactions: frozenset[Attempt] = frozenset()
+
+
+def reported(candidates: Iterable[Candidate]) -> Iterator[Finding]:
+    """The findings that are reported, of all in order of their inputs: each transaction counts once."""
+    alone: set[Attempt] = set()
+    for finding, _, transactions in candidates:
+        if not transactions & alone:
+            alone |= transactions
+            yield finding
 
 
 def judge_declared(
@@ -528,47 +649,92 @@ def judge_declared(
     covered: bool = True,
 ) -> Iterator[Finding]:
     """Judge a declared application; ``covered`` as for :func:`judge_inputs`."""
-    requests = read_requests(run)
-    inputs = DeclaredInputs.of(declared, replicas, covered=covered)
-    told = inputs.told
-    not_ended = requests.not_ended(declared)
+    requests, begun = read_requests(run)
+    own = {place: longest(replicas, place)[1] for place in sorted(replicas)}
+    found = judge_identities(
+        run[0].run,
+        declared,
+        _identified(declared, declared.inputs, own),
+        _identified(declared, declared.outputs, own),
+        LogFacts.of(declared, {place: contents.whole for place, contents in own.items()}, covered=covered),
+        requests,
+        Offsets(logs),
+        figures,
+        covered=covered,
+        waiting=not_ended(declared, begun),
+    )
+    return reported(found)
+
+
+def _identified(declared: Declared, topics: set[str], logs: Mapping[Place, Contents]) -> Iterator[Identified]:
+    """The records of some topics that have an identity, by partition and offset."""
+    for place, contents in logs.items():
+        for offset, value in contents.values.items() if place[0] in topics else ():
+            known, at = declared.identity((place, offset), value), (place, offset)
+            if known is not None:
+                markers = offset in contents.committed, offset in contents.aborted
+                yield Identified(at, *known, offset not in contents.hidden, *markers)
+
+
+def judge_identities(
+    run: str,
+    declared: Declared,
+    inputs: Iterable[Identified],
+    outputs: Iterable[Identified],
+    logs: LogFacts,
+    requests: Requests,
+    offsets: Offsets,
+    figures: dict[str, Figures],
+    *,
+    covered: bool = True,
+    waiting: str = "",
+) -> Iterator[Candidate]:
+    """Judge all records of a declared application that have some identities.
+
+    Args:
+        run: the name of the run.
+        declared: the application.
+        inputs: the inputs with these identities, by partition and offset.
+        outputs: the outputs with these identities, by partition and offset.
+        logs: what the logs of the topics lack.
+        requests: the attempts of these outputs, and of the commits past these inputs.
+        offsets: the commits past these inputs.
+        figures: the figures by rule; the function adds to them.
+        covered: as for :func:`judge_inputs`.
+        waiting: see :func:`not_ended`.
+    """
+    known = DeclaredInputs.of(declared, inputs, logs)
+    told = known.told
     found: dict[Output, list[Found]] = defaultdict(list)
-    whole = {topic: True for topic, _ in replicas if topic in declared.outputs}
-    for place in sorted(place for place in replicas if place[0] in declared.outputs):
-        contents = longest(replicas, place)[1]
-        whole[place[0]] = whole[place[0]] and contents.whole
-        for offset, value in contents.values.items():
-            known = declared.identity((place, offset), value)
-            if known is None:
-                continue
-            identity, which = known
-            appears = offset not in contents.hidden
-            if appears:
-                count(figures[OUTPUT_OF_NOTHING], "checked")
-                if said := inputs.lack(identity, declared.group, figures[OUTPUT_OF_NOTHING]):
-                    yield _found(run[0].run, OUTPUT_OF_NOTHING, (place, offset), said)
-            output = place[0], f"{identity}/{which}" if which else identity
-            for name, source in inputs.named.get(identity, ()):
-                attempts = told.inputs[name][source].outputs[output].setdefault(output, [])
-                attempts.append(requests.attempt((place, offset)))
-                told.owners[output].add((name, source))
-            if appears:
-                found[output].append((place, offset))
+    marked: set[Found] = set()
+    for at, identity, which, appears, committed, _ in outputs:
+        if appears:
+            count(figures[OUTPUT_OF_NOTHING], "checked")
+            if said := known.lack(identity, declared.group, figures[OUTPUT_OF_NOTHING]):
+                yield Candidate(_found(run, OUTPUT_OF_NOTHING, at, said), at)
+        output = at[0][0], f"{identity}/{which}" if which else identity
+        for name, source in known.named.get(identity, ()):
+            told.inputs[name][source].outputs[output].setdefault(output, []).append(requests.attempt(at))
+            told.owners[output].add((name, source))
+        if appears:
+            found[output].append(at)
+            marked |= {at} if committed else set()
     told.commits = requests.commits
-    appearances, offsets = Joined(replicas, found, whole), Offsets(logs)
-    alone: set[Attempt] = set()
+    appearances = Joined(found, marked, logs.whole)
     for name, own in told.inputs.items():
         for offset, processed in sorted(own.items()):
             for rule in INPUT_RULES:
                 count(figures[rule], "checked")
             there = {topic for values in processed.outputs.values() for topic, _ in values}
-            if not all(whole.get(topic, False) for topic in declared.outputs - there):  # it may be in the hole
+            if not all(logs.whole.get(topic, False) for topic in declared.outputs - there):  # it may be in the hole
                 for rule in (*INPUT_RULES, NOT_PROCESSED):
                     count(figures[rule], UNKNOWN)
                 continue
-            one = Input(run[0].run, name, offset, processed, told)
-            yield from one.judge(appearances, offsets, figures, alone, covered=covered)
-            yield from one.judge_declared(declared, appearances, offsets, figures, covered=covered, not_ended=not_ended)
+            one, at, alone = Input(run, name, offset, processed, told), (name[1], offset), set[Attempt]()
+            for finding in one.judge(appearances, offsets, figures, alone, covered=covered):
+                yield Candidate(finding, at, frozenset(alone) if finding.rule == OUTPUT_ALONE else frozenset())
+            rest = one.judge_declared(declared, appearances, offsets, figures, covered=covered, waiting=waiting)
+            yield from (Candidate(finding, at) for finding in rest)
 
 
 @dataclass(slots=True)
@@ -590,28 +756,20 @@ class DeclaredInputs:
     all_there: bool = True
 
     @classmethod
-    def of(cls, declared: Declared, replicas: Replicas, *, covered: bool) -> "DeclaredInputs":
-        """Read them from their logs; ``covered`` as for :func:`judge_inputs`."""
-        found = cls()
-        places = sorted(place for place in replicas if place[0] in declared.inputs)
-        found.all_there = covered and {topic for topic, _ in places} == declared.inputs
-        for place in places:
-            contents = longest(replicas, place)[1]
-            found.all_there = found.all_there and contents.whole
-            for offset, value in contents.values.items():
-                known = declared.identity((place, offset), value)
-                if known is None:
-                    continue
-                if offset not in contents.hidden:
-                    name = declared.group, place
-                    found.named[known[0]].append((name, offset))
-                    found.told.inputs[name][offset] = Processed(given=True, has_outputs=True)
-                elif offset in contents.aborted:
-                    where = f"; {place[0]}-{place[1]} offset {offset} has it, which was aborted"
-                    asked = "does the application read with isolation.level=read_committed?"
-                    found.aborted.setdefault(known[0], f"{where}: {asked}")
-                else:
-                    found.unsure.add(known[0])
+    def of(cls, declared: Declared, inputs: Iterable[Identified], logs: LogFacts) -> "DeclaredInputs":
+        """Take them from their records, which are in order of partitions and offsets."""
+        found = cls(all_there=logs.inputs_whole)
+        for (place, offset), identity, _, appears, _, aborted in inputs:
+            if appears:
+                name = declared.group, place
+                found.named[identity].append((name, offset))
+                found.told.inputs[name][offset] = Processed(given=True, has_outputs=True)
+            elif aborted:
+                where = f"; {place[0]}-{place[1]} offset {offset} has it, which was aborted"
+                asked = "does the application read with isolation.level=read_committed?"
+                found.aborted.setdefault(identity, f"{where}: {asked}")
+            else:
+                found.unsure.add(identity)
         return found
 
     def lack(self, identity: str, group: str, figures: Figures) -> str:

@@ -33,7 +33,7 @@ from typing import Any
 
 from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.histories.history import Event
-from kafka_eos_checks.audit.events.recorded import COMMITS, DECLARATIONS, GENERATIONS
+from kafka_eos_checks.audit.events.recorded import DECLARATIONS, Asked
 from kafka_eos_checks.audit.rules.offsets import GroupLog
 from kafka_eos_checks.audit.segments.contents import Place, Replicas, longest, place_of
 
@@ -202,24 +202,61 @@ def check(run: Sequence[Event], replicas: Replicas, logs: Sequence[GroupLog], ot
         WrongQuestion: names the declaration, and says what is there.
     """
     told = [event for event in run if event.action in DECLARATIONS]
-    found = declarations(told)
-    if others := sorted(others):
-        raise WrongQuestion(f"run {run[0].run!r} has a declaration and nothing else; {_there_is(run[0].run, others)}")
-    _check_events(told, found)
+    check_events(told, others)
     known = _known(run, replicas, logs)
-    for declared in found:
-        if declared.checked:
-            continue
-        try:
-            remedy = f"declare the topics that it reads: {TOPIC} with the role {INPUT!r}"
-            check_names(sorted(declared.inputs), sorted(declared.outputs), declared.group, known, remedy)
-            _check_identities(declared, replicas)
-        except WrongQuestion as error:
-            raise WrongQuestion(f"the declaration of group {declared.group!r}: {error}") from None
+    for declared in declarations(told):
+        check_declared(declared, known, _identities(declared, replicas))
 
 
-def _check_events(told: Sequence[Event], found: Sequence[Declared]) -> None:
-    """Refuse declarations that are passed over, and applications without inputs or outputs."""
+@dataclass(slots=True)
+class Identities:
+    """The identities of a declared application's records, as far as they show that its outputs belong to its inputs.
+
+    Attributes:
+        first: for inputs and for outputs the first record with an identity, and the identity.
+        shared: whether an input, even an aborted one, has the identity of an output.
+    """
+
+    first: dict[str, tuple[Found, str]] = field(default_factory=dict)
+    shared: bool = False
+
+    def add(self, other: "Identities") -> None:
+        """Add the facts of records with other identities."""
+        self.shared |= other.shared
+        for role, found in other.first.items():
+            self.first[role] = min(found, self.first.get(role, found))
+
+    @classmethod
+    def of(cls, inputs: Sequence[tuple[Found, str]], outputs: Sequence[tuple[Found, str]]) -> "Identities":
+        """The facts of some records with their identities."""
+        first = {role: min(records) for role, records in ((INPUT, inputs), (OUTPUT, outputs)) if records}
+        return cls(first, not {text for _, text in inputs}.isdisjoint(text for _, text in outputs))
+
+
+def check_declared(declared: Declared, known: Known, identities: Identities) -> None:
+    """Refuse a declaration that nothing fits, unless it was compared with the cluster; errors as of :func:`check`."""
+    if declared.checked:
+        return
+    try:
+        remedy = f"declare the topics that it reads: {TOPIC} with the role {INPUT!r}"
+        check_names(sorted(declared.inputs), sorted(declared.outputs), declared.group, known, remedy)
+        _check_identities(identities)
+    except WrongQuestion as error:
+        raise WrongQuestion(f"the declaration of group {declared.group!r}: {error}") from None
+
+
+def check_events(told: Sequence[Event], others: Iterable[str] = ()) -> None:
+    """Refuse declarations that are passed over, and applications without inputs or outputs.
+
+    Args:
+        told: the declarations of a run.
+        others: as of :func:`check`.
+
+    Raises:
+        WrongQuestion: names the declaration.
+    """
+    if others := sorted(others):
+        raise WrongQuestion(f"run {told[0].run!r} has a declaration and nothing else; {_there_is(told[0].run, others)}")
     groups: set[str] = set()
     for event in told:
         if event.group is None:
@@ -228,15 +265,15 @@ def _check_events(told: Sequence[Event], found: Sequence[Declared]) -> None:
         if event.group not in groups:
             before = _there_is(event.group, groups) if groups else "there is none before it"
             raise WrongQuestion(f"{event.action} of group {event.group!r} without {APPLICATION}; {before}")
-        if wrong := _wrong_in(event):
+        if wrong := wrong_in(event):
             raise WrongQuestion(f"{event.action} {wrong}")
-    for declared in found:
+    for declared in declarations(told):
         for role, topics in ((INPUT, declared.inputs), (OUTPUT, declared.outputs)):
             if not topics:
                 raise WrongQuestion(f"group {declared.group!r} is declared without {TOPIC} of the role {role!r}")
 
 
-def _wrong_in(event: Event) -> str:
+def wrong_in(event: Event) -> str:
     """The reason why a declaration is passed over, or a part of it; "" for none."""
     detail = event.detail
     if event.action == APPLICATION:
@@ -257,34 +294,47 @@ def _wrong_in(event: Event) -> str:
 
 def _known(run: Sequence[Event], replicas: Replicas, logs: Sequence[GroupLog]) -> Known:
     """The topics and groups that logs and requests show; topics are not known without logs."""
-    groups: dict[str, set[str]] = {}
-    topics = {topic for topic, _ in replicas if topic != OFFSETS_TOPIC}
+    asked = Asked()
     for event in run:
-        own = {event.topic} if event.topic is not None and event.action in COMMITS else set()
-        if event.group is not None and event.action in GENERATIONS:
-            groups.setdefault(event.group, set()).update(own)
-        topics |= own | ({event.topic} if event.topic is not None and event.action == "Produce" else set())
-    for group, (topic, _) in (name for log in logs for name in log.commits):
+        asked.add(event.action, event.topic, event.group)
+    return known_from(asked, (topic for topic, _ in replicas), (name for log in logs for name in log.commits))
+
+
+def known_from(asked: Asked, logs: Iterable[str], committed: Iterable[tuple[str, Place]]) -> Known:
+    """The topics and groups that there are.
+
+    Args:
+        asked: those that requests name.
+        logs: the topics that have logs.
+        committed: the groups with the partitions of which the logs have offsets.
+    """
+    logged = set(logs)
+    groups = {group: set(topics) for group, topics in asked.groups.items()}
+    for group, (topic, _) in committed:
         groups.setdefault(group, set()).add(topic)
     kept = {group: frozenset(own) for group, own in groups.items()}
-    return Known(frozenset(topics) if replicas else None, kept)
+    return Known(frozenset(logged - {OFFSETS_TOPIC} | asked.topics) if logged else None, kept)
 
 
-def _check_identities(declared: Declared, replicas: Replicas) -> None:
+def _identities(declared: Declared, replicas: Replicas) -> Identities:
+    """The identities of an application's records, from their logs."""
+    found: dict[bool, list[tuple[Found, str]]] = {True: [], False: []}
+    for place in replicas:
+        if place[0] in declared.inputs | declared.outputs:
+            for offset, value in longest(replicas, place)[1].values.items():
+                known = declared.identity((place, offset), value)
+                if known is not None:
+                    found[place[0] in declared.inputs].append(((place, offset), known[0]))
+    return Identities.of(found[True], found[False])
+
+
+def _check_identities(found: Identities) -> None:
     """Refuse identities that join no output with any input, not even with an aborted one."""
-    first: dict[str, tuple[Found, str]] = {}
-    of: dict[str, set[str]] = {INPUT: set(), OUTPUT: set()}
-    for place in sorted(replicas):
-        role = INPUT if place[0] in declared.inputs else OUTPUT
-        if place[0] not in declared.inputs | declared.outputs:
-            continue
-        for offset, value in longest(replicas, place)[1].values.items():
-            known = declared.identity((place, offset), value)
-            if known is not None:
-                first.setdefault(role, ((place, offset), known[0]))
-                of[role].add(known[0])
-    if len(first) == len(of) and not of[INPUT] & of[OUTPUT]:
-        one, other = (f"{p[0]}-{p[1]} offset {offset} has {text!r}" for (p, offset), text in map(first.__getitem__, of))
+    if len(found.first) == len((INPUT, OUTPUT)) and not found.shared:
+        one, other = (
+            f"{place[0]}-{place[1]} offset {offset} has {text!r}"
+            for (place, offset), text in (found.first[INPUT], found.first[OUTPUT])
+        )
         raise WrongQuestion(
             f"no output has the same identity as an input: {one}, and {other}; "
             f"say in {TOPIC} with detail.after or detail.field what they have in common"

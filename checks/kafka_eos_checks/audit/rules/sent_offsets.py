@@ -154,10 +154,14 @@ def not_as_sent(
                     evidence=f"group {quoted(group)}: offset {offset} of {topic}-{partition} was stored in a "
                     "transaction that is committed, and does not count",
                 )
+        outcomes: dict[Offset, set[bool | None]] = defaultdict(set)  # by offset, of the transactions it was sent in
+        for each in own:
+            for sent in each.sent:
+                outcomes[sent].add(each.commits)
         for (name, offset), (log, commit) in there.items():
             count(figures, "checked")
-            fates = [each.commits for each in own if (name, offset) in each.sent]
-            if any(fate is not False for fate in fates):
+            fates = outcomes.get((name, offset), set())
+            if fates - {False}:
                 continue
             group, (topic, partition) = name
             how = "was sent only in transactions that are aborted" if fates else "was never sent"

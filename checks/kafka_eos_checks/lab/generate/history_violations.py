@@ -28,12 +28,16 @@ offsets not as sent                          a committed transaction of an offse
 """
 
 import json
+from array import array
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from kafka_eos.errors import ErrorCode
@@ -63,6 +67,7 @@ ELSEWHERE = "elsewhere"  # a topic without logs
 NEVER = 1 << 40  # added to the number of a transaction, to get one that does not exist
 FIRST_REFUSED = 1_000_000_000  # lowest producer id of the producers refused here; no other producer has it
 DECLARED = "planted-declared"  # a group
+LINES_APART = 16  # of which the first byte is known
 TRIES = 100  # attempts to choose records at which the rule is not violated yet
 
 Entry = dict[str, Any]  # an event as in its line of JSON
@@ -83,7 +88,7 @@ class _Transaction:
     """
 
     process: str
-    sends: list[int] = field(default_factory=list)
+    sends: "array[int]" = field(default_factory=lambda: array("q"))
     offsets: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     commits: bool = False
@@ -91,11 +96,73 @@ class _Transaction:
     before: int | None = None
 
 
+class Lines:
+    """The events of a history, by number. They stay in their file; those that are changed are in memory.
+
+    Args:
+        path: the file, with an event in each line.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._changed: dict[int, Entry] = {}
+        self._begins = array("q")  # the first byte of each LINES_APART-th line
+
+    def __iter__(self) -> Iterator[Entry]:
+        """All events in order, as they are now."""
+        at = 0
+        with self._path.open("rb") as file:
+            for number, line in enumerate(file):
+                if number == len(self._begins) * LINES_APART:
+                    self._begins.append(at)
+                at += len(line)
+                yield self._changed[number] if number in self._changed else msgspec.json.decode(line)
+
+    def __getitem__(self, number: int) -> Entry:
+        """An event that was read before."""
+        if number in self._changed:
+            return self._changed[number]
+        with self._path.open("rb") as file:
+            file.seek(self._begins[number // LINES_APART])
+            event: Entry = msgspec.json.decode(next(islice(file, number % LINES_APART, None)))
+            return event
+
+    def change(self, number: int) -> Entry:
+        """An event that its caller changes."""
+        self._changed[number] = self[number]
+        return self._changed[number]
+
+
+class _Sends:
+    """The sends of transactions, as columns: the number of the event, partition and offset, input and output."""
+
+    def __init__(self) -> None:
+        self._columns = [array("q") for _ in range(6)]
+
+    def add(self, number: int, event: Entry) -> None:
+        """Add the event in which a record was sent."""
+        _, *given = event["detail"].get("input", ("", -1, -1))
+        for column, value in zip(
+            self._columns, (number, -1, -1, *given, event["detail"].get("output", -1)), strict=True
+        ):
+            column.append(value)
+
+    def answer(self, event: Entry) -> None:
+        """Add the answer to the last one."""
+        self._columns[1][-1], self._columns[2][-1] = event["partition"], event["offset"]
+
+    def __getitem__(self, number: int) -> tuple[int, int, int, int, int]:
+        """Partition, offset, partition and offset of the input, and number of the output, of a send."""
+        row = bisect_left(self._columns[0], number)
+        partition, offset, of_partition, of_offset, output = (column[row] for column in self._columns[1:])
+        return partition, offset, of_partition, of_offset, output
+
+
 class HistoryViolations:
     """Violations to be planted in a history.
 
     Args:
-        events: the events of the history, in order.
+        events: the events of the history.
         topic: the topic to which clients write.
         inputs: the topic from which clients copy.
         ends: one past the last offset of each partition of the topic.
@@ -105,7 +172,7 @@ class HistoryViolations:
         planted: the violations, with their places.
     """
 
-    def __init__(self, events: list[Entry], *, topic: str, inputs: str, ends: list[int], seed: int) -> None:
+    def __init__(self, events: Lines, *, topic: str, inputs: str, ends: list[int], seed: int) -> None:
         self.planted: list[Row] = []
         self._events, self._topic, self._inputs, self._ends = events, topic, inputs, ends
         self._rng = np.random.default_rng([seed, 3])
@@ -113,7 +180,8 @@ class HistoryViolations:
         self._earlier: dict[int, Entry] = {}  # by the number of the event before which it is inserted
         self._extra: list[Entry] = []
         self._transactions: dict[int, _Transaction] = {}
-        self._read: dict[int, list[int]] = defaultdict(list)  # by partition, the polls of its reader
+        self._sends = _Sends()
+        self._read: dict[int, array[int]] = defaultdict(lambda: array("q"))  # by partition, the polls of its reader
         self._used: set[int] = set()
         self._gather()
 
@@ -133,6 +201,9 @@ class HistoryViolations:
             own = self._transactions[name]
             if action == "Send" and event["phase"] == "invoke":
                 own.sends.append(number)
+                self._sends.add(number, event)
+            elif action == "Send":
+                self._sends.answer(event)
             elif action == "SendOffsetsToTransaction":
                 own.offsets.append(number)
             elif action in {"CommitTransaction", "AbortTransaction"}:
@@ -174,15 +245,15 @@ class HistoryViolations:
 
     def events(self) -> Iterator[Entry]:
         """The events with the planted violations, in order."""
-        order = 0
+        order, last = 0, dict[str, Any]()
         for number, event in enumerate(self._events):
+            last = event
             if number in self._earlier:
                 yield {"run": event["run"], "order": order, "time_us": event["time_us"], **self._earlier[number]}
                 order += 1
             if number not in self._dropped:
                 yield {**event, "order": order}
                 order += 1
-        last = self._events[-1]
         for event in self._extra:
             yield {"run": last["run"], "order": order, "time_us": last["time_us"], **event}
             order += 1
@@ -200,12 +271,12 @@ class HistoryViolations:
 
     def _place(self, send: int) -> tuple[int, int]:
         """Partition and offset of a record that was sent."""
-        answer = self._events[send + 1]
-        return answer["partition"], answer["offset"]
+        partition, offset, *_ = self._sends[send]
+        return partition, offset
 
     def _input(self, send: int) -> tuple[int, int]:
         """Partition and offset of the input of an output."""
-        _, partition, offset = self._events[send]["detail"]["input"]
+        _, _, partition, offset, _ = self._sends[send]
         return partition, offset
 
     def _plant(self, rule: str, topic: str, partition: int, offset: int | None) -> bool:
@@ -246,8 +317,10 @@ class HistoryViolations:
             if not (before.follows_commit and own.sends and before.sends and own.offsets):
                 return False
             firsts = [min(self._input(send)[1] for send in each.sends) for each in (own, before)]
+            if firsts[0] != firsts[1]:
+                return False
             ends = [list(self._events[each.offsets[0]]["detail"]["offsets"].values()) for each in (own, before)]
-            return firsts[0] == firsts[1] and ends[0] != ends[1]
+            return ends[0] != ends[1]
 
         own = self._choose(fits)
         if own is None:
@@ -265,7 +338,7 @@ class HistoryViolations:
         if own is None:
             return False
         for number in own.offsets:
-            self._events[number]["detail"]["transaction"] += NEVER
+            self._events.change(number)["detail"]["transaction"] += NEVER
         first = min(own.sends, key=lambda send: (self._input(send), self._place(send)))
         return self._plant(OUTPUT_ALONE, self._topic, *self._place(first))
 
@@ -280,22 +353,22 @@ class HistoryViolations:
         if own is None:
             return False
         send = single(own)[0]
-        for event in self._events[send : send + 2]:
-            event["detail"]["value"] = f"refused-{number}"
-        self._events[send + 1]["phase"] = "fail"
-        del self._events[send + 1]["offset"]
+        sent, answer = (self._events.change(each) for each in (send, send + 1))
+        sent["detail"]["value"] = answer["detail"]["value"] = f"refused-{number}"
+        answer["phase"] = "fail"
+        del answer["offset"]
         return self._plant(OFFSET_ALONE, self._inputs, *self._input(send))
 
     def _repeat_output(self, _: int) -> bool:
         def seconds(own: _Transaction) -> list[int]:
-            return [send for send in own.sends if self._events[send]["detail"]["output"] == 1]
+            return [send for send in own.sends if self._sends[send][4] == 1]
 
         own = self._choose(lambda each: each.commits and bool(each.offsets and seconds(each)))
         if own is None:
             return False
         send = seconds(own)[0]
-        for event in self._events[send : send + 2]:
-            event["detail"]["output"] = 0
+        for each in (send, send + 1):
+            self._events.change(each)["detail"]["output"] = 0
         return self._plant(TWICE, self._topic, *self._place(send))
 
     # ---- transactions
@@ -306,7 +379,7 @@ class HistoryViolations:
                 each.commits
                 and not each.offsets
                 and bool(each.sends)
-                and not any(self._events[send]["partition"] in self._read for send in each.sends)
+                and not any(self._place(send)[0] in self._read for send in each.sends)
             )
         )
         if own is None:
@@ -319,7 +392,7 @@ class HistoryViolations:
         if own is None:
             return False
         for number in own.ends:
-            self._events[number]["action"] = "CommitTransaction"
+            self._events.change(number)["action"] = "CommitTransaction"
         return self._plant(COMMITTED_MISSING, self._topic, *self._place(own.sends[0]))
 
     # ---- readers
@@ -453,10 +526,9 @@ class HistoryViolations:
 
     def _declare_input(self, number: int) -> bool:
         sends = (event for event in self._events if event["action"] == "Send" and event["phase"] == "ok")
-        own = [event for event in sends if event["topic"] == self._inputs]
-        if number >= len(own):
+        event = next(islice((event for event in sends if event["topic"] == self._inputs), number, None), None)
+        if event is None:
             return False
-        event = own[number]
         return self._declared(
             NOT_PROCESSED, self._inputs, event["partition"], event["offset"], f"not-processed-{number}"
         )
@@ -496,7 +568,7 @@ class HistoryViolations:
 
 
 def plant_in_history(path: Path, faults: int, *, topic: str, inputs: str, ends: list[int], seed: int) -> list[Row]:
-    """Plant violations in a history. The whole history is held in memory meanwhile, as in the audit.
+    """Plant violations in a history. Of each record that a transaction sent or a reader polled, some numbers are held.
 
     Args:
         path: the file, which is replaced.
@@ -512,11 +584,10 @@ def plant_in_history(path: Path, faults: int, *, topic: str, inputs: str, ends: 
     Raises:
         ValueError: the history is too short for so many.
     """
-    with path.open(encoding="utf-8") as lines:
-        violations = HistoryViolations(
-            [json.loads(line) for line in lines], topic=topic, inputs=inputs, ends=ends, seed=seed
-        )
+    violations = HistoryViolations(Lines(path), topic=topic, inputs=inputs, ends=ends, seed=seed)
     violations.plant(faults)
-    with path.open("w", encoding="utf-8") as out:
+    changed = path.with_suffix(".changed")
+    with changed.open("w", encoding="utf-8") as out:
         out.writelines(json.dumps(event, separators=(",", ":")) + "\n" for event in violations.events())
+    changed.replace(path)
     return violations.planted

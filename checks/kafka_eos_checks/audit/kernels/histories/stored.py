@@ -135,10 +135,12 @@ class SplitRecords:
         number: the number of the log in the rows.
         split: the number of the split.
         segment: the number of its segment in the log.
+        with_values: whether the values are wanted, too.
     """
 
-    def __init__(self, topic: str, number: int, split: int, segment: int) -> None:
+    def __init__(self, topic: str, number: int, split: int, segment: int, *, with_values: bool = False) -> None:
         self.topic, self.number, self._piece = topic, number, Piece(split)
+        self._values: list[tuple[int, bytes | None]] | None = [] if with_values else None
         self._segment = segment
         self._blocks: list[tuple[int, ...]] = []
         self._held = np.zeros(0, _HELD)
@@ -149,6 +151,11 @@ class SplitRecords:
         """Yield the rows since the last call, in no particular order."""
         rows, self._rows = self._rows, []
         yield from rows
+
+    def taken_values(self) -> Iterator[tuple[int, bytes | None]]:
+        """Yield the offsets and values of the records since the last call, if they are wanted."""
+        values, self._values = self._values, None if self._values is None else []
+        yield from values or ()
 
     def finish(self) -> Piece:
         """The part of the split that is needed to fold its log."""
@@ -191,6 +198,9 @@ class SplitRecords:
         rows["kind"] = np.where(is_set(headers, TRANSACTIONAL_MASK)[records.batch], _DATA, _LOOSE)
         rows["kind"][control] = _kinds(records, np.flatnonzero(control))
         rows["key"], rows["odd"] = _keys(records, self.topic)
+        if self._values is not None:
+            own, values = np.flatnonzero(~control).tolist(), list(records.values())
+            self._values += [(int(offset[row]), values[row]) for row in own]
         loose = rows["kind"] == _LOOSE
         if loose.any():
             self._rows.append(_told(rows[loose], self.number, PLAIN))
