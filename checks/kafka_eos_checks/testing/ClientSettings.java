@@ -20,7 +20,6 @@ import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerConfig;
-import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
@@ -174,7 +173,7 @@ public final class ClientSettings {
                 } else {
                     answer = consumer(settings(row.get("consumer")));
                 }
-            } catch (KafkaException | IllegalArgumentException refused) {
+            } catch (RuntimeException refused) {
                 answer = JSON.createObjectNode().put("refused", why(refused));
             }
             answers.println(answer);

@@ -744,11 +744,25 @@ def commit_interval(values: Values) -> int:
     return values.number("commit.interval.ms") if given else 100
 
 
-_ADMIN = Client(kinds=_of_java("admin"), source="AdminClientConfig.CONFIG", rules=())
+_ADMIN = Client(
+    kinds=_of_java("admin"),
+    source="AdminClientConfig.CONFIG",
+    rules=(
+        Rule(
+            ("default.api.timeout.ms", "request.timeout.ms"),
+            "a call must have the time for one request",
+            "KafkaAdminClient.configureDefaultApiTimeoutMs",
+            lambda values: values.has("default.api.timeout.ms")
+            and values.number("default.api.timeout.ms") < values.number("request.timeout.ms"),
+        ),
+    ),
+)  # fmt: skip
+_METRICS = tuple(f"{prefix}.enable.metrics.push" for prefix in ("consumer", "main.consumer", "admin"))
 STREAMS = Client(
     kinds=MappingProxyType({
         **_of_java("streams"),
         _TRANSACTION_TIMEOUT: Number(_TIMEOUT_OF_STREAMS, INT32_MIN, INT32_MAX),
+        **dict.fromkeys(_METRICS, JAVA_CONSUMER.kinds["enable.metrics.push"]),
         _IN_FLIGHT: JAVA_PRODUCER.kinds[_IN_FLIGHT],
         "group.instance.id": JAVA_CONSUMER.kinds["group.instance.id"],
     }),
@@ -774,19 +788,38 @@ STREAMS = Client(
             "StreamsConfig.verifyStreamsProtocolCompatibility",
             lambda values: values.has("group.instance.id") and values.word("group.protocol") == "streams",
         ),
+        *(
+            Rule(
+                (name,),
+                "Kafka 4.3.0 casts it to Boolean, which fails for the text of a file; without the prefix it works",
+                "StreamsConfig.verifyClientTelemetryConfigs",
+                _given(name),
+            )
+            for name in _METRICS
+        ),
     ),
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A client that Kafka Streams makes: its prefixes, the defaults of Streams, and the settings that Streams decides."""
+    """A client that Kafka Streams makes.
+
+    Attributes:
+        client: its rules.
+        prefixes: the prefixes of its settings; the last one wins.
+        defaults: the defaults of Streams.
+        decided: the settings that Streams decides.
+        in_transactions: those that it also decides with transactions.
+        not_decided: the prefix by which a user nevertheless gives them, of which Streams 4.3.0 does not think.
+    """
 
     client: Client
     prefixes: tuple[str, ...]
     defaults: Given
     decided: Given = field(default_factory=dict)
-    decided_in_transactions: Given = field(default_factory=dict)
+    in_transactions: Given = field(default_factory=dict)
+    not_decided: str = NOT_GIVEN
 
     def given(self, given: Given) -> dict[str, str]:
         """The user's settings for this client: those without a prefix, then those of each prefix."""
@@ -797,28 +830,30 @@ class _Part:
         return found
 
 
-_NO_COMMIT: Given = ({"enable.auto.commit": "false"})
-_COMMITTED: Given = ({"isolation.level": "read_committed"})
+_OF_CONSUMERS: Given = {"enable.auto.commit": "false", "allow.auto.create.topics": "false", "group.protocol": "classic"}
+_COMMITTED: Given = {"isolation.level": "read_committed"}
 _PARTS = (
     _Part(
         JAVA_PRODUCER,
         ("producer.",),
         {"linger.ms": "100"},
-        decided_in_transactions={"enable.idempotence": "true", "transactional.id": "decided by Kafka Streams"},
+        in_transactions={"enable.idempotence": "true", "transactional.id": "of Kafka Streams"},
     ),
     _Part(
         JAVA_CONSUMER,
         ("consumer.", "main.consumer."),
         {"max.poll.records": "1000", "auto.offset.reset": "earliest"},
-        {**_NO_COMMIT, "group.id": "application.id", "group.protocol": "classic"},
+        {**_OF_CONSUMERS, "group.id": "application.id"},
         _COMMITTED,
+        "main.consumer.",
     ),
     _Part(
         JAVA_CONSUMER,
         ("consumer.", "restore.consumer."),
-        {"auto.offset.reset": "earliest"},
-        {**_NO_COMMIT, "group.protocol": "classic"},
+        {},
+        {**_OF_CONSUMERS, "auto.offset.reset": "none", "group.instance.id": "none"},
         _COMMITTED,
+        "restore.consumer.",
     ),
     _Part(_ADMIN, ("admin.",), {}),
 )
@@ -853,10 +888,18 @@ _ANY_TEXT = frozenset({
 })  # fmt: skip
 
 
-def streams_values(given: Given) -> tuple[Values, Values]:
-    """The settings of Kafka Streams, and those of its producer, with the defaults of Streams.
+@dataclass(frozen=True, slots=True)
+class StreamsValues:
+    """The settings of Kafka Streams, and those of the clients that it makes."""
 
-    Settings that neither Streams nor one of its clients knows are left out.
+    own: Values
+    producer: Values
+    main_consumer: Values
+    restore_consumer: Values
+
+
+def streams_values(given: Given) -> StreamsValues:
+    """The settings with the defaults of Kafka Streams; those that neither it nor one of its clients knows are left out.
 
     Raises:
         RefusedSettings: when Kafka Streams refuses them, or a client that it makes does.
@@ -866,13 +909,19 @@ def streams_values(given: Given) -> tuple[Values, Values]:
     of_parts = [part.given(given) for part in _PARTS]
     of_clients = of_parts[0] | of_parts[1]
     looked_at = {name: of_clients[name] for name in (_IN_FLIGHT, "group.instance.id") if name in of_clients}
-    values = STREAMS.values({name: word for name, word in given.items() if name in STREAMS.kinds} | looked_at)
+    own = STREAMS.values({name: word for name, word in given.items() if name in STREAMS.kinds} | looked_at)
+    timeouts = {"transaction.timeout.ms": _TIMEOUT_OF_STREAMS, "delivery.timeout.ms": str(INT32_MAX)}
     made = []
-    for part, own in zip(_PARTS, of_parts, strict=True):
-        decided = {**part.decided, **(part.decided_in_transactions if in_transactions(values) else {})}
-        if part.client is JAVA_CONSUMER and values.word("group.protocol") == "streams":
-            own = {name: word for name, word in own.items() if name not in _BY_COORDINATOR}
-        timeouts = {"transaction.timeout.ms": _TIMEOUT_OF_STREAMS, "delivery.timeout.ms": str(INT32_MAX)}
-        defaults = {**part.defaults, **(timeouts if part.client is JAVA_PRODUCER and in_transactions(values) else {})}
-        made.append(part.client.values({**defaults, **own, **decided}))
-    return values, made[0]
+    for part, user in zip(_PARTS, of_parts, strict=True):
+        defaults, decided = dict(part.defaults), dict(part.decided)
+        if in_transactions(own):
+            defaults |= timeouts if part.client is JAVA_PRODUCER else {}
+            decided |= {
+                name: word
+                for name, word in part.in_transactions.items()
+                if not part.not_decided or part.not_decided + name not in given
+            }
+        if own.word("group.protocol") == "streams":  # the coordinator decides these
+            user = {name: word for name, word in user.items() if name not in _BY_COORDINATOR}  # noqa: PLW2901
+        made.append(part.client.values({**defaults, **user, **decided}))
+    return StreamsValues(own, *made[:3])
