@@ -23,6 +23,7 @@ from kafka_eos.clients.settings import (
     STREAMS_NOT_READ,
     Client,
     RefusedSettings,
+    StreamsValues,
     Values,
     idempotence_of_java,
     idempotence_of_librdkafka,
@@ -52,6 +53,13 @@ EPILOG = """examples:
 exit codes: 0 the client accepts the settings, and they give what --require names; 1 they are refused, or do not give it;
 2 the call or the file cannot be used
 """
+
+
+
+
+def always(_values: Values, _idempotent: bool) -> bool:
+    """A guarantee about each client of its kind."""
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,23 +148,42 @@ CONSUMER = (
         lambda values, _: values.flag("enable.auto.commit") and values.has("group.id"),
     ),
 )
-STREAMS = (
-    Guarantee(
+STREAMS = {
+    "committed": Guarantee(
         True,
-        "each input that no exception handler skips takes effect once: its outputs and its offset are committed together",
+        "each input that no exception handler skips takes effect once: outputs and offset are committed together",
         "ConsumeTransformProduce",
-        lambda _values, _: True,
+        always,
         ("late-offsets", "aborted-records-delivered", "retry-refused-after-restart"),
     ),
-)
-STREAMS_WITHOUT_TRANSACTIONS = (
-    Guarantee(
+    "without transactions": Guarantee(
         False,
         "processing.guarantee is not exactly_once_v2: a crash has records processed twice",
         "CommitAfterProcessingTwice",
-        lambda _values, _: True,
+        always,
     ),
-)
+    "inputs": Guarantee(
+        False,
+        "main.consumer.isolation.level overrides exactly_once_v2: records of aborted and open transactions are processed",
+        "HighWatermarkOnly",
+        always,
+    ),
+    "stores": Guarantee(
+        False,
+        "restore.consumer.isolation.level overrides exactly_once_v2: aborted changes are restored",
+        "RestoresUncommitted",
+        always,
+    ),
+}
+
+
+def of_streams(values: StreamsValues) -> tuple[Guarantee, ...]:
+    """The guarantees of Kafka Streams; it lets users override what its consumers read."""
+    if not in_transactions(values.own):
+        return (STREAMS["without transactions"],)
+    of_consumers = {"inputs": values.main_consumer, "stores": values.restore_consumer}
+    uncommitted = [name for name, one in of_consumers.items() if one.word("isolation.level") != "read_committed"]
+    return tuple(STREAMS[name] for name in uncommitted or ["committed"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +205,7 @@ KINDS = {
     "java-consumer": Kind(JAVA_CONSUMER, CONSUMER, lambda _: False),
     "librdkafka-consumer": Kind(LIBRDKAFKA_CONSUMER, CONSUMER, lambda _: False),
 }
-REQUIRABLE = {guarantee.model: guarantee for guarantee in (*PRODUCER, *CONSUMER, *STREAMS) if guarantee.holds}
+REQUIRABLE = {guarantee.model: guarantee for guarantee in (*PRODUCER, *CONSUMER, *STREAMS.values()) if guarantee.holds}
 """The guarantees that a call can require, by their models."""
 
 
@@ -315,10 +342,9 @@ def _judge_streams(given: Mapping[str, str]) -> Judged:
         known=frozenset({*STREAMS_RULES.kinds, *JAVA_PRODUCER.kinds, *JAVA_CONSUMER.kinds}),
     )
     try:
-        values, _ = streams_values(given)
+        return replace(judged, guarantees=of_streams(streams_values(given)))
     except RefusedSettings as refused:
         return replace(judged, refused=refused)
-    return replace(judged, guarantees=STREAMS if in_transactions(values) else STREAMS_WITHOUT_TRANSACTIONS)
 
 
 def read_settings(words: Iterable[str]) -> dict[str, str]:
