@@ -34,7 +34,6 @@ from kafka_eos.clients.settings import (
     streams_values,
 )
 from kafka_eos.clients.settings import STREAMS as STREAMS_RULES
-
 from kafka_eos_checks.conform.security import UnusableProperties, read_properties
 from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.nearest import did_you_mean
@@ -50,11 +49,9 @@ EPILOG = """examples:
   kafka-eos settings --require Transactions producer.properties  fails without the guarantee
   kafka-eos settings --client librdkafka-producer enable.idempotence=true --json -
 
-exit codes: 0 the client accepts the settings, and they give what --require names; 1 they are refused, or do not give it;
-2 the call or the file cannot be used
+exit codes: 0 the client accepts the settings, and they give what --require names; 1 they are refused, or do not
+give it; 2 the call or the file cannot be used
 """
-
-
 
 
 def always(_values: Values, _idempotent: bool) -> bool:
@@ -164,7 +161,7 @@ STREAMS = {
     ),
     "inputs": Guarantee(
         False,
-        "main.consumer.isolation.level overrides exactly_once_v2: records of aborted and open transactions are processed",
+        "main.consumer.isolation.level overrides exactly_once_v2: records of aborted transactions are processed",
         "HighWatermarkOnly",
         always,
     ),
@@ -319,7 +316,9 @@ def judge(client: str, given: Mapping[str, str]) -> Judged:
     read = {name: word for name, word in given.items() if rules.refuses_unknown or rules.knows(name)}
     judged = Judged(
         client=client,
-        ignored=tuple(sorted(name for name in given if not rules.uses(name) and (name not in read or rules.knows(name)))),
+        ignored=tuple(
+            sorted(name for name in given if not rules.uses(name) and (name not in read or rules.knows(name)))
+        ),
         unchecked=tuple(sorted(name for name in read if rules.uses(name) and is_unchecked(rules, name))),
         known=frozenset({*rules.kinds, *rules.aliases}),
     )

@@ -19,7 +19,9 @@ JAVA_SOURCE = Path(__file__).with_name("ClientSettings.java")
 JAVA_CLIENTS = ("producer", "consumer", "admin", "streams")
 SIDES = {"*": "both", "P": "producer", "C": "consumer"}
 _JAVA_SECONDS = 240
-_PROPERTY = re.compile(r"^(?P<name>[\w.]+) +\| +(?P<side>[CP*]) +\| (?P<range>.*?) +\| *(?P<default>.*?) +\| \w+ +\| (?P<about>.*)")
+_PROPERTY = re.compile(
+    r"^(?P<name>[\w.]+) +\| +(?P<side>[CP*]) +\| (?P<range>.*?) +\| *(?P<default>.*?) +\| \w+ +\| (?P<about>.*)"
+)
 _ALIAS = re.compile(r"(?:\*\*DEPRECATED\*\* )?Alias for `([\w.]+)`")
 
 
@@ -45,7 +47,7 @@ def of_java() -> dict[str, Any]:
 def of_librdkafka() -> dict[str, Any]:
     """The settings of librdkafka by side, and its aliases, as the library of confluent-kafka prints them.
 
-    What only a program can set, a callback for example, is left out. Names that the library does not document are texts.
+    What only a program can set, a callback for example, is left out. Names without documentation are texts.
     """
     import confluent_kafka  # noqa: PLC0415 - only the maker of the file needs it
 
@@ -84,7 +86,13 @@ def _properties(library: ctypes.CDLL, standard: ctypes.CDLL) -> list[str]:
 
 def _takes(library: ctypes.CDLL, name: str, word: str) -> bool:
     library.rd_kafka_conf_new.restype = ctypes.c_void_p
-    library.rd_kafka_conf_set.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t]
+    library.rd_kafka_conf_set.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_char_p,
+        ctypes.c_char_p,
+        ctypes.c_void_p,
+        ctypes.c_size_t,
+    ]
     return library.rd_kafka_conf_set(library.rd_kafka_conf_new(), name.encode(), word.encode(), None, 0) == 0
 
 

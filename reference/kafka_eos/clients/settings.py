@@ -77,7 +77,9 @@ def read_c(word: str) -> float | None:
 
 
 def read_c_float(word: str) -> float | None:
-    """A number with a fraction as librdkafka reads it, None if it is none; not the words of C for infinity and the like.
+    """A number with a fraction as librdkafka reads it, None if it is none.
+
+    librdkafka also reads ``nan`` and such words of C; they are none here.
 
     librdkafka: rdkafka_conf.c: rd_kafka_anyconf_set_prop, with strtod
     """
@@ -307,9 +309,9 @@ def _ours(names: Iterable[str]) -> frozenset[str]:
 
 
 _SIDES = ("both", "producer", "consumer")
-_KINDS_OF_LIBRDKAFKA = MappingProxyType({
-    _ALIASES.get(name, name): kind for side in _SIDES for name, kind in _kinds(_librdkafka[side], read_c).items()
-})
+_KINDS_OF_LIBRDKAFKA = MappingProxyType(
+    {_ALIASES.get(name, name): kind for side in _SIDES for name, kind in _kinds(_librdkafka[side], read_c).items()}
+)
 _OF_TOPICS = _ours(name for side in _SIDES for name, row in _librdkafka[side].items() if "of_topics" in row)
 
 

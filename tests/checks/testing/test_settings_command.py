@@ -50,7 +50,11 @@ def test_a_guarantee_that_kafka_as_it_ships_breaks_names_the_findings(capsys: py
         ("java-producer", {"acks": "1"}, ["AcksOne", "LostAcknowledgement", "ResendAfterRestart"]),
         ("java-producer", {"acks": "1", "retries": "0"}, ["AcksOne", "ResendAfterRestart"]),
         ("java-producer", {"transactional.id": "orders"}, ["RefinesAtLeastOnce", "IdempotentProducer", "Transactions"]),
-        ("librdkafka-producer", {"transactional.id": "orders"}, ["RefinesAtLeastOnce", "IdempotentProducer", "Transactions"]),
+        (
+            "librdkafka-producer",
+            {"transactional.id": "orders"},
+            ["RefinesAtLeastOnce", "IdempotentProducer", "Transactions"],
+        ),
         ("java-consumer", {"group.id": "g"}, ["ReadUncommitted", "CommitAfterProcessingTwice"]),
         ("librdkafka-consumer", {"group.id": "g", "enable.auto.commit": "false"}, ["ReadCommitted"]),
         ("streams", EOS, ["ConsumeTransformProduce"]),
@@ -98,7 +102,9 @@ def test_settings_of_a_producer_and_of_a_consumer_need_a_client(capsys: pytest.C
 def test_a_misspelt_name_is_refused_by_librdkafka_and_told_for_java(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["settings", "compression.typ=zstd", "bootstrap.servers=a:9092"]) == 0
     told = capsys.readouterr().out
-    assert "only logs a warning: compression.typ; did you mean compression.type?\nnot checked: bootstrap.servers\n" in told
+    assert (
+        "only logs a warning: compression.typ; did you mean compression.type?\nnot checked: bootstrap.servers\n" in told
+    )
     assert main(["settings", "--client", "librdkafka-producer", "compression.typ=zstd"]) == 1
     told = capsys.readouterr().out
     assert "compression.typ: there is no such setting" in told
