@@ -1,10 +1,10 @@
 """``kafka-eos settings``: whether a client accepts its settings, and what they guarantee.
 
-The names and ranges of settings are those of the clients' own tables, the rules those of
-:mod:`kafka_eos.clients.settings`: Java's clients and Kafka Streams 4.3.0, librdkafka 2.16.0. A guarantee, or the lack of
-one, names the model that shows it.
+The names and ranges of settings are those of the clients' own tables: Java's clients and Kafka Streams 4.3.0,
+librdkafka 2.16.0. The rules are those of :mod:`kafka_eos.clients.settings`. A guarantee, or the lack of one, names the
+model that shows it.
 
-Settings that are not given have the client's default; addresses and serializers may be missing. A value that the client
+A setting that is not given has the client's default; addresses and serializers may be missing. A value that the client
 reads as a file, a class, an address or a login is not checked, and is named.
 """
 

@@ -93,7 +93,8 @@ def _takes(library: ctypes.CDLL, name: str, word: str) -> bool:
         ctypes.c_void_p,
         ctypes.c_size_t,
     ]
-    return library.rd_kafka_conf_set(library.rd_kafka_conf_new(), name.encode(), word.encode(), None, 0) == 0
+    done: int = library.rd_kafka_conf_set(library.rd_kafka_conf_new(), name.encode(), word.encode(), None, 0)
+    return done == 0
 
 
 def _dumped(library: ctypes.CDLL) -> set[str]:

@@ -282,7 +282,6 @@ def _kinds(rows: Mapping[str, Mapping[str, Any]], read: Callable[[str], float | 
 
 _known: Mapping[str, Any] = json.loads(files("kafka_eos.clients").joinpath(KNOWN).read_text(encoding="utf-8"))
 _java, _librdkafka = _known["java"], _known["librdkafka"]
-JAVA_RELEASE, LIBRDKAFKA_RELEASE = _java["release"], _librdkafka["release"]
 
 
 def _of_java(client: str) -> Mapping[str, Kind]:
