@@ -624,7 +624,7 @@ JAVA_CONSUMER = Client(
         ),
         Rule(
             ("default.api.timeout.ms", "group.protocol"),
-            "the thread of the consumer needs time to start",
+            "the thread of the consumer needs time to start; whether a few milliseconds suffice depends on the machine",
             "ConsumerNetworkThread.start",
             lambda values: values.word("group.protocol") == "consumer"
             and values.number("default.api.timeout.ms") == 0,
