@@ -1,13 +1,17 @@
 """``kafka-eos settings``: whether a client accepts its settings, and what they guarantee.
 
-The rules of the clients are those of :mod:`kafka_eos.clients.settings`. A guarantee, or the lack of one, names the
+The names and ranges of settings are those of the clients' own tables: Java's clients and Kafka Streams 4.3.0,
+librdkafka 2.16.0. The rules are those of :mod:`kafka_eos.clients.settings`. A guarantee, or the lack of one, names the
 model that shows it.
+
+A setting that is not given has the client's default; addresses and serializers may be missing. A value that the client
+reads as a file, a class, an address or a login is not checked, and is named.
 """
 
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -16,15 +20,23 @@ from kafka_eos.clients.settings import (
     JAVA_PRODUCER,
     LIBRDKAFKA_CONSUMER,
     LIBRDKAFKA_PRODUCER,
-    PROCESSOR,
+    STREAMS_NOT_READ,
     Client,
     RefusedSettings,
+    StreamsValues,
     Values,
     idempotence_of_java,
     idempotence_of_librdkafka,
+    in_transactions,
+    is_unchecked,
+    is_unchecked_by_streams,
+    known_to_streams,
+    streams_values,
 )
+from kafka_eos.clients.settings import STREAMS as STREAMS_RULES
 from kafka_eos_checks.conform.security import UnusableProperties, read_properties
 from kafka_eos_checks.kit.arguments import add_json
+from kafka_eos_checks.kit.nearest import did_you_mean
 from kafka_eos_checks.kit.verdict import write_document
 
 Condition: TypeAlias = Callable[[Values, bool], bool]
@@ -34,10 +46,17 @@ EPILOG = """examples:
   kafka-eos settings producer.properties
   kafka-eos settings acks=1 transactional.id=orders              refused: a transactional producer is idempotent
   kafka-eos settings group.id=g isolation.level=read_committed
+  kafka-eos settings --require Transactions producer.properties  fails without the guarantee
   kafka-eos settings --client librdkafka-producer enable.idempotence=true --json -
 
-exit codes: 0 the client accepts the settings, 1 it refuses them, 2 the call or the file cannot be used
+exit codes: 0 the client accepts the settings, and they give what --require names; 1 they are refused, or do not
+give it; 2 the call or the file cannot be used
 """
+
+
+def always(_values: Values, _idempotent: bool) -> bool:
+    """A guarantee about each client of its kind."""
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +95,7 @@ PRODUCER = (
         True,
         "every acknowledged record is stored at least once (with min.insync.replicas=2, and no unclean election)",
         "RefinesAtLeastOnce",
-        lambda values, idempotent: values.acks() == -1 and not idempotent,
+        lambda values, _: values.acks() == -1,
     ),
     Guarantee(
         False,
@@ -86,7 +105,7 @@ PRODUCER = (
     ),
     Guarantee(
         True,
-        "every record is stored once and in order, for one life of the producer",
+        "no record is stored twice or out of order, for one life of the producer",
         "IdempotentProducer",
         lambda _, idempotent: idempotent,
         ("retry-refused-after-restart", "gap-after-expiry"),
@@ -126,23 +145,42 @@ CONSUMER = (
         lambda values, _: values.flag("enable.auto.commit") and values.has("group.id"),
     ),
 )
-STREAMS = (
-    Guarantee(
+STREAMS = {
+    "committed": Guarantee(
         True,
-        "each input takes effect once: its outputs and its offset are committed together",
+        "each input that no exception handler skips takes effect once: outputs and offset are committed together",
         "ConsumeTransformProduce",
-        lambda _values, _: True,
+        always,
         ("late-offsets", "aborted-records-delivered", "retry-refused-after-restart"),
     ),
-)
-STREAMS_WITHOUT_TRANSACTIONS = (
-    Guarantee(
+    "without transactions": Guarantee(
         False,
         "processing.guarantee is not exactly_once_v2: a crash has records processed twice",
         "CommitAfterProcessingTwice",
-        lambda _values, _: True,
+        always,
     ),
-)
+    "inputs": Guarantee(
+        False,
+        "main.consumer.isolation.level overrides exactly_once_v2: records of aborted transactions are processed",
+        "HighWatermarkOnly",
+        always,
+    ),
+    "stores": Guarantee(
+        False,
+        "restore.consumer.isolation.level overrides exactly_once_v2: aborted changes are restored",
+        "RestoresUncommitted",
+        always,
+    ),
+}
+
+
+def of_streams(values: StreamsValues) -> tuple[Guarantee, ...]:
+    """The guarantees of Kafka Streams; it lets users override what its consumers read."""
+    if not in_transactions(values.own):
+        return (STREAMS["without transactions"],)
+    of_consumers = {"inputs": values.main_consumer, "stores": values.restore_consumer}
+    uncommitted = [name for name, one in of_consumers.items() if one.word("isolation.level") != "read_committed"]
+    return tuple(STREAMS[name] for name in uncommitted or ["committed"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,21 +192,18 @@ class Kind:
     idempotence: Callable[[Values], bool]
 
 
-STREAMS_CLIENT, GUARANTEE = "streams", "processing.guarantee"
-STREAMS_ONLY = frozenset({GUARANTEE, "application.id", "commit.interval.ms"})
-PRODUCERS, CONSUMERS = "java-producer", "java-consumer"
-STREAMS_KINDS = {
-    True: Kind(PROCESSOR, STREAMS, lambda _: True),
-    False: Kind(Client({}, "", ()), STREAMS_WITHOUT_TRANSACTIONS, lambda _: False),
-}
-"""Kafka Streams with and without ``processing.guarantee=exactly_once_v2``."""
+STREAMS_CLIENT = "streams"
+OF_JAVA = ("java-producer", "java-consumer")
+OF_LIBRDKAFKA = ("librdkafka-producer", "librdkafka-consumer")
 
 KINDS = {
-    PRODUCERS: Kind(JAVA_PRODUCER, PRODUCER, idempotence_of_java),
+    "java-producer": Kind(JAVA_PRODUCER, PRODUCER, idempotence_of_java),
     "librdkafka-producer": Kind(LIBRDKAFKA_PRODUCER, PRODUCER, idempotence_of_librdkafka),
-    CONSUMERS: Kind(JAVA_CONSUMER, CONSUMER, lambda _: False),
+    "java-consumer": Kind(JAVA_CONSUMER, CONSUMER, lambda _: False),
     "librdkafka-consumer": Kind(LIBRDKAFKA_CONSUMER, CONSUMER, lambda _: False),
 }
+REQUIRABLE = {guarantee.model: guarantee for guarantee in (*PRODUCER, *CONSUMER, *STREAMS.values()) if guarantee.holds}
+"""The guarantees that a call can require, by their models."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,13 +214,22 @@ class Judged:
         client: the client that they were judged for.
         refused: why the client refuses them, None if it accepts them.
         guarantees: those about this client; none of a refused one.
-        ignored: settings without a rule.
+        ignored: settings that the client does not use, about which it logs a warning.
+        unchecked: settings from which the client reads more than is checked here.
+        known: the names that the client knows.
     """
 
     client: str
-    refused: RefusedSettings | None
-    guarantees: tuple[Guarantee, ...]
+    refused: RefusedSettings | None = None
+    guarantees: tuple[Guarantee, ...] = ()
     ignored: tuple[str, ...]
+    unchecked: tuple[str, ...]
+    known: frozenset[str]
+
+    def missing(self, required: Iterable[str]) -> list[str]:
+        """The required guarantees, by their models, that are not given."""
+        given = {guarantee.model for guarantee in self.guarantees if guarantee.holds}
+        return [model for model in required if model not in given]
 
     def to_json(self) -> dict[str, Any]:
         """The judgement as a JSON object."""
@@ -206,7 +250,11 @@ class Judged:
                 for guarantee in self.guarantees
             ],
             "ignored": list(self.ignored),
+            "unchecked": list(self.unchecked),
         }
+
+    def _meant(self, name: str) -> str:
+        return "" if name in self.known else did_you_mean(name, self.known)
 
     def lines(self) -> Iterator[str]:
         """The judgement in words."""
@@ -219,51 +267,83 @@ class Judged:
             yield f"{mark}  {guarantee.words} ({guarantee.model} {models})"
             for finding in guarantee.findings:
                 yield f"     Kafka 4.3 as it ships breaks this: kafka-eos ledger findings {finding}"
-        if self.ignored:
-            yield f"no rule about: {', '.join(self.ignored)}"
+        for name in self.ignored:
+            yield f"not used by {self.client}, which only logs a warning: {name}{self._meant(name)}"
+        if self.unchecked:
+            yield f"not checked: {', '.join(self.unchecked)}"
         if self.refused is not None:
-            yield f"next: correct {' or '.join(self.refused.settings)}; --client names another client"
+            meant = "".join(self._meant(name) for name in self.refused.settings)
+            yield f"next: correct {' or '.join(self.refused.settings)}{meant}; --client names another client"
         for guarantee in sorted(self.guarantees, key=lambda guarantee: guarantee.holds)[:1]:
             yield f"next: kafka-eos check models {guarantee.model}"
 
 
 def client_of(given: Mapping[str, str]) -> str:
-    """The Java client that settings are for, by the names that only its kind has; a producer if there are none.
+    """The client that settings are for, by the names that only its kind has; Java's producer if there are none.
 
     Raises:
-        UnusableProperties: names of a producer and of a consumer are among them.
+        UnusableProperties: only librdkafka knows one of them and only Java another, or they are a producer's and a
+            consumer's.
     """
-    if given.keys() & STREAMS_ONLY:
+    of_java = [name for name in given if known_to_streams(name)]
+    of_librdkafka = [name for name in given if LIBRDKAFKA_PRODUCER.knows(name)]
+    only_java, only_librdkafka = (
+        sorted(set(ones) - set(others)) for ones, others in ((of_java, of_librdkafka), (of_librdkafka, of_java))
+    )
+    if only_java and only_librdkafka:
+        raise UnusableProperties(f"only librdkafka has {only_librdkafka[0]}, only Java {only_java[0]}; give --client")
+    if any(not JAVA_PRODUCER.knows(name) and not JAVA_CONSUMER.knows(name) for name in only_java):
         return STREAMS_CLIENT
+    names = OF_LIBRDKAFKA if only_librdkafka else OF_JAVA
+    producer, consumer = (KINDS[name].client for name in names)
     of_producer, of_consumer = (
-        sorted(given.keys() & KINDS[name].client.kinds.keys()) for name in (PRODUCERS, CONSUMERS)
+        sorted(name for name in given if one.uses(name) and not other.uses(name))
+        for one, other in ((producer, consumer), (consumer, producer))
     )
     if of_producer and of_consumer:
         raise UnusableProperties(
             f"{of_producer[0]} is a producer's setting, {of_consumer[0]} a consumer's; give --client"
         )
-    return CONSUMERS if of_consumer else PRODUCERS
-
-
-def kind_of(client: str, given: Mapping[str, str]) -> Kind:
-    """The kind of a client; that of Kafka Streams depends on ``processing.guarantee``."""
-    if client == STREAMS_CLIENT:
-        return STREAMS_KINDS[given.get(GUARANTEE) == "exactly_once_v2"]
-    return KINDS[client]
+    return names[bool(of_consumer)]
 
 
 def judge(client: str, given: Mapping[str, str]) -> Judged:
-    """Whether a client accepts settings, and what they guarantee; settings that it has no rule for are left out."""
-    kind = kind_of(client, given)
-    known = {name: word for name, word in given.items() if name in kind.client.kinds}
-    ignored = tuple(sorted(given.keys() - known.keys() - ({GUARANTEE} if client == STREAMS_CLIENT else set())))
+    """Whether a client accepts settings, and what they guarantee; settings that it does not use are left out."""
+    if client == STREAMS_CLIENT:
+        return _judge_streams(given)
+    kind = KINDS[client]
+    rules = kind.client
+    read = {name: word for name, word in given.items() if rules.refuses_unknown or rules.knows(name)}
+    judged = Judged(
+        client=client,
+        ignored=tuple(
+            sorted(name for name in given if not rules.uses(name) and (name not in read or rules.knows(name)))
+        ),
+        unchecked=tuple(sorted(name for name in read if rules.uses(name) and is_unchecked(rules, name))),
+        known=frozenset({*rules.kinds, *rules.aliases}),
+    )
     try:
-        values = kind.client.values(known)
+        values = rules.values(read)
     except RefusedSettings as refused:
-        return Judged(client=client, refused=refused, guarantees=(), ignored=ignored)
+        return replace(judged, refused=refused)
     idempotent = kind.idempotence(values)
-    guarantees = tuple(guarantee for guarantee in kind.guarantees if guarantee.about(values, idempotent))
-    return Judged(client=client, refused=None, guarantees=guarantees, ignored=ignored)
+    about = tuple(guarantee for guarantee in kind.guarantees if guarantee.about(values, idempotent))
+    return replace(judged, guarantees=about)
+
+
+def _judge_streams(given: Mapping[str, str]) -> Judged:
+    judged = Judged(
+        client=STREAMS_CLIENT,
+        ignored=tuple(
+            sorted(name for name in given if not known_to_streams(name) and not name.startswith(STREAMS_NOT_READ))
+        ),
+        unchecked=tuple(sorted(filter(is_unchecked_by_streams, given))),
+        known=frozenset({*STREAMS_RULES.kinds, *JAVA_PRODUCER.kinds, *JAVA_CONSUMER.kinds}),
+    )
+    try:
+        return replace(judged, guarantees=of_streams(streams_values(given)))
+    except RefusedSettings as refused:
+        return replace(judged, refused=refused)
 
 
 def read_settings(words: Iterable[str]) -> dict[str, str]:
@@ -289,7 +369,15 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument(
         "--client",
         choices=(*KINDS, STREAMS_CLIENT),
-        help="whose settings (default: the Java producer or consumer or Kafka Streams, by the names of the settings)",
+        help="whose settings (default: by the names that only one client has, else the Java producer)",
+    )
+    parser.add_argument(
+        "--require",
+        action="append",
+        default=[],
+        choices=REQUIRABLE,
+        metavar="GUARANTEE",
+        help=f"end with 1 without this guarantee, named by its model; repeat for more: {', '.join(REQUIRABLE)}",
     )
     add_json(parser, "the judgement")
     parser.set_defaults(run=run)
@@ -303,7 +391,10 @@ def run(arguments: argparse.Namespace) -> int:
     except UnusableProperties as error:
         print(f"kafka-eos settings: {error}", file=sys.stderr)
         return 2
+    missing = judged.missing(arguments.require)
     if arguments.json is not None:
-        write_document(arguments.json, judged.to_json())
+        write_document(arguments.json, {**judged.to_json(), "missing": missing})
     print("\n".join(judged.lines()))
-    return 0 if judged.refused is None else 1
+    for model in missing:
+        print(f"required, and not given: {REQUIRABLE[model].words} ({model})")
+    return 0 if judged.refused is None and not missing else 1

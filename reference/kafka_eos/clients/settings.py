@@ -5,6 +5,10 @@ settings that exclude each other; a rule names its settings and where it is in t
 producer is the Java client's: :func:`producer_settings` gives its settings as a value, with those that idempotence
 decides.
 
+Which settings a client knows, their ranges, words and defaults, and librdkafka's aliases, are in
+``known_settings.json``: the libraries say so themselves, `make schemas` writes it again, and a test compares it with
+them. The rules are written by hand, and compared with the clients on random settings.
+
 The two clients differ where they are said to do the same. librdkafka accepts and Java refuses: a delivery timeout
 below linger and request timeout together; six requests in flight, because librdkafka's producer is not idempotent by
 default; an acks above 1; an empty transactional id, which is none; a heartbeat that is not below the session timeout.
@@ -18,18 +22,21 @@ librdkafka: rdkafka_conf.c 2.16.0
 KIP:        KIP-91 (delivery.timeout.ms), KIP-98 (transactions), KIP-679 (idempotence by default), KIP-848
 """
 
+import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from kafka_eos.formats.compression import CompressionType
-from kafka_eos.formats.varint import INT32_MAX, INT32_MIN, INT64_MAX
+from kafka_eos.formats.varint import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 
 Given: TypeAlias = Mapping[str, str]
 """Settings by name, as words."""
 
+KNOWN = "known_settings.json"
 NOT_GIVEN = ""
 MAX_IN_FLIGHT_WITH_IDEMPOTENCE = 5
 
@@ -50,14 +57,48 @@ class RefusedSettings(ValueError):  # noqa: N818 - named for the input
         self.source = source
 
 
+def read_java(word: str) -> int | None:
+    """A whole number as Java reads it, None if it is none."""
+    return int(word) if re.fullmatch(r"\s*[+-]?\d+\s*", word) else None
+
+
+def read_c(word: str) -> float | None:
+    """A number as librdkafka reads it, None if it is none: octal after 0, hexadecimal after 0x, and any text behind it.
+
+    librdkafka: rdkafka_conf.c: rd_kafka_anyconf_set_prop, with strtol
+    """
+    matched = re.match(r"\s*([+-]?)(?:0x([0-9a-f]+)|0([0-7]*)|([1-9]\d*))", word, re.ASCII | re.IGNORECASE)
+    if matched is None:
+        return None
+    sign, hexadecimal, octal, decimal = matched.groups()
+    size = int(hexadecimal, 16) if hexadecimal else int(decimal) if decimal else int(octal or "0", 8)
+    number = max(INT64_MIN, min(-size if sign == "-" else size, INT64_MAX))
+    return (number - INT32_MIN) % (1 << 32) + INT32_MIN
+
+
+def read_c_float(word: str) -> float | None:
+    """A number with a fraction as librdkafka reads it, None if it is none.
+
+    librdkafka also reads ``nan`` and such words of C; they are none here.
+
+    librdkafka: rdkafka_conf.c: rd_kafka_anyconf_set_prop, with strtod
+    """
+    number = r"\s*([+-]?(?:0x[0-9a-f]+|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?))"
+    matched = re.match(number, word, re.ASCII | re.IGNORECASE)
+    if matched is None:
+        return None
+    return float.fromhex(matched[1]) if "x" in matched[1].lower() else float(matched[1])
+
+
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A whole number: its default, the smallest and largest that the client accepts, and a word that it accepts too."""
+    """A number: its default, the smallest and largest that the client accepts, and a word that it accepts too."""
 
-    default: int | str
+    default: str
     low: int
     high: int
     word: str = NOT_GIVEN
+    read: Callable[[str], float | None] = read_java
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +139,14 @@ class Values:
     def word(self, name: str) -> str:
         """A word, or a text; "" for a text that is not given."""
         kind = self.kinds[name]
-        default = NOT_GIVEN if isinstance(kind, Text) else str(kind.default)
+        default = NOT_GIVEN if isinstance(kind, Text) else kind.default
         value = self.given.get(name, default)
         return value.lower() if isinstance(kind, Word) and kind.any_case else value
 
     def number(self, name: str) -> int:
-        """The value of a setting as a number."""
-        return int(self.word(name))
+        """The value of a setting as a number, without its fraction."""
+        kind, word = self.kinds[name], self.word(name)
+        return int((kind.read(word) if isinstance(kind, Number) else None) or 0)
 
     def flag(self, name: str) -> bool:
         """A word that is true or false."""
@@ -113,7 +155,7 @@ class Values:
     def acks(self) -> int:
         """The acknowledgements that a producer waits for; -1 stands for all in-sync replicas."""
         word = self.word("acks")
-        return -1 if word.lower() == "all" else int(word)
+        return -1 if word.lower() == "all" else int(read_c(word) or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +183,29 @@ class Client:
         kinds: the kind of each setting, by name.
         source: the source of the ranges.
         rules: asked one after the other.
+        aliases: other names of settings, with the name in ``kinds``.
+        of_others: settings that it knows and does not use, because they are for another kind of client.
+        refuses_unknown: whether the client refuses a setting that it does not know, or only logs a warning.
     """
 
     kinds: Mapping[str, Kind]
     source: str
     rules: tuple[Rule, ...]
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    of_others: frozenset[str] = frozenset()
+    refuses_unknown: bool = False
+
+    def real(self, name: str) -> str:
+        """The name of a setting in ``kinds``."""
+        return self.aliases.get(name, name)
+
+    def knows(self, name: str) -> bool:
+        """Whether the client knows a setting."""
+        return self.real(name) in self.kinds
+
+    def uses(self, name: str) -> bool:
+        """Whether the client knows a setting, and uses it."""
+        return self.knows(name) and self.real(name) not in self.of_others
 
     def values(self, given: Given) -> Values:
         """The settings with the client's defaults.
@@ -153,15 +213,20 @@ class Client:
         Raises:
             RefusedSettings: at the first that the client does not know, that is out of range, or that a rule refuses.
         """
+        own: dict[str, str] = {}
+        written: dict[str, str] = {}
         for name, word in given.items():
-            if name not in self.kinds:
+            real = self.real(name)
+            if not self.knows(name):
                 raise RefusedSettings((name,), "there is no such setting", self.source)
-            if why := _out_of_range(self.kinds[name], word):
+            if why := _out_of_range(self.kinds[real], word):
                 raise RefusedSettings((name,), f"{word!r} is {why}", self.source)
-        values = Values(given, self.kinds)
+            own[real], written[real] = word, name
+        values = Values(own, self.kinds)
         for rule in self.rules:
             if rule.refuses(values):
-                raise RefusedSettings(rule.settings, rule.why, rule.source)
+                names = tuple(written.get(name, name) for name in rule.settings)
+                raise RefusedSettings(names, rule.why, rule.source)
         return values
 
     def refusal(self, given: Given) -> RefusedSettings | None:
@@ -176,25 +241,77 @@ class Client:
 def _out_of_range(kind: Kind, word: str) -> str:
     """The error in a word, "" for none."""
     match kind:
-        case Number(_, low, high, other):
+        case Number(_, low, high, other, read):
             if other and word.lower() == other:
                 return ""
-            if not _WHOLE_NUMBER.fullmatch(word):
+            number = read(word)
+            if number is None:
                 return "no whole number"
-            return "" if low <= int(word) <= high else f"not between {low} and {high}"
+            return "" if low <= number <= high else f"not between {low} and {high}"
         case Word(_, words, any_case):
-            return "" if (word.lower() if any_case else word) in words else f"none of {', '.join(sorted(words))}"
+            known = (word.lower() if any_case else word) in words - {_BY_DURATION}
+            lasting = _BY_DURATION in words and _LASTING.fullmatch(word)
+            return "" if known or lasting else f"none of {', '.join(sorted(words))}"
         case Text(may_be_empty):
             return "" if word or may_be_empty else "empty"
 
 
-_BOOLEAN = frozenset({"true", "false"})
+BOOLEAN_OF_LIBRDKAFKA = frozenset({"true", "t", "1", "false", "f", "0"})
 _TRUE = frozenset({"true", "t", "1"})
-_BOOLEAN_OF_LIBRDKAFKA = frozenset({*_TRUE, "false", "f", "0"})
-_WHOLE_NUMBER = re.compile(r"\s*[+-]?\d+\s*")
-_COMPRESSIONS = frozenset(codec.name.lower() for codec in CompressionType)
-_ISOLATION = frozenset({"read_committed", "read_uncommitted"})
-_PROTOCOLS = frozenset({"classic", "consumer"})
+_BY_DURATION = "by_duration:PnDTnHnMn.nS"
+_LASTING = re.compile(r"by_duration:[Pp](?=.)(\d+[Dd])?([Tt](?=.)(\d+[Hh])?(\d+[Mm])?(\d+([.,]\d{0,9})?[Ss])?)?")
+
+
+# ---- the settings that clients know
+
+
+def _kinds(rows: Mapping[str, Mapping[str, Any]], read: Callable[[str], float | None]) -> dict[str, Kind]:
+    """The kinds of settings, by the rows of ``known_settings.json``."""
+    kinds: dict[str, Kind] = {}
+    for name, row in rows.items():
+        default = row.get("default", NOT_GIVEN)
+        if "words" in row:
+            kinds[name] = Word(default, frozenset(row["words"]), row["any_case"])
+        elif "low" in row:
+            reads = read_c_float if "fraction" in row else read
+            kinds[name] = Number(default, row["low"], row["high"], row.get("word", NOT_GIVEN), reads)
+        else:
+            kinds[name] = Text(may_be_empty=not row.get("not_empty", False))
+    return kinds
+
+
+_known: Mapping[str, Any] = json.loads(files("kafka_eos.clients").joinpath(KNOWN).read_text(encoding="utf-8"))
+_java, _librdkafka = _known["java"], _known["librdkafka"]
+
+
+def _of_java(client: str) -> Mapping[str, Kind]:
+    return MappingProxyType(_kinds(_java[client], read_java))
+
+
+def _names_of_librdkafka() -> dict[str, str]:
+    """Each name of a setting with more than one, with the one that we use: Java's, if there is one."""
+    same: dict[str, list[str]] = {}
+    for alias, name in _librdkafka["aliases"].items():
+        same.setdefault(name, [name]).append(alias)
+    names: dict[str, str] = {}
+    for group in same.values():
+        used = next((name for name in group if name in _java["producer"] or name in _java["consumer"]), group[0])
+        names |= dict.fromkeys(set(group) - {used}, used)
+    return names
+
+
+_ALIASES = MappingProxyType(_names_of_librdkafka())
+
+
+def _ours(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(_ALIASES.get(name, name) for name in names)
+
+
+_SIDES = ("both", "producer", "consumer")
+_KINDS_OF_LIBRDKAFKA = MappingProxyType(
+    {_ALIASES.get(name, name): kind for side in _SIDES for name, kind in _kinds(_librdkafka[side], read_c).items()}
+)
+_OF_TOPICS = _ours(name for side in _SIDES for name, row in _librdkafka[side].items() if "of_topics" in row)
 
 
 # ---- the Java producer
@@ -231,21 +348,7 @@ def _too_short_to_deliver(values: Values) -> bool:
 _IDEMPOTENCE_OF_JAVA = "ProducerConfig.postProcessAndValidateIdempotenceConfigs"
 
 JAVA_PRODUCER = Client(
-    kinds=MappingProxyType({
-        "acks": Word("all", frozenset({"all", "-1", "0", "1"})),
-        "enable.idempotence": Word("true", _BOOLEAN, any_case=True),
-        "retries": Number(INT32_MAX, 0, INT32_MAX),
-        "max.in.flight.requests.per.connection": Number(5, 1, INT32_MAX),
-        "linger.ms": Number(5, 0, INT64_MAX),
-        "batch.size": Number(16_384, 0, INT32_MAX),
-        "buffer.memory": Number(33_554_432, 0, INT64_MAX),
-        "max.block.ms": Number(60_000, 0, INT64_MAX),
-        "request.timeout.ms": Number(30_000, 0, INT32_MAX),
-        "delivery.timeout.ms": Number(120_000, 0, INT32_MAX),
-        "compression.type": Word("none", _COMPRESSIONS),
-        "transactional.id": Text(may_be_empty=False),
-        "transaction.timeout.ms": Number(60_000, INT32_MIN, INT32_MAX),  # the broker refuses an invalid one
-    }),
+    kinds=_of_java("producer"),
     source="ProducerConfig.CONFIG",
     rules=(
         Rule(
@@ -273,6 +376,12 @@ JAVA_PRODUCER = Client(
             "a transactional producer is idempotent, which enable.idempotence, acks or retries turn off here",
             _IDEMPOTENCE_OF_JAVA,
             lambda values: values.has("transactional.id") and not idempotence_of_java(values),
+        ),
+        Rule(
+            ("transaction.timeout.ms", "transaction.two.phase.commit.enable"),
+            "a transaction that is prepared does not time out",
+            _IDEMPOTENCE_OF_JAVA,
+            lambda values: values.has("transaction.timeout.ms") and values.flag("transaction.two.phase.commit.enable"),
         ),
         Rule(
             ("delivery.timeout.ms", "linger.ms", "request.timeout.ms"),
@@ -360,24 +469,40 @@ def _delivery_timeout_of_librdkafka(values: Values) -> int:
     return values.number("transaction.timeout.ms" if transactional else "delivery.timeout.ms")
 
 
-_OF_TOPICS = ("acks", "request.timeout.ms", "delivery.timeout.ms")
 _FINALIZE = "rdkafka_conf.c: rd_kafka_conf_finalize"
 _FINALIZE_TOPIC = "rdkafka_conf.c: rd_kafka_topic_conf_finalize"
 
+_RECONNECT = Rule(
+    ("reconnect.backoff.max.ms", "reconnect.backoff.ms"),
+    "the longest time to wait before a connection must not be shorter than the first one",
+    _FINALIZE,
+    lambda values: values.number("reconnect.backoff.max.ms") < values.number("reconnect.backoff.ms"),
+)
+
+_TOGETHER = "cooperative-sticky"
+
+
+def _unsupported_assignors(values: Values) -> bool:
+    given = values.word("partition.assignment.strategy") or "range,roundrobin"
+    assignors = {word.strip() for word in given.split(",") if word.strip()}
+    at_once = assignors - {_TOGETHER}
+    unknown = bool(at_once - {"range", "roundrobin"})
+    of_others = values.has("group.protocol.type") and values.word("group.protocol.type") != "consumer"
+    return unknown or of_others or (_TOGETHER in assignors and bool(at_once))
+
+
+_ASSIGNORS = Rule(
+    ("partition.assignment.strategy", "group.protocol.type"),
+    "assignors are those of groups of consumers: range, roundrobin, or cooperative-sticky by itself",
+    "rdkafka_assignor.c: rd_kafka_assignors_init",
+    _unsupported_assignors,
+)
+
 LIBRDKAFKA_PRODUCER = Client(
-    kinds=MappingProxyType({
-        "acks": Number("all", -1, 1000, "all"),
-        "enable.idempotence": Word("false", _BOOLEAN_OF_LIBRDKAFKA, any_case=True),
-        "retries": Number(INT32_MAX, 0, INT32_MAX),
-        "max.in.flight.requests.per.connection": Number(1_000_000, 1, 1_000_000),
-        "linger.ms": Number(5, 0, 900_000),
-        "batch.size": Number(1_000_000, 1, INT32_MAX),
-        "request.timeout.ms": Number(30_000, 1, 900_000),
-        "delivery.timeout.ms": Number(300_000, 0, INT32_MAX),  # 0 for no limit
-        "compression.type": Word("none", _COMPRESSIONS, any_case=True),
-        "transactional.id": Text(may_be_empty=True),
-        "transaction.timeout.ms": Number(60_000, 1000, INT32_MAX),
-    }),
+    kinds=_KINDS_OF_LIBRDKAFKA,
+    aliases=_ALIASES,
+    refuses_unknown=True,
+    of_others=_ours(_librdkafka["consumer"]),
     source="rdkafka_conf.c: rd_kafka_properties",
     rules=(
         Rule(
@@ -403,6 +528,35 @@ LIBRDKAFKA_PRODUCER = Client(
             lambda values: idempotence_of_librdkafka(values) and values.number("retries") == 0,
         ),
         Rule(
+            ("socket.timeout.ms", "transaction.timeout.ms"),
+            "a request must not outlast the transaction",
+            _FINALIZE,
+            lambda values: values.has("transactional.id")
+            and values.has("socket.timeout.ms")
+            and values.number("socket.timeout.ms") > values.number("transaction.timeout.ms") + 100,
+        ),
+        Rule(
+            ("queue.buffering.backpressure.threshold", "enable.idempotence"),
+            "an idempotent producer begins a batch when the one before it is sent",
+            _FINALIZE,
+            lambda values: idempotence_of_librdkafka(values)
+            and values.number("queue.buffering.backpressure.threshold") > 1,
+        ),
+        Rule(
+            ("enable.gapless.guarantee", "enable.idempotence"),
+            "only the sequences of an idempotent producer show a gap",
+            _FINALIZE,
+            lambda values: values.flag("enable.gapless.guarantee") and not idempotence_of_librdkafka(values),
+        ),
+        _RECONNECT,
+        _ASSIGNORS,
+        Rule(
+            ("queuing.strategy", "enable.idempotence"),
+            "an idempotent producer keeps the order of records",
+            _FINALIZE_TOPIC,
+            lambda values: idempotence_of_librdkafka(values) and values.word("queuing.strategy") != "fifo",
+        ),
+        Rule(
             ("acks", "enable.idempotence"),
             "an idempotent producer waits for all in-sync replicas",
             _FINALIZE_TOPIC,
@@ -422,7 +576,7 @@ LIBRDKAFKA_PRODUCER = Client(
             "where linger is not given, it gives way",
             _FINALIZE_TOPIC,
             lambda values: values.has("linger.ms")
-            and any(values.has(name) for name in _OF_TOPICS)
+            and any(name in values.given for name in _OF_TOPICS)
             and 0 < _delivery_timeout_of_librdkafka(values) <= values.number("linger.ms"),
         ),
     ),
@@ -443,28 +597,45 @@ def _not_with(name: str, protocol: str, source: str, why: str, *, empty_too: boo
     )
 
 
+def _given(name: str) -> Callable[[Values], bool]:
+    return lambda values: name in values.given
+
+
 _BY_THE_BROKER = "with the protocol of KIP-848 the group coordinator decides this"
+_BY_COORDINATOR = ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy")
 _UNSUPPORTED_BY_JAVA = "ConsumerConfig.checkUnsupportedConfigsPostProcess"
 
 JAVA_CONSUMER = Client(
-    kinds=MappingProxyType({
-        "group.id": Text(may_be_empty=False),
-        "group.protocol": Word("classic", _PROTOCOLS, any_case=True),
-        "group.remote.assignor": Text(may_be_empty=True),
-        "partition.assignment.strategy": Text(may_be_empty=True),
-        "isolation.level": Word("read_uncommitted", _ISOLATION),
-        "enable.auto.commit": Word("true", _BOOLEAN, any_case=True),
-        "auto.commit.interval.ms": Number(5000, 0, INT32_MAX),
-        "auto.offset.reset": Word("latest", frozenset({"earliest", "latest", "none"})),
-        "session.timeout.ms": Number(45_000, INT32_MIN, INT32_MAX),
-        "heartbeat.interval.ms": Number(3000, INT32_MIN, INT32_MAX),
-        "max.poll.interval.ms": Number(300_000, 1, INT32_MAX),
-    }),
+    kinds=_of_java("consumer"),
     source="ConsumerConfig.CONFIG",
     rules=(
+        Rule(
+            ("group.id",),
+            "the name of a group is not empty",
+            "KafkaConsumer",
+            lambda values: "group.id" in values.given and not values.word("group.id").strip(),
+        ),
+        Rule(
+            ("group.instance.id",),
+            "the name of a static member has letters, digits, '.', '_' and '-' only, at most 249",
+            "JoinGroupRequest.validateGroupInstanceId",
+            lambda values: values.has("group.instance.id")
+            and not re.fullmatch(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", values.word("group.instance.id")),
+        ),
+        Rule(
+            ("default.api.timeout.ms", "group.protocol"),
+            "the thread of the consumer has no time to start, which fails more often than not",
+            "ConsumerNetworkThread.start",
+            lambda values: values.word("group.protocol") == "consumer"
+            and values.number("default.api.timeout.ms") == 0,
+        ),
+        *(
+            Rule((name,), "a setting of share consumers only", _UNSUPPORTED_BY_JAVA, _given(name))
+            for name in ("share.acknowledgement.mode", "share.acquire.mode")
+        ),
         *(
             _not_with(name, "consumer", _UNSUPPORTED_BY_JAVA, _BY_THE_BROKER)
-            for name in ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy")
+            for name in _BY_COORDINATOR
         ),
         _not_with("group.remote.assignor", "classic", _UNSUPPORTED_BY_JAVA, "in a classic group a member assigns"),
         Rule(
@@ -494,24 +665,20 @@ JAVA_CONSUMER = Client(
     ),
 )  # fmt: skip
 
+
+def _largest_answer(values: Values) -> int:
+    """In bytes; by default as much as the queue takes, but at least one message."""
+    most = values.number("fetch.max.bytes")
+    if values.has("fetch.max.bytes"):
+        return most
+    return max(min(most, values.number("queued.max.messages.kbytes") * 1024), values.number("message.max.bytes"))
+
+
 LIBRDKAFKA_CONSUMER = Client(
-    kinds=MappingProxyType({
-        "group.id": Text(may_be_empty=False),
-        "group.protocol": Word("classic", _PROTOCOLS, any_case=True),
-        "group.remote.assignor": Text(may_be_empty=True),
-        "partition.assignment.strategy": Text(may_be_empty=True),
-        "isolation.level": Word("read_committed", _ISOLATION, any_case=True),
-        "enable.auto.commit": Word("true", _BOOLEAN_OF_LIBRDKAFKA, any_case=True),
-        "auto.commit.interval.ms": Number(5000, 0, 86_400_000),
-        "auto.offset.reset": Word(
-            "largest",
-            frozenset({"smallest", "earliest", "beginning", "largest", "latest", "end", "error"}),
-            any_case=True,
-        ),
-        "session.timeout.ms": Number(45_000, 1, 3_600_000),
-        "heartbeat.interval.ms": Number(3000, 1, 3_600_000),
-        "max.poll.interval.ms": Number(300_000, 1, 86_400_000),
-    }),
+    kinds=_KINDS_OF_LIBRDKAFKA,
+    aliases=_ALIASES,
+    refuses_unknown=True,
+    of_others=_ours(_librdkafka["producer"]),
     source="rdkafka_conf.c: rd_kafka_properties",
     rules=(
         Rule(
@@ -522,7 +689,7 @@ LIBRDKAFKA_CONSUMER = Client(
         ),
         *(
             _not_with(name, "consumer", _FINALIZE, _BY_THE_BROKER, empty_too=True)
-            for name in ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy")
+            for name in (*_BY_COORDINATOR, "group.protocol.type")
         ),
         Rule(
             ("max.poll.interval.ms", "session.timeout.ms"),
@@ -531,67 +698,231 @@ LIBRDKAFKA_CONSUMER = Client(
             lambda values: values.word("group.protocol") == "classic"
             and values.number("max.poll.interval.ms") < values.number("session.timeout.ms"),
         ),
+        Rule(
+            ("fetch.min.bytes",),
+            "a consumer's is between 1 and 100000000",
+            _FINALIZE,
+            lambda values: not 1 <= values.number("fetch.min.bytes") <= 100_000_000,
+        ),
+        Rule(
+            ("fetch.max.bytes", "message.max.bytes"),
+            "an answer must have room for the largest message",
+            _FINALIZE,
+            lambda values: values.has("fetch.max.bytes")
+            and values.number("fetch.max.bytes") < values.number("message.max.bytes"),
+        ),
+        Rule(
+            ("receive.message.max.bytes", "fetch.max.bytes"),
+            "an answer is as long as what was fetched, and 512 bytes",
+            _FINALIZE,
+            lambda values: values.has("receive.message.max.bytes")
+            and _largest_answer(values) + 512 > values.number("receive.message.max.bytes"),
+        ),
+        _RECONNECT,
+        _ASSIGNORS,
     ),
 )  # fmt: skip
 
 
-# ---- a processor that commits in transactions
+# ---- Kafka Streams
+
+GUARANTEE, EXACTLY_ONCE = "processing.guarantee", "exactly_once_v2"
+_TRANSACTION_TIMEOUT, _IN_FLIGHT = "producer.transaction.timeout.ms", "max.in.flight.requests.per.connection"
+_TIMEOUT_OF_STREAMS = "10000"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessorSettings:
-    """The settings of a processor of the reference.
+def in_transactions(values: Values) -> bool:
+    """Whether Kafka Streams commits in transactions."""
+    return values.word(GUARANTEE) == EXACTLY_ONCE
 
-    Attributes:
-        commit_interval_ms: time between the ends of two transactions.
-        producer: its producer, whose timeout bounds them.
+
+def commit_interval(values: Values) -> int:
+    """The time between two commits in milliseconds, which is shorter by default with transactions.
+
+    Kafka: StreamsConfig.EOS_DEFAULT_COMMIT_INTERVAL_MS
     """
+    given = values.has("commit.interval.ms") or not in_transactions(values)
+    return values.number("commit.interval.ms") if given else 100
 
-    commit_interval_ms: int
-    producer: ProducerSettings
 
-
-PROCESSOR = Client(
+_ADMIN = Client(
+    kinds=_of_java("admin"),
+    source="AdminClientConfig.CONFIG",
+    rules=(
+        Rule(
+            ("default.api.timeout.ms", "request.timeout.ms"),
+            "a call must have the time for one request",
+            "KafkaAdminClient.configureDefaultApiTimeoutMs",
+            lambda values: values.has("default.api.timeout.ms")
+            and values.number("default.api.timeout.ms") < values.number("request.timeout.ms"),
+        ),
+    ),
+)  # fmt: skip
+_METRICS = tuple(f"{prefix}.enable.metrics.push" for prefix in ("consumer", "main.consumer", "admin"))
+STREAMS = Client(
     kinds=MappingProxyType({
-        **JAVA_PRODUCER.kinds,
-        "commit.interval.ms": Number(100, 0, INT64_MAX),
-        "enable.idempotence": Word("true", _BOOLEAN, any_case=True),
-        "transaction.timeout.ms": Number(10_000, INT32_MIN, INT32_MAX),
+        **_of_java("streams"),
+        _TRANSACTION_TIMEOUT: Number(_TIMEOUT_OF_STREAMS, INT32_MIN, INT32_MAX),
+        **dict.fromkeys(_METRICS, JAVA_CONSUMER.kinds["enable.metrics.push"]),
+        _IN_FLIGHT: JAVA_PRODUCER.kinds[_IN_FLIGHT],
+        "group.instance.id": JAVA_CONSUMER.kinds["group.instance.id"],
     }),
     source="StreamsConfig.CONFIG",
     rules=(
         Rule(
-            ("commit.interval.ms", "transaction.timeout.ms"),
-            "a transaction that is committed later than it times out is always aborted",
+            ("commit.interval.ms", _TRANSACTION_TIMEOUT),
+            "a transaction that is committed later than it times out is always aborted; without the prefix the timeout "
+            "is not looked at",
             "StreamsConfig.verifyEOSTransactionTimeoutCompatibility",
-            lambda values: values.number("commit.interval.ms") > values.number("transaction.timeout.ms"),
+            lambda values: in_transactions(values)
+            and commit_interval(values) > values.number(_TRANSACTION_TIMEOUT),
         ),
         Rule(
-            ("max.in.flight.requests.per.connection",),
+            (_IN_FLIGHT, GUARANTEE),
             "a leader remembers five batches of an idempotent producer",
             "StreamsConfig.verifyMaxInFlightRequestPerConnection",
-            lambda values: values.number("max.in.flight.requests.per.connection") > MAX_IN_FLIGHT_WITH_IDEMPOTENCE,
+            lambda values: in_transactions(values) and values.number(_IN_FLIGHT) > MAX_IN_FLIGHT_WITH_IDEMPOTENCE,
+        ),
+        Rule(
+            ("group.instance.id", "group.protocol"),
+            "the protocol of KIP-1071 has no static members",
+            "StreamsConfig.verifyStreamsProtocolCompatibility",
+            lambda values: values.has("group.instance.id") and values.word("group.protocol") == "streams",
+        ),
+        *(
+            Rule(
+                (name,),
+                "Kafka 4.3.0 casts it to Boolean, which fails for the text of a file; without the prefix it works",
+                "StreamsConfig.verifyClientTelemetryConfigs",
+                _given(name),
+            )
+            for name in _METRICS
         ),
     ),
 )  # fmt: skip
 
 
-def processor_settings(given: Given) -> ProcessorSettings:
-    """The processor with these settings and the defaults of Kafka Streams under ``exactly_once_v2``.
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A client that Kafka Streams makes.
 
-    Its producer is idempotent, whatever ``enable.idempotence`` says, and has the processor's transactional id.
+    Attributes:
+        client: its rules.
+        prefixes: the prefixes of its settings; the last one wins.
+        defaults: the defaults of Streams.
+        decided: the settings that Streams decides.
+        in_transactions: those that it also decides with transactions.
+        not_decided: the prefix by which a user nevertheless gives them, of which Streams 4.3.0 does not think.
+    """
 
-    Departs from Kafka: Streams looks at the transaction timeout only if it is given with the prefix ``producer.``.
+    client: Client
+    prefixes: tuple[str, ...]
+    defaults: Given
+    decided: Given = field(default_factory=dict)
+    in_transactions: Given = field(default_factory=dict)
+    not_decided: str = NOT_GIVEN
+
+    def given(self, given: Given) -> dict[str, str]:
+        """The user's settings for this client: those without a prefix, then those of each prefix."""
+        found = {name: word for name, word in given.items() if name in self.client.kinds}
+        for prefix in self.prefixes:
+            own = {name.removeprefix(prefix): word for name, word in given.items() if name.startswith(prefix)}
+            found |= {name: word for name, word in own.items() if name in self.client.kinds}
+        return found
+
+
+_OF_CONSUMERS: Given = {"enable.auto.commit": "false", "allow.auto.create.topics": "false", "group.protocol": "classic"}
+_COMMITTED: Given = {"isolation.level": "read_committed"}
+_PARTS = (
+    _Part(
+        JAVA_PRODUCER,
+        ("producer.",),
+        {"linger.ms": "100"},
+        in_transactions={"enable.idempotence": "true", "transactional.id": "of Kafka Streams"},
+    ),
+    _Part(
+        JAVA_CONSUMER,
+        ("consumer.", "main.consumer."),
+        {"max.poll.records": "1000", "auto.offset.reset": "earliest"},
+        {**_OF_CONSUMERS, "group.id": "application.id"},
+        _COMMITTED,
+        "main.consumer.",
+    ),
+    _Part(
+        JAVA_CONSUMER,
+        ("consumer.", "restore.consumer."),
+        {},
+        {**_OF_CONSUMERS, "auto.offset.reset": "none", "group.instance.id": "none"},
+        _COMMITTED,
+        "restore.consumer.",
+    ),
+    _Part(_ADMIN, ("admin.",), {}),
+)
+STREAMS_NOT_READ = ("global.consumer.", "topic.")
+"""Prefixes of what Kafka Streams reads later than at its start, or not for each application."""
+
+
+def known_to_streams(name: str) -> bool:
+    """Whether Kafka Streams, or a client that it makes, knows a setting."""
+    return name in STREAMS.kinds or any(part.given({name: ""}) for part in _PARTS)
+
+
+def is_unchecked(client: Client, name: str) -> bool:
+    """Whether the client reads more from a setting than its form: a file, a class, an address, or a way to log in."""
+    real = client.real(name)
+    read_by_rules = _ANY_TEXT | (frozenset(_ASSIGNORS.settings) if client.aliases else frozenset())
+    text = isinstance(client.kinds.get(real), Text) and real not in read_by_rules
+    return text or real.startswith(("sasl.", "ssl.", "security."))
+
+
+def is_unchecked_by_streams(name: str) -> bool:
+    """The same for Kafka Streams and the clients that it makes."""
+    of_parts = ((part.client, real) for part in _PARTS for real in part.given({name: ""}))
+    return name.startswith(STREAMS_NOT_READ) or any(
+        is_unchecked(client, real) for client, real in ((STREAMS, name), *of_parts)
+    )
+
+
+_ANY_TEXT = frozenset({
+    "application.id", "client.id", "client.rack", "group.id", "group.instance.id", "group.remote.assignor",
+    "transactional.id",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsValues:
+    """The settings of Kafka Streams, and those of the clients that it makes."""
+
+    own: Values
+    producer: Values
+    main_consumer: Values
+    restore_consumer: Values
+
+
+def streams_values(given: Given) -> StreamsValues:
+    """The settings with the defaults of Kafka Streams; those that neither it nor one of its clients knows are left out.
 
     Raises:
-        RefusedSettings: when Kafka Streams refuses them.
+        RefusedSettings: when Kafka Streams refuses them, or a client that it makes does.
 
-    Kafka: org.apache.kafka.streams.StreamsConfig.getProducerConfigs
+    Kafka: org.apache.kafka.streams.StreamsConfig.getProducerConfigs, getMainConsumerConfigs, getRestoreConsumerConfigs
     """
-    values = PROCESSOR.values(given)
-    own = {name: word for name, word in given.items() if name != "commit.interval.ms"}
-    timeout = str(values.number("transaction.timeout.ms"))
-    decided = {"enable.idempotence": "true", "transaction.timeout.ms": timeout}
-    return ProcessorSettings(
-        commit_interval_ms=values.number("commit.interval.ms"), producer=producer_settings({**own, **decided})
-    )
+    of_parts = [part.given(given) for part in _PARTS]
+    of_clients = of_parts[0] | of_parts[1]
+    looked_at = {name: of_clients[name] for name in (_IN_FLIGHT, "group.instance.id") if name in of_clients}
+    own = STREAMS.values({name: word for name, word in given.items() if name in STREAMS.kinds} | looked_at)
+    timeouts = {"transaction.timeout.ms": _TIMEOUT_OF_STREAMS}
+    made = []
+    for part, user in zip(_PARTS, of_parts, strict=True):
+        defaults, decided = dict(part.defaults), dict(part.decided)
+        if in_transactions(own):
+            defaults |= timeouts if part.client is JAVA_PRODUCER else {}
+            decided |= {
+                name: word
+                for name, word in part.in_transactions.items()
+                if not part.not_decided or part.not_decided + name not in given
+            }
+        if own.word("group.protocol") == "streams":  # the coordinator decides these
+            user = {name: word for name, word in user.items() if name not in _BY_COORDINATOR}  # noqa: PLW2901
+        made.append(part.client.values({**defaults, **user, **decided}))
+    return StreamsValues(own, *made[:3])

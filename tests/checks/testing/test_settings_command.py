@@ -12,10 +12,12 @@ from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.testing.settings_command import (
     CONSUMER,
     PRODUCER,
+    REQUIRABLE,
     STREAMS,
-    STREAMS_WITHOUT_TRANSACTIONS,
     judge,
 )
+
+EOS = {"processing.guarantee": "exactly_once_v2"}
 
 
 def models(client: str, given: Mapping[str, str]) -> list[str]:
@@ -24,14 +26,14 @@ def models(client: str, given: Mapping[str, str]) -> list[str]:
     return [guarantee.model for guarantee in judged.guarantees]
 
 
-@pytest.mark.parametrize("guarantee", [*PRODUCER, *CONSUMER, *STREAMS, *STREAMS_WITHOUT_TRANSACTIONS])
+@pytest.mark.parametrize("guarantee", [*PRODUCER, *CONSUMER, *STREAMS.values()])
 def test_a_guarantee_holds_in_its_model_and_a_lack_of_one_is_violated_there(guarantee) -> None:
     assert (not Registry().get(guarantee.model).expect.violates) is guarantee.holds
 
 
 def test_a_guarantee_that_kafka_as_it_ships_breaks_names_the_findings(capsys: pytest.CaptureFixture[str]) -> None:
     known = {finding.id for finding in read_findings()}
-    for guarantee in (*PRODUCER, *CONSUMER, *STREAMS, *STREAMS_WITHOUT_TRANSACTIONS):
+    for guarantee in (*PRODUCER, *CONSUMER, *STREAMS.values()):
         assert set(guarantee.findings) <= known
         assert guarantee.holds or not guarantee.findings
     assert main(["settings", "acks=all"]) == 0
@@ -42,18 +44,24 @@ def test_a_guarantee_that_kafka_as_it_ships_breaks_names_the_findings(capsys: py
 @pytest.mark.parametrize(
     ("client", "given", "expected"),
     [
-        ("java-producer", {}, ["IdempotentProducer", "ResendAfterRestart"]),
+        ("java-producer", {}, ["RefinesAtLeastOnce", "IdempotentProducer", "ResendAfterRestart"]),
         ("librdkafka-producer", {}, ["RefinesAtLeastOnce", "LostAcknowledgement", "ResendAfterRestart"]),
         ("java-producer", {"acks": "0"}, ["AtMostOnceIsNotAtLeastOnce", "ResendAfterRestart"]),
         ("java-producer", {"acks": "1"}, ["AcksOne", "LostAcknowledgement", "ResendAfterRestart"]),
         ("java-producer", {"acks": "1", "retries": "0"}, ["AcksOne", "ResendAfterRestart"]),
-        ("java-producer", {"transactional.id": "orders"}, ["IdempotentProducer", "Transactions"]),
-        ("librdkafka-producer", {"transactional.id": "orders"}, ["IdempotentProducer", "Transactions"]),
+        ("java-producer", {"transactional.id": "orders"}, ["RefinesAtLeastOnce", "IdempotentProducer", "Transactions"]),
+        (
+            "librdkafka-producer",
+            {"transactional.id": "orders"},
+            ["RefinesAtLeastOnce", "IdempotentProducer", "Transactions"],
+        ),
         ("java-consumer", {"group.id": "g"}, ["ReadUncommitted", "CommitAfterProcessingTwice"]),
         ("librdkafka-consumer", {"group.id": "g", "enable.auto.commit": "false"}, ["ReadCommitted"]),
-        ("streams", {"processing.guarantee": "exactly_once_v2"}, ["ConsumeTransformProduce"]),
+        ("streams", EOS, ["ConsumeTransformProduce"]),
         ("streams", {"commit.interval.ms": "30000"}, ["CommitAfterProcessingTwice"]),
-        ("streams", {"processing.guarantee": "exactly_once"}, ["CommitAfterProcessingTwice"]),  # gone with Kafka 4.0
+        ("streams", {**EOS, "consumer.isolation.level": "read_uncommitted"}, ["ConsumeTransformProduce"]),
+        ("streams", {**EOS, "main.consumer.isolation.level": "read_uncommitted"}, ["HighWatermarkOnly"]),
+        ("streams", {**EOS, "restore.consumer.isolation.level": "read_uncommitted"}, ["RestoresUncommitted"]),
     ],
 )
 def test_settings_give_the_guarantees_of_the_models_with_the_same_settings(client, given, expected) -> None:
@@ -66,7 +74,10 @@ def test_settings_give_the_guarantees_of_the_models_with_the_same_settings(clien
         (["acks=all"], "java-producer", "next: kafka-eos check models ResendAfterRestart"),
         (["group.id=g", "enable.auto.commit=false"], "java-consumer", "next: kafka-eos check models ReadUncommitted"),
         (["application.id=a"], "streams", "next: kafka-eos check models CommitAfterProcessingTwice"),
-        (["transactional.id=t"], "java-producer", "next: kafka-eos check models IdempotentProducer"),
+        (["transactional.id=t"], "java-producer", "next: kafka-eos check models RefinesAtLeastOnce"),
+        (["message.timeout.ms=1000"], "librdkafka-producer", "next: kafka-eos check models LostAcknowledgement"),
+        (["group.id=g", "queued.min.messages=1"], "librdkafka-consumer", "next: kafka-eos check models CommitAfter"),
+        (["producer.acks=all", "state.dir=d"], "streams", "next: kafka-eos check models CommitAfterProcessingTwice"),
     ],
 )
 def test_without_a_client_the_names_of_the_settings_say_whose_they_are(
@@ -75,14 +86,58 @@ def test_without_a_client_the_names_of_the_settings_say_whose_they_are(
     assert main(["settings", *words]) == 0
     told = capsys.readouterr().out.splitlines()
     assert told[0] == f"accepted by {client}"
-    assert told[-1] == then
+    assert told[-1].startswith(then)
 
 
 def test_settings_of_a_producer_and_of_a_consumer_need_a_client(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["settings", "acks=all", "group.id=g"]) == 2
     assert "acks is a producer's setting, group.id a consumer's; give --client" in capsys.readouterr().err
-    assert main(["settings", "--client", "java-producer", "acks=all", "group.id=g"]) == 0
-    assert "no rule about: group.id" in capsys.readouterr().out
+    assert main(["settings", "message.timeout.ms=1", "max.block.ms=1"]) == 2
+    assert "only librdkafka has message.timeout.ms, only Java max.block.ms; give --client" in capsys.readouterr().err
+    for client in ("java-producer", "librdkafka-producer"):
+        assert main(["settings", "--client", client, "acks=all", "group.id=g"]) == 0
+        assert f"not used by {client}, which only logs a warning: group.id\n" in capsys.readouterr().out
+
+
+def test_a_misspelt_name_is_refused_by_librdkafka_and_told_for_java(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["settings", "compression.typ=zstd", "bootstrap.servers=a:9092"]) == 0
+    told = capsys.readouterr().out
+    assert (
+        "only logs a warning: compression.typ; did you mean compression.type?\nnot checked: bootstrap.servers\n" in told
+    )
+    assert main(["settings", "--client", "librdkafka-producer", "compression.typ=zstd"]) == 1
+    told = capsys.readouterr().out
+    assert "compression.typ: there is no such setting" in told
+    assert "next: correct compression.typ; did you mean compression.type?" in told
+    assert "not used by" not in told
+
+
+def test_a_name_of_librdkafka_is_told_as_it_was_given(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["settings", "transactional.id=a", "max.in.flight=10"]) == 1
+    assert "refused by librdkafka-producer: max.in.flight, enable.idempotence: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "model", "status"),
+    [
+        (["transactional.id=t"], "Transactions", 0),
+        (["transactional.id=t"], "RefinesAtLeastOnce", 0),
+        (["acks=all"], "Transactions", 1),
+        (["acks=1"], "IdempotentProducer", 1),
+        (["group.id=g"], "ReadCommitted", 1),
+        (["group.id=g", "isolation.level=read_committed"], "ReadCommitted", 0),
+        (["application.id=a"], "ConsumeTransformProduce", 1),
+        (["application.id=a", "processing.guarantee=exactly_once_v2"], "ConsumeTransformProduce", 0),
+        (["acks=1", "transactional.id=t"], "Transactions", 1),
+    ],
+)
+def test_a_required_guarantee_that_is_not_given_ends_with_1(
+    words: list[str], model: str, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["settings", "--require", model, *words, "--json", "-"]) == status
+    told = capsys.readouterr()
+    assert (f"required, and not given: {REQUIRABLE[model].words} ({model})" in told.err) is bool(status)
+    assert json.loads(told.out)["missing"] == [model] * status
 
 
 def test_a_refused_setting_is_told_with_the_clients_rule(capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,24 +155,49 @@ def test_a_commit_interval_beyond_the_transaction_timeout_is_refused_with_transa
     assert judge("streams", {**given, "processing.guarantee": "at_least_once"}).refused is None
 
 
-def test_a_properties_file_is_read_and_settings_without_a_rule_are_named(
+def test_a_properties_file_is_read_and_settings_that_are_not_checked_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "producer.properties"
     file.write_text("# ours\n\nbootstrap.servers = a:9092,b:9092\nenable.idempotence: true\n")
     assert main(["settings", str(file), "acks=all", "--json", "-"]) == 0
     told = capsys.readouterr()
-    assert "no rule about: bootstrap.servers" in told.err
+    assert "not checked: bootstrap.servers" in told.err
     answer = json.loads(told.out)
     assert answer["accepted"]
-    assert [row["model"] for row in answer["guarantees"]] == ["IdempotentProducer", "ResendAfterRestart"]
-    assert answer["ignored"] == ["bootstrap.servers"]
+    assert [row["model"] for row in answer["guarantees"]] == [
+        "RefinesAtLeastOnce",
+        "IdempotentProducer",
+        "ResendAfterRestart",
+    ]
+    assert answer["ignored"] == answer["missing"] == []
+    assert answer["unchecked"] == ["bootstrap.servers"]
 
 
-def test_the_guarantee_of_kafka_streams_is_a_setting_of_no_other_client() -> None:
-    given = {"processing.guarantee": "exactly_once_v2", "num.stream.threads": "4"}
-    assert judge("streams", given).ignored == ("num.stream.threads",)
-    assert judge("java-producer", given).ignored == ("num.stream.threads", "processing.guarantee")
+def test_kafka_streams_uses_what_the_clients_use_that_it_makes() -> None:
+    given = {**EOS, "acks": "all", "main.consumer.max.poll.records": "1", "topic.retention.ms": "1", "state.dirr": "d"}
+    judged = judge("streams", {**given, "producer.key.serializer": "S", "state.dir": "d", "producer.group.id": "g"})
+    assert judged.ignored == ("producer.group.id", "state.dirr")
+    assert judged.unchecked == ("producer.key.serializer", "state.dir", "topic.retention.ms")
+    assert judge("java-producer", given).ignored == (
+        "main.consumer.max.poll.records",
+        "processing.guarantee",
+        "state.dirr",
+        "topic.retention.ms",
+    )
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"processing.guarantee": "exactly_once"},  # gone with Kafka 4.0
+        {"processing.guarantee": "exactly_once_beta"},
+        {**EOS, "acks": "1"},
+        {**EOS, "producer.acks": "1"},
+    ],
+)
+def test_kafka_streams_refuses_what_would_not_be_exactly_once(given: Mapping[str, str]) -> None:
+    assert judge("streams", given).refused is not None
 
 
 def test_a_later_setting_wins_and_a_file_may_have_any_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
