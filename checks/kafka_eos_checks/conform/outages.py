@@ -81,7 +81,6 @@ class Outages:
         node: its id.
         address: its address.
         is_alone: the cluster has no other broker.
-        count: the number of outages so far.
     """
 
     wire: Wire
@@ -89,7 +88,6 @@ class Outages:
     node: int = field(init=False)
     address: Address = field(init=False)
     is_alone: bool = field(init=False)
-    count: int = 0
 
     def __post_init__(self) -> None:
         rows = self.wire.ask("Metadata", {"Topics": []})["Brokers"]
@@ -120,7 +118,6 @@ class Outages:
         Raises:
             OutageFailed: it does not stop or start.
         """
-        self.count += 1
         try:
             self._run("--stop", self.commands.stop)
             self._wait_until(lambda: self._is_down(topics), f"--stop: broker {self.node} still answers")
@@ -229,7 +226,7 @@ def _ends_data(quotient: Quotient, edge: Edge) -> bool:
         before, given = state, asked(state, request)
         assert given is not None, f"{request} makes no sense here"
         state = step_of(quotient.mechanism, state, given).outcomes[0][1]
-    return before.is_settled and not state.is_settled and DATA in before.known(edge.request.name).partitions
+    return not state.is_settled and DATA in before.known(edge.request.name).partitions
 
 
 @dataclass(slots=True, kw_only=True)

@@ -27,17 +27,19 @@ from kafka_eos_checks.brokers.brokers import Cluster, free_ports
 from kafka_eos_checks.brokers.jars import have_jars
 from kafka_eos_checks.conform import outages
 from kafka_eos_checks.conform.command import _mechanisms
-from kafka_eos_checks.conform.mechanisms import MECHANISMS, asked
-from kafka_eos_checks.conform.outages import Commands, Interrupting, OutageFailed, Outages, interrupted
+from kafka_eos_checks.conform.mechanisms import MECHANISMS, SETTLE, Request, asked
+from kafka_eos_checks.conform.outages import OPEN_MS, Commands, Interrupting, OutageFailed, Outages, interrupted
 from kafka_eos_checks.conform.quotient import Edge, Quotient, step_of
 from kafka_eos_checks.conform.result import Report, story
-from kafka_eos_checks.conform.run import Counts, Found, Play
+from kafka_eos_checks.conform.run import Counts, Difference, Diverged, Found, Play
 from kafka_eos_checks.conform.session import Target, conform, open_session, repeat
+from kafka_eos_checks.conform.stage import Places, Stage
+from kafka_eos_checks.conform.territory import Territory
 from kafka_eos_checks.conform.visible import Visible
-from kafka_eos_checks.conform.wire import Address, NoAnswer, Unreachable
+from kafka_eos_checks.conform.wire import Address, NoAnswer, Unreachable, Unsupported
 
 from .test_behaviours import VERSION_2
-from .test_conform import call, served
+from .test_conform import call, leaders, served
 
 NOTHING = Commands(stop="true", start="true")
 
@@ -111,6 +113,7 @@ class Told:
     leaders: list[Any]
     brokers: dict[int, int]
     bootstrap: Address = field(default=Address("h", 1))
+    closed: int = 0
 
     def ask(self, api: str, row: Any, at: Address | None = None) -> Any:  # noqa: ARG002 - as Wire's
         if not row["Topics"]:
@@ -121,7 +124,7 @@ class Told:
         return {"Topics": [{"Partitions": [{"LeaderId": leader} for leader in said]}]}
 
     def close(self) -> None:
-        pass
+        self.closed += 1
 
 
 def outages_of(told: Told, commands: Commands = NOTHING) -> Outages:
@@ -165,8 +168,10 @@ def test_an_outage_begins_when_the_broker_leads_nothing_and_ends_when_it_leads_a
     with outages_of(told, commands).outage(["t"]):
         assert file.read_text() == "stop 3\n"
         assert told.leaders[0] == [-1, 3]
+        assert told.closed == 1  # the connections of before are none any more
     assert file.read_text() == "stop 3\nstart 3\n"
     assert told.leaders == [["never asked"]]
+    assert told.closed == 2
 
 
 def test_a_broker_that_is_alone_is_down_when_nobody_answers() -> None:
@@ -263,7 +268,30 @@ def restarts(cluster: ServedCluster, then: Callable[[Any], None] | None = None) 
     return outage
 
 
+@dataclass
+class Calls:
+    """Calls that a test counts: how often, and of what they returned."""
+
+    count: int = 0
+    returned: list[Any] = field(default_factory=list)
+
+    def of(self, owner: type, method: str, monkeypatch: pytest.MonkeyPatch) -> "Calls":
+        called = getattr(owner, method)
+
+        def counted(*arguments: Any) -> Any:
+            self.count += 1
+            self.returned.append(called(*arguments))
+            return self.returned[-1]
+
+        monkeypatch.setattr(owner, method, counted)
+        return self
+
+
 def test_nobody_sees_a_restart_of_the_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outages, "AT_ONCE", 30)
+    restarted = Calls().of(Visible, "restarted", monkeypatch)
+    forgotten = Calls().of(Places, "forget", monkeypatch)
+    stages = Calls().of(Territory, "stage_on", monkeypatch)
     with served(data=tmp_path / "data") as cluster:
         report = report_on(
             cluster, ["restart-commit: *", "restart-idempotence: *again*"], monkeypatch, restarts(cluster)
@@ -272,6 +300,9 @@ def test_nobody_sees_a_restart_of_the_reference(tmp_path: Path, monkeypatch: pyt
     assert report.counts.scenarios == 72
     assert report.counts.observations > 100
     assert report.left == []
+    assert restarted.count == 72
+    assert forgotten.count >= 2 * 3  # two in each outage
+    assert {(stage.timeout_ms, stage.session_ms) for stage in stages.returned} == {(OPEN_MS, OPEN_MS)}
 
 
 def keep_last_batches(server: Any) -> None:
@@ -325,10 +356,91 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_coordinator_that_waits_for_a_leader_conforms(monkeypatch: pytest.MonkeyPatch) -> None:
+    stages = Calls().of(Territory, "stage_on", monkeypatch)
     with served(brokers=2) as cluster:
         report = report_on(cluster, ["no-leader-reading: *"], monkeypatch, waiting(cluster, 30))
     assert report.found == {Found.CONFORMS: 12}
     assert report.counts.unread == set()
+    assert stages.count == 12
+    for stage in stages.returned:  # the partition is on broker 1, and neither coordinator is
+        leader = stage.places.leader(stage.topic, stage.partition)
+        coordinators = {stage.places._known["coordinator", stage.transactional_id(name), 1] for name in "AB"}
+        assert leader not in coordinators
+
+
+def refusing(monkeypatch: pytest.MonkeyPatch, error: Exception, asks: Callable[[Request], bool]) -> None:
+    """Let a step fail."""
+    taken = Play.take
+
+    def take(self: Play, step: Any, *, read_back: bool) -> None:
+        if asks(step.asked.request):
+            raise error
+        taken(self, step, read_back=read_back)
+
+    monkeypatch.setattr(Play, "take", take)
+
+
+def test_what_is_not_answered_in_an_outage_is_unknown_and_the_others_are_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refusing(monkeypatch, NoAnswer("late"), lambda request: request.detail == "abort")
+    with served(brokers=2) as cluster:
+        report = report_on(cluster, ["no-leader-reading: *"], monkeypatch, waiting(cluster, 30))
+    assert report.found == {Found.CONFORMS: 6, Found.UNKNOWN: 6}
+    assert {each.reason for each in report.results.values() if each.found is Found.UNKNOWN} == {"late"}
+
+
+@pytest.mark.parametrize(
+    ("error", "found"), [(NoAnswer("late"), Found.UNKNOWN), (Unsupported("no"), Found.UNSUPPORTED)]
+)
+def test_a_scenario_that_cannot_be_led_up_to_its_last_request_is_left(
+    error: Exception, found: Found, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing(monkeypatch, error, lambda request: request.action == "Produce")
+    left = Calls().of(Stage, "leave", monkeypatch)
+    with served(brokers=2) as cluster:
+        report = report_on(cluster, ["no-leader-reading: *"], monkeypatch, waiting(cluster, 30))
+    assert report.found == {found: 12}
+    assert {each.reason for each in report.results.values()} == {
+        f"on the way to it, Produce(next, {n}): {error}" for n in "AB"
+    }
+    assert left.count == 12
+
+
+@pytest.mark.parametrize(("seconds", "found"), [(0.0, Found.DIVERGES), (30.0, Found.UNKNOWN)])
+def test_what_was_seen_in_the_outage_stays_a_difference_if_nothing_can_be_read_after_it(
+    seconds: float, found: Found, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing(monkeypatch, NoAnswer("late"), lambda request: request.action == SETTLE)
+    with served(brokers=2) as cluster:
+        report = report_on(cluster, ["no-leader-reading: open: A: *"], monkeypatch, waiting(cluster, seconds))
+    assert report.found == {found: 2}
+
+
+def test_the_state_after_the_outage_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compare(_: Play) -> None:
+        raise Diverged([Difference(what="log", allowed="a marker", observed="none")], answer=False)
+
+    monkeypatch.setattr(Play, "compare_state", compare)
+    with served(brokers=2) as cluster:
+        report = report_on(cluster, ["no-leader-reading: open: A: *"], monkeypatch, waiting(cluster, 30))
+    assert report.found == {Found.DIVERGES: 2}
+    assert {each.differences[0].what for each in report.results.values()} == {"log"}
+
+
+def test_a_coordinator_that_waits_for_a_moment_only_diverges(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outages, "COMPLETING_SECONDS", 2.0)
+    with served(brokers=2) as cluster:
+        report = report_on(cluster, ["no-leader-reading: open: A: *"], monkeypatch, waiting(cluster, 0.5))
+    assert report.found == {Found.DIVERGES: 2}
+
+
+def test_a_recorded_difference_is_known_after_a_restart_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machines = leaders(AcceptsUnknownProducer="AnySequenceOnVirginPartition")
+    with served(machines=machines, data=tmp_path / "data") as cluster:
+        report = report_on(cluster, ["restart-idempotence: *empty partition: *gap*"], monkeypatch, restarts(cluster))
+    assert set(report.found) == {Found.KNOWN}
+    assert {each.known for each in report.results.values()} == {"first-sequence"}
 
 
 def test_a_coordinator_that_completes_without_a_leader_diverges(monkeypatch: pytest.MonkeyPatch) -> None:

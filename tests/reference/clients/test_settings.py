@@ -320,6 +320,7 @@ def test_librdkafka_agrees_with_the_rules(kind: str, client: Client, rows: list[
 
 
 @pytest.mark.java
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kind", "client", "always"), [("producer", JAVA_PRODUCER, {}), ("consumer", JAVA_CONSUMER, GROUP)]
 )
