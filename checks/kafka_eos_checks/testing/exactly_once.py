@@ -256,7 +256,7 @@ def _identity(record: StoredRecord, application: Application) -> tuple[Hashable,
     try:
         found = application.identity(record)
         hash(found)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever the caller's function raises
         cut = error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)  # only the caller's own lines
         raise WrongQuestion(
             f"identity of {record} (key {_short(record.key)}, value {_short(record.value)}): "

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafka_eos.histories.history import Event
+from kafka_eos.machines.transaction_coordinator import ONGOING
 from kafka_eos.server.cluster import CONSUMER_OFFSETS, Cluster
-from kafka_eos.server.transactions import ONGOING
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.kernels.coordinators.group_log import read_group_log
 from kafka_eos_checks.audit.moments import in_words
@@ -225,10 +225,10 @@ class Observed:
                     names[output.topic].add(which)
             for topic, own in names.items():
                 if len(own) != expected:
-                    shown = ", ".join(sorted(map(repr, own)))
+                    there = f"{expected} are expected; there: {', '.join(sorted(map(repr, own)))}"
                     yield Problem(
                         name=OUTPUTS,
-                        evidence=f"{source} has {len(own)} output(s) in {topic}, {expected} are expected; there: {shown}",
+                        evidence=f"{source} has {len(own)} output(s) in {topic}, {there}",
                         means="An output of this input is missing." if len(own) < expected else "There are too many.",
                         step="write all outputs of an input before its offset is sent, in the same transaction",
                     )
@@ -242,8 +242,8 @@ class Observed:
         for client, topic in sorted(self.uncommitted):
             if topic in self.application.inputs:
                 yield (
-                    f"client {client!r} reads {topic!r} with isolation.level=read_uncommitted: it is also given records "
-                    "of transactions that abort; set read_committed"
+                    f"client {client!r} reads {topic!r} with isolation.level=read_uncommitted: it is also given "
+                    "records of transactions that abort; set read_committed"
                 )
         yield from shared_ids(self.events)
 
@@ -255,6 +255,8 @@ class Observed:
             yield from self._repeated(findings)
         elif rule == NOT_PROCESSED:
             yield from self._aborted()
+        elif rule == OUTPUT_ALONE and any(self._too_far(findings)):
+            yield f"an offset past the input was committed too early; see {BEYOND_INPUTS!r} above"
         elif rule == OFFSET_ALONE and len(self.application.outputs) > 1:
             yield (
                 "if each input has its output in only one of the topics, ask once for each topic, with an identity= "
@@ -274,8 +276,8 @@ class Observed:
                 if generations.get(each) == {False}:
                     said.add(
                         f"transaction {each[1]} of {each[0]!r} committed its offsets without the generation and member "
-                        f"of its consumer: group {group!r} could not refuse it, although another member may have had the "
-                        "partition; send the consumer's group metadata"
+                        f"of its consumer: group {group!r} could not refuse it, although another member may have had "
+                        "the partition; send the consumer's group metadata"
                     )
         yield from sorted(said)[:3]
 
@@ -301,14 +303,13 @@ class Observed:
                 continue
             if event.action in {"Produce", "TxnOffsetCommit"}:
                 touched[name].add(event.group or event.topic or "")
-            elif event.action == "EndTxn" and event.phase == "ok":
-                if touched.pop(name, set()) & own:
-                    last[name] = event
+            elif (event.action, event.phase) == ("EndTxn", "ok") and touched.pop(name, set()) & own:
+                last[name] = event
         for name, event in last.items():
             if event.detail.get("committed") is False:
                 yield (
-                    f"the last transaction of {name!r} was aborted (event {event.order}), and nothing of it was written "
-                    "again: seek back to the committed offsets after an abort"
+                    f"the last transaction of {name!r} was aborted (event {event.order}), and nothing of it was "
+                    "written again: seek back to the committed offsets after an abort"
                 )
 
     # --- records -----------------------------------------------------------------------------------------------------
@@ -353,17 +354,18 @@ def shared_ids(events: Sequence[Event]) -> Iterator[str]:
     """
     users: dict[tuple[str, int, str], dict[str, int | None]] = defaultdict(dict)
     for event in events:
-        name, member, generation = event.transactional_id, event.detail.get("member"), event.generation
-        if event.action == "TxnOffsetCommit" and event.phase == "invoke" and name and isinstance(member, str):
-            if generation is not None and generation >= 0 and event.group is not None:
-                users[event.group, generation, name].setdefault(member, event.order)
+        name, group, member = event.transactional_id, event.group, event.detail.get("member")
+        generation = -1 if event.generation is None else event.generation
+        asked = (event.action, event.phase) == ("TxnOffsetCommit", "invoke") and generation >= 0
+        if asked and name and group is not None and isinstance(member, str):
+            users[group, generation, name].setdefault(member, event.order)
     told: set[str] = set()
     for (group, generation, name), members in users.items():
         if len(members) > 1 and name not in told:
             told.add(name)
             places = " and ".join(str(order) for order in list(members.values())[:2])
             yield (
-                f"{len(members)} members of generation {generation} of group {group!r} use the transactional.id {name!r} "
-                f"(events {places}): each instance fences the other, and none makes headway for long; give each instance "
-                "an id of its own"
+                f"{len(members)} members of generation {generation} of group {group!r} use the transactional.id "
+                f"{name!r} (events {places}): each instance fences the other when it starts, and aborts its "
+                "transaction; give each instance a transactional.id of its own"
             )

@@ -34,9 +34,7 @@ class FaultNeverFired(UserWarning):
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker with pytest."""
-    config.addinivalue_line(
-        "markers", f"{MARKER}({', '.join(OPTIONS)}): how kafka_eos_broker is set up"
-    )
+    config.addinivalue_line("markers", f"{MARKER}({', '.join(OPTIONS)}): how kafka_eos_broker is set up")
 
 
 @pytest.hookimpl(wrapper=True)

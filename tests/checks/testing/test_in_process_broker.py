@@ -25,7 +25,13 @@ from kafka_eos_checks.audit.rules.applications import INPUT_RULES, NOT_PROCESSED
 from kafka_eos_checks.audit.rules.declared import Known, WrongQuestion, check_names
 from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.testing.exactly_once import AmbiguousRecords, StoredRecord, _not_judged
-from kafka_eos_checks.testing.in_process_broker import DATA, HISTORY, ExactlyOnceWarning, InProcessBroker, NotExactlyOnce
+from kafka_eos_checks.testing.in_process_broker import (
+    DATA,
+    HISTORY,
+    ExactlyOnceWarning,
+    InProcessBroker,
+    NotExactlyOnce,
+)
 
 EXACTLY_ONCE: dict[str, Any] = {"inputs": "in", "outputs": "out", "group": "g"}
 

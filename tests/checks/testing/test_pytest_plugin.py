@@ -129,7 +129,9 @@ def test_an_unknown_setting_is_reported(pytester: pytest.Pytester) -> None:
     """)
     result = run(pytester)
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*UsageError: marker kafka_eos: no option broker; there are brokers=, transaction_version=, *"])
+    result.stdout.fnmatch_lines(
+        ["*UsageError: marker kafka_eos: no option broker; there are brokers=, transaction_version=, *"]
+    )
 
 
 def test_the_plugin_costs_nothing_where_it_is_not_used() -> None:
