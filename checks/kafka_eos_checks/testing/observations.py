@@ -197,7 +197,7 @@ class Observed:
                 continue
             name = self.application.group, (source.topic, source.partition)
             commit, wrote = offsets.covering(name, source.offset), self.requests.attempt(_at(finding))
-            if commit is None or isinstance(commit, str):
+            if commit is None or isinstance(commit, str) or not commit.transactional:
                 continue
             for asked in self.requests.commits.get((name, commit.offset or 0), ()):
                 is_before = asked[0] == wrote[0] and (asked[1] or 0) < (wrote[1] or 0)
@@ -293,10 +293,11 @@ class Observed:
         return found
 
     def _aborted(self) -> Iterator[str]:
-        """Yield the producers of the application whose last transaction was aborted."""
+        """Yield the last abort of each producer of the application, and whether anything came after it."""
         own = {*self.application.outputs, self.application.group}
         touched: dict[str, set[str]] = defaultdict(set)
         last: dict[str, Event] = {}
+        aborted: dict[str, Event] = {}
         for event in self.events:
             name = event.transactional_id
             if name is None:
@@ -305,12 +306,16 @@ class Observed:
                 touched[name].add(event.group or event.topic or "")
             elif (event.action, event.phase) == ("EndTxn", "ok") and touched.pop(name, set()) & own:
                 last[name] = event
-        for name, event in last.items():
-            if event.detail.get("committed") is False:
+                if event.detail.get("committed") is False:
+                    aborted[name] = event
+        for name, event in aborted.items():
+            if last[name] is event:
                 yield (
                     f"the last transaction of {name!r} was aborted (event {event.order}), and nothing of it was "
                     "written again: seek back to the committed offsets after an abort"
                 )
+            else:
+                yield f"{name!r} aborted a transaction (event {event.order}): did it seek back to the committed offsets?"
 
     # --- records -----------------------------------------------------------------------------------------------------
 
