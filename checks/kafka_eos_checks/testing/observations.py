@@ -315,7 +315,7 @@ class Observed:
                     "written again: seek back to the committed offsets after an abort"
                 )
             else:
-                yield f"{name!r} aborted a transaction (event {event.order}): did it seek back to the committed offsets?"
+                yield f"{name!r} aborted a transaction (event {event.order}): did it go back to the committed offsets?"
 
     # --- records -----------------------------------------------------------------------------------------------------
 

@@ -274,7 +274,7 @@ def test_an_abort_with_nothing_after_it_is_told(broker: InProcessBroker, app: Ap
     said = found(broker)
     assert "and nothing of it was written again" not in said
     assert "here:  'app' aborted a transaction (event " in said
-    assert "did it seek back to the committed offsets?" in said
+    assert "did it go back to the committed offsets?" in said
 
 
 def test_outputs_to_one_of_two_topics_are_told_how_to_be_declared(broker: InProcessBroker, app: Application) -> None:

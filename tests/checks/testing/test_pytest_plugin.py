@@ -119,6 +119,55 @@ def test_a_fault_that_never_fires_is_a_warning_that_can_be_made_an_error(pyteste
     run(pytester, "-W", f"error::{name}").assert_outcomes(passed=1, errors=1)
 
 
+def test_the_short_summary_begins_with_the_rule(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    pytester.makepyfile("""
+        def test_a(kafka_eos_broker):
+            kafka_eos_broker.assert_exactly_once()
+
+        def test_b(kafka_eos_broker):
+            kafka_eos_broker.assert_exactly_once(inputs="in", outputs="out", group="g")
+
+        def test_c(kafka_eos_broker):
+            raise ValueError("x")
+    """)
+    result = run(pytester)
+    result.assert_outcomes(failed=3)
+    result.stdout.fnmatch_lines(
+        [
+            "FAILED *::test_a - no client has sent anything, and no topic has a record: nothing was tested",
+            "FAILED *::test_b - no topic 'in'; there is none at all",
+            "FAILED *::test_c - ValueError: x",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("3", "*UsageError: marker kafka_eos: no option 3; there are brokers=, *"),
+        ("transaction_version=3", "*ValueError: transaction_version=3; there are 0, 1, 2"),
+        ("brokers=0", "*ValueError: brokers=0; give 1 or more"),
+        (
+            "faults='plan.toml'",
+            "*MalformedPlan: plan.toml: close Produce broker 2: there is no broker 2; give brokers=2",
+        ),
+    ],
+)
+def test_a_wrong_setting_is_reported(pytester: pytest.Pytester, options: str, said: str) -> None:
+    pytester.makefile(".toml", plan='[[fault]]\ndo = "close"\napi = "Produce"\nbroker = 2')
+    pytester.makepyfile(f"""
+        import pytest
+
+        @pytest.mark.kafka_eos({options})
+        def test_settings(kafka_eos_broker):
+            pass
+    """)
+    result = run(pytester)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([said])
+
+
 def test_an_unknown_setting_is_reported(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         import pytest
