@@ -104,7 +104,7 @@ def test_a_transaction_that_is_left_open_is_found_if_everything_is_done(
         r"'app' has a transaction open since \S+ \S+ UTC; .* timeout of 60 s, read_committed readers", said
     )
     assert "'other'" not in said
-    app.end(commit=False)
+    assert broker.time_out_transaction("app")
     broker.assert_exactly_once(**EXACTLY_ONCE)
 
 
@@ -266,8 +266,11 @@ def test_a_commit_without_a_generation_is_told_if_the_group_has_members(
 def test_an_abort_with_nothing_after_it_is_told(broker: InProcessBroker, app: Application) -> None:
     app.copy("a", 0)
     app.copy("b", 1, commit=False)
-    Application(broker, name="other").produce("in", "d")
+    other = Application(broker, name="other")
+    other.produce("in", "d")
+    other.end(commit=False)
     said = found(broker)
+    assert "'other'" not in said
     assert "seek back to the committed offsets after an abort" in said
     assert "the last transaction of 'app' was aborted (event " in said
     app.copy("b", 1)
