@@ -186,9 +186,10 @@ NEED = {
     "kafka-eos check": ("", CLONES),
     "kafka-eos check all": ("", CLONES),
 }
-# Tested below with a server, or with Spark.
+# Tested below with a server or with Spark, or with the example.
 ELSEWHERE = {
     "kafka-eos audit",
+    "kafka-eos audit FOLDER question.jsonl",
     "kafka-eos audit headers",
     "kafka-eos conform --bootstrap HOST:9092",
     "kafka-eos conform --bootstrap HOST:9092 --transaction-version 1",

@@ -156,6 +156,7 @@ class Interpreter:
         return self._offsets(row, row["GenerationIdOrMemberEpoch"])
 
     def _offsets(self, row: Message, generation: int | None) -> Iterator[Columns]:
+        member = {"member": row["MemberId"]} if row.get("MemberId") else {}
         for topic in row["Topics"]:
             for partition in topic["Partitions"]:
                 yield {
@@ -163,7 +164,7 @@ class Interpreter:
                     "generation": generation,
                     "topic": self.topic(topic),
                     "partition": partition["PartitionIndex"],
-                    "detail": {"committed_offset": partition["CommittedOffset"]},
+                    "detail": {"committed_offset": partition["CommittedOffset"]} | member,
                 }
 
     def _join_group(self, row: Message) -> Iterator[Columns]:

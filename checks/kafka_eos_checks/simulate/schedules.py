@@ -272,7 +272,7 @@ class Tally:
         wrong: the number of wrong schedules.
         shown: the one of those with the fewest faults, and the fewest steps.
         states: the number of states that the schedules visited.
-        last_step: the last step before which a first fault can come.
+        steps: the steps before which a first fault can come, from 1.
     """
 
     without: int = 0
@@ -281,7 +281,7 @@ class Tally:
     wrong: int = 0
     shown: Wrong | None = None
     states: int = 0
-    last_step: int = 0
+    steps: set[int] = field(default_factory=set)
 
     @property
     def schedules(self) -> int:
@@ -296,7 +296,7 @@ def try_all(schedules: Schedules, tally: Tally, only_step: int = 0) -> None:
     tally.without += 1
     _note(schedules, tally, [], schedules.wrong(start), base)
     for number, first, after_first in schedules.failures(base):
-        tally.last_step = max(tally.last_step, number + 1)
+        tally.steps.add(number + 1)
         if only_step and number + 1 != only_step:
             continue
         tally.singles += 1
@@ -368,7 +368,8 @@ def run_scenarios(scenarios: Sequence[Scenario], only_step: int) -> int:
 
     The exit code is 2 if no schedule has a fault before ``only_step``, so that nothing was tried.
     """
-    as_expected, singles, last_step = True, 0, 0
+    as_expected, singles = True, 0
+    steps: set[int] = set()
     for scenario in scenarios:
         began = monotonic()
         tally = try_scenario(scenario, only_step)
@@ -380,9 +381,10 @@ def run_scenarios(scenarios: Sequence[Scenario], only_step: int) -> int:
             f"({tally.without} without a fault, {tally.singles:,} with one, {tally.pairs:,} with two), "
             f"{tally.wrong:,} wrong; {tally.states:,} states, {monotonic() - began:.0f} s"
         )
-        singles, last_step = singles + tally.singles, max(last_step, tally.last_step)
+        singles, steps = singles + tally.singles, steps | tally.steps
     if not singles:
-        said = f"no fault comes before step {only_step}; the last step before which one can come is {last_step}"
+        there = f"the first step before which one can come is {min(steps)}, the last is {max(steps)}"
+        said = f"no fault comes before step {only_step}; {there}"
         print(f"kafka-eos simulate: --crash-at {only_step}: {said}", file=sys.stderr)
         return 2
     return 0 if as_expected else 1

@@ -20,7 +20,7 @@ from typing import Any, TextIO
 
 from kafka_eos.machines.leader import LeaderRules
 from kafka_eos.server.cluster import Broker, Cluster, Limits, Machines, Settings
-from kafka_eos.server.faults import Fault, Faults, MalformedPlan, Rule, read_plan
+from kafka_eos.server.faults import Fault, Faults, MalformedPlan, Rule, check_brokers, read_plan
 from kafka_eos.server.network import MovableClock, Server, bind
 from kafka_eos.server.storage import DamagedLog, Directory, Memory
 from kafka_eos.server.transactions import TransactionSettings
@@ -252,9 +252,7 @@ def _rules(arguments: argparse.Namespace) -> list[Rule]:
     rules = read_plan(text, str(arguments.faults))
     if arguments.data is None and any(rule.fault is Fault.RESTART for rule in rules):
         raise MalformedPlan(f"{arguments.faults}: restart needs files to come back with; add --data DIR")
-    for rule in rules:
-        if rule.to is not None and rule.to > arguments.brokers:
-            raise MalformedPlan(f"{arguments.faults}: {rule}: there is no broker {rule.to}; give --brokers {rule.to}")
+    check_brokers(rules, arguments.brokers, str(arguments.faults), "--brokers ")
     return rules
 
 

@@ -11,10 +11,10 @@ the caller's function gave. So an audit of the folder later judges the same, by 
 
 import shlex
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka_eos.formats.record_batch import Header
 from kafka_eos.formats.segment import StoredBatch, read_segment
@@ -40,10 +40,12 @@ from kafka_eos_checks.audit.rules.declared import (
 from kafka_eos_checks.audit.rules.rule_book import Place, rule_of
 from kafka_eos_checks.audit.segments.contents import read_contents
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
+from kafka_eos_checks.testing.history import HistoryFile
+from kafka_eos_checks.testing.observations import Observed, Problem, shared_ids
 
 HISTORY, DATA = RECORDED, "data"
 SHOWN_FINDINGS = 5  # of a rule
-Declare = Callable[[Sequence[Mapping[str, Any]]], None]
+SHOWN_BYTES = 60  # of a key or a value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +73,7 @@ class StoredRecord:
 
 
 Identity = Callable[[StoredRecord], Hashable]
+OutputsPerInput = int | Callable[[StoredRecord], int]
 
 
 def by_value(record: StoredRecord) -> Hashable:
@@ -89,6 +92,7 @@ class Application:
         identity: the common identity of an input and its output. A tuple of two also says which output it is, if an
             input has several in a topic. None: the record is not looked at.
         everything: every input has to be processed, not only those before the group's offset.
+        outputs_per_input: the number of outputs that an input has in each topic of outputs; None: at least one.
     """
 
     inputs: Sequence[str]
@@ -96,6 +100,7 @@ class Application:
     group: str
     identity: Identity = by_value
     everything: bool = True
+    outputs_per_input: OutputsPerInput | None = None
 
 
 def known_of(cluster: Cluster) -> Known:
@@ -139,14 +144,16 @@ class Identified:
         records: by role, one of the records, identified or not; None where there is none.
         inputs: by identity, the input that has it.
         hidden: the identities of inputs that are aborted or not yet committed.
-        outputs: by identity, the first output that has it.
+        outputs: by identity, the outputs that have it, each with the name that tells it from others.
+        blank: by role, the records without an identity that are visible, and the first of them.
         rows: what the function gave, as columns of events.
     """
 
     records: dict[str, StoredRecord] = field(default_factory=dict)
     inputs: dict[Hashable, StoredRecord] = field(default_factory=dict)
     hidden: set[Hashable] = field(default_factory=set)
-    outputs: dict[Hashable, StoredRecord] = field(default_factory=dict)
+    outputs: dict[Hashable, list[tuple[Hashable, StoredRecord]]] = field(default_factory=lambda: defaultdict(list))
+    blank: dict[str, list[StoredRecord]] = field(default_factory=lambda: defaultdict(list))
     rows: list[dict[str, Any]] = field(default_factory=list)
     _texts: dict[Hashable, str] = field(default_factory=dict)
     _taken: set[str] = field(default_factory=set)
@@ -177,8 +184,10 @@ def identify(logs: Iterable[PartitionLog], application: Application) -> Identifi
             for record in records_of(log):
                 found.records[OUTPUT] = record
                 identity, which = _identity(record, application)
-                if identity is not None:
-                    found.outputs.setdefault(identity, record)
+                if identity is None:
+                    found.blank[OUTPUT].append(record)
+                else:
+                    found.outputs[identity].append((which, record))
                     found.rows.append(_row(application, record, found.text(identity), which))
     if INPUT in found.records:
         _check_identities(application, found)
@@ -194,6 +203,7 @@ def _identify_inputs(log: PartitionLog, application: Application, found: Identif
             found.records[INPUT] = record
         identity, which = _identity(record, application)
         if identity is None:
+            found.blank[INPUT] += [] if record.offset in hidden else [record]
             continue
         if record.offset in hidden:
             found.hidden.add(identity)
@@ -209,16 +219,29 @@ def _identify_inputs(log: PartitionLog, application: Application, found: Identif
 
 
 def _check_identities(application: Application, found: Identified) -> None:
-    """Refuse identities that join nothing: every input would look as if it had not been processed."""
+    """Refuse identities that join nothing: every input would look as if it had not been processed.
+
+    Without a function, records that have no value are refused too: nobody has said that they do not matter.
+    """
+    by_hand = application.identity is not by_value
     for role, identified in ((INPUT, found.inputs), (OUTPUT, found.outputs)):
         if role in found.records and not identified:
-            what = "identity gives None for" if application.identity is not by_value else "there is no value in"
+            what = "identity gives None for" if by_hand else "there is no value in"
             raise WrongQuestion(f"{what} every {role}, for example {found.records[role]}: none is looked at")
+        if found.blank[role] and not by_hand:
+            some = found.blank[role]
+            all_of_them = len(some) + (len(found.inputs) if role == INPUT else sum(map(len, found.outputs.values())))
+            raise WrongQuestion(
+                f"{len(some)} of {all_of_them} {role}s have a null value and so no identity, for example {some[0]}: "
+                "they would not be looked at; give identity=, a function that finds what an input and its outputs have "
+                "in common elsewhere (key, headers), and returns None for records that do not matter"
+            )
     if found.outputs and not (found.inputs.keys() | found.hidden) & found.outputs.keys():
-        one, other = (next(iter(each.items())) for each in (found.inputs, found.outputs))
-        names = "the same value as" if application.identity is by_value else "the same identity as"
+        one = next(iter(found.inputs.items()))
+        other, [(_, written), *_] = next(iter(found.outputs.items()))
+        names = "the same identity as" if by_hand else "the same value as"
         raise WrongQuestion(
-            f"no output has {names} an input: {one[1]} has {one[0]!r}, and {other[1]} has {other[0]!r}; "
+            f"no output has {names} an input: {one[1]} has {one[0]!r}, and {written} has {other!r}; "
             "give identity=, a function of a record that returns the same for an input and its outputs"
         )
 
@@ -230,12 +253,25 @@ def _row(application: Application, record: StoredRecord, identity: str, which: H
 
 
 def _identity(record: StoredRecord, application: Application) -> tuple[Hashable, Hashable]:
-    found = application.identity(record)
+    try:
+        found = application.identity(record)
+        hash(found)
+    except Exception as error:  # noqa: BLE001 - whatever the caller's function raises
+        cut = error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)  # only the caller's own lines
+        raise WrongQuestion(
+            f"identity of {record} (key {_short(record.key)}, value {_short(record.value)}): "
+            f"{type(error).__name__}: {error}"
+        ) from cut
     match found:
         case (identity, which):
             return identity, which
         case _:
             return found, 0
+
+
+def _short(content: bytes | None) -> str:
+    """A key or value for a message."""
+    return repr(content) if content is None or len(content) <= SHOWN_BYTES else f"{content[:SHOWN_BYTES]!r}…"
 
 
 # --- a report --------------------------------------------------------------------------------------------------------
@@ -251,39 +287,88 @@ def declaration(application: Application, identified: Identified) -> Iterator[di
     yield from identified.rows
 
 
-def examine(folder: Path, cluster: Cluster, application: Application | None, declare: Declare) -> str:
-    """The findings of an audit, and where it has drawn the requests that led up to them; "" for none.
+class Examined(NamedTuple):
+    """The outcome of an examination.
+
+    Attributes:
+        failure: the findings of the audit, and where it has drawn the requests that led up to them; "" for none.
+        warnings: what is dangerous although no input may have been lost or processed twice.
+    """
+
+    failure: str
+    warnings: tuple[str, ...] = ()
+
+
+def examine(folder: Path, cluster: Cluster, application: Application | None, history: HistoryFile) -> Examined:
+    """Judge what was written.
 
     Args:
         folder: the folder with the history and the log directory of a broker; diagrams are written there.
         cluster: their cluster.
         application: the application to judge; None: only the rules over logs and histories.
-        declare: adds events to the history.
+        history: the history, which gets the question too.
 
     Raises:
         WrongQuestion: the question about the application has no answer.
     """
-    known = known_of(cluster)
+    known, identified = known_of(cluster), None
     if application is not None:
         remedy = "give the topics that it reads as inputs="
         check_names(application.inputs, application.outputs, application.group, known, remedy)
         identified = identify(find_logs(folder / DATA), application)
         if INPUT not in identified.records:
-            return f"no input in {', '.join(application.inputs)}: nothing was tested"
+            return Examined(f"no input in {', '.join(application.inputs)}: nothing was tested")
         if not (application.everything or identified.outputs or known.groups.get(application.group)):
-            return f"no output in {', '.join(application.outputs)}, and no offset committed: nothing was tested"
-        declare(list(declaration(application, identified)))
+            outputs = ", ".join(application.outputs)
+            return Examined(f"no output in {outputs}, and no offset committed: nothing was tested")
+        history.declare(list(declaration(application, identified)))
     events = list(read_history(folder / HISTORY))
+    if application is None and not any("request" in event.detail for event in events) and not _records(folder):
+        return Examined("no client has sent anything, and no topic has a record: nothing was tested")
     result = audit.run([folder if events else folder / DATA])  # a folder with a history is of one moment
-    if not result.findings:
-        return _not_judged(result) if application is not None else ""
-    lines = [f"not exactly once: {len(result.findings)} finding(s)", *_by_rule(folder, result.findings, events)]
-    if application is not None and not known.groups:
-        lines.append(f"note:     no group has joined or committed an offset; is {application.group!r} its name?")
-    lines += _diagram(folder, result.findings, events)
-    return "\n".join(
-        [*lines, f"audit:    kafka-eos audit {folder}", f"requests: {folder / HISTORY}", f"logs:     {folder / DATA}"]
-    )
+    if application is None or identified is None:
+        warnings = tuple(shared_ids(events))
+        return Examined(_failure(folder, result.findings, events) if result.findings else "", warnings)
+    observed = Observed.of(cluster, application, identified, events, folder / DATA, history.uncommitted)
+    problems, warnings = list(observed.problems(result.findings)), tuple(observed.warnings())
+    if not (result.findings or problems):
+        return Examined(_not_judged(result), warnings)
+    note = [] if known.groups else [f"no group has joined or committed an offset; is {application.group!r} its name?"]
+    return Examined(_failure(folder, result.findings, events, observed, problems, note), warnings)
+
+
+def _records(folder: Path) -> bool:
+    """Whether a log has any record."""
+    return any(True for log in find_logs(folder / DATA) for _ in records_of(log))
+
+
+def _failure(
+    folder: Path,
+    findings: Sequence[Finding],
+    events: list[Event],
+    observed: Observed | None = None,
+    problems: Sequence[Problem] = (),
+    notes: Sequence[str] = (),
+) -> str:
+    """The message of a failure; it begins with the names of the rules, because pytest's summary has its first line."""
+    names = dict.fromkeys([*(each.name for each in problems), *(each.rule for _, each in _in_order(findings))])
+    lines = [f"{', '.join(names)} (not exactly once: {len(findings) + len(problems)} finding(s))"]
+    lines += _told(problems)
+    lines += [*_by_rule(folder, findings, events, observed), *(f"note:     {note}" for note in notes)]
+    lines += _diagram(folder, findings, events)
+    lines += [f"audit:    kafka-eos audit {folder}"] if findings else []
+    return "\n".join([*lines, f"requests: {folder / HISTORY}", f"logs:     {folder / DATA}"])
+
+
+def _told(problems: Sequence[Problem]) -> Iterator[str]:
+    """The problems in lines, each name with one remedy."""
+    for name in dict.fromkeys(each.name for each in problems):
+        own = [each for each in problems if each.name == name]
+        yield from (f"  {name}: {each.evidence}" for each in own[:SHOWN_FINDINGS])
+        if len(own) > SHOWN_FINDINGS:
+            yield f"  … and {len(own) - SHOWN_FINDINGS} more"
+        yield f"    means: {own[0].means}"
+        yield f"    next:  {own[0].step}"
 
 
 def _not_judged(result: audit.Audit) -> str:
@@ -314,8 +399,10 @@ def _in_order(findings: Sequence[Finding]) -> list[tuple[int, Finding]]:
     return sorted(numbered, key=lambda pair: pair[1].rule not in APPLICATION_RULES)
 
 
-def _by_rule(folder: Path, findings: Sequence[Finding], events: list[Event]) -> Iterator[str]:
-    """The findings of each rule, what they mean, and what to do next."""
+def _by_rule(
+    folder: Path, findings: Sequence[Finding], events: list[Event], observed: Observed | None
+) -> Iterator[str]:
+    """The findings of each rule, what they mean, what the requests show of them, and what to do next."""
     own: dict[str, list[tuple[int, Finding]]] = defaultdict(list)
     for number, finding in _in_order(findings):
         own[finding.rule].append((number, finding))
@@ -325,6 +412,8 @@ def _by_rule(folder: Path, findings: Sequence[Finding], events: list[Event]) -> 
             yield f"  … and {len(some) - SHOWN_FINDINGS} more"
         book, (number, first) = rule_of(rule), some[0]
         yield f"    means: {book.about(first).means}"
+        for hint in observed.hints(rule, [finding for _, finding in some]) if observed is not None else ():
+            yield f"    here:  {hint}"
         is_drawn = not seen_in([first], {first.run: events})[0]  # there is nothing to draw
         if step := book.next_in_test(first, Place(paths=shlex.quote(str(folder)), number=number), drawn=is_drawn):
             yield f"    next:  {step}"

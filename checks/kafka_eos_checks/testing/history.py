@@ -8,8 +8,11 @@ from kafka_eos.errors import MalformedBatch
 from kafka_eos.histories.history import Event
 from kafka_eos.server.network import wall_clock
 from kafka_eos.server.schemas import served_codec
-from kafka_eos.wire.protocol import MalformedMessage
+from kafka_eos.wire.protocol import Buffer, MalformedMessage
 from kafka_eos_checks.brokers.wire_events import Columns, Interpreter, Request, phase_of
+
+_ISOLATION_AT = 16  # bytes of a Fetch before its isolation level: ReplicaId, MaxWaitMs, MinBytes and MaxBytes
+_WITHOUT_REPLICA = 15  # the first version of Fetch without ReplicaId there
 
 
 class HistoryFile:
@@ -19,6 +22,9 @@ class HistoryFile:
         file: the file of JSON Lines.
         run: the name of the run.
         clock: milliseconds since the epoch.
+
+    Attributes:
+        uncommitted: client ids and topics that they fetched with isolation.level=read_uncommitted.
     """
 
     def __init__(self, file: TextIO, run: str, clock: Callable[[], int] = wall_clock) -> None:
@@ -28,6 +34,7 @@ class HistoryFile:
         self._codec = served_codec()
         self._interpreter = Interpreter(self._codec)
         self._requests, self._events = count(), count()
+        self.uncommitted: set[tuple[str, str]] = set()
 
     def asked(
         self, connection: int, node: int, frame: bytes, *, fault: str = "", repeats: Request | None = None
@@ -36,6 +43,8 @@ class HistoryFile:
         header, body = self._codec.read_request_header(frame)
         api, version = self._codec.names[header["RequestApiKey"]], header["RequestApiVersion"]
         try:
+            if api == "Fetch":
+                self._note_isolation(header["ClientId"] or "unknown", version, body)
             subjects, answered = self._interpreter.subjects(api, version, body)
         except (MalformedMessage, MalformedBatch):
             return None
@@ -54,6 +63,15 @@ class HistoryFile:
         )
         self._write(request, "invoke", list(subjects), **({"fault": fault} if fault else {}))
         return request
+
+    def _note_isolation(self, client: str, version: int, body: Buffer) -> None:
+        """Remember the topics of a Fetch with read_uncommitted; only such a Fetch is decoded."""
+        level = body.position + _ISOLATION_AT - (0 if version < _WITHOUT_REPLICA else 4)
+        if body.data[level] == 0:
+            row = self._codec.read("FetchRequest", version, body)
+            self.uncommitted |= {
+                (client, topic.get("Topic") or self._interpreter.topic(topic)) for topic in row["Topics"]
+            }
 
     def answered(self, request: Request, frame: bytes, *, delivered: bool = True) -> None:
         """A request is answered."""

@@ -3,26 +3,32 @@
 The server is ``kafka_eos.server.threaded``; this adds the question that a test is about.
 """
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from kafka_eos.machines.leader import LeaderRules
 from kafka_eos.server.cluster import Machines, Settings
-from kafka_eos.server.faults import Faults, read_plan
+from kafka_eos.server.faults import Faults, check_brokers, read_plan
 from kafka_eos.server.network import MovableClock
 from kafka_eos.server.threaded import ServedCluster
 from kafka_eos.server.transactions import TransactionSettings
 from kafka_eos_checks.testing.history import HistoryFile
 
 if TYPE_CHECKING:
-    from kafka_eos_checks.testing.exactly_once import Identity
+    from kafka_eos_checks.testing.exactly_once import Identity, OutputsPerInput
 
 HISTORY, DATA = "history.jsonl", "data"
+VERSIONS = (0, 1, 2)  # of transaction.version
 
 
 class NotExactlyOnce(AssertionError):  # noqa: N818 - named for what is not so
     """The findings of an audit; the message has the findings, the diagram and the files."""
+
+
+class ExactlyOnceWarning(UserWarning):
+    """Something is dangerous although no input was lost or processed twice."""
 
 
 class InProcessBroker(ServedCluster):
@@ -35,6 +41,9 @@ class InProcessBroker(ServedCluster):
         verification: leaders ask coordinators about old clients' transactions (KIP-890 part 1).
         faults: a plan of faults; None for none.
         seed: the seed of its chances.
+
+    Raises:
+        ValueError: there is no such transaction version, or no broker at all.
     """
 
     def __init__(
@@ -47,10 +56,15 @@ class InProcessBroker(ServedCluster):
         faults: Path | None = None,
         seed: int | str = 0,
     ) -> None:
+        if transaction_version not in VERSIONS:
+            raise ValueError(f"transaction_version={transaction_version!r}; there are {', '.join(map(str, VERSIONS))}")
+        if brokers < 1:
+            raise ValueError(f"brokers={brokers!r}; give 1 or more")
         self.folder = folder
         self.seed = seed
         folder.mkdir(parents=True, exist_ok=True)
-        rules = read_plan(faults.read_text(encoding="utf-8"), str(faults)) if faults is not None else []
+        rules = read_plan(Path(faults).read_text(encoding="utf-8"), str(faults)) if faults is not None else []
+        check_brokers(rules, brokers, str(faults))
         self._history = (folder / HISTORY).open("w", buffering=1, encoding="utf-8")
         clock = MovableClock()
         self._seen = HistoryFile(self._history, "test", clock)
@@ -89,6 +103,7 @@ class InProcessBroker(ServedCluster):
         group: str | None = None,
         identity: "Identity | None" = None,
         everything: bool = True,
+        outputs_per_input: "OutputsPerInput | None" = None,
     ) -> None:
         """Audit what was written; with inputs, outputs and a group also whether each input took effect once.
 
@@ -100,13 +115,19 @@ class InProcessBroker(ServedCluster):
                 is given a ``StoredRecord`` (topic, partition, offset, key, value, headers). A tuple of two also says
                 which output it is, if an input has several in a topic. None: the record is not looked at.
             everything: every input has to be processed; if not, only those before the group's offset.
+            outputs_per_input: the number of outputs of each input in each topic of outputs, or a function that gives it
+                for an input; without it, an input of which one of several outputs is missing is not found.
 
         The question is written into the history, so that ``kafka-eos audit`` of the folder judges the same.
 
         Raises:
             NotExactlyOnce: something was found. The message says what it means and what to do, and names a diagram of
                 the requests that led up to it.
-            ValueError: the question has no answer: there is no such topic or group, or the identities join nothing.
+            ValueError: the question has no answer: there is no such topic or group, or the identities join nothing, or
+                the identity of a record fails.
+
+        Warns:
+            ExactlyOnceWarning: something is dangerous although no input was lost or processed twice.
         """
         from kafka_eos_checks.audit.rules.declared import WrongQuestion  # noqa: PLC0415 - numpy is slow to start
         from kafka_eos_checks.testing.exactly_once import Application, by_value, examine  # noqa: PLC0415
@@ -124,12 +145,15 @@ class InProcessBroker(ServedCluster):
                 group=group,
                 identity=identity or by_value,
                 everything=everything,
+                outputs_per_input=outputs_per_input,
             )
         # in the server's thread: between two requests no log is half-written
         try:
-            found = self.call(lambda server: examine(self.folder, server.cluster, application, self._seen.declare))
+            found = self.call(lambda server: examine(self.folder, server.cluster, application, self._seen))
         except WrongQuestion as error:
-            raise error.with_traceback(None) from None
-        if found:
+            raise error.with_traceback(None) from error.__cause__
+        if found.failure:
             faults = [f"fault:    {tally.in_words()}" for tally in self.faults.tallies]
-            raise NotExactlyOnce("\n".join([found, *faults]))
+            raise NotExactlyOnce("\n".join([found.failure, *(f"warning:  {each}" for each in found.warnings), *faults]))
+        for each in found.warnings:
+            warnings.warn(each, ExactlyOnceWarning, stacklevel=2)

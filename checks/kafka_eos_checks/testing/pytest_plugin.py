@@ -15,7 +15,7 @@ A fault that never fires is a warning, ``FaultNeverFired``, in pytest's summary:
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from kafka_eos_checks.testing.in_process_broker import InProcessBroker
 
 MARKER = "kafka_eos"
+OURS = ("kafka_eos", "kafka_eos_checks")
+OPTIONS = ("brokers", "transaction_version", "verification", "faults", "seed")
 
 
 class FaultNeverFired(UserWarning):
@@ -32,9 +34,18 @@ class FaultNeverFired(UserWarning):
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker with pytest."""
-    config.addinivalue_line(
-        "markers", f"{MARKER}(brokers, transaction_version, verification, faults, seed): how kafka_eos_broker is set up"
-    )
+    config.addinivalue_line("markers", f"{MARKER}({', '.join(OPTIONS)}): how kafka_eos_broker is set up")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Let pytest's short summary begin with what was found, not with the name of the exception's module."""
+    report = yield
+    error = call.excinfo.value if call.excinfo is not None else None
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if type(error).__module__.partition(".")[0] in OURS and crash is not None:
+        crash.message = str(error)
+    return report
 
 
 @pytest.fixture
@@ -44,8 +55,12 @@ def kafka_eos_broker(
     """A Kafka cluster on loopback: the reference's machines, faults on demand, and an audit."""
     from kafka_eos_checks.testing.in_process_broker import InProcessBroker  # noqa: PLC0415 - not before a test asks for it
 
+    __tracebackhide__ = True
     marker = request.node.get_closest_marker(MARKER)
     options = marker.kwargs if marker is not None else {}
+    unknown = [*map(repr, marker.args), *sorted(set(options) - set(OPTIONS))] if marker is not None else []
+    if unknown:
+        raise pytest.UsageError(f"marker {MARKER}: no option {unknown[0]}; there are {'=, '.join(OPTIONS)}=")
     with InProcessBroker(tmp_path_factory.mktemp("kafka-eos"), **options) as broker:
         yield broker
     for tally in broker.faults.never_fired():

@@ -26,7 +26,7 @@ A *fate* changes what happens to one request; an *event* happens to the cluster,
 """
 
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -366,6 +366,24 @@ def rule_of(table: Mapping[str, Any], where: str) -> Rule:
         raise MalformedPlan(f"{where}: api = {values['api']!r} has no answer that is only an error; choose another one")
     rename = {"at-most": "at_most", "transactional-id": "transactional_id", "when": "after"}
     return Rule(fault=fault, **{rename.get(key, key): value for key, value in values.items()})
+
+
+def check_brokers(rules: Iterable[Rule], brokers: int, where: str, more: str = "brokers=") -> None:
+    """Refuse rules about a broker that a cluster does not have: they would never do what they say.
+
+    Args:
+        rules: the rules.
+        brokers: the number of the cluster's brokers.
+        where: for the message of an error.
+        more: how a caller asks for more brokers.
+
+    Raises:
+        MalformedPlan: with the remedy.
+    """
+    for rule in rules:
+        for broker in (rule.broker, rule.to):
+            if broker is not None and broker > brokers:
+                raise MalformedPlan(f"{where}: {rule}: there is no broker {broker}; give {more}{broker}")
 
 
 def _is_number(value: Any) -> bool:

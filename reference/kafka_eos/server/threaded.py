@@ -5,7 +5,7 @@ Every call is made by the server's own thread, between two requests, and has hap
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
@@ -14,9 +14,9 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from kafka_eos.errors import Rejected
-from kafka_eos.server.cluster import Broker, Cluster, Machines, Settings
+from kafka_eos.server.cluster import INTERNAL_TOPICS, Broker, Cluster, Machines, Settings
 from kafka_eos.server.configs import TOPIC_CONFIGS, check_values
-from kafka_eos.server.faults import Faults, Subjects, Tally, rule_of
+from kafka_eos.server.faults import Faults, Subjects, Tally, check_brokers, rule_of
 from kafka_eos.server.network import MovableClock, Observer, Server, bind
 from kafka_eos.server.storage import Directory, Memory
 
@@ -162,7 +162,9 @@ class ServedCluster:
             MalformedPlan: what is wrong with it.
         """
         table = {name.replace("_", "-"): value for name, value in options.items()}
-        rule = rule_of({"do": do, **table}, f"fault({do!r})")
+        where = f"fault({do!r})"
+        rule = rule_of({"do": do, **table}, where)
+        check_brokers([rule], self._brokers, where)
         return self.call(lambda _: self.faults.add(rule))
 
     @contextmanager
@@ -175,26 +177,71 @@ class ServedCluster:
             self.call(lambda _: self.faults.remove(tally))
 
     def move_leader(self, topic: str, partition: int, to: int | None = None) -> None:
-        """Make another broker the leader of a partition; the next one if none is named."""
-        self.call(lambda server: server.move_leader(topic, partition, to))
+        """Make another broker the leader of a partition; the next one if none is named.
+
+        Raises:
+            ValueError: there is no such partition or broker; says which there are.
+        """
+
+        def move(server: Server) -> None:
+            topics = server.cluster.topics
+            if topic not in topics:
+                raise ValueError(f"no topic {topic!r}; there {_are(sorted({*topics} - {*INTERNAL_TOPICS}))}")
+            partitions = range(len(topics[topic].partitions))
+            if partition not in partitions:
+                raise ValueError(f"no partition {partition} of topic {topic!r}; there {_are(partitions)}")
+            self._check_broker(to)
+            server.move_leader(topic, partition, to)
+
+        self.call(move)
 
     def move_coordinator(
         self, *, transactional_id: str | None = None, group: str | None = None, to: int | None = None
     ) -> None:
-        """Make another broker the coordinator of a transactional.id or a group; the next one if none is named."""
+        """Make another broker the coordinator of a transactional.id or a group; the next one if none is named.
+
+        Raises:
+            ValueError: neither is given, or there is no such broker.
+        """
+        if transactional_id is None and group is None:
+            raise ValueError("give transactional_id= or group=, whose coordinator is to move")
+        self._check_broker(to)
         subjects = Subjects((), (transactional_id,) if transactional_id else (), (group,) if group else ())
         self.call(lambda server: server.move_coordinators(subjects, to))
 
     def time_out_transaction(self, transactional_id: str) -> bool:
-        """Abort the open transaction of a transactional.id, as if its timeout were over; whether there was one."""
-        return self.call(lambda server: server.time_out_transaction(transactional_id))
+        """Abort the open transaction of a transactional.id, as if its timeout were over; whether there was one.
+
+        Raises:
+            ValueError: no producer has used this transactional.id; says which were used.
+        """
+
+        def time_out(server: Server) -> bool:
+            known = server.cluster.transactions.known
+            if transactional_id not in known:
+                raise ValueError(f"no producer has used {transactional_id!r} yet; there {_are(sorted(known))}")
+            return server.time_out_transaction(transactional_id)
+
+        return self.call(time_out)
 
     def kill_broker(self, broker: int = 1, seconds: float = 1.0) -> None:
-        """Kill a broker for a while."""
+        """Kill a broker for a while.
+
+        Raises:
+            ValueError: there is no such broker.
+        """
+        self._check_broker(broker)
         self.call(lambda server: server.kill(broker, seconds))
+
+    def _check_broker(self, broker: int | None) -> None:
+        if broker is not None and not 1 <= broker <= self._brokers:
+            raise ValueError(f"no broker {broker}; there {_are(range(1, self._brokers + 1))}")
 
     def restart(self) -> None:
         """Stop all brokers, and bring them back with what is in their files.
+
+        librdkafka forgets its group coordinator when all brokers are gone, and ``send_offsets_to_transaction`` may then
+        wait for ever (librdkafka issue 5511). Under its clients, kill one of two brokers instead.
 
         Raises:
             NothingStored: there are none.
@@ -205,3 +252,9 @@ class ServedCluster:
         """Advance the time at once; due timers have run when this returns."""
         self.call(partial(Server.advance, seconds=seconds))
         self.call(lambda _: None)
+
+
+def _are(there: Iterable[object]) -> str:
+    """What there is, in words."""
+    names = [repr(each) for each in there]
+    return f"{'is' if len(names) <= 1 else 'are'} {', '.join(names) or 'none'}"

@@ -88,9 +88,9 @@ JOINED = {"GenerationId": 6, "ProtocolName": "", "Leader": "", "MemberId": "", "
         (
             "OffsetCommit",
             8,
-            OFFSETS | {"GroupId": "g", "GenerationIdOrMemberEpoch": 6, "MemberId": ""},
+            OFFSETS | {"GroupId": "g", "GenerationIdOrMemberEpoch": 6, "MemberId": "m"},
             ANSWERED,
-            [OFFSET | {"group": "g", "generation": 6, "error": 48}],
+            [OFFSET | {"group": "g", "generation": 6, "error": 48, "detail": {"committed_offset": 5, "member": "m"}}],
         ),
         ("JoinGroup", 5, JOIN, JOINED | {"ErrorCode": 0}, [{"group": "g", "error": 0, "generation": 6}]),
         ("JoinGroup", 5, JOIN, JOINED | {"ErrorCode": 27}, [{"group": "g", "error": 27}]),

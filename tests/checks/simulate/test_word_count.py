@@ -124,7 +124,7 @@ def test_the_command_fails_where_a_mutant_goes_unnoticed(capsys: pytest.CaptureF
 def test_the_command_refuses_a_step_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "word-count", "--crash-at", "25"]) == 0
     assert main(["simulate", "word-count", "--crash-at", "26"]) == 2
-    said = "--crash-at 26: no fault comes before step 26; the last step before which one can come is 25"
+    said = "--crash-at 26: no fault comes before step 26; the first step before which one can come is 1, the last is 25"
     assert said in capsys.readouterr().err
 
 

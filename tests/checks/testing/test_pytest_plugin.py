@@ -85,7 +85,7 @@ def test_a_failing_test_names_the_findings_and_the_diagram(pytester: pytest.Pyte
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "E * not exactly once: 3 finding(s)",
+            "E * output without its offset, input processed twice (not exactly once: 3 finding(s))",
             "E *   output without its offset: out-0 offset 0: 'a' is the output of in-0 offset 0 of group 'g'*",
             "E *     means: *",
             "E *     next:  *",
@@ -119,6 +119,55 @@ def test_a_fault_that_never_fires_is_a_warning_that_can_be_made_an_error(pyteste
     run(pytester, "-W", f"error::{name}").assert_outcomes(passed=1, errors=1)
 
 
+def test_the_short_summary_begins_with_the_rule(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    pytester.makepyfile("""
+        def test_a(kafka_eos_broker):
+            kafka_eos_broker.assert_exactly_once()
+
+        def test_b(kafka_eos_broker):
+            kafka_eos_broker.assert_exactly_once(inputs="in", outputs="out", group="g")
+
+        def test_c(kafka_eos_broker):
+            raise ValueError("x")
+    """)
+    result = run(pytester)
+    result.assert_outcomes(failed=3)
+    result.stdout.fnmatch_lines(
+        [
+            "FAILED *::test_a - no client has sent anything, and no topic has a record: nothing was tested",
+            "FAILED *::test_b - no topic 'in'; there is none at all",
+            "FAILED *::test_c - ValueError: x",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("3", "*UsageError: marker kafka_eos: no option 3; there are brokers=, *"),
+        ("transaction_version=3", "*ValueError: transaction_version=3; there are 0, 1, 2"),
+        ("brokers=0", "*ValueError: brokers=0; give 1 or more"),
+        (
+            "faults='plan.toml'",
+            "*MalformedPlan: plan.toml: close Produce broker 2: there is no broker 2; give brokers=2",
+        ),
+    ],
+)
+def test_a_wrong_setting_is_reported(pytester: pytest.Pytester, options: str, said: str) -> None:
+    pytester.makefile(".toml", plan='[[fault]]\ndo = "close"\napi = "Produce"\nbroker = 2')
+    pytester.makepyfile(f"""
+        import pytest
+
+        @pytest.mark.kafka_eos({options})
+        def test_settings(kafka_eos_broker):
+            pass
+    """)
+    result = run(pytester)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([said])
+
+
 def test_an_unknown_setting_is_reported(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         import pytest
@@ -129,7 +178,9 @@ def test_an_unknown_setting_is_reported(pytester: pytest.Pytester) -> None:
     """)
     result = run(pytester)
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*unexpected keyword argument 'broker'*"])
+    result.stdout.fnmatch_lines(
+        ["*UsageError: marker kafka_eos: no option broker; there are brokers=, transaction_version=, *"]
+    )
 
 
 def test_the_plugin_costs_nothing_where_it_is_not_used() -> None:

@@ -1,5 +1,6 @@
 """A cluster in a thread under faults, with clients on real sockets."""
 
+import re
 import socket
 import struct
 import time
@@ -419,6 +420,35 @@ def added(producer_id: int, epoch: int) -> Message:
 def added_error(answer: Message | None) -> int:
     assert answer is not None
     return int(answer["ResultsByTopicV3AndBelow"][0]["ResultsByPartition"][0]["PartitionErrorCode"])
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda cluster: cluster.kill_broker(7), "no broker 7; there are 1, 2"),
+        (lambda cluster: cluster.kill_broker(0), "no broker 0; there are 1, 2"),
+        (lambda cluster: cluster.move_leader("t", 0, 9), "no broker 9; there are 1, 2"),
+        (lambda cluster: cluster.move_leader("t", 5), "no partition 5 of topic 't'; there is 0"),
+        (lambda cluster: cluster.move_leader("nope", 0), "no topic 'nope'; there is 't'"),
+        (lambda cluster: cluster.move_coordinator(), "give transactional_id= or group="),
+        (lambda cluster: cluster.move_coordinator(group="g", to=3), "no broker 3; there are 1, 2"),
+        (lambda cluster: cluster.time_out_transaction("typo"), "no producer has used 'typo' yet; there is 'x'"),
+        (
+            lambda cluster: cluster.fault("move-leader", to=3),
+            "fault('move-leader'): move-leader any request: there is ",
+        ),
+        (lambda cluster: cluster.fault("close", broker=3), "there is no broker 3; give brokers=3"),
+    ],
+)
+def test_a_control_of_what_is_not_there_says_what_is(
+    ask: Callable[[ServedCluster], object], said: str, start: Start, connect: Connect
+) -> None:
+    cluster = start(brokers=2)
+    place = cluster.call(lambda server: server.cluster.state_partition("x").node)
+    connect(cluster, place).ask("InitProducerId", 4, TransactionalId="x", TransactionTimeoutMs=60_000)
+    with pytest.raises(ValueError, match=re.escape(said)):
+        ask(cluster)
+    assert cluster.faults.tallies == []
 
 
 def test_a_transaction_times_out_at_once(start: Start, connect: Connect) -> None:

@@ -1,0 +1,376 @@
+"""What a running broker shows of an application, and logs and histories alone do not: problems, warnings and hints.
+
+A *problem* fails the test like a finding of the audit. A *warning* is told although every input was processed once. A
+*hint* explains findings of a rule in this test: which mistake the requests show.
+
+``offset beyond the end``
+    The group has committed an offset beyond the end of a partition. The next records there are skipped.
+
+``offset beyond its inputs``
+    A transaction committed an offset past an input, and a later one wrote the output of that input.
+
+``transaction left open``
+    The application has a transaction open, and the test says that it has processed every input.
+
+``outputs of an input``
+    An input has another number of outputs than the test says.
+"""
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kafka_eos.histories.history import Event
+from kafka_eos.machines.transaction_coordinator import ONGOING
+from kafka_eos.server.cluster import CONSUMER_OFFSETS, Cluster
+from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.kernels.coordinators.group_log import read_group_log
+from kafka_eos_checks.audit.moments import in_words
+from kafka_eos_checks.audit.rules.applications import (
+    NOT_PROCESSED,
+    OFFSET_ALONE,
+    OUTPUT_ALONE,
+    TWICE,
+    Attempt,
+    Offsets,
+    Requests,
+    read_requests,
+)
+from kafka_eos_checks.audit.rules.declared import Found
+from kafka_eos_checks.audit.segments.contents import Place, place_of, read_contents
+from kafka_eos_checks.audit.segments.splits import find_logs
+
+if TYPE_CHECKING:
+    from kafka_eos_checks.testing.exactly_once import Application, Identified, StoredRecord
+
+BEYOND_END, BEYOND_INPUTS = "offset beyond the end", "offset beyond its inputs"
+LEFT_OPEN, OUTPUTS = "transaction left open", "outputs of an input"
+ABORT_FIRST = "both in one transaction: abort before you retry"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """A reason for which a test fails that is no finding of the audit.
+
+    Attributes:
+        name: the name of its kind.
+        evidence: what was seen, and where.
+        means: the consequence.
+        step: the remedy.
+    """
+
+    name: str
+    evidence: str
+    means: str
+    step: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction that its coordinator has open.
+
+    Attributes:
+        name: the transactional.id.
+        since_ms: when it began, in milliseconds since the epoch.
+        timeout_ms: its timeout.
+    """
+
+    name: str
+    since_ms: int
+    timeout_ms: int
+
+    def __str__(self) -> str:
+        return (
+            f"transactional.id {self.name!r} has a transaction open since {in_words(self.since_ms)}; until it ends, "
+            f"at the latest by its timeout of {self.timeout_ms / 1000:g} s, read_committed readers wait"
+        )
+
+
+@dataclass(kw_only=True)
+class Observed:
+    """The facts about an application on its broker.
+
+    Attributes:
+        application: the application of the test.
+        identified: the identities of its records.
+        events: the history.
+        data: the log directory.
+        committed: by partition of the inputs, the group's offset and the partition's end.
+        open: the transactions that are open.
+        has_members: whether a generation of the group has begun.
+        uncommitted: client ids and topics that they read with read_uncommitted.
+    """
+
+    application: "Application"
+    identified: "Identified"
+    events: Sequence[Event]
+    data: Path
+    committed: Mapping[Place, tuple[int, int]]
+    open: Sequence[OpenTransaction]
+    has_members: bool
+    uncommitted: Iterable[tuple[str, str]] = ()
+
+    @classmethod
+    def of(
+        cls,
+        cluster: Cluster,
+        application: "Application",
+        identified: "Identified",
+        events: Sequence[Event],
+        data: Path,
+        uncommitted: Iterable[tuple[str, str]],
+    ) -> "Observed":
+        """Ask the cluster."""
+        group = cluster.groups.known.get(application.group)
+        committed: dict[Place, tuple[int, int]] = {}
+        for topic in application.inputs if group is not None else ():
+            for leader in cluster.topics[topic].partitions:
+                offset = group.committed(leader.name) if group is not None else None
+                if offset is not None:
+                    committed[topic, leader.partition] = offset.offset, leader.log_end_offset
+        return cls(
+            application=application,
+            identified=identified,
+            events=events,
+            data=data,
+            committed=committed,
+            open=[
+                OpenTransaction(name, known.start_ms, known.timeout_ms)
+                for name, known in cluster.transactions.known.items()
+                if known.state is ONGOING and known.machine.metadata.pending is None
+            ],
+            has_members=any(
+                event.group == application.group and (event.action == "JoinGroup" or (event.generation or -1) >= 0)
+                for event in events
+            ),
+            uncommitted=uncommitted,
+        )
+
+    @cached_property
+    def requests(self) -> Requests:
+        """The transactions as the requests show them."""
+        return read_requests(self.events)
+
+    # --- problems ----------------------------------------------------------------------------------------------------
+
+    def problems(self, findings: Sequence[Finding]) -> Iterator[Problem]:
+        """The reasons to fail the test besides the findings of the audit."""
+        group = self.application.group
+        for (topic, partition), (offset, end) in self.committed.items():
+            if offset > end:
+                yield Problem(
+                    name=BEYOND_END,
+                    evidence=f"group {group!r} committed offset {offset} of {topic}-{partition}, which ends at {end}",
+                    means=f"The next {offset - end} record(s) of {topic}-{partition} will be skipped.",
+                    step="commit the offset of the last input plus one; consumer.position() is that already",
+                )
+        yield from self._too_far(findings)
+        if self.application.everything:
+            for each in self._own_open():
+                yield Problem(
+                    name=LEFT_OPEN,
+                    evidence=str(each),
+                    means="Every input is done or lost, and the application has not ended what it began.",
+                    step="commit or abort in each path, also when the application ends by an error; everything=False, "
+                    "if the test looks before it is done",
+                )
+        yield from self._wrong_number()
+
+    def _own_open(self) -> list[OpenTransaction]:
+        """The open transactions in which the application wrote outputs or sent offsets."""
+        own = {*self.application.outputs, self.application.group}
+        begun = self.requests.begun
+        return [each for each in self.open if each.name in begun and begun[each.name].touched & own]
+
+    def _too_far(self, findings: Sequence[Finding]) -> Iterator[Problem]:
+        """Yield offsets past inputs whose outputs came in a later transaction, one for each transaction."""
+        told: set[Attempt] = set()
+        alone = [finding for finding in findings if finding.rule == OUTPUT_ALONE]
+        logs = [log for log in find_logs(self.data) if log.topic == CONSUMER_OFFSETS] if alone else []
+        offsets = Offsets([read_group_log(log) for log in logs])
+        for finding in alone:
+            source = self._input_of(finding)
+            if source is None:
+                continue
+            name = self.application.group, (source.topic, source.partition)
+            commit, wrote = offsets.covering(name, source.offset), self.requests.attempt(_at(finding))
+            if commit is None or isinstance(commit, str) or not commit.transactional:
+                continue
+            for asked in self.requests.commits.get((name, commit.offset or 0), ()):
+                is_before = asked[0] == wrote[0] and (asked[1] or 0) < (wrote[1] or 0)
+                if is_before and asked not in told:
+                    told.add(asked)
+                    yield Problem(
+                        name=BEYOND_INPUTS,
+                        evidence=f"transaction {asked[1]} of {asked[0]!r} committed offset {commit.offset} of "
+                        f"{source.topic}-{source.partition}, which is past {source}; transaction {wrote[1]} wrote the "
+                        "output of that input",
+                        means="An application that stops between the two loses the input.",
+                        step="commit the offset of the last input whose output is in the transaction, plus one",
+                    )
+
+    def _wrong_number(self) -> Iterator[Problem]:
+        """Yield inputs with another number of outputs than the test says; those without any are findings already."""
+        wanted = self.application.outputs_per_input
+        if wanted is None:
+            return
+        for identity, source in self.identified.inputs.items():
+            expected = wanted if isinstance(wanted, int) else wanted(source)
+            names: dict[str, set[object]] = defaultdict(set)
+            for which, output in self.identified.outputs.get(identity, ()):
+                if not self._is_hidden(output):
+                    names[output.topic].add(which)
+            for topic, own in names.items():
+                if len(own) != expected:
+                    there = f"{expected} are expected; there: {', '.join(sorted(map(repr, own)))}"
+                    yield Problem(
+                        name=OUTPUTS,
+                        evidence=f"{source} has {len(own)} output(s) in {topic}, {there}",
+                        means="An output of this input is missing." if len(own) < expected else "There are too many.",
+                        step="write all outputs of an input before its offset is sent, in the same transaction",
+                    )
+
+    # --- warnings ----------------------------------------------------------------------------------------------------
+
+    def warnings(self) -> Iterator[str]:
+        """What is dangerous although every input may have been processed once."""
+        if not self.application.everything:
+            yield from map(str, self._own_open())
+        for client, topic in sorted(self.uncommitted):
+            if topic in self.application.inputs:
+                yield (
+                    f"client {client!r} reads {topic!r} with isolation.level=read_uncommitted: it is also given "
+                    "records of transactions that abort; set read_committed"
+                )
+        yield from shared_ids(self.events)
+
+    # --- hints -------------------------------------------------------------------------------------------------------
+
+    def hints(self, rule: str, findings: Sequence[Finding]) -> Iterator[str]:
+        """The mistakes that the requests show behind findings of a rule."""
+        if rule == TWICE:
+            yield from self._repeated(findings)
+        elif rule == NOT_PROCESSED:
+            yield from self._aborted()
+        elif rule == OUTPUT_ALONE and any(self._too_far(findings)):
+            yield f"an offset past the input was committed too early; see {BEYOND_INPUTS!r} above"
+        elif rule == OFFSET_ALONE and len(self.application.outputs) > 1:
+            yield (
+                "if each input has its output in only one of the topics, ask once for each topic, with an identity= "
+                "that returns None for the inputs whose output is elsewhere"
+            )
+
+    def _repeated(self, findings: Sequence[Finding]) -> Iterator[str]:
+        group, said = self.application.group, set()
+        generations = self._generations()
+        for finding in findings:
+            found = self._copies(finding)
+            attempts = [self.requests.attempt(((each.topic, each.partition), each.offset)) for each in found]
+            within = next((each for each in attempts if each[1] is not None and attempts.count(each) > 1), None)
+            if within is not None:
+                said.add(f"{ABORT_FIRST} (transaction {within[1]} of {within[0]!r})")
+            for each in attempts if self.has_members else ():
+                if generations.get(each) == {False}:
+                    said.add(
+                        f"transaction {each[1]} of {each[0]!r} committed its offsets without the generation and member "
+                        f"of its consumer: group {group!r} could not refuse it, although another member may have had "
+                        "the partition; send the consumer's group metadata"
+                    )
+        yield from sorted(said)[:3]
+
+    def _generations(self) -> dict[Attempt, set[bool]]:
+        """Whether the offsets of each transaction were committed with a generation, from the requests."""
+        found: dict[Attempt, set[bool]] = defaultdict(set)
+        for event in self.events:
+            place, committed = place_of(event), event.detail.get("committed_offset")
+            if event.action == "TxnOffsetCommit" and event.phase == "ok" and place and isinstance(committed, int):
+                for attempt in self.requests.commits.get(((event.group or "", place), committed), ()):
+                    if attempt[0] == event.transactional_id:
+                        found[attempt].add(event.generation is not None and event.generation >= 0)
+        return found
+
+    def _aborted(self) -> Iterator[str]:
+        """Yield the last abort of each producer of the application, and whether anything came after it."""
+        own = {*self.application.outputs, self.application.group}
+        touched: dict[str, set[str]] = defaultdict(set)
+        last: dict[str, Event] = {}
+        aborted: dict[str, Event] = {}
+        for event in self.events:
+            name = event.transactional_id
+            if name is None:
+                continue
+            if event.action in {"Produce", "TxnOffsetCommit"}:
+                touched[name].add(event.group or event.topic or "")
+            elif (event.action, event.phase) == ("EndTxn", "ok") and touched.pop(name, set()) & own:
+                last[name] = event
+                if event.detail.get("committed") is False:
+                    aborted[name] = event
+        for name, event in aborted.items():
+            if last[name] is event:
+                yield (
+                    f"the last transaction of {name!r} was aborted (event {event.order}), and nothing of it was "
+                    "written again: seek back to the committed offsets after an abort"
+                )
+            else:
+                yield f"{name!r} aborted a transaction (event {event.order}): did it go back to the committed offsets?"
+
+    # --- records -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _identities(self) -> dict[Found, tuple[Hashable, Hashable]]:
+        """By place, the identity of each output and the name that tells it from others."""
+        return {
+            ((output.topic, output.partition), output.offset): (identity, which)
+            for identity, outputs in self.identified.outputs.items()
+            for which, output in outputs
+        }
+
+    def _input_of(self, finding: Finding) -> "StoredRecord | None":
+        """The input whose output a finding is about."""
+        return self.identified.inputs.get(self._identities.get(_at(finding), (None, 0))[0])
+
+    def _copies(self, finding: Finding) -> list["StoredRecord"]:
+        """The visible copies of the output that a finding is about."""
+        identity, name = self._identities.get(_at(finding), (None, 0))
+        same = (each for which, each in self.identified.outputs.get(identity, ()) if which == name)
+        return [each for each in same if each.topic == finding.topic and not self._is_hidden(each)]
+
+    def _is_hidden(self, record: "StoredRecord") -> bool:
+        """Whether a record is in a transaction that was aborted, or is open."""
+        return record.offset in self._hidden.get((record.topic, record.partition), ())
+
+    @cached_property
+    def _hidden(self) -> dict[Place, set[int]]:
+        logs = (log for log in find_logs(self.data) if log.topic in self.application.outputs)
+        return {(log.topic, log.partition): read_contents(log).hidden for log in logs}
+
+
+def _at(finding: Finding) -> Found:
+    return (finding.topic, finding.partition), finding.offset or 0
+
+
+def shared_ids(events: Sequence[Event]) -> Iterator[str]:
+    """Yield transactional.ids that members of one generation share: each instance fences the other.
+
+    An id that one member takes over from another changes hands with the generation.
+    """
+    users: dict[tuple[str, int, str], dict[str, int | None]] = defaultdict(dict)
+    for event in events:
+        name, group, member = event.transactional_id, event.group, event.detail.get("member")
+        generation = -1 if event.generation is None else event.generation
+        asked = (event.action, event.phase) == ("TxnOffsetCommit", "invoke") and generation >= 0
+        if asked and name and group is not None and isinstance(member, str):
+            users[group, generation, name].setdefault(member, event.order)
+    told: set[str] = set()
+    for (group, generation, name), members in users.items():
+        if len(members) > 1 and name not in told:
+            told.add(name)
+            places = " and ".join(str(order) for order in list(members.values())[:2])
+            yield (
+                f"{len(members)} members of generation {generation} of group {group!r} use the transactional.id "
+                f"{name!r} (events {places}): each instance fences the other when it starts, and aborts its "
+                "transaction; give each instance a transactional.id of its own"
+            )

@@ -1,0 +1,351 @@
+"""What the assertion says besides the findings of the audit: problems, warnings and hints; without a client library."""
+
+import re
+import traceback
+from collections.abc import Callable, Hashable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_eos.formats.record_batch import Record
+from kafka_eos.histories.history import Event
+from kafka_eos.server.network import Server
+from kafka_eos_checks.audit.rules.declared import WrongQuestion
+from kafka_eos_checks.testing.exactly_once import StoredRecord
+from kafka_eos_checks.testing.in_process_broker import ExactlyOnceWarning, InProcessBroker, NotExactlyOnce
+from kafka_eos_checks.testing.observations import ABORT_FIRST, shared_ids
+
+from .test_in_process_broker import EXACTLY_ONCE, Application, copy_all, found
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[InProcessBroker]:
+    with InProcessBroker(tmp_path / "broker") as running:
+        running.create_topic("in")
+        running.create_topic("out")
+        yield running
+
+
+@pytest.fixture
+def app(broker: InProcessBroker) -> Application:
+    """An application with three inputs."""
+    application = Application(broker)
+    application.produce("in", "a", "b", "c", transactional=False)
+    return application
+
+
+def write(broker: InProcessBroker, topic: str, *records: Record) -> None:
+    """Append records outside of any transaction."""
+
+    def append(server: Server) -> None:
+        server.cluster.topics[topic].partitions[0].append_records(list(records), server.cluster.now)
+
+    broker.call(append)
+
+
+# --- problems --------------------------------------------------------------------------------------------------------
+
+
+def test_an_offset_beyond_the_end_of_the_inputs_is_found(broker: InProcessBroker, app: Application) -> None:
+    app.copy("a", 0)
+    app.copy("b", 1)
+    app.copy("c", 3)
+    said = found(broker)
+    assert said.startswith("offset beyond the end (not exactly once: 1 finding(s))")
+    assert "group 'g' committed offset 4 of in-0, which ends at 3" in said
+    assert "The next 1 record(s) of in-0 will be skipped." in said
+    assert "audit:" not in said, "it would find nothing"
+
+
+def test_an_offset_past_an_input_of_the_next_transaction_is_found(broker: InProcessBroker, app: Application) -> None:
+    app.copy("a", 1)
+    app.copy("b", 2)
+    app.copy("c", 2)
+    said = found(broker)
+    assert said.startswith("offset beyond its inputs, output without its offset (not exactly once: ")
+    assert "transaction 0 of 'app' committed offset 2 of in-0, which is past in-0 offset 1; transaction 1 wrote" in said
+    assert "here:  an offset past the input was committed too early; see 'offset beyond its inputs' above" in said
+
+
+def test_offsets_that_are_sent_in_the_next_transaction_are_no_offsets_beyond_inputs(
+    broker: InProcessBroker, app: Application
+) -> None:
+    app.produce("out", "a", "b", "c")
+    app.end()
+    app.send_offset(3)
+    app.end()
+    assert found(broker).startswith("output without its offset (not")
+
+
+def test_offsets_that_are_committed_outside_are_no_offsets_beyond_inputs(
+    broker: InProcessBroker, app: Application
+) -> None:
+    app.copy("a", 0, commit=False)
+    app.send_offset(3)
+    app.commit_offset(3)
+    app.end()
+    app.produce("out", "a", "b", "c")
+    app.end()
+    assert found(broker).startswith("output without its offset (not")
+
+
+def test_a_transaction_that_is_left_open_is_found_if_everything_is_done(
+    broker: InProcessBroker, app: Application
+) -> None:
+    copy_all(app)
+    other = Application(broker, name="other")
+    other.produce("in", "later")
+    broker.assert_exactly_once(**EXACTLY_ONCE)
+    app.produce("out", "a")
+    said = found(broker)
+    assert said.startswith("transaction left open (not exactly once: 1 finding(s))")
+    assert re.search(
+        r"'app' has a transaction open since \S+ \S+ UTC; .* timeout of 60 s, read_committed readers", said
+    )
+    assert "'other'" not in said
+    assert broker.time_out_transaction("app")
+    broker.assert_exactly_once(**EXACTLY_ONCE)
+
+
+def test_a_transaction_with_nothing_but_offsets_is_left_open_too(broker: InProcessBroker, app: Application) -> None:
+    copy_all(app)
+    app.send_offset(3)
+    assert found(broker).startswith("transaction left open")
+    with pytest.warns(ExactlyOnceWarning, match="'app' has a transaction open"):
+        broker.assert_exactly_once(**EXACTLY_ONCE, everything=False)
+
+
+def of_halves(record: StoredRecord) -> Hashable:
+    text = (record.value or b"").decode()
+    return text if record.topic == "in" else (text[0], text[1:])
+
+
+def test_one_of_several_outputs_that_is_missing_is_found_if_the_test_gives_their_number(
+    broker: InProcessBroker, app: Application
+) -> None:
+    for offset, values in enumerate((["a1", "a2"], ["b1"], ["c1", "c2", "c3"])):
+        app.produce("out", *values)
+        app.send_offset(offset + 1)
+        app.end()
+    broker.assert_exactly_once(**EXACTLY_ONCE, identity=of_halves)
+    said = found(broker, identity=of_halves, outputs_per_input=2)
+    assert said.startswith("outputs of an input (not exactly once: 2 finding(s))")
+    assert "in-0 offset 1 has 1 output(s) in out, 2 are expected; there: '1'" in said
+    assert "in-0 offset 2 has 3 output(s) in out, 2 are expected; there: '1', '2', '3'" in said
+    numbers = {b"a": 2, b"b": 1, b"c": 3, None: 0}
+    broker.assert_exactly_once(
+        **EXACTLY_ONCE, identity=of_halves, outputs_per_input=lambda record: numbers[record.value]
+    )
+
+
+def test_an_aborted_output_does_not_count(broker: InProcessBroker, app: Application) -> None:
+    app.produce("out", "a1", "a2")
+    app.end(commit=False)
+    app.produce("out", "a1")
+    app.send_offset(1)
+    app.end()
+    said = found(broker, identity=of_halves, outputs_per_input=2, everything=False)
+    assert "in-0 offset 0 has 1 output(s) in out, 2 are expected" in said
+
+
+def test_long_lists_of_problems_are_cut(broker: InProcessBroker) -> None:
+    app = Application(broker)
+    app.produce("in", *(str(number) for number in range(8)), transactional=False)
+    app.produce("out", *(str(number) for number in range(8)))
+    app.send_offset(8)
+    app.end()
+    said = found(broker, outputs_per_input=2)
+    assert said.count("outputs of an input: ") == 5
+    assert "… and 3 more" in said
+
+
+def test_a_broker_that_nobody_used_has_tested_nothing(tmp_path: Path) -> None:
+    with InProcessBroker(tmp_path / "broker") as broker:
+        broker.create_topic("in")
+        with pytest.raises(NotExactlyOnce, match="nothing was tested"):
+            broker.assert_exactly_once()
+        write(broker, "in", Record(value=b"a"))
+        broker.assert_exactly_once()
+
+
+# --- identities ------------------------------------------------------------------------------------------------------
+
+
+def test_inputs_with_a_null_value_are_refused_unless_the_test_gives_identities(
+    broker: InProcessBroker, app: Application
+) -> None:
+    copy_all(app)
+    write(broker, "in", Record(key=b"d"), Record(key=b"e", offset_delta=1))
+    said = "2 of 5 inputs have a null value and so no identity, for example in-0 offset 3: they would not be looked at"
+    with pytest.raises(WrongQuestion, match=re.escape(said)):
+        broker.assert_exactly_once(**EXACTLY_ONCE)
+    broker.assert_exactly_once(**EXACTLY_ONCE, identity=lambda record: record.value)
+
+
+def test_outputs_with_a_null_value_are_refused_too(broker: InProcessBroker, app: Application) -> None:
+    copy_all(app)
+    write(broker, "out", Record(key=b"a"))
+    with pytest.raises(WrongQuestion, match=r"1 of 4 outputs have a null value .*, for example out-0 offset 6"):
+        broker.assert_exactly_once(**EXACTLY_ONCE)
+
+
+def test_a_null_value_of_an_aborted_input_is_none(broker: InProcessBroker, app: Application) -> None:
+    copy_all(app)
+    writer = Application(broker, name="writer")
+    writer.produce("in", "x")
+    writer.end(commit=False)
+    broker.assert_exactly_once(**EXACTLY_ONCE)
+
+
+def without_a_field(record: StoredRecord) -> Hashable:
+    return {"a": 1}[(record.value or b"").decode()]
+
+
+@pytest.mark.parametrize(
+    ("identity", "said"),
+    [
+        (without_a_field, "identity of in-0 offset 1 (key None, value b'b'): KeyError: 'b'"),
+        (lambda _: {}, "identity of in-0 offset 0 (key None, value b'a'): TypeError: unhashable type: 'dict'"),
+        (lambda _: (1, []), "identity of in-0 offset 0 (key None, value b'a'): TypeError: unhashable type: 'list'"),
+    ],
+)
+def test_an_identity_that_fails_names_the_record_and_the_callers_own_line(
+    identity: Callable[[StoredRecord], Any], said: str, broker: InProcessBroker, app: Application
+) -> None:
+    copy_all(app)
+    with pytest.raises(WrongQuestion, match=re.escape(said)) as caught:
+        broker.assert_exactly_once(**EXACTLY_ONCE, identity=identity)
+    cause = caught.value.__cause__
+    assert cause is not None
+    own = [frame.name for frame in traceback.extract_tb(cause.__traceback__)]
+    assert own == (["without_a_field"] if identity is without_a_field else [])
+
+
+def test_a_long_value_is_cut_in_the_message(broker: InProcessBroker) -> None:
+    app = Application(broker)
+    app.produce("in", "x" * 200, transactional=False)
+    with pytest.raises(WrongQuestion, match=r"value b'x{60}'…\): ZeroDivisionError"):
+        broker.assert_exactly_once(**{**EXACTLY_ONCE, "group": "g"}, identity=lambda _: 1 / 0)
+
+
+# --- hints -----------------------------------------------------------------------------------------------------------
+
+
+def test_copies_in_one_transaction_are_told_from_those_in_two(broker: InProcessBroker, app: Application) -> None:
+    app.produce("out", "a")
+    app.produce("out", "a", "b", "c")
+    app.send_offset(3)
+    app.end()
+    assert f"here:  {ABORT_FIRST} (transaction 0 of 'app')" in found(broker)
+
+
+def test_copies_in_two_transactions_have_no_hint(broker: InProcessBroker, app: Application) -> None:
+    app.produce("out", "a")
+    app.end(commit=False)
+    copy_all(app)
+    app.copy("a", 2)
+    said = found(broker)
+    assert "input processed twice" in said
+    assert "here:" not in said
+
+
+def test_a_commit_without_a_generation_is_told_if_the_group_has_members(
+    broker: InProcessBroker, app: Application
+) -> None:
+    copy_all(app)
+    app.copy("a", 2)
+    assert "here:" not in found(broker), "a group without members has no generation"
+    row = {"GroupId": "g", "SessionTimeoutMs": 10_000, "RebalanceTimeoutMs": 10_000, "ProtocolType": "consumer"}
+    app.ask("JoinGroup", 3, MemberId="", Protocols=[{"Name": "range", "Metadata": b""}], **row)
+    said = found(broker)
+    assert "here:  transaction 0 of 'app' committed its offsets without the generation and member" in said
+    assert "group 'g' could not refuse it" in said
+
+
+def test_an_abort_with_nothing_after_it_is_told(broker: InProcessBroker, app: Application) -> None:
+    app.copy("a", 0)
+    app.copy("b", 1, commit=False)
+    other = Application(broker, name="other")
+    other.produce("in", "d")
+    other.end(commit=False)
+    said = found(broker)
+    assert "'other'" not in said
+    assert "seek back to the committed offsets after an abort" in said
+    assert "the last transaction of 'app' was aborted (event " in said
+    app.copy("b", 1)
+    said = found(broker)
+    assert "and nothing of it was written again" not in said
+    assert "here:  'app' aborted a transaction (event " in said
+    assert "did it go back to the committed offsets?" in said
+
+
+def test_outputs_to_one_of_two_topics_are_told_how_to_be_declared(broker: InProcessBroker, app: Application) -> None:
+    broker.create_topic("dlq")
+    app.copy("a", 0)
+    app.produce("dlq", "b")
+    app.sequence = 1
+    app.send_offset(2)
+    app.end()
+    app.copy("c", 2)
+    assert "ask once for each topic" in found(broker, outputs=["out", "dlq"])
+    for topic, bad in (("out", False), ("dlq", True)):
+        broker.assert_exactly_once(
+            inputs="in",
+            outputs=topic,
+            group="g",
+            identity=lambda record, bad=bad: record.value if (record.value == b"b") == bad else None,
+        )
+
+
+# --- warnings --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [12, 16])
+def test_a_reader_of_uncommitted_inputs_is_a_warning(version: int, broker: InProcessBroker, app: Application) -> None:
+    def fetch(topic: str, isolation: int) -> None:
+        topic_id = broker.call(lambda server: server.cluster.topic_id(topic))
+        named = {"Topic": topic} if version < 13 else {"TopicId": topic_id}
+        places = [{"Partition": 0, "FetchOffset": 0, "PartitionMaxBytes": 1}]
+        app.ask("Metadata", 12, Topics=None)
+        app.ask("Fetch", version, MaxWaitMs=0, MinBytes=0, IsolationLevel=isolation, SessionEpoch=-1,
+                Topics=[named | {"Partitions": places}])  # fmt: skip
+
+    copy_all(app)
+    fetch("in", 1)
+    fetch("out", 0)
+    broker.assert_exactly_once(**EXACTLY_ONCE)
+    fetch("in", 0)
+    with pytest.warns(
+        ExactlyOnceWarning, match="client 'app' reads 'in' with isolation.level=read_uncommitted"
+    ) as told:
+        broker.assert_exactly_once(**EXACTLY_ONCE)
+    assert told[0].filename == __file__
+    assert "warning:  client 'app' reads 'in'" in found(broker, outputs_per_input=2)
+
+
+def commit(order: int, member: str | None, generation: int = 1, name: str = "x") -> Event:
+    detail = {"request": order} | ({"member": member} if member else {})
+    return Event(
+        run="r", order=order, process="p", action="TxnOffsetCommit", phase="invoke", transactional_id=name, group="g",
+        generation=generation, topic="in", partition=0, detail=detail,
+    )  # fmt: skip
+
+
+def test_members_of_a_generation_that_share_a_transactional_id_are_a_warning() -> None:
+    [said] = shared_ids([commit(1, "m1"), commit(2, "m1"), commit(3, "m2"), commit(4, "m1", 2), commit(5, "m2", 2)])
+    assert said.startswith("2 members of generation 1 of group 'g' use the transactional.id 'x' (events 1 and 3)")
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [commit(1, "m1"), commit(2, "m2", 2)],
+        [commit(1, "m1"), commit(2, "m2", name="y")],
+        [commit(1, None), commit(2, None)],
+        [commit(1, "m1", -1), commit(2, "m2", -1)],
+    ],
+    ids=["taken over", "an id each", "no members", "no generation"],
+)
+def test_other_uses_of_a_transactional_id_are_none(events: list[Event]) -> None:
+    assert list(shared_ids(events)) == []
