@@ -194,6 +194,7 @@ ELSEWHERE = {
     "kafka-eos conform --bootstrap HOST:9092",
     "kafka-eos conform --bootstrap HOST:9092 --transaction-version 1",
     "kafka-eos conform --bootstrap HOST:PORT",
+    "kafka-eos conform --bootstrap HOST:PORT --stop 'COMMAND {node}' --start 'COMMAND {node}'",
     "kafka-eos lab generate",
     "kafka-eos serve",
     "kafka-eos serve --faults plan.toml",
