@@ -138,7 +138,7 @@ def piece_of(pieces: int, *names: object) -> int:
 def pieces_of(pieces: int, place: Place, low: int, high: int) -> Iterable[int]:
     """The pieces of the spans that have an offset from ``low`` to ``high - 1``; logs may start at high offsets."""
     spans = range(max(low, 0) >> SPAN_BITS, (high - 1 >> SPAN_BITS) + 1)
-    return range(pieces) if len(spans) >= pieces else {piece_of(pieces, place, span) for span in spans}
+    return range(pieces) if len(spans) > pieces else {piece_of(pieces, place, span) for span in spans}
 
 
 def gathered(items: Iterable[Item]) -> Iterator[Row]:

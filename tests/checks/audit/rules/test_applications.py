@@ -23,7 +23,9 @@ from kafka_eos.formats.record_batch import (
 from kafka_eos.histories.application_history import GROUP, INPUTS, OUTPUTS
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.kernels.histories.following import BLOCK_BITS
 from kafka_eos_checks.audit.plan import history_stages
+from kafka_eos_checks.audit.plan.declared_stages import SPAN_BITS
 from kafka_eos_checks.audit.rules.applications import (
     APPLICATION_RULES,
     FENCED_GENERATION,
@@ -618,6 +620,11 @@ def polled(number: int, offset: int, group: str | None = None) -> Event:
     return by_member("Poll", "ok", **where, detail={"value": f"v{number}"})
 
 
+def not_there(number: int, offset: int) -> Event:
+    detail = {"value": f"not there {number}", "transaction": number, "input": ["in", 0, offset]}
+    return by_member("Send", "invoke", topic="out", detail=detail)
+
+
 def test_a_declared_application_may_commit_any_offset(tmp_path: Path) -> None:
     found, _ = at_offsets(FAR, FAR[0] + 1, HIGHEST).judged(tmp_path)
     assert found == [f"{SKIPPED} in {offset}" for offset in FAR[2:]]
@@ -632,15 +639,24 @@ def test_the_log_of_a_declared_topic_may_start_anywhere(tmp_path: Path) -> None:
 def test_members_may_be_given_and_commit_any_offset(tmp_path: Path) -> None:
     copier = at_offsets(FAR, FAR[0] + 1, HIGHEST)
     given = (*FAR, 1 << 50)  # the last is past the log's end
-    copier.events = []
-    for number, offset in enumerate(given):
-        detail = {"value": f"not there {number}", "transaction": number, "input": ["in", 0, offset]}
-        copier.events += [polled(number, offset, G), by_member("Send", "invoke", topic="out", detail=detail)]
-    found, _ = copier.judged(tmp_path, [])
-    assert found == [f"{SKIPPED} in {offset}" for offset in given]
+    copier.events = [each for own in enumerate(given) for each in (polled(*own, G), not_there(*own))]
+    assert copier.judged(tmp_path, [])[0] == [f"{SKIPPED} in {offset}" for offset in given]
 
 
 def test_readers_may_pass_over_any_number_of_offsets(tmp_path: Path) -> None:
     copier = at_offsets(FAR)
     copier.events = [polled(0, FAR[0]), polled(9, HIGHEST)]
     assert copier.judged(tmp_path, [])[0] == [f"{POLL_SKIP} in {FAR[1]}"]
+
+
+@pytest.mark.parametrize("bits", [SPAN_BITS, BLOCK_BITS])
+def test_a_commit_and_a_step_may_pass_over_offsets_that_other_tasks_judge(bits: int, tmp_path: Path) -> None:
+    offsets = [number << bits for number in range(8)]
+    copier = at_offsets(offsets, *(offset + 1 for offset in offsets[::2]))
+    found, _ = copier.judged(tmp_path / "declared")
+    skipped = [f"{SKIPPED} in {offset}" for offset in offsets[4:7]]
+    assert sorted(found) == [f"{NOT_PROCESSED} in {offsets[7]}", *skipped, *(f"{OUTPUT_ALONE} out {n}" for n in (4, 6))]
+    copier.events = [each for own in enumerate(offsets) for each in (polled(*own, G), not_there(*own))]
+    assert copier.judged(tmp_path / "told", [])[0] == [f"{SKIPPED} in {offset}" for offset in offsets[:7]]
+    copier.events = [polled(*own) for own in list(enumerate(offsets))[::2]]
+    assert copier.judged(tmp_path / "polled", [])[0] == [f"{POLL_SKIP} in {offset}" for offset in offsets[1:7:2]]
