@@ -296,8 +296,8 @@ def blocks_of(low: Ints, high: Ints, most: int) -> tuple[Ints, Ints, Ints]:
         most: the highest number of blocks for one range.
 
     Returns:
-        For each block its range, its number, and its place among the blocks of this range, from 0. A range that overlaps
-        more blocks has :data:`ANY_BLOCK` as often as allowed.
+        For each block its range, its number, and its place among the blocks of this range, from 0. A range that
+        overlaps more blocks has :data:`ANY_BLOCK` as often as allowed.
     """
     first, last = low >> BLOCK_BITS, (high - 1) >> BLOCK_BITS
     is_wide = last - first >= most
