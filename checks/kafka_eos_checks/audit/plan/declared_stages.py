@@ -135,6 +135,12 @@ def piece_of(pieces: int, *names: object) -> int:
     return (text_hash("\0".join(map(str, names))) >> 32) % pieces
 
 
+def pieces_of(pieces: int, place: Place, low: int, high: int) -> Iterable[int]:
+    """The pieces of the spans that have an offset from ``low`` to ``high - 1``; logs may start at high offsets."""
+    spans = range(max(low, 0) >> SPAN_BITS, (high - 1 >> SPAN_BITS) + 1)
+    return range(pieces) if len(spans) > pieces else {piece_of(pieces, place, span) for span in spans}
+
+
 def gathered(items: Iterable[Item]) -> Iterator[Row]:
     """Rows of several items each, from items with the kind and the key of their row."""
     rest = iter(items)
@@ -238,10 +244,9 @@ def take_requests(
                     by = CommittedBy(run, (answer.group, place), answer.first, attempt)
                     yield COMMITTED_BY, piece_of(pieces, by.name, by.offset), by
                     continue
-                last = min(answer.last, ends.get(place, 0) - 1)
                 batch = Batch(run, place, answer.first, answer.last, when, attempt)
-                for span in range(max(batch.first, 0) >> SPAN_BITS, (last >> SPAN_BITS) + 1):
-                    yield BATCHES, piece_of(pieces, place, span), batch
+                for piece in pieces_of(pieces, place, answer.first, min(answer.last + 1, ends.get(place, 0))):
+                    yield BATCHES, piece, batch
 
         yield from gathered(items(run, np.concatenate(parts), clients, since))
         begun = [(since[name], name, each) for name, each in clients.begun.items()]
@@ -329,9 +334,9 @@ def join_commits_asked(
     def past() -> Iterator[Item]:
         for rise in rises:
             asked = {run: frozenset(own) for run, own in by[rise.name, rise.high].items()}
-            last, place = min(rise.high, ends.get(rise.name[1], 0)) - 1, rise.name[1]
-            for span in range(rise.low >> SPAN_BITS, (last >> SPAN_BITS) + 1):
-                yield PASTS, piece_of(pieces, place, span), rise._replace(by=asked)
+            place = rise.name[1]
+            for each in pieces_of(pieces, place, rise.low, min(rise.high, ends.get(place, 0))):
+                yield PASTS, each, rise._replace(by=asked)
 
     yield from gathered(past())
 

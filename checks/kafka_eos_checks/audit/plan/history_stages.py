@@ -54,6 +54,7 @@ from kafka_eos_checks.audit.kernels.histories.applying import (
     of_members,
 )
 from kafka_eos_checks.audit.kernels.histories.following import (
+    ANY_BLOCK,
     BLOCK_BITS,
     MOVE,
     RANGE,
@@ -327,6 +328,12 @@ def _block_buckets(place: Hashes, offset: Ints, buckets: int) -> Ints:
     return _buckets(spot(place, offset >> BLOCK_BITS), buckets)
 
 
+def _overlapped(place: Hashes, low: Ints, high: Ints, buckets: int) -> tuple[Ints, Ints, Ints]:
+    """The blocks that ranges of offsets overlap, as :func:`blocks_of`, and their buckets; long ranges are in each."""
+    row, block, number = blocks_of(low, high, buckets)
+    return row, block, np.where(block == ANY_BLOCK, number, _buckets(spot(place[row], block), buckets))
+
+
 def _buckets(hashed: Hashes, buckets: int) -> Ints:
     """The bucket of each hash, shape (n,); by its upper half, because a bit of the lower half may be set in all."""
     return (hashed >> np.uint64(32)).astype(np.int64) % buckets
@@ -363,7 +370,8 @@ def end_group_log(
         covers = covers_of(name, offsets, transactional, number)
         last[name] = commits[-1].offset or 0 if commits else 0
         places = np.full(len(covers), place, np.uint64)
-        yield from _by_bucket(COVERING, "", covers, _block_buckets(places, covers["low"], buckets))
+        row, _, bucket = _overlapped(places, covers["low"], covers["high"], buckets)
+        yield from _by_bucket(COVERING, "", covers[row], bucket)
     yield Row(REACHED, number, last)
 
 
@@ -504,11 +512,11 @@ def follow_bucket(
 
 def _gap_rows(run: str, steps: Rows, buckets: int) -> Iterator[Row]:
     """Steps that pass over offsets, by their blocks of offsets."""
-    gaps, blocks = blocks_of(steps)
-    key = _block_buckets(gaps["place"], blocks << BLOCK_BITS, buckets)
-    for one in np.unique(key).tolist():
-        mine = key == one
-        yield Row(GAPS, one, (run, gaps[mine], blocks[mine]), gaps[mine].nbytes)
+    row, blocks, bucket = _overlapped(steps["place"], steps["start"], steps["offset"], buckets)
+    for one in np.unique(bucket).tolist():
+        mine = bucket == one
+        gaps = steps[row[mine]]
+        yield Row(GAPS, one, (run, gaps, blocks[mine]), gaps.nbytes)
 
 
 def look_bucket(
@@ -532,9 +540,9 @@ def look_bucket(
         rows, blocks = (np.concatenate(part) for part in zip(*parts, strict=True))
         counts = ~is_in(rows["process"], tangled[run])
         rows, blocks = rows[counts], blocks[counts]
-        for block in np.unique(blocks).tolist():
-            there = by_block.get(block, np.zeros(0, RANGE))
-            passed = look_into_gaps([(block, rows[blocks == block])], there, settings[run])
+        for block, there in by_block.items():
+            over = rows[(blocks == block) | (blocks == ANY_BLOCK)]
+            passed = look_into_gaps([(block, over)], there, settings[run])
             if len(passed.steps):
                 yield Row(PICKED, number_of[run], ("passed", passed.steps), passed.steps.nbytes)
             for log in np.unique(passed.missing[:, 0]).tolist():

@@ -106,7 +106,7 @@ FIRST_THAT_NOTICES = {"_outside": 38, "join_commits": 25}  # seeds before it do 
         (following, "_may_go_back", all_reads),
         (following, "_tangled", no_spots),
         (following, "_fell", nothing_fell),
-        (following, "blocks_of", lambda gaps: (gaps[:0], np.zeros(0, np.int64))),
+        (history_stages, "_overlapped", lambda *_: (np.zeros(0, np.int64),) * 3),
         (applying, "_never_given", no_rows),
         (applying, "_outside", lambda marks, _: np.zeros(len(marks), np.bool_)),
         (history_stages, "join_commits", no_rows),

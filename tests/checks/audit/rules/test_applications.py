@@ -23,7 +23,9 @@ from kafka_eos.formats.record_batch import (
 from kafka_eos.histories.application_history import GROUP, INPUTS, OUTPUTS
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.kernels.histories.following import BLOCK_BITS
 from kafka_eos_checks.audit.plan import history_stages
+from kafka_eos_checks.audit.plan.declared_stages import SPAN_BITS
 from kafka_eos_checks.audit.rules.applications import (
     APPLICATION_RULES,
     FENCED_GENERATION,
@@ -41,6 +43,7 @@ from kafka_eos_checks.audit.rules.applications import (
     read_requests,
 )
 from kafka_eos_checks.audit.rules.declared import WrongQuestion
+from kafka_eos_checks.audit.rules.readers import POLL_SKIP
 from kafka_eos_checks.audit.segments.contents import Figures, read_contents
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 from kafka_eos_checks.models.registry import Registry
@@ -589,3 +592,71 @@ def test_a_request_with_an_odd_detail_belongs_to_nobody(copier: Copier) -> None:
     requests, _ = read_requests(odd)
     assert requests.attempt((("out", 5), 0)) == requests.attempt((("out", 0), 1)) == ("nobody", None)
     assert requests.commits == {}
+
+
+# --- offsets far apart ------------------------------------------------------------------------------------------------
+
+FAR = (0, 2, 1 << 17, 5 << 17, 1 << 40)  # of inputs; a log may start anywhere, and have any offset next
+HIGHEST = 1 << 62
+
+
+def at_offsets(offsets: Sequence[int], *committed: int) -> Copier:
+    """An application with inputs at these offsets, which copied the first of them and committed these offsets."""
+    copier = Copier(len(offsets))
+    copier.logs["in"] = [replace(batch, base_offset=at) for batch, at in zip(copier.logs["in"], offsets, strict=True)]
+    for number, offset in enumerate(committed):
+        copier.write(f"v{number}")
+        copier.send_offset(offset)
+        copier.end()
+    return copier
+
+
+def by_member(action: str, phase: str, **columns: Any) -> Event:
+    return Event(run="r", process="m", action=action, phase=phase, **columns)
+
+
+def polled(number: int, offset: int, group: str | None = None) -> Event:
+    where = {"topic": "in", "partition": 0, "offset": offset, "group": group}
+    return by_member("Poll", "ok", **where, detail={"value": f"v{number}"})
+
+
+def not_there(number: int, offset: int) -> Event:
+    detail = {"value": f"not there {number}", "transaction": number, "input": ["in", 0, offset]}
+    return by_member("Send", "invoke", topic="out", detail=detail)
+
+
+def test_a_declared_application_may_commit_any_offset(tmp_path: Path) -> None:
+    found, _ = at_offsets(FAR, FAR[0] + 1, HIGHEST).judged(tmp_path)
+    assert found == [f"{SKIPPED} in {offset}" for offset in FAR[2:]]
+
+
+def test_the_log_of_a_declared_topic_may_start_anywhere(tmp_path: Path) -> None:
+    start = FAR[-1]
+    found, _ = at_offsets(range(start, start + 4), start + 1, start + 3).judged(tmp_path)
+    assert found == [f"{SKIPPED} in {start + 2}", f"{NOT_PROCESSED} in {start + 3}"]
+
+
+def test_members_may_be_given_and_commit_any_offset(tmp_path: Path) -> None:
+    copier = at_offsets(FAR, FAR[0] + 1, HIGHEST)
+    given = (*FAR, 1 << 50)  # the last is past the log's end
+    copier.events = [each for own in enumerate(given) for each in (polled(*own, G), not_there(*own))]
+    assert copier.judged(tmp_path, [])[0] == [f"{SKIPPED} in {offset}" for offset in given]
+
+
+def test_readers_may_pass_over_any_number_of_offsets(tmp_path: Path) -> None:
+    copier = at_offsets(FAR)
+    copier.events = [polled(0, FAR[0]), polled(9, HIGHEST)]
+    assert copier.judged(tmp_path, [])[0] == [f"{POLL_SKIP} in {FAR[1]}"]
+
+
+@pytest.mark.parametrize("bits", [SPAN_BITS, BLOCK_BITS])
+def test_a_commit_and_a_step_may_pass_over_offsets_that_other_tasks_judge(bits: int, tmp_path: Path) -> None:
+    offsets = [number << bits for number in range(8)]
+    copier = at_offsets(offsets, *(offset + 1 for offset in offsets[::2]))
+    found, _ = copier.judged(tmp_path / "declared")
+    skipped = [f"{SKIPPED} in {offset}" for offset in offsets[4:7]]
+    assert sorted(found) == [f"{NOT_PROCESSED} in {offsets[7]}", *skipped, *(f"{OUTPUT_ALONE} out {n}" for n in (4, 6))]
+    copier.events = [each for own in enumerate(offsets) for each in (polled(*own, G), not_there(*own))]
+    assert copier.judged(tmp_path / "told", [])[0] == [f"{SKIPPED} in {offset}" for offset in offsets[:7]]
+    copier.events = [polled(*own) for own in list(enumerate(offsets))[::2]]
+    assert copier.judged(tmp_path / "polled", [])[0] == [f"{POLL_SKIP} in {offset}" for offset in offsets[1:7:2]]

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafka_eos_checks.audit.events.recorded import NOWHERE, Hashes, Rows, name_hashes
-from kafka_eos_checks.audit.kernels.histories.following import BLOCK_BITS
 from kafka_eos_checks.audit.kernels.histories.joining import Mask, Setting, is_in, spot
 from kafka_eos_checks.audit.kernels.histories.stored import ABORTED, COMMITTED, VISIBLE
 from kafka_eos_checks.audit.segments.headers import Ints
@@ -132,7 +131,7 @@ def join_inputs(
     Args:
         given: inputs that members were given: name, group, place and offset of dtype :data:`recorded.GIVEN`.
         outputs: the outputs of these inputs, dtype :data:`OUTPUT`.
-        covers: the offsets of all commits, within these blocks, dtype :data:`COVER`.
+        covers: the offsets of all commits past offsets of these blocks, dtype :data:`COVER`.
         ranges: all records by block, dtype :data:`joining.RANGE`.
         names: all groups with the partitions of which a member was given an input.
         setting: the facts of the run.
@@ -241,7 +240,7 @@ def join_commits(checks: Rows, asked: Rows) -> Rows:
 
 
 def covers_of(name: int, offsets: Sequence[int], marked: Sequence[bool], log: int) -> Rows:
-    """The offsets that each commit of a group and partition is the first past, dtype :data:`COVER`; split by block.
+    """The offsets that each commit of a group and partition is the first past, dtype :data:`COVER`.
 
     Args:
         name: hash of group and partition.
@@ -252,13 +251,8 @@ def covers_of(name: int, offsets: Sequence[int], marked: Sequence[bool], log: in
     committed = np.array(offsets, np.int64)
     before = np.maximum.accumulate(np.concatenate([[0], committed]))[:-1]
     rises = np.flatnonzero(committed > before)
-    low, high = before[rises], committed[rises]
-    first, last = low >> BLOCK_BITS, (high - 1) >> BLOCK_BITS
-    count = last - first + 1
-    row = np.repeat(np.arange(len(rises)), count)
-    block = first[row] + np.arange(len(row)) - (np.cumsum(count) - count)[row]
-    found = np.zeros(len(row), COVER)
+    found = np.zeros(len(rises), COVER)
     found["log"] = log
-    found["name"], found["high"], found["marked"] = name, high[row], np.array(marked, np.bool_)[rises[row]]
-    found["low"] = np.maximum(low[row], block << BLOCK_BITS)
+    found["name"], found["marked"] = name, np.array(marked, np.bool_)[rises]
+    found["low"], found["high"] = before[rises], committed[rises]
     return found

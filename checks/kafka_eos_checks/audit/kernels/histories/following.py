@@ -265,6 +265,7 @@ def _fell(ends: Rows, changes: Rows, setting: Setting) -> Rows:
 RANGE = np.dtype([("place", "u8"), ("start", "i8"), ("end", "i8"), ("log", "i4"), ("hidden", "?")])
 """Records of a log with consecutive offsets, all of them hidden or none."""
 BLOCK_BITS = 17  # a block is 2 ** BLOCK_BITS consecutive offsets of a partition
+ANY_BLOCK = np.iinfo(np.int64).min
 
 
 def ranges_of(stored: Rows, place: int) -> Rows:
@@ -284,13 +285,26 @@ def ranges_of(stored: Rows, place: int) -> Rows:
     return found
 
 
-def blocks_of(gaps: Rows) -> tuple[Rows, Ints]:
-    """The gaps, each once for every block that it overlaps, and these blocks."""
-    first, last = gaps["start"] >> BLOCK_BITS, (gaps["offset"] - 1) >> BLOCK_BITS
-    count = last - first + 1
-    row = np.repeat(np.arange(len(gaps)), count)
-    block = first[row] + np.arange(len(row)) - (np.cumsum(count) - count)[row]
-    return gaps[row], block
+def blocks_of(low: Ints, high: Ints, most: int) -> tuple[Ints, Ints, Ints]:
+    """The blocks that ranges of offsets overlap, from ``low`` to ``high - 1``.
+
+    A range may be as long as numbers are, because clients can poll and commit any offset.
+
+    Args:
+        low: the first offset of each range.
+        high: one past its last offset.
+        most: the highest number of blocks for one range.
+
+    Returns:
+        For each block its range, its number, and its place among the blocks of this range, from 0. A range that
+        overlaps more blocks has :data:`ANY_BLOCK` as often as allowed.
+    """
+    first, last = low >> BLOCK_BITS, (high - 1) >> BLOCK_BITS
+    is_wide = last - first >= most
+    count = np.where(is_wide, most, last - first + 1)
+    row = np.repeat(np.arange(len(low)), count)
+    number = np.arange(len(row)) - (np.cumsum(count) - count)[row]
+    return row, np.where(is_wide[row], ANY_BLOCK, first[row] + number), number
 
 
 @dataclass(slots=True)
