@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -310,14 +311,19 @@ def test_every_document_is_in_the_menu() -> None:
     assert documents <= {page for pages in MENU.values() for page in pages}
 
 
-def lex_sql(text: str) -> None:
+def lex(language: str, text: str) -> None:
     """Raise if Pygments' lexer does not know a character."""
-    lexer = get_lexer_by_name("sql")
+    lexer = get_lexer_by_name(language)
     lexer.add_filter("raiseonerror", excclass=ValueError)
     list(lexer.get_tokens(text))
 
 
-READ_BY: dict[str, Callable[[str], object]] = {"json": json.loads, "python": ast.parse, "sql": lex_sql, "text": str}
+READ_BY: dict[str, Callable[[str], object]] = {
+    **{language: partial(lex, language) for language in ("sql", "yaml")},
+    "json": json.loads,
+    "python": ast.parse,
+    "text": str,
+}
 """Language of a block of code -> what reads it, or raises. Sphinx refuses a block that its lexer does not take."""
 _BLOCK = re.compile(r"^( *)```([^\s`{]+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
