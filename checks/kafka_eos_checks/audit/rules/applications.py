@@ -521,10 +521,12 @@ class Requests:
     Attributes:
         batches: by partition, the first and the last offset of each batch that was acknowledged, with its attempt.
         commits: by group, partition and offset, the attempts that committed it.
+        begun: by transactional id, its transaction that was never ended.
     """
 
     batches: dict[Place, list[tuple[int, int, Attempt]]] = field(default_factory=lambda: defaultdict(list))
     commits: dict[tuple[Name, int], set[Attempt]] = field(default_factory=lambda: defaultdict(set))
+    begun: Mapping[str, Begun] = field(default_factory=dict)
 
     def attempt(self, at: Found) -> Attempt:
         """The attempt that wrote a record; an attempt of nobody if no request of the history carried it."""
@@ -544,9 +546,10 @@ def not_ended(declared: Declared, begun: Mapping[str, Begun]) -> str:
     )
 
 
-def read_requests(run: Sequence[Event]) -> tuple[Requests, Mapping[str, Begun]]:
-    """The transactions of a run, numbered for each transactional.id, and those that were never ended."""
-    requests, clients = Requests(), Clients()
+def read_requests(run: Sequence[Event]) -> Requests:
+    """The transactions of a run, numbered for each transactional.id."""
+    clients = Clients()
+    requests = Requests(begun=clients.begun)
     for answer in filter(None, map(clients.take, run)):
         if answer.group is None:
             requests.batches[answer.place].append((answer.first, answer.last, answer.attempt))
@@ -554,7 +557,7 @@ def read_requests(run: Sequence[Event]) -> tuple[Requests, Mapping[str, Begun]]:
             requests.commits[(answer.group, answer.place), answer.first].add(answer.attempt)
     for batches in requests.batches.values():
         batches.sort(key=lambda batch: batch[0])
-    return requests, clients.begun
+    return requests
 
 
 class Identified(NamedTuple):
@@ -649,7 +652,7 @@ def judge_declared(
     covered: bool = True,
 ) -> Iterator[Finding]:
     """Judge a declared application; ``covered`` as for :func:`judge_inputs`."""
-    requests, begun = read_requests(run)
+    requests = read_requests(run)
     own = {place: longest(replicas, place)[1] for place in sorted(replicas)}
     found = judge_identities(
         run[0].run,
@@ -661,7 +664,7 @@ def judge_declared(
         Offsets(logs),
         figures,
         covered=covered,
-        waiting=not_ended(declared, begun),
+        waiting=not_ended(declared, requests.begun),
     )
     return reported(found)
 

@@ -586,6 +586,6 @@ def test_a_declaration_that_lacks_something_is_refused(columns: dict[str, Any], 
 def test_a_request_with_an_odd_detail_belongs_to_nobody(copier: Copier) -> None:
     copier.copy(0)
     odd = [replace(event, detail={"request": [1], "committed_offset": "1"}) for event in copier.events]
-    requests, _ = read_requests(odd)
+    requests = read_requests(odd)
     assert requests.attempt((("out", 5), 0)) == requests.attempt((("out", 0), 1)) == ("nobody", None)
     assert requests.commits == {}
