@@ -39,6 +39,7 @@ class DeclaredWorld:
         self.outputs = ["answers", "copies-of-answers"][: rng.choice((1, 1, 2))]
         self.reading: dict[str, str] = rng.choice(({}, {"after": "done "}, {"field": "of.id"}))
         self.one_by_one = rng.random() < 0.4  # identities are declared for each record
+        self.asked_before = random.Random(f"asked before {seed}").random() < 0.3  # with other identities
         self.with_ids = rng.random() < 0.9
         self.requests = 0
         self.identities: list[tuple[str, int, int, str, str]] = []
@@ -164,6 +165,13 @@ class DeclaredWorld:
                 ({"group": None}, {"group": "other"}, {"topic": None}, {"detail": {}}, {"offset": None})
             )
             told[number] = replace(told[number], **change)
+        if self.asked_before:
+            before = [
+                Event(**about, action="DeclareRecord", topic=topic, partition=partition, offset=offset, detail=detail)
+                for topic, partition, offset, identity, which in self.identities
+                for detail in [{"identity": f"before {identity}"}]
+            ]
+            told = [head, *before, *told]
         return told
 
     def among(self, events: Sequence[Event]) -> list[Event]:

@@ -53,6 +53,7 @@ from kafka_eos_checks.audit.plan.declared_stages import (
 )
 from kafka_eos_checks.audit.rules.applications import LogFacts, Name, not_ended
 from kafka_eos_checks.audit.rules.declared import (
+    APPLICATION,
     Identities,
     check_declared,
     check_events,
@@ -104,7 +105,9 @@ class DeclaredPlan:
             heads = sorted((head for _, each in own for head in each), key=lambda head: head[0])
             if own:
                 self.heads[number] = [event for _, event in heads]
-                found += [Application(number, run.run, each) for each in declarations(self.heads[number])]
+                since = {event.group: when for when, event in heads if event.action == APPLICATION}
+                own_declarations = declarations(self.heads[number])
+                found += [Application(number, run.run, each, since[each.group]) for each in own_declarations]
                 if sum(count for count, _ in own) == run.events:
                     self.lonely.add(number)
         self.logs = DeclaredLogs(found, pieces)
@@ -150,7 +153,7 @@ class DeclaredPlan:
         )
         begun = [value for _, value in engine.collect(BEGUN, asked)]
         facts = []
-        for number, run, declared in self.logs.applications:
+        for number, run, declared, _ in self.logs.applications:
             waiting = sorted((each for name, own in begun if name == run for each in own), key=lambda each: each[0])
             is_whole = {place: whole for place, _, whole in longest.values()}
             own = covered[number]

@@ -57,12 +57,14 @@ Item = tuple[int, int, Any]  # kind, key, value
 class Application(NamedTuple):
     """A declared application: the number and the name of its run, and its declaration.
 
-    If its records are declared one by one, the declaration has some of them, so that it is known.
+    If its records are declared one by one, the declaration has some of them, so that it is known. ``since`` is its
+    position: of an earlier declaration of the group no record counts.
     """
 
     number: int
     run: str
     declared: Declared
+    since: "When" = (0, 0)
 
     @property
     def owner(self) -> Owner:
@@ -399,6 +401,8 @@ def identify(
             for log in np.unique(states["log"]).tolist():
                 place = places.get(log, ("", -1))
                 texts = span.texts.get((application.owner, place if declared.identities else log), {})
+                if declared.identities:
+                    texts = {offset: text for offset, text in texts.items() if text.when >= application.since}
                 rises = sorted(span.rises.get((declared.group, place), ()), key=lambda rise: rise.low)
                 own = states[states["log"] == log] if texts else states[:0]
                 for offset, state in zip(own["offset"].tolist(), own["state"].tolist(), strict=True):
@@ -468,7 +472,7 @@ def judge_piece(
     alone: list[Item] = []
     found = []
     for number, own in sorted(by_application.items()):
-        (_, run, declared), fact = logs.applications[number], facts[number]
+        (_, run, declared, _), fact = logs.applications[number], facts[number]
         own.sort(key=lambda each: each.record.at)
         requests, past = Requests(), dict[tuple[Name, int], Past]()
         for _, is_input, record, told in own:

@@ -140,6 +140,7 @@ def test_the_command_judges_random_histories_from_a_first_seed(tmp_path: Path) -
         (declared_plan, "check_declared", lambda *_: None, 54),
         (declared_plan, "check_events", lambda *_: None, 1),
         (declared_plan, "not_ended", lambda *_: "", 52),
+        (declared_plan, "Application", lambda *given: declared_stages.Application(*given[:3]), 0),
     ],
 )
 def test_a_fact_of_a_declared_application_that_is_left_out_is_noticed(

@@ -479,6 +479,16 @@ def test_the_last_declaration_of_a_group_counts() -> None:
     assert (declared.everything, declared.identities, declared.inputs) == (False, {}, {"in"})
 
 
+def test_a_record_that_only_an_earlier_declaration_names_is_ignored(copier: Copier, tmp_path: Path) -> None:
+    copier.copy(0)
+    copier.send_offset(3)
+    copier.end(ControlType.COMMIT, OFFSETS)
+    earlier = declare(identities={("in", number): f"v{number}" for number in range(3)})
+    later = declare(identities={("in", 0): "v0", ("out", 0): "v0"})
+    found, figures = copier.judged(tmp_path, [*earlier, *later])
+    assert (found, figures[NOT_PROCESSED]["checked"]) == ([], 1)
+
+
 def test_without_offsets_or_whole_logs_a_declared_application_is_not_judged(copier: Copier, tmp_path: Path) -> None:
     copier.copy(0)
     del copier.logs[OFFSETS]
