@@ -80,11 +80,11 @@ class Application:
     def v3_transaction(self) -> dict[str, Any]:
         return {f"V3AndBelow{name}": value for name, value in self.transaction().items()}
 
-    def send_offset(self, offset: int) -> None:
+    def send_offset(self, offset: int, topic: str = "in") -> None:
         """Send an offset to the transaction."""
         if self.version == 1:
             assert self.ask("AddOffsetsToTxn", 3, GroupId="g", **self.transaction())["ErrorCode"] == 0
-        topics = [{"Name": "in", "Partitions": [{"PartitionIndex": 0, "CommittedOffset": offset}]}]
+        topics = [{"Name": topic, "Partitions": [{"PartitionIndex": 0, "CommittedOffset": offset}]}]
         row = self.ask("TxnOffsetCommit", 3 + self.version, GroupId="g", Topics=topics, **self.transaction())
         assert row["Topics"][0]["Partitions"][0]["ErrorCode"] == 0
 

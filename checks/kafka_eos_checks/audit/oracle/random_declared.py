@@ -136,7 +136,7 @@ class DeclaredWorld:
             return False
         for topic, place in sorted(touched):
             self.mark(topic, place, pid, decision if rng.random() >= faults / 4 else ControlType(1 - decision))
-        self.ask(process, "EndTxn", **who)
+        self.ask(process, "EndTxn", detail={"committed": decision is ControlType.COMMIT}, **who)
         return decision is ControlType.COMMIT
 
     def declaration(self) -> list[Event]:

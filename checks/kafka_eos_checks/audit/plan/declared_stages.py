@@ -34,6 +34,7 @@ from kafka_eos_checks.audit.rules.applications import (
     Offsets,
     Past,
     Requests,
+    beyond_end,
     judge_identities,
     reported,
 )
@@ -123,6 +124,14 @@ class Rise(NamedTuple):
     by: Mapping[str, frozenset[Attempt]] = {}  # by run, the attempts that committed it
 
 
+class Last(NamedTuple):
+    """The last offset of a group and partition in a log."""
+
+    log: int
+    name: Name
+    offset: int
+
+
 class Of(NamedTuple):
     """A record of an application: of an output with its attempt, of an input with the commit past it."""
 
@@ -209,7 +218,7 @@ def take_requests(
     ends: Mapping[Place, int],
     pieces: int,
 ) -> Iterator[Row]:
-    """Take the requests of some clients in order: batches by span, committed offsets, transactions without an end.
+    """Take the requests of some clients in order: batches by span, committed offsets, transactions begun or aborted.
 
     Args:
         bucket: the bucket of the clients.
@@ -247,7 +256,7 @@ def take_requests(
 
         yield from gathered(items(run, np.concatenate(parts), clients, since))
         begun = [(since[name], name, each) for name, each in clients.begun.items()]
-        yield Row(BEGUN, 0, (run, begun))
+        yield Row(BEGUN, 0, (run, begun, clients.aborted))
 
 
 # --- logs -------------------------------------------------------------------------------------------------------------
@@ -294,37 +303,62 @@ class DeclaredLogs:
             yield Row(STATES, piece_of(self.pieces, place, span), own, own.nbytes)
 
     def rises(self, log: int, name: Name, offsets: Sequence[int], transactional: Sequence[bool]) -> Iterator[Item]:
-        """The commits of a group and partition that are past offsets first; arguments as of :func:`covers_of`."""
+        """The commits of a group and partition that are past offsets first, and the last one."""
         low = 0
         for offset, is_transactional in zip(offsets, transactional, strict=True):
             if offset > low:
                 yield RISES, piece_of(self.pieces, name, offset), Rise(log, name, low, offset, is_transactional)
                 low = offset
+        for offset in offsets[-1:]:
+            yield RISES, piece_of(self.pieces, name, offset), Last(log, name, offset)
+
+
+class AppFacts(NamedTuple):
+    """The facts of a declared application that need all logs and requests.
+
+    Attributes:
+        logs: what the logs of its topics lack.
+        covered: whether all logs reach beyond the end of its run.
+        unknown: partitions of inputs of which the committed offsets are not known.
+        waiting: its transactions without an end, or aborted last, in words.
+    """
+
+    logs: LogFacts
+    covered: bool
+    unknown: frozenset[Name]
+    waiting: str
 
 
 def join_commits_asked(
-    piece: int,  # noqa: ARG001
+    piece: int,
     values: Iterable[Sequence[Any]],
     *,
     counts: Collection[int],
     ends: Mapping[Place, int],
-    pieces: int,
+    whole: Collection[Place],
+    logs: DeclaredLogs,
+    facts: Sequence[AppFacts],
 ) -> Iterator[Row]:
-    """Join committed offsets with the attempts that asked for them: the commits past offsets, by span.
+    """Join committed offsets with the attempts that asked for them: the commits past offsets, by span; findings.
 
     Args:
         piece: the piece of the committed offsets.
         values: commits and attempts.
         counts: the logs of ``__consumer_offsets`` that count.
         ends: one past the last offset of each partition; past later offsets no input is.
-        pieces: the number of pieces.
+        whole: the partitions with a whole log.
+        logs: the applications.
+        facts: those of each application.
     """
     by: dict[tuple[Name, int], dict[str, set[Attempt]]] = defaultdict(lambda: defaultdict(set))
     rises: list[Rise] = []
+    lasts: list[Last] = []
     for items in values:
         for item in items:
             if isinstance(item, Rise):
                 rises += [item] if item.log in counts else []
+            elif isinstance(item, Last):
+                lasts += [item] if item.log in counts and item.name[1] in whole else []
             else:
                 by[item.name, item.offset][item.run].add(item.attempt)
 
@@ -333,9 +367,18 @@ def join_commits_asked(
             asked = {run: frozenset(own) for run, own in by[rise.name, rise.high].items()}
             last, place = min(rise.high, ends.get(rise.name[1], 0)) - 1, rise.name[1]
             for span in range(rise.low >> SPAN_BITS, (last >> SPAN_BITS) + 1):
-                yield PASTS, piece_of(pieces, place, span), rise._replace(by=asked)
+                yield PASTS, piece_of(logs.pieces, place, span), rise._replace(by=asked)
 
     yield from gathered(past())
+    found = (
+        finding
+        for (_, run, declared, _), fact in zip(logs.applications, facts, strict=True)
+        for _, name, offset in lasts
+        if name[0] == declared.group and name[1][0] in declared.inputs and run in by[name, offset]
+        if fact.covered and name not in fact.unknown
+        for finding in beyond_end(run, name, offset, ends[name[1]])
+    )
+    yield from found_rows(found, piece)
 
 
 # --- records ----------------------------------------------------------------------------------------------------------
@@ -439,22 +482,6 @@ class _Commits(Offsets):
     def covering(self, name: Name, offset: int) -> Past | str | None:
         """As :meth:`Offsets.covering`."""
         return UNKNOWN if name in self._unknown else self._past.get((name, offset))
-
-
-class AppFacts(NamedTuple):
-    """The facts of a declared application that need all logs and requests.
-
-    Attributes:
-        logs: what the logs of its topics lack.
-        covered: whether all logs reach beyond the end of its run.
-        unknown: partitions of inputs of which the committed offsets are not known.
-        waiting: its transactions without an end, in words.
-    """
-
-    logs: LogFacts
-    covered: bool
-    unknown: frozenset[Name]
-    waiting: str
 
 
 def judge_piece(
