@@ -40,6 +40,7 @@ class DeclaredWorld:
         self.reading: dict[str, str] = rng.choice(({}, {"after": "done "}, {"field": "of.id"}))
         self.one_by_one = rng.random() < 0.4  # identities are declared for each record
         self.asked_before = random.Random(f"asked before {seed}").random() < 0.3  # with other identities
+        self.too_far = 0 if random.Random(f"too far {seed}").random() < 0.9 else 30  # beyond the end
         self.with_ids = rng.random() < 0.9
         self.requests = 0
         self.identities: list[tuple[str, int, int, str, str]] = []
@@ -121,7 +122,7 @@ class DeclaredWorld:
                     touched |= set() if outside else {(topic, place)}
                     columns = {"topic": topic, "partition": place, "offset": offset, "record_count": rng.choice((1, 2))}
                     self.ask(process, "Produce", **columns, **({} if outside else who))
-        behind = inputs[-1][0] + 1 + (rng.randint(-2, 3) if rng.random() < faults else 0)
+        behind = inputs[-1][0] + 1 + (rng.randint(-2, 3) if rng.random() < faults else 0) + self.too_far
         alone = rng.random() < faults / 2
         if rng.random() >= faults:
             key = OffsetCommitKey(group=GROUP, topic=INPUTS, partition=partition).encode()
