@@ -350,7 +350,7 @@ def _advised(
     for other in tally.shown.get((verdict.name, Kind.VIOLATION), ()):
         if finding.is_violation and book.about(other) not in kinds:
             kinds.append(book.about(other))
-            own = book.advice(other, place_of(other, number, inputs, found))
+            own = book.advice(other, place_of(other, number, inputs, found), drawn=True)  # its number is not known
             lines += [f"about {other.where}:", *(line for line in own if line not in lines)]
     own = [verdict.advice] if verdict.advice else []
     return replace(verdict, advice="\n".join([*lines, *causes.values(), *own]), causes=tuple(causes))

@@ -400,18 +400,18 @@ def _in_order(findings: Sequence[Finding]) -> list[tuple[int, Finding]]:
 
 
 def _by_rule(
-    folder: Path, findings: Sequence[Finding], events: list[Event], observed: Observed | None
+    folder: Path, findings: Sequence[Finding], events: list[Event], observed: Observed | None = None
 ) -> Iterator[str]:
-    """The findings of each rule, what they mean, what the requests show of them, and what to do next."""
-    own: dict[str, list[tuple[int, Finding]]] = defaultdict(list)
+    """The findings of each rule and meaning, what the requests show of them, and what to do next."""
+    own: dict[tuple[str, str], list[tuple[int, Finding]]] = defaultdict(list)
     for number, finding in _in_order(findings):
-        own[finding.rule].append((number, finding))
-    for rule, some in own.items():
+        own[finding.rule, rule_of(finding.rule).about(finding).means].append((number, finding))
+    for (rule, means), some in own.items():
         yield from (f"  {finding.in_words()}" for _, finding in some[:SHOWN_FINDINGS])
         if len(some) > SHOWN_FINDINGS:
             yield f"  … and {len(some) - SHOWN_FINDINGS} more"
         book, (number, first) = rule_of(rule), some[0]
-        yield f"    means: {book.about(first).means}"
+        yield f"    means: {means}"
         for hint in observed.hints(rule, [finding for _, finding in some]) if observed is not None else ():
             yield f"    here:  {hint}"
         is_drawn = not seen_in([first], {first.run: events})[0]  # there is nothing to draw

@@ -4,7 +4,8 @@ A *problem* fails the test like a finding of the audit. A *warning* is told alth
 *hint* explains findings of a rule in this test: which mistake the requests show.
 
 ``offset beyond the end``
-    The group has committed an offset beyond the end of a partition. The next records there are skipped.
+    The group has committed an offset beyond the end of a partition, and no finding says so: the partition is empty. The
+    next records there are skipped.
 
 ``offset beyond its inputs``
     A transaction committed an offset past an input, and a later one wrote the output of that input.
@@ -30,6 +31,7 @@ from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.kernels.coordinators.group_log import read_group_log
 from kafka_eos_checks.audit.moments import in_words
 from kafka_eos_checks.audit.rules.applications import (
+    BEYOND_END,
     NOT_PROCESSED,
     OFFSET_ALONE,
     OUTPUT_ALONE,
@@ -46,9 +48,8 @@ from kafka_eos_checks.audit.segments.splits import find_logs
 if TYPE_CHECKING:
     from kafka_eos_checks.testing.exactly_once import Application, Identified, StoredRecord
 
-BEYOND_END, BEYOND_INPUTS = "offset beyond the end", "offset beyond its inputs"
+BEYOND_INPUTS = "offset beyond its inputs"
 LEFT_OPEN, OUTPUTS = "transaction left open", "outputs of an input"
-ABORT_FIRST = "both in one transaction: abort before you retry"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,8 +160,9 @@ class Observed:
     def problems(self, findings: Sequence[Finding]) -> Iterator[Problem]:
         """The reasons to fail the test besides the findings of the audit."""
         group = self.application.group
+        found = {_at(finding) for finding in findings if BEYOND_END in finding.evidence}
         for (topic, partition), (offset, end) in self.committed.items():
-            if offset > end:
+            if offset > end and ((topic, partition), end) not in found:
                 yield Problem(
                     name=BEYOND_END,
                     evidence=f"group {group!r} committed offset {offset} of {topic}-{partition}, which ends at {end}",
@@ -269,9 +271,6 @@ class Observed:
         for finding in findings:
             found = self._copies(finding)
             attempts = [self.requests.attempt(((each.topic, each.partition), each.offset)) for each in found]
-            within = next((each for each in attempts if each[1] is not None and attempts.count(each) > 1), None)
-            if within is not None:
-                said.add(f"{ABORT_FIRST} (transaction {within[1]} of {within[0]!r})")
             for each in attempts if self.has_members else ():
                 if generations.get(each) == {False}:
                     said.add(
@@ -293,7 +292,7 @@ class Observed:
         return found
 
     def _aborted(self) -> Iterator[str]:
-        """Yield the last abort of each producer of the application, and whether anything came after it."""
+        """Yield the last abort of each producer of the application after which it ended another transaction."""
         own = {*self.application.outputs, self.application.group}
         touched: dict[str, set[str]] = defaultdict(set)
         last: dict[str, Event] = {}
@@ -309,12 +308,7 @@ class Observed:
                 if event.detail.get("committed") is False:
                     aborted[name] = event
         for name, event in aborted.items():
-            if last[name] is event:
-                yield (
-                    f"the last transaction of {name!r} was aborted (event {event.order}), and nothing of it was "
-                    "written again: seek back to the committed offsets after an abort"
-                )
-            else:
+            if last[name] is not event:
                 yield f"{name!r} aborted a transaction (event {event.order}): did it go back to the committed offsets?"
 
     # --- records -----------------------------------------------------------------------------------------------------

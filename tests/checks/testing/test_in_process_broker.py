@@ -80,11 +80,11 @@ class Application:
     def v3_transaction(self) -> dict[str, Any]:
         return {f"V3AndBelow{name}": value for name, value in self.transaction().items()}
 
-    def send_offset(self, offset: int) -> None:
+    def send_offset(self, offset: int, topic: str = "in") -> None:
         """Send an offset to the transaction."""
         if self.version == 1:
             assert self.ask("AddOffsetsToTxn", 3, GroupId="g", **self.transaction())["ErrorCode"] == 0
-        topics = [{"Name": "in", "Partitions": [{"PartitionIndex": 0, "CommittedOffset": offset}]}]
+        topics = [{"Name": topic, "Partitions": [{"PartitionIndex": 0, "CommittedOffset": offset}]}]
         row = self.ask("TxnOffsetCommit", 3 + self.version, GroupId="g", Topics=topics, **self.transaction())
         assert row["Topics"][0]["Partitions"][0]["ErrorCode"] == 0
 
@@ -878,7 +878,7 @@ def test_a_repeated_commit_is_no_further_transaction(broker: InProcessBroker, ap
     app.copy("b", 1)
     app.copy("c", 2)
     events = list(read_history(broker.folder / HISTORY))
-    requests, _ = read_requests(events)
+    requests = read_requests(events)
     numbers = {attempt[1] for batches in requests.batches.values() for _, _, attempt in batches if attempt[0] == "app"}
     assert numbers == {0, 1, 2}
     broker.assert_exactly_once(**EXACTLY_ONCE)
@@ -907,5 +907,5 @@ def test_a_transaction_that_was_never_ended_is_over_with_the_next_instance() -> 
         event(4, "Produce", "invoke"),
         event(5, "Produce", "ok", 2),
     ]
-    requests, _ = read_requests(events)
+    requests = read_requests(events)
     assert [requests.attempt((("t", 0), offset)) for offset in range(3)] == [("x", 0), ("nobody", None), ("x", 1)]

@@ -11,10 +11,11 @@ import pytest
 from kafka_eos.formats.record_batch import Record
 from kafka_eos.histories.history import Event
 from kafka_eos.server.network import Server
+from kafka_eos_checks import cli
 from kafka_eos_checks.audit.rules.declared import WrongQuestion
 from kafka_eos_checks.testing.exactly_once import StoredRecord
 from kafka_eos_checks.testing.in_process_broker import ExactlyOnceWarning, InProcessBroker, NotExactlyOnce
-from kafka_eos_checks.testing.observations import ABORT_FIRST, shared_ids
+from kafka_eos_checks.testing.observations import shared_ids
 
 from .test_in_process_broker import EXACTLY_ONCE, Application, copy_all, found
 
@@ -47,15 +48,32 @@ def write(broker: InProcessBroker, topic: str, *records: Record) -> None:
 # --- problems --------------------------------------------------------------------------------------------------------
 
 
-def test_an_offset_beyond_the_end_of_the_inputs_is_found(broker: InProcessBroker, app: Application) -> None:
+def test_an_offset_beyond_the_end_of_the_inputs_is_found(
+    broker: InProcessBroker, app: Application, capsys: pytest.CaptureFixture[str]
+) -> None:
     app.copy("a", 0)
     app.copy("b", 1)
     app.copy("c", 3)
     said = found(broker)
+    assert said.startswith("input skipped (not exactly once: 1 finding(s))")
+    assert "in-0 offset 3: offset beyond the end: group 'g' committed offset 4 of in-0, which ends at 3" in said
+    assert "means: The group will skip the next inputs up to its offset" in said
+    assert "next:  commit the offset of the last input plus one; consumer.position() is that already" in said
+    assert cli.main(["audit", str(broker.folder)]) == 1
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "committed offset 4 of in-0, which ends at 3" in printed
+    assert "next: commit the offset of the last input plus one" in printed
+
+
+def test_an_offset_of_an_empty_partition_is_told_by_the_test(broker: InProcessBroker, app: Application) -> None:
+    broker.create_topic("more")
+    copy_all(app)
+    app.send_offset(2, topic="more")
+    app.end()
+    said = found(broker, inputs=["in", "more"])
     assert said.startswith("offset beyond the end (not exactly once: 1 finding(s))")
-    assert "group 'g' committed offset 4 of in-0, which ends at 3" in said
-    assert "The next 1 record(s) of in-0 will be skipped." in said
-    assert "audit:" not in said, "it would find nothing"
+    assert "group 'g' committed offset 2 of more-0, which ends at 0" in said
+    assert "The next 2 record(s) of more-0 will be skipped." in said
 
 
 def test_an_offset_past_an_input_of_the_next_transaction_is_found(broker: InProcessBroker, app: Application) -> None:
@@ -237,7 +255,7 @@ def test_copies_in_one_transaction_are_told_from_those_in_two(broker: InProcessB
     app.produce("out", "a", "b", "c")
     app.send_offset(3)
     app.end()
-    assert f"here:  {ABORT_FIRST} (transaction 0 of 'app')" in found(broker)
+    assert "; both in one transaction (0 of 'app'): abort before you retry" in found(broker)
 
 
 def test_copies_in_two_transactions_have_no_hint(broker: InProcessBroker, app: Application) -> None:
@@ -272,7 +290,8 @@ def test_an_abort_with_nothing_after_it_is_told(broker: InProcessBroker, app: Ap
     said = found(broker)
     assert "'other'" not in said
     assert "seek back to the committed offsets after an abort" in said
-    assert "the last transaction of 'app' was aborted (event " in said
+    assert "the last transaction of 'app' was aborted, and nothing of it" in said
+    assert "here:" not in said
     app.copy("b", 1)
     said = found(broker)
     assert "and nothing of it was written again" not in said

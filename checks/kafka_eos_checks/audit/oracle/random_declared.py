@@ -39,6 +39,8 @@ class DeclaredWorld:
         self.outputs = ["answers", "copies-of-answers"][: rng.choice((1, 1, 2))]
         self.reading: dict[str, str] = rng.choice(({}, {"after": "done "}, {"field": "of.id"}))
         self.one_by_one = rng.random() < 0.4  # identities are declared for each record
+        self.asked_before = random.Random(f"asked before {seed}").random() < 0.3  # with other identities
+        self.too_far = 0 if random.Random(f"too far {seed}").random() < 0.9 else 30  # beyond the end
         self.with_ids = rng.random() < 0.9
         self.requests = 0
         self.identities: list[tuple[str, int, int, str, str]] = []
@@ -120,7 +122,7 @@ class DeclaredWorld:
                     touched |= set() if outside else {(topic, place)}
                     columns = {"topic": topic, "partition": place, "offset": offset, "record_count": rng.choice((1, 2))}
                     self.ask(process, "Produce", **columns, **({} if outside else who))
-        behind = inputs[-1][0] + 1 + (rng.randint(-2, 3) if rng.random() < faults else 0)
+        behind = inputs[-1][0] + 1 + (rng.randint(-2, 3) if rng.random() < faults else 0) + self.too_far
         alone = rng.random() < faults / 2
         if rng.random() >= faults:
             key = OffsetCommitKey(group=GROUP, topic=INPUTS, partition=partition).encode()
@@ -135,7 +137,7 @@ class DeclaredWorld:
             return False
         for topic, place in sorted(touched):
             self.mark(topic, place, pid, decision if rng.random() >= faults / 4 else ControlType(1 - decision))
-        self.ask(process, "EndTxn", **who)
+        self.ask(process, "EndTxn", detail={"committed": decision is ControlType.COMMIT}, **who)
         return decision is ControlType.COMMIT
 
     def declaration(self) -> list[Event]:
@@ -164,6 +166,13 @@ class DeclaredWorld:
                 ({"group": None}, {"group": "other"}, {"topic": None}, {"detail": {}}, {"offset": None})
             )
             told[number] = replace(told[number], **change)
+        if self.asked_before:
+            before = [
+                Event(**about, action="DeclareRecord", topic=topic, partition=partition, offset=offset, detail=detail)
+                for topic, partition, offset, identity, which in self.identities
+                for detail in [{"identity": f"before {identity}"}]
+            ]
+            told = [head, *before, *told]
         return told
 
     def among(self, events: Sequence[Event]) -> list[Event]:

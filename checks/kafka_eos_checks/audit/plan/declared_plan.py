@@ -7,7 +7,7 @@ stage                          mapped over            rows
 :func:`stages.scan`            splits of all logs     identities in values, and states of records, by span
 :func:`take_requests`          clients                batches by span, and attempts by committed offset
 :func:`end_group_log`          chunks of a log        commits that are past offsets first, by committed offset
-:func:`join_commits_asked`     committed offsets      these commits with their attempts, by span
+:func:`join_commits_asked`     committed offsets      these commits with their attempts, by span; findings
 :func:`identify`               spans                  records with attempts and commits, by identity
 :func:`judge_piece`            identities             findings and figures; candidates by transaction
 :func:`report_once`            transactions           findings: each transaction is reported once
@@ -53,6 +53,7 @@ from kafka_eos_checks.audit.plan.declared_stages import (
 )
 from kafka_eos_checks.audit.rules.applications import LogFacts, Name, not_ended
 from kafka_eos_checks.audit.rules.declared import (
+    APPLICATION,
     Identities,
     check_declared,
     check_events,
@@ -104,7 +105,9 @@ class DeclaredPlan:
             heads = sorted((head for _, each in own for head in each), key=lambda head: head[0])
             if own:
                 self.heads[number] = [event for _, event in heads]
-                found += [Application(number, run.run, each) for each in declarations(self.heads[number])]
+                since = {event.group: when for when, event in heads if event.action == APPLICATION}
+                own_declarations = declarations(self.heads[number])
+                found += [Application(number, run.run, each, since[each.group]) for each in own_declarations]
                 if sum(count for count, _ in own) == run.events:
                     self.lonely.add(number)
         self.logs = DeclaredLogs(found, pieces)
@@ -139,19 +142,12 @@ class DeclaredPlan:
         ends = {place: end for place, end, _ in longest.values()}
         take = partial(take_requests, files=self.files, ordered=self.ordered, ends=ends, pieces=pieces)
         asked = engine.regroup(take, [requests], self.read, label="requests")
-        join = partial(join_commits_asked, counts=list(committed), ends=ends, pieces=pieces)
-        past = engine.regroup(join, [COMMITTED_BY, RISES], asked, groups, label="commits of declared groups")
         places = {number: place for number, (place, _, _) in longest.items()}
-        joined = engine.regroup(
-            partial(identify, logs=self.logs, places=places),
-            [TEXTS, STATES, BATCHES, PASTS],
-            *(self.texts, *store, asked, past),
-            label="records of declared topics",
-        )
         begun = [value for _, value in engine.collect(BEGUN, asked)]
         facts = []
-        for number, run, declared in self.logs.applications:
-            waiting = sorted((each for name, own in begun if name == run for each in own), key=lambda each: each[0])
+        for number, run, declared, _ in self.logs.applications:
+            waiting = sorted((each for name, own, _ in begun if name == run for each in own), key=lambda each: each[0])
+            aborted = {each: told for name, _, own in begun if name == run for each, told in own.items()}
             is_whole = {place: whole for place, _, whole in longest.values()}
             own = covered[number]
             facts.append(
@@ -159,15 +155,30 @@ class DeclaredPlan:
                     LogFacts.of(declared, is_whole, covered=own),
                     own,
                     _unknown(declared.group, places.values(), committed),
-                    not_ended(declared, {name: each for _, name, each in waiting}),
+                    not_ended(declared, {name: each for _, name, each in waiting}, aborted),
                 )
             )
+        join = partial(
+            join_commits_asked,
+            counts=list(committed),
+            ends=ends,
+            whole={place for place, _, whole in longest.values() if whole},
+            logs=self.logs,
+            facts=facts,
+        )
+        past = engine.regroup(join, [COMMITTED_BY, RISES], asked, groups, label="commits of declared groups")
+        joined = engine.regroup(
+            partial(identify, logs=self.logs, places=places),
+            [TEXTS, STATES, BATCHES, PASTS],
+            *(self.texts, *store, asked, past),
+            label="records of declared topics",
+        )
         judging = partial(judge_piece, logs=self.logs, facts=facts)
         judged = engine.regroup(judging, [IDENTIFIED], joined, label="declared applications")
         self._check(topics, committed, [value for _, value in engine.collect(SEEN, judged)])
         once = engine.regroup(report_once, [CANDIDATES], judged, label="outputs without their offsets")
         together = engine.regroup(report_together, [TOGETHER], once, label="outputs of several transactions")
-        return [value for _, value in engine.collect(FIGURES_OF, judged)], [judged, once, together]
+        return [value for _, value in engine.collect(FIGURES_OF, judged)], [past, judged, once, together]
 
     def _check(
         self,

@@ -34,6 +34,7 @@ from kafka_eos_checks.audit.rules.applications import (
     Offsets,
     Past,
     Requests,
+    beyond_end,
     judge_identities,
     reported,
 )
@@ -57,12 +58,14 @@ Item = tuple[int, int, Any]  # kind, key, value
 class Application(NamedTuple):
     """A declared application: the number and the name of its run, and its declaration.
 
-    If its records are declared one by one, the declaration has some of them, so that it is known.
+    If its records are declared one by one, the declaration has some of them, so that it is known. ``since`` is its
+    position: of an earlier declaration of the group no record counts.
     """
 
     number: int
     run: str
     declared: Declared
+    since: "When" = (0, 0)
 
     @property
     def owner(self) -> Owner:
@@ -119,6 +122,14 @@ class Rise(NamedTuple):
     high: int
     transactional: bool
     by: Mapping[str, frozenset[Attempt]] = {}  # by run, the attempts that committed it
+
+
+class Last(NamedTuple):
+    """The last offset of a group and partition in a log."""
+
+    log: int
+    name: Name
+    offset: int
 
 
 class Of(NamedTuple):
@@ -213,7 +224,7 @@ def take_requests(
     ends: Mapping[Place, int],
     pieces: int,
 ) -> Iterator[Row]:
-    """Take the requests of some clients in order: batches by span, committed offsets, transactions without an end.
+    """Take the requests of some clients in order: batches by span, committed offsets, transactions begun or aborted.
 
     Args:
         bucket: the bucket of the clients.
@@ -250,7 +261,7 @@ def take_requests(
 
         yield from gathered(items(run, np.concatenate(parts), clients, since))
         begun = [(since[name], name, each) for name, each in clients.begun.items()]
-        yield Row(BEGUN, 0, (run, begun))
+        yield Row(BEGUN, 0, (run, begun, clients.aborted))
 
 
 # --- logs -------------------------------------------------------------------------------------------------------------
@@ -297,37 +308,62 @@ class DeclaredLogs:
             yield Row(STATES, piece_of(self.pieces, place, span), own, own.nbytes)
 
     def rises(self, log: int, name: Name, offsets: Sequence[int], transactional: Sequence[bool]) -> Iterator[Item]:
-        """The commits of a group and partition that are past offsets first; arguments as of :func:`covers_of`."""
+        """The commits of a group and partition that are past offsets first, and the last one."""
         low = 0
         for offset, is_transactional in zip(offsets, transactional, strict=True):
             if offset > low:
                 yield RISES, piece_of(self.pieces, name, offset), Rise(log, name, low, offset, is_transactional)
                 low = offset
+        for offset in offsets[-1:]:
+            yield RISES, piece_of(self.pieces, name, offset), Last(log, name, offset)
+
+
+class AppFacts(NamedTuple):
+    """The facts of a declared application that need all logs and requests.
+
+    Attributes:
+        logs: what the logs of its topics lack.
+        covered: whether all logs reach beyond the end of its run.
+        unknown: partitions of inputs of which the committed offsets are not known.
+        waiting: its transactions without an end, or aborted last, in words.
+    """
+
+    logs: LogFacts
+    covered: bool
+    unknown: frozenset[Name]
+    waiting: str
 
 
 def join_commits_asked(
-    piece: int,  # noqa: ARG001
+    piece: int,
     values: Iterable[Sequence[Any]],
     *,
     counts: Collection[int],
     ends: Mapping[Place, int],
-    pieces: int,
+    whole: Collection[Place],
+    logs: DeclaredLogs,
+    facts: Sequence[AppFacts],
 ) -> Iterator[Row]:
-    """Join committed offsets with the attempts that asked for them: the commits past offsets, by span.
+    """Join committed offsets with the attempts that asked for them: the commits past offsets, by span; findings.
 
     Args:
         piece: the piece of the committed offsets.
         values: commits and attempts.
         counts: the logs of ``__consumer_offsets`` that count.
         ends: one past the last offset of each partition; past later offsets no input is.
-        pieces: the number of pieces.
+        whole: the partitions with a whole log.
+        logs: the applications.
+        facts: those of each application.
     """
     by: dict[tuple[Name, int], dict[str, set[Attempt]]] = defaultdict(lambda: defaultdict(set))
     rises: list[Rise] = []
+    lasts: list[Last] = []
     for items in values:
         for item in items:
             if isinstance(item, Rise):
                 rises += [item] if item.log in counts else []
+            elif isinstance(item, Last):
+                lasts += [item] if item.log in counts and item.name[1] in whole else []
             else:
                 by[item.name, item.offset][item.run].add(item.attempt)
 
@@ -335,10 +371,19 @@ def join_commits_asked(
         for rise in rises:
             asked = {run: frozenset(own) for run, own in by[rise.name, rise.high].items()}
             place = rise.name[1]
-            for each in pieces_of(pieces, place, rise.low, min(rise.high, ends.get(place, 0))):
+            for each in pieces_of(logs.pieces, place, rise.low, min(rise.high, ends.get(place, 0))):
                 yield PASTS, each, rise._replace(by=asked)
 
     yield from gathered(past())
+    found = (
+        finding
+        for (_, run, declared, _), fact in zip(logs.applications, facts, strict=True)
+        for _, name, offset in lasts
+        if name[0] == declared.group and name[1][0] in declared.inputs and run in by[name, offset]
+        if fact.covered and name not in fact.unknown
+        for finding in beyond_end(run, name, offset, ends[name[1]])
+    )
+    yield from found_rows(found, piece)
 
 
 # --- records ----------------------------------------------------------------------------------------------------------
@@ -404,6 +449,8 @@ def identify(
             for log in np.unique(states["log"]).tolist():
                 place = places.get(log, ("", -1))
                 texts = span.texts.get((application.owner, place if declared.identities else log), {})
+                if declared.identities:
+                    texts = {offset: text for offset, text in texts.items() if text.when >= application.since}
                 rises = sorted(span.rises.get((declared.group, place), ()), key=lambda rise: rise.low)
                 own = states[states["log"] == log] if texts else states[:0]
                 for offset, state in zip(own["offset"].tolist(), own["state"].tolist(), strict=True):
@@ -442,22 +489,6 @@ class _Commits(Offsets):
         return UNKNOWN if name in self._unknown else self._past.get((name, offset))
 
 
-class AppFacts(NamedTuple):
-    """The facts of a declared application that need all logs and requests.
-
-    Attributes:
-        logs: what the logs of its topics lack.
-        covered: whether all logs reach beyond the end of its run.
-        unknown: partitions of inputs of which the committed offsets are not known.
-        waiting: its transactions without an end, in words.
-    """
-
-    logs: LogFacts
-    covered: bool
-    unknown: frozenset[Name]
-    waiting: str
-
-
 def judge_piece(
     piece: int,
     values: Iterable[Sequence[Of]],
@@ -473,7 +504,7 @@ def judge_piece(
     alone: list[Item] = []
     found = []
     for number, own in sorted(by_application.items()):
-        (_, run, declared), fact = logs.applications[number], facts[number]
+        (_, run, declared, _), fact = logs.applications[number], facts[number]
         own.sort(key=lambda each: each.record.at)
         requests, past = Requests(), dict[tuple[Name, int], Past]()
         for _, is_input, record, told in own:

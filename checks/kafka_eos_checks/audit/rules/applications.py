@@ -17,7 +17,9 @@ has its requests. The transaction of an output or an offset is then taken from `
 ``input skipped``
     The group's offset is past an input, and no output of the input appears. Besides, either no member was ever given
     the input, or none of the attempts that sent its outputs committed the offset, or no attempt sent any although every
-    input is known to have outputs. Inputs below the first that the group was given are not its own.
+    input is known to have outputs. Inputs below the first that the group was given are not its own. Or the last offset
+    of a declared application, which the history shows to be committed, is beyond the end of the input's log: the next
+    inputs will be skipped.
 
 ``output without its offset``
     An output appears, and at the end of the logs the group's offset is not past its input. Or the output was written
@@ -69,13 +71,14 @@ from kafka_eos_checks.audit.rules.offsets import GroupLog
 from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, Replicas, count, longest, place_of
 
 TWICE, SKIPPED = "input processed twice", "input skipped"
+BEYOND_END = "offset beyond the end"  # an input skipped that is not there yet
 OUTPUT_ALONE, OFFSET_ALONE = "output without its offset", "offset without its output"
 FENCED_GENERATION = "fenced generation committed"
 NOT_PROCESSED, OUTPUT_OF_NOTHING = "input not processed", "output of no input"
 INPUT_RULES = (TWICE, SKIPPED, OUTPUT_ALONE, OFFSET_ALONE)
 APPLICATION_RULES = (*INPUT_RULES, NOT_PROCESSED, OUTPUT_OF_NOTHING, FENCED_GENERATION)
 
-UNKNOWN = "unknown"
+UNKNOWN, NOBODY = "unknown", "nobody"
 
 Name = tuple[str, Place]  # group, partition of the input
 Attempt = tuple[str, int | None]  # process, number of its transaction
@@ -292,13 +295,14 @@ def _never_given(name: Name, inputs: dict[int, Processed], replicas: Replicas, o
 
 @dataclass(slots=True)
 class Input:
-    """An input of a group, with the facts of the history on it."""
+    """An input of a group, with the facts of the history on it; of a declared one also who wrote its outputs."""
 
     run: str
     name: Name
     offset: int
     processed: Processed
     told: Told
+    wrote: Mapping[Found, Attempt] = field(default_factory=dict)
 
     def judge(
         self,
@@ -317,7 +321,8 @@ class Input:
             return
         for found in self._repeated(places):
             where = ", ".join(f"{topic}-{partition} offset {offset}" for (topic, partition), offset in found)
-            yield _found(self.run, TWICE, found[1], f"{self} was processed more than once: {where}")
+            said = f"{self} was processed more than once: {where}{self._within(found)}"
+            yield _found(self.run, TWICE, found[1], said)
         covering = offsets.covering(self.name, self.offset)
         appearing = [at for values in places.values() for found in values.values() for at in found]
         if isinstance(covering, str) or not covered:
@@ -340,7 +345,7 @@ class Input:
     ) -> Iterator[Finding]:
         """The rules that only a declaration allows: an output in each topic, and every input processed.
 
-        ``waiting`` says which transactions of the application were not ended, see :func:`not_ended`.
+        ``waiting`` says which transactions of the application were not ended or aborted last, see :func:`not_ended`.
         """
         places, covering = self._places(appearances), offsets.covering(self.name, self.offset)
         if declared.everything:
@@ -382,6 +387,15 @@ class Input:
             if len(own) > 1:
                 yield sorted(own)
                 return
+
+    def _within(self, found: Sequence[Found]) -> str:
+        """The one transaction that has all places of an output, in words; "" if there is none."""
+        attempts = {self.wrote.get(at, (NOBODY, None)) for at in found}
+        process, transaction = min(attempts, key=str)
+        if len(attempts) > 1 or transaction is None:
+            return ""
+        copies = "both" if len(found) == len(("first", "second")) else "all"
+        return f"; {copies} in one transaction ({transaction} of {quoted(process)}): abort before you retry"
 
     def _output_alone(
         self,
@@ -484,9 +498,11 @@ class Clients:
 
     Attributes:
         begun: by transactional id, its transaction that was begun and not ended.
+        aborted: by transactional id, its last transaction that was aborted, if none was begun since.
     """
 
     begun: dict[str, Begun] = field(default_factory=dict)
+    aborted: dict[str, Begun] = field(default_factory=dict)
     _ended: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     _sent: dict[tuple[str, str, Place], Attempt] = field(default_factory=dict)
 
@@ -495,7 +511,9 @@ class Clients:
         name, place = event.transactional_id, place_of(event)
         if (event.action, event.phase) in {("EndTxn", "ok"), ("InitProducerId", "ok")} and name in self.begun:
             self._ended[name] += 1
-            del self.begun[name]
+            ended = self.begun.pop(name)
+            if event.detail.get("committed") is False:
+                self.aborted[name] = ended
         if place is None or event.action not in {"Produce", *COMMITS}:
             return None
         request = client_of(event), str(event.detail.get("request")), place
@@ -503,6 +521,7 @@ class Clients:
             self._sent[request] = (event.process, None) if name is None else (name, self._ended[name])
             if name is not None:
                 self.begun.setdefault(name, Begun(event.order)).touched.add(event.group or place[0])
+                self.aborted.pop(name, None)
             return None
         sent = self._sent.pop(request, None) if "request" in event.detail else self._sent.get(request)
         if event.phase != "ok" or sent is None:
@@ -521,32 +540,44 @@ class Requests:
     Attributes:
         batches: by partition, the first and the last offset of each batch that was acknowledged, with its attempt.
         commits: by group, partition and offset, the attempts that committed it.
+        begun: by transactional id, its transaction that was never ended.
+        aborted: by transactional id, its last transaction that was aborted, if none was begun since.
     """
 
     batches: dict[Place, list[tuple[int, int, Attempt]]] = field(default_factory=lambda: defaultdict(list))
     commits: dict[tuple[Name, int], set[Attempt]] = field(default_factory=lambda: defaultdict(set))
+    begun: Mapping[str, Begun] = field(default_factory=dict)
+    aborted: Mapping[str, Begun] = field(default_factory=dict)
 
     def attempt(self, at: Found) -> Attempt:
         """The attempt that wrote a record; an attempt of nobody if no request of the history carried it."""
         place, offset = at
         own = self.batches.get(place, [])
         number = bisect_right(own, offset, key=lambda batch: batch[0]) - 1
-        return own[number][2] if number >= 0 and offset <= own[number][1] else ("nobody", None)
+        return own[number][2] if number >= 0 and offset <= own[number][1] else (NOBODY, None)
 
 
-def not_ended(declared: Declared, begun: Mapping[str, Begun]) -> str:
-    """The transactions that an application began and did not end, in words; "" for none."""
+def not_ended(declared: Declared, begun: Mapping[str, Begun], aborted: Mapping[str, Begun]) -> str:
+    """The transactions that an application began and did not end, or aborted last, in words; "" for none."""
     own = declared.outputs | {declared.group}
-    return "".join(
+    said = [
         f"; transactional.id {quoted(name)} began a transaction with event {each.order} and never ended it"
         for name, each in begun.items()
         if each.touched & own
-    )
+    ]
+    said += [
+        f"; the last transaction of {quoted(name)} was aborted, and nothing of it was written again: seek back to the "
+        "committed offsets after an abort"
+        for name, each in sorted(aborted.items(), key=lambda item: item[0])
+        if each.touched & own
+    ]
+    return "".join(said)
 
 
-def read_requests(run: Sequence[Event]) -> tuple[Requests, Mapping[str, Begun]]:
-    """The transactions of a run, numbered for each transactional.id, and those that were never ended."""
-    requests, clients = Requests(), Clients()
+def read_requests(run: Sequence[Event]) -> Requests:
+    """The transactions of a run, numbered for each transactional.id."""
+    clients = Clients()
+    requests = Requests(begun=clients.begun, aborted=clients.aborted)
     for answer in filter(None, map(clients.take, run)):
         if answer.group is None:
             requests.batches[answer.place].append((answer.first, answer.last, answer.attempt))
@@ -554,7 +585,7 @@ def read_requests(run: Sequence[Event]) -> tuple[Requests, Mapping[str, Begun]]:
             requests.commits[(answer.group, answer.place), answer.first].add(answer.attempt)
     for batches in requests.batches.values():
         batches.sort(key=lambda batch: batch[0])
-    return requests, clients.begun
+    return requests
 
 
 class Identified(NamedTuple):
@@ -649,8 +680,14 @@ def judge_declared(
     covered: bool = True,
 ) -> Iterator[Finding]:
     """Judge a declared application; ``covered`` as for :func:`judge_inputs`."""
-    requests, begun = read_requests(run)
+    requests, offsets = read_requests(run), Offsets(logs)
     own = {place: longest(replicas, place)[1] for place in sorted(replicas)}
+    for place, contents in own.items():
+        name = declared.group, place
+        if place[0] in declared.inputs and contents.whole and covered and offsets.covering(name, 0) != UNKNOWN:
+            last = offsets.last(name)
+            if (name, last) in requests.commits:
+                yield from beyond_end(run[0].run, name, last, contents.end)
     found = judge_identities(
         run[0].run,
         declared,
@@ -658,12 +695,20 @@ def judge_declared(
         _identified(declared, declared.outputs, own),
         LogFacts.of(declared, {place: contents.whole for place, contents in own.items()}, covered=covered),
         requests,
-        Offsets(logs),
+        offsets,
         figures,
         covered=covered,
-        waiting=not_ended(declared, begun),
+        waiting=not_ended(declared, requests.begun, requests.aborted),
     )
-    return reported(found)
+    yield from reported(found)
+
+
+def beyond_end(run: str, name: Name, offset: int, end: int) -> Iterator[Finding]:
+    """Find the last offset of a group beyond the end of an input's log; a log without any record proves nothing."""
+    group, (topic, partition) = name
+    if 0 < end < offset:
+        said = f"group {quoted(group)} committed offset {offset} of {topic}-{partition}, which ends at {end}"
+        yield _found(run, SKIPPED, (name[1], end), f"{BEYOND_END}: {said}")
 
 
 def _identified(declared: Declared, topics: set[str], logs: Mapping[Place, Contents]) -> Iterator[Identified]:
@@ -707,14 +752,16 @@ def judge_identities(
     told = known.told
     found: dict[Output, list[Found]] = defaultdict(list)
     marked: set[Found] = set()
+    wrote: dict[Found, Attempt] = {}
     for at, identity, which, appears, committed, _ in outputs:
         if appears:
             count(figures[OUTPUT_OF_NOTHING], "checked")
             if said := known.lack(identity, declared.group, figures[OUTPUT_OF_NOTHING]):
                 yield Candidate(_found(run, OUTPUT_OF_NOTHING, at, said), at)
         output = at[0][0], f"{identity}/{which}" if which else identity
+        wrote[at] = requests.attempt(at)
         for name, source in known.named.get(identity, ()):
-            told.inputs[name][source].outputs[output].setdefault(output, []).append(requests.attempt(at))
+            told.inputs[name][source].outputs[output].setdefault(output, []).append(wrote[at])
             told.owners[output].add((name, source))
         if appears:
             found[output].append(at)
@@ -730,7 +777,7 @@ def judge_identities(
                 for rule in (*INPUT_RULES, NOT_PROCESSED):
                     count(figures[rule], UNKNOWN)
                 continue
-            one, at, alone = Input(run, name, offset, processed, told), (name[1], offset), set[Attempt]()
+            one, at, alone = Input(run, name, offset, processed, told, wrote), (name[1], offset), set[Attempt]()
             for finding in one.judge(appearances, offsets, figures, alone, covered=covered):
                 yield Candidate(finding, at, frozenset(alone) if finding.rule == OUTPUT_ALONE else frozenset())
             rest = one.judge_declared(declared, appearances, offsets, figures, covered=covered, waiting=waiting)

@@ -32,6 +32,7 @@ _FILE = "--files {directory}{topic}-{partition}/{file}"
 _DUMP = f"{{unpack}}kafka-dump-log --deep-iteration {_FILE}"
 _DUMP_STATES = f"{{unpack}}kafka-dump-log --transaction-log-decoder {_FILE}"
 _EXPLAIN = "kafka-eos explain {paths} --finding {number} draws the history around it{if_drawn}"
+_PLUS_ONE = "commit the offset of the last input plus one; consumer.position() is that already"
 _LOGS = Reason(
     "logs-missing",
     "the logs, offsets or markers that this depends on are not given, have holes or damage, or are of a moment before "
@@ -65,6 +66,7 @@ class Case(NamedTuple):
         means: see :attr:`Rule.means`; "" if that is the same.
         ends: see :attr:`Rule.ends`; "" if that is the same.
         by_hand: see :attr:`Rule.by_hand`; a person causes no such finding otherwise.
+        in_test: see :attr:`Rule.in_test`; "" if that is the same.
     """
 
     words: str
@@ -73,6 +75,7 @@ class Case(NamedTuple):
     means: str = ""
     ends: str = ""
     by_hand: str = ""
+    in_test: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +96,8 @@ class Rule:
         missing: why some of its subjects could not be judged, if the reason is always the same.
         unjudged: what to do next about a subject that could not be judged; fields as in ``then``.
         urgency: the urgency of a finding.
-        cases: what counts instead, by words in the evidence; the first that fit count. Such a rule's next steps name
-            no number of a finding.
+        cases: what counts instead, by words in the evidence; the first that fit count. The next step of a case names
+            no number of a finding, nor does the rule's after the line that says how to draw it.
     """
 
     subject: str
@@ -139,6 +142,7 @@ class Rule:
             return self
         means, ends = case.means or self.means, case.ends or self.ends
         told = replace(self, means=means, ends=ends, then=case.then, decide=case.decide, by_hand=case.by_hand)
+        told = replace(told, in_test=case.in_test or self.in_test)
         return replace(told, unjudged=case.then)
 
     def next_in_test(self, finding: Finding, place: "Place", *, drawn: bool = False) -> str:
@@ -535,6 +539,17 @@ _RULES: Mapping[str, Rule] = {
         "only offsets whose outputs were sent in the same transaction. If the application drops this input on purpose, "
         "let identity= return None for it",
         missing=_LOGS,
+        cases=(
+            Case(
+                applications.BEYOND_END,
+                _PLUS_ONE,
+                "",
+                means="The group will skip the next inputs up to its offset, or go where auto.offset.reset says if it "
+                "looks before they are there.",
+                ends="no; set the group's offset back to the end of the partition before anything is written to it",
+                in_test=_PLUS_ONE,
+            ),
+        ),
     ),
     applications.OUTPUT_ALONE: Rule(
         subject="checked",

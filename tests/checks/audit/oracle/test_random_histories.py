@@ -18,7 +18,7 @@ from kafka_eos_checks.audit.oracle.random_histories import difference, judge, ro
 from kafka_eos_checks.audit.plan import declared_plan, declared_stages, history_plan, history_stages
 from kafka_eos_checks.audit.plan.history_plan import judge_histories
 from kafka_eos_checks.audit.rules import histories
-from kafka_eos_checks.audit.rules.applications import NOT_PROCESSED, OUTPUT_ALONE
+from kafka_eos_checks.audit.rules.applications import NOT_PROCESSED, OUTPUT_ALONE, not_ended
 from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.kit.verdict import read_verdicts
 
@@ -140,6 +140,9 @@ def test_the_command_judges_random_histories_from_a_first_seed(tmp_path: Path) -
         (declared_plan, "check_declared", lambda *_: None, 54),
         (declared_plan, "check_events", lambda *_: None, 1),
         (declared_plan, "not_ended", lambda *_: "", 52),
+        (declared_plan, "Application", lambda *given: declared_stages.Application(*given[:3]), 0),
+        (declared_plan, "not_ended", lambda declared, begun, _: not_ended(declared, begun, {}), 0),
+        (declared_stages, "beyond_end", lambda *_: iter(()), 20),
     ],
 )
 def test_a_fact_of_a_declared_application_that_is_left_out_is_noticed(

@@ -24,6 +24,7 @@ from kafka_eos.histories.application_history import GROUP, INPUTS, OUTPUTS
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.kernels.histories.following import BLOCK_BITS
+from kafka_eos_checks.audit.moments import AT_ONE_MOMENT, Moments, Source
 from kafka_eos_checks.audit.plan import history_stages
 from kafka_eos_checks.audit.plan.declared_stages import SPAN_BITS
 from kafka_eos_checks.audit.rules.applications import (
@@ -43,6 +44,7 @@ from kafka_eos_checks.audit.rules.applications import (
     read_requests,
 )
 from kafka_eos_checks.audit.rules.declared import WrongQuestion
+from kafka_eos_checks.audit.rules.histories import Join
 from kafka_eos_checks.audit.rules.readers import POLL_SKIP
 from kafka_eos_checks.audit.segments.contents import Figures, read_contents
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
@@ -335,7 +337,7 @@ class Copier:
             offset = self.logs[topic][-1].last_offset + 1
             marker = build_control_batch(record, producer_id=7, producer_epoch=0, base_offset=offset)
             self.logs[topic].append(marker)
-        self.ask("EndTxn", transactional_id="x")
+        self.ask("EndTxn", transactional_id="x", detail={"committed": decision is ControlType.COMMIT})
 
     def copy_of(self, value: str) -> None:
         """Copy the first input, which has this value."""
@@ -350,12 +352,16 @@ class Copier:
 
     def judged(self, folder: Path, declaration: list[Event] | None = None) -> tuple[list[str], dict[str, Figures]]:
         """The rules that are violated, each with its place, and the figures."""
+        result = self.joined(folder, declaration)
+        return [f"{each.rule} {each.topic} {each.offset}" for each in result.findings], result.figures
+
+    def joined(self, folder: Path, declaration: list[Event] | None = None, moments: Moments = AT_ONE_MOMENT) -> Join:
+        """The result of both forms."""
         for topic, batches in self.logs.items():
             partition = folder / f"{topic}-0"
             partition.mkdir(parents=True, exist_ok=True)
             (partition / f"{0:020d}.log").write_bytes(b"".join(batch.encode() for batch in batches))
-        result = join([*self.events, *(declare() if declaration is None else declaration)], find_logs(folder))
-        return [f"{each.rule} {each.topic} {each.offset}" for each in result.findings], result.figures
+        return join([*self.events, *(declare() if declaration is None else declaration)], find_logs(folder), moments)
 
 
 @pytest.fixture
@@ -482,6 +488,117 @@ def test_the_last_declaration_of_a_group_counts() -> None:
     assert (declared.everything, declared.identities, declared.inputs) == (False, {}, {"in"})
 
 
+def all_copied(copier: Copier, offset: int) -> Copier:
+    """An application that copied every input, and then committed an offset."""
+    for number in range(3):
+        copier.copy(number)
+    copier.send_offset(offset)
+    copier.end(ControlType.COMMIT, OFFSETS)
+    return copier
+
+
+def test_an_offset_beyond_the_end_of_the_inputs_is_found_at_that_end(copier: Copier, tmp_path: Path) -> None:
+    for everything in (True, False):
+        [finding] = all_copied(Copier(), 5).joined(tmp_path / str(everything), declare(everything)).findings
+        assert (finding.rule, finding.topic, finding.partition, finding.offset) == (SKIPPED, "in", 0, 3)
+        assert finding.evidence == "offset beyond the end: group 'g' committed offset 5 of in-0, which ends at 3"
+    assert all_copied(copier, 3).joined(tmp_path / "at the end").findings == []
+
+
+def test_an_offset_beyond_the_end_that_was_set_back_or_deleted_is_no_finding(copier: Copier, tmp_path: Path) -> None:
+    all_copied(copier, 5)
+    deleted = [*copier.logs[OFFSETS]]
+    copier.send_offset(3)
+    copier.end(ControlType.COMMIT, OFFSETS)
+    assert SKIPPED not in {finding.rule for finding in copier.joined(tmp_path / "set back").findings}
+    key = OffsetCommitKey(group=G, topic="in", partition=0).encode()
+    end = deleted[-1].last_offset + 1
+    copier.logs[OFFSETS] = [*deleted, build_batch([Record(key=key, value=None)], base_offset=end)]
+    assert copier.joined(tmp_path / "deleted").findings == []
+
+
+def test_an_end_that_may_be_earlier_than_the_commit_is_not_judged(copier: Copier, tmp_path: Path) -> None:
+    all_copied(copier, 5)
+    assert copier.joined(tmp_path / "other moments", moments=Moments(Source(one_moment=False), ())).findings == []
+    written = copier.logs["in"]
+    for name, own in {"of retention": written[1:], "a hole": [written[0], written[2]]}.items():
+        copier.logs["in"] = own
+        assert not any("beyond" in each.evidence for each in copier.joined(tmp_path / name).findings), name
+    copier.logs["in"] = written
+    copier.joined(tmp_path / "later")
+    copier.events = [event for event in copier.events if event.detail.get("committed_offset") != 5]
+    assert copier.joined(tmp_path / "of nobody").findings == [], "the history ends before this commit"
+    copier = all_copied(Copier(), 5)
+    del copier.logs[OFFSETS][1]
+    assert copier.joined(tmp_path / "offsets with a hole").findings == []
+
+
+def test_an_offset_of_an_input_without_any_record_is_not_judged(copier: Copier, tmp_path: Path) -> None:
+    all_copied(copier, 3)
+    copier.logs["in"], copier.logs["out"] = [], []
+    checked = declare()
+    checked[0] = replace(checked[0], detail=checked[0].detail | {"checked": True})
+    assert copier.joined(tmp_path, checked).findings == []
+
+
+def test_copies_in_one_transaction_are_told_with_it_and_others_are_not(copier: Copier, tmp_path: Path) -> None:
+    for value in ("v0", "v1", "v1", "v1", "v2"):
+        copier.write(value)
+    copier.write("v0")
+    copier.send_offset(3)
+    copier.end()
+    copier.write("v2")
+    copier.end(ControlType.COMMIT, "out")
+    found = {finding.offset: finding.evidence for finding in copier.joined(tmp_path).findings if finding.rule == TWICE}
+    assert found[5].endswith(
+        "out-0 offset 0, out-0 offset 5; both in one transaction (0 of 'x'): abort before you retry"
+    )
+    assert found[2].endswith("out-0 offset 3; all in one transaction (0 of 'x'): abort before you retry")
+    assert found[7].endswith("out-0 offset 4, out-0 offset 7")
+
+
+def test_copies_outside_of_transactions_or_of_nobody_are_in_no_transaction(copier: Copier, tmp_path: Path) -> None:
+    copier.write("v0", name=None)
+    copier.write("v0", name=None)
+    for number in (1, 2):
+        copier.copy(number)
+    [finding] = [each for each in copier.joined(tmp_path).findings if each.rule == TWICE]
+    assert finding.evidence.endswith("out-0 offset 0, out-0 offset 1")
+
+
+ABORTED_LAST = (
+    "; the last transaction of 'x' was aborted, and nothing of it was written again: "
+    "seek back to the committed offsets after an abort"
+)
+
+
+def test_an_abort_after_which_nothing_was_written_is_told_with_the_inputs_that_are_left(
+    copier: Copier, tmp_path: Path
+) -> None:
+    copier.copy(0)
+    copier.copy(1, ControlType.ABORT)
+    left = copier.joined(tmp_path / "aborted").findings
+    assert [finding.offset for finding in left] == [1, 2]
+    assert all(finding.evidence.endswith(f"no committed offset is past it{ABORTED_LAST}") for finding in left)
+    copier.copy(1)
+    [finding] = copier.joined(tmp_path / "again").findings
+    assert finding.evidence.endswith("no committed offset is past it")
+    copier.ask("Produce", topic="elsewhere", partition=0, transactional_id="y", offset=0)
+    copier.ask("EndTxn", transactional_id="y", detail={"committed": False})
+    [finding] = copier.joined(tmp_path / "another").findings
+    assert finding.evidence.endswith("no committed offset is past it")
+
+
+def test_a_record_that_only_an_earlier_declaration_names_is_ignored(copier: Copier, tmp_path: Path) -> None:
+    copier.copy(0)
+    copier.send_offset(3)
+    copier.end(ControlType.COMMIT, OFFSETS)
+    earlier = declare(identities={("in", number): f"v{number}" for number in range(3)})
+    later = declare(identities={("in", 0): "v0", ("out", 0): "v0"})
+    found, figures = copier.judged(tmp_path, [*earlier, *later])
+    assert (found, figures[NOT_PROCESSED]["checked"]) == ([], 1)
+
+
 def test_without_offsets_or_whole_logs_a_declared_application_is_not_judged(copier: Copier, tmp_path: Path) -> None:
     copier.copy(0)
     del copier.logs[OFFSETS]
@@ -589,7 +706,7 @@ def test_a_declaration_that_lacks_something_is_refused(columns: dict[str, Any], 
 def test_a_request_with_an_odd_detail_belongs_to_nobody(copier: Copier) -> None:
     copier.copy(0)
     odd = [replace(event, detail={"request": [1], "committed_offset": "1"}) for event in copier.events]
-    requests, _ = read_requests(odd)
+    requests = read_requests(odd)
     assert requests.attempt((("out", 5), 0)) == requests.attempt((("out", 0), 1)) == ("nobody", None)
     assert requests.commits == {}
 

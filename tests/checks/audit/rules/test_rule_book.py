@@ -88,7 +88,9 @@ def test_a_transaction_that_a_later_marker_ended_is_not_told_to_hang_and_has_no_
 def test_the_next_steps_of_a_rule_with_cases_name_no_number_of_a_finding(rule: str) -> None:
     for case in rule_of(rule).cases:
         assert "{number}" not in "".join(case)
-        assert not rule_of(rule).draws
+        finding = Finding(rule=rule, topic="orders", partition=3)
+        told = rule_of(rule).advice(finding, Place(number=4711), drawn=True)
+        assert "4711" not in "".join(told)
 
 
 def test_a_marker_that_is_missing_is_neither_called_aborted_nor_for_certain_lost() -> None:
