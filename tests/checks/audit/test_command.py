@@ -495,7 +495,7 @@ def test_workers_import_the_audit_early_only_if_the_input_seems_large(
     for jobs, least, imports in (("2", size, False), ("1", size - 1, False), ("2", size - 1, True)):
         monkeypatch.setattr("kafka_eos_checks.audit.weights.LEAST_WEIGHT", least)
         assert cli.main(["audit", str(tmp_path / "logs"), "--jobs", jobs]) == 0
-        assert ("kafka_eos_checks.audit.audit" in early) == imports
+        assert ("kafka_eos_checks.audit.plan.stages" in early) == imports
     assert seem_large([next(tmp_path.rglob("*.log"))]), "also a segment by itself"
     assert not seem_large([tmp_path / "nowhere", Path("s3://bucket/logs")])
     (tmp_path / "logs" / "h.jsonl").write_bytes(b" " * 200)
