@@ -190,7 +190,7 @@ def check_model(
     """Run TLC on one model and compare the result with the registry.
 
     Raises:
-        TlcMissing: when there is no TLC or no Java.
+        MissingExtra: when there is no TLC or no Java.
         MalformedRegistry: when the entry does not fit its machine.
     """
     folder, module = prepare(model)

@@ -116,7 +116,7 @@ def judge_model(model: Model, *, timeout: float = 900.0) -> Judged:
     """Run TLC on a model that already has the rules of a release.
 
     Raises:
-        TlcMissing: when there is no TLC or no Java.
+        MissingExtra: when there is no TLC or no Java.
     """
     if model.expect.violates:
         return _judge_violated(model, timeout)

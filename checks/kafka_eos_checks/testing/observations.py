@@ -1,4 +1,4 @@
-"""What a running broker shows of an application, and logs and histories alone do not: problems, warnings and hints.
+"""Problems, warnings and hints about an application that only its running broker shows, not its logs and histories.
 
 A *problem* fails the test like a finding of the audit. A *warning* is told although every input was processed once. A
 *hint* explains findings of a rule in this test: which mistake the requests show.
@@ -238,7 +238,7 @@ class Observed:
     # --- warnings ----------------------------------------------------------------------------------------------------
 
     def warnings(self) -> Iterator[str]:
-        """What is dangerous although every input may have been processed once."""
+        """The dangers that the test is told of even if every input was processed once."""
         if not self.application.everything:
             yield from map(str, self._own_open())
         for client, topic in sorted(self.uncommitted):

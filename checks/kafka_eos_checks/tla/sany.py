@@ -104,7 +104,7 @@ def parse(folder: Path, module: str) -> dict[str, Definition]:
 
     Raises:
         UnparsableModule: when SANY does not accept it.
-        TlcMissing: when there are no TLA+ tools or no Java.
+        MissingExtra: when there are no TLA+ tools or no Java.
     """
     with tempfile.TemporaryDirectory(prefix="kafka-eos-sany-") as temporary:
         command = [

@@ -183,7 +183,7 @@ def run(job: Job, on_progress: Callable[[Progress], None] | None = None) -> Resu
     """Run TLC once.
 
     Raises:
-        TlcMissing: when there is no TLC or no Java.
+        MissingExtra: when there is no TLC or no Java.
     """
     jar = find_jar()
     began = monotonic()

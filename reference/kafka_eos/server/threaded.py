@@ -255,6 +255,6 @@ class ServedCluster:
 
 
 def _are(there: Iterable[object]) -> str:
-    """What there is, in words."""
+    """The words that list the names of brokers, topics or ids after "there"."""
     names = [repr(each) for each in there]
     return f"{'is' if len(names) <= 1 else 'are'} {', '.join(names) or 'none'}"

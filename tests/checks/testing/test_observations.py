@@ -1,4 +1,4 @@
-"""What the assertion says besides the findings of the audit: problems, warnings and hints; without a client library."""
+"""Problems, warnings and hints of the assertion, besides the findings of the audit; without a client library."""
 
 import re
 import traceback

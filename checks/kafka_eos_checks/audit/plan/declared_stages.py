@@ -269,7 +269,7 @@ def take_requests(
 
 @dataclass(frozen=True, slots=True)
 class DeclaredLogs:
-    """What the scan of the logs gives of declared applications.
+    """The declared applications, for the scan of the logs: it gives the records of their topics as rows.
 
     Attributes:
         applications: the applications.

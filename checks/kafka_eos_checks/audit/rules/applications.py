@@ -609,7 +609,7 @@ class Identified(NamedTuple):
 
 
 class LogFacts(NamedTuple):
-    """What the logs of a declared application lack.
+    """Whether the logs of a declared application have every record.
 
     Attributes:
         whole: by topic of outputs that has a log, whether its logs have every record.
