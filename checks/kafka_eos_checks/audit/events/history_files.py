@@ -97,9 +97,13 @@ def ranges_of(file: Path, range_bytes: int = RANGE_BYTES) -> list[Range]:
     return [Range(file, number, number + 1, size) for number, size in enumerate(sizes)]
 
 
+_JOINED = (
+    *("value", "transaction", "input", "output", "offsets", "committed_offset", "committed"),
+    *("next_producer_id", "next_producer_epoch", "repeats", "fault"),
+)
 Detail = msgspec.defstruct(
     "Detail",
-    [(name, Any, msgspec.UNSET) for name in ("value", "transaction", "input", "output", "offsets")],
+    [(name, Any, msgspec.UNSET) for name in _JOINED],
     frozen=True,
     forbid_unknown_fields=True,
     gc=False,

@@ -55,6 +55,13 @@ ASKED = np.dtype([("name", "u8"), ("offset", "i8"), ("attempt", "u8"), ("at", "i
 """A request of an attempt to commit an offset of a group and partition."""
 REQUESTING = np.dtype([("client", "u8"), ("order", "i8"), ("at", "i8")])
 """A request, or a declaration of an application; the client is its transactional.id, or its process without one."""
+EPOCH = np.dtype([("pid", "i8"), ("client", "u8"), ("epoch", "i8"), ("order", "i8"), ("at", "i8")])
+"""The requests of a client with a producer id and epoch (-1 without one): the least order and the least place."""
+REFUSAL = np.dtype([("pid", "i8"), ("epoch", "i8"), ("order", "i8"), ("at", "i8"), ("of_epoch", "?")])
+"""A producer is refused for good: because of its epoch, or for another reason."""
+OFFSET_STEP = np.dtype([("pid", "i8"), ("epoch", "i8"), ("key", "u8"), ("order", "i8"), ("at", "i8"), ("step", "u1")])
+"""A step of a transaction with offsets, and the hash of group, partition and offset, see :func:`offset_hashes`."""
+NO_STEP, SENDS_OFFSET, STORED_OFFSET, ENDS_IT, COMMITTED_IT, ABORTED_IT, UNCLEAR = range(7)
 ACTIONS = (
     *("Send", "Poll", "EndOfPartition", "Seek", "Assign", "Revoke", "Crash", "LeaderChange"),
     *("BeginTransaction", "CommitTransaction", "AbortTransaction"),
@@ -92,7 +99,8 @@ GENERATIONS = COMMITS | {"JoinGroup"}
 COMMITTING = frozenset({"SendOffsetsToTransaction", "CommitOffsets"})
 REQUESTS = COMMITS | {"Produce", "EndTxn", "InitProducerId"}
 TELLING = REQUESTS | GENERATIONS | DECLARATIONS | {"TimeOut"}
-REFUSALS = frozenset({*EPOCH_REFUSALS, ErrorCode.INVALID_TXN_STATE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER})
+BATCH_REFUSALS = (ErrorCode.INVALID_TXN_STATE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+INJECTED = "error"  # the fault of a request whose answer a test has made up: kafka_eos.server.faults.Fault.ERROR
 
 
 @lru_cache(1 << 16)
@@ -122,6 +130,11 @@ def name_hashes(group: Hashes | int, place: Hashes | int) -> Hashes:
 def name_hash(group: int, place: int) -> int:
     """The hash of one group and partition."""
     return int(name_hashes(group, place)[0])
+
+
+def offset_hashes(name: Hashes, offset: Ints) -> Hashes:
+    """The hashes of offsets that were committed for groups and partitions, shape (n,)."""
+    return joined_hashes(name, offset)
 
 
 def joined_hashes(process: Hashes, number: Ints) -> Hashes:
@@ -169,8 +182,8 @@ class RunFacts:
         topics: the topics that its events name.
         places: partitions of its events by hash.
         telling: by process, an event that invokes the begin or the end of a numbered transaction.
-        refusals: whether a producer was refused with an error that a rule judges.
-        sends_offsets: whether a producer sent offsets in a transaction.
+        made_up: whether a test had a request answered with an error.
+        sending: the groups whose offsets producers sent in transactions.
         generations: whether offsets were committed by members, or members joined.
         declared: whether applications are declared.
         asked: the topics and groups that requests name.
@@ -189,8 +202,8 @@ class RunFacts:
     topics: set[str] = field(default_factory=set)
     places: dict[int, tuple[str, int]] = field(default_factory=dict)
     telling: dict[int, int] = field(default_factory=dict)
-    refusals: bool = False
-    sends_offsets: bool = False
+    made_up: bool = False
+    sending: set[str] = field(default_factory=set)
     generations: bool = False
     declared: bool = False
     asked: Asked = field(default_factory=Asked)
@@ -210,8 +223,8 @@ class RunFacts:
         self.places.update(other.places)
         for process, at in other.telling.items():
             self.telling[process] = min(at, self.telling.get(process, at))
-        self.refusals |= other.refusals
-        self.sends_offsets |= other.sends_offsets
+        self.made_up |= other.made_up
+        self.sending |= other.sending
         self.generations |= other.generations
         self.declared |= other.declared
         self.asked.update(other.asked)
@@ -255,6 +268,9 @@ class Told(NamedTuple):
         facts: the facts of the run from these events.
         rows: the events that rules join, dtype :data:`TOLD`.
         requests: requests, dtype :data:`REQUESTING`.
+        epochs: producer ids and epochs of requests, dtype :data:`EPOCH`.
+        refusals: dtype :data:`REFUSAL`.
+        offset_steps: steps of transactions with offsets, dtype :data:`OFFSET_STEP`.
         declared: declarations of applications, dtype :data:`REQUESTING`.
         members: the places of events that the rule over generations judges, and their groups' hashes, shape (n, 2).
         sent: outputs that name their inputs, dtype :data:`SENT`.
@@ -266,6 +282,9 @@ class Told(NamedTuple):
     facts: RunFacts
     rows: Rows
     requests: Rows
+    epochs: Rows
+    refusals: Rows
+    offset_steps: Rows
     declared: Rows
     members: Ints
     sent: Rows
@@ -307,6 +326,7 @@ def told(numbered: Iterable[Numbered], source: str) -> Iterator[Told]:
 
 _RUN, _PROCESS = attrgetter("run"), attrgetter("process")
 _VALUE, _TRANSACTION = attrgetter("detail.value"), attrgetter("detail.transaction")
+_EPOCH, _FAULT = attrgetter("producer_epoch"), attrgetter("detail.fault")
 _FORM = attrgetter("action", "phase", "topic", "partition", "isolation", "group", "producer_id")
 _NUMBERS = tuple(map(attrgetter, ("offset", "order", "time_us")))  # a tuple for each event would take longer
 _KINDS = {
@@ -325,14 +345,16 @@ class _Forms(dict[tuple[Any, ...], int]):
 
     Attributes:
         rows: of each form the kind of event, hashes of topic, partition and group, flags, whether the rule over
-            generations judges it, and whether it declares an application.
+            generations judges it, whether it declares an application, and the producer id (-1 without one).
         uses: of each form its use.
+        steps: of each form the step of a transaction with offsets that it may be.
     """
 
     def __init__(self, facts: RunFacts) -> None:
         super().__init__()
-        self.rows: list[tuple[int, int, int, int, int, bool, bool]] = []
+        self.rows: list[tuple[int, int, int, int, int, bool, bool, int]] = []
         self.uses = bytearray()  # and not a list, which numpy would copy for each block of lines
+        self.steps = bytearray()
         self._facts = facts
 
     def __missing__(self, form: tuple[Any, ...]) -> int:
@@ -347,7 +369,6 @@ class _Forms(dict[tuple[Any, ...], int]):
             use = REQUEST
             facts.declared |= action in DECLARATIONS
             facts.asked.add(action, topic, group)
-            facts.sends_offsets |= action == "TxnOffsetCommit" and producer_id is not None
         elif kind == INVOKED:
             use = OUTPUT
         elif kind == POLLED and group and place:
@@ -359,14 +380,21 @@ class _Forms(dict[tuple[Any, ...], int]):
         hashed = 0 if group is None else text_hash(group)
         topic_hash = 0 if topic is None else text_hash(topic)
         flags, declares = _ISOLATIONS.get(isolation, 0), action in DECLARATIONS
-        self.rows.append((kind, topic_hash, place, hashed, flags, generation, declares))
+        pid, step = -1 if producer_id is None or producer_id < 0 else producer_id, NO_STEP
+        if pid >= 0 and action == "EndTxn":
+            step = {"invoke": ENDS_IT, "ok": COMMITTED_IT, "fail": UNCLEAR}.get(phase, NO_STEP)
+        elif pid >= 0 and action == "TxnOffsetCommit" and group is not None and place:
+            step = {"invoke": SENDS_OFFSET, "ok": STORED_OFFSET}.get(phase, UNCLEAR)
+            facts.sending.add(group)
+        self.rows.append((kind, topic_hash, place, hashed, flags, generation, declares, pid))
         self.uses.append(use)
+        self.steps.append(step)
         number = self[form] = len(self)
         return number
 
     def columns(self) -> list[NDArray[Any]]:
         """The columns of :attr:`rows`."""
-        kinds = (np.uint8, np.uint64, np.uint64, np.uint64, np.uint8, np.bool_, np.bool_)
+        kinds = (np.uint8, np.uint64, np.uint64, np.uint64, np.uint8, np.bool_, np.bool_, np.int64)
         return [np.array(own, kind) for own, kind in zip(zip(*self.rows, strict=True), kinds, strict=True)]
 
 
@@ -397,6 +425,10 @@ class _Columns:
         self.offsets: list[Ints] = []
         self.orders: list[Ints] = []
         self.clients: list[Hashes] = []  # of requests
+        self.epochs: list[Ints] = []  # of requests
+        self.following: list[tuple[int, int, int]] = []  # row, the next producer id and epoch that it gives
+        self.refusals: list[tuple[int, int]] = []  # row, whether because of the epoch
+        self.steps: list[tuple[int, int, int]] = []  # row, step, committed offset
         self.sent: list[tuple[int, int, int, int]] = []  # row, partition and offset of the input, number of the output
         self.asked: list[tuple[int, int, int]] = []  # row, group and partition, offset
 
@@ -425,10 +457,17 @@ class _Columns:
                 self._sent(before + row, events[row].detail)
         for row in np.flatnonzero(use == COMMIT).tolist():
             self._asked(before + row, events[row])
-        requests = [events[row] for row in np.flatnonzero(use == REQUEST).tolist()]
-        self.facts.refusals |= any(event.phase == "fail" and event.error in REFUSALS for event in requests)
+        rows = np.flatnonzero(use == REQUEST)
+        requests = [events[row] for row in rows.tolist()]
         names = [each.process if each.transactional_id is None else each.transactional_id for each in requests]
         self.clients.append(np.fromiter(map(self.names.__getitem__, names), np.uint64, len(names)))
+        self.epochs.append(self._integers(list(map(_EPOCH, requests))))
+        self.facts.made_up |= INJECTED in map(_FAULT, requests)
+        for row, event in zip(rows.tolist(), requests, strict=True):
+            if event.phase == "fail":
+                self._refused(before + row, event)
+        for row in np.flatnonzero(np.frombuffer(self.forms.steps, np.uint8)[form]).tolist():
+            self._step(before + row, events[row], self.forms.steps[form[row]])
 
     def _values(self, values: list[Any]) -> None:
         """Add the values of events as text: their bytes and sizes now, so that no string outlives its event."""
@@ -464,6 +503,30 @@ class _Columns:
             else:
                 self.facts.unclear = True
 
+    def _refused(self, row: int, event: Any) -> None:
+        """Add a request that was refused with an error that a rule judges."""
+        of_epoch = event.error in EPOCH_REFUSALS
+        if of_epoch or (event.action == "Produce" and event.error in BATCH_REFUSALS):
+            self.refusals.append((row, of_epoch))
+
+    def _step(self, row: int, event: Any, step: int) -> None:
+        """Add a step of a transaction with offsets."""
+        detail, offset = event.detail, 0
+        if event.action == "TxnOffsetCommit":
+            offset = detail.committed_offset
+            if not isinstance(offset, int) or abs(offset) >= _NUMBER:
+                step, offset = UNCLEAR, 0
+            elif step == UNCLEAR:
+                return  # it was refused, or nobody knows
+        else:
+            pid, epoch = detail.next_producer_id, detail.next_producer_epoch
+            if isinstance(pid, int) and isinstance(epoch, int) and pid >= 0:
+                self.following.append((row, pid, epoch))
+            if step == COMMITTED_IT:
+                committed = detail.committed
+                step = COMMITTED_IT if committed is True else ABORTED_IT if committed is False else UNCLEAR
+        self.steps.append((row, UNCLEAR if detail.repeats is not UNSET else step, offset))
+
     def finish(self) -> Told:
         """The columns of all events.
 
@@ -471,7 +534,7 @@ class _Columns:
             MalformedHistory: a number has more bits than its column.
         """
         form = np.concatenate(self.form)
-        kind, topic, place, group, isolation, generation, declares = (own[form] for own in self.forms.columns())
+        kind, topic, place, group, isolation, generation, declares, pid = (own[form] for own in self.forms.columns())
         use = np.frombuffer(self.forms.uses, np.uint8)[form]
         rows = np.zeros(len(self), TOLD)
         rows["what"], rows["topic"], rows["place"], rows["at"] = kind, topic, place, np.concatenate(self.at)
@@ -500,6 +563,8 @@ class _Columns:
         requesting = np.zeros(len(requests), REQUESTING)
         requesting["client"] = np.concatenate(self.clients)
         requesting["order"], requesting["at"] = rows["order"][requests], rows["at"][requests]
+        epoch, client = np.full(len(self), NOWHERE), np.zeros(len(self), np.uint64)
+        epoch[requests], client[requests] = np.concatenate(self.epochs), requesting["client"]
 
         given = np.flatnonzero((use == INPUT) & (rows["offset"] != NOWHERE))
         inputs = np.zeros(len(given), GIVEN)
@@ -525,6 +590,9 @@ class _Columns:
             facts,
             rows[kind != OTHER],
             requesting[~declares[requests]],
+            self._epochs(rows, pid, epoch, client, requests[pid[requests] >= 0]),
+            self._refusals(rows, pid, epoch),
+            self._offset_steps(rows, pid, epoch, group, place),
             requesting[declares[requests]],
             np.stack([rows["at"][members], (group[members] >> np.uint64(1)).astype(np.int64)], axis=1),
             sent,
@@ -532,6 +600,39 @@ class _Columns:
             asked,
             rows["at"][np.sort(np.concatenate([sends, given, asking]))],
         )
+
+    def _epochs(self, rows: Rows, pid: Ints, epoch: Ints, client: Hashes, requests: Ints) -> Rows:
+        """The producer ids and epochs in some requests, and those that answers to ``EndTxn`` give."""
+        given, next_pid, next_epoch = _transposed(self.following, 3)
+        of = np.concatenate([requests, given])
+        found = np.zeros(len(of), EPOCH)
+        found["order"], found["at"], found["client"] = rows["order"][of], rows["at"][of], client[of]
+        found["pid"] = np.concatenate([pid[requests], self._integers(next_pid)])
+        found["epoch"] = np.maximum(np.concatenate([epoch[requests], self._integers(next_epoch)]), -1)
+        found = found[np.lexsort((found["epoch"], found["client"], found["pid"]))]
+        named = found[["pid", "client", "epoch"]]
+        first = np.flatnonzero(np.append(True, named[1:] != named[:-1])[: len(of)])
+        least: Rows = found[first]
+        for name in ("order", "at") if len(of) else ():
+            least[name] = np.minimum.reduceat(found[name], first)
+        return least
+
+    def _refusals(self, rows: Rows, pid: Ints, epoch: Ints) -> Rows:
+        of, of_epoch = _transposed(self.refusals, 2)
+        found = np.zeros(len(of), REFUSAL)
+        found["pid"], found["epoch"], found["of_epoch"] = pid[of], epoch[of], of_epoch
+        found["order"], found["at"] = rows["order"][of], rows["at"][of]
+        of_producers: Rows = found[(found["pid"] >= 0) & (found["epoch"] >= 0)]
+        return of_producers
+
+    def _offset_steps(self, rows: Rows, pid: Ints, epoch: Ints, group: Hashes, place: Hashes) -> Rows:
+        of, step, offset = _transposed(self.steps, 3)
+        found = np.zeros(len(of), OFFSET_STEP)
+        found["pid"], found["epoch"], found["step"] = pid[of], epoch[of], step
+        found["order"], found["at"] = rows["order"][of], rows["at"][of]
+        found["key"] = offset_hashes(name_hashes(group[of], place[of]), self._integers(offset))
+        with_epoch: Rows = found[found["epoch"] != NOWHERE]
+        return with_epoch
 
     def _keys(self, topic: Hashes) -> Hashes:
         """The hashes of topics and values, shape (n,)."""

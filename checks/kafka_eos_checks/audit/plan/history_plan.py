@@ -59,6 +59,7 @@ from kafka_eos_checks.audit.kernels.histories.joining import (
     LogOf,
     Setting,
 )
+from kafka_eos_checks.audit.kernels.histories.requesting import clients_of
 from kafka_eos_checks.audit.kernels.histories.stored import (
     LogEnds,
 )
@@ -68,6 +69,7 @@ from kafka_eos_checks.audit.plan.declared_plan import DeclaredPlan
 from kafka_eos_checks.audit.plan.declared_stages import NAMES, PIECE_BYTES
 from kafka_eos_checks.audit.plan.found import Found
 from kafka_eos_checks.audit.plan.history_stages import (
+    ACCUSED,
     APPLIED,
     ASKED_FOR,
     ASKING,
@@ -87,12 +89,14 @@ from kafka_eos_checks.audit.plan.history_stages import (
     GROUPS,
     HELD_BY,
     INPUTS,
+    LINKS,
     LOG,
     MEMBERS,
     MOVES,
     OUTPUTS,
     PICKED,
     PIECES,
+    PRODUCERS,
     RANGES,
     REACHED,
     RECORDS,
@@ -126,6 +130,8 @@ from kafka_eos_checks.audit.plan.history_stages import (
     pick_inputs,
     pick_outputs,
     pick_records,
+    pick_requests,
+    producer_bucket,
     read_moves,
     read_range,
 )
@@ -209,7 +215,7 @@ def read_histories(
         runs,
         engine,
         read,
-        Named(numbers, any(run.members or run.declared for run in runs), buckets, declared.logs),
+        Named(numbers, any(run.members or run.declared or run.sending for run in runs), buckets, declared.logs),
         list(chosen.values()),
         groups,
         Deadlines(list(coordinators.values())),
@@ -269,6 +275,8 @@ class Histories:
     group_logs_once: bool = True
     suspects: Mapping[str, Hashes] = field(default_factory=dict)
     proving: set[str] = field(default_factory=set)
+    accused: dict[tuple[str, str], set[int]] = field(default_factory=dict)
+    links: dict[str, Rows] = field(default_factory=dict)
     inputs: Mapping[str, Rows] = field(default_factory=dict)
     picked: list[Any] = field(default_factory=list)
     records: list[Any] = field(default_factory=list)
@@ -297,6 +305,7 @@ class Histories:
         self.check_crc = check_crc
         self.end_logs(scanned, moments)
         self.join()
+        self.join_producers()
         self.join_applications()
         judged, result.findings = self.judge_suspects()
         for rule, own in [*self.figures, *(each for figures in judged for each in figures.items())]:
@@ -421,6 +430,21 @@ class Histories:
             self.records.append(picked)
         self.figures += [each for _, figures in engine.collect(FIGURES, *counted) for each in figures.items()]
 
+    def join_producers(self) -> None:
+        """Count what columns prove about refusals and sent offsets; the producer ids without a proof are accused."""
+        engine = self.engine
+        decided = {run.run: (run, bool(self.groups) and run.last_ms + SKEW_MS <= self.reach) for run in self.runs}
+        join = partial(producer_bucket, runs=decided, logs=self.group_logs_chosen)
+        joined = engine.regroup(join, [PRODUCERS], self.read, self.covers, label="producers")
+        self.figures += [each for _, own in engine.collect(FIGURES, joined) for each in own.items()]
+        for _, (run, rule, pids) in engine.collect(ACCUSED, joined):
+            self.accused.setdefault((run, rule), set()).update(pids.tolist())
+        if self.accused:
+            links: dict[str, list[Rows]] = defaultdict(list)
+            for _, (run, own) in engine.collect(LINKS, joined):
+                links[run].append(own)
+            self.links = {run: np.concatenate(links[run]) for run, _ in self.accused}
+
     def join_applications(self) -> None:
         """In runs whose events suffice, count the inputs that are proved to be processed once, and pick the others."""
         engine = self.engine
@@ -539,17 +563,28 @@ class Histories:
             groups=self.group_logs,
             deadlines=self.deadlines,
             proving=self.proving,
+            accused=self.accused,
             check_crc=self.check_crc,
         )
-        kinds = [REQUESTED] if any(run.refusals or run.sends_offsets for run in self.runs) else []
-        if self.told_whole:
-            kinds.append(APPLIED)
-        if kinds:
-            kinds.append(SHOWN)
-            judged.append(engine.regroup(others, kinds, self.read, fetched, label="applications, refusals"))
+        clients: dict[str, Hashes | None] = {
+            run: clients_of(np.array(sorted(pids), np.int64), self.links[run]) for run, pids in self._accused_of_all()
+        }
+        clients |= {run.run: None for run in self.told_whole}
+        if clients:
+            chosen = engine.regroup(partial(pick_requests, clients=clients), [CLIENTS], self.read, label="requests")
+            kinds = [REQUESTED, SHOWN, *([APPLIED] if self.told_whole else [])]
+            rows = (chosen, self.read, fetched)
+            judged.append(engine.regroup(others, kinds, *rows, label="applications, suspect producers"))
         figures, declared = self.judge_declared(reading)
         figures += [own for _, own in engine.collect(FOUND, *judged)]
         return figures, Found(engine, *judged, *declared)
+
+    def _accused_of_all(self) -> Iterable[tuple[str, set[int]]]:
+        """The runs with accused producer ids, of all rules together."""
+        found: dict[str, set[int]] = defaultdict(set)
+        for (run, _), pids in self.accused.items():
+            found[run] |= pids
+        return found.items()
 
     def judge_declared(self, reading: Reading) -> tuple[list[dict[str, Figures]], list[Any]]:
         """The figures of the rules over declared applications, and rows with their findings.

@@ -23,8 +23,12 @@ from kafka_eos_checks.audit.events.recorded import (
     AT_BITS,
     CHANGES,
     ENDS,
+    EPOCH,
     GIVEN,
+    OFFSET_STEP,
     POLLED,
+    REFUSAL,
+    REQUESTING,
     SENT,
     TOLD,
     VALUED,
@@ -34,13 +38,19 @@ from kafka_eos_checks.audit.events.recorded import (
     Told,
     name_hash,
     name_hashes,
+    offset_hashes,
     place_hash,
     text_hash,
     told,
 )
 from kafka_eos_checks.audit.findings import Finding
-from kafka_eos_checks.audit.internal_topics.commits import CommitChunk
-from kafka_eos_checks.audit.kernels.coordinators.group_log import GroupFacts, fold_group_log, read_group_log
+from kafka_eos_checks.audit.internal_topics.commits import CommitChunk, name_of
+from kafka_eos_checks.audit.kernels.coordinators.group_log import (
+    CountedCommits,
+    GroupFacts,
+    fold_group_log,
+    read_group_log,
+)
 from kafka_eos_checks.audit.kernels.histories.applying import (
     CHECK,
     COVER,
@@ -76,6 +86,13 @@ from kafka_eos_checks.audit.kernels.histories.joining import (
     join_values,
     rows_near,
     spot,
+)
+from kafka_eos_checks.audit.kernels.histories.requesting import (
+    COUNTED,
+    Proved,
+    links_of,
+    prove_offsets,
+    prove_refusals,
 )
 from kafka_eos_checks.audit.kernels.histories.stored import (
     ABORTED,
@@ -141,7 +158,7 @@ from kafka_eos_checks.audit.segments.splits import PartitionLog, Split
 STORE, RANGES, PIECES, GROUPS = range(90, 94)  # kinds of rows of the scan, next to those of the plan for logs
 FACTS, FAILED, VALUES, ENDINGS, MOVES, CHANGED, REQUESTED, MEMBERS, LOG = range(50, 59)
 FIGURES, HELD_BY, SPOTS, SUSPECT, GAPS, PICKED, WANTED, RECORDS, FOUND, ASKED_FOR, SUSPECT_KEYS = range(60, 71)
-TANGLED, BLOCKS, DECLARED, SHOWN, CLIENTS = range(71, 76)
+TANGLED, BLOCKS, DECLARED, SHOWN, CLIENTS, PRODUCERS, ACCUSED, LINKS = range(71, 79)
 SENDING, GIVING, ASKING, COVERING, OUTPUTS, CHECKS, INPUTS, REACHED, APPLIED = range(80, 89)  # of applications
 COMMIT_BYTES = 150  # approximate size of a committed offset between stages
 _NAMES = {  # figures of the joins -> figures of the rules
@@ -201,10 +218,11 @@ def _told_rows(each: Told, buckets: int, logged: Hashes) -> Iterator[Row]:
     changed = each.rows[np.isin(kind, CHANGES)]
     if len(changed):
         yield Row(CHANGED, 0, (run, changed), changed.nbytes)
-    for name, places in ((REQUESTED, each.requests["at"]), (APPLIED, each.applied)):
-        if len(places):
-            yield Row(name, 0, (run, name, places), places.nbytes)
+    if len(each.applied):
+        yield Row(APPLIED, 0, (run, APPLIED, each.applied), each.applied.nbytes)
     yield from _scattered(CLIENTS, run, each.requests, "client", buckets)
+    for rows in (each.epochs, each.refusals, each.offset_steps):
+        yield from _by_bucket(PRODUCERS, run, rows, rows["pid"] % buckets)
     if len(each.declared):
         yield Row(DECLARED, int(each.declared["at"][0]) % buckets, (run, each.declared), each.declared.nbytes)
     yield from _scattered(SENDING, run, each.sent, "key", buckets)
@@ -357,7 +375,11 @@ def end_group_log(
     if not with_commits:
         return
     last: dict[int, int] = {}
-    folded = fold_group_log(logs[number], in_order).commits
+    log_of_group = fold_group_log(logs[number], in_order)
+    folded = log_of_group.commits
+    if log_of_group.counted is not None:
+        counted = _counted_rows(log_of_group.counted, number)
+        yield from _by_bucket(PRODUCERS, "", counted, counted["pid"] % buckets)
     if declared.applications:
         yield Row(NAMES, number, frozenset(folded))
     for (group, (topic, partition)), commits in folded.items():
@@ -373,6 +395,19 @@ def end_group_log(
         row, _, bucket = _overlapped(places, covers["low"], covers["high"], buckets)
         yield from _by_bucket(COVERING, "", covers[row], bucket)
     yield Row(REACHED, number, last)
+
+
+def _counted_rows(counted: CountedCommits, number: int) -> Rows:
+    """The offsets of transactions that count in a log."""
+    names = [name_of(key) for key in counted.keys]
+    groups = np.array([text_hash(group) for group, _ in names], np.uint64)
+    hashed = np.array([name_hash(text_hash(group), place_hash(*place)) for group, place in names], np.uint64)
+    commits, name = counted.commits, np.repeat(np.arange(len(names)), np.diff(counted.begin))
+    rows = np.zeros(len(commits), COUNTED)
+    rows["pid"], rows["epoch"], rows["log"] = commits.producer_id, commits.producer_epoch, number
+    rows["group"], rows["key"] = groups[name], offset_hashes(hashed[name], commits.offset)
+    transactional: Rows = rows[(commits.transactional != 0) & (commits.tombstone == 0)]
+    return transactional
 
 
 # --- joins ----------------------------------------------------------------------------------------------------------
@@ -556,6 +591,56 @@ def _blocks(ranges: Rows) -> dict[int, Rows]:
     """Ranges of offsets by block."""
     blocks = ranges["start"] >> BLOCK_BITS
     return {block: ranges[blocks == block] for block in np.unique(blocks).tolist()}
+
+
+# --- producers --------------------------------------------------------------------------------------------------------
+
+
+def producer_bucket(
+    bucket: int, values: Iterable[tuple[str, Rows]], *, runs: Mapping[str, tuple[RunFacts, bool]], logs: Sequence[int]
+) -> Iterator[Row]:
+    """Prove refusals and offsets sent by some producer ids; tell the suspects, and who had any of these producer ids.
+
+    Args:
+        bucket: number of the bucket.
+        values: rows about the producer ids.
+        runs: by name, the facts of a run, and whether an offset that does not count in the logs is missing.
+        logs: the logs of ``__consumer_offsets`` that count.
+    """
+    by_run = _by_run(values, EPOCH, REFUSAL, OFFSET_STEP, COUNTED)
+    counted = by_run.pop("", {COUNTED: np.zeros(0, COUNTED)})[COUNTED]
+    counted = counted[np.isin(counted["log"], logs)]
+    for name, own in by_run.items():
+        run, decided = runs[name]
+        refusals = own[REFUSAL]
+        refused_ones = Proved(np.unique(refusals["pid"]))  # a test may have made up any of them
+        if not run.made_up:
+            refused_ones = prove_refusals(own[EPOCH], refusals, ordered=run.ordered)
+        groups = np.array([text_hash(group) for group in run.sending], np.uint64)
+        of_run = counted[np.isin(counted["group"], groups)]
+        offsets = Proved(np.zeros(0, np.int64))
+        if run.sending:
+            offsets = prove_offsets(own[OFFSET_STEP], of_run, ordered=run.ordered, decided=decided)
+        for rule, proved in ((REFUSED, refused_ones), (NOT_AS_SENT, offsets)):
+            yield Row(FIGURES, bucket, {rule: {"checked": proved.checked, "unknown": proved.unknown}})
+            if len(proved.suspects):
+                yield Row(ACCUSED, 0, (name, rule, proved.suspects), proved.suspects.nbytes)
+        links = links_of(own[EPOCH])
+        yield Row(LINKS, 0, (name, links), links.nbytes)
+
+
+def pick_requests(
+    bucket: int,  # noqa: ARG001
+    values: Iterable[tuple[str, Rows]],
+    *,
+    clients: Mapping[str, Hashes | None],
+) -> Iterator[Row]:
+    """Pick the requests of some clients of each run, or of all."""
+    for run, own in _by_run(values, REQUESTING).items():
+        if run in clients:
+            chosen, rows = clients[run], own[REQUESTING]
+            places = rows["at"] if chosen is None else rows["at"][is_in(rows["client"], chosen)]
+            yield Row(REQUESTED, 0, (run, REQUESTED, places), places.nbytes)
 
 
 # --- applications -----------------------------------------------------------------------------------------------------
@@ -883,9 +968,13 @@ def judge_others(
     groups: Sequence[PartitionLog],
     deadlines: Deadlines,
     proving: Set[str],
+    accused: Mapping[tuple[str, str], Set[int]],
     check_crc: bool,
 ) -> Iterator[Row]:
-    """Judge refusals, offsets sent in transactions, and applications of which columns cannot prove any input."""
+    """Judge refusals and sent offsets of producers without a proof, and applications of which columns prove no input.
+
+    ``accused`` has these producer ids by run and rule.
+    """
     places: dict[tuple[str, int], list[Ints]] = defaultdict(lambda: [np.zeros(0, np.int64)])
     records: dict[int, list[tuple[int, Rows, Sequence[bytes | None]]]] = defaultdict(list)
     for first, second, *own in values:
@@ -894,23 +983,23 @@ def judge_others(
         else:
             records[first].append((second, own[0], own[1]))
     logs: list[GroupLog] = []
-    if any(run.sends_offsets or (run.members and run.run not in proving) for run in reading.runs):
+    if any((run.run, NOT_AS_SENT) in accused or (run.members and run.run not in proving) for run in reading.runs):
         logs = longest([read_group_log(log, check_crc) for log in groups])
     found: list[Finding] = []
     for number, run in enumerate(reading.runs):
         figures: dict[str, Figures] = {rule: {"checked": 0, "unknown": 0} for rule in HISTORY_RULES}
         findings: list[Finding] = []
-        if run.refusals:
-            replicas = reading.replicas([])
+        refused_ones, senders = (accused.get((run.run, rule), set()) for rule in (REFUSED, NOT_AS_SENT))
+        covered = reading.covered(run)
+        if refused_ones or senders:
             asked = reading.events(np.concatenate(places[run.run, REQUESTED]), run)
-            findings += refused(asked, replicas, figures[REFUSED], deadlines)
-        if run.sends_offsets:
-            asked = reading.events(np.concatenate(places[run.run, REQUESTED]), run)
-            findings += not_as_sent(asked, logs, figures[NOT_AS_SENT], covered=reading.covered(run))
+            findings += refused(asked, reading.replicas([]), figures[REFUSED], deadlines, only=refused_ones)
+            sent = figures[NOT_AS_SENT]
+            findings += not_as_sent(asked, logs, sent, covered=covered, groups=run.sending, only=senders)
         if run.members and run.run not in proving:
             at = np.concatenate([each for kind in (REQUESTED, APPLIED) for each in places[run.run, kind]])
             shown = reading.replicas(records[number])
-            findings += judge_told(reading.events(at, run), shown, logs, figures, covered=reading.covered(run))
+            findings += judge_told(reading.events(at, run), shown, logs, figures, covered=covered)
         found += findings
         yield Row(FOUND, bucket, figures)
     yield from found_rows(found, bucket)

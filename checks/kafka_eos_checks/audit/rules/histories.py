@@ -58,14 +58,14 @@ The audit proves by columns that most of a history agrees with the logs
 
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.histories.history import Event
 from kafka_eos.machines.producer_state import Limits
-from kafka_eos_checks.audit.events.recorded import EPOCH_REFUSALS
+from kafka_eos_checks.audit.events.recorded import EPOCH_REFUSALS, INJECTED
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.quoting import quoted
 from kafka_eos_checks.audit.rules.applications import (
@@ -302,15 +302,28 @@ class _Sequences:
 
 
 def refused(
-    run: Iterable[Event], replicas: Replicas, figures: Figures, deadlines: Deadlines | None = None
+    run: Iterable[Event],
+    replicas: Replicas,
+    figures: Figures,
+    deadlines: Deadlines | None = None,
+    only: Container[int] | None = None,
 ) -> Iterator[Finding]:
-    """Find fatal refusals for which the history shows no cause (see the module's docstring)."""
+    """Find fatal refusals for which the history shows no cause (see the module's docstring).
+
+    Args:
+        run: the events of a run, or at least the requests of all clients that had one of the producer ids to judge,
+            and of clients that had another producer id of these, and so on.
+        replicas: the logs.
+        figures: the figures of the rule.
+        deadlines: the decisions that the coordinators' logs show.
+        only: the producer ids to judge; None for all.
+    """
     sequences: dict[tuple[Place, int, int], _Sequences] = defaultdict(_Sequences)
     fencing = _Fencing(deadlines or Deadlines())
     for event in _handled(run):
         fencing.follow(event)
         pid, epoch, place = event.producer_id, event.producer_epoch, place_of(event)
-        if pid is None or epoch is None or pid < 0 or epoch < 0:
+        if pid is None or epoch is None or pid < 0 or epoch < 0 or (only is not None and pid not in only):
             continue
         evidence = ""
         if event.phase == "fail" and (event.error in EPOCH_REFUSALS or fencing.is_in_transaction(event)):
@@ -349,7 +362,6 @@ def _handled(run: Iterable[Event]) -> Iterator[Event]:
             yield event
 
 
-INJECTED = "error"  # the fault of a request whose answer a test has made up: kafka_eos.server.faults.Fault.ERROR
 UNKNOWN = "unknown"
 _BEGIN = frozenset({"AddPartitionsToTxn", "AddOffsetsToTxn", "Produce", "TxnOffsetCommit"})
 
@@ -391,7 +403,7 @@ class _Fencing:
             self.requests[name] += 1
             self.asking[event.process, name] = self.requests[name]
         if event.action == "TimeOut":
-            self._timed_out(self.holders.get(name) if pid is None else pid)
+            self._timed_out(pid if pid is not None or name is None else self.holders.get(name))
         if pid is None or epoch is None or pid < 0 or epoch < 0:
             return
         self._saw(pid, epoch)

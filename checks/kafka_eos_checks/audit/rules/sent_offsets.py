@@ -18,7 +18,7 @@ Kafka: KafkaProducer.sendOffsetsToTransaction, OffsetMetadataManager.replayEndTr
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kafka_eos.histories.history import Event
@@ -49,6 +49,16 @@ class _Transaction:
     ended: bool = False
     followed: bool = False
     commits: bool | None = None
+
+
+def _named(run: Sequence[Event]) -> set[str]:
+    """The groups whose offsets producers sent."""
+    return {
+        event.group
+        for event in run
+        if event.action == "TxnOffsetCommit" and event.producer_id is not None and event.producer_id >= 0
+        if event.group is not None and place_of(event) is not None
+    }
 
 
 def _transactions(run: Sequence[Event]) -> Mapping[Identity, list[_Transaction]]:
@@ -105,7 +115,7 @@ class _Counted:
     replaced: set[Name] = field(default_factory=set)
 
     @classmethod
-    def of(cls, logs: Sequence[GroupLog], groups: set[str]) -> "_Counted":
+    def of(cls, logs: Sequence[GroupLog], groups: Container[str]) -> "_Counted":
         found = cls()
         for log in logs:
             for name in log.commits:
@@ -127,13 +137,29 @@ class _Counted:
 
 
 def not_as_sent(
-    run: Sequence[Event], logs: Sequence[GroupLog], figures: Figures, *, covered: bool = True
+    run: Sequence[Event],
+    logs: Sequence[GroupLog],
+    figures: Figures,
+    *,
+    covered: bool = True,
+    groups: Container[str] | None = None,
+    only: Container[int] | None = None,
 ) -> Iterator[Finding]:
-    """Find offsets of committed transactions that do not count, and offsets that count and were not sent so."""
+    """Find offsets of committed transactions that do not count, and offsets that count and were not sent so.
+
+    Args:
+        run: the events of a run, or at least all requests with one of the producer ids to judge.
+        logs: the longest replica of each partition of ``__consumer_offsets``.
+        figures: the figures of the rule.
+        covered: whether the logs end after the run.
+        groups: the groups that the requests of the whole run name; None if ``run`` is the whole run.
+        only: the producer ids to judge; None for all.
+    """
     told = _transactions(run)
-    groups = {name[0] for own in told.values() for each in own for name, _ in each.sent}
-    counted = _Counted.of(logs, groups) if groups else _Counted()
+    counted = _Counted.of(logs, _named(run) if groups is None else groups)
     for (pid, epoch), own in told.items():
+        if only is not None and pid not in only:
+            continue
         there = counted.commits.get((pid, epoch), {})
         for each in own:
             for name, offset in sorted(each.stored) if each.commits else ():

@@ -1,0 +1,157 @@
+"""Proofs by columns about the requests of producers: refusals with a cause, and offsets that count as they were sent.
+
+A producer id without a proof is a suspect. The readable rules (:func:`rules.histories.refused`,
+:func:`rules.sent_offsets.not_as_sent`) judge it, and count all that it did. What is proved is counted here.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafka_eos_checks.audit.events.recorded import (
+    ABORTED_IT,
+    COMMITTED_IT,
+    ENDS_IT,
+    SENDS_OFFSET,
+    STORED_OFFSET,
+    UNCLEAR,
+    Hashes,
+    Rows,
+)
+from kafka_eos_checks.audit.segments.headers import Ints
+
+COUNTED = np.dtype([("pid", "i8"), ("epoch", "i8"), ("group", "u8"), ("key", "u8"), ("log", "i8")])
+"""An offset that counts since its transaction was committed; the key as in :data:`recorded.OFFSET_STEP`."""
+LINK = np.dtype([("pid", "i8"), ("client", "u8")])
+"""A client with requests of a producer id."""
+
+
+class Proved(NamedTuple):
+    """What columns prove about some producer ids.
+
+    Attributes:
+        suspects: the producer ids without a proof, ascending.
+        checked: how much the readable rule would check of the others.
+        unknown: how much of that it could not decide.
+    """
+
+    suspects: Ints
+    checked: int = 0
+    unknown: int = 0
+
+
+def prove_refusals(epochs: Rows, refusals: Rows, *, ordered: bool) -> Proved:
+    """Find the refusals that came after a request with a higher epoch of the same producer id.
+
+    Args:
+        epochs: the epochs of some producer ids, dtype :data:`recorded.EPOCH`.
+        refusals: all their refusals, dtype :data:`recorded.REFUSAL`.
+        ordered: whether the run has an order; otherwise places decide.
+    """
+    is_refusal = np.repeat([False, True], [len(epochs), len(refusals)])
+    pid, epoch, when = (
+        np.concatenate([epochs[name], refusals[name]]) for name in ("pid", "epoch", "order" if ordered else "at")
+    )
+    order = np.lexsort((~is_refusal, when, pid))  # at the same time the refusal comes first, and is not explained
+    producer, rank = _numbered(pid[order]), _numbered(epoch)[order]
+    floor = producer * (len(pid) + 1)
+    highest = np.maximum.accumulate(floor + np.where(is_refusal[order], 0, rank)) - floor
+    explained = np.ones(len(pid), np.bool_)
+    explained[order] = highest > rank
+    explained = explained[is_refusal] & refusals["of_epoch"]
+    suspects = np.unique(refusals["pid"][~explained])
+    return Proved(suspects, int((~np.isin(refusals["pid"], suspects)).sum()))
+
+
+def prove_offsets(steps: Rows, counted: Rows, *, ordered: bool, decided: bool) -> Proved:
+    """Find the producer ids all of whose offsets count as they were sent.
+
+    Proved are transactions of this form only: offsets are sent, the end is requested, and its answer comes before the
+    next request of the kind.
+
+    Args:
+        steps: the steps of some producer ids, dtype :data:`recorded.OFFSET_STEP`.
+        counted: their offsets that count, of the run's groups, dtype :data:`COUNTED`.
+        ordered: whether the run has an order; otherwise places decide.
+        decided: whether an offset that does not count is missing, so that nothing is proved. Otherwise nobody knows.
+    """
+    time = ("order", "at") if ordered else ("at",)
+    steps = steps[np.lexsort(tuple(steps[name] for name in (*reversed(time), "epoch", "pid")))]
+    identity = _numbered(*(np.concatenate([steps[name], counted[name]]) for name in ("pid", "epoch")))
+    own, theirs = identity[: len(steps)], identity[len(steps) :]
+    key = _numbered(np.concatenate([steps["key"], counted["key"]]))
+    keys, key, their_key = len(key) + 1, key[: len(steps)], key[len(steps) :]
+    step, begins = steps["step"], np.append(True, own[1:] != own[:-1])[: len(steps)]
+    answers = np.isin(step, (COMMITTED_IT, ABORTED_IT))
+    asked = np.append(False, (step == ENDS_IT)[:-1])[: len(steps)] & ~begins
+
+    suspect = np.zeros(int(identity.max(initial=-1)) + 1, np.bool_)
+    suspect[own[(step == UNCLEAR) | (answers != (asked & answers)) | (asked & ~answers)]] = True
+
+    transaction = np.cumsum(begins | np.append(False, answers[:-1])[: len(steps)]) - 1
+    committed, aborted = (np.zeros(len(steps), np.bool_) for _ in range(2))
+    committed[transaction[step == COMMITTED_IT]] = True
+    aborted[transaction[step == ABORTED_IT]] = True
+
+    sent, stored = np.flatnonzero(step == SENDS_OFFSET), np.flatnonzero(step == STORED_OFFSET)
+    offsets, first = np.unique(transaction[sent] * keys + key[sent], return_index=True)
+    asked_for = _found(transaction[stored] * keys + key[stored], offsets)
+    before = np.append(sent[first], len(steps))[asked_for] < stored
+    suspect[own[stored[~before]]] = True
+
+    there = np.unique(theirs * keys + their_key)
+    stored = stored[committed[transaction[stored]]]
+    stored = stored[np.unique(transaction[stored] * keys + key[stored], return_index=True)[1]]
+    missing = _found(own[stored] * keys + key[stored], there) == len(there)
+    if decided:
+        suspect[own[stored[missing]]] = True
+    there = there[_is_among(there // keys, own)]
+    sent = sent[~aborted[transaction[sent]]]
+    suspect[there[~_is_among(there, own[sent] * keys + key[sent])] // keys] = True
+
+    suspects = np.unique(steps["pid"][suspect[own]])
+    proved = ~np.isin(steps["pid"], suspects)
+    in_proof = np.zeros(len(suspect), np.bool_)
+    in_proof[own[proved]] = True
+    checked = int(proved[stored].sum()) + int(in_proof[there // keys].sum())
+    return Proved(suspects, checked, int((proved[stored] & missing).sum()))
+
+
+def clients_of(suspects: Ints, links: Rows) -> Hashes:
+    """The clients that had one of some producer ids, or another one of such a client, and so on; ascending."""
+    pids = np.unique(suspects)
+    while True:
+        clients = np.unique(links["client"][np.isin(links["pid"], pids)])
+        reached = np.unique(links["pid"][np.isin(links["client"], clients)])
+        if len(reached) <= len(pids):
+            return clients
+        pids = reached
+
+
+def links_of(epochs: Rows) -> Rows:
+    """The links of producer ids and clients, each once."""
+    return np.unique(np.array(epochs[["pid", "client"]], LINK)) if len(epochs) else np.zeros(0, LINK)
+
+
+def _numbered(*columns: NDArray[Any]) -> Ints:
+    """A number for each row, the same for the same row, ascending with the rows, shape (n,)."""
+    order = np.lexsort(columns[::-1])
+    new = np.zeros(len(order), np.bool_)
+    for column in columns:
+        new[1:] |= column[order[1:]] != column[order[:-1]]
+    numbers = np.empty(len(order), np.int64)
+    numbers[order] = np.cumsum(new)
+    return numbers
+
+
+def _found(values: Ints, among: Ints) -> Ints:
+    """The place of each value among others that ascend; their number for one that is not there."""
+    if not len(among):
+        return np.zeros(len(values), np.int64)
+    place = np.minimum(np.searchsorted(among, values), len(among) - 1)
+    return np.where(among[place] == values, place, len(among))
+
+
+def _is_among(values: Ints, among: Ints) -> NDArray[np.bool_]:
+    return np.isin(values, among)

@@ -1,0 +1,206 @@
+"""What columns prove about producers is what the readable rules find: no finding, and the same figures."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.formats.record_batch import ControlType
+from kafka_eos.histories.history import Event
+from kafka_eos_checks.audit.events.history_files import column_of
+from kafka_eos_checks.audit.events.recorded import Told, name_hash, offset_hashes, place_hash, text_hash, told
+from kafka_eos_checks.audit.kernels.histories.requesting import (
+    COUNTED,
+    clients_of,
+    links_of,
+    prove_offsets,
+    prove_refusals,
+)
+from kafka_eos_checks.audit.rules.histories import refused
+from kafka_eos_checks.audit.rules.offsets import Commit, GroupLog
+from kafka_eos_checks.audit.rules.sent_offsets import not_as_sent
+from kafka_eos_checks.audit.segments.contents import Figures
+from kafka_eos_checks.audit.segments.splits import PartitionLog
+
+GROUPS = ("g", "h")
+TOPIC = "in"
+
+
+def columns(events: Sequence[Event]) -> Told:
+    [found] = told([(np.arange(len(events)), [column_of(event) for event in events])], "events")
+    return found
+
+
+def shuffled(rng: random.Random, events: list[Event], faults: float) -> list[Event]:
+    """Events of which some are left out, repeated, early, or at one time; with an order that is not that of the list."""
+    made: list[Event] = []
+    for event in events:
+        chance = rng.random()
+        if chance < faults:
+            if chance < faults / 3:
+                continue
+            made.insert(rng.randint(max(0, len(made) - 4), len(made)), event)
+        made.append(event)
+    order = np.cumsum([rng.random() >= faults for _ in made]).tolist()
+    made = [replace(event, order=number) for number, event in zip(order, made, strict=True)]
+    some = rng.randint(0, len(made))
+    return made[some:] + made[:some]
+
+
+# --- offsets ----------------------------------------------------------------------------------------------------------
+
+
+def offsets_of(rng: random.Random, faults: float) -> tuple[list[Event], list[GroupLog]]:
+    """The requests of three producers that send offsets, and the logs in which they count, most of them rightly."""
+    logs = [GroupLog(PartitionLog("", "__consumer_offsets", number, None, ())) for number in range(2)]  # type: ignore[arg-type]
+    events, record = list[Event](), 0
+    for _ in range(rng.randint(1, 12)):
+        who: dict[str, Any] = {"producer_id": rng.randint(1, 3), "producer_epoch": rng.randint(0, 1)}
+        who["process"] = f"wire/{who['producer_id']}"
+        commit, group = rng.random() < 0.7, rng.choice(GROUPS)
+        log = logs[GROUPS.index(group)]
+        for _ in range(rng.choice((0, 1, 1, 2))):
+            where: dict[str, Any] = {"topic": TOPIC, "partition": rng.randint(0, 1), "group": group}
+            offset: Any = rng.randint(0, 9)
+            told_offset = offset if rng.random() > faults / 5 else rng.choice((None, "9", True, 1 << 80))
+            more = {"repeats": 1} if rng.random() < faults / 5 else {}
+            for phase in ("invoke", "ok" if rng.random() > faults else rng.choice(("fail", "info"))):
+                detail = {"committed_offset": told_offset} | more
+                events.append(Event(run="r", action="TxnOffsetCommit", phase=phase, detail=detail, **where, **who))
+            if rng.random() > faults / 5:
+                record += 1
+                own = {"transactional": rng.random() > faults / 5, "offset": offset if rng.random() > faults / 5 else None}
+                commit_of = Commit(
+                    file="", position=0, record=record, holes=0,
+                    producer_id=who["producer_id"], producer_epoch=who["producer_epoch"], **own,
+                )  # fmt: skip
+                log.take((group, (TOPIC, where["partition"])), commit_of)
+        if rng.random() < faults:
+            events.append(Event(run="r", action="Produce", phase="invoke", topic="out", partition=0, **who))
+        committed: Any = commit if rng.random() > faults / 5 else rng.choice((None, 1))
+        for phase in ("invoke", "ok" if rng.random() > faults else rng.choice(("fail", "info"))):
+            events.append(Event(run="r", action="EndTxn", phase=phase, detail={"committed": committed}, **who))
+        decided = commit if rng.random() > faults / 5 else not commit
+        log.end_transaction(who["producer_id"], ControlType.COMMIT if decided else ControlType.ABORT)
+    for log in logs:
+        log.whole = rng.random() > faults / 3
+    return shuffled(rng, events, faults / 5), logs
+
+
+def counted_rows(logs: Sequence[GroupLog], events: Sequence[Event]) -> Any:
+    groups = {event.group for event in events if event.action == "TxnOffsetCommit"}
+    rows = []
+    for number, log in enumerate(logs):
+        for (group, (topic, partition)), commits in log.commits.items():
+            name = name_hash(text_hash(group), place_hash(topic, partition))
+            for commit in commits:
+                if commit.transactional and commit.offset is not None and group in groups:
+                    key = offset_hashes(np.array([name], np.uint64), np.array([commit.offset]))[0]
+                    rows.append((commit.producer_id, commit.producer_epoch, text_hash(group), key, number))
+    return np.array(rows, COUNTED)
+
+
+def totals(*figures: Figures) -> dict[str, int]:
+    return {name: sum(int(own.get(name, 0)) for own in figures) for name in ("checked", "unknown")}
+
+
+@pytest.mark.parametrize("faults", [0.0, 0.1, 0.5])
+@pytest.mark.parametrize("covered", [True, False])
+def test_what_is_proved_about_offsets_is_what_the_readable_rule_finds(faults: float, covered: bool) -> None:
+    rng, suspects, producers, found = random.Random(f"{faults} {covered}"), 0, 0, 0
+    for number in range(150):
+        events, logs = offsets_of(rng, faults)
+        events = events if events else [Event(run="r", order=0, process="p", action="Produce", phase="ok")]
+        ordered = number % 3 > 0
+        events = events if ordered else sorted(events, key=lambda event: event.order or 0)
+        own = columns(events)
+        in_order = sorted(events, key=lambda event: event.order or 0) if ordered else events
+        whole: Figures = {}
+        expected = list(not_as_sent(in_order, logs, whole, covered=covered))
+        proved = prove_offsets(own.offset_steps, counted_rows(logs, events), ordered=ordered, decided=covered)
+        rest: Figures = {}
+        only = set(proved.suspects.tolist())
+        asked = [event for event in in_order if event.producer_id in only]
+        judged = not_as_sent(asked, logs, rest, covered=covered, groups=own.facts.sending, only=only)
+        assert sorted(map(repr, judged)) == sorted(map(repr, expected))
+        assert totals(whole) == totals(rest, {"checked": proved.checked, "unknown": proved.unknown})
+        suspects, found = suspects + len(only), found + len(expected)
+        producers += len({event.producer_id for event in events})
+    assert found > 0 or not faults or not covered, "something is found"
+    assert suspects < (0, 0.5, 1)[(faults > 0) + (faults > 0.1)] * producers + 1, "most producers are proved"
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def refusals_of(rng: random.Random, faults: float) -> list[Event]:
+    """Requests of clients that fence each other, or are refused without a cause."""
+    events, epochs = list[Event](), dict.fromkeys(range(1, 5), 0)
+    for _ in range(rng.randint(1, 25)):
+        pid = rng.randint(1, 4)
+        name, epoch = f"t{pid % 3}", max(0, epochs[pid] - (rng.random() < 0.4))
+        named: dict[str, Any] = {"process": f"p{rng.randint(0, 3)}"}
+        if rng.random() > faults / 2:
+            named["transactional_id"] = name
+        action = rng.choice(("InitProducerId", "Produce", "EndTxn", "AddPartitionsToTxn", "TimeOut"))
+        who: dict[str, Any] = {"producer_id": pid, "producer_epoch": epoch}
+        where: dict[str, Any] = {"topic": "out", "partition": 0} if action in {"Produce", "AddPartitionsToTxn"} else {}
+        detail: dict[str, Any] = {"request": len(events)} if rng.random() < 0.7 else {}
+        if action == "InitProducerId":
+            events.append(Event(run="r", action=action, phase="invoke", **named))
+            epochs[pid] += 1
+            who["producer_epoch"] = epochs[pid]
+        elif action == "TimeOut":
+            events.append(Event(run="r", action=action, phase="ok", **named, **(who if rng.random() < 0.3 else {})))
+            epochs[pid] += rng.random() < 0.5
+            continue
+        else:
+            events.append(Event(run="r", action=action, phase="invoke", detail=detail, **named, **who, **where))
+        if action == "Produce":
+            where["base_sequence"] = rng.randint(0, 2)
+        stale = who["producer_epoch"] < epochs[pid]
+        if action != "InitProducerId" and (stale or rng.random() < faults):
+            error = rng.choice((47, 47, 90, 48, 45)) if rng.random() < 0.5 else ErrorCode.INVALID_PRODUCER_EPOCH
+            events.append(
+                Event(run="r", action=action, phase="fail", error=int(error), detail=detail, **named, **who, **where)
+            )
+            continue
+        if action == "EndTxn" and rng.random() < 0.5:
+            following = rng.choice((pid, pid, rng.randint(1, 4)))
+            epochs[following] += following == pid
+            detail = detail | {"next_producer_id": following, "next_producer_epoch": epochs[following]}
+        events.append(Event(run="r", action=action, phase="ok", detail=detail, **named, **who, **where))
+    return shuffled(rng, events, faults / 5)
+
+
+@pytest.mark.parametrize("faults", [0.0, 0.1, 0.5])
+def test_what_is_proved_about_refusals_is_what_the_readable_rule_finds(faults: float) -> None:
+    rng, suspects, refusals, found, left_out = random.Random(f"{faults}"), 0, 0, 0, 0
+    for number in range(300):
+        events = refusals_of(rng, faults)
+        own = columns(events)
+        ordered = number % 3 > 0
+        in_order = sorted(events, key=lambda event: event.order or 0) if ordered else events
+        whole: Figures = {}
+        expected = list(refused(in_order, {}, whole))
+        proved = prove_refusals(own.epochs, own.refusals, ordered=ordered)
+        clients = set(clients_of(proved.suspects, links_of(own.epochs)).tolist())
+        asked = [
+            event
+            for event in in_order
+            if text_hash(event.process if event.transactional_id is None else event.transactional_id) in clients
+        ]
+        rest: Figures = {}
+        only = set(proved.suspects.tolist())
+        assert sorted(map(repr, refused(asked, {}, rest, only=only))) == sorted(map(repr, expected))
+        assert totals(whole) == totals(rest, {"checked": proved.checked})
+        suspects, refusals, found = suspects + len(only), refusals + totals(whole)["checked"], found + len(expected)
+        left_out += len(in_order) - len(asked)
+    assert refusals > 100
+    assert left_out > 100, "the readable rule is given only what it needs"
+    assert found > 0 or not faults, "something is found"
+    assert suspects < refusals / 2, "most refusals are proved to have a cause"

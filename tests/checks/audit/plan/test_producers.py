@@ -1,0 +1,81 @@
+"""Only the requests of producers without a proof are judged together; the others are proved in buckets."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kafka_eos.errors import ErrorCode
+from kafka_eos.formats.consumer_offsets import TOPIC, OffsetCommitKey, OffsetCommitValue
+from kafka_eos.formats.record_batch import ControlRecord, ControlType, Record, build_batch, build_control_batch
+from kafka_eos.histories.history import Event
+from kafka_eos_checks.audit.moments import AT_ONE_MOMENT
+from kafka_eos_checks.audit.oracle import readable_histories
+from kafka_eos_checks.audit.oracle.synthetic import write_segment
+from kafka_eos_checks.audit.plan.history_plan import judge_histories
+from kafka_eos_checks.audit.rules.histories import REFUSED
+from kafka_eos_checks.audit.rules.sent_offsets import NOT_AS_SENT
+from kafka_eos_checks.audit.segments.splits import find_logs
+
+from .test_skew import Counting
+
+PRODUCERS, TRANSACTIONS = 30, 20
+SUSPECT = "applications, suspect producers"
+
+
+def recorded(folder: Path) -> tuple[list[Event], Path]:
+    """Producers that send offsets: the first loses one, the second is refused without a cause."""
+    events, batches = list[Event](), list[bytes]()
+    for number in range(TRANSACTIONS):
+        for pid in range(PRODUCERS):
+            who: dict[str, Any] = {"run": "r", "process": f"p{pid}", "transactional_id": f"t{pid}"}
+            if number == 0:
+                events += [Event(action="InitProducerId", phase="invoke", **who)]
+            who |= {"producer_id": pid, "producer_epoch": 0}
+            if number == 0:
+                events += [Event(action="InitProducerId", phase="ok", **who)]
+            where: dict[str, Any] = {"topic": "in", "partition": pid, "group": "g"}
+            for phase in ("invoke", "ok"):
+                detail: dict[str, Any] = {"committed_offset": number}
+                events.append(Event(action="TxnOffsetCommit", phase=phase, detail=detail, **where, **who))
+            events += [
+                Event(action="EndTxn", phase=phase, detail={"committed": True}, **who) for phase in ("invoke", "ok")
+            ]
+            key = OffsetCommitKey(group="g", topic="in", partition=pid).encode()
+            value = OffsetCommitValue(offset=number + 100 * (pid == 0 and number == 7)).encode()
+            own: dict[str, Any] = {"producer_id": pid, "producer_epoch": 0}
+            at = len(batches)
+            stored = build_batch([Record(key=key, value=value)], base_offset=at, is_transactional=True, **own)
+            commit = ControlRecord(control_type=ControlType.COMMIT, coordinator_epoch=0)
+            batches += [stored.encode(), build_control_batch(commit, base_offset=at + 1, **own).encode()]
+    error = int(ErrorCode.INVALID_PRODUCER_EPOCH)
+    who = {"process": "p1", "transactional_id": "t1", "producer_id": 1, "producer_epoch": 0}
+    events.append(Event(run="r", action="Produce", phase="fail", topic="in", partition=0, error=error, **who))
+    write_segment(folder / f"{TOPIC}-0" / f"{0:020d}.log", batches)
+    history = folder / "history.jsonl"
+    events = [replace(event, order=order, time_us=1) for order, event in enumerate(events)]
+    history.write_text("".join(f"{event.to_json()}\n" for event in events))
+    return events, history
+
+
+def test_a_suspect_producer_does_not_bring_the_requests_of_the_others(tmp_path: Path) -> None:
+    events, history = recorded(tmp_path)
+    logs, engine = find_logs(tmp_path), Counting()
+    _, found = judge_histories([history], logs, AT_ONE_MOMENT, engine)
+    readable = readable_histories.join(events, logs)
+    assert sorted(map(repr, found.findings)) == sorted(map(repr, readable.findings))
+    assert found.figures == readable.figures
+    assert {finding.rule for finding in readable.findings} == {REFUSED, NOT_AS_SENT}
+    assert found.figures[NOT_AS_SENT]["checked"] == 2 * PRODUCERS * TRANSACTIONS
+    assert engine.given[SUSPECT].total() <= 2 * (4 * TRANSACTIONS + 3), "two of thirty producers"
+    assert engine.share("producers") < 0.3, "the others are proved in buckets"
+
+
+def test_nothing_is_read_again_if_all_producers_are_proved(tmp_path: Path) -> None:
+    events, history = recorded(tmp_path)
+    lines = history.read_text().splitlines(keepends=True)
+    history.write_text("".join(line for line in lines if '"p0"' not in line and '"fail"' not in line))
+    engine = Counting()
+    _, found = judge_histories([history], find_logs(tmp_path), AT_ONE_MOMENT, engine)
+    assert list(found.findings) == []
+    assert found.figures[NOT_AS_SENT] == {"checked": 2 * (PRODUCERS - 1) * TRANSACTIONS, "unknown": 0}
+    assert SUSPECT not in engine.given
