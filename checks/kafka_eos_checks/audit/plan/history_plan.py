@@ -11,6 +11,8 @@ stage                       mapped over                  rows
 :func:`end_bucket`          transactions                 proved subjects, and the suspect transactions
 :func:`follow_bucket`       processes                    steps of readers, but those in chains of moves within a range
 :func:`look_bucket`         blocks of offsets            records that readers passed over
+:func:`producer_bucket`     producer ids                 proved refusals and sent offsets, and the suspects
+:func:`pick_requests`       clients                      the requests of suspect producers
 :func:`pick_records`        records                      those of applications without a proof, without their values
 :func:`fetch_records`       logs                         the records that the readable rules need
 :func:`judge_run`           runs                         findings and figures of the readable rules over suspects

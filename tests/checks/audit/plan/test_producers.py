@@ -71,7 +71,7 @@ def test_a_suspect_producer_does_not_bring_the_requests_of_the_others(tmp_path: 
 
 
 def test_nothing_is_read_again_if_all_producers_are_proved(tmp_path: Path) -> None:
-    events, history = recorded(tmp_path)
+    _, history = recorded(tmp_path)
     lines = history.read_text().splitlines(keepends=True)
     history.write_text("".join(line for line in lines if '"p0"' not in line and '"fail"' not in line))
     engine = Counting()

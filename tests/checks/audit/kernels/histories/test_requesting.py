@@ -36,7 +36,7 @@ def columns(events: Sequence[Event]) -> Told:
 
 
 def shuffled(rng: random.Random, events: list[Event], faults: float) -> list[Event]:
-    """Events of which some are left out, repeated, early, or at one time; with an order that is not that of the list."""
+    """Events of which some are left out, repeated, early, or at one time; their order is not that of the list."""
     made: list[Event] = []
     for event in events:
         chance = rng.random()
@@ -56,7 +56,7 @@ def shuffled(rng: random.Random, events: list[Event], faults: float) -> list[Eve
 
 def offsets_of(rng: random.Random, faults: float) -> tuple[list[Event], list[GroupLog]]:
     """The requests of three producers that send offsets, and the logs in which they count, most of them rightly."""
-    logs = [GroupLog(PartitionLog("", "__consumer_offsets", number, None, ())) for number in range(2)]  # type: ignore[arg-type]
+    logs = [GroupLog(PartitionLog("", "__consumer_offsets", number, "", ())) for number in range(2)]
     events, record = list[Event](), 0
     for _ in range(rng.randint(1, 12)):
         who: dict[str, Any] = {"producer_id": rng.randint(1, 3), "producer_epoch": rng.randint(0, 1)}
@@ -73,7 +73,10 @@ def offsets_of(rng: random.Random, faults: float) -> tuple[list[Event], list[Gro
                 events.append(Event(run="r", action="TxnOffsetCommit", phase=phase, detail=detail, **where, **who))
             if rng.random() > faults / 5:
                 record += 1
-                own = {"transactional": rng.random() > faults / 5, "offset": offset if rng.random() > faults / 5 else None}
+                own = {
+                    "transactional": rng.random() > faults / 5,
+                    "offset": offset if rng.random() > faults / 5 else None,
+                }
                 commit_of = Commit(
                     file="", position=0, record=record, holes=0,
                     producer_id=who["producer_id"], producer_epoch=who["producer_epoch"], **own,
@@ -114,7 +117,7 @@ def test_what_is_proved_about_offsets_is_what_the_readable_rule_finds(faults: fl
     rng, suspects, producers, found = random.Random(f"{faults} {covered}"), 0, 0, 0
     for number in range(150):
         events, logs = offsets_of(rng, faults)
-        events = events if events else [Event(run="r", order=0, process="p", action="Produce", phase="ok")]
+        events = events or [Event(run="r", order=0, process="p", action="Produce", phase="ok")]
         ordered = number % 3 > 0
         events = events if ordered else sorted(events, key=lambda event: event.order or 0)
         own = columns(events)
