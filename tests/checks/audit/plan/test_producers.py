@@ -1,8 +1,11 @@
 """Only the requests of producers without a proof are judged together; the others are proved in buckets."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.consumer_offsets import TOPIC, OffsetCommitKey, OffsetCommitValue
@@ -12,7 +15,7 @@ from kafka_eos_checks.audit.moments import AT_ONE_MOMENT
 from kafka_eos_checks.audit.oracle import readable_histories
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
 from kafka_eos_checks.audit.plan.history_plan import judge_histories
-from kafka_eos_checks.audit.rules.histories import REFUSED
+from kafka_eos_checks.audit.rules.histories import REFUSED, Join
 from kafka_eos_checks.audit.rules.sent_offsets import NOT_AS_SENT
 from kafka_eos_checks.audit.segments.splits import find_logs
 
@@ -79,3 +82,69 @@ def test_nothing_is_read_again_if_all_producers_are_proved(tmp_path: Path) -> No
     assert list(found.findings) == []
     assert found.figures[NOT_AS_SENT] == {"checked": 2 * (PRODUCERS - 1) * TRANSACTIONS, "unknown": 0}
     assert SUSPECT not in engine.given
+
+
+OWN: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0}
+WHERE: dict[str, Any] = {"topic": "in", "partition": 0, "group": "g"}
+
+
+def stored(at: int, offset: int | None, group: str = "g", *, transactional: bool = True) -> bytes:
+    """A committed offset of the producer, or a tombstone."""
+    key = OffsetCommitKey(group=group, topic="in", partition=0).encode()
+    record = Record(key=key, value=None if offset is None else OffsetCommitValue(offset=offset).encode())
+    return build_batch([record], base_offset=at, is_transactional=transactional, base_sequence=at, **OWN).encode()
+
+
+def marker(at: int) -> bytes:
+    record = ControlRecord(control_type=ControlType.COMMIT, coordinator_epoch=0)
+    return build_control_batch(record, base_offset=at, **OWN).encode()
+
+
+@pytest.mark.parametrize(
+    "logs",
+    [
+        [[stored(0, 4), marker(1)]],
+        [[stored(0, 4), marker(1)], [stored(0, 5)]],
+        [[stored(0, 4), marker(1)], [stored(0, 5), marker(1)]],
+        [[stored(0, 4), stored(1, 5, "other"), marker(2)]],
+        [[stored(0, 4), stored(1, None), marker(2)]],
+        [[stored(0, 5, transactional=False), stored(1, 4), marker(2)]],
+    ],
+    ids=["plain", "shorter replica", "as long a replica", "other group", "tombstone", "outside of transactions"],
+)
+def test_what_else_is_in_the_logs_makes_no_suspect(logs: list[list[bytes]], tmp_path: Path) -> None:
+    own: dict[str, Any] = {"run": "r", "process": "p", **OWN}
+    sent: dict[str, Any] = {"detail": {"committed_offset": 4}, **WHERE}
+    events = [Event(action="TxnOffsetCommit", phase=phase, **sent, **own) for phase in ("invoke", "ok")]
+    events += [Event(action="EndTxn", phase=phase, detail={"committed": True}, **own) for phase in ("invoke", "ok")]
+    found, engine = both(tmp_path, events, logs)
+    assert found.figures[NOT_AS_SENT]["checked"] == 2
+    assert SUSPECT not in engine.given
+
+
+def test_a_made_up_refusal_is_not_checked(tmp_path: Path) -> None:
+    own: dict[str, Any] = {"run": "r", "process": "p", **OWN, "topic": "out", "partition": 0}
+    error = int(ErrorCode.INVALID_PRODUCER_EPOCH)
+    events = [
+        Event(action="Produce", phase="ok", **{**own, "producer_epoch": 1}),
+        Event(action="Produce", phase="invoke", detail={"request": 1, "fault": "error"}, **own),
+        Event(action="Produce", phase="fail", error=error, detail={"request": 1}, **own),
+    ]
+    assert both(tmp_path, events, [])[0].figures[REFUSED] == {"checked": 0, "unknown": 0}
+    real = [replace(event, detail={"request": 1}) for event in events]
+    assert both(tmp_path, real, [])[0].figures[REFUSED] == {"checked": 1, "unknown": 0}
+
+
+def both(folder: Path, events: list[Event], replicas: Sequence[list[bytes]]) -> tuple[Join, Counting]:
+    """Judge events by the plan and by the readable rules; there are no findings, and the same figures."""
+    for number, batches in enumerate(replicas):
+        write_segment(folder / f"broker-{number}" / f"{TOPIC}-0" / f"{0:020d}.log", batches)
+    history = folder / "history.jsonl"
+    events = [replace(event, order=order, time_us=1) for order, event in enumerate(events)]
+    history.write_text("".join(f"{event.to_json()}\n" for event in events))
+    logs, engine = [log for broker in sorted(folder.glob("broker-*")) for log in find_logs(broker)], Counting()
+    _, found = judge_histories([history], logs, AT_ONE_MOMENT, engine)
+    readable = readable_histories.join(events, logs)
+    assert [list(found.findings), list(readable.findings)] == [[], []]
+    assert found.figures == readable.figures
+    return found, engine

@@ -106,9 +106,8 @@ def prove_offsets(steps: Rows, counted: Rows, *, ordered: bool, decided: bool) -
     missing = _found(own[stored] * keys + key[stored], there) == len(there)
     if decided:
         suspect[own[stored[missing]]] = True
-    there = there[_is_among(there // keys, own)]
     sent = sent[~aborted[transaction[sent]]]
-    suspect[there[~_is_among(there, own[sent] * keys + key[sent])] // keys] = True
+    suspect[there[~np.isin(there, own[sent] * keys + key[sent])] // keys] = True
 
     suspects = np.unique(steps["pid"][suspect[own]])
     proved = ~np.isin(steps["pid"], suspects)
@@ -151,7 +150,3 @@ def _found(values: Ints, among: Ints) -> Ints:
         return np.zeros(len(values), np.int64)
     place = np.minimum(np.searchsorted(among, values), len(among) - 1)
     return np.where(among[place] == values, place, len(among))
-
-
-def _is_among(values: Ints, among: Ints) -> NDArray[np.bool_]:
-    return np.isin(values, among)

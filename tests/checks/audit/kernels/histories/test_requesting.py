@@ -207,3 +207,54 @@ def test_what_is_proved_about_refusals_is_what_the_readable_rule_finds(faults: f
     assert left_out > 100, "the readable rule is given only what it needs"
     assert found > 0 or not faults, "something is found"
     assert suspects < refusals / 2, "most refusals are proved to have a cause"
+
+
+def event(
+    process: str, action: str, phase: str, pid: int | None = None, epoch: int | None = None, **more: Any
+) -> Event:
+    return Event(run="r", process=process, action=action, phase=phase, producer_id=pid, producer_epoch=epoch, **more)
+
+
+FENCED = {"error": int(ErrorCode.INVALID_PRODUCER_EPOCH), "topic": "out", "partition": 0}
+
+
+def test_a_higher_epoch_at_the_same_time_explains_nothing() -> None:
+    refusal = event("p", "Produce", "fail", 7, 0, order=5, **FENCED)
+    for order, suspects in ((4, []), (5, [7]), (6, [7])):
+        own = columns([event("q", "Produce", "invoke", 7, 1, order=order), refusal])
+        assert prove_refusals(own.epochs, own.refusals, ordered=True).suspects.tolist() == suspects
+
+
+def test_who_gave_an_id_is_found_over_the_id_before_it() -> None:
+    """A producer of epoch 32767 is given its next id at the end of a transaction, and is refused with it."""
+    after = {"committed": True, "next_producer_id": 8, "next_producer_epoch": 0}
+    events = [
+        event("starter", "InitProducerId", "invoke", transactional_id="t"),
+        event("starter", "InitProducerId", "ok", 7, 3, transactional_id="t"),
+        event("p", "EndTxn", "invoke", 7, 3),
+        event("p", "EndTxn", "ok", 7, 3, detail=after),
+        event("p", "Produce", "fail", 8, 0, **FENCED),
+        event("other", "Produce", "ok", 9, 0),
+    ]
+    own = columns(events)
+    proved = prove_refusals(own.epochs, own.refusals, ordered=False)
+    assert proved.suspects.tolist() == [8]
+    assert set(clients_of(proved.suspects, links_of(own.epochs)).tolist()) == {text_hash("t"), text_hash("p")}
+
+
+def test_an_offset_that_does_not_count_is_unknown_if_the_logs_are_too_old() -> None:
+    where: dict[str, Any] = {"topic": TOPIC, "partition": 0, "group": "g", "detail": {"committed_offset": 4}}
+    events = [event("p", "TxnOffsetCommit", phase, 7, 0, **where) for phase in ("invoke", "ok")]
+    events += [event("p", "EndTxn", phase, 7, 0, detail={"committed": True}) for phase in ("invoke", "ok")]
+    steps, nothing = columns(events).offset_steps, np.zeros(0, COUNTED)
+    undecided = prove_offsets(steps, nothing, ordered=False, decided=False)
+    assert (undecided.suspects.tolist(), undecided.checked, undecided.unknown) == ([], 1, 1)
+    assert prove_offsets(steps, nothing, ordered=False, decided=True).suspects.tolist() == [7]
+
+
+def test_an_end_without_answer_makes_no_suspect() -> None:
+    """Neither of the producer that waits for it, nor of the next one."""
+    events = [event("p", "EndTxn", "invoke", 7, 0, detail={"committed": True})]
+    events += [event("q", "EndTxn", phase, 8, 0, detail={"committed": True}) for phase in ("invoke", "ok")]
+    proved = prove_offsets(columns(events).offset_steps, np.zeros(0, COUNTED), ordered=False, decided=True)
+    assert proved.suspects.tolist() == []
