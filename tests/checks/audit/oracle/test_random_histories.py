@@ -150,9 +150,7 @@ def test_a_fact_of_a_declared_application_that_is_left_out_is_noticed(
 
 
 @in_both("seeds", (1, 2, 7, 8, 15, 20, 52, 54), range(60))
-def test_random_declared_applications_are_judged_alike(
-    seeds: Sequence[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_random_declared_applications_are_judged_alike(seeds: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(random_histories, "DECLARING", 1.0)
     assert {seed: differs for seed in seeds if (differs := difference(seed)[0])} == {}
 

@@ -304,9 +304,7 @@ def compare_slices(log: PartitionLog, chunks: Sequence[StateChunk], least: int) 
     return len(slices)
 
 
-@drawn(
-    RANDOMS, st.sampled_from([61, 400, 1 << 20]), st.sampled_from([1, 3000, 1 << 30]), st.integers(2, 30), few=20
-)
+@drawn(RANDOMS, st.sampled_from([61, 400, 1 << 20]), st.sampled_from([1, 3000, 1 << 30]), st.integers(2, 30), few=20)
 def test_slices_of_an_id_and_the_rest_are_folded_as_the_whole(
     rng: random.Random, block_bytes: int, split_bytes: int, least: int
 ) -> None:
