@@ -78,7 +78,9 @@ def test_no_task_gets_a_hot_partition(tmp_path: Path, monkeypatch: pytest.Monkey
         assert engine.share(label) < 0.3, f"{label}: {engine.given[label]}"
 
 
-@pytest.mark.parametrize(("version_2", "fenced"), [(1.0, 0.0), (0.0, 0.2), (0.0, 0.0)])
+@pytest.mark.parametrize(
+    ("version_2", "fenced"), [(1.0, 0.0), (0.0, 0.2), pytest.param(0.0, 0.0, marks=pytest.mark.thorough)]
+)
 def test_no_task_gets_a_hot_producer_transactional_id_or_group(
     version_2: float, fenced: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
