@@ -149,7 +149,7 @@ def test_a_fact_of_a_declared_application_that_is_left_out_is_noticed(
     assert any(difference(seed)[0] for seed in range(first, first + 10))
 
 
-@in_both("seeds", (1, 2, 7, 8, 15, 20, 52, 54), range(60))
+@in_both("seeds", (1, 2, 7, 8, 15, 20, 52, 54), range(20))
 def test_random_declared_applications_are_judged_alike(seeds: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(random_histories, "DECLARING", 1.0)
     assert {seed: differs for seed in seeds if (differs := difference(seed)[0])} == {}
