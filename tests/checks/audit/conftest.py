@@ -1,12 +1,36 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
 
 from kafka_eos.histories.history import Event
+
+Test = Callable[..., None]
+
+
+def in_both(names: str, few: object, many: object) -> pytest.MarkDecorator:
+    """Parameters of a random test: a few draws for `make test`, and many for `make test-all`."""
+    return pytest.mark.parametrize(names, [few, pytest.param(many, marks=pytest.mark.thorough)])
+
+
+def drawn(*strategies: Any, few: int, many: int = 100) -> Callable[[Test], Test]:
+    """Hypothesis' ``given``, with so many examples for `make test` and for `make test-all`."""
+    slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
+
+    def decorated(body: Test) -> Test:
+        @in_both("examples", few, many)
+        def test(examples: int) -> None:
+            settings(max_examples=examples, suppress_health_check=slow)(given(*strategies)(body))()
+
+        test.__name__, test.__doc__ = body.__name__, body.__doc__
+        return test
+
+    return decorated
 
 
 def event(action: str, phase: str, process: str = "p", offset: int | None = None, **detail: Any) -> Event:

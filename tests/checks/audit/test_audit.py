@@ -193,7 +193,9 @@ def test_spark_finds_in_tables_of_headers_what_the_local_engine_finds(tmp_path: 
     "archive",
     [
         pytest.param(
-            archive, id=archive.name, marks=pytest.mark.thorough if archive.name.startswith("transactions") else ()
+            archive,
+            id=archive.name,
+            marks=pytest.mark.thorough if archive.name.startswith(("transactions", "one-broker")) else (),
         )
         for archive in kept_recordings()
     ],

@@ -391,7 +391,7 @@ def test_the_schema_of_findings_names_every_field() -> None:
 
 def test_without_crcs_no_look_at_a_log_compares_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Transactions, coordinators, offsets and histories look at the logs again."""
-    unpack(RECORDING, tmp_path / "recording")
+    unpack(kept_recording("application-mistakes"), tmp_path / "recording")
     compared: list[int] = []
     monkeypatch.setattr(headers, "have_their_crcs", lambda *_: compared.append(1) is None)
     assert run([tmp_path / "recording"], check_crc=False).findings

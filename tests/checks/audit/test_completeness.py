@@ -40,8 +40,10 @@ from kafka_eos_checks.lab.generate.traffic import Workload
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cluster")
-    workload = Workload(transactions=300, batches=4000, clients=20, partitions=4, seed=3)
-    Cluster(workload=workload, value_bytes=20, segment_bytes=40_000).write(folder)
+    workload = Workload(
+        transactions=150, batches=1500, clients=20, partitions=3, state_partitions=1, offset_partitions=1, seed=4
+    )
+    Cluster(workload=workload, value_bytes=20, segment_bytes=20_000).write(folder)
     return folder
 
 

@@ -111,23 +111,26 @@ def store() -> Iterator[Store]:
         made.close()
 
 
+FEW = {"state_partitions": 1, "offset_partitions": 1}  # each file is several requests
+
+
 def healthy(folder: Path) -> None:
-    workload = Workload(transactions=300, batches=4000, clients=20, partitions=3, seed=1)
-    Cluster(workload=workload, brokers=2, value_bytes=20, segment_bytes=200_000).write(folder)
+    workload = Workload(transactions=100, batches=1200, clients=20, partitions=3, seed=1, **FEW)
+    Cluster(workload=workload, brokers=2, value_bytes=20, segment_bytes=60_000).write(folder)
 
 
 def faulty(folder: Path) -> None:
-    workload = Workload(transactions=1000, batches=10_000, seed=2)
+    workload = Workload(transactions=300, batches=1500, clients=12, partitions=4, **FEW)
     Cluster(workload=workload, brokers=2, value_bytes=20, faults=2).write(folder)
 
 
 def tables(folder: Path) -> None:
-    workload = Workload(transactions=1000, batches=10_000, seed=2)
+    workload = Workload(transactions=200, batches=1000, clients=12, partitions=4, **FEW)
     Cluster(workload=workload, value_bytes=20, faults=1, as_tables=True).write(folder)
 
 
 def with_history(folder: Path) -> None:
-    workload = Workload(transactions=300, batches=3000, seed=2)
+    workload = Workload(transactions=200, batches=1000, clients=12, partitions=4, **FEW)
     Cluster(workload=workload, value_bytes=20, faults=1, history=True).write(folder)
 
 

@@ -88,7 +88,7 @@ def test_a_task_is_charged_for_its_cpu_time_and_its_bytes_after_its_last_result(
 
 
 def made(folder: Path, *, as_tables: bool = False, brokers: int = 1, history: bool = False) -> Path:
-    workload = Workload(transactions=300, batches=4000, clients=20, partitions=4, seed=3)
+    workload = Workload(transactions=100, batches=1200, clients=20, partitions=4, seed=3)
     cluster = Cluster(
         workload=workload,
         value_bytes=20,
@@ -149,8 +149,8 @@ def test_an_audit_with_a_history_reads_each_byte_of_a_segment_and_of_the_history
     assert found.input_bytes == given
     assert given <= found.read <= given + indexes
     judged = {verdict.name: verdict.figures for verdict in result.verdicts}
-    assert judged["acknowledged but lost"]["checked"] > 1000
-    assert judged["input processed twice"]["checked"] > 100
+    assert judged["acknowledged but lost"]["checked"] > 500
+    assert judged["input processed twice"]["checked"] > 50
 
 
 def test_only_the_columns_that_are_read_of_a_table_are_counted(tmp_path: Path) -> None:

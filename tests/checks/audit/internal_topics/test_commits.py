@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example
 from hypothesis import strategies as st
 
 from kafka_eos.formats.consumer_offsets import (
@@ -18,6 +18,7 @@ from kafka_eos.formats.consumer_offsets import (
 from kafka_eos_checks.audit.internal_topics import commits
 from kafka_eos_checks.audit.internal_topics.commits import Name, decode_commits, decode_details, name_of
 
+from ..conftest import drawn
 from .conftest import Pair, records_of
 
 INT64, INT32 = (st.integers(-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (64, 32))
@@ -96,7 +97,7 @@ V4 = OffsetCommitValue(version=4, offset=7, metadata="m").encode()
 NO_TEXT = [OffsetCommitValue(version=v, offset=7, metadata="m").encode().replace(b"m", b"\xff") for v in range(5)]
 
 
-@given(st.lists(pairs(), max_size=12))
+@drawn(st.lists(pairs(), max_size=12), few=30)
 @example([(KEY, value) for value in NO_TEXT])
 @example([(KEY, V4[:-1] + b"\x01\x00\x01"), (KEY, V4[:-1] + b"\x02\x00\x00\x01\x00"), (KEY, V4 + b"\0"), (KEY, V4)])
 @example([(KEY, OffsetCommitValue(version=3, offset=7).encode()[:-1])])
@@ -104,7 +105,7 @@ def test_columns_are_what_the_readable_decoder_says(given_pairs: list[Pair]) -> 
     assert rows(given_pairs) == [readable(pair) for pair in given_pairs]
 
 
-@given(st.lists(pairs(), max_size=12))
+@drawn(st.lists(pairs(), max_size=12), few=30)
 @example([(KEY, OffsetCommitValue(version=v, offset=7, metadata=m).encode()) for v in range(5) for m in ("é", "m")])
 def test_the_other_fields_are_what_the_readable_decoder_says(given_pairs: list[Pair]) -> None:
     records = records_of(given_pairs)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example
 from hypothesis import strategies as st
 
 from kafka_eos.formats.transaction_log import (
@@ -25,6 +25,7 @@ from kafka_eos_checks.audit.internal_topics.states import (
     places_of,
 )
 
+from ..conftest import drawn
 from .conftest import Pair, states_of
 
 INT64, INT32, INT16 = (st.integers(-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (64, 32, 16))
@@ -119,14 +120,14 @@ LOOKS_TAGGED = PLAIN.encode()[:-9] + bytes.fromhex("01 00 08 00 00 00 00 00 00 0
 SWALLOWED = PLAIN.encode()[:-1] + bytes.fromhex("01 05 12") + b"\0" * 17 + b"\0"
 
 
-@given(st.lists(pairs(), max_size=12))
+@drawn(st.lists(pairs(), max_size=12), few=30)
 @example([(KEY, PLAIN.encode()), (KEY, None), (KEY, WITH_DEFAULT), (None, None), (KEY, b"")])
 @example([(KEY, LOOKS_TAGGED), (KEY, SWALLOWED), (KEY, SWALLOWED + b"\0"), (b"\0\1\0\1t", PLAIN.encode())])
 def test_columns_are_what_the_readable_decoder_says(given_pairs: list[Pair]) -> None:
     assert rows(states_of(given_pairs)) == readable(given_pairs)
 
 
-@given(st.sampled_from([0, 1]), TOPICS, st.data())
+@drawn(st.sampled_from([0, 1]), TOPICS, st.data(), few=40)
 def test_partitions_are_what_the_readable_decoder_says(
     version: int, topics: tuple[TopicPartitions, ...], data: st.DataObject
 ) -> None:
@@ -145,7 +146,7 @@ def test_partitions_are_what_the_readable_decoder_says(
     assert array != whole or not few or plain == frozenset((t.topic, n) for t in topics for n in t.partition_ids)
 
 
-@given(st.lists(st.lists(pairs(), max_size=5), max_size=4))
+@drawn(st.lists(st.lists(pairs(), max_size=5), max_size=4), few=25)
 def test_chunks_one_after_the_other_keep_their_strings(chunks: list[list[Pair]]) -> None:
     merged = concatenate_states([states_of(chunk) for chunk in chunks])
     assert rows(merged) == [row for chunk in chunks for row in readable(chunk)]

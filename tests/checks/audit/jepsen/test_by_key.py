@@ -20,6 +20,8 @@ from kafka_eos_checks.audit.jepsen.pieces import pieces_of
 from kafka_eos_checks.audit.plan import jepsen_plan
 from kafka_eos_checks.audit.plan.found import Found
 
+from ..conftest import in_both
+
 
 def by_pieces(path: Path, engine: Engine | None = None) -> tuple[list[Finding], Counter[str], dict[str, Any]]:
     """The findings of a history, the numbers of allowed anomalies, and the figures."""
@@ -145,9 +147,10 @@ def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("small", [(1 << 20, 1 << 20), (700, 4000), (150, 9000)], indirect=True)
 @pytest.mark.usefixtures("small")
-def test_pieces_judged_key_by_key_have_the_anomalies_of_the_whole_history(tmp_path: Path) -> None:
+@in_both("count", 20, 60)
+def test_pieces_judged_key_by_key_have_the_anomalies_of_the_whole_history(count: int, tmp_path: Path) -> None:
     shown: Counter[str] = Counter()
-    for seed in range(60):
+    for seed in range(count):
         path = tmp_path / f"{seed}.edn"
         operations = write(path, random_history(seed, 120), numbered=seed % 2 == 0)
         findings, noted, figures = in_memory(operations, str(path))

@@ -127,5 +127,5 @@ def test_columns_of_committed_offsets_that_count_too_much_are_caught(monkeypatch
 
     ends = groups.end_transactions
     monkeypatch.setattr(groups, "end_transactions", all_counted)
-    [*_, verdict] = run([CLONE / "checks" / "recordings" / "transactions.tar.xz"], oracle=1.0).verdicts
+    [*_, verdict] = run([CLONE / "checks" / "recordings" / "application-mistakes.tar.xz"], oracle=1.0).verdicts
     assert "only the audit" in verdict.evidence

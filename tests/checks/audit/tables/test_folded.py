@@ -248,7 +248,11 @@ SHAPES = (
 )
 
 
-@pytest.mark.parametrize("recording", SHAPES, indirect=True)
+@pytest.mark.parametrize(
+    "recording",
+    [pytest.param(name, marks=pytest.mark.thorough) if name == "three-brokers" else name for name in SHAPES],
+    indirect=True,
+)
 def test_rows_are_those_of_the_readable_fold_wherever_chunks_end(
     recording: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

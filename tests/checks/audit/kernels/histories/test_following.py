@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_eos.histories.history import PHASES, Event
@@ -19,6 +18,8 @@ from kafka_eos_checks.audit.kernels.histories.following import (
 from kafka_eos_checks.audit.kernels.histories.joining import LogOf, Setting
 from kafka_eos_checks.audit.rules.readers import _steps, went_back
 from kafka_eos_checks.audit.segments.contents import Figures
+
+from ...conftest import drawn
 
 LOGGED = (7, 8)  # partitions with a log
 KINDS = {
@@ -102,8 +103,7 @@ EVENT = st.tuples(
 )
 
 
-@settings(max_examples=400)
-@given(st.lists(EVENT, max_size=30), st.randoms(use_true_random=False))
+@drawn(st.lists(EVENT, max_size=30), st.randoms(use_true_random=False), few=100, many=400)
 def test_ranges_give_the_steps_of_the_whole_and_name_the_readers_they_cannot_follow(events: Any, rng: Any) -> None:
     orders, sequential = rng.random() < 0.8, rng.random() < 0.5
     if rng.random() < 0.5:

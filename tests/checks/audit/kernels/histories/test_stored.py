@@ -26,6 +26,8 @@ from kafka_eos_checks.audit.segments.contents import Contents, read_contents
 from kafka_eos_checks.audit.segments.headers import read_blocks
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 
+from ...conftest import in_both
+
 TOLD = ("start", "end", "whole", "damaged_end", "stamped_ms", "highest_abort", "rewritten")
 
 
@@ -102,14 +104,16 @@ def difference(seed: int, folder: Path, fold: Callable[..., Any] = fold_pieces) 
     return str([each for each in facts if each[1] != each[2]] or "")
 
 
-def test_splits_of_any_sizes_give_the_records_of_the_readable_form(tmp_path: Path) -> None:
+@in_both("count", 80, 300)
+def test_splits_of_any_sizes_give_the_records_of_the_readable_form(count: int, tmp_path: Path) -> None:
     first = random.randrange(1 << 32)
-    for seed in range(first, first + 300):
+    for seed in range(first, first + count):
         assert not difference(seed, tmp_path / str(seed)), seed
 
 
+@in_both("count", 30, 100)
 def test_values_are_read_from_the_blocks_that_have_their_offsets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(headers, "BLOCK_BYTES", 200)
     read: list[tuple[int, int | None]] = []
@@ -120,7 +124,7 @@ def test_values_are_read_from_the_blocks_that_have_their_offsets(
 
     monkeypatch.setattr(stored, "read_blocks", counted)
     first, saved = random.randrange(1 << 32), 0
-    for seed in range(first, first + 100):
+    for seed in range(first, first + count):
         rng = random.Random(seed)
         log, path, begin = write(tmp_path / str(seed), batches(rng), rng)
         blocks = np.concatenate([piece.blocks for piece in pieces(path, begin)[0]])
@@ -133,7 +137,7 @@ def test_values_are_read_from_the_blocks_that_have_their_offsets(
         saved += len(blocks) - len(read)
         assert stored.values_at(log, only) == values, "without blocks the whole log is read"
         assert read[-1] == (0, None)
-    assert saved > 100, "blocks that were not read"
+    assert saved > count, "blocks that were not read"
 
 
 def no_edges(pieces: list[Piece], *given: Any) -> Any:
