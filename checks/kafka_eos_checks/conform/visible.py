@@ -149,7 +149,7 @@ class Settings:
     level: int
     client: int
     verification: bool
-    versions: Mapping[str, int]
+    versions: Map[str, int]
 
     def constants(self, transactional_ids: tuple[str, ...], group_protocol: str) -> Constants:
         """The constants of the machine, whose requests are not limited."""
