@@ -44,7 +44,9 @@ def found_by(result: Audit, unknown: int = 0) -> Counter[Place]:
     return Counter(set(counts))
 
 
-@pytest.mark.parametrize("seed", [1, 2, 4, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in (0, 3, 5, 6, 7))])
+@pytest.mark.parametrize(
+    "seed", [1, 2, 4, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in (0, 3, 5, 6, 7))]
+)
 def test_the_audit_finds_what_is_planted_and_nothing_else(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -160,9 +160,7 @@ def test_a_zombie_is_fenced_and_its_open_transaction_aborted(kept: dict[str, Pat
 
 
 @pytest.mark.parametrize("archive", kept_recordings(), ids=lambda path: path.name)
-def test_every_batch_of_a_real_broker_is_encoded_again_byte_for_byte(
-    archive: Path, kept: dict[str, Path]
-) -> None:
+def test_every_batch_of_a_real_broker_is_encoded_again_byte_for_byte(archive: Path, kept: dict[str, Path]) -> None:
     batches = 0
     for segment in kept[archive.name].rglob("*.log"):
         stored = segment.read_bytes()
