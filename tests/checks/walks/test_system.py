@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -22,6 +22,7 @@ from kafka_eos_checks.walks.whole import EXCUSED, KINDS, SET_UPS, Outcome, Whole
 ABORTED_OFFSETS_COUNT = Machines(group=mutated(GroupCoordinator, {"CommittedAtMarker": "MaterialisedOnAbort"}))
 
 
+@cache
 def first_wrong(machines: Machines) -> Outcome:
     return next(outcome for outcome in (run_whole(seed, machines) for seed in range(60)) if outcome.wrong)
 
