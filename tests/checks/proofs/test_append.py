@@ -49,6 +49,12 @@ def test_a_function_is_run_once_for_each_path_through_it() -> None:
     assert z3.Solver().check(z3.Not(z3.Or(*(outcome.condition for outcome in outcomes)))) == z3.unsat
 
 
+def test_a_condition_that_is_asked_again_is_as_it_was() -> None:
+    x = z3.Int("x")
+    outcomes = explore(lambda: [bool(Number(x) > 5) for _ in range(2)])
+    assert sorted(outcome.value for outcome in outcomes) == [[False, False], [True, True]]
+
+
 def test_paths_that_the_assumptions_exclude_are_not_taken() -> None:
     x = z3.Int("x")
     outcomes = explore(lambda: "small" if Number(x) < 5 else "large", [x > 7])
