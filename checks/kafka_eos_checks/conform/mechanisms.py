@@ -233,7 +233,7 @@ def outcomes(state: Visible, given: Asked) -> list[Outcome]:
     if given.request.action == SETTLE:
         return [(Answer(error=ErrorCode.NONE), state.settled())]
     found: dict[Answer, Visible] = {}
-    for before in state.meanwhile:
+    for before in state.meanwhile():
         for answer, after in before.outcomes(given.instance):
             found.setdefault(answer, after)
     return list(found.items())

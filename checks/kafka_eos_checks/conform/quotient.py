@@ -62,7 +62,7 @@ class Step:
 
     def rules(self) -> tuple[Rule, ...]:
         """The operators of the spec that decide the answers."""
-        found = [rule for state in self.state.meanwhile for rule in deciding(state.broker, self.asked.instance)]
+        found = [rule for state in self.state.meanwhile() for rule in deciding(state.broker, self.asked.instance)]
         return tuple(dict.fromkeys(found))
 
     @property

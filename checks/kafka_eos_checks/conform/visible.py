@@ -392,9 +392,13 @@ class Visible:
                 with suppress(NotEnabled):
                     yield replace(self, broker=step(self.broker, Instance(action, arguments)))
 
-    @cached_property
     def meanwhile(self) -> list["Visible"]:
         """The states that the broker may be in when a request comes: this one, and those that it reaches by itself."""
+        return self._reached
+
+    @cached_property
+    def _reached(self) -> list["Visible"]:
+        """The same, searched once for all requests of this state."""
         found = [self]
         for state in () if self.is_settled else found:
             found += [after for after in state._closing() if after not in found]
@@ -406,7 +410,7 @@ class Visible:
         Two transactions that are closed at once could end in several: their markers in one partition have an order. No
         mechanism asks anything while a transaction is being closed except a retry of what closes it.
         """
-        ends = [state for state in self.meanwhile if not any(state._closing())]
+        ends = [state for state in self.meanwhile() if not any(state._closing())]
         assert len(ends) == 1, "the order of markers and completions decides"
         assert ends[0].is_settled, "a leader refuses a marker for ever"
         return ends[0]

@@ -228,9 +228,9 @@ def test_an_answer_of_kafka_that_no_recorded_difference_explains_is_refused(
 def test_markers_of_two_partitions_are_written_in_any_order_and_end_in_one_state() -> None:
     both = (IN_ONE[0], IN_ONE[1], Request("TxnOffsetCommit"), IN_ONE[2])
     state = taken(VERSION_2, TRANSACTIONS, *both)
-    due = [sorted(each.broker.to_mark["A"]) for each in state.meanwhile]
+    due = [sorted(each.broker.to_mark["A"]) for each in state.meanwhile()]
     assert due == [["data", "offsets"], ["offsets"], ["data"], [], []]
-    assert state.meanwhile[-1] == state.settled()
+    assert state.meanwhile()[-1] == state.settled()
     assert state.settled().is_settled
 
 
