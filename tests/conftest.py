@@ -18,6 +18,7 @@ from kafka_eos.wire.protocol import Codec
 settings.register_profile("kafka-eos", deadline=None, print_blob=True)
 settings.load_profile("kafka-eos")
 
+gc.disable()  # until all tests are collected, which makes a million objects and no garbage
 SPARK = "pytest.mark.spark"
 
 
@@ -64,8 +65,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Collected tests and imported modules stay to the end: the garbage collector need not look at them again."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneSpark:

@@ -4,6 +4,7 @@ import hashlib
 from collections import Counter, deque
 from collections.abc import Container, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Self
 
 from kafka_eos_checks.conform.deciding import Rule, deciding
@@ -184,3 +185,9 @@ class Quotient:
                 path = self.way_to(state, todo, ())
             lengths.append(taken)
         return lengths
+
+
+@cache
+def explored(mechanism: Mechanism, settings: Settings) -> Quotient:
+    """The graph of a mechanism, searched once for all brokers with the same settings. It is shared: change nothing."""
+    return Quotient(mechanism, settings).explore()

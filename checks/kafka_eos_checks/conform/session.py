@@ -5,10 +5,12 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
+from immutables import Map
+
 from kafka_eos.machines.broker import HEARTBEAT
 from kafka_eos_checks.conform.mechanisms import MECHANISMS, SETTLE, Mechanism
 from kafka_eos_checks.conform.outages import Commands, Interrupted, Interrupting, Outages, interrupted
-from kafka_eos_checks.conform.quotient import Edge, Quotient
+from kafka_eos_checks.conform.quotient import Edge, Quotient, explored
 from kafka_eos_checks.conform.result import Report
 from kafka_eos_checks.conform.run import Counts, Result, Runner
 from kafka_eos_checks.conform.security import Security
@@ -137,13 +139,13 @@ def _session(target: Target, wire: Wire, mechanisms: Iterable[Mechanism]) -> Ses
         verification=target.verification,
         versions=_versions(wire),
     )
-    quotients = [Quotient(mechanism, settings).explore() for mechanism in mechanisms]
+    quotients = [explored(mechanism, settings) for mechanism in mechanisms]
     if target.commands is None:
         return Session(target, wire, settings, asked, quotients)
     return Session(target, wire, settings, asked, [*quotients, *interrupted(quotients)], Outages(wire, target.commands))
 
 
-def _versions(wire: Wire) -> dict[str, int]:
+def _versions(wire: Wire) -> Map[str, int]:
     """The version of each request that changes something; the newest if the broker does not offer it."""
     versions = {}
     for api in ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "Produce", "TxnOffsetCommit"):
@@ -151,7 +153,7 @@ def _versions(wire: Wire) -> dict[str, int]:
             versions[api] = wire.version(api)
         except Unsupported:
             versions[api] = wire.caps.get(api, 4)
-    return versions
+    return Map(versions)
 
 
 def conform(

@@ -8,7 +8,7 @@ the identities that a request presents relative to the broker's state, and the s
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
+from functools import cache, cached_property
 from itertools import product
 from typing import TypeVar
 
@@ -149,7 +149,7 @@ class Settings:
     level: int
     client: int
     verification: bool
-    versions: Mapping[str, int]
+    versions: Map[str, int]
 
     def constants(self, transactional_ids: tuple[str, ...], group_protocol: str) -> Constants:
         """The constants of the machine, whose requests are not limited."""
@@ -229,7 +229,7 @@ class Partition:
         return tuple(without_aborted((e for e in self.entries if e.offset < upper), aborted))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Visible:
     """The state of a cluster, as far as clients can see it.
 
@@ -360,18 +360,21 @@ class Visible:
         """
         after = step(self.broker, instance)
         own = self._answer(after), replace(self, broker=after)
-        shipped = self._by(by_kafka(), instance)
+        shipped = step(self._by_kafka, instance)
         if shipped.answer == after.answer:
             return [own]
         causes = [
-            name for name, machine in by_difference().items() if self._by(machine, instance).answer == shipped.answer
+            name
+            for name, machine in by_difference().items()
+            if step(under(machine, self.broker), instance).answer == shipped.answer
         ]
         assert causes, f"no recorded difference makes Kafka's answer to {instance.label}"
         return [own, (self._answer(shipped, causes[0]), replace(self, broker=under(by_spec(), shipped)))]
 
-    def _by(self, machine: type[Broker], instance: Instance) -> Broker:
-        """The state after a request by the rules of another machine."""
-        return step(under(machine, self.broker), instance)
+    @cached_property
+    def _by_kafka(self) -> Broker:
+        """The state by Kafka's rules; all requests are tried in it."""
+        return under(by_kafka(), self.broker)
 
     def _answer(self, after: Broker, known: str = "") -> Answer:
         """The answer that a step has left, without the parts that its response has no field for."""
@@ -391,6 +394,11 @@ class Visible:
 
     def meanwhile(self) -> list["Visible"]:
         """The states that the broker may be in when a request comes: this one, and those that it reaches by itself."""
+        return self._reached
+
+    @cached_property
+    def _reached(self) -> list["Visible"]:
+        """The same, searched once for all requests of this state."""
         found = [self]
         for state in () if self.is_settled else found:
             found += [after for after in state._closing() if after not in found]

@@ -396,8 +396,8 @@ def _in_registry(rule: Rule) -> Iterator[Place]:
             yield place("finding", file, rule.sources.line_of(file, rf'^id = "{finding.id}"'), finding.title)
     for shipped in rule.sources.releases.rules:
         if shipped.finding and shipped.name == rule.name and shipped.module in rule.homes:
-            for path, lines in rule.sources.lines.items():
-                for number, line in enumerate(lines, start=1):
+            for path, text in rule.sources.texts.items():
+                for number, line in enumerate(rule.sources.lines[path] if shipped.finding in text else (), start=1):
                     if re.search(rf"\b{shipped.finding}\b", line):
                         yield place(kind_of(path), path, number, line.strip())
 

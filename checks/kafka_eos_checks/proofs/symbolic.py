@@ -49,12 +49,12 @@ class _Path:
 
     def decide(self, condition: Any) -> bool:
         """The truth of a condition on this way."""
-        simple = z3.simplify(condition)
-        if z3.is_true(simple) or z3.is_false(simple):
-            return bool(z3.is_true(simple))
         for path in _paths:
             if condition.get_id() in path.decided:
                 return path.decided[condition.get_id()]
+        simple = z3.simplify(condition)
+        if z3.is_true(simple) or z3.is_false(simple):
+            return bool(z3.is_true(simple))
         place = len(self.taken)
         if place >= MAX_DECISIONS:
             raise TooManyPaths(f"more than {MAX_DECISIONS} decisions on one way; a loop has no concrete end")

@@ -121,6 +121,7 @@ def first_seed(mutant: Model, folder: Path, seeds: Iterable[int] = SEEDS) -> int
 
 # One of each rule, since `check mutants` looks for all; and those that an expiry or a timeout too many would hide
 QUICK = {*{mutant.replay: mutant.name for mutant in VISIBLE}.values(), "SnapshotWindowJava", "EveryAppendUsesGuardUp"}
+QUICK = QUICK - {"EpochBeforePending", "OpenTransactionIsLeft"} | {"RetriesRefused", "NoRequireStable"}  # soon seen
 
 
 @pytest.mark.parametrize(
@@ -161,6 +162,7 @@ def test_a_mutant_under_the_name_of_another_rule_or_one_that_changes_nothing_is_
     assert first_seed(unseen, tmp_path / "unseen", range(10)) is None
 
 
+@pytest.mark.parametrize("share", [0.3, pytest.param(1.0, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize(
     ("plan", "seeds"),
     [
@@ -179,8 +181,9 @@ def test_a_mutant_under_the_name_of_another_rule_or_one_that_changes_nothing_is_
     ],
     ids=str,
 )
-def test_the_reference_as_it_is_violates_no_rule(plan: AnyPlan, seeds: int, tmp_path: Path) -> None:
-    found = {seed: rules_that_fire(replace(plan, seed=seed), tmp_path / str(seed), REGISTRY) for seed in range(seeds)}
+def test_the_reference_as_it_is_violates_no_rule(plan: AnyPlan, seeds: int, share: float, tmp_path: Path) -> None:
+    tried = range(round(share * seeds))
+    found = {seed: rules_that_fire(replace(plan, seed=seed), tmp_path / str(seed), REGISTRY) for seed in tried}
     assert {seed: rules for seed, rules in found.items() if rules} == {}
 
 

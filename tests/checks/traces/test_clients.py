@@ -73,8 +73,13 @@ def without_order(rows: list[Row], answer: int) -> None:
     del rows[answer]["order"]
 
 
-@pytest.mark.parametrize("options", BOTH)
-@pytest.mark.parametrize("damage", [without_request, doubled, without_producer, without_order])
+@pytest.mark.parametrize(
+    ("damage", "options"),
+    [
+        *((damage, ["--alone"]) for damage in (without_request, doubled, without_producer, without_order)),
+        pytest.param(without_order, [], id="with TLC", marks=pytest.mark.tlc),
+    ],
+)
 def test_a_damaged_partition_is_not_judged_with_its_place_and_the_other_one_is_judged(
     rows: list[Row],
     tmp_path: Path,

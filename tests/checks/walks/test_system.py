@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -22,8 +22,15 @@ from kafka_eos_checks.walks.whole import EXCUSED, KINDS, SET_UPS, Outcome, Whole
 ABORTED_OFFSETS_COUNT = Machines(group=mutated(GroupCoordinator, {"CommittedAtMarker": "MaterialisedOnAbort"}))
 
 
-def first_wrong(machines: Machines) -> Outcome:
-    return next(outcome for outcome in (run_whole(seed, machines) for seed in range(60)) if outcome.wrong)
+@cache
+def first_wrong() -> Outcome:
+    outcomes = (run_whole(seed, ABORTED_OFFSETS_COUNT) for seed in range(60))
+    return next(outcome for outcome in outcomes if outcome.wrong)
+
+
+@cache
+def fewest_faults(seed: int) -> Outcome:
+    return shrunk(seed, ABORTED_OFFSETS_COUNT)
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
@@ -44,9 +51,9 @@ def test_every_input_is_found_once_in_every_setup_under_every_kind_of_fault() ->
 
 
 def test_counted_offsets_of_aborted_transactions_are_detected_and_shrunk() -> None:
-    found = first_wrong(ABORTED_OFFSETS_COUNT)
+    found = first_wrong()
     assert "moves with a transaction that is aborted" in found.wrong
-    fewest = shrunk(found.seed, ABORTED_OFFSETS_COUNT)
+    fewest = fewest_faults(found.seed)
     assert fewest.wrong
     assert fewest.faults.total() <= found.faults.total()
     assert fewest.events[-1].endswith(fewest.wrong)
@@ -158,9 +165,9 @@ def test_with_version_1_a_repeated_request_breaks_runs_unless_it_is_excused(
 def test_a_violating_run_is_drawn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seed = first_wrong(ABORTED_OFFSETS_COUNT).seed
+    seed = first_wrong().seed
     monkeypatch.setattr(whole, "run_whole", partial(run_whole, machines=ABORTED_OFFSETS_COUNT))
-    monkeypatch.setattr(whole, "shrunk", partial(shrunk, machines=ABORTED_OFFSETS_COUNT))
+    monkeypatch.setattr(whole, "shrunk", fewest_faults)
     assert cli.main(["check", "walks", "--system", "--replay", str(seed), "--folder", str(tmp_path)]) == 1
     path = tmp_path / f"system-{seed}.svg"
     assert f"diagram: {path}" in "".join(capsys.readouterr().out.splitlines())

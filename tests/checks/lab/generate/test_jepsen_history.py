@@ -20,7 +20,7 @@ def few_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jepsen_history, "VALUES_OF_A_KEY", 200)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.thorough)])
 def test_a_healthy_history_has_only_allowed_anomalies(seed: int, tmp_path: Path) -> None:
     path = tmp_path / "h.edn"
     path.write_text("".join(JepsenHistory(5000, seed=seed).lines()), encoding="utf-8")

@@ -2,6 +2,7 @@
 
 import tomllib
 from collections import Counter, defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from kafka_eos.formats.record_batch import ControlType, decode_batch, encode_records
 from kafka_eos.formats.segment import StoredBatch, read_segment
 from kafka_eos.histories.history import Event, read_history
-from kafka_eos_checks.audit.audit import run
+from kafka_eos_checks.audit.audit import Audit, run
 from kafka_eos_checks.cli.verify import CAUSES, PEOPLE
 from kafka_eos_checks.kit.recording import kept_recordings, manifest_of, unpack
 from kafka_eos_checks.models.findings import read_findings
@@ -24,6 +25,11 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         folders[archive.name] = tmp_path_factory.mktemp("kept") / archive.name
         unpack(archive, folders[archive.name])
     return folders
+
+
+@cache
+def audited(archive: Path) -> Audit:
+    return run([archive])
 
 
 def history(folder: Path, scenario: str) -> list[Event]:
@@ -154,10 +160,9 @@ def test_a_zombie_is_fenced_and_its_open_transaction_aborted(kept: dict[str, Pat
 
 
 @pytest.mark.parametrize("archive", kept_recordings(), ids=lambda path: path.name)
-def test_every_batch_of_a_real_broker_is_encoded_again_byte_for_byte(archive: Path, tmp_path: Path) -> None:
-    unpack(archive, tmp_path / "recording")
+def test_every_batch_of_a_real_broker_is_encoded_again_byte_for_byte(archive: Path, kept: dict[str, Path]) -> None:
     batches = 0
-    for segment in (tmp_path / "recording").rglob("*.log"):
+    for segment in kept[archive.name].rglob("*.log"):
         stored = segment.read_bytes()
         for part in read_segment(segment):
             assert isinstance(part, StoredBatch), f"{segment.name}: {part}"
@@ -171,7 +176,7 @@ def test_every_batch_of_a_real_broker_is_encoded_again_byte_for_byte(archive: Pa
 @pytest.mark.parametrize("archive", kept_recordings(), ids=lambda path: path.name)
 def test_the_audit_finds_exactly_what_is_expected_of_each_recording(archive: Path) -> None:
     expected = tomllib.loads((archive.parent / "expected.toml").read_text(encoding="utf-8"))
-    found = Counter(finding.rule for finding in run([archive]).findings)
+    found = Counter(finding.rule for finding in audited(archive).findings)
     assert found == expected.get(archive.name.removesuffix(".tar.xz"), {})
 
 
@@ -194,7 +199,7 @@ def test_every_kept_recording_says_of_which_release_it_is() -> None:
 @pytest.mark.parametrize("name", ["transactions.tar.xz", "transactions-3.9.tar.xz"])
 def test_in_every_recorded_transaction_each_marker_and_delivery_can_be_judged(name: str) -> None:
     archive = next(path for path in kept_recordings() if path.name == name)
-    figures = {verdict.name: verdict.figures for verdict in run([archive]).verdicts}
+    figures = {verdict.name: verdict.figures for verdict in audited(archive).verdicts}
     for rule in ("torn transaction", "marker without transaction"):
         assert int(figures[rule]["markers"]) > 1_000
         assert figures[rule]["unknown"] == 0
