@@ -106,8 +106,14 @@ ALONGSIDE = {
 
 
 def alongside(mutant: Model) -> set[str]:
-    """The further rules that the mutant's violation fires; Java's restamps are refusals."""
-    return ALONGSIDE.get(mutant.replay, set()) | ({REFUSED} if "KeptAfterError" in mutant.overrides else set())
+    """The further rules that the mutant's violation fires.
+
+    Java's restamps are refusals. A client sends again in a new epoch what it gave up in the old one; without fencing
+    both are stored.
+    """
+    restamped = {REFUSED} if "KeptAfterError" in mutant.overrides else set()
+    unfenced = {DUPLICATE, DUPLICATE_VALUE} if "NoFencing" in mutant.overrides.values() else set()
+    return ALONGSIDE.get(mutant.replay, set()) | restamped | unfenced
 
 
 def first_seed(mutant: Model, folder: Path, seeds: Iterable[int] = SEEDS) -> int | None:
