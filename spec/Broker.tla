@@ -12,14 +12,16 @@
 (*   and leave (KIP-848), with any producer id, epoch, sequence, member,   *)
 (*   and generation or member epoch; the verification of a transaction by  *)
 (*   the leader (KIP-890); the codes of older requests; markers and        *)
-(*   completions, which the coordinator writes by itself after its answer. *)
+(*   completions, which the coordinator writes by itself after its answer; *)
+(*   a restart, after which everybody knows what is in a log or a          *)
+(*   snapshot.                                                             *)
 (* Assumed, not checked: a request and its answer are one step, and what   *)
 (*   the step appends is replicated at once. TransactionCoordinator,       *)
 (*   Leader and ConsumeTransformProduce show what happens in between.      *)
-(* Out of scope: faults, elections, timeouts and expiry; several groups; a *)
-(*   classic group with more than one member, a group of KIP-848 with more *)
-(*   than two; static members; heartbeats with an epoch that is not the    *)
-(*   member's.                                                             *)
+(* Out of scope: other faults, elections of another broker, timeouts and   *)
+(*   expiry; several groups; a classic group with more than one member, a  *)
+(*   group of KIP-848 with more than two; static members; heartbeats with  *)
+(*   an epoch that is not the member's.                                    *)
 (*                                                                         *)
 (* KIPs: 98, 360, 447, 588, 848, 890, 1251.  Kafka: KafkaApis.             *)
 (***************************************************************************)
@@ -42,7 +44,9 @@ CONSTANTS
     Verification,        \* TRUE: leaders ask the coordinator about transactions of version 1 as well (KIP-890 part 1)
     ApiVersions,         \* for each request that clients send: the version in which they send it
     GroupProtocol,       \* "classic", or "consumer" for that of KIP-848
-    Consumers            \* the consumers that join a group of KIP-848, at most two; the assignor prefers "first"
+    Consumers,           \* the consumers that join a group of KIP-848, at most two; the assignor prefers "first"
+    Faults,              \* what may go wrong: of "restart"
+    MaxFaults            \* how often
 
 ASSUME /\ ClientVersion \in 1..ClusterVersion
        /\ ClusterVersion \in 1..2
@@ -59,12 +63,13 @@ VARIABLES
     allocated,           \* the number of producer ids that have been handed out
     answer,              \* the answer to the last request
     written,             \* the acknowledged batches and offsets: [transactionalId, number, partition, offset]
-    ended                \* the acknowledged ends of transactions: [transactionalId, number, commit]
+    ended,               \* the acknowledged ends of transactions: [transactionalId, number, commit]
+    faults               \* the number of faults so far
 
 coordinatorVars == <<coordinators, toMark, allocated>>
 groupVars       == <<group, membership, pending, committed>>
 historyVars     == <<written, ended>>
-vars == <<coordinatorVars, partitions, writers, groupVars, answer, historyVars>>
+vars == <<coordinatorVars, partitions, writers, groupVars, answer, historyVars, faults>>
 
 NoEpoch      == -1
 NoSequence   == -1
@@ -158,6 +163,7 @@ Init ==
     /\ answer = NoAnswer
     /\ written = {}
     /\ ended = {}
+    /\ faults = 0
 
 (***************************************************************************)
 (* The coordinator                                                         *)
@@ -230,6 +236,19 @@ Verified(partition, transactionalId, producerId, epoch, sequence) ==
 (* The reason why a leader refuses a batch that is no retry; "NONE" if it does not. *)
 BatchError(before, batch, version, guard) == Leaders!BatchError(before, batch, version, guard)
 
+(* The leader's answer to a batch: the error, or the offset; a retry gets the offset of the first copy. *)
+AnswerOfLeader(before, batch, version, guard) ==
+    LET error == IF Leaders!IsRetry(before, batch) THEN "NONE" ELSE BatchError(before, batch, version, guard) IN
+    [error  |-> error,
+     offset |-> IF error # "NONE" THEN NoOffset
+                ELSE IF Leaders!IsRetry(before, batch) THEN Leaders!DuplicateOffset(before.log, batch)
+                ELSE EndOf(before)]
+
+(* The answer to a batch of a transaction: the leader's, if the batch is verified. *)
+AnswerToVerified(verified, batch) ==
+    IF verified.error # "NONE" THEN [error |-> verified.error, offset |-> NoOffset]
+    ELSE AnswerOfLeader(verified.leader, batch, ClientVersion, verified.guard)
+
 (* The leader after a batch that passed every check. *)
 WithBatch(before, batch, version) == Leaders!WithBatch(before, batch, version)
 
@@ -297,7 +316,7 @@ InitProducerId(transactionalId, producerId, epoch) ==
               /\ Recorded(transactionalId, record)
               /\ allocated' = IF isNew \/ Coordinator!Rotates(known, epoch) THEN allocated + 1 ELSE allocated
               /\ answer' = Answer("InitProducerId", "NONE", record, NoOffset)
-        /\ UNCHANGED <<partitions, writers, groupVars, historyVars>>
+        /\ UNCHANGED <<partitions, writers, groupVars, historyVars, faults>>
 
 (* A client without a transactional.id asks for a producer id, and gets a new one in epoch 0. *)
 InitIdempotentProducer(writer) ==
@@ -306,7 +325,7 @@ InitIdempotentProducer(writer) ==
     /\ writers' = [writers EXCEPT ![writer] = NewProducerId]
     /\ allocated' = allocated + 1
     /\ answer' = Answer("InitProducerId", "NONE", Identity(NewProducerId, 0), NoOffset)
-    /\ UNCHANGED <<coordinators, toMark, partitions, groupVars, historyVars>>
+    /\ UNCHANGED <<coordinators, toMark, partitions, groupVars, historyVars, faults>>
 
 AddedByClient(api, transactionalId, producerId, epoch, partition) ==
     LET known == coordinators[transactionalId]
@@ -314,7 +333,7 @@ AddedByClient(api, transactionalId, producerId, epoch, partition) ==
     IN  /\ coordinators' = IF error # "NONE" THEN coordinators
                            ELSE [coordinators EXCEPT ![transactionalId] = WithPartition(known, partition, 1)]
         /\ Says(api, error)
-        /\ UNCHANGED <<toMark, allocated, partitions, writers, groupVars, historyVars>>
+        /\ UNCHANGED <<toMark, allocated, partitions, writers, groupVars, historyVars, faults>>
 
 (* A client of version 1 adds the partition to its transaction. *)
 AddPartitionsToTxn(transactionalId, producerId, epoch) ==
@@ -344,7 +363,7 @@ EndTxn(transactionalId, producerId, epoch, commit) ==
                                   NoOffset)
               /\ ended' = Coordinator!Noted(ended,
                     [transactionalId |-> transactionalId, number |-> record.number, commit |-> commit])
-        /\ UNCHANGED <<partitions, writers, groupVars, written>>
+        /\ UNCHANGED <<partitions, writers, groupVars, written, faults>>
 
 (* The history with a batch that a client was told is in its transaction. *)
 WrittenWith(transactionalId, number, partition, offset) ==
@@ -356,32 +375,26 @@ Produce(transactionalId, producerId, epoch, sequence, count) ==
     LET verified == Verified("data", transactionalId, producerId, epoch, sequence)
         leader   == verified.leader
         batch    == Batch(producerId, epoch, sequence, count)
-        retry    == Leaders!IsRetry(leader, batch)
-        error    == IF verified.error # "NONE" \/ retry THEN verified.error
-                    ELSE BatchError(leader, batch, ClientVersion, verified.guard)
-        offset   == IF error # "NONE" THEN NoOffset
-                    ELSE IF retry THEN Leaders!DuplicateOffset(leader.log, batch) ELSE EndOf(leader)
-        appends  == error = "NONE" /\ ~retry
+        said     == AnswerToVerified(verified, batch)
+        appends  == said.error = "NONE" /\ ~Leaders!IsRetry(leader, batch)
     IN  /\ IsSent("Produce")
         /\ coordinators' = [coordinators EXCEPT ![transactionalId] = verified.metadata]
         /\ partitions' = [partitions EXCEPT !["data"] = IF appends THEN WithBatch(leader, batch, ClientVersion) ELSE leader]
-        /\ answer' = Answer("Produce", error, Nobody, offset)
-        /\ written' = IF appends THEN WrittenWith(transactionalId, verified.metadata.number, "data", offset) ELSE written
-        /\ UNCHANGED <<toMark, allocated, writers, groupVars, ended>>
+        /\ answer' = Answer("Produce", said.error, Nobody, said.offset)
+        /\ written' = IF appends THEN WrittenWith(transactionalId, verified.metadata.number, "data", said.offset)
+                      ELSE written
+        /\ UNCHANGED <<toMark, allocated, writers, groupVars, ended, faults>>
 
 (* A client sends a batch outside of transactions. *)
 ProduceOutside(producerId, epoch, sequence, count) ==
     LET leader == partitions["data"]
         batch  == Batch(producerId, epoch, sequence, count)
-        retry  == Leaders!IsRetry(leader, batch)
-        error  == IF retry THEN "NONE" ELSE BatchError(leader, batch, 0, NoGuard)
-        offset == IF error # "NONE" THEN NoOffset
-                  ELSE IF retry THEN Leaders!DuplicateOffset(leader.log, batch) ELSE EndOf(leader)
+        said   == AnswerOfLeader(leader, batch, 0, NoGuard)
     IN  /\ IsSent("Produce") /\ Outside
-        /\ partitions' = IF error = "NONE" /\ ~retry THEN [partitions EXCEPT !["data"] = WithBatch(leader, batch, 0)]
-                         ELSE partitions
-        /\ answer' = Answer("Produce", error, Nobody, offset)
-        /\ UNCHANGED <<coordinatorVars, writers, groupVars, historyVars>>
+        /\ partitions' = IF said.error = "NONE" /\ ~Leaders!IsRetry(leader, batch)
+                         THEN [partitions EXCEPT !["data"] = WithBatch(leader, batch, 0)] ELSE partitions
+        /\ answer' = Answer("Produce", said.error, Nobody, said.offset)
+        /\ UNCHANGED <<coordinatorVars, writers, groupVars, historyVars, faults>>
 
 (* A client writes its group's offset in its transaction. *)
 TxnOffsetCommit(transactionalId, producerId, epoch, member, generation) ==
@@ -400,7 +413,7 @@ TxnOffsetCommit(transactionalId, producerId, epoch, member, generation) ==
         /\ Says("TxnOffsetCommit", error)
         /\ written' = IF appends THEN WrittenWith(transactionalId, verified.metadata.number, "offsets", EndOf(leader))
                       ELSE written
-        /\ UNCHANGED <<toMark, allocated, writers, group, membership, committed, ended>>
+        /\ UNCHANGED <<toMark, allocated, writers, group, membership, committed, ended, faults>>
 
 (* A client commits its group's offset outside of transactions. *)
 OffsetCommit(member, generation) ==
@@ -413,7 +426,7 @@ OffsetCommit(member, generation) ==
               /\ committed' = [committed EXCEPT !["data"] = EndOf(leader)]
            ELSE UNCHANGED <<partitions, committed>>
         /\ Says("OffsetCommit", error)
-        /\ UNCHANGED <<coordinatorVars, writers, group, membership, pending, historyVars>>
+        /\ UNCHANGED <<coordinatorVars, writers, group, membership, pending, historyVars, faults>>
 
 (* A consumer becomes the group's only member. *)
 JoinGroup ==
@@ -421,12 +434,12 @@ JoinGroup ==
     /\ group.members = {}
     /\ group' = [Groups!NextGeneration EXCEPT !.members = {"member"}]
     /\ Says("JoinGroup", "NONE")
-    /\ UNCHANGED <<coordinatorVars, partitions, writers, membership, pending, committed, historyVars>>
+    /\ UNCHANGED <<coordinatorVars, partitions, writers, membership, pending, committed, historyVars, faults>>
 
 (* A consumer is told its epoch after a heartbeat. *)
 TellsEpoch(epoch) ==
     /\ answer' = Answer("ConsumerGroupHeartbeat", "NONE", Identity(NoProducerId, epoch), NoOffset)
-    /\ UNCHANGED <<coordinatorVars, partitions, writers, group, pending, committed, historyVars>>
+    /\ UNCHANGED <<coordinatorVars, partitions, writers, group, pending, committed, historyVars, faults>>
 
 (* A consumer joins the group of KIP-848, and is given the partition if it is to have it and nobody else has it. *)
 JoinConsumerGroup(consumer) ==
@@ -466,7 +479,7 @@ WriteMarker(transactionalId, partition) ==
            ELSE /\ committed' = CommittedAfterMarker(known.producerId, commit)
                 /\ pending' = [pending EXCEPT ![known.producerId] = NothingPending]
         /\ answer' = NoAnswer
-        /\ UNCHANGED <<coordinators, allocated, writers, group, membership, historyVars>>
+        /\ UNCHANGED <<coordinators, allocated, writers, group, membership, historyVars, faults>>
 
 (* The coordinator closes the transaction. *)
 CompleteTransaction(transactionalId) ==
@@ -474,7 +487,29 @@ CompleteTransaction(transactionalId) ==
     /\ toMark[transactionalId] = {}
     /\ Recorded(transactionalId, Coordinator!AfterCompletion(coordinators[transactionalId]))
     /\ answer' = NoAnswer
-    /\ UNCHANGED <<allocated, partitions, writers, groupVars, historyVars>>
+    /\ UNCHANGED <<allocated, partitions, writers, groupVars, historyVars, faults>>
+
+(***************************************************************************)
+(* An outage                                          WHO: an operator     *)
+(***************************************************************************)
+
+(* A leader after the restart: the producers are those of its log and of a snapshot of its end. No question is open. *)
+LeaderAfterRestart(before) ==
+    [before EXCEPT !.log.producers = Leaders!Rebuilt(Leaders!WithSnapshot(before.log)),
+                   !.asked = [producerId \in ProducerIds |-> Leaders!AskedAfterElection(@[producerId])]]
+
+(* A coordinator's metadata after the restart: what it loads from its log. *)
+MetadataAfterRestart(known) == Coordinator!Loaded(Coordinator!InLog(known))
+
+(* The broker is stopped and started again. What it knows of groups is in its log (GroupFollowsLog). *)
+Restart ==
+    /\ "restart" \in Faults /\ faults < MaxFaults
+    /\ faults' = faults + 1
+    /\ coordinators' = [transactionalId \in TransactionalIds |-> MetadataAfterRestart(coordinators[transactionalId])]
+    /\ toMark' = [transactionalId \in TransactionalIds |-> Coordinator!ToMark(coordinators'[transactionalId])]
+    /\ partitions' = [partition \in Partitions |-> LeaderAfterRestart(partitions[partition])]
+    /\ answer' = NoAnswer
+    /\ UNCHANGED <<allocated, writers, groupVars, historyVars>>
 
 (* The producer ids and epochs that a request may present: none, or any. *)
 RequestProducerIds == ProducerIds \cup {NoProducerId}
@@ -504,6 +539,7 @@ Next ==
         \/ JoinConsumerGroup(consumer)
         \/ \E givesUp \in BOOLEAN : Heartbeat(consumer, givesUp)
         \/ LeaveConsumerGroup(consumer)
+    \/ Restart
 
 Spec == Init /\ [][Next]_vars
 
@@ -565,9 +601,8 @@ FencedIsRefused ==
     \A transactionalId \in TransactionalIds :
         LET known == coordinators[transactionalId] IN
         known.state \in Coordinator!AtRest => \A epoch \in 0..(known.epoch - 1), sequence \in Sequences :
-            LET verified == Verified("data", transactionalId, known.producerId, epoch, sequence) IN
-            \/ verified.error # "NONE"
-            \/ BatchError(verified.leader, Batch(known.producerId, epoch, sequence, 1), ClientVersion, verified.guard) # "NONE"
+            AnswerToVerified(Verified("data", transactionalId, known.producerId, epoch, sequence),
+                             Batch(known.producerId, epoch, sequence, 1)).error # "NONE"
 FencedIsRefusedWitness ==
     Sequences # {} /\ \E transactionalId \in TransactionalIds :
         coordinators[transactionalId].state \in Coordinator!AtRest /\ coordinators[transactionalId].epoch > 0
@@ -630,5 +665,42 @@ OwnersAreHeardWitness ==
 (* The first versions of a request are answered with no error code that came later. *)
 OldCodesOnly == answer.error \in {"PRODUCER_FENCED", "TRANSACTION_ABORTABLE"} => ApiVersions[answer.api] > 1
 OldCodesOnlyWitness == answer.error = "INVALID_PRODUCER_EPOCH" /\ ApiVersions[answer.api] <= 1
+
+(* The answer to a batch of a transaction, as Produce gives it. *)
+AnswerToBatch(transactionalId, batch) ==
+    AnswerToVerified(Verified("data", transactionalId, batch.producerId, batch.epoch, batch.sequence), batch)
+
+(* A coordinator answers as before the step. It may fence an InitProducerId that is sent again: the log does not keep *)
+(* the epoch that a client had before the present one.                                                                *)
+CoordinatorAnswersAsBefore(before, after) ==
+    \A producerId \in ProducerIds, epoch \in Epochs :
+        /\ \A commit \in BOOLEAN :
+              Coordinator!EndVerdict(after, producerId, epoch, commit, ClientVersion)
+                  = Coordinator!EndVerdict(before, producerId, epoch, commit, ClientVersion)
+        /\ \/ InitError(after, producerId, epoch) = InitError(before, producerId, epoch)
+           \/ Coordinator!IsRetryOfInit(before, epoch)
+
+(* No client notices a restart: batches, ends of transactions and requests for an epoch are answered as before. *)
+RestartIsUnnoticed ==
+    [][faults' # faults =>
+        \A transactionalId \in TransactionalIds :
+            /\ \A batch \in Leaders!Requests :
+                  AnswerToBatch(transactionalId, batch)' = AnswerToBatch(transactionalId, batch)
+            /\ CoordinatorAnswersAsBefore(coordinators[transactionalId], coordinators'[transactionalId])]_vars
+RestartIsUnnoticedWitness ==
+    /\ faults' # faults
+    /\ \E batch \in Leaders!Requests : Leaders!IsRetry(partitions["data"], batch)
+    /\ \E transactionalId \in TransactionalIds : coordinators[transactionalId].lastEpoch # NoEpoch
+
+(* The verification of a batch does not outlive a restart: the leader refuses it, if it begins a transaction. *)
+VerificationEndsWithRestart ==
+    [][faults' # faults =>
+        \A batch \in Leaders!Requests :
+            LET after == partitions'["data"]
+                guard == partitions["data"].asked[batch.producerId].guard
+            IN  NeedsVerification(after, batch.producerId, batch.epoch)
+                => Leaders!GuardError(after, batch, ClientVersion, guard) # "NONE"]_vars
+VerificationEndsWithRestartWitness ==
+    faults' # faults /\ \E producerId \in ProducerIds : partitions["data"].asked[producerId].guardEpoch # NoEpoch
 
 =============================================================================

@@ -78,6 +78,27 @@ VouchesForFenced(known, producerId, epoch, partition) ==
         error   == Coordinator!AddError([known EXCEPT !.pending = IF ClientVersion = 2 THEN @ ELSE "none"], producerId, present)
     IN  IF ClientVersion = 1 /\ error = "NONE" /\ partition \notin known.partitions THEN "TRANSACTION_ABORTABLE" ELSE error
 
+(* for LeaderAfterRestart: only the last batch of each producer is remembered, as in Kafka *)
+RestartKeepsOneBatch(before) ==
+    [before EXCEPT !.log.producers = [producerId \in DOMAIN before.log.producers |->
+                        [before.log.producers[producerId] EXCEPT !.batches = Leaders!LastOf(@, 1)]],
+                   !.asked = [producerId \in ProducerIds |-> Leaders!AskedAfterElection(@[producerId])]]
+
+(* for LeaderAfterRestart: the verification of a batch outlives a restart *)
+QuestionsOutliveRestart(before) == [before EXCEPT !.log.producers = Leaders!Rebuilt(Leaders!WithSnapshot(before.log))]
+
+(* for MetadataAfterRestart: the coordinator does not go on with a prepared transaction *)
+RestartForgetsMarkers(known) == Coordinator!InLog(known)
+
+(* for MetadataAfterRestart: the coordinator does not know how the last transaction has ended *)
+RestartForgetsEnd(known) ==
+    LET after == Coordinator!Loaded(Coordinator!InLog(known)) IN
+    IF after.state \in Coordinator!CompletedStates THEN [after EXCEPT !.state = "EMPTY"] ELSE after
+
+(* for MetadataAfterRestart: the coordinator takes a client that it has fenced for one that asks again *)
+RestartGuessesLastEpoch(known) ==
+    LET after == Coordinator!Loaded(Coordinator!InLog(known)) IN [after EXCEPT !.lastEpoch = after.epoch - 1]
+
 (* Interesting states, which models name as probes and must reach *)
 HasBothOpen    == \E producerId \in ProducerIds : IsOpen("data", producerId) /\ IsOpen("offsets", producerId)
 HasLaterCommit == \E producerId \in ProducerIds : pending[producerId]["data"] \in 0..(committed["data"] - 1)

@@ -1,8 +1,7 @@
 """Scenarios in which a broker is stopped and started again, by commands that the user gives.
 
-``restart``    Before the last request of a scenario the broker of its partition is stopped and started again. No client
-               may notice: the state that is read back, and the answer, are those of the machine after
-               :meth:`Visible.restarted`.
+``restart``    Before the last request of a scenario the broker of its partition is stopped and started again. The state
+               that is read back, and the answer, are those of the machine after ``Broker!Restart``.
 ``no-leader``  A transaction ends while its partition has no leader, because the only replica is down. The coordinator
                has to wait with the marker until there is a leader (``TransactionCoordinator!FindNoLeader``).
 

@@ -64,7 +64,7 @@ EPOCHS = {CURRENT: 0, "epoch - 1": -1, "epoch - 2": -2, "epoch + 1": 1}
 """What a request presents, relative to what the broker knows."""
 
 INTERNAL = ("WriteMarker", "CompleteTransaction")
-"""The actions of ``Broker`` that answer nobody: the steps of the broker without a request."""
+"""The actions that the broker takes by itself, without a request and without a fault."""
 
 _Noted = TypeVar("_Noted")
 
@@ -83,6 +83,9 @@ class ConformingBroker(Broker):
 def action_of(name: str) -> Action:
     """The action of ``Broker`` with that name."""
     return next(each for each in actions(Broker) if each.name == name)
+
+
+RESTART = Instance(action_of("Restart"), ())
 
 
 # --- the rules by which it answers -----------------------------------------------------------------------------------
@@ -175,6 +178,8 @@ class Settings:
             api_versions=Map({**sent, OFFSET_COMMIT: 0, JOIN: 0}),
             group_protocol=group_protocol,
             consumers=frozenset({FIRST, SECOND} if group_protocol == CONSUMER else ()),
+            faults=frozenset({"restart"}),
+            max_faults=1,
         )
 
 
@@ -236,10 +241,14 @@ class Visible:
     Attributes:
         settings: the broker's settings.
         broker: the machine.
+        before: the machine before the restart that the next request follows; None if it follows none.
+        since: the steps from there, which Kafka's rules take in their own way.
     """
 
     settings: Settings = field(compare=False)
     broker: Broker
+    before: Broker | None = field(default=None, compare=False)
+    since: tuple[Instance, ...] = field(default=(), compare=False)
 
     @classmethod
     def initial(cls, settings: Settings, transactional_ids: tuple[str, ...], group_protocol: str) -> "Visible":
@@ -303,20 +312,8 @@ class Visible:
             yield "TransactionalPartition!ExpireProducer"
 
     def restarted(self) -> "Visible":
-        """The state after the broker was stopped and started again, in good order or not.
-
-        Spec:  PartitionLog!Restart of each log, Leader!ElectLeader; a coordinator has only what its log has
-        """
-        ask_again = self.broker.leading.asked_after_election
-        partitions = {
-            name: replace(
-                leader,
-                log=leader.log.with_snapshot().reloaded(),
-                asked=Map({producer_id: ask_again(each) for producer_id, each in leader.asked.items()}),
-            )
-            for name, leader in self.broker.partitions.items()
-        }
-        return replace(self, broker=replace(self.broker, partitions=Map(partitions)))
+        """The state after the broker was stopped and started again, in good order or not: ``Broker!Restart``."""
+        return replace(self, broker=step(self.broker, RESTART), before=self.broker, since=(RESTART,))
 
     def identity(self, name: str, whose: str) -> Identity | None:
         """The producer id and epoch that a request presents; None where there is no such yet.
@@ -359,22 +356,32 @@ class Visible:
             NotEnabled: the spec allows no such request here.
         """
         after = step(self.broker, instance)
-        own = self._answer(after), replace(self, broker=after)
+        own = self._answer(after), self._after_request(after)
         shipped = step(self._by_kafka, instance)
         if shipped.answer == after.answer:
             return [own]
         causes = [
             name
             for name, machine in by_difference().items()
-            if step(under(machine, self.broker), instance).answer == shipped.answer
+            if step(self._by(machine), instance).answer == shipped.answer
         ]
         assert causes, f"no recorded difference makes Kafka's answer to {instance.label}"
-        return [own, (self._answer(shipped, causes[0]), replace(self, broker=under(by_spec(), shipped)))]
+        return [own, (self._answer(shipped, causes[0]), self._after_request(under(by_spec(), shipped)))]
+
+    def _after_request(self, broker: Broker) -> "Visible":
+        return replace(self, broker=broker, before=None, since=())
 
     @cached_property
     def _by_kafka(self) -> Broker:
         """The state by Kafka's rules; all requests are tried in it."""
-        return under(by_kafka(), self.broker)
+        return self._by(by_kafka())
+
+    def _by(self, machine: type[Broker]) -> Broker:
+        """The state by the rules of another machine, which takes a restart before it, too."""
+        state = under(machine, self.broker if self.before is None else self.before)
+        for each in self.since:
+            state = step(state, each)
+        return state
 
     def _answer(self, after: Broker, known: str = "") -> Answer:
         """The answer that a step has left, without the parts that its response has no field for."""
@@ -389,8 +396,10 @@ class Visible:
         """The states after one step of the broker by itself: a marker, or a completion."""
         for action in map(action_of, INTERNAL):
             for arguments in product(*(tuple(self.broker.constants.domain(domain)) for domain in action.domains)):
+                instance = Instance(action, arguments)
+                since = () if self.before is None else (*self.since, instance)
                 with suppress(NotEnabled):
-                    yield replace(self, broker=step(self.broker, Instance(action, arguments)))
+                    yield replace(self, broker=step(self.broker, instance), since=since)
 
     def meanwhile(self) -> list["Visible"]:
         """The states that the broker may be in when a request comes: this one, and those that it reaches by itself."""

@@ -1997,6 +1997,35 @@ def speaks_newest(broker: Broker, api: str, error: ErrorCode) -> ErrorCode:
     return error
 
 
+def restart_keeps_one_batch(broker: Broker, before: leaders.LeaderState) -> leaders.LeaderState:
+    """For ``leader_after_restart``: only the last batch of each producer is remembered, as in Kafka."""
+    after = Broker.leader_after_restart(broker, before)
+    kept = {producer_id: last_batch_only(after.log, known) for producer_id, known in after.log.producers.items()}
+    return replace(after, log=replace(after.log, producers=Map(kept)))
+
+
+def questions_outlive_restart(broker: Broker, before: leaders.LeaderState) -> leaders.LeaderState:
+    """For ``leader_after_restart``: the verification of a batch outlives a restart."""
+    return replace(Broker.leader_after_restart(broker, before), asked=before.asked)
+
+
+def restart_forgets_markers(broker: Broker, known: TransactionMetadata) -> TransactionMetadata:
+    """For ``metadata_after_restart``: the coordinator does not go on with a prepared transaction."""
+    return broker.coordinating.in_log(known)
+
+
+def restart_forgets_end(broker: Broker, known: TransactionMetadata) -> TransactionMetadata:
+    """For ``metadata_after_restart``: the coordinator does not know how the last transaction has ended."""
+    after = Broker.metadata_after_restart(broker, known)
+    return replace(after, state=TransactionState.EMPTY) if after.state in coordinator.COMPLETED_STATES else after
+
+
+def restart_guesses_last_epoch(broker: Broker, known: TransactionMetadata) -> TransactionMetadata:
+    """For ``metadata_after_restart``: the coordinator takes a client that it has fenced for one that asks again."""
+    after = Broker.metadata_after_restart(broker, known)
+    return replace(after, last_epoch=after.epoch - 1)
+
+
 def takes_late_answers(state: EpochBump, number: int) -> EpochBump:
     """For ``receive_bump``: the client goes back to the identity in a late answer, while it waits for another one."""
     enabled(state.is_alive and state.client.awaits != 0, "ended, or waiting for no answer")

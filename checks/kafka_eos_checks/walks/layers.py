@@ -148,7 +148,8 @@ def _partition_log(_: Constants) -> Constants:
 def _broker(constants: Constants) -> Constants:
     sequences = constants["Sequences"] if constants["Sequences"] == "{}" else _range(0, 3)
     larger = {"ProducerIds": _range(0, 3), "MaxEpoch": "4", "MaxEntries": "20", "MaxTransactions": "12"}
-    return larger | {"Sequences": sequences, "TransactionalIds": '{"A", "B"}'}
+    larger |= {"Sequences": sequences, "TransactionalIds": '{"A", "B"}'}
+    return larger | {"MaxFaults": "0" if constants["Faults"] == "{}" else "8"}
 
 
 def _on_its_way(state: IdempotentProducer) -> Arguments:
@@ -281,6 +282,7 @@ WALKS: Mapping[str, Walk] = {
     ),
     "Broker": Walk(
         larger=_broker,
+        kinds=frozenset({"Restart"}),
         possible={
             "InitProducerId": _init_of_broker,
             "AddPartitionsToTxn": _presenting(),

@@ -22,6 +22,7 @@ allocated           ``allocated``       ProducerIdManager
 answer              ``answer``          the response
 written             ``written``         none: the acknowledged batches and offsets
 ended               ``ended``           EndTxn responses without error
+faults              ``faults``          none: it bounds the spec
 ==================  ==================  ==============================================================================
 """
 
@@ -116,6 +117,8 @@ class Constants:
         outside: whether clients send batches outside of transactions, with any producer id and epoch.
         verification: whether leaders ask the coordinator about transactions of version 1 as well.
         api_versions: for each request that clients send: the version in which they send it.
+        faults: what may go wrong: of "restart".
+        max_faults: how often.
     """
 
     max_sequence: int
@@ -135,6 +138,8 @@ class Constants:
     api_versions: Map[str, int]
     group_protocol: str = CLASSIC
     consumers: frozenset[str] = frozenset()
+    faults: frozenset[str] = frozenset()
+    max_faults: int = 0
 
     def domain(self, name: str) -> Iterable[Hashable]:
         """The set ``name`` that parameters of actions range over, in order."""
@@ -214,6 +219,14 @@ class Verified:
     metadata: TransactionMetadata
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A leader's answer to a batch: the error, or the offset, which is -1 for an error."""
+
+    error: ErrorCode
+    offset: int = NO_OFFSET
+
+
 _Noted = TypeVar("_Noted")
 
 
@@ -240,6 +253,7 @@ class Broker:
         "answer",
         "written",
         "ended",
+        "faults",
     )
     SEQUENCES: ClassVar[type[Log]] = Log
     LEADING: ClassVar[type[Leading]] = Leading
@@ -258,6 +272,7 @@ class Broker:
     answer: Answer = NO_ANSWER
     written: frozenset[Written] = frozenset()
     ended: frozenset[Ended] = frozenset()
+    faults: int = 0
 
     @classmethod
     def initial(cls, constants: Constants) -> Self:
@@ -441,6 +456,19 @@ class Broker:
         """The reason why a leader refuses a batch that is no retry; ``NONE`` if it does not."""
         return self.leading.batch_error(before, batch, version, guard)
 
+    def answer_of_leader(self, before: LeaderState, batch: Batch, version: int, guard: int) -> Said:
+        """The leader's answer to a batch: the error, or the offset; a retry gets the offset of the first copy."""
+        if self.leading.is_retry(before, batch):
+            return Said(ErrorCode.NONE, before.log.duplicate_offset(batch))
+        error = self.batch_error(before, batch, version, guard)
+        return Said(error, before.log.log_end_offset) if error is ErrorCode.NONE else Said(error)
+
+    def answer_to_verified(self, verified: Verified, batch: Batch) -> Said:
+        """The answer to a batch of a transaction: the leader's, if the batch is verified."""
+        if verified.error is not ErrorCode.NONE:
+            return Said(verified.error)
+        return self.answer_of_leader(verified.leader, batch, self.constants.client_version, verified.guard)
+
     def with_batch(self, before: LeaderState, batch: Batch, version: int) -> LeaderState:
         """The leader after a batch that passed every check."""
         return self.leading.with_batch(before, batch, version)
@@ -617,22 +645,17 @@ class Broker:
         """
         self._sent(PRODUCE)
         verified = self.verified(DATA, transactional_id, producer_id, epoch, sequence)
-        version, leader, error, offset = self.constants.client_version, verified.leader, verified.error, NO_OFFSET
+        leader, written = verified.leader, self.written
         batch = Batch(producer_id=producer_id, epoch=epoch, sequence=sequence, count=count)
-        written = self.written
-        if error is ErrorCode.NONE and self.leading.is_retry(leader, batch):
-            offset = leader.log.duplicate_offset(batch)
-        elif error is ErrorCode.NONE:
-            error = self.batch_error(leader, batch, version, verified.guard)
-            if error is ErrorCode.NONE:
-                offset = leader.log.log_end_offset
-                written = self.written_with(transactional_id, verified.metadata.number, DATA, offset)
-                leader = self.with_batch(leader, batch, version)
+        said = self.answer_to_verified(verified, batch)
+        if said.error is ErrorCode.NONE and not self.leading.is_retry(leader, batch):
+            written = self.written_with(transactional_id, verified.metadata.number, DATA, said.offset)
+            leader = self.with_batch(leader, batch, self.constants.client_version)
         return replace(
             self,
             coordinators=self.coordinators.set(transactional_id, verified.metadata),
             partitions=self.partitions.set(DATA, leader),
-            answer=self._said(PRODUCE, error, offset=offset),
+            answer=self._said(PRODUCE, said.error, offset=said.offset),
             written=written,
         )
 
@@ -648,15 +671,11 @@ class Broker:
         enabled(self.constants.outside, "clients send no batches outside of transactions")
         leader = self.partitions[DATA]
         batch = Batch(producer_id=producer_id, epoch=epoch, sequence=sequence, count=count)
-        if self.leading.is_retry(leader, batch):
-            offset = leader.log.duplicate_offset(batch)
-            return replace(self, answer=self._said(PRODUCE, ErrorCode.NONE, offset=offset))
-        error, offset = self.batch_error(leader, batch, OUTSIDE, NO_GUARD), NO_OFFSET
-        if error is ErrorCode.NONE:
-            offset = leader.log.log_end_offset
+        said = self.answer_of_leader(leader, batch, OUTSIDE, NO_GUARD)
+        if said.error is ErrorCode.NONE and not self.leading.is_retry(leader, batch):
             leader = self.with_batch(leader, batch, OUTSIDE)
         partitions = self.partitions.set(DATA, leader)
-        return replace(self, partitions=partitions, answer=self._said(PRODUCE, error, offset=offset))
+        return replace(self, partitions=partitions, answer=self._said(PRODUCE, said.error, offset=said.offset))
 
     @action("TxnOffsetCommit", "TransactionalIds", "ProducerIds", "Epochs", "Members", "Generations")
     def txn_offset_commit(
@@ -809,3 +828,38 @@ class Broker:
         enabled(known.state in PREPARED_STATES and not self.to_mark[transactional_id], "there is nothing to close")
         record = self.coordinating.after_completion(known)
         return replace(self.recorded(transactional_id, record), answer=NO_ANSWER)
+
+    # --- an outage                                                                  WHO: an operator ---------------
+
+    def leader_after_restart(self, before: LeaderState) -> LeaderState:
+        """A leader after the restart: the producers are those of its log and of a snapshot of its end.
+
+        No question is open.
+        """
+        asked = {producer_id: self.leading.asked_after_election(each) for producer_id, each in before.asked.items()}
+        log = replace(before.log, producers=before.log.with_snapshot().rebuilt())
+        return replace(before, log=log, asked=Map(asked))
+
+    def metadata_after_restart(self, known: TransactionMetadata) -> TransactionMetadata:
+        """A coordinator's metadata after the restart: what it loads from its log."""
+        return self.coordinating.loaded(self.coordinating.in_log(known))
+
+    @action("Restart")
+    def restart(self) -> Self:
+        """The broker is stopped and started again. What it knows of groups is in its log (GroupFollowsLog).
+
+        Spec:  Broker!Restart
+        KIP:   KIP-98
+        Kafka: LogManager.loadLogs, TransactionStateManager.loadTransactionsForTxnTopicPartition
+        """
+        may_fail = "restart" in self.constants.faults and self.faults < self.constants.max_faults
+        enabled(may_fail, "faults have run out")
+        known = {name: self.metadata_after_restart(each) for name, each in self.coordinators.items()}
+        return replace(
+            self,
+            coordinators=Map(known),
+            to_mark=Map({name: to_mark(each) for name, each in known.items()}),
+            partitions=Map({name: self.leader_after_restart(each) for name, each in self.partitions.items()}),
+            answer=NO_ANSWER,
+            faults=self.faults + 1,
+        )

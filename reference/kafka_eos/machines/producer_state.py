@@ -218,10 +218,17 @@ class Log:
             producers = self.remember(producers, entry)
         return producers
 
-    def reloaded(self) -> Self:
-        """The log as a replica finds it after a restart.    Kafka: UnifiedLog.rebuildProducerState."""
+    def rebuilt(self) -> Producers:
+        """The producers as a replica finds them when it loads the log again.
+
+        Kafka: UnifiedLog.rebuildProducerState
+        """
         since = (entry for entry in self.entries if entry.offset >= self.snapshot.offset)
-        return replace(self, producers=self.replay(self.snapshot.producers, since))
+        return self.replay(self.snapshot.producers, since)
+
+    def reloaded(self) -> Self:
+        """The log as a replica finds it after a restart."""
+        return replace(self, producers=self.rebuilt())
 
     def truncated(self, offset: int) -> Self:
         """The log cut back to an offset; a snapshot of a later end is dropped too.    Kafka: UnifiedLog.truncateTo."""

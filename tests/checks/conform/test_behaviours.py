@@ -32,7 +32,9 @@ from kafka_eos_checks.conform.visible import (
     ID_ALONE,
     INTERNAL,
     NONE,
+    RESTART,
     ConformingBroker,
+    Outcome,
     Settings,
     Visible,
     by_spec,
@@ -154,6 +156,11 @@ def test_the_rule_that_forgets_questions_decides_nothing_else_whatever_is_asked(
     assert kept > 0  # the rule does leave other questions
 
 
+def after_restart(each: Step) -> list[Outcome]:
+    """The outcomes of a client's request before which the broker restarts."""
+    return [] if each.is_settle else outcomes(each.state.restarted(), each.asked)
+
+
 def test_recorded_differences_are_rules_of_the_newest_kafka_and_each_is_seen_in_some_graph() -> None:
     rules = {known.rule for known in known_differences().values()}
     assert rules <= shipped_rules().keys()
@@ -162,7 +169,7 @@ def test_recorded_differences_are_rules_of_the_newest_kafka_and_each_is_seen_in_
         for settings in (VERSION_1, VERSION_2)
         for mechanism in (IDEMPOTENCE, TRANSACTIONS, READING)
         for each in every_step(mechanism, settings)
-        for answer, _ in each.outcomes
+        for answer, _ in (*each.outcomes, *after_restart(each))
     }
     assert found == {"", *known_differences()}
 
@@ -291,7 +298,7 @@ PRESENTED = {
 
 def test_every_action_of_broker_is_asked_or_is_a_step_of_the_broker_itself() -> None:
     sent = {row.action for mechanism in MECHANISMS for row in mechanism.sends}
-    assert sent | set(INTERNAL) == {action.name for action in actions(Broker)}
+    assert sent | {*INTERNAL, RESTART.action.name} == {action.name for action in actions(Broker)}
     assert not sent & set(INTERNAL)
 
 

@@ -20,7 +20,6 @@ import pytest
 from immutables import Map
 
 from kafka_eos.machines.producer_state import ProducerState
-from kafka_eos.machines.transactional_partition import NO_PRODUCER
 from kafka_eos.server.threaded import ServedCluster
 from kafka_eos_checks import cli
 from kafka_eos_checks.brokers.brokers import Cluster, free_ports
@@ -70,17 +69,37 @@ def test_a_restart_keeps_the_log_and_its_producers_and_forgets_the_leaders_quest
     assert after.data.state.questions(0).lowest_sequence == -1
     assert after.data.state.log.producers == before.data.state.log.producers
     assert after.data.entries == before.data.entries
-    assert after.coordinators == before.coordinators
+    assert after.coordinators == Map({"A": replace(before.known("A"), last_epoch=-1)})
 
 
-def test_a_restart_asks_again_with_another_guard_and_keeps_what_is_open() -> None:
-    graph = quotient("reading")
-    opened = next(edge for name, edge in graph.edges.items() if name.endswith("Produce(next, A)"))
-    before = state_after(graph, opened)
-    after = before.restarted()
-    assert after.data.state.transactions == before.data.state.transactions
-    assert after.data.state.producer(0) != NO_PRODUCER
-    assert after.data.last_stable_offset == before.data.last_stable_offset == 0
+def test_a_retry_of_a_request_for_an_epoch_is_fenced_after_a_restart() -> None:
+    graph = quotient("transaction")
+    again = next(
+        edge for name, edge in graph.edges.items() if name.endswith("bumped before: InitProducerId(epoch - 1)")
+    )
+    before = state_after(graph, replace(again, path=again.path[:-1]))
+    for state, code in ((before, "NONE"), (before.restarted(), "PRODUCER_FENCED")):
+        given = asked(state, again.path[-1])
+        assert given is not None
+        assert [answer.error.name for answer, _ in step_of(graph.mechanism, state, given).outcomes] == [code]
+
+
+def test_only_kafka_refuses_after_a_restart_a_retry_of_a_batch_before_the_last_one() -> None:
+    graph = quotient("idempotence")
+    found = {}
+    for name, edge in graph.edges.items():
+        if edge.request.detail in {"again", "the oldest remembered again"}:
+            state = state_after(graph, replace(edge, path=edge.path[:-1])).restarted()
+            given = asked(state, edge.request)
+            assert given is not None
+            step = step_of(graph.mechanism, state, given)
+            found[name] = {answer.error.name: answer.known for answer, _ in step.outcomes}
+            for _, after in step.outcomes:
+                assert (after.before, after.since) == (None, ())
+    oldest = [said for name, said in found.items() if "oldest" in name]
+    last = [said for name, said in found.items() if "oldest" not in name]
+    assert oldest == [{"NONE": "", "OUT_OF_ORDER_SEQUENCE_NUMBER": "one-batch-after-restart"}] * 2
+    assert last == [{"NONE": ""}] * len(last) != []
 
 
 # --- the graphs ------------------------------------------------------------------------------------------------------
@@ -294,13 +313,16 @@ def test_nobody_sees_a_restart_of_the_reference(tmp_path: Path, monkeypatch: pyt
     stages = Calls().of(Territory, "stage_on", monkeypatch)
     with served(data=tmp_path / "data") as cluster:
         report = report_on(
-            cluster, ["restart-commit: *", "restart-idempotence: *again*"], monkeypatch, restarts(cluster)
+            cluster,
+            ["restart-commit: *", "restart-idempotence: *again*", "restart-transaction: *bumped before: Init*"],
+            monkeypatch,
+            restarts(cluster),
         )
-    assert report.found == {Found.CONFORMS: 72}
-    assert report.counts.scenarios == 72
+    assert report.found == {Found.CONFORMS: 104}
+    assert report.counts.scenarios == 104
     assert report.counts.observations > 100
     assert report.left == []
-    assert restarted.count == 72
+    assert restarted.count == 104
     assert forgotten.count >= 2 * 3  # two in each outage
     assert {(stage.timeout_ms, stage.session_ms) for stage in stages.returned} == {(OPEN_MS, OPEN_MS)}
 
@@ -317,18 +339,18 @@ def keep_last_batches(server: Any) -> None:
         leader.state = replace(leader.state, log=replace(log, producers=producers))
 
 
-def test_a_broker_that_remembers_one_batch_after_a_restart_diverges_as_kafka_does(
+def test_a_broker_that_remembers_one_batch_after_a_restart_differs_as_kafka_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with served(data=tmp_path / "data") as cluster:
         report = report_on(cluster, ["restart-idempotence: *again*"], monkeypatch, restarts(cluster, keep_last_batches))
-    found = [result for result in report.differing() if result.found is Found.DIVERGES]
-    assert {result.edge.request.detail for result in found} == {"the oldest remembered again"}
-    assert report.found[Found.DIVERGES] == 2
-    told = story(found[0], report.client)
-    assert "the broker: OUT_OF_ORDER_SEQUENCE_NUMBER" in told
+    assert report.found.keys() == {Found.CONFORMS, Found.KNOWN}
+    [(name, known)] = report.known().items()
+    assert (name, len(known)) == ("one-batch-after-restart", 2)
+    assert {result.edge.request.detail for result in known} == {"the oldest remembered again"}
+    told = story(known[0], report.client)
     assert "broker 1 is stopped and started again" in told
-    assert "known of: Apache Kafka" in told
+    assert "the oldest remembered again, P): OUT_OF_ORDER_SEQUENCE_NUMBER" in told
 
 
 def waiting(cluster: ServedCluster, seconds: float) -> Callable[[Outages], Any]:
@@ -586,7 +608,7 @@ def test_of_real_brokers_kafka_4_3_does_not_wait_for_a_leader_and_none_remembers
             report = conform(session, {*remembered, *without})
         finally:
             session.wire.close()
-    assert {report.results[name].found for name in remembered} == {Found.DIVERGES}
+    assert {report.results[name].known for name in remembered} == {"one-batch-after-restart"}
     assert {report.results[name].found for name in without} == {Found.CONFORMS if waits else Found.DIVERGES}
     for name in () if waits else without:
         assert {"log"} < {difference.what for difference in report.results[name].differences}

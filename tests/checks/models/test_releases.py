@@ -90,6 +90,7 @@ def test_a_model_has_the_rules_that_it_depends_on_and_no_others(releases: Releas
     assert rules("TransactionCoordinatorVersion1", "3.9")[-2:] == ["GoesOn", "AnswerTo"]
     assert {"AddError", "InLog"} <= set(rules("TransactionCoordinatorVersion1", "3.9"))
     assert rules("BrokerVersion1", "4.3") == [
+        "SnapshotOf",
         "AcceptsUnknownProducer",
         "SequenceError",
         "AskedAfterBatch",

@@ -108,3 +108,42 @@ def test_nobody_claims_to_be_a_member_of_a_group_that_never_had_one() -> None:
 def test_a_request_that_no_client_sends_is_not_enabled() -> None:
     with pytest.raises(NotEnabled):
         open_transaction().offset_commit(None, -1)
+
+
+RESTARTING = replace(CONSTANTS, faults=frozenset({"restart"}), max_faults=1)
+
+
+def test_a_retry_after_a_restart_is_acknowledged_and_no_question_is_open() -> None:
+    broker = open_transaction(RESTARTING).produce("A", 0, 0, 1, 1).produce("A", 0, 0, 7, 1)
+    assert broker.answer.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    restarted = broker.restart()
+    assert restarted.answer == NO_ANSWER
+    retry = restarted.produce("A", 0, 0, 0, 1)
+    assert (retry.answer.error, retry.answer.offset) == (ErrorCode.NONE, 0)
+    assert retry.partitions[DATA].log == broker.partitions[DATA].log
+    assert {asked.guard_epoch for asked in restarted.partitions[DATA].asked.values()} == {-1}
+    assert (restarted.pending, restarted.group) == (broker.pending, broker.group)
+
+
+def test_after_a_restart_every_marker_of_a_prepared_transaction_is_sent_again() -> None:
+    ended = open_transaction(RESTARTING).end_txn("A", 0, 0, True).write_marker("A", DATA)
+    assert ended.to_mark["A"] == {OFFSETS}
+    restarted = ended.restart()
+    assert restarted.to_mark["A"] == {DATA, OFFSETS}
+    done = restarted.write_marker("A", DATA).write_marker("A", OFFSETS).complete_transaction("A")
+    assert [entry.kind for entry in done.partitions[DATA].transactions.entries] == ["transactional", "commit", "commit"]
+    assert (done.committed[DATA], done.pending[0][DATA]) == (0, -1)
+
+
+def test_after_a_restart_an_epoch_that_is_asked_for_again_is_refused() -> None:
+    asked = Broker.initial(RESTARTING).init_producer_id("A", -1, -1).init_producer_id("A", 0, 0)
+    assert asked.init_producer_id("A", 0, 0).answer.epoch == 1
+    assert asked.restart().init_producer_id("A", 0, 0).answer.error is ErrorCode.PRODUCER_FENCED
+    assert asked.restart().init_producer_id("A", 0, 1).answer.epoch == 2
+
+
+def test_a_broker_is_restarted_as_often_as_the_model_allows() -> None:
+    with pytest.raises(NotEnabled):
+        open_transaction().restart()
+    with pytest.raises(NotEnabled):
+        Broker.initial(RESTARTING).restart().restart()
