@@ -573,7 +573,9 @@ class Histories:
         }
         clients |= {run.run: None for run in self.told_whole}
         if clients:
-            chosen = engine.regroup(partial(pick_requests, clients=clients), [CLIENTS], self.read, label="requests")
+            chosen = engine.regroup(
+                partial(pick_requests, clients=clients), [CLIENTS], self.read, label="suspects' requests"
+            )
             kinds = [REQUESTED, SHOWN, *([APPLIED] if self.told_whole else [])]
             rows = (chosen, self.read, fetched)
             judged.append(engine.regroup(others, kinds, *rows, label="applications, suspect producers"))
