@@ -60,7 +60,7 @@ EPOCH = np.dtype([("pid", "i8"), ("client", "u8"), ("epoch", "i8"), ("order", "i
 REFUSAL = np.dtype([("pid", "i8"), ("epoch", "i8"), ("order", "i8"), ("at", "i8"), ("of_epoch", "?")])
 """A producer is refused for good: because of its epoch, or for another reason."""
 OFFSET_STEP = np.dtype([("pid", "i8"), ("epoch", "i8"), ("key", "u8"), ("order", "i8"), ("at", "i8"), ("step", "u1")])
-"""A step of a transaction with offsets, and the hash of group, partition and offset, see :func:`offset_hashes`."""
+"""A step of a transaction with offsets; the key is the joined hash of :func:`name_hash` and the offset."""
 NO_STEP, SENDS_OFFSET, STORED_OFFSET, ENDS_IT, COMMITTED_IT, ABORTED_IT, UNCLEAR = range(7)
 ACTIONS = (
     *("Send", "Poll", "EndOfPartition", "Seek", "Assign", "Revoke", "Crash", "LeaderChange"),
@@ -132,14 +132,9 @@ def name_hash(group: int, place: int) -> int:
     return int(name_hashes(group, place)[0])
 
 
-def offset_hashes(name: Hashes, offset: Ints) -> Hashes:
-    """The hashes of offsets that were committed for groups and partitions, shape (n,)."""
-    return joined_hashes(name, offset)
-
-
-def joined_hashes(process: Hashes, number: Ints) -> Hashes:
-    """The hashes of processes and numbers, shape (n,); none is 0."""
-    mixed = (process ^ number.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
+def joined_hashes(name: Hashes, number: Ints) -> Hashes:
+    """The hashes of names and numbers, such as processes and their transactions, shape (n,); none is 0."""
+    mixed = (name ^ number.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
     return np.maximum(mixed ^ mixed >> np.uint64(31), np.uint64(1))
 
 
@@ -630,7 +625,7 @@ class _Columns:
         found = np.zeros(len(of), OFFSET_STEP)
         found["pid"], found["epoch"], found["step"] = pid[of], epoch[of], step
         found["order"], found["at"] = rows["order"][of], rows["at"][of]
-        found["key"] = offset_hashes(name_hashes(group[of], place[of]), self._integers(offset))
+        found["key"] = joined_hashes(name_hashes(group[of], place[of]), self._integers(offset))
         with_epoch: Rows = found[found["epoch"] != NOWHERE]
         return with_epoch
 

@@ -145,6 +145,7 @@ from kafka_eos_checks.audit.rules.histories import (
 )
 from kafka_eos_checks.audit.rules.timeouts import Deadlines
 from kafka_eos_checks.audit.segments.contents import Figures, Place
+from kafka_eos_checks.audit.segments.headers import Ints
 from kafka_eos_checks.audit.segments.splits import SPLIT_BYTES, PartitionLog
 
 BUCKET_BYTES = 96 << 20  # of histories and logs for each bucket, whose rows are joined together
@@ -217,7 +218,7 @@ def read_histories(
         runs,
         engine,
         read,
-        Named(numbers, any(run.members or run.declared or run.sending for run in runs), buckets, declared.logs),
+        Named(numbers, _tell_of_applications(runs) or any(run.sending for run in runs), buckets, declared.logs),
         list(chosen.values()),
         groups,
         Deadlines(list(coordinators.values())),
@@ -234,6 +235,10 @@ def _runs_of(facts: Iterable[RunFacts]) -> list[RunFacts]:
         else:
             runs[each.run] = each
     return sorted(runs.values(), key=lambda run: run.first)
+
+
+def _tell_of_applications(runs: Sequence[RunFacts]) -> bool:
+    return any(run.members or run.declared for run in runs)
 
 
 @dataclass(slots=True)
@@ -278,7 +283,7 @@ class Histories:
     suspects: Mapping[str, Hashes] = field(default_factory=dict)
     proving: set[str] = field(default_factory=set)
     accused: dict[tuple[str, str], set[int]] = field(default_factory=dict)
-    links: dict[str, Rows] = field(default_factory=dict)
+    clients: dict[str, Hashes | None] = field(default_factory=dict)
     inputs: Mapping[str, Rows] = field(default_factory=dict)
     picked: list[Any] = field(default_factory=list)
     records: list[Any] = field(default_factory=list)
@@ -332,7 +337,8 @@ class Histories:
             numbers={number: place for place, number in enumerate(self.groups)},
             logs=self.group_logs,
             buckets=self.buckets,
-            with_commits=self.named.groups,
+            applied=_tell_of_applications(self.runs),
+            sending=any(run.sending for run in self.runs),
             declared=declared,
         )
         kinds = [GROUPS if self.named.groups else COMMITS]
@@ -439,13 +445,16 @@ class Histories:
         join = partial(producer_bucket, runs=decided, logs=self.group_logs_chosen)
         joined = engine.regroup(join, [PRODUCERS], self.read, self.covers, label="producers")
         self.figures += [each for _, own in engine.collect(FIGURES, joined) for each in own.items()]
+        suspects: dict[str, list[Ints]] = defaultdict(list)
         for _, (run, rule, pids) in engine.collect(ACCUSED, joined):
             self.accused.setdefault((run, rule), set()).update(pids.tolist())
-        if self.accused:
+            suspects[run].append(pids)
+        if suspects:
             links: dict[str, list[Rows]] = defaultdict(list)
-            for _, (run, own) in engine.collect(LINKS, joined):
-                links[run].append(own)
-            self.links = {run: np.concatenate(links[run]) for run, _ in self.accused}
+            for _, (run, rows) in engine.collect(LINKS, joined):
+                links[run].append(rows)
+            for run, own in suspects.items():
+                self.clients[run] = clients_of(np.concatenate(own), np.concatenate(links[run]))
 
     def join_applications(self) -> None:
         """In runs whose events suffice, count the inputs that are proved to be processed once, and pick the others."""
@@ -568,10 +577,7 @@ class Histories:
             accused=self.accused,
             check_crc=self.check_crc,
         )
-        clients: dict[str, Hashes | None] = {
-            run: clients_of(np.array(sorted(pids), np.int64), self.links[run]) for run, pids in self._accused_of_all()
-        }
-        clients |= {run.run: None for run in self.told_whole}
+        clients = self.clients | {run.run: None for run in self.told_whole}
         if clients:
             chosen = engine.regroup(
                 partial(pick_requests, clients=clients), [CLIENTS], self.read, label="suspects' requests"
@@ -582,13 +588,6 @@ class Histories:
         figures, declared = self.judge_declared(reading)
         figures += [own for _, own in engine.collect(FOUND, *judged)]
         return figures, Found(engine, *judged, *declared)
-
-    def _accused_of_all(self) -> Iterable[tuple[str, set[int]]]:
-        """The runs with accused producer ids, of all rules together."""
-        found: dict[str, set[int]] = defaultdict(set)
-        for (run, _), pids in self.accused.items():
-            found[run] |= pids
-        return found.items()
 
     def judge_declared(self, reading: Reading) -> tuple[list[dict[str, Figures]], list[Any]]:
         """The figures of the rules over declared applications, and rows with their findings.

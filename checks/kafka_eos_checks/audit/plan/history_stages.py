@@ -36,9 +36,9 @@ from kafka_eos_checks.audit.events.recorded import (
     Rows,
     RunFacts,
     Told,
+    joined_hashes,
     name_hash,
     name_hashes,
-    offset_hashes,
     place_hash,
     text_hash,
     told,
@@ -364,22 +364,30 @@ def end_group_log(
     numbers: Mapping[int, int],
     logs: Sequence[PartitionLog],
     buckets: int,
-    with_commits: bool,
+    applied: bool,
+    sending: bool,
     declared: DeclaredLogs,
 ) -> Iterator[Row]:
-    """Fold a log of ``__consumer_offsets``: its end, the last time of its broker, and the commits that took effect."""
+    """Fold a log of ``__consumer_offsets``: its end, the last time of its broker, and the commits that took effect.
+
+    The commits are given as rules over applications need them if a history tells of any (``applied``), and those of
+    transactions as the rule over sent offsets needs them if producers sent any (``sending``).
+    """
     number = numbers[log]
     in_order = sorted((chunk for chunk, _ in chunks), key=lambda chunk: (chunk.split, chunk.start))
     facts = GroupFacts.of(logs[number], in_order)
     yield Row(LOG, number, (facts.end, facts.stamped_ms, facts.whole))
-    if not with_commits:
+    if not applied and not sending:
         return
-    last: dict[int, int] = {}
     log_of_group = fold_group_log(logs[number], in_order)
-    folded = log_of_group.commits
-    if log_of_group.counted is not None:
+    assert log_of_group.counted is not None, "it is folded by columns"
+    if sending:
         counted = _counted_rows(log_of_group.counted, number)
         yield from _by_bucket(PRODUCERS, "", counted, counted["pid"] % buckets)
+    if not applied:
+        return
+    last: dict[int, int] = {}
+    folded = log_of_group.commits
     if declared.applications:
         yield Row(NAMES, number, frozenset(folded))
     for (group, (topic, partition)), commits in folded.items():
@@ -405,7 +413,7 @@ def _counted_rows(counted: CountedCommits, number: int) -> Rows:
     commits, name = counted.commits, np.repeat(np.arange(len(names)), np.diff(counted.begin))
     rows = np.zeros(len(commits), COUNTED)
     rows["pid"], rows["epoch"], rows["log"] = commits.producer_id, commits.producer_epoch, number
-    rows["group"], rows["key"] = groups[name], offset_hashes(hashed[name], commits.offset)
+    rows["group"], rows["key"] = groups[name], joined_hashes(hashed[name], commits.offset)
     transactional: Rows = rows[(commits.transactional != 0) & (commits.tombstone == 0)]
     return transactional
 

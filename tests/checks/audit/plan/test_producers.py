@@ -10,7 +10,7 @@ import pytest
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.consumer_offsets import TOPIC, OffsetCommitKey, OffsetCommitValue
 from kafka_eos.formats.record_batch import ControlRecord, ControlType, Record, build_batch, build_control_batch
-from kafka_eos.histories.history import Event
+from kafka_eos.histories.history import Event, write_history
 from kafka_eos_checks.audit.moments import AT_ONE_MOMENT
 from kafka_eos_checks.audit.oracle import readable_histories
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
@@ -56,7 +56,7 @@ def recorded(folder: Path) -> tuple[list[Event], Path]:
     write_segment(folder / f"{TOPIC}-0" / f"{0:020d}.log", batches)
     history = folder / "history.jsonl"
     events = [replace(event, order=order, time_us=1) for order, event in enumerate(events)]
-    history.write_text("".join(f"{event.to_json()}\n" for event in events))
+    write_history(history, events)
     return events, history
 
 
@@ -141,7 +141,7 @@ def both(folder: Path, events: list[Event], replicas: Sequence[list[bytes]]) -> 
         write_segment(folder / f"broker-{number}" / f"{TOPIC}-0" / f"{0:020d}.log", batches)
     history = folder / "history.jsonl"
     events = [replace(event, order=order, time_us=1) for order, event in enumerate(events)]
-    history.write_text("".join(f"{event.to_json()}\n" for event in events))
+    write_history(history, events)
     logs, engine = [log for broker in sorted(folder.glob("broker-*")) for log in find_logs(broker)], Counting()
     _, found = judge_histories([history], logs, AT_ONE_MOMENT, engine)
     readable = readable_histories.join(events, logs)

@@ -28,7 +28,7 @@ LINK = np.dtype([("pid", "i8"), ("client", "u8")])
 
 
 class Proved(NamedTuple):
-    """What columns prove about some producer ids.
+    """The proofs about some producer ids.
 
     Attributes:
         suspects: the producer ids without a proof, ascending.

@@ -1,4 +1,4 @@
-"""What columns prove about producers is what the readable rules find: no finding, and the same figures."""
+"""Columns prove a producer only if the readable rules find nothing, and they count the same."""
 
 import random
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.events.history_files import column_of
-from kafka_eos_checks.audit.events.recorded import Told, name_hash, offset_hashes, place_hash, text_hash, told
+from kafka_eos_checks.audit.events.recorded import Told, joined_hashes, name_hash, place_hash, text_hash, told
 from kafka_eos_checks.audit.kernels.histories.requesting import (
     COUNTED,
     clients_of,
@@ -102,7 +102,7 @@ def counted_rows(logs: Sequence[GroupLog], events: Sequence[Event]) -> Any:
             name = name_hash(text_hash(group), place_hash(topic, partition))
             for commit in commits:
                 if commit.transactional and commit.offset is not None and group in groups:
-                    key = offset_hashes(np.array([name], np.uint64), np.array([commit.offset]))[0]
+                    key = joined_hashes(np.array([name], np.uint64), np.array([commit.offset]))[0]
                     rows.append((commit.producer_id, commit.producer_epoch, text_hash(group), key, number))
     return np.array(rows, COUNTED)
 
