@@ -49,14 +49,14 @@ def test_digests_find_the_differences_that_reading_whole_replicas_finds(
     rng = random.Random(seed)
     differences = 0
     for number in range(count):
-        folder = tmp_path / str(number)
+        folder, rate = tmp_path / str(number), (0.02, 0.15)[number % 2]
         batches = faulty_log(rng.randrange(1 << 30), batches=30, fault_rate=fault_rate)
         epochs = [offset // 10 for offset in range(len(batches))]
         write(folder / "1", batches, epochs)
         for broker in ("2", "3"):
-            mine = [changed(rng, batch) if rng.random() < 0.02 else batch for batch in batches]
-            kept = [place for place in range(len(mine)) if rng.random() > 0.02]
-            later = [epochs[place] + (rng.random() < 0.02) for place in kept]
+            mine = [changed(rng, batch) if rng.random() < rate else batch for batch in batches]
+            kept = [place for place in range(len(mine)) if rng.random() > rate]
+            later = [epochs[place] + (rng.random() < rate) for place in kept]
             path = write(folder / broker, [mine[place] for place in kept], later)
             if rng.random() < 0.2:
                 data = bytearray(path.read_bytes())
@@ -76,7 +76,7 @@ def test_digests_find_the_differences_that_reading_whole_replicas_finds(
         (verdict,) = [verdict for verdict in result.verdicts if verdict.name == REPLICAS]
         assert verdict.figures["batches"] == readable.figures[REPLICAS]["batches"], (seed, number)
         differences += len(found)
-    assert differences > count / 2
+    assert differences > count / 6  # some three for each: seeds with so few are fewer than one in 10^9
 
 
 def test_only_chunks_that_differ_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
