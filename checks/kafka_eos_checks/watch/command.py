@@ -42,10 +42,14 @@ it ends by itself; what to do next, with the command of Kafka's tools. With --js
 A broker that does not answer is asked again after 1 s, 2 s, 4 s, and then every 5 s, or every 30 s if it lets one wait
 in vain; standard error says so, and says when it answers again.
 
+A producer that writes nothing to a partition for a day is forgotten (--forget-after), as its leader forgets it; then
+neither its duplicates nor its late writes are noticed. One whose transaction is open is not.
+
 exit codes: 0 ended without a report, 1 there were reports of something wrong, 2 the cluster or the call cannot be used,
   or a partition or topic could not be read
 """
-COMMIT_SECONDS = 1.0  # between checkpoints without a report
+COMMIT_SECONDS = 1.0  # between checkpoints without a report, at least
+COMMIT_SHARE = 0.05  # of the time, at most, that these checkpoints take: they have every producer that is remembered
 PATIENCE_SECONDS = 1.0  # before brokers that had nothing new are asked again
 
 
@@ -82,6 +86,14 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         metavar="S",
         help="seconds that a transaction may hold readers back (default 60)",
     )
+    parser.add_argument(
+        "--forget-after",
+        type=_seconds,
+        default=86_400.0,
+        metavar="S",
+        help="seconds for which a producer that writes nothing is remembered "
+        "(default 86400, as the brokers' producer.id.expiration.ms)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -114,6 +126,7 @@ def run(arguments: argparse.Namespace) -> int:
         hanging_after_ms=round(hanging_after * 1000),
         lag_after_ms=round(arguments.lag_after * 1000),
         check_ms=0 if arguments.once else CHECK_MS,
+        forget_after_ms=round(arguments.forget_after * 1000),
         tools=Tools(bootstrap=arguments.bootstrap, command_config=str(arguments.command_config or "")),
     )
     try:
@@ -207,7 +220,7 @@ def follow(
     from kafka_eos_checks.watch.reports import duration, report_row  # noqa: PLC0415
 
     told, back_off = Told(), BackOff()
-    committed, position = 0.0, 0
+    due_at, position = 0.0, 0
     reached, quiet = False, 0
 
     def report(rows: Sequence[dict[str, Any]]) -> None:
@@ -235,12 +248,14 @@ def follow(
             watcher.tell(f"a broker answers again, after {duration(moment - back_off.since_ms)}")
             back_off = BackOff()
         reached = True
-        due = watcher.batches != position and time.monotonic() - committed >= COMMIT_SECONDS
+        due = watcher.batches != position and time.monotonic() >= due_at
         if journal is None:
             report([report_row(told.rows + 1 + i, moment, one) for i, one in enumerate(found)])
         elif found or due:
+            began = time.monotonic()
             report(journal.commit(watcher.to_json(), moment, found))
-            committed, position = time.monotonic(), watcher.batches
+            ended, position = time.monotonic(), watcher.batches
+            due_at = ended + max(COMMIT_SECONDS, (ended - began) / COMMIT_SHARE)
         if not watcher.heard:
             stopped.wait(PATIENCE_SECONDS)
         # The third quiet look reports a hanging transaction: read, ask, read again.

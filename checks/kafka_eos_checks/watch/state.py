@@ -108,6 +108,8 @@ class PartitionState:
         fold: the state of the rules over logs.
         open: by producer id, the open transactions.
         reported: the reports of transactions that are not over yet.
+        idle: the producer ids that wrote nothing since producers were looked through last.
+        looked_through_ms: when that was; -1 before.
         high_watermark: as the leader told it last; -1 before.
         last_stable_offset: as the leader told it last; -1 before.
     """
@@ -119,6 +121,8 @@ class PartitionState:
     fold: Fold = field(default_factory=Fold)
     open: dict[int, OpenTransaction] = field(default_factory=dict)
     reported: list[Reported] = field(default_factory=list)
+    idle: set[int] = field(default_factory=set)
+    looked_through_ms: int = -1
     high_watermark: int = -1
     last_stable_offset: int = -1
 
@@ -142,6 +146,7 @@ class PartitionState:
         taken.reports += self._logs(headers, since)
         self._transactions(Block(headers, data, 0), now_ms, since, taken)
         if len(headers):
+            self.idle.difference_update(headers.column("producer_id").tolist())
             ends = headers.column("base_offset") + headers.column("last_offset_delta") + 1
             self.position = max(self.position, int(ends.max()))
         if not sound:
@@ -224,6 +229,21 @@ class PartitionState:
         """Forget everything, and go on at an offset."""
         self.skip_to(offset)
         self.fold = Fold()
+        self.idle.clear()
+
+    def forget_idle(self, now_ms: int, after_ms: int) -> None:
+        """Forget producers that wrote nothing for a time, as their leader does: after once to twice that time.
+
+        A producer whose transaction is open stays, as in Kafka (ProducerStateManager.isProducerExpired). So does each
+        while there is more to read.
+        """
+        before, known = self.looked_through_ms, self.fold.log.producers
+        if not self.drained or before <= now_ms < before + after_ms:
+            return
+        if 0 <= before <= now_ms:  # neither the first look, nor was the clock set back
+            for pid in self.idle - self.open.keys():
+                known.pop(pid, None)
+        self.idle, self.looked_through_ms = set(known), now_ms
 
     def report(
         self, rule: str, offset: int, evidence: str, since: Since | None, producer: tuple[int, int] | None = None
@@ -272,6 +292,8 @@ class PartitionState:
                 for pid, o in self.open.items()
             ],
             "reported": [list(one) for one in self.reported],
+            "idle": list(self.idle),
+            "looked_through_ms": self.looked_through_ms,
         }
 
 
@@ -331,4 +353,6 @@ def partition_from_json(row: dict[str, Any]) -> PartitionState:
             for pid, offset, epoch, seen_ms, since_ms, clock, hangs, lags in row["open"]
         },
         reported=[Reported(*one) for one in row["reported"]],
+        idle=set(row.get("idle", ())),  # which, too, a checkpoint of an earlier version does not have
+        looked_through_ms=row.get("looked_through_ms", -1),
     )

@@ -85,6 +85,7 @@ class Options:
         hanging_after_ms: how old an open transaction is before the coordinators are asked about it.
         lag_after_ms: how long a transaction may hold the last stable offset back.
         check_ms: between questions to the coordinators.
+        forget_after_ms: how long a producer that writes nothing is remembered.
         tools: how Kafka's tools are called, for the advice.
     """
 
@@ -93,6 +94,7 @@ class Options:
     hanging_after_ms: int
     lag_after_ms: int
     check_ms: int
+    forget_after_ms: int
     tools: Tools
 
 
@@ -224,6 +226,8 @@ class Watcher:
                 if place in positions:
                     found += self._take(node, place, answer, now_ms)
                     read.add(place)
+            for place in positions:
+                self.partitions[place].forget_idle(now_ms, self.options.forget_after_ms)
         self._tell_of_failures(read, now_ms)
         found += self._hanging(read, now_ms)
         if self._checked_ms is None or now_ms - self._checked_ms >= self.options.check_ms:

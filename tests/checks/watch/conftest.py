@@ -155,6 +155,7 @@ class Written:
             hanging_after_ms=0,
             lag_after_ms=60_000,
             check_ms=0,
+            forget_after_ms=86_400_000,
             tools=Tools(),
         )
         given = replace(usual, **options)  # type: ignore[arg-type]

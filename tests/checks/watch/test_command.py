@@ -4,6 +4,7 @@ import io
 import json
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -91,16 +92,16 @@ def test_a_cluster_that_knows_its_topics_and_gives_no_data_is_asked_every_second
 
 
 @pytest.mark.parametrize(
-    ("arguments", "hanging_after_ms", "lag_after_ms", "check_ms"),
+    ("arguments", "times_ms"),
     [
-        ([], 10_000, 60_000, 2_000),
-        (["--once"], 0, 60_000, 0),
-        (["--hanging-after", "2.5", "--lag-after", "0.001"], 2_500, 1, 2_000),
-        (["--once", "--hanging-after", "3"], 3_000, 60_000, 0),
+        ([], (10_000, 60_000, 2_000, 86_400_000)),
+        (["--once"], (0, 60_000, 0, 86_400_000)),
+        (["--hanging-after", "2.5", "--lag-after", "0.001", "--forget-after", "7"], (2_500, 1, 2_000, 7_000)),
+        (["--once", "--hanging-after", "3"], (3_000, 60_000, 0, 86_400_000)),
     ],
 )
 def test_ages_are_given_in_seconds_and_a_single_look_has_no_patience(
-    arguments: list[str], hanging_after_ms: int, lag_after_ms: int, check_ms: int, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], times_ms: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Options] = []
 
@@ -111,8 +112,8 @@ def test_ages_are_given_in_seconds_and_a_single_look_has_no_patience(
     monkeypatch.setattr(command, "follow", note)
     assert main(["watch", "--bootstrap", "localhost:9092", *arguments]) == 2, "nothing was watched"
     [options] = seen
-    found = options.hanging_after_ms, options.lag_after_ms, options.check_ms
-    assert found == (hanging_after_ms, lag_after_ms, check_ms)
+    found = options.hanging_after_ms, options.lag_after_ms, options.check_ms, options.forget_after_ms
+    assert found == times_ms
 
 
 def test_a_partition_that_cannot_be_read_ends_a_single_look_with_2(
@@ -173,6 +174,41 @@ def test_reports_have_the_same_numbers_with_and_without_a_folder(written: Writte
     with Journal(tmp_path) as journal:
         follow(written.watcher(), journal, threading.Event(), once=True, show=lambda row: shown.append(row["number"]))
     assert shown == [1, 2, 3] * 2
+
+
+class Busy(Written):
+    """A cluster with a new batch in every look, of which each takes half a second."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.clock = clock
+
+    def fetch(self, *arguments: Any) -> dict[Any, Any]:
+        self.clock.wait(0.5)
+        log = self.logs[PLACE]
+        log.append(Batch(0, log.end, log.end, 7, 0, log.end, log.end, unsequenced=False))
+        return super().fetch(*arguments)
+
+
+@pytest.mark.parametrize(("takes", "times"), [(0.0, 201), (0.5, 21), (5.0, 3)])
+def test_checkpoints_take_a_twentieth_of_the_time_however_many_producers_are_in_them(
+    takes: float, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(200)
+    monkeypatch.setattr(time, "monotonic", lambda: clock.now)
+    written = Busy(clock)
+    with Journal(tmp_path) as journal:
+        commit, count = journal.commit, 0
+
+        def slow(*arguments: Any) -> list[dict[str, Any]]:
+            nonlocal count
+            count += 1
+            clock.now += takes
+            return commit(*arguments)
+
+        monkeypatch.setattr(journal, "commit", slow)
+        follow(written.watcher(), journal, clock)
+    assert count == times
 
 
 @pytest.mark.parametrize("show", [print_json, print_report])

@@ -101,6 +101,72 @@ def test_a_watcher_that_continues_from_json_finds_the_rest(written: Written) -> 
     assert whole
 
 
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+
+
+def remembered(watcher: Watcher) -> set[int]:
+    return set(watcher.partitions[PLACE].fold.log.producers)
+
+
+def test_a_producer_is_forgotten_after_one_to_two_days_without_a_batch_as_its_leader_does(written: Written) -> None:
+    log = written.logs[PLACE]
+    for pid in (1, 2):
+        log.append(Batch(0, log.end, log.end, pid, 0, 0, 0, unsequenced=False))
+    watcher = written.watcher()
+    for hours in range(0, 25, 6):
+        assert not hours or remembered(watcher) == {1, 2}
+        if hours == 18:
+            log.append(Batch(0, 2, 2, 2, 0, 1, 1, unsequenced=False))
+        assert not looks(watcher, 1, NOW + hours * HOUR_MS)
+    assert remembered(watcher) == {2}
+    log.append(Batch(0, 3, 3, 1, 0, 5, 5, unsequenced=False))  # a leader accepts any sequence of a producer it forgot
+    log.append(Batch(0, 4, 4, 2, 0, 1, 1, unsequenced=False))
+    assert found(watcher, 1, NOW + 47 * HOUR_MS) == [("duplicate", 4)]
+    assert not looks(watcher, 1, NOW + 48 * HOUR_MS)
+    assert remembered(watcher) == {1, 2}, "both wrote an hour ago"
+    assert not looks(watcher, 1, NOW + 72 * HOUR_MS)
+    assert remembered(watcher) == set()
+
+
+def test_a_producer_stays_while_its_transaction_is_open_or_there_is_more_to_read(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.data(PID, EPOCH, 0)
+    log.append(Batch(0, 1, 1, 1, 0, 0, 0, unsequenced=False))
+    watcher = written.watcher(hanging_after_ms=1e12, lag_after_ms=1e12)
+    for day in range(4):
+        watcher.poll(NOW + day * DAY_MS)
+    assert remembered(watcher) == {PID}
+    log.marker(PID, EPOCH + 1)
+    log.append(Batch(0, 3, 3, 1, 0, 0, 0, unsequenced=False))
+    written.batches_a_fetch = lambda: 1
+    watcher.poll(NOW + 9 * DAY_MS)  # reads the marker, and not what is after it
+    assert remembered(watcher) == {PID}
+    watcher.poll(NOW + 9 * DAY_MS)
+    assert remembered(watcher) == {PID, 1}
+
+
+def test_who_is_idle_survives_a_restart_and_a_clock_that_is_set_back(written: Written) -> None:
+    written.logs[PLACE].append(Batch(0, 0, 0, 1, 0, 0, 0, unsequenced=False))
+    first = written.watcher()
+    first.poll(NOW)
+    kept = json.loads(json.dumps(first.to_json()))
+    second = written.watcher()
+    second.resume(kept)
+    second.poll(NOW + DAY_MS - 1)
+    assert remembered(second) == {1}
+    second.poll(NOW - DAY_MS)
+    assert remembered(second) == {1}, "the day begins anew"
+    second.poll(NOW)
+    assert remembered(second) == set()
+    for name in ("idle", "looked_through_ms"):  # which a checkpoint of an earlier version does not have
+        del kept["partitions"][0][name]
+    third = written.watcher()
+    third.resume(kept)
+    third.poll(NOW + 5 * DAY_MS)
+    assert remembered(third) == {1}
+
+
 def test_a_batch_with_a_wrong_crc_is_reported_and_reading_goes_on_after_it(written: Written) -> None:
     log = written.logs[PLACE]
     for sequence in range(3):
