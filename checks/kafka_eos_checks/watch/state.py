@@ -229,7 +229,6 @@ class PartitionState:
         """Forget everything, and go on at an offset."""
         self.skip_to(offset)
         self.fold = Fold()
-        self.idle.clear()
 
     def forget_idle(self, now_ms: int, after_ms: int) -> None:
         """Forget producers that wrote nothing for a time, as their leader does: after once to twice that time.
