@@ -263,7 +263,7 @@ def tell(entry: Entry, times: Times) -> Iterator[str]:
     yield "\n".join(f"    {command}" for command in finding.commands())
     if entry.run is not None and entry.run.verdict is not None:
         yield f"\nthe run: {entry.run.evidence.words}\n\n{entry.run.verdict.evidence}"
-    else:
+    elif finding.models or finding.recording or finding.scenario:
         yield f"\nThere is no run to show yet: `kafka-eos ledger findings {finding.id} --check` takes one"
 
 

@@ -30,8 +30,8 @@ import org.apache.kafka.streams.StreamsConfig;
 
 /**
  * What Kafka's own clients say to settings. Each line of standard input is {"producer": {name: value}} or {"consumer":
- * {name: value}} or {"streams": {name: value}}, answered by {"refused": why} or, for a producer, by the values of some
- * settings; or {"known": {"of": "producer"}}, answered by all settings that the client defines.
+ * {name: value}} or {"streams": {name: value}}, answered by {"refused": why} or, for a producer and for Streams, by the
+ * values of some settings; or {"known": {"of": "producer"}}, answered by all settings that the client defines.
  */
 public final class ClientSettings {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -81,7 +81,14 @@ public final class ClientSettings {
         properties.putAll(settings);
         KafkaStreams application = new KafkaStreams(topology.build(), properties);
         later(() -> application.close(Duration.ofMillis(1)));
-        return JSON.createObjectNode();
+        StreamsConfig config = new StreamsConfig(properties);
+        return JSON.createObjectNode()
+                .put("main", isolation(config.getMainConsumerConfigs("group", "client", 0)))
+                .put("restore", isolation(config.getRestoreConsumerConfigs("client")));
+    }
+
+    private static String isolation(Map<String, Object> consumer) {
+        return String.valueOf(consumer.getOrDefault("isolation.level", ConsumerConfig.DEFAULT_ISOLATION_LEVEL));
     }
 
     private static ConfigDef definition(String of) {

@@ -45,7 +45,7 @@ def test_models_violate_findings_mended_models_hold_and_recordings_show_them(fin
     registry = Registry()
     assert all(registry.get(name).expect.violates for name in finding.models)
     assert not any(registry.get(name).expect.violates for name in finding.mended)
-    assert finding.models or finding.scenario
+    assert finding.models or finding.scenario or finding.test
     assert bool(finding.scenario) == bool(finding.difference) == bool(finding.version)
     assert bool(finding.scenario) <= bool(finding.broker) <= bool(finding.scenario or finding.test)
     if finding.scenario:

@@ -68,10 +68,10 @@ def test_a_fresh_clone_shows_the_kept_recordings_and_says_that_the_rest_is_not_c
         shown, RECORDED.id
     )
     assert "not checked here: Kafka's own client and TLC on KeepsEpochWhileEnding" in paragraph(shown, OF_A_CLIENT.id)
-    assert "5 checked in part, 17 not checked here." in shown
+    assert "5 checked in part, 18 not checked here." in shown
     assert "(kafka-eos ledger findings --check) checks everything, with TLC, " in shown
     assert " Kafka's own client and a broker on loopback: it needs Java and takes some minutes.\n" in shown
-    assert shown.index("Shown on a real broker (11)") < shown.index("Shown on Kafka's own client, without a broker (5)")
+    assert shown.index("Shown on a real broker (11)") < shown.index("Shown on Kafka's own client, without a broker (6)")
 
 
 def test_verdicts_of_earlier_commands_are_shown_with_their_time(
@@ -91,7 +91,7 @@ def test_verdicts_of_earlier_commands_are_shown_with_their_time(
     assert "DIFFERS: TLC on ActsOnLoaded; not checked here: TLC on TransactionCoordinatorVersion1" in (
         paragraph(shown, "decision-lost")
     )
-    assert "1 checked, 4 checked in part, 16 not checked, 1 differs here." in shown
+    assert "1 checked, 4 checked in part, 17 not checked, 1 differs here." in shown
 
 
 def test_one_finding_is_shown_with_its_meaning_its_commands_and_its_run(
@@ -123,6 +123,8 @@ def test_an_unchecked_finding_names_the_command_that_checks_it(build: Path, caps
     assert main(["ledger", "findings", "decision-lost"]) == 0
     shown = capsys.readouterr().out
     assert "There is no run to show yet: `kafka-eos ledger findings decision-lost --check` takes one" in shown
+    assert main(["ledger", "findings", "streams-reads-uncommitted"]) == 0
+    assert "no run" not in capsys.readouterr().out, "it has neither a model nor a recording that could show one"
     assert not (build / "findings").exists()
 
 

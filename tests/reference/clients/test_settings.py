@@ -230,6 +230,13 @@ def librdkafka(kind: str, row: Row) -> str | None:
     return None
 
 
+def read_by_streams(given: Row) -> Row:
+    """The isolation levels that we say the consumers of Kafka Streams have, as Java answers them."""
+    values = streams_values(given)
+    consumers = {"main": values.main_consumer, "restore": values.restore_consumer}
+    return {name: consumer.word("isolation.level") for name, consumer in consumers.items()}
+
+
 def refused_by_streams(given: Row) -> RefusedSettings | None:
     """Why we say that Kafka Streams refuses these settings."""
     try:
@@ -412,9 +419,25 @@ def drawn_for_streams() -> list[Row]:
 @SHARES
 def test_kafka_streams_agrees_with_the_rules(nth: int) -> None:
     rows = [*STREAMS_ROWS, *drawn_for_streams()[::nth], *(vector["given"] | VECTOR_ALWAYS for vector in VECTORS)]
-    assert not wrong(
-        refused_by_streams, rows, [answer.get("refused") for answer in ask_java({"streams": row} for row in rows)]
-    )
+    answers = ask_java({"streams": row} for row in rows)
+    assert not wrong(refused_by_streams, rows, [answer.get("refused") for answer in answers])
+    for row, answer in zip(rows, answers, strict=True):
+        if "refused" not in answer:
+            assert answer == read_by_streams(row), row
+
+
+@pytest.mark.java
+def test_kafka_streams_lets_its_users_read_uncommitted_in_exactly_once() -> None:
+    """The finding streams-reads-uncommitted: two prefixes override what the others cannot."""
+    exactly_once = {"processing.guarantee": "exactly_once_v2"}
+    prefixes = ("", "consumer.", "main.consumer.", "restore.consumer.")
+    rows = [exactly_once | {prefix + "isolation.level": "read_uncommitted"} for prefix in prefixes]
+    committed, uncommitted = "read_committed", "read_uncommitted"
+    assert ask_java({"streams": row} for row in rows) == [
+        *({"main": committed, "restore": committed} for _ in range(2)),
+        {"main": uncommitted, "restore": committed},
+        {"main": committed, "restore": uncommitted},
+    ]
 
 
 @pytest.mark.java
