@@ -504,6 +504,9 @@ def _run_random(kind: str, arguments: argparse.Namespace) -> int:
     if count < 1 or arguments.first < 0:
         print(f"kafka-eos lab fuzz: --{kind} is at least 1, --first at least 0", file=sys.stderr)
         return 2
+    if arguments.seed is not None:
+        print(f"kafka-eos lab fuzz: the number of a case is its seed with --{kind}; give --first", file=sys.stderr)
+        return 2
     return _answer(RANDOM[kind](count, arguments.first), arguments.json)
 
 
@@ -553,7 +556,12 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     parser.add_argument("--count", type=int, default=100_000, help="number of cases (default: 100000)")
     parser.add_argument("--seed", type=int, help="seed of the cases (default: a random one, which is printed)")
-    parser.add_argument("--first", type=int, default=0, help="number of the first case (default: 0)")
+    parser.add_argument(
+        "--first",
+        type=int,
+        default=0,
+        help="number of the first case (default: 0), which is the seed of a log, a cluster or a history",
+    )
     parser.add_argument("--jobs", type=int, default=2, help="worker processes (default: 2); 1 needs none")
     parser.add_argument("--hex", help="judge these bytes instead")
     parser.add_argument(

@@ -121,3 +121,9 @@ def test_a_run_without_cases_is_no_success() -> None:
 def test_unusable_arguments_end_with_exit_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["lab", "fuzz", *arguments]) == 2
     assert capsys.readouterr().err.startswith("kafka-eos lab fuzz: --")
+
+
+@pytest.mark.parametrize("kind", ["logs", "clusters", "histories"])
+def test_a_seed_that_would_choose_nothing_is_refused(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["lab", "fuzz", f"--{kind}", "1", "--seed", "7"]) == 2
+    assert capsys.readouterr().err.endswith(f"--{kind}; give --first\n")
