@@ -48,6 +48,10 @@ class NoAnswer(ConnectionError):  # noqa: N818 - what happened
     """A request without an answer, with a late one, or with bytes that are no response to it."""
 
 
+class ConnectionClosed(NoAnswer):
+    """A request on a connection that ended before its answer, as one that was idle or whose login has expired does."""
+
+
 class Unsupported(LookupError):  # noqa: N818 - what is wrong
     """An API, or the version of it that is needed, that the broker does not offer."""
 
@@ -129,7 +133,7 @@ class Connection:
         """Send a request and return the fields of its response.
 
         Raises:
-            NoAnswer: when there is none.
+            NoAnswer: when there is none; ConnectionClosed if the connection has ended.
         """
         codec = codec or served_codec()
         self._correlation += 1
@@ -142,7 +146,9 @@ class Connection:
             correlation, answer = codec.read_response(api, version, body)
         except TimeoutError:
             raise NoAnswer(f"{api} v{version}: no answer within {self._seconds:g} s") from None
-        except (OSError, struct.error, MalformedMessage) as error:
+        except OSError as error:
+            raise ConnectionClosed(f"{api} v{version}: {error}") from None
+        except (struct.error, MalformedMessage) as error:
             raise NoAnswer(f"{api} v{version}: {error}") from None
         if correlation != self._correlation:
             raise NoAnswer(f"{api} v{version}: the answer to another request")
@@ -151,7 +157,7 @@ class Connection:
     def _frame(self) -> bytes:
         size = struct.unpack(">i", self._bytes(4))[0]
         if not 0 <= size <= ANSWER_LIMIT:
-            raise ConnectionError(f"{size} bytes announced")
+            raise struct.error(f"{size} bytes announced")
         return self._bytes(size)
 
     def _bytes(self, count: int) -> bytes:

@@ -11,7 +11,7 @@ from typing import Any
 from kafka_eos.errors import ErrorCode
 from kafka_eos.wire.protocol import Message
 from kafka_eos_checks.conform.security import Security
-from kafka_eos_checks.conform.wire import Address, NoAnswer, Unreachable, Unsupported, Wire
+from kafka_eos_checks.conform.wire import Address, ConnectionClosed, NoAnswer, Unreachable, Unsupported, Wire
 
 FETCH_BYTES, PARTITION_BYTES = 16 << 20, 1 << 20  # of an answer, of a partition in it; a larger batch comes whole
 EARLIEST, LATEST = -2, -1
@@ -257,7 +257,10 @@ class Cluster:
         address = self._nodes.get(node)
         if address is None:
             raise Unreachable(f"broker {node}: no address is known")
-        return self._wire.ask(api, row, at=address)
+        try:
+            return self._wire.ask(api, row, at=address)
+        except ConnectionClosed:  # as brokers do: connections.max.idle.ms, connections.max.reauth.ms (KIP-368)
+            return self._wire.ask(api, row, at=address)  # on a new one
 
 
 def _transaction(row: Message) -> Transaction:

@@ -12,7 +12,16 @@ import pytest
 from kafka_eos.server.schemas import served_codec
 from kafka_eos_checks.conform import wire
 from kafka_eos_checks.conform.security import Security
-from kafka_eos_checks.conform.wire import Address, Connection, NoAnswer, Unreachable, Unsupported, Wire, address_of
+from kafka_eos_checks.conform.wire import (
+    Address,
+    Connection,
+    ConnectionClosed,
+    NoAnswer,
+    Unreachable,
+    Unsupported,
+    Wire,
+    address_of,
+)
 
 Answer = Callable[[int, int, int], bytes]  # of API key, version and correlation id
 
@@ -88,8 +97,9 @@ def test_an_answer_has_the_fields_of_its_version() -> None:
     ids=["another request", "end", "negative", "too long", "too short"],
 )
 def test_bytes_that_are_no_response_to_the_request_are_no_answer(answer: Answer, said: str) -> None:
-    with pytest.raises(NoAnswer, match=said):
+    with pytest.raises(NoAnswer, match=said) as raised:
         asked(answer)
+    assert isinstance(raised.value, ConnectionClosed) == (said == "closed the connection")
 
 
 def test_an_answer_of_the_largest_size_is_waited_for_and_not_refused() -> None:

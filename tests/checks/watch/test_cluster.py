@@ -6,7 +6,7 @@ import pytest
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos_checks.conform.security import Security
-from kafka_eos_checks.conform.wire import Address, Unsupported
+from kafka_eos_checks.conform.wire import Address, ConnectionClosed, NoAnswer, Unsupported
 from kafka_eos_checks.watch.cluster import Cluster
 
 BROKER = {"NodeId": 1, "Host": "127.0.0.1", "Port": 9092}
@@ -29,6 +29,7 @@ class Answers:
 
     def __init__(self, **answers: Any) -> None:
         self.answers = answers
+        self.failures: list[NoAnswer] = []
 
     def connect(self) -> None:
         """Connect to nothing."""
@@ -36,6 +37,8 @@ class Answers:
     def ask(self, api: str, row: object, at: object = None) -> Any:  # noqa: ARG002
         if api not in self.answers:
             raise Unsupported(f"the broker has no {api}")
+        if self.failures:
+            raise self.failures.pop()
         return self.answers[api]
 
 
@@ -77,3 +80,23 @@ def test_brokers_that_do_not_tell_of_transactions_or_producers_tell_nothing() ->
     cluster = asked()
     assert cluster.transactions_of([7]) is None, "before KIP-664, that is not: no coordinator knows it"
     assert cluster.open_transactions(1, ("orders", 0)) is None
+
+
+@pytest.mark.parametrize(
+    ("failures", "known"),
+    [
+        ([ConnectionClosed("it was idle")], {7}),
+        ([ConnectionClosed("again"), ConnectionClosed("it was idle")], None),
+        ([NoAnswer("late")], None),  # it would be waited for in vain twice
+    ],
+)
+def test_a_connection_that_the_broker_has_closed_is_opened_again_once(
+    failures: list[NoAnswer], known: set[int] | None
+) -> None:
+    cluster = asked(
+        ListTransactions={"ErrorCode": 0, "TransactionStates": [{"TransactionalId": "x"}]},
+        DescribeTransactions={"TransactionStates": [DESCRIBED]},
+    )
+    cluster._wire.failures = failures  # type: ignore[attr-defined]
+    found = cluster.transactions_of([7])
+    assert (None if found is None else set(found)) == known
