@@ -46,7 +46,7 @@ A producer that writes nothing to a partition for a day is forgotten (--forget-a
 neither its duplicates nor its late writes are noticed. One whose transaction is open is not.
 
 exit codes: 0 ended without a report, 1 there were reports of something wrong, 2 the cluster or the call cannot be used,
-  or a partition or topic could not be read
+  a partition or topic could not be read, or offsets were deleted before they were read
 """
 COMMIT_SECONDS = 1.0  # between checkpoints without a report, at least
 COMMIT_SHARE = 0.05  # of the time, at most, that these checkpoints take: they have every producer that is remembered
@@ -159,11 +159,14 @@ def run(arguments: argparse.Namespace) -> int:
         tell(f"reports of transactions that are not over: {watcher.unresolved}")
     if watcher.unread:
         tell(f"not read: {', '.join(f'{topic}-{number}' for topic, number in sorted(watcher.unread))}")
+    if watcher.deleted:
+        tell(f"not judged: {watcher.deleted:,} offsets that were deleted before they were read")
     if watcher.missing:
         tell(f"not there, or may not be described: {', '.join(sorted(watcher.missing))}")
     elif not watcher.partitions:
         tell("nothing was watched: the cluster tells of no partition")
-    return 1 if told.wrong else 2 if watcher.unread or watcher.missing or not watcher.partitions else 0
+    unjudged = watcher.unread or watcher.deleted or watcher.missing or not watcher.partitions
+    return 1 if told.wrong else 2 if unjudged else 0
 
 
 def now_ms() -> int:

@@ -122,6 +122,7 @@ class Watcher:
         batches: the number of batches that were read.
         unread: partitions that could not be read when they were asked for last, and when they are again.
         heard: whether any broker answered in the last poll.
+        deleted: the number of offsets that were deleted before they were read.
         missing: topics that were asked for and are not there, or may not be described.
         decided: by producer id, how its last transactions ended, as far as their epochs name them.
     """
@@ -134,6 +135,7 @@ class Watcher:
     batches: int = 0
     unread: dict[Place, BackOff] = field(default_factory=dict)
     heard: bool = False
+    deleted: int = 0
     missing: frozenset[str] = frozenset()
     decided: dict[int, Decisions] = field(default_factory=dict)
     _initial: set[Place] = field(default_factory=set)
@@ -321,6 +323,7 @@ class Watcher:
         if state.position < first:
             gone = f"offsets {state.position} to {first - 1}"
             self.tell(f"{place[0]}-{place[1]}: {gone} were deleted before they were read")
+            self.deleted += first - state.position
             state.skip_to(first)
         elif state.position > last:
             evidence = f"offset {state.position - 1} was read before, and now the log ends here"

@@ -131,6 +131,20 @@ def test_a_partition_that_cannot_be_read_ends_a_single_look_with_2(
     assert main(call) == 1
 
 
+def test_offsets_that_were_deleted_before_they_were_read_end_a_look_with_2(
+    written: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cluster, "Cluster", lambda *_: written)
+    call = ["watch", "--bootstrap", "localhost:9092", "--once", "--from-start", "--checkpoint", str(tmp_path)]
+    log = written.logs[PLACE]
+    log.append(Batch(0, 0, 0, 7, 0, 0, 0, unsequenced=False))
+    assert main(call) == 0
+    log.batches, log.start, log.end = [], 3_001, 3_001
+    assert main(call) == 2
+    assert capsys.readouterr().err.endswith("not judged: 3,000 offsets that were deleted before they were read\n")
+    assert main(call) == 0, "said once"
+
+
 def test_a_topic_that_is_not_there_ends_a_look_with_2_and_so_does_a_cluster_without_partitions(
     written: Written, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
