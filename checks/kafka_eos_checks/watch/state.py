@@ -239,7 +239,7 @@ class PartitionState:
         before, known = self.looked_through_ms, self.fold.log.producers
         if not self.drained or before <= now_ms < before + after_ms:
             return
-        if 0 <= before <= now_ms:  # neither the first look, nor was the clock set back
+        if before <= now_ms:  # the clock was not set back
             for pid in self.idle - self.open.keys():
                 known.pop(pid, None)
         self.idle, self.looked_through_ms = set(known), now_ms

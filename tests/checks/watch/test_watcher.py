@@ -137,13 +137,15 @@ def test_a_producer_stays_while_its_transaction_is_open_or_there_is_more_to_read
     for day in range(4):
         watcher.poll(NOW + day * DAY_MS)
     assert remembered(watcher) == {PID}
+    log.append(Batch(0, 2, 2, 1, 0, 0, 0, unsequenced=False))
+    watcher.poll(NOW + 4 * DAY_MS)
     log.marker(PID, EPOCH + 1)
-    log.append(Batch(0, 3, 3, 1, 0, 0, 0, unsequenced=False))
+    log.append(Batch(0, 4, 4, 2, 0, 0, 0, unsequenced=False))
     written.batches_a_fetch = lambda: 1
     watcher.poll(NOW + 9 * DAY_MS)  # reads the marker, and not what is after it
-    assert remembered(watcher) == {PID}
-    watcher.poll(NOW + 9 * DAY_MS)
     assert remembered(watcher) == {PID, 1}
+    watcher.poll(NOW + 9 * DAY_MS)
+    assert remembered(watcher) == {PID, 2}
 
 
 def test_who_is_idle_survives_a_restart_and_a_clock_that_is_set_back(written: Written) -> None:
@@ -159,6 +161,10 @@ def test_who_is_idle_survives_a_restart_and_a_clock_that_is_set_back(written: Wr
     assert remembered(second) == {1}, "the day begins anew"
     second.poll(NOW)
     assert remembered(second) == set()
+    another = written.watcher()
+    another.resume(kept)
+    another.poll(NOW + DAY_MS)
+    assert remembered(another) == set()
     for name in ("idle", "looked_through_ms"):  # which a checkpoint of an earlier version does not have
         del kept["partitions"][0][name]
     third = written.watcher()
