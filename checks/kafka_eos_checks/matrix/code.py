@@ -423,16 +423,17 @@ class Bench:
         """
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         environment["PYTHONPATH"] = os.pathsep.join(str(self.folder / name) for name in SOURCES)
-        environment["PYTHONPYCACHEPREFIX"] = str(self.folder / "compiled")
-        # A mutant leaves no compiled file: it would stay valid for the next one, if it is as long and as old.
-        python = [sys.executable, *(["-B"] if variables is None else [])]
+        if variables is None:
+            # A mutant leaves no compiled file, nor does a process that its tests start: the file would stay valid for
+            # the next mutant, if that is as long and as old.
+            environment["PYTHONDONTWRITEBYTECODE"] = "1"
         pytest = ["-c", _PYTEST, "-x", "-v", "-p", "no:cacheprovider"]
         timeout = ["-o", f"faulthandler_timeout={limit}", "-o", "faulthandler_exit_on_timeout=true"]
         said = self.folder / "said"  # no pipe: a server that a test had no chance to end would hold it open
         with (
             said.open("w", encoding="utf-8") as out,
             subprocess.Popen(
-                [*python, *pytest, *timeout, *options, *tests],
+                [sys.executable, *pytest, *timeout, *options, *tests],
                 cwd=self.folder,
                 env=environment | dict(variables or {}),
                 stdin=subprocess.PIPE,

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 from xml.etree import ElementTree
 
-from kafka_eos_checks.kit.missing import find_java
-from kafka_eos_checks.tla.tlc import find_jar
+from kafka_eos_checks.tla.tlc import find_jar, java_start
 
 Xml: TypeAlias = ElementTree.Element
 
@@ -107,14 +106,10 @@ def parse(folder: Path, module: str) -> dict[str, Definition]:
         MissingExtra: when there are no TLA+ tools or no Java.
     """
     with tempfile.TemporaryDirectory(prefix="kafka-eos-sany-") as temporary:
-        command = [
-            find_java(),
-            "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
-            "-Dfile.encoding=UTF-8",
-            f"-Djava.io.tmpdir={temporary}",
-        ]
-        command += ["-cp", str(find_jar().resolve()), "tla2sany.xml.XMLExporter", "-o", f"{module}.tla"]
+        jar = find_jar().resolve()
+        command = [*java_start(jar), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8"]
+        command += [f"-Djava.io.tmpdir={temporary}", "-cp", str(jar)]
+        command += ["tla2sany.xml.XMLExporter", "-o", f"{module}.tla"]
         run = subprocess.run(command, cwd=folder, capture_output=True, timeout=120, check=False)
     if run.returncode or not run.stdout.startswith(b"<?xml"):
         said = (run.stdout + run.stderr).decode(errors="replace").strip()

@@ -454,21 +454,15 @@ def _hidden_text(hidden: Hidden, action: machines.Action) -> str:
 
 
 def trace_definitions(
-    traces: Sequence[Trace],
-    machine: type[machines.Machine],
-    hidden: Sequence[Hidden],
-    max_hidden: int,
-    *,
-    follow: bool,
+    traces: Sequence[Trace], machine: type[machines.Machine], hidden: Sequence[Hidden], max_hidden: int
 ) -> str:
-    """The TLA+ text that replays traces.
+    """The TLA+ text that replays traces, and prints how far each is explained.
 
     Args:
         traces: the traces.
         machine: the machine with the names of actions and variables.
         hidden: the actions that no event shows.
         max_hidden: how many of them may happen in a row.
-        follow: whether to print how far the trace is explained, for the index of a rejection.
     """
     actions = {action.name: action for action in machines.actions(machine)}
     every = sorted({place for trace in traces for step in trace.steps for place in step.observed})
@@ -503,13 +497,10 @@ def trace_definitions(
         "            /\\ hidden__' = hidden__ + 1 /\\ UNCHANGED <<trace__, at__>>",
         "TraceInit__ == Init /\\ trace__ \\in DOMAIN Traces__ /\\ at__ = 1 /\\ hidden__ = 0",
         f"TraceSpec__ == TraceInit__ /\\ [][Logged__ \\/ Hidden__]_<<{variables}, trace__, at__, hidden__>>",
+        "ASSUME \\A t \\in DOMAIN Traces__ : TLCSet(t, 0)",
+        'Followed__ == at__ <= TLCGet(trace__) \\/ (TLCSet(trace__, at__) /\\ PrintT(<<"at", trace__, at__>>))',
         'Accepted__ == at__ <= Length__ \\/ PrintT(<<"accepted", trace__>>)',
     ]
-    if follow:
-        lines += [
-            "ASSUME \\A t \\in DOMAIN Traces__ : TLCSet(t, 0)",
-            'Followed__ == at__ <= TLCGet(trace__) \\/ (TLCSet(trace__, at__) /\\ PrintT(<<"at", trace__, at__>>))',
-        ]
     return "\n".join(lines) + "\n"
 
 
@@ -524,13 +515,10 @@ def _run_tlc(
     hidden: Sequence[Hidden],
     max_hidden: int,
     timeout: float,
-    *,
-    follow: bool,
 ) -> dict[int, int | None]:
     """The verdicts of TLC: place of the trace -> None (accepted) or the first event not explained."""
-    definitions = trace_definitions(traces, machine, hidden, max_hidden, follow=follow)
-    invariants = ("Accepted__", "Followed__") if follow else ("Accepted__",)
-    configuration = Configuration(specification="TraceSpec__", invariants=invariants)
+    definitions = trace_definitions(traces, machine, hidden, max_hidden)
+    configuration = Configuration(specification="TraceSpec__", invariants=("Accepted__", "Followed__"))
     with TemporaryDirectory(prefix="kafka-eos-trace-") as own:  # another process may replay other traces of the model
         folder, root = write_model(model, configuration, definitions, suffix="_trace", folder=Path(own))
         result = tlc.run(tlc.Job(folder=folder, module=root, timeout=timeout))
@@ -540,7 +528,7 @@ def _run_tlc(
     for line in result.prints:
         reached = _AT.match(line)
         if reached:
-            found[int(reached[1]) - 1] = max(found.get(int(reached[1]) - 1) or 0, int(reached[2]))
+            found[int(reached[1]) - 1] = int(reached[2])  # each line of a trace goes further than the one before
     for line in result.prints:
         accepted = _ACCEPTED.match(line)
         if accepted:
@@ -630,13 +618,8 @@ def validate(
     tlc_index: dict[int, int | None] = {}
     for places in _batches(traces):
         batch = [traces[place] for place in places]
-        accepted = _run_tlc(model, machine, batch, hidden, most, timeout, follow=False)
-        tlc_index |= {places[number]: None for number in accepted}
-        rejected = [place for place in places if place not in tlc_index]
-        if rejected:  # run them again to find the event
-            batch = [traces[place] for place in rejected]
-            followed = _run_tlc(model, machine, batch, hidden, most, timeout, follow=True)
-            tlc_index |= {rejected[number]: index for number, index in followed.items()}
+        found = _run_tlc(model, machine, batch, hidden, most, timeout)
+        tlc_index |= {places[number]: index for number, index in found.items()}
     judgements = []
     for place, trace in enumerate(traces):
         if not trace.steps:

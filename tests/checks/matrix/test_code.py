@@ -1,10 +1,11 @@
 """Mutants of a small package in a clone of its own: the tests that notice them, and the survivors."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -45,7 +46,10 @@ MARKERS = "[pytest]\nmarkers =\n    tlc\n    java\n    spark\n    broker\n    th
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
     """A clone with one room, a test that mirrors its module, and another test in its folder."""
-    root = tmp_path / "clone"
+    return made(tmp_path / "clone")
+
+
+def made(root: Path) -> Path:
     room, tests = root / "reference" / "kafka_eos" / "room", root / "tests" / "reference" / "room"
     for folder in (room, tests, root / "reference" / "toy"):
         folder.mkdir(parents=True)
@@ -80,55 +84,80 @@ def test_a_room_or_a_file_names_its_modules(clone: Path) -> None:
         code.modules(clone, "rom")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few_plugins() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # every pytest would import Hypothesis and its like
+        yield
+
+
 @pytest.fixture
-def bench(clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # every pytest would import Hypothesis and its like
+def bench(clone: Path, tmp_path: Path) -> Bench:
     return Bench(root=clone, folder=tmp_path / "copy", cache=ResultCache(tmp_path / "cache"))
 
 
-def test_a_mutant_that_no_test_of_its_room_notices_survives(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    mutants = [mutant("weight < most", "True"), mutant("weight < most", "False"), mutant("= 7", "= 8")]
+NOTICED = [mutant("weight < most", "True"), mutant("weight < most", "False")]
+LEFT = mutant("= 7", "= 8")
+
+
+@pytest.fixture(scope="module")
+def judged(few_plugins: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Bench, list[Fate]]:
+    """A bench on which three mutants were judged, and their fates."""
+    folder = tmp_path_factory.mktemp("judged")
+    bench = Bench(root=made(folder / "clone"), folder=folder / "copy", cache=ResultCache(folder / "cache"))
     seen: list[Fate] = []
-    fates = code.judged([bench], mutants, seen.append)
+    fates = code.judged([bench], [*NOTICED, LEFT], seen.append)
+    assert seen == fates
+    return bench, fates
+
+
+@pytest.fixture
+def knowing(bench: Bench, judged: tuple[Bench, list[Fate]]) -> Bench:
+    """A bench of its own for each test, with the results of the three mutants."""
+    shutil.copytree(judged[0].cache.folder, bench.cache.folder)
+    return bench
+
+
+def test_a_mutant_that_no_test_of_its_room_notices_survives(
+    judged: tuple[Bench, list[Fate]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, fates = judged
     assert [fate.by for fate in fates] == [
         "tests/reference/room/test_rule.py::test_heavy_ones_stay",
         "tests/reference/room/test_others.py::test_light_ones_pass",
         code.NONE,
     ]
-    assert seen == fates
-    assert (bench.folder / mutants[0].file).read_text(encoding="utf-8") == RULE
-    assert (bench.root / mutants[0].file).read_text(encoding="utf-8") == RULE
-    with monkeypatch.context() as patched:
-        patched.setattr(Bench, "_fails", lambda *_: pytest.fail("an earlier result is kept"))
-        assert [fate.by for fate in code.judged([bench], mutants, lambda _: None)] == [fate.by for fate in fates]
+    assert (bench.folder / LEFT.file).read_text(encoding="utf-8") == RULE
+    assert (bench.root / LEFT.file).read_text(encoding="utf-8") == RULE
+    monkeypatch.setattr(Bench, "_fails", lambda *_: pytest.fail("an earlier result is kept"))
+    assert [fate.by for fate in code.judged([bench], [*NOTICED, LEFT], lambda _: None)] == [fate.by for fate in fates]
 
 
-def test_another_test_is_tried_on_survivors_only(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    killed, left = mutant("weight < most", "True"), mutant("= 7", "= 8")
-    before = code.judged([bench], [killed, left], lambda _: None)
-    assert [fate.is_killed for fate in before] == [True, False]
+def test_another_test_is_tried_on_survivors_only(
+    knowing: Bench, judged: tuple[Bench, list[Fate]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     more = OWN.replace("heavy", "many") + "    assert not may_pass(7)\n"
-    (bench.folder / "tests" / "reference" / "room" / "test_more.py").write_text(more, encoding="utf-8")
+    (knowing.folder / "tests" / "reference" / "room" / "test_more.py").write_text(more, encoding="utf-8")
     tried: list[CodeMutant] = []
     monkeypatch.setattr(Bench, "_fate", lambda _, mutant, tests: tried.append(mutant) or min(tests))
-    after = code.judged([bench], [killed, left], lambda _: None)
-    assert tried == [left]
-    assert after[0].by == before[0].by
-    assert after[1].by == "tests/reference/room/test_more.py::test_many_ones_stay"
+    after = code.judged([knowing], [*NOTICED, LEFT], lambda _: None)
+    assert tried == [LEFT]
+    assert [fate.by for fate in after[:2]] == [fate.by for fate in judged[1][:2]]
+    assert after[2].by == "tests/reference/room/test_more.py::test_many_ones_stay"
 
 
-def test_survivors_are_tried_with_the_tests_that_start_a_jvm_if_asked_for(bench: Bench) -> None:
-    tests = bench.folder / "tests" / "reference" / "room"
-    (bench.folder / "pytest.ini").write_text(MARKERS, encoding="utf-8")
+def test_survivors_are_tried_with_the_tests_that_start_a_jvm_if_asked_for(knowing: Bench) -> None:
+    tests = knowing.folder / "tests" / "reference" / "room"
+    (knowing.folder / "pytest.ini").write_text(MARKERS, encoding="utf-8")
     marked = "import pytest\n" + OWN.replace("def test_heavy", "@pytest.mark.tlc\ndef test_heavier").replace("8", "7")
     (tests / "test_java.py").write_text(marked, encoding="utf-8")
-    left, noticed = mutant("= 7", "= 6 + 1"), mutant("= 7", "= 8")
-    assert [bench.judge(each).is_killed for each in (left, noticed)] == [False, False]
-    bench.java = True
+    left, noticed = mutant("= 7", "= 6 + 1"), LEFT
+    assert [knowing.judge(each).is_killed for each in (left, noticed)] == [False, False]
+    knowing.java = True
     test = "tests/reference/room/test_java.py::test_heavier_ones_stay"
-    assert [bench.judge(each).by for each in (left, noticed)] == [code.NONE, test]
-    bench.java = False
-    assert not bench.judge(noticed).is_killed, "what is kept is that of the same tests"
+    assert [knowing.judge(each).by for each in (left, noticed)] == [code.NONE, test]
+    knowing.java = False
+    assert not knowing.judge(noticed).is_killed, "what is kept is that of the same tests"
 
 
 @pytest.mark.thorough
@@ -257,6 +286,15 @@ def test_a_pytest_that_is_killed_or_cannot_start_kills_no_mutant(bench: Bench, m
         bench._fate(mutant("= 7", "= 8"), {test: 0.1})
 
 
+def test_a_process_that_a_test_starts_leaves_no_compiled_mutant_for_the_next_one(bench: Bench) -> None:
+    file, program = "tests/reference/room/test_rule.py", "from toy.rule import may_pass; assert not may_pass(8)"
+    text = "import subprocess, sys\n\ndef test_it():\n"
+    text += f"    subprocess.run([sys.executable, '-c', {program!r}], check=True)\n"
+    (bench.folder / file).write_text(text, encoding="utf-8")
+    assert bench._fails_with(mutant("= 7", "= 9"), [f"{file}::test_it"], 5.0, 1.0) == f"{file}::test_it"
+    assert not list(bench.folder.rglob("rule.*.pyc"))
+
+
 def test_a_mutant_of_a_room_without_tests_that_may_run_survives(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     tests = bench.folder / "tests" / "reference" / "room"
     (bench.folder / "pytest.ini").write_text(MARKERS, encoding="utf-8")
@@ -314,8 +352,8 @@ def test_pytest_ends_with_the_command_that_is_killed(clone: Path, tmp_path: Path
     assert ends(int(ready.read_text(encoding="utf-8")))
 
 
-def test_tests_that_execute_the_changed_line_are_run_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    tests = bench.folder / "tests" / "reference" / "room"
+def test_tests_that_execute_the_changed_line_are_run_alone(knowing: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    tests = knowing.folder / "tests" / "reference" / "room"
     monkeypatch.setenv("ZONE", "its own")
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # compiling once is quicker
     (tests / "test_a.py").write_text(
@@ -333,7 +371,7 @@ def test_tests_that_execute_the_changed_line_are_run_alone(bench: Bench, monkeyp
         encoding="utf-8",
     )
     file = "reference/kafka_eos/room/rule.py"
-    notes = bench._notes(Path(file), bench._keys(Path(file), "tests/reference/room", ""), "")
+    notes = knowing._notes(Path(file), knowing._keys(Path(file), "tests/reference/room", code._QUICK), code._QUICK)
     names = [
         "tests/reference/room/test_others.py::test_light_ones_pass",
         "tests/reference/room/test_process.py::test_a_process",

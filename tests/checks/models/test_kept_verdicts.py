@@ -21,26 +21,40 @@ MUTANT = "NoDuplicateCache"  # of PartitionLog
 REFERENCE, CHECKS = "kafka_eos", "kafka_eos_checks"
 
 
-@pytest.fixture
-def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Copies of the two packages, which may be edited."""
+    copies = tmp_path_factory.mktemp("packages")
     for name, folder in imports.PACKAGES.items():
-        shutil.copytree(folder, tmp_path / name, ignore=lambda _, names: {n for n in names if n == "__pycache__"})
-    monkeypatch.setattr(imports, "PACKAGES", {name: tmp_path / name for name in imports.PACKAGES})
-    python_fingerprint.cache_clear()
-    yield tmp_path
-    python_fingerprint.cache_clear()
+        shutil.copytree(folder, copies / name, ignore=lambda _, names: {n for n in names if n == "__pycache__"})
+    return copies
 
 
-def changes_key(packages: Path, means: str, file: str) -> bool:
+@pytest.fixture
+def changes_key(packages: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., bool]]:
     """Whether an edit of a file changes the key of a mutant's verdict."""
-    registry = Registry()
+    monkeypatch.setattr(imports, "PACKAGES", {name: packages / name for name in imports.PACKAGES})
     mutant = registry.get(MUTANT)
-    before = key_of(means, registry, mutant)
-    path = packages / file
-    path.write_text(path.read_text(encoding="utf-8") + "\nEDITED = True\n", encoding="utf-8")
+
+    def key(means: str) -> str:
+        python_fingerprint.cache_clear()
+        return key_of(means, registry, mutant)
+
+    def edited(means: str, file: str) -> bool:
+        before, path = key(means), packages / file
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text + "\nEDITED = True\n", encoding="utf-8")
+        after = key(means)
+        path.write_text(text, encoding="utf-8")
+        return after != before
+
+    yield edited
     python_fingerprint.cache_clear()
-    return key_of(means, registry, mutant) != before
+
+
+@pytest.fixture(scope="module")
+def registry() -> Registry:
+    return Registry()
 
 
 @pytest.mark.parametrize(
@@ -73,9 +87,9 @@ def changes_key(packages: Path, means: str, file: str) -> bool:
     ],
 )
 def test_an_edit_of_a_file_that_a_means_does_not_use_keeps_the_key(
-    packages: Path, means: str, files: Sequence[str]
+    changes_key: Callable[..., bool], means: str, files: Sequence[str]
 ) -> None:
-    assert not [file for file in files if changes_key(packages, means, file)]
+    assert not [file for file in files if changes_key(means, file)]
 
 
 MACHINE = [
@@ -106,9 +120,9 @@ MUTANTS, BOUNDS = f"{CHECKS}/mutants/rules.py", f"{CHECKS}/models/bounds.py"
     ],
 )
 def test_an_edit_of_the_mutants_machine_or_of_a_module_of_the_means_changes_the_key(
-    packages: Path, means: str, files: Sequence[str]
+    changes_key: Callable[..., bool], means: str, files: Sequence[str]
 ) -> None:
-    assert [file for file in files if changes_key(packages, means, file)] == files
+    assert [file for file in files if changes_key(means, file)] == files
 
 
 @pytest.mark.parametrize(("file", "comment"), [("releases.toml", "#"), ("Broker.tla", "\\*")])
@@ -124,8 +138,8 @@ def test_kafkas_rules_and_requests_are_a_part_of_the_key_where_a_broker_is_asked
     assert (key_of(means, registry, registry.get(MUTANT)) != before) == changes
 
 
-def test_another_clone_of_the_same_files_has_the_same_keys(tmp_path: Path) -> None:
-    here = Registry()
+def test_another_clone_of_the_same_files_has_the_same_keys(registry: Registry, tmp_path: Path) -> None:
+    here = registry
     there = Registry(Path(shutil.copytree(spec_folder(), tmp_path / "spec")) / "models")
     assert key_of("TLC", here, here.get(MUTANT)) == key_of("TLC", there, there.get(MUTANT))
 
@@ -225,12 +239,14 @@ def without_packages(paths: Iterable[Path]) -> set[Path]:
 
 
 @pytest.mark.parametrize("means", MODULES)
-def test_the_key_depends_on_every_module_that_is_imported_when_a_means_runs(means: str, tmp_path: Path) -> None:
+def test_the_key_depends_on_every_module_that_is_imported_when_a_means_runs(
+    means: str, registry: Registry, tmp_path: Path
+) -> None:
     mutant, run, more = RUNS[means]
     code = RUN.format(folder=str(tmp_path), mutant=mutant, run=run)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     imported = without_packages(map(Path, done.stdout.splitlines()))
-    machine = Registry().get(mutant).machine_class().__module__
+    machine = registry.get(mutant).machine_class().__module__
     found = without_packages(imports.needed(modules_of(means, machine)))
     assert imported <= found
     assert {path.name for path in found - imported} == more, "for other arguments"
@@ -253,9 +269,8 @@ def asked() -> list[str]:
 
 
 @pytest.fixture
-def ask(tmp_path: Path, asked: list[str]) -> Callable[[float, str], str]:
+def ask(tmp_path: Path, registry: Registry, asked: list[str]) -> Callable[[float, str], str]:
     """A function that asks for a mutant's verdict within a limit; its second argument is given if none is kept."""
-    registry = Registry()
 
     def find(limit: float, found: str) -> str:
         def look(waiting: Sequence[Model]) -> Iterator[Verdict]:

@@ -102,8 +102,9 @@ def test_a_mutant_of_another_machine_is_refused() -> None:
         scenarios("NoDuplicateCache")
 
 
-def test_the_command_says_how_many_schedules_it_tried(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["simulate", "word-count", "--crash-at", "2"]) == 0
+@pytest.mark.parametrize("step", ["20", pytest.param("2", marks=pytest.mark.thorough)])
+def test_the_command_says_how_many_schedules_it_tried(step: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "word-count", "--crash-at", step]) == 0
     out = capsys.readouterr().out
     assert "word count, EOS v2: " in out
     assert "word count, EOS v1: " in out

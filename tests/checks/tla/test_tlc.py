@@ -1,3 +1,5 @@
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,11 +37,26 @@ def test_a_violated_invariant_has_its_name_and_a_shortest_counterexample(registr
 
 
 @pytest.mark.tlc
-def test_an_invariant_that_the_initial_state_violates_has_its_name_too(registry: Registry) -> None:
-    result = run(registry, bounded(invariants=("IsFull",)))
-    assert result.verdict == "violates IsFull"
-    assert [step.action for step in result.behaviour] == ["Init"]
-    assert result.behaviour[0].state["log"] == ()
+def test_later_runs_take_the_loaded_classes_of_the_first_one_and_find_the_same_without_them(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jar = tlc.find_jar().resolve()
+    archive = tmp_path / "classes" / tlc.class_archive(jar).name
+    monkeypatch.setattr(tlc, "class_archive", lambda _: archive)
+    first = run(registry, bounded(invariants=("IsFull",)))
+    assert first.verdict == "violates IsFull", "by the initial state"
+    assert [step.action for step in first.behaviour] == ["Init"]
+    assert first.behaviour[0].state["log"] == ()
+    loaded = tmp_path / "loaded"
+    java = [*tlc.java_start(jar), f"-Xlog:class+load:file={loaded}", "-cp", str(jar)]
+    subprocess.run([*java, "tlc2.TLC", "-h"], check=False, capture_output=True)
+    assert "tlc2.TLC source: shared objects file (top)" in loaded.read_text(encoding="utf-8")
+    archive.chmod(0o600)
+    archive.write_bytes(b"no archive")
+    again = run(registry, bounded(invariants=("IsFull",)))
+    assert replace(again, seconds=0) == replace(first, seconds=0)
+    assert archive.read_bytes() == b"no archive"
+    assert list(archive.parent.iterdir()) == [archive]
 
 
 @pytest.mark.tlc

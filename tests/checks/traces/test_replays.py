@@ -590,26 +590,35 @@ def spoiled_at_random(logs: Recorded, seed: int) -> Recorded:
     )
 
 
-@pytest.mark.parametrize("counts", [True, False])
-@pytest.mark.parametrize("most", [0, 300, 50_000])
-def test_a_judge_that_remembers_gives_the_verdicts_of_one_that_does_not(
-    recording: Path, most: int, counts: bool
-) -> None:
+Judged = tuple[list[ToldRecord], list[tuple[str, WrittenMarker]], tuple[int | None, int]]
+
+
+@pytest.fixture(scope="module")
+def judged(recording: Path) -> list[Judged]:
+    """Spoiled traces: records and markers of each, its first rejected step, and the number of its steps."""
     logs = coordinators.read_recorded(recording)
-    constants = coordinator_constants(frozenset({1, 2}))
-    judge = RememberingJudge(MACHINE if counts else WITHOUT_NUMBERS, constants, most)
-    rejected = 0
+    found: list[Judged] = []
     for seed in range(4):
         changed = spoiled_at_random(logs, seed)
-        markers = [(name, marker) for name, found in sorted(changed.markers.items()) for marker in found]
+        markers = [(name, marker) for name, own in sorted(changed.markers.items()) for marker in own]
         for trace in coordinators.coordinator_traces(changed):
             records = list(map(told, changed.records[trace.name]))
             ids = {record.told.producer_id for record in records if record.told is not None}
             mine = [row for row in markers if row[1].producer_id in ids]
             expected, _ = replayed(MACHINE, coordinator_constants(frozenset({1, 2}), trace), trace)
-            assert judge.first_rejected(steps_of(records, mine, rename=True)) == (expected, len(trace.steps))
-            rejected += expected is not None
-    assert rejected > 10
+            found.append((records, mine, (expected, len(trace.steps))))
+    return found
+
+
+@pytest.mark.parametrize("counts", [True, False])
+@pytest.mark.parametrize("most", [0, 300, 50_000])
+def test_a_judge_that_remembers_gives_the_verdicts_of_one_that_does_not(
+    judged: list[Judged], most: int, counts: bool
+) -> None:
+    judge = RememberingJudge(MACHINE if counts else WITHOUT_NUMBERS, coordinator_constants(frozenset({1, 2})), most)
+    for records, mine, expected in judged:
+        assert judge.first_rejected(steps_of(records, mine, rename=True)) == expected
+    assert sum(rejected is not None for _, _, (rejected, _) in judged) > 10
 
 
 @pytest.mark.parametrize(("machine", "grows"), [(MACHINE, True), (WITHOUT_NUMBERS, False)])

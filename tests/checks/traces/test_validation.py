@@ -187,9 +187,9 @@ def test_a_trace_that_is_too_long_for_tlc_is_judged_by_the_reference_and_the_ver
 ) -> None:
     asked = []
 
-    def watched(*arguments: Any, follow: bool) -> dict[int, int | None]:
+    def watched(*arguments: Any) -> dict[int, int | None]:
         asked.extend(trace.name for trace in arguments[2])
-        return run_tlc(*arguments, follow=follow)
+        return run_tlc(*arguments)
 
     run_tlc = traces._run_tlc
     monkeypatch.setattr(traces, "_run_tlc", watched)

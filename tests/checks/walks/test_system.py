@@ -22,6 +22,9 @@ from kafka_eos_checks.walks.whole import EXCUSED, KINDS, SET_UPS, Outcome, Whole
 ABORTED_OFFSETS_COUNT = Machines(group=mutated(GroupCoordinator, {"CommittedAtMarker": "MaterialisedOnAbort"}))
 
 
+run_once = cache(run_whole)  # the outcome of a seed, which several tests look at
+
+
 @cache
 def first_wrong() -> Outcome:
     outcomes = (run_whole(seed, ABORTED_OFFSETS_COUNT) for seed in range(60))
@@ -34,12 +37,12 @@ def fewest_faults(seed: int) -> Outcome:
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
-    one, again = run_whole(5), run_whole(5)
+    one, again = run_once(5), run_whole(5)
     assert (one.events, one.requests, one.milliseconds) == (again.events, again.requests, again.milliseconds)
 
 
 def test_every_input_is_found_once_in_every_setup_under_every_kind_of_fault() -> None:
-    outcomes = [run_whole(seed) for seed in range(14)]
+    outcomes = [run_once(seed) for seed in range(14)]
     assert [outcome.wrong for outcome in outcomes] == [""] * 14
     assert {kind for outcome in outcomes for kind in outcome.faults} == set(KINDS)
     titles = {outcome.title for outcome in outcomes}
@@ -114,7 +117,7 @@ def test_the_last_output_that_an_application_leaves_out_is_missed(monkeypatch: p
 
 
 def test_a_verdict_counts_requests_transactions_and_coverage() -> None:
-    verdict = verdict_of([run_whole(1)], 0.0)
+    verdict = verdict_of([run_once(1)], 0.0)
     assert verdict.ok
     assert int(verdict.figures["requests"]) >= 250
     assert int(verdict.figures["committed"]) >= 20
