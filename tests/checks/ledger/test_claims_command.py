@@ -77,6 +77,7 @@ def test_the_command_shows_a_claim_with_its_story_and_writes_its_diagram(
     assert (tmp_path / "claims" / "C15-Some.svg").read_text() == "<svg/>"
     (row,) = json.loads((tmp_path / "claims.json").read_text())
     assert (row["id"], row["standing"], row["verdicts"][0]["name"]) == ("C15", "settled", "Some")
+    assert main(["ledger", "claims", "C15"]) == 0, "once more, with the diagram of the first time"
 
 
 def test_the_ledger_is_a_table_of_claims_with_what_settles_each(
