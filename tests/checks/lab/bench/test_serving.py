@@ -50,7 +50,7 @@ def test_librdkafka_writes_its_records_and_counts_those_that_are_acknowledged(se
 
 def test_plain_records_are_measured_with_kafkas_tool_and_with_librdkafka(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("produce_by_tool", "produce_by_librdkafka"):
-        monkeypatch.setattr(serving, name, lambda cluster, records: {"records": records})
+        monkeypatch.setattr(serving, name, lambda _, records: {"records": records})
     clusters: list[Any] = [SimpleNamespace(name=name) for name in ("reference", "Kafka")]
     names = [verdict.name for verdict in serving._produce_verdicts(clusters, 10, 1)]
     assert [name for name in names if name.endswith("against Kafka")] == [
