@@ -13,6 +13,7 @@ from kafka_eos.histories.history import Event, write_history
 from kafka_eos.histories.producer_history import PARTITION, TOPIC, history, value_name
 from kafka_eos.histories.simulator import Simulation
 from kafka_eos.machines.idempotent_producer import Constants, IdempotentProducer
+from kafka_eos.machines.producer_state import Limits
 from kafka_eos.machines.replicated_log import ReplicaLog
 from kafka_eos_checks.kit.paths import output_folder
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry
@@ -99,8 +100,7 @@ def simulate(plan: Plan, registry: Registry | None = None) -> Simulated:
     """
     names = [chr(ord("a") + i) for i in range(plan.replicas)]
     settings: dict[str, Any] = {
-        "max_sequence": 2**31 - 1,
-        "cached_batches": 5,
+        **asdict(Limits()),
         "replicas": frozenset(names),
         "initial_leader": names[0],
         "snapshots": False,

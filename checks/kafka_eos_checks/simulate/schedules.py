@@ -91,7 +91,7 @@ class Scenario(ABC):
     kinds: tuple[str, ...]
     while_stalled: frozenset[str] = frozenset({GO_ON})
     unattended: frozenset[str] = frozenset()
-    is_right: bool = True
+    is_right: bool
 
     @abstractmethod
     def fail(self, state: Any, fault: Fault) -> Any:
@@ -373,7 +373,7 @@ def run_scenarios(scenarios: Sequence[Scenario], only_step: int) -> int:
     for scenario in scenarios:
         began = monotonic()
         tally = try_scenario(scenario, only_step)
-        as_expected &= (tally.wrong == 0) == scenario.is_right and tally.schedules > 0
+        as_expected &= (tally.wrong == 0) == scenario.is_right
         if tally.shown is not None:
             print(tally.shown)
         print(

@@ -66,17 +66,18 @@ def test_a_claim_about_costs_is_checked_against_the_kept_figures() -> None:
 def test_the_command_shows_a_claim_with_its_story_and_writes_its_diagram(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("kafka_eos_checks.kit.paths.build_folder", lambda: tmp_path)
-    verdicts = tmp_path / "verdicts" / "models.json"
-    write_verdicts(verdicts, [verdict()])
-    assert main(["ledger", "claims", "C15", "--json", str(tmp_path / "claims.json")]) == 0
+    monkeypatch.setattr("kafka_eos_checks.kit.paths.build_folder", lambda: tmp_path / "build")
+    call = ["ledger", "claims", "C15", "--verdicts", str(tmp_path / "models.json")]
+    write_verdicts(tmp_path / "models.json", [verdict()])
+    assert main([*call, "--json", str(tmp_path / "claims.json")]) == 0
     shown = capsys.readouterr().out
     assert "C15  settled" in shown
     assert "2  Initialize" in shown
     assert "said in:   Kafka Exactly Once Semantics Delivering Messages (web tutorial" in shown
-    assert (tmp_path / "claims" / "C15-Some.svg").read_text() == "<svg/>"
+    assert (tmp_path / "build" / "claims" / "C15-Some.svg").read_text() == "<svg/>"
     (row,) = json.loads((tmp_path / "claims.json").read_text())
     assert (row["id"], row["standing"], row["verdicts"][0]["name"]) == ("C15", "settled", "Some")
+    assert main(call) == 0, "once more, with the diagram of the first time"
 
 
 def test_the_ledger_is_a_table_of_claims_with_what_settles_each(

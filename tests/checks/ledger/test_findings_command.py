@@ -68,6 +68,8 @@ def test_a_fresh_clone_shows_the_kept_recordings_and_says_that_the_rest_is_not_c
         shown, RECORDED.id
     )
     assert "not checked here: Kafka's own client and TLC on KeepsEpochWhileEnding" in paragraph(shown, OF_A_CLIENT.id)
+    assert f"\n      {RECORDED.title[:40]}" in shown
+    assert "\n      checked now: the audit of the kept recording" in shown, "in line with the title"
     assert "5 checked in part, 18 not checked here." in shown
     assert "(kafka-eos ledger findings --check) checks everything, with TLC, " in shown
     assert " Kafka's own client and a broker on loopback: it needs Java and takes some minutes.\n" in shown
@@ -126,6 +128,12 @@ def test_an_unchecked_finding_names_the_command_that_checks_it(build: Path, caps
     assert main(["ledger", "findings", "streams-reads-uncommitted"]) == 0
     assert "no run" not in capsys.readouterr().out, "it has neither a model nor a recording that could show one"
     assert not (build / "findings").exists()
+
+
+def test_a_command_stays_on_one_line_however_long(build: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ledger", "findings", "late-offsets"]) == 0
+    [long, *_] = [command for command in BY_ID["late-offsets"].commands() if len(command) > 100]
+    assert f"\n    {long}\n" in capsys.readouterr().out
 
 
 def test_an_unknown_finding_and_spoiled_verdicts_are_errors(build: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.ledger import properties_command
 from kafka_eos_checks.ledger.properties import AUDIT, Outcome, Row, _shipped, _unstated, properties
 from kafka_eos_checks.models.findings import read_findings
-from kafka_eos_checks.models.registry import Expectation, Registry, Shipped
+from kafka_eos_checks.models.registry import Expectation, MalformedRegistry, Registry, Shipped
 from kafka_eos_checks.models.releases import Releases, columns
 
 REPAIRED = Verdict(check="model", name="Counter", expected="holds", found="holds", ok=True)
@@ -203,6 +203,17 @@ def test_the_command_shows_the_named_properties_and_what_to_check_next(
     assert "no module, property or finding Xyz; modules are ApplicationLoop" in capsys.readouterr().err
     assert main([*call[:2], "ReadersAgre", *call[2:]]) == 2
     assert "no module, property or finding ReadersAgre; similar names: ReadersAgree" in capsys.readouterr().err
+
+
+def test_a_registry_that_cannot_be_read_ends_with_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken() -> Registry:
+        raise MalformedRegistry("PartitionLog.toml: no TOML")
+
+    monkeypatch.setattr(properties_command, "Registry", broken)
+    assert main(["ledger", "properties"]) == 2
+    assert "kafka-eos ledger properties: PartitionLog.toml: no TOML" in capsys.readouterr().err
 
 
 def test_the_rules_of_the_audit_are_left_out_where_only_models_were_checked(

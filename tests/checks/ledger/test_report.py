@@ -142,8 +142,10 @@ def test_a_claim_names_the_section_of_each_document_that_makes_it() -> None:
 
 
 def test_a_claim_with_a_verdict_that_differs_is_not_settled() -> None:
-    report = report_of([HOLDS, replace(FAILS, claims=("C03",))], NOW)
+    report = report_of([replace(HOLDS, claims=("C03", "C04")), replace(FAILS, claims=("C03",))], NOW)
     assert {entry.claim.id: entry.standing for entry in report.entries}["C03"] == "differs"
+    [tally] = [words for words in Page(render(report)).words["span"] if words.startswith("1 settled")]
+    assert tally == f"1 settled, 1 differs, {len(report.entries) - 2} not checked here"
 
 
 def test_a_claim_that_the_ledger_does_not_have_is_shown() -> None:
@@ -341,8 +343,8 @@ def test_the_page_loads_nothing_and_its_policy_forbids_loading() -> None:
 
 def test_report_json_holds_the_verdicts_as_they_were(tmp_path: Path) -> None:
     verdicts = [FAILS, replace(HOLDS, figures={"states": 3, "ratio": 1.5, "kafka": "4.3.0"}, evidence="é\x00\ud800")]
-    write_report(verdicts, tmp_path / "sub" / "report.html", NOW)
-    written = json.loads((tmp_path / "sub" / "report.json").read_text(encoding="utf-8"))
+    write_report(verdicts, tmp_path / "no" / "folder" / "yet" / "report.html", NOW)
+    written = json.loads((tmp_path / "no" / "folder" / "yet" / "report.json").read_text(encoding="utf-8"))
     assert sorted((verdict_from_json(row) for row in written["verdicts"]), key=lambda v: v.ok) == verdicts
     assert written["headline"] == "PartitionLog: 3 differences (1 of 2 verdicts differs)"
     assert written["differing"] == [{"check": "graph", "name": "PartitionLog"}]

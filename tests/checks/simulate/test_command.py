@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,16 @@ def test_the_events_are_numbered_and_come_back_from_the_recording(tmp_path: Path
     write_recording(simulated, tmp_path)
     assert [event.order for event in simulated.events] == list(range(len(simulated.events)))
     assert list(read_history(tmp_path / "histories" / "simulated.jsonl")) == simulated.events
+
+
+def test_the_leader_never_forgets_its_producer_without_a_mutant() -> None:
+    assert simulate(replace(PLAN, faults={"ExpireProducer": 1000.0})).state.leaders_log.knows_producer(0)
+
+
+def test_one_replica_leads_itself() -> None:
+    simulated = simulate(replace(PLAN, replicas=1))
+    assert set(simulated.state.replicas) == {"a"}
+    assert len(simulated.state.leaders_log.entries) > 0
 
 
 def test_every_value_is_sent_and_then_answered_once() -> None:

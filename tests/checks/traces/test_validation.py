@@ -10,6 +10,7 @@ from kafka_eos.machines.partition_log import PartitionLog
 from kafka_eos_checks.models.registry import Model, Registry
 from kafka_eos_checks.tla import tlc
 from kafka_eos_checks.traces import validation as traces
+from kafka_eos_checks.traces.command import spoil
 from kafka_eos_checks.traces.validation import (
     NOTHING,
     Candidate,
@@ -299,3 +300,13 @@ def test_a_sequence_that_is_too_large_for_tlc_is_refused() -> None:
     huge = replace(leader_events()[0], base_sequence=2**31 - 5)
     with pytest.raises(TraceUnusable, match="too large for TLC"):
         partition_log_model(Registry().get("PartitionLog"), [partition_log_trace("leader", [huge])])
+
+
+def test_a_copy_is_spoiled_by_the_offset_of_an_event_in_its_second_half_if_there_is_one() -> None:
+    def trace(*offsets: int | None) -> Trace:
+        observed = ({} if offset is None else {"response.offset": offset} for offset in offsets)
+        return Trace("t", tuple(TraceStep((Candidate("AppendBatch", ()),), each) for each in observed))
+
+    assert spoil([trace(None), trace(0, 1, 2, 3, 4, 5)]) == (trace(0, 1, 2, 4, 4, 5), 4)
+    assert spoil([trace(0, 1, None, None, None, None)]) == (trace(0, 2, None, None, None, None), 2)
+    assert spoil([trace(None)]) is None

@@ -1,3 +1,4 @@
+import importlib
 import itertools
 import json
 import random
@@ -449,6 +450,11 @@ def test_the_known_settings_are_those_of_kafkas_clients_and_of_librdkafka(
     vendored_settings.main()
     assert (tmp_path / "known.json").read_text(encoding="utf-8") == vendored
     assert "known.json" in capsys.readouterr().out
+
+
+def test_the_known_settings_are_written_by_the_script_only(capsys: pytest.CaptureFixture[str]) -> None:
+    importlib.reload(vendored_settings)
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize(

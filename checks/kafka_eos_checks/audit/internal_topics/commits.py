@@ -341,7 +341,8 @@ def _layout(records: Records, rows: Ints) -> _Layout:
     late = np.flatnonzero(version == FIRST_FLEXIBLE_VERSION - 1)
     length[late] = _integers(head[late], 14, ">i2")
     if flexible.any():
-        length[flexible] = np.where(head[flexible, 14] < 0x80, head[flexible, 14].astype(np.int64) - 1, -1)
+        length[flexible] = head[flexible, 14].astype(np.int64) - 1
+        regular[flexible] &= head[flexible, 14] < 0x80
     regular &= length >= 0
     length = np.where(regular, length, 0)
     tags = _tags(buffer, start + text_at + length + behind, np.flatnonzero(flexible), len(rows))

@@ -319,7 +319,7 @@ def peer_verdict(work: Work, ours: Side, peer: Side, measured: Measured) -> Verd
     own_rates = [work.rate(sample.wall) for sample in own]
     figures: dict[str, int | float | str] = {"ours": _rounded(statistics.median(own_rates))}
     figures["ours_range"] = spread(own_rates)
-    if all(sample.wall > 0 for sample in others):
+    if all(sample.wall > 0 for sample in (*own, *others)):
         rates = [work.rate(sample.wall) for sample in others]
         ratios = [theirs.wall / mine.wall for mine, theirs in zip(own, others, strict=True)]
         figures |= {"theirs": _rounded(statistics.median(rates)), "theirs_range": spread(rates)}

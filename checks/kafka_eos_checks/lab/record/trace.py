@@ -194,13 +194,19 @@ def _in_order(events: Iterable[Event]) -> Iterator[Event]:
 
 
 def _restarts(events: Iterable[Event], asked: Sequence[_Question]) -> list[Event]:
-    """The restarts of the broker that answered for the partition last before and first after them."""
+    """The restarts of the broker that answered for the partition last before and first after them.
+
+    Raises:
+        NoTrace: a restart has no order.
+    """
     answers = sorted((_order(q.answer), q.answer.detail["broker"]) for q in asked if q.answer is not None)
     orders = [order for order, _ in answers]
     found = []
     for event in events:
         if event.action == "Restart" and event.phase == "invoke":
-            place = bisect_left(orders, _order(event))
+            if event.order is None:
+                raise _damaged(event, "it has no place among the others")
+            place = bisect_left(orders, event.order)
             around = [broker for _, broker in answers[max(place - 1, 0) : place + 1]]
             if place and set(around) == {event.process}:
                 found.append(event)

@@ -96,6 +96,17 @@ V4 = OffsetCommitValue(version=4, offset=7, metadata="m").encode()
 
 NO_TEXT = [OffsetCommitValue(version=v, offset=7, metadata="m").encode().replace(b"m", b"\xff") for v in range(5)]
 
+# The length of the metadata takes two bytes, and a shorter text would fit as well, with other bytes as tagged fields.
+FITS_TWICE = [
+    OffsetCommitValue(version=4, offset=7, metadata=text, commit_timestamp_ms=1, tagged_fields=tags).encode()
+    for text, tags in (
+        ("x" * 127, ((1, b""),)),
+        ("x" * 128, ((1, b""),)),
+        ("x" * 7 + "\1\0~" + "x" * 117, ()),
+        ("x" * 8 + "\1\0}" + "x" * 116, ()),
+    )
+]
+
 
 @drawn(st.lists(pairs(), max_size=12), few=30)
 @example([(KEY, value) for value in NO_TEXT])
@@ -107,6 +118,7 @@ def test_columns_are_what_the_readable_decoder_says(given_pairs: list[Pair]) -> 
 
 @drawn(st.lists(pairs(), max_size=12), few=30)
 @example([(KEY, OffsetCommitValue(version=v, offset=7, metadata=m).encode()) for v in range(5) for m in ("é", "m")])
+@example([(KEY, value) for value in FITS_TWICE])
 def test_the_other_fields_are_what_the_readable_decoder_says(given_pairs: list[Pair]) -> None:
     records = records_of(given_pairs)
     number, _, _ = decode_commits(records, np.zeros(len(given_pairs), np.bool_))
@@ -139,7 +151,7 @@ def test_what_kafka_writes_is_never_decoded_one_by_one(monkeypatch: pytest.Monke
         )
         for version in range(5)
         for offset in (0, 7, 1 << 40)
-        for metadata in ("", "m", "x" * 100)
+        for metadata in ("", "m", "x" * 126)
         for tags in ((), topic_id)
     ]
     expected = [readable(pair) for pair in given_pairs]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import example
 from hypothesis import strategies as st
@@ -192,3 +193,17 @@ def test_what_kafka_writes_is_never_decoded_one_by_one(monkeypatch: pytest.Monke
     assert len(found.lists) == 4
     assert len(asked) <= 2, "only null is no plain array, and each distinct one is decoded once"
     assert rows(found) == expected
+
+
+@pytest.mark.parametrize(
+    ("epochs", "led"),
+    [
+        ([], (-1, -1)),
+        ([3, 3], (3, 100)),
+        ([1, 2, 3, 3], (3, 102)),
+        ([2, 1, 4, 1, 3], (3, 104)),
+        ([3, 1, 4, 3, 3], (3, 103)),
+    ],
+)
+def test_the_last_leader_leads_since_the_first_record_of_its_last_run(epochs: list[int], led: tuple[int, int]) -> None:
+    assert states._led(np.array(epochs, np.int64), np.arange(100, 100 + len(epochs))) == led

@@ -203,6 +203,14 @@ def test_an_empty_value_is_not_the_null_that_the_log_has(tmp_path: Path) -> None
     assert finding.evidence == "reader was given '', the log has null"
 
 
+def test_a_poll_counts_only_with_what_it_tells(tmp_path: Path) -> None:
+    log = log_of(tmp_path, "None", COMMIT)
+    without_value, without_offset = event("Poll", "ok", "reader", 0), event("Poll", "ok", "reader", value="None")
+    told = join([without_value, without_offset, poll(0, "None")], [log]).figures
+    assert told[INCONSISTENT]["checked"] == 1, "no value is not the text None"
+    assert told[ABORTED_DELIVERED]["checked"] == 2, "a record at no offset cannot be looked up"
+
+
 def test_a_record_that_is_given_before_anybody_asks_to_commit_it_is_found_once_for_its_transaction(
     tmp_path: Path,
 ) -> None:

@@ -149,6 +149,8 @@ def test_a_run_lost_in_the_noise_of_its_start_is_not_rated() -> None:
     measured.samples["peer"] = lost
     verdict = peer_verdict(WORK, OURS, Side(name="peer", start=dict), measured)
     assert verdict.found == "equal results; too short next to its own start to be rated"
+    measured.samples |= {"ours": lost, "peer": [Sample(1.0, 1.0)] * 3}
+    assert peer_verdict(WORK, OURS, PEER, measured).found == verdict.found
     assert "ratio" not in verdict.figures
     assert verdict.figures["their_start_seconds"] == 1.0
 

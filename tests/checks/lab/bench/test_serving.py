@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -44,6 +46,16 @@ def test_kafkas_performance_tool_writes_its_records(served: Served) -> None:
 def test_librdkafka_writes_its_records_and_counts_those_that_are_acknowledged(served: Served) -> None:
     Client(served, 1).begin()
     assert serving.produce_by_librdkafka(served, 2_000) == {"records": 2_000}
+
+
+def test_plain_records_are_measured_with_kafkas_tool_and_with_librdkafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("produce_by_tool", "produce_by_librdkafka"):
+        monkeypatch.setattr(serving, name, lambda _, records: {"records": records})
+    clusters: list[Any] = [SimpleNamespace(name=name) for name in ("reference", "Kafka")]
+    names = [verdict.name for verdict in serving._produce_verdicts(clusters, 10, 1)]
+    assert [name for name in names if name.endswith("against Kafka")] == [
+        f"serve, records of {producer}: reference against Kafka" for producer in ("ProducerPerformance", "librdkafka")
+    ]
 
 
 def test_without_its_clients_it_is_skipped_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

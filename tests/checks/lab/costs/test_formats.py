@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from kafka_eos.formats.compression import CompressionType
@@ -43,6 +45,15 @@ def test_a_claim_that_is_met_holds_and_is_no_longer_as_expected(monkeypatch: pyt
     for verdict in formats.verdicts():
         assert verdict.found.startswith("holds")
         assert not verdict.ok
+
+
+def test_messages_have_the_sizes_that_the_name_of_their_shape_says() -> None:
+    said = re.compile(r"(?:key (\d+), value|values of|message of) (\d+)")
+    named = [(found, shape.messages) for shape in formats.shapes() if (found := said.search(shape.name))]
+    assert len(named) == 7
+    for found, messages in named:
+        sizes = {(len(key or b""), len(value or b"")) for _, key, value in messages}
+        assert sizes == {(int(found[1] or 0), int(found[2]))}, found.string
 
 
 def test_the_shapes_are_the_same_in_each_run() -> None:

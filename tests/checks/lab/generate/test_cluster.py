@@ -3,6 +3,7 @@
 import re
 import subprocess
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -132,6 +133,13 @@ def test_the_coordinators_of_a_healthy_cluster_do_what_the_machine_of_the_refere
     rows = in_process(pieces_of([tmp_path / BROKERS / "1"]), Rules(())).to_pylist()
     assert [row for row in rows if not row["accepted"]] == []
     assert sum(row["subject"] == COORDINATOR for row in rows) == 12
+
+
+def test_a_slice_has_about_as_many_batches_as_are_asked_for_with_markers_and_commits() -> None:
+    workload = Workload(transactions=100, batches=600, spread=3, slice_batches=100)
+    assert workload.slices == (600 + 100 * 3 + 100) // 100
+    assert replace(workload, batches=601).slices == workload.slices + 1
+    assert Workload(transactions=1, batches=1).slices == 1
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path: Path) -> None:

@@ -197,6 +197,14 @@ def test_a_request_without_visible_effect_is_left_out(wire: Wire) -> None:
     assert wire.trace() == [("AppendBatch", 0, 0)]
 
 
+def test_a_restart_without_an_order_damages_the_history(wire: Wire) -> None:
+    wire.append(0, 0)
+    wire.restart()
+    wire.events = [replace(event, order=None) if event.action == "Restart" else event for event in wire.events]
+    with pytest.raises(NoTrace, match="event without an order: it has no place among the others; the history is dam"):
+        wire.trace()
+
+
 def test_a_restart_takes_a_snapshot_first_but_not_twice_of_the_same_log(wire: Wire) -> None:
     wire.append(0, 0)
     wire.restart()

@@ -28,6 +28,7 @@ from kafka_eos_checks.audit.kernels.coordinators.group_log import (
     count_commits,
     end_transactions,
     fold_group_log,
+    next_markers,
     read_group_log,
 )
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
@@ -233,3 +234,8 @@ def test_records_of_members_between_those_of_offsets_are_passed_over(tmp_path: P
         assert each.whole
     commits = [(name, commit.offset) for each in found for name, own in each.commits.items() for commit in own]
     assert commits == [(("g", ("t", 0)), 1), (("g", ("t", 0)), 2)]
+
+
+def test_a_row_without_a_later_marker_of_its_producer_has_none() -> None:
+    is_marker = np.array([False, False, True, False, False, False, True])
+    assert next_markers(np.array([7, 8, 7, 8, 7, 9, 8]), is_marker).tolist() == [2, 6, 2, 6, -1, -1, 6]
