@@ -628,7 +628,8 @@ def producer_bucket(
         of_run = counted[np.isin(counted["group"], groups)]
         offsets = Proved(np.zeros(0, np.int64))
         if run.sending:
-            offsets = prove_offsets(own[OFFSET_STEP], of_run, ordered=run.ordered, decided=decided)
+            known = {"ordered": run.ordered, "straight": run.straight}
+            offsets = prove_offsets(own[OFFSET_STEP], of_run, decided=decided, **known)
         for rule, proved in ((REFUSED, refused_ones), (NOT_AS_SENT, offsets)):
             yield Row(FIGURES, bucket, {rule: {"checked": proved.checked, "unknown": proved.unknown}})
             if len(proved.suspects):

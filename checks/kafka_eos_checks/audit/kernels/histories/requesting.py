@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from kafka_eos_checks.audit.events.recorded import (
     ABORTED_IT,
     COMMITTED_IT,
+    ENDS_AGAIN,
     ENDS_IT,
     SENDS_OFFSET,
     STORED_OFFSET,
@@ -64,27 +65,29 @@ def prove_refusals(epochs: Rows, refusals: Rows, *, ordered: bool) -> Proved:
     return Proved(suspects, int((~np.isin(refusals["pid"], suspects)).sum()))
 
 
-def prove_offsets(steps: Rows, counted: Rows, *, ordered: bool, decided: bool) -> Proved:
+def prove_offsets(steps: Rows, counted: Rows, *, ordered: bool, decided: bool, straight: bool = True) -> Proved:
     """Find the producer ids all of whose offsets count as they were sent.
 
-    Proved are transactions of this form only: offsets are sent, the end is requested, and its answer comes before the
-    next request of the kind.
+    Proved are transactions of this form only: offsets are sent, the end is requested, once or several times in a row,
+    and its answer comes before the next request of the kind.
 
     Args:
         steps: the steps of some producer ids, dtype :data:`recorded.OFFSET_STEP`.
         counted: their offsets that count, of the run's groups, dtype :data:`COUNTED`.
         ordered: whether the run has an order; otherwise places decide.
+        straight: whether the events are in order where they are. Only then the requests between two others are known.
         decided: whether an offset that does not count is missing, so that nothing is proved. Otherwise nobody knows.
     """
     time = ("order", "at") if ordered else ("at",)
     steps = steps[np.lexsort(tuple(steps[name] for name in (*reversed(time), "epoch", "pid")))]
+    steps = steps[~_sent_again(steps["step"])] if straight else steps
     identity = _numbered(*(np.concatenate([steps[name], counted[name]]) for name in ("pid", "epoch")))
     own, theirs = identity[: len(steps)], identity[len(steps) :]
     key = _numbered(np.concatenate([steps["key"], counted["key"]]))
     keys, key, their_key = len(key) + 1, key[: len(steps)], key[len(steps) :]
     step, begins = steps["step"], np.append(True, own[1:] != own[:-1])[: len(steps)]
     answers = np.isin(step, (COMMITTED_IT, ABORTED_IT))
-    asked = np.append(False, (step == ENDS_IT)[:-1])[: len(steps)] & ~begins
+    asked = np.append(False, np.isin(step, (ENDS_IT, ENDS_AGAIN))[:-1])[: len(steps)] & ~begins
 
     suspect = np.zeros(int(identity.max(initial=-1)) + 1, np.bool_)
     suspect[own[(step == UNCLEAR) | (answers != (asked & answers)) | (asked & ~answers)]] = True
@@ -115,6 +118,13 @@ def prove_offsets(steps: Rows, counted: Rows, *, ordered: bool, decided: bool) -
     in_proof[own[proved]] = True
     checked = int(proved[stored].sum()) + int(in_proof[there // keys].sum())
     return Proved(suspects, checked, int((proved[stored] & missing).sum()))
+
+
+def _sent_again(step: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """The requests to end a transaction that repeat one without an answer; the steps are in order, shape (n,)."""
+    ends = np.isin(step, (ENDS_IT, ENDS_AGAIN))
+    again: NDArray[np.bool_] = (step == ENDS_AGAIN) & np.append(False, ends[:-1])[: len(step)]
+    return again
 
 
 def clients_of(suspects: Ints, links: Rows) -> Hashes:

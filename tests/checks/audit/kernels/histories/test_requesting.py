@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,17 @@ GROUPS = ("g", "h")
 TOPIC = "in"
 
 
-def columns(events: Sequence[Event]) -> Told:
-    [found] = told([(np.arange(len(events)), [column_of(event) for event in events])], "events")
-    return found
+def columns(events: Sequence[Event], *cuts: int) -> Told:
+    """The events as columns, of each piece between two cuts by itself."""
+    edges = [0, *cuts, len(events)]
+    pieces = [(np.arange(low, high), [column_of(event) for event in events[low:high]]) for low, high in pairwise(edges)]
+    first, *others = [found for piece in pieces if len(piece[0]) for found in told([piece], "events")]
+    for each in others:
+        first.facts.add(each.facts)
+    names = ("epochs", "refusals", "offset_steps")
+    return first._replace(
+        **{name: np.concatenate([getattr(each, name) for each in (first, *others)]) for name in names}
+    )
 
 
 def shuffled(rng: random.Random, events: list[Event], faults: float) -> list[Event]:
@@ -85,6 +94,11 @@ def offsets_of(rng: random.Random, faults: float) -> tuple[list[Event], list[Gro
         if rng.random() < faults:
             events.append(Event(run="r", action="Produce", phase="invoke", topic="out", partition=0, **who))
         committed: Any = commit if rng.random() > faults / 5 else rng.choice((None, 1))
+        while rng.random() < faults:  # the request is lost, or refused, or its answer is lost
+            asked = Event(run="r", action="EndTxn", phase="invoke", detail={"committed": committed}, **who)
+            events += [asked, replace(asked, phase=rng.choice(("fail", "info", "ok")))][: rng.randint(1, 2)]
+            if rng.random() < faults:
+                events.append(Event(run="r", action="Produce", phase="invoke", topic="out", partition=0, **who))
         for phase in ("invoke", "ok" if rng.random() > faults else rng.choice(("fail", "info"))):
             events.append(Event(run="r", action="EndTxn", phase=phase, detail={"committed": committed}, **who))
         decided = commit if rng.random() > faults / 5 else not commit
@@ -120,11 +134,12 @@ def test_what_is_proved_about_offsets_is_what_the_readable_rule_finds(faults: fl
         events = events or [Event(run="r", order=0, process="p", action="Produce", phase="ok")]
         ordered = number % 3 > 0
         events = events if ordered else sorted(events, key=lambda event: event.order or 0)
-        own = columns(events)
+        own = columns(events, *sorted(rng.sample(range(len(events) + 1), min(len(events) + 1, number % 4))))
         in_order = sorted(events, key=lambda event: event.order or 0) if ordered else events
         whole: Figures = {}
         expected = list(not_as_sent(in_order, logs, whole, covered=covered))
-        proved = prove_offsets(own.offset_steps, counted_rows(logs, events), ordered=ordered, decided=covered)
+        facts: dict[str, bool] = {"ordered": ordered, "straight": not ordered or own.facts.straight}
+        proved = prove_offsets(own.offset_steps, counted_rows(logs, events), decided=covered, **facts)
         rest: Figures = {}
         only = set(proved.suspects.tolist())
         asked = [event for event in in_order if event.producer_id in only]
@@ -258,3 +273,56 @@ def test_an_end_without_answer_makes_no_suspect() -> None:
     events += [event("q", "EndTxn", phase, 8, 0, detail={"committed": True}) for phase in ("invoke", "ok")]
     proved = prove_offsets(columns(events).offset_steps, np.zeros(0, COUNTED), ordered=False, decided=True)
     assert proved.suspects.tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("requests", "is_proved"),
+    [
+        ("EEA", True),
+        ("EFEA", True),
+        ("EpEA", True),
+        ("EPEA", False),
+        ("E|EA", False),
+        ("EP|FEA", False),
+    ],
+    ids=["lost", "refused", "another epoch between", "another request", "another chunk", "a refusal in the next chunk"],
+)
+def test_an_end_that_is_requested_again_is_proved_if_nothing_else_was_requested(requests: str, is_proved: bool) -> None:
+    events, cuts = told_in(requests)
+    assert both(events, cuts) == (([], 1) if is_proved else ([7], 0))
+
+
+@pytest.mark.parametrize(
+    ("requests", "orders"),
+    [("EE|PA", (1, 5, 3, 6)), ("EEPA", (1, 5, 3, 6)), ("EEA|P", (1, 5, 6, 3))],
+    ids=["chunks", "one chunk", "chunks that rise"],
+)
+def test_a_request_between_two_ends_is_seen_wherever_it_is(requests: str, orders: tuple[int, ...]) -> None:
+    events, cuts = told_in(requests)
+    events[2:] = [replace(each, order=order) for each, order in zip(events[2:], orders, strict=True)]
+    assert both(events, cuts) == ([7], 0)
+
+
+def told_in(requests: str) -> tuple[list[Event], list[int]]:
+    """An offset that a producer sends, and what it does then: E requests the end, A answers, F refuses, P sends a batch."""
+    where: dict[str, Any] = {"topic": TOPIC, "partition": 0, "group": "g", "detail": {"committed_offset": 4}}
+    events = [event("p", "TxnOffsetCommit", phase, 7, 0, **where) for phase in ("invoke", "ok")]
+    cuts = [2 + requests.index("|")] if "|" in requests else []
+    phases = {"E": "invoke", "A": "ok", "F": "fail"}
+    for each in requests.replace("|", ""):
+        if each in phases:
+            events.append(event("p", "EndTxn", phases[each], 7, 0, detail={"committed": True}))
+        else:
+            events.append(event("p", "Produce", "invoke", 7, int(each == "p"), topic="out", partition=0))
+    return [replace(each, order=order - 1) for order, each in enumerate(events)], cuts
+
+
+def both(events: list[Event], cuts: list[int]) -> tuple[list[int], int]:
+    """The suspects of the proof, and how much it checks; without suspects it checks what the readable rule does."""
+    own, figures = columns(events, *cuts), Figures()
+    assert not list(not_as_sent(sorted(events, key=lambda each: each.order or 0), [], figures))
+    facts: dict[str, bool] = {"ordered": True, "straight": own.facts.straight}
+    proved = prove_offsets(own.offset_steps, np.zeros(0, COUNTED), decided=False, **facts)
+    suspects = proved.suspects.tolist()
+    assert suspects or (proved.checked, proved.unknown) == (figures["checked"], figures["unknown"])
+    return suspects, proved.checked
