@@ -60,8 +60,13 @@ EPOCH = np.dtype([("pid", "i8"), ("client", "u8"), ("epoch", "i8"), ("order", "i
 """The requests of a client with a producer id and epoch (-1 without one): the least order and the least place."""
 REFUSAL = np.dtype([("pid", "i8"), ("epoch", "i8"), ("order", "i8"), ("at", "i8"), ("of_epoch", "?")])
 """A producer is refused for good: because of its epoch, or for another reason."""
-OFFSET_STEP = np.dtype([("pid", "i8"), ("epoch", "i8"), ("key", "u8"), ("order", "i8"), ("at", "i8"), ("step", "u1")])
-"""A step of a transaction with offsets; the key is the joined hash of :func:`name_hash` and the offset."""
+OFFSET_STEP = np.dtype(
+    [
+        *(("pid", "i8"), ("epoch", "i8"), ("group", "u8"), ("key", "u8")),  # key: joined, :func:`name_hash` and offset
+        *(("order", "i8"), ("at", "i8"), ("step", "u1")),
+    ]
+)
+"""A step of a transaction with offsets; the group is 0 for a request to end it."""
 NO_STEP, SENDS_OFFSET, STORED_OFFSET, ENDS_IT, ENDS_AGAIN, COMMITTED_IT, ABORTED_IT, UNCLEAR = range(8)
 # ENDS_AGAIN: the end is requested, and the request before it of the same producer id and epoch was to end it, too.
 ACTIONS = (
@@ -647,6 +652,7 @@ class _Columns:
         found = np.zeros(len(of), OFFSET_STEP)
         found["pid"], found["epoch"], found["step"] = pid[of], epoch[of], step
         found["order"], found["at"] = rows["order"][of], rows["at"][of]
+        found["group"] = group[of]
         found["key"] = joined_hashes(name_hashes(group[of], place[of]), self._integers(offset))
         with_epoch: Rows = found[found["epoch"] != NOWHERE]
         return with_epoch

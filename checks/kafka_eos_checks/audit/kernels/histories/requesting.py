@@ -26,6 +26,8 @@ COUNTED = np.dtype([("pid", "i8"), ("epoch", "i8"), ("group", "u8"), ("key", "u8
 """An offset that counts since its transaction was committed; the key as in :data:`recorded.OFFSET_STEP`."""
 LINK = np.dtype([("pid", "i8"), ("client", "u8")])
 """A client with requests of a producer id."""
+NAMING = np.dtype([("pid", "i8"), ("group", "u8")])
+"""A group whose offsets a producer sent."""
 
 
 class Proved(NamedTuple):
@@ -127,15 +129,42 @@ def _sent_again(step: NDArray[np.uint8]) -> NDArray[np.bool_]:
     return again
 
 
-def clients_of(suspects: Ints, links: Rows) -> Hashes:
-    """The clients that had one of some producer ids, or another one of such a client, and so on; ascending."""
-    pids = np.unique(suspects)
-    while True:
-        clients = np.unique(links["client"][np.isin(links["pid"], pids)])
-        reached = np.unique(links["pid"][np.isin(links["client"], clients)])
-        if len(reached) <= len(pids):
-            return clients
-        pids = reached
+class Crowds(NamedTuple):
+    """The clients that had one of some producer ids, or another one of such a client, and so on.
+
+    Attributes:
+        clients: the clients, ascending.
+        crowd: the number of the crowd of each, shape (n,).
+        pids: all producer ids that they had, ascending.
+        of_pid: the number of the crowd of each.
+    """
+
+    clients: Hashes
+    crowd: Ints
+    pids: Ints
+    of_pid: Ints
+
+    @classmethod
+    def of(cls, suspects: Ints, links: Rows) -> "Crowds":
+        """The crowds of some producer ids; ``links`` has each of these."""
+        pids, pid = np.unique(links["pid"], return_inverse=True)
+        clients, client = np.unique(links["client"], return_inverse=True)
+        of_pid, of_client = np.arange(len(pids)), np.zeros(len(clients), np.int64)
+        while True:
+            before, of_client[:] = of_pid.copy(), len(pids)
+            np.minimum.at(of_client, client, of_pid[pid])
+            np.minimum.at(of_pid, pid, of_client[client])
+            if np.array_equal(of_pid, before):
+                break
+        crowds = np.unique(of_pid[np.isin(pids, suspects)])
+        with_client, with_pid = np.isin(of_client, crowds), np.isin(of_pid, crowds)
+        numbers = (np.searchsorted(crowds, each) for each in (of_client[with_client], of_pid[with_pid]))
+        return cls(clients[with_client], next(numbers), pids[with_pid], next(numbers))
+
+    def number_of(self, pids: Ints) -> Ints:
+        """The number of the crowd of some of its producer ids, shape (n,)."""
+        found: Ints = self.of_pid[np.searchsorted(self.pids, pids)]
+        return found
 
 
 def links_of(epochs: Rows) -> Rows:

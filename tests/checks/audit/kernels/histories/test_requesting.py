@@ -16,7 +16,8 @@ from kafka_eos_checks.audit.events.history_files import column_of
 from kafka_eos_checks.audit.events.recorded import Told, joined_hashes, name_hash, place_hash, text_hash, told
 from kafka_eos_checks.audit.kernels.histories.requesting import (
     COUNTED,
-    clients_of,
+    LINK,
+    Crowds,
     links_of,
     prove_offsets,
     prove_refusals,
@@ -206,7 +207,7 @@ def test_what_is_proved_about_refusals_is_what_the_readable_rule_finds(faults: f
         whole: Figures = {}
         expected = list(refused(in_order, {}, whole))
         proved = prove_refusals(own.epochs, own.refusals, ordered=ordered)
-        clients = set(clients_of(proved.suspects, links_of(own.epochs)).tolist())
+        clients = set(Crowds.of(proved.suspects, links_of(own.epochs)).clients.tolist())
         asked = [
             event
             for event in in_order
@@ -222,6 +223,13 @@ def test_what_is_proved_about_refusals_is_what_the_readable_rule_finds(faults: f
     assert left_out > 100, "the readable rule is given only what it needs"
     assert found > 0 or not faults, "something is found"
     assert suspects < refusals / 2, "most refusals are proved to have a cause"
+
+
+def test_clients_that_shared_a_producer_id_are_one_crowd_and_others_are_left_out() -> None:
+    links = np.array([(1, 10), (1, 11), (2, 11), (2, 12), (3, 13), (4, 14), (5, 14), (6, 15)], LINK)
+    crowds = Crowds.of(np.array([1, 5, 6]), links)
+    assert dict(zip(crowds.clients.tolist(), crowds.crowd.tolist(), strict=True)) == {10: 0, 11: 0, 12: 0, 14: 1, 15: 2}
+    assert crowds.number_of(np.array([2, 6, 4])).tolist() == [0, 2, 1]
 
 
 def event(
@@ -254,7 +262,7 @@ def test_who_gave_an_id_is_found_over_the_id_before_it() -> None:
     own = columns(events)
     proved = prove_refusals(own.epochs, own.refusals, ordered=False)
     assert proved.suspects.tolist() == [8]
-    assert set(clients_of(proved.suspects, links_of(own.epochs)).tolist()) == {text_hash("t"), text_hash("p")}
+    assert set(Crowds.of(proved.suspects, links_of(own.epochs)).clients.tolist()) == {text_hash("t"), text_hash("p")}
 
 
 def test_an_offset_that_does_not_count_is_unknown_if_the_logs_are_too_old() -> None:
@@ -304,7 +312,7 @@ def test_a_request_between_two_ends_is_seen_wherever_it_is(requests: str, orders
 
 
 def told_in(requests: str) -> tuple[list[Event], list[int]]:
-    """An offset that a producer sends, and what it does then: E requests the end, A answers, F refuses, P sends a batch."""
+    """An offset that a producer sends, and what comes then: E asks for the end, A answers, F refuses, P is a batch."""
     where: dict[str, Any] = {"topic": TOPIC, "partition": 0, "group": "g", "detail": {"committed_offset": 4}}
     events = [event("p", "TxnOffsetCommit", phase, 7, 0, **where) for phase in ("invoke", "ok")]
     cuts = [2 + requests.index("|")] if "|" in requests else []
@@ -319,7 +327,7 @@ def told_in(requests: str) -> tuple[list[Event], list[int]]:
 
 def both(events: list[Event], cuts: list[int]) -> tuple[list[int], int]:
     """The suspects of the proof, and how much it checks; without suspects it checks what the readable rule does."""
-    own, figures = columns(events, *cuts), Figures()
+    own, figures = columns(events, *cuts), Figures(checked=0, unknown=0)
     assert not list(not_as_sent(sorted(events, key=lambda each: each.order or 0), [], figures))
     facts: dict[str, bool] = {"ordered": True, "straight": own.facts.straight}
     proved = prove_offsets(own.offset_steps, np.zeros(0, COUNTED), decided=False, **facts)
