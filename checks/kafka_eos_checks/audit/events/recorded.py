@@ -103,6 +103,7 @@ EPOCH_REFUSALS = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 COMMITS = frozenset({"TxnOffsetCommit", "OffsetCommit"})
 DECLARATIONS = frozenset({"DeclareApplication", "DeclareTopic", "DeclareRecord"})
 GENERATIONS = COMMITS | {"JoinGroup"}
+GENERATION_STEPS = {("JoinGroup", "ok"), *((action, phase) for action in COMMITS for phase in ("invoke", "ok"))}
 COMMITTING = frozenset({"SendOffsetsToTransaction", "CommitOffsets"})
 REQUESTS = COMMITS | {"Produce", "EndTxn", "InitProducerId"}
 TELLING = REQUESTS | GENERATIONS | DECLARATIONS | {"TimeOut"}
@@ -356,18 +357,19 @@ class _Forms(dict[tuple[Any, ...], int]):
     """The different forms of events: action, phase, topic, partition, isolation, group and producer id; numbered.
 
     Attributes:
-        rows: of each form the kind of event, hashes of topic, partition and group, flags, whether the rule over
-            generations judges it, whether it declares an application, 1 for a request to end a transaction and 2 for
-            its answer, and the producer id (-1 without one).
+        rows: of each form the kind of event, hashes of topic, partition and group, flags, whether it declares an
+            application, 1 for a request to end a transaction and 2 for its answer, and the producer id (-1 without).
         uses: of each form its use.
+        generations: of each form whether the rule over generations judges it, if it has a generation.
         steps: of each form the step of a transaction with offsets that it may be.
     """
 
     def __init__(self, facts: RunFacts) -> None:
         super().__init__()
-        self.rows: list[tuple[int, int, int, int, int, bool, bool, int, int]] = []
+        self.rows: list[tuple[int, int, int, int, int, bool, int, int]] = []
         self.uses = bytearray()  # and not a list, which numpy would copy for each block of lines
         self.steps = bytearray()
+        self.generations = bytearray()
         self._facts = facts
 
     def __missing__(self, form: tuple[Any, ...]) -> int:
@@ -389,7 +391,7 @@ class _Forms(dict[tuple[Any, ...], int]):
             facts.groups[text_hash(group)] = group
         elif action in COMMITTING and phase == "invoke":
             use = COMMIT
-        generation = use == REQUEST and action in GENERATIONS and group is not None
+        generation = use == REQUEST and (action, phase) in GENERATION_STEPS and group is not None
         hashed = 0 if group is None else text_hash(group)
         topic_hash = 0 if topic is None else text_hash(topic)
         flags, declares, ends = _ISOLATIONS.get(isolation, 0), action in DECLARATIONS, 0
@@ -401,15 +403,16 @@ class _Forms(dict[tuple[Any, ...], int]):
         elif pid >= 0 and action == "TxnOffsetCommit" and group is not None and place:
             step = {"invoke": SENDS_OFFSET, "ok": STORED_OFFSET}.get(phase, UNCLEAR)
             facts.sending.add(group)
-        self.rows.append((kind, topic_hash, place, hashed, flags, generation, declares, ends, pid))
+        self.rows.append((kind, topic_hash, place, hashed, flags, declares, ends, pid))
         self.uses.append(use)
+        self.generations.append(generation)
         self.steps.append(step)
         number = self[form] = len(self)
         return number
 
     def columns(self) -> list[NDArray[Any]]:
         """The columns of :attr:`rows`."""
-        kinds = (np.uint8, np.uint64, np.uint64, np.uint64, np.uint8, np.bool_, np.bool_, np.uint8, np.int64)
+        kinds = (np.uint8, np.uint64, np.uint64, np.uint64, np.uint8, np.bool_, np.uint8, np.int64)
         return [np.array(own, kind) for own, kind in zip(zip(*self.rows, strict=True), kinds, strict=True)]
 
 
@@ -444,6 +447,7 @@ class _Columns:
         self.following: list[tuple[int, int, int]] = []  # row, the next producer id and epoch that it gives
         self.refusals: list[tuple[int, int]] = []  # row, whether because of the epoch
         self.steps: list[tuple[int, int, int]] = []  # row, step, committed offset
+        self.members: list[int] = []  # rows that the rule over generations judges
         self.sent: list[tuple[int, int, int, int]] = []  # row, partition and offset of the input, number of the output
         self.asked: list[tuple[int, int, int]] = []  # row, group and partition, offset
 
@@ -481,6 +485,10 @@ class _Columns:
         for row, event in zip(rows.tolist(), requests, strict=True):
             if event.phase == "fail":
                 self._refused(before + row, event)
+        for row in np.flatnonzero(np.frombuffer(self.forms.generations, np.uint8)[form]).tolist():
+            generation = events[row].generation
+            if generation is not None and (generation >= 0 or events[row].action == "JoinGroup"):
+                self.members.append(before + row)
         for row in np.flatnonzero(np.frombuffer(self.forms.steps, np.uint8)[form]).tolist():
             self._step(before + row, events[row], self.forms.steps[form[row]])
 
@@ -549,9 +557,7 @@ class _Columns:
             MalformedHistory: a number has more bits than its column.
         """
         form = np.concatenate(self.form)
-        kind, topic, place, group, isolation, generation, declares, ends, pid = (
-            own[form] for own in self.forms.columns()
-        )
+        kind, topic, place, group, isolation, declares, ends, pid = (own[form] for own in self.forms.columns())
         use = np.frombuffer(self.forms.uses, np.uint8)[form]
         rows = np.zeros(len(self), TOLD)
         rows["what"], rows["topic"], rows["place"], rows["at"] = kind, topic, place, np.concatenate(self.at)
@@ -591,7 +597,7 @@ class _Columns:
         inputs["name"] = name_hashes(inputs["group"], inputs["place"])
         by_name = inputs[np.lexsort((inputs["offset"], inputs["name"]))]
         by_name = by_name[np.unique(by_name["name"], return_index=True)[1]]
-        members = np.flatnonzero(generation)
+        members = np.array(self.members, np.int64)
         facts = replace(
             self.facts,
             first=int(rows["at"].min()),

@@ -22,6 +22,7 @@ from kafka_eos_checks.audit.kernels.histories.requesting import (
     prove_offsets,
     prove_refusals,
 )
+from kafka_eos_checks.audit.rules.applications import judge_generations
 from kafka_eos_checks.audit.rules.histories import refused
 from kafka_eos_checks.audit.rules.offsets import Commit, GroupLog
 from kafka_eos_checks.audit.rules.sent_offsets import not_as_sent
@@ -151,6 +152,29 @@ def test_what_is_proved_about_offsets_is_what_the_readable_rule_finds(faults: fl
         producers += len({event.producer_id for event in events})
     assert found > 0 or not faults or not covered, "something is found"
     assert suspects < (0, 0.5, 1)[(faults > 0) + (faults > 0.1)] * producers + 1, "most producers are proved"
+
+
+# --- generations ------------------------------------------------------------------------------------------------------
+
+
+def test_commits_without_a_generation_are_not_judged_by_it() -> None:
+    """The readable rule finds and counts the same in the events that the columns choose for it."""
+    rng, found, left_out = random.Random("generations"), 0, 0
+    for _ in range(400):
+        events = []
+        for order in range(rng.randint(1, 60)):
+            action = rng.choice(("JoinGroup", "JoinGroup", "OffsetCommit", "TxnOffsetCommit", "Produce"))
+            phase, generation = rng.choice(("invoke", "ok", "fail")), rng.choice((None, -1, 0, 1, 2))
+            more: dict[str, Any] = {"group": rng.choice("ggh"), "order": order, "detail": {"request": order // 9}}
+            events.append(Event(run="r", process="p", action=action, phase=phase, generation=generation, **more))
+        own = columns(events)
+        chosen, whole, rest = own.members[:, 0].tolist(), Figures(), Figures()
+        expected = list(judge_generations(events, whole))
+        assert list(judge_generations([events[place] for place in chosen], rest)) == expected
+        assert whole == rest
+        found, left_out = found + len(expected), left_out + len(events) - len(chosen)
+    assert found > 10
+    assert left_out > 8000, "those without a generation are left out, and requests to join"
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
