@@ -99,16 +99,17 @@ def ranges_of(file: Path, range_bytes: int = RANGE_BYTES) -> list[Range]:
 
 _JOINED = (
     *("value", "transaction", "input", "output", "offsets", "committed_offset", "committed"),
-    *("next_producer_id", "next_producer_epoch", "repeats", "fault"),
+    *("next_producer_id", "next_producer_epoch", "repeats", "fault", "request"),
 )
+_OTHERS = ("connection", "correlation", "broker", "delivered", "member")  # of each request, so that it is read fast
 Detail = msgspec.defstruct(
     "Detail",
-    [(name, Any, msgspec.UNSET) for name in _JOINED],
+    [(name, Any, msgspec.UNSET) for name in (*_JOINED, *_OTHERS)],
     frozen=True,
     forbid_unknown_fields=True,
     gc=False,
 )
-"""The fields of ``detail`` that rules join by; ``UNSET`` for one that is not there."""
+"""The fields of ``detail`` that rules join by, and those of requests; ``UNSET`` for one that is not there."""
 _COLUMNS = {
     **{name: kind if name in REQUIRED else kind | None for name, kind in COLUMN_TYPES.items()},
     "phase": Literal[PHASES],
@@ -126,6 +127,7 @@ Column = _struct(Detail, Detail())
 """An event with the fields of its detail that rules join by."""
 _FAST = msgspec.json.Decoder(Column)
 _ANY = msgspec.json.Decoder(_struct(dict | None, None))
+_EVENTS = msgspec.json.Decoder(Event)
 _REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -141,7 +143,7 @@ def numbered_events(part: Range) -> Iterator[tuple[Ints, list[Any]]]:
 
     An event is a :data:`Column`. msgspec reads lines five times as fast as json and accepts less (no lone surrogates,
     no bytes that are no UTF-8); what it refuses is read again as any other history is. It reads them faster still if
-    no detail has a field that rules do not join by.
+    it knows each field of ``detail``.
 
     Raises:
         MalformedHistory: a line or a row is no event; ``line`` is its place.
@@ -173,10 +175,18 @@ def _decoded(data: bytes, starts: Ints, ends: Ints) -> list[Any] | None:
         events = _FAST.decode_lines(data)
     except _REFUSED:
         try:
-            events = list(map(column_of, _ANY.decode_lines(data)))
+            events = list(map(_decoded_line, data.split(b"\n")))
         except _REFUSED:
             return None
     return events if len(events) == len(starts) else None
+
+
+def _decoded_line(line: bytes) -> Any:
+    """The event in a line, whatever fields its detail has."""
+    try:
+        return _FAST.decode(line)
+    except _REFUSED:
+        return column_of(_ANY.decode(line))
 
 
 def _event(line: bytes, source: str, at: int) -> Iterator[Any]:
@@ -234,7 +244,10 @@ def events_at(path: Path, places: Iterable[int]) -> Iterator[tuple[int, Event]]:
                 file.seek(at)
             line = file.readline()
             count_read(len(line))
-            yield at, event_from_json(line.decode("utf-8", "replace"), str(path), at)
+            try:
+                yield at, _EVENTS.decode(line)
+            except _REFUSED:
+                yield at, event_from_json(line.decode("utf-8", "replace"), str(path), at)
 
 
 # --- Parquet ----------------------------------------------------------------------------------------------------------

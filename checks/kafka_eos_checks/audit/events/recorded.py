@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import pairwise
 from math import inf
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -59,9 +60,15 @@ EPOCH = np.dtype([("pid", "i8"), ("client", "u8"), ("epoch", "i8"), ("order", "i
 """The requests of a client with a producer id and epoch (-1 without one): the least order and the least place."""
 REFUSAL = np.dtype([("pid", "i8"), ("epoch", "i8"), ("order", "i8"), ("at", "i8"), ("of_epoch", "?")])
 """A producer is refused for good: because of its epoch, or for another reason."""
-OFFSET_STEP = np.dtype([("pid", "i8"), ("epoch", "i8"), ("key", "u8"), ("order", "i8"), ("at", "i8"), ("step", "u1")])
-"""A step of a transaction with offsets; the key is the joined hash of :func:`name_hash` and the offset."""
-NO_STEP, SENDS_OFFSET, STORED_OFFSET, ENDS_IT, COMMITTED_IT, ABORTED_IT, UNCLEAR = range(7)
+OFFSET_STEP = np.dtype(
+    [
+        *(("pid", "i8"), ("epoch", "i8"), ("group", "u8"), ("key", "u8")),  # key: joined, :func:`name_hash` and offset
+        *(("order", "i8"), ("at", "i8"), ("step", "u1")),
+    ]
+)
+"""A step of a transaction with offsets; the group is 0 for a request to end it."""
+NO_STEP, SENDS_OFFSET, STORED_OFFSET, ENDS_IT, ENDS_AGAIN, COMMITTED_IT, ABORTED_IT, UNCLEAR = range(8)
+# ENDS_AGAIN: the end is requested, and the request before it of the same producer id and epoch was to end it, too.
 ACTIONS = (
     *("Send", "Poll", "EndOfPartition", "Seek", "Assign", "Revoke", "Crash", "LeaderChange"),
     *("BeginTransaction", "CommitTransaction", "AbortTransaction"),
@@ -96,6 +103,7 @@ EPOCH_REFUSALS = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 COMMITS = frozenset({"TxnOffsetCommit", "OffsetCommit"})
 DECLARATIONS = frozenset({"DeclareApplication", "DeclareTopic", "DeclareRecord"})
 GENERATIONS = COMMITS | {"JoinGroup"}
+GENERATION_STEPS = {("JoinGroup", "ok"), *((action, phase) for action in COMMITS for phase in ("invoke", "ok"))}
 COMMITTING = frozenset({"SendOffsetsToTransaction", "CommitOffsets"})
 REQUESTS = COMMITS | {"Produce", "EndTxn", "InitProducerId"}
 TELLING = REQUESTS | GENERATIONS | DECLARATIONS | {"TimeOut"}
@@ -173,6 +181,7 @@ class RunFacts:
         first: the place of its first event.
         events: how many there are.
         ordered: whether all have an order.
+        spans: of each chunk of events the first place, the least and greatest order, and whether the order rises.
         last_ms: the time of the last event, in milliseconds since the epoch; ``inf`` if an event has no time.
         topics: the topics that its events name.
         places: partitions of its events by hash.
@@ -193,6 +202,7 @@ class RunFacts:
     first: int
     events: int = 0
     ordered: bool = True
+    spans: list[tuple[int, int, int, bool]] = field(default_factory=list)
     last_ms: float = -inf
     topics: set[str] = field(default_factory=set)
     places: dict[int, tuple[str, int]] = field(default_factory=dict)
@@ -213,6 +223,7 @@ class RunFacts:
         self.first = min(self.first, other.first)
         self.events += other.events
         self.ordered = self.ordered and other.ordered
+        self.spans += other.spans
         self.last_ms = max(self.last_ms, other.last_ms)
         self.topics |= other.topics
         self.places.update(other.places)
@@ -230,6 +241,13 @@ class RunFacts:
             self.first_given[name] = min(given, self.first_given.get(name, given))
         self.tacit |= other.tacit
         self.unclear |= other.unclear
+
+    @property
+    def straight(self) -> bool:
+        """Whether the events are in order where they are, file after file."""
+        spans = sorted(self.spans)
+        follows = all(before[2] <= after[1] for before, after in pairwise(spans))
+        return not self.ordered or (follows and all(rises for *_, rises in spans))
 
 
 class Member(NamedTuple):
@@ -339,17 +357,19 @@ class _Forms(dict[tuple[Any, ...], int]):
     """The different forms of events: action, phase, topic, partition, isolation, group and producer id; numbered.
 
     Attributes:
-        rows: of each form the kind of event, hashes of topic, partition and group, flags, whether the rule over
-            generations judges it, whether it declares an application, and the producer id (-1 without one).
+        rows: of each form the kind of event, hashes of topic, partition and group, flags, whether it declares an
+            application, 1 for a request to end a transaction and 2 for its answer, and the producer id (-1 without).
         uses: of each form its use.
+        generations: of each form whether the rule over generations judges it, if it has a generation.
         steps: of each form the step of a transaction with offsets that it may be.
     """
 
     def __init__(self, facts: RunFacts) -> None:
         super().__init__()
-        self.rows: list[tuple[int, int, int, int, int, bool, bool, int]] = []
+        self.rows: list[tuple[int, int, int, int, int, bool, int, int]] = []
         self.uses = bytearray()  # and not a list, which numpy would copy for each block of lines
         self.steps = bytearray()
+        self.generations = bytearray()
         self._facts = facts
 
     def __missing__(self, form: tuple[Any, ...]) -> int:
@@ -371,25 +391,28 @@ class _Forms(dict[tuple[Any, ...], int]):
             facts.groups[text_hash(group)] = group
         elif action in COMMITTING and phase == "invoke":
             use = COMMIT
-        generation = use == REQUEST and action in GENERATIONS and group is not None
+        generation = use == REQUEST and (action, phase) in GENERATION_STEPS and group is not None
         hashed = 0 if group is None else text_hash(group)
         topic_hash = 0 if topic is None else text_hash(topic)
-        flags, declares = _ISOLATIONS.get(isolation, 0), action in DECLARATIONS
+        flags, declares, ends = _ISOLATIONS.get(isolation, 0), action in DECLARATIONS, 0
         pid, step = -1 if producer_id is None or producer_id < 0 else producer_id, NO_STEP
-        if pid >= 0 and action == "EndTxn":
-            step = {"invoke": ENDS_IT, "ok": COMMITTED_IT, "fail": UNCLEAR}.get(phase, NO_STEP)
+        if action == "EndTxn":
+            ends = 1 if phase == "invoke" else 2
+        if pid >= 0 and ends:
+            step = {"invoke": ENDS_IT, "ok": COMMITTED_IT}.get(phase, NO_STEP)
         elif pid >= 0 and action == "TxnOffsetCommit" and group is not None and place:
             step = {"invoke": SENDS_OFFSET, "ok": STORED_OFFSET}.get(phase, UNCLEAR)
             facts.sending.add(group)
-        self.rows.append((kind, topic_hash, place, hashed, flags, generation, declares, pid))
+        self.rows.append((kind, topic_hash, place, hashed, flags, declares, ends, pid))
         self.uses.append(use)
+        self.generations.append(generation)
         self.steps.append(step)
         number = self[form] = len(self)
         return number
 
     def columns(self) -> list[NDArray[Any]]:
         """The columns of :attr:`rows`."""
-        kinds = (np.uint8, np.uint64, np.uint64, np.uint64, np.uint8, np.bool_, np.bool_, np.int64)
+        kinds = (np.uint8, np.uint64, np.uint64, np.uint64, np.uint8, np.bool_, np.uint8, np.int64)
         return [np.array(own, kind) for own, kind in zip(zip(*self.rows, strict=True), kinds, strict=True)]
 
 
@@ -424,6 +447,7 @@ class _Columns:
         self.following: list[tuple[int, int, int]] = []  # row, the next producer id and epoch that it gives
         self.refusals: list[tuple[int, int]] = []  # row, whether because of the epoch
         self.steps: list[tuple[int, int, int]] = []  # row, step, committed offset
+        self.members: list[int] = []  # rows that the rule over generations judges
         self.sent: list[tuple[int, int, int, int]] = []  # row, partition and offset of the input, number of the output
         self.asked: list[tuple[int, int, int]] = []  # row, group and partition, offset
 
@@ -461,6 +485,10 @@ class _Columns:
         for row, event in zip(rows.tolist(), requests, strict=True):
             if event.phase == "fail":
                 self._refused(before + row, event)
+        for row in np.flatnonzero(np.frombuffer(self.forms.generations, np.uint8)[form]).tolist():
+            generation = events[row].generation
+            if generation is not None and (generation >= 0 or events[row].action == "JoinGroup"):
+                self.members.append(before + row)
         for row in np.flatnonzero(np.frombuffer(self.forms.steps, np.uint8)[form]).tolist():
             self._step(before + row, events[row], self.forms.steps[form[row]])
 
@@ -529,7 +557,7 @@ class _Columns:
             MalformedHistory: a number has more bits than its column.
         """
         form = np.concatenate(self.form)
-        kind, topic, place, group, isolation, generation, declares, pid = (own[form] for own in self.forms.columns())
+        kind, topic, place, group, isolation, declares, ends, pid = (own[form] for own in self.forms.columns())
         use = np.frombuffer(self.forms.uses, np.uint8)[form]
         rows = np.zeros(len(self), TOLD)
         rows["what"], rows["topic"], rows["place"], rows["at"] = kind, topic, place, np.concatenate(self.at)
@@ -569,12 +597,13 @@ class _Columns:
         inputs["name"] = name_hashes(inputs["group"], inputs["place"])
         by_name = inputs[np.lexsort((inputs["offset"], inputs["name"]))]
         by_name = by_name[np.unique(by_name["name"], return_index=True)[1]]
-        members = np.flatnonzero(generation)
+        members = np.array(self.members, np.int64)
         facts = replace(
             self.facts,
             first=int(rows["at"].min()),
             events=len(rows),
             ordered=bool((rows["order"] != NOWHERE).all()),
+            spans=[_span(rows)],
             telling=dict(zip(rows["process"][telling].tolist(), rows["at"][telling].tolist(), strict=True)),
             generations=bool(len(members)),
             members=_members(rows[given], inputs["group"]),
@@ -587,7 +616,7 @@ class _Columns:
             requesting[~declares[requests]],
             self._epochs(rows, pid, epoch, client, requests[pid[requests] >= 0]),
             self._refusals(rows, pid, epoch),
-            self._offset_steps(rows, pid, epoch, group, place),
+            self._offset_steps(rows, pid, epoch, group, place, _again(requests, pid, epoch, ends)),
             requesting[declares[requests]],
             np.stack([rows["at"][members], (group[members] >> np.uint64(1)).astype(np.int64)], axis=1),
             sent,
@@ -620,11 +649,16 @@ class _Columns:
         of_producers: Rows = found[(found["pid"] >= 0) & (found["epoch"] >= 0)]
         return of_producers
 
-    def _offset_steps(self, rows: Rows, pid: Ints, epoch: Ints, group: Hashes, place: Hashes) -> Rows:
+    def _offset_steps(
+        self, rows: Rows, pid: Ints, epoch: Ints, group: Hashes, place: Hashes, again: NDArray[np.bool_]
+    ) -> Rows:
         of, step, offset = _transposed(self.steps, 3)
+        step = np.array(step, np.uint8)
+        step[(step == ENDS_IT) & again[of]] = ENDS_AGAIN
         found = np.zeros(len(of), OFFSET_STEP)
         found["pid"], found["epoch"], found["step"] = pid[of], epoch[of], step
         found["order"], found["at"] = rows["order"][of], rows["at"][of]
+        found["group"] = group[of]
         found["key"] = joined_hashes(name_hashes(group[of], place[of]), self._integers(offset))
         with_epoch: Rows = found[found["epoch"] != NOWHERE]
         return with_epoch
@@ -640,6 +674,31 @@ class _Columns:
             return np.array([NOWHERE if n is None else n for n in column] if None in column else column, np.int64)
         except OverflowError:
             raise MalformedHistory(self.source, int(self.at[0][0]), "a number of more than 64 bits") from None
+
+
+def _span(rows: Rows) -> tuple[int, int, int, bool]:
+    """The first place of some events, their least and greatest order, and whether the order rises."""
+    order = rows["order"]
+    return int(rows["at"].min()), int(order.min()), int(order.max()), bool((order[1:] >= order[:-1]).all())
+
+
+def _again(requests: Ints, pid: Ints, epoch: Ints, ends: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """The events that end a transaction when it was asked before, and nothing else since, shape (n,).
+
+    Args:
+        requests: the numbers of events with a producer, ascending.
+        pid: the producer id of each event.
+        epoch: its epoch.
+        ends: 1 for a request to end a transaction, 2 for the answer, 0 for any other event.
+    """
+    again = np.zeros(len(pid), np.bool_)
+    own = requests[np.lexsort((epoch[requests], pid[requests]))]
+    same = (pid[own][1:] == pid[own][:-1]) & (epoch[own][1:] == epoch[own][:-1])
+    follows = np.append(False, same & (ends[own][1:] > 0) & (ends[own][:-1] > 0))[: len(own)]
+    asked = np.flatnonzero(ends[own] == 1)
+    row = np.cumsum(~follows)[asked]
+    again[own[asked[1:][row[1:] == row[:-1]]]] = True
+    return again
 
 
 def _transposed(rows: Sequence[tuple[Any, ...]], width: int) -> list[Any]:

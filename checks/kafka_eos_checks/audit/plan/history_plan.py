@@ -13,6 +13,8 @@ stage                       mapped over                  rows
 :func:`look_bucket`         blocks of offsets            records that readers passed over
 :func:`producer_bucket`     producer ids                 proved refusals and sent offsets, and the suspects
 :func:`pick_requests`       clients                      the requests of suspect producers
+:func:`pick_commits`        chunks of a log              the committed offsets that suspect producers are judged by
+:func:`judge_producers`     suspect producers            findings and figures of the readable rules over requests
 :func:`pick_records`        records                      those of applications without a proof, without their values
 :func:`fetch_records`       logs                         the records that the readable rules need
 :func:`judge_run`           runs                         findings and figures of the readable rules over suspects
@@ -26,7 +28,7 @@ driver, holds some facts of each log and run, and the hashes of suspects.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -61,7 +63,7 @@ from kafka_eos_checks.audit.kernels.histories.joining import (
     LogOf,
     Setting,
 )
-from kafka_eos_checks.audit.kernels.histories.requesting import clients_of
+from kafka_eos_checks.audit.kernels.histories.requesting import NAMING, Crowds
 from kafka_eos_checks.audit.kernels.histories.stored import (
     LogEnds,
 )
@@ -79,6 +81,7 @@ from kafka_eos_checks.audit.plan.history_stages import (
     CHANGED,
     CHECKS,
     CLIENTS,
+    COMMITTED_BY,
     COVERING,
     DECLARED,
     ENDINGS,
@@ -95,6 +98,7 @@ from kafka_eos_checks.audit.plan.history_stages import (
     LOG,
     MEMBERS,
     MOVES,
+    NAMED_BY,
     OUTPUTS,
     PICKED,
     PIECES,
@@ -109,12 +113,15 @@ from kafka_eos_checks.audit.plan.history_stages import (
     STORE,
     SUSPECT,
     SUSPECT_KEYS,
+    SUSPECTED,
     TANGLED,
     VALUES,
     WANTED,
+    Accused,
     Crew,
     Named,
     Reading,
+    Wanted,
     commit_bucket,
     end_bucket,
     end_group_log,
@@ -123,12 +130,14 @@ from kafka_eos_checks.audit.plan.history_stages import (
     follow_bucket,
     input_bucket,
     join_bucket,
+    judge_applications,
     judge_members,
-    judge_others,
+    judge_producers,
     judge_run,
     look_bucket,
     output_bucket,
     pick_bucket,
+    pick_commits,
     pick_inputs,
     pick_outputs,
     pick_records,
@@ -141,8 +150,10 @@ from kafka_eos_checks.audit.plan.stages import COMMITS, scan_logs
 from kafka_eos_checks.audit.rules.applications import Name
 from kafka_eos_checks.audit.rules.histories import (
     HISTORY_RULES,
+    REFUSED,
     Join,
 )
+from kafka_eos_checks.audit.rules.sent_offsets import NOT_AS_SENT
 from kafka_eos_checks.audit.rules.timeouts import Deadlines
 from kafka_eos_checks.audit.segments.contents import Figures, Place
 from kafka_eos_checks.audit.segments.headers import Ints
@@ -150,6 +161,7 @@ from kafka_eos_checks.audit.segments.splits import SPLIT_BYTES, PartitionLog
 
 BUCKET_BYTES = 96 << 20  # of histories and logs for each bucket, whose rows are joined together
 MOST_BUCKETS = 4096
+OF_REQUESTS = (REFUSED, NOT_AS_SENT)  # the rules over the requests of producers
 
 
 def judge_histories(
@@ -279,11 +291,12 @@ class Histories:
     committed: Mapping[int, tuple[frozenset[Name], bool]] = field(default_factory=dict)
     groups_whole: bool = False
     group_logs_chosen: Sequence[int] = ()
+    scanned: Sequence[Any] = ()
     group_logs_once: bool = True
     suspects: Mapping[str, Hashes] = field(default_factory=dict)
     proving: set[str] = field(default_factory=set)
-    accused: dict[tuple[str, str], set[int]] = field(default_factory=dict)
-    clients: dict[str, Hashes | None] = field(default_factory=dict)
+    accused: dict[tuple[int, str], Accused] = field(default_factory=dict)
+    wanted: dict[int, Wanted] = field(default_factory=dict)
     inputs: Mapping[str, Rows] = field(default_factory=dict)
     picked: list[Any] = field(default_factory=list)
     records: list[Any] = field(default_factory=list)
@@ -326,7 +339,7 @@ class Histories:
         declared = self.named.declared
         end = partial(end_log, logs=self.logs, buckets=self.buckets, declared=declared, check_crc=self.check_crc)
         ended = self.engine.regroup(end, [PIECES], *scanned, label="logs of histories")
-        self.store = [*scanned, ended]
+        self.scanned, self.store = scanned, [*scanned, ended]
         told = dict(self.engine.collect(LOG, ended))
         self.ends = {
             number: LogEnds() for number in range(len(self.logs)) if number + len(self.logs) not in told
@@ -349,7 +362,7 @@ class Histories:
             partition = self.group_logs[number].partition
             if partition not in longest or end_offset > longest[partition][1]:
                 longest[partition] = number, end_offset, stamped, whole
-        self.group_logs_chosen = sorted(number for number, *_ in longest.values())
+        self.group_logs_chosen = [number for number, *_ in longest.values()]
         reached: dict[int, int] = {}
         for number, last in self.engine.collect(REACHED, groups):
             if number in self.group_logs_chosen:
@@ -445,16 +458,40 @@ class Histories:
         join = partial(producer_bucket, runs=decided, logs=self.group_logs_chosen)
         joined = engine.regroup(join, [PRODUCERS], self.read, self.covers, label="producers")
         self.figures += [each for _, own in engine.collect(FIGURES, joined) for each in own.items()]
-        suspects: dict[str, list[Ints]] = defaultdict(list)
+        suspects: dict[tuple[str, str], list[Ints]] = defaultdict(list)
         for _, (run, rule, pids) in engine.collect(ACCUSED, joined):
-            self.accused.setdefault((run, rule), set()).update(pids.tolist())
-            suspects[run].append(pids)
-        if suspects:
-            links: dict[str, list[Rows]] = defaultdict(list)
-            for _, (run, rows) in engine.collect(LINKS, joined):
-                links[run].append(rows)
-            for run, own in suspects.items():
-                self.clients[run] = clients_of(np.concatenate(own), np.concatenate(links[run]))
+            suspects[run, rule].append(pids)
+        if not suspects:
+            return
+        links, named = defaultdict[str, list[Rows]](list), defaultdict[str, list[Rows]](list)
+        for kind, parts in ((LINKS, links), (NAMED_BY, named)):
+            for _, (run, rows) in engine.collect(kind, joined):
+                parts[run].append(rows)
+        for number, run in enumerate(self.runs):
+            own = {rule: np.concatenate(suspects[run.run, rule]) for rule in OF_REQUESTS if (run.run, rule) in suspects}
+            if own:
+                together = np.concatenate(links[run.run])
+                self._accuse(number, own, together, named[run.run])
+
+    def _accuse(self, number: int, suspects: Mapping[str, Ints], links: Rows, named: Sequence[Rows]) -> None:
+        """Note which requests and committed offsets the suspects of a run need, and in which task they are judged.
+
+        Refusals are judged by the requests of all clients that may have fenced each other, offsets by the producer's.
+        """
+        crowds = Crowds.of(np.concatenate(list(suspects.values())), links)
+        for rule, pids in suspects.items():
+            clients = crowds.clients[np.isin(crowds.crowd, crowds.number_of(pids))]
+            if rule == NOT_AS_SENT:
+                clients = np.unique(links["client"][np.isin(links["pid"], pids)])
+            tasks = crowds.crowd[np.searchsorted(crowds.clients, clients)] % MOST_BUCKETS
+            self.accused[number, rule] = Accused(number, rule, set(pids.tolist()), clients, tasks)
+        senders = suspects.get(NOT_AS_SENT, np.zeros(0, np.int64))
+        groups = np.concatenate([np.zeros(0, NAMING), *named])
+        of_sender, of_group = (crowds.number_of(each) % MOST_BUCKETS for each in (senders, groups["pid"]))
+        for task in np.unique(of_sender).tolist():
+            before = self.wanted.get(task, Wanted(np.zeros(0, np.int64), np.zeros(0, np.uint64)))
+            own = senders[of_sender == task], groups["group"][of_group == task]
+            self.wanted[task] = Wanted(*map(np.union1d, before, own))
 
     def join_applications(self) -> None:
         """In runs whose events suffice, count the inputs that are proved to be processed once, and pick the others."""
@@ -568,26 +605,46 @@ class Histories:
         if any(run.generations for run in self.runs):
             rest = partial(judge_members, reading=reading)
             judged.append(engine.regroup(rest, [MEMBERS], self.read, label="generations"))
-        others = partial(
-            judge_others,
-            reading=reading,
-            groups=self.group_logs,
-            deadlines=self.deadlines,
-            proving=self.proving,
-            accused=self.accused,
-            check_crc=self.check_crc,
-        )
-        clients = self.clients | {run.run: None for run in self.told_whole}
-        if clients:
-            chosen = engine.regroup(
-                partial(pick_requests, clients=clients), [CLIENTS], self.read, label="suspects' requests"
-            )
-            kinds = [REQUESTED, SHOWN, *([APPLIED] if self.told_whole else [])]
-            rows = (chosen, self.read, fetched)
-            judged.append(engine.regroup(others, kinds, *rows, label="applications, suspect producers"))
+        whole = {run.run for run in self.told_whole}
+        if self.accused or whole:
+            judged += self._judge_requests(reading, whole, fetched)
         figures, declared = self.judge_declared(reading)
         figures += [own for _, own in engine.collect(FOUND, *judged)]
         return figures, Found(engine, *judged, *declared)
+
+    def _judge_requests(self, reading: Reading, whole: Collection[str], fetched: Any) -> list[Any]:
+        """Rows with the findings over suspect producers, and over applications of runs that are judged as a whole."""
+        engine, accused = self.engine, defaultdict[str, list[Accused]](list)
+        for (number, _), own in self.accused.items():
+            accused[self.runs[number].run].append(own)
+        pick = partial(pick_requests, accused=accused, whole=whole)
+        chosen, judged = engine.regroup(pick, [CLIENTS], self.read, label="suspects' requests"), []
+        if self.accused:
+            counted = []
+            if self.wanted and self.groups:
+                commits = partial(
+                    pick_commits,
+                    numbers={number: place for place, number in enumerate(self.groups)},
+                    logs=self.group_logs,
+                    places={number: place for place, number in enumerate(self.group_logs_chosen)},
+                    wanted=self.wanted,
+                )
+                counted.append(engine.regroup(commits, [GROUPS], *self.scanned, label="suspects' offsets"))
+            judge = partial(
+                judge_producers,
+                reading=reading,
+                accused=self.accused,
+                groups=[self.group_logs[number] for number in self.group_logs_chosen],
+                deadlines=self.deadlines,
+            )
+            judged.append(engine.regroup(judge, [SUSPECTED, COMMITTED_BY], chosen, *counted, label="suspect producers"))
+        if whole:
+            judge_whole = partial(
+                judge_applications, reading=reading, groups=self.group_logs, whole=whole, check_crc=self.check_crc
+            )
+            kinds = [REQUESTED, SHOWN, APPLIED]
+            judged.append(engine.regroup(judge_whole, kinds, chosen, self.read, fetched, label="applications"))
+        return judged
 
     def judge_declared(self, reading: Reading) -> tuple[list[dict[str, Figures]], list[Any]]:
         """The figures of the rules over declared applications, and rows with their findings.

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kafka_eos.histories.history import Event, MalformedHistory
 from kafka_eos_checks.audit.engines.local import Row
@@ -89,6 +90,7 @@ from kafka_eos_checks.audit.kernels.histories.joining import (
 )
 from kafka_eos_checks.audit.kernels.histories.requesting import (
     COUNTED,
+    NAMING,
     Proved,
     links_of,
     prove_offsets,
@@ -155,10 +157,12 @@ from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, R
 from kafka_eos_checks.audit.segments.headers import Ints
 from kafka_eos_checks.audit.segments.splits import PartitionLog, Split
 
-STORE, RANGES, PIECES, GROUPS = range(90, 94)  # kinds of rows of the scan, next to those of the plan for logs
+STORE, RANGES, PIECES, GROUPS, COMMITTED_BY, NAMED_BY = range(
+    90, 96
+)  # kinds of rows of the scan, next to those of the plan for logs
 FACTS, FAILED, VALUES, ENDINGS, MOVES, CHANGED, REQUESTED, MEMBERS, LOG = range(50, 59)
 FIGURES, HELD_BY, SPOTS, SUSPECT, GAPS, PICKED, WANTED, RECORDS, FOUND, ASKED_FOR, SUSPECT_KEYS = range(60, 71)
-TANGLED, BLOCKS, DECLARED, SHOWN, CLIENTS, PRODUCERS, ACCUSED, LINKS = range(71, 79)
+TANGLED, BLOCKS, DECLARED, SHOWN, CLIENTS, PRODUCERS, ACCUSED, LINKS, SUSPECTED = range(71, 80)
 SENDING, GIVING, ASKING, COVERING, OUTPUTS, CHECKS, INPUTS, REACHED, APPLIED = range(80, 89)  # of applications
 COMMIT_BYTES = 150  # approximate size of a committed offset between stages
 _NAMES = {  # figures of the joins -> figures of the rules
@@ -628,27 +632,114 @@ def producer_bucket(
         of_run = counted[np.isin(counted["group"], groups)]
         offsets = Proved(np.zeros(0, np.int64))
         if run.sending:
-            offsets = prove_offsets(own[OFFSET_STEP], of_run, ordered=run.ordered, decided=decided)
+            known = {"ordered": run.ordered, "straight": run.straight}
+            offsets = prove_offsets(own[OFFSET_STEP], of_run, decided=decided, **known)
         for rule, proved in ((REFUSED, refused_ones), (NOT_AS_SENT, offsets)):
             yield Row(FIGURES, bucket, {rule: {"checked": proved.checked, "unknown": proved.unknown}})
             if len(proved.suspects):
                 yield Row(ACCUSED, 0, (name, rule, proved.suspects), proved.suspects.nbytes)
+        named = own[OFFSET_STEP][np.isin(own[OFFSET_STEP]["pid"], offsets.suspects)]
+        if len(named):
+            groups = np.unique(np.array(named[["pid", "group"]], NAMING))
+            yield Row(NAMED_BY, 0, (name, groups), groups.nbytes)
         links = links_of(own[EPOCH])
         yield Row(LINKS, 0, (name, links), links.nbytes)
+
+
+class Accused(NamedTuple):
+    """Producer ids of a run without a proof of a rule, and whose requests are needed to judge them.
+
+    Attributes:
+        run: the number of the run.
+        rule: the rule.
+        pids: the producer ids.
+        clients: the clients whose requests are needed, ascending.
+        task: the number of the task that judges each, shape (n,).
+    """
+
+    run: int
+    rule: str
+    pids: Set[int]
+    clients: Hashes
+    task: Ints
+
+
+class Wanted(NamedTuple):
+    """The committed offsets that a task needs: all of some producer ids, and whether some groups have any."""
+
+    pids: Ints
+    groups: Hashes
 
 
 def pick_requests(
     bucket: int,  # noqa: ARG001
     values: Iterable[tuple[str, Rows]],
     *,
-    clients: Mapping[str, Hashes | None],
+    accused: Mapping[str, Sequence[Accused]],
+    whole: Collection[str],
 ) -> Iterator[Row]:
-    """Pick the requests of some clients of each run, or of all."""
+    """Pick the requests that suspect producers are judged by, and all of the runs that are judged as a whole."""
     for run, own in _by_run(values, REQUESTING).items():
-        if run in clients:
-            chosen, rows = clients[run], own[REQUESTING]
-            places = rows["at"] if chosen is None else rows["at"][is_in(rows["client"], chosen)]
-            yield Row(REQUESTED, 0, (run, REQUESTED, places), places.nbytes)
+        rows = own[REQUESTING]
+        if run in whole:
+            yield Row(REQUESTED, 0, (run, REQUESTED, rows["at"]), rows["at"].nbytes)
+        for each in accused.get(run, ()):
+            mine = rows[is_in(rows["client"], each.clients)]
+            task = each.task[np.searchsorted(each.clients, mine["client"])]
+            for number in np.unique(task).tolist():
+                places = mine["at"][task == number]
+                yield Row(SUSPECTED, number, (each.run, each.rule, places), places.nbytes)
+
+
+def pick_commits(
+    log: int,
+    chunks: Iterable[tuple[CommitChunk, int]],
+    *,
+    numbers: Mapping[int, int],
+    logs: Sequence[PartitionLog],
+    places: Mapping[int, int],
+    wanted: Mapping[int, Wanted],
+) -> Iterator[Row]:
+    """Pick from a log of ``__consumer_offsets`` what :func:`not_as_sent` needs of it.
+
+    These are the commits of suspects, and of each group that they name one commit, which shows that the log has it, and
+    one of each partition for which offsets outside of transactions count.
+
+    Args:
+        log: the log's number in the scan.
+        chunks: its chunks.
+        numbers: by number in the scan, the number among ``logs``.
+        logs: the logs of ``__consumer_offsets``.
+        places: the logs that count, with the place of each among them.
+        wanted: by task, what it needs.
+    """
+    number = numbers[log]
+    if number not in places:
+        return
+    folded = fold_group_log(
+        logs[number], sorted((chunk for chunk, _ in chunks), key=lambda own: (own.split, own.start))
+    )
+    assert folded.counted is not None, "it is folded by columns"
+    commits, begin = folded.counted.commits, folded.counted.begin
+    name = np.repeat(np.arange(len(begin) - 1), np.diff(begin))
+    group = np.array([text_hash(name_of(key)[0]) for key in folded.counted.keys], np.uint64)[name]
+    alone = np.flatnonzero((commits.transactional == 0) | (commits.tombstone != 0))
+    shown = np.union1d(_first(group, np.arange(len(group))), _first(name, alone))
+    for task, (pids, groups) in wanted.items():
+        rows = np.isin(commits.producer_id, pids)
+        rows[shown[is_in(group[shown], groups)]] = True
+        own = np.flatnonzero(rows)
+        if len(own):
+            by_name = {
+                name_of(folded.counted.keys[each]): folded.counted.of(each, own[name[own] == each] - begin[each])
+                for each in np.unique(name[own]).tolist()
+            }
+            yield Row(COMMITTED_BY, task, (places[number], folded.whole, by_name), COMMIT_BYTES * len(own))
+
+
+def _first(of: NDArray[Any], rows: Ints) -> Ints:
+    """The first of some rows with each value in a column."""
+    return rows[np.unique(of[rows], return_index=True)[1]]
 
 
 # --- applications -----------------------------------------------------------------------------------------------------
@@ -968,46 +1059,60 @@ def judge_members(bucket: int, values: Iterable[tuple[str, Ints]], *, reading: R
     yield from found_rows(found, bucket)
 
 
-def judge_others(
+def judge_producers(
+    task: int,
+    values: Iterable[tuple[Any, ...]],
+    *,
+    reading: Reading,
+    accused: Mapping[tuple[int, str], Accused],
+    groups: Sequence[PartitionLog],
+    deadlines: Deadlines,
+) -> Iterator[Row]:
+    """Judge refusals and sent offsets of producers without a proof; ``groups``: the logs of groups that count."""
+    places: dict[tuple[int, str], list[Ints]] = defaultdict(list)
+    logs: dict[int, GroupLog] = {}
+    for first, second, own in values:
+        if isinstance(own, dict):
+            logs[first] = GroupLog(groups[first], own, whole=second)
+        else:
+            places[first, second].append(own)
+    found: list[Finding] = []
+    for (number, rule), at in sorted(places.items()):
+        run, figures, only = reading.runs[number], Figures(), accused[number, rule].pids
+        asked = reading.events(np.concatenate(at), run)
+        if rule == REFUSED:
+            found += refused(asked, reading.replicas([]), figures, deadlines, only=only)
+        else:
+            own_logs = [logs[place] for place in sorted(logs)]
+            covered = reading.covered(run)
+            found += not_as_sent(asked, own_logs, figures, covered=covered, groups=run.sending, only=only)
+        yield Row(FOUND, task, {rule: figures})
+    yield from found_rows(found, task)
+
+
+def judge_applications(
     bucket: int,
     values: Iterable[tuple[Any, ...]],
     *,
     reading: Reading,
     groups: Sequence[PartitionLog],
-    deadlines: Deadlines,
-    proving: Set[str],
-    accused: Mapping[tuple[str, str], Set[int]],
+    whole: Collection[str],
     check_crc: bool,
 ) -> Iterator[Row]:
-    """Judge refusals and sent offsets of producers without a proof, and applications of which columns prove no input.
-
-    ``accused`` has these producer ids by run and rule.
-    """
-    places: dict[tuple[str, int], list[Ints]] = defaultdict(lambda: [np.zeros(0, np.int64)])
+    """Judge the applications of the runs of which columns prove no input (``whole``)."""
+    places: dict[str, list[Ints]] = defaultdict(lambda: [np.zeros(0, np.int64)])
     records: dict[int, list[tuple[int, Rows, Sequence[bytes | None]]]] = defaultdict(list)
     for first, second, *own in values:
         if len(own) == 1:
-            places[first, second].append(own[0])
+            places[first].append(own[0])
         else:
             records[first].append((second, own[0], own[1]))
-    logs: list[GroupLog] = []
-    if any((run.run, NOT_AS_SENT) in accused or (run.members and run.run not in proving) for run in reading.runs):
-        logs = longest([read_group_log(log, check_crc) for log in groups])
+    logs = longest([read_group_log(log, check_crc) for log in groups])
     found: list[Finding] = []
     for number, run in enumerate(reading.runs):
-        figures: dict[str, Figures] = {rule: {"checked": 0, "unknown": 0} for rule in HISTORY_RULES}
-        findings: list[Finding] = []
-        refused_ones, senders = (accused.get((run.run, rule), set()) for rule in (REFUSED, NOT_AS_SENT))
-        covered = reading.covered(run)
-        if refused_ones or senders:
-            asked = reading.events(np.concatenate(places[run.run, REQUESTED]), run)
-            findings += refused(asked, reading.replicas([]), figures[REFUSED], deadlines, only=refused_ones)
-            sent = figures[NOT_AS_SENT]
-            findings += not_as_sent(asked, logs, sent, covered=covered, groups=run.sending, only=senders)
-        if run.members and run.run not in proving:
-            at = np.concatenate([each for kind in (REQUESTED, APPLIED) for each in places[run.run, kind]])
-            shown = reading.replicas(records[number])
-            findings += judge_told(reading.events(at, run), shown, logs, figures, covered=covered)
-        found += findings
-        yield Row(FOUND, bucket, figures)
+        if run.run in whole:
+            figures: dict[str, Figures] = {rule: {"checked": 0, "unknown": 0} for rule in HISTORY_RULES}
+            events, shown = reading.events(np.concatenate(places[run.run]), run), reading.replicas(records[number])
+            found += judge_told(events, shown, logs, figures, covered=reading.covered(run))
+            yield Row(FOUND, bucket, figures)
     yield from found_rows(found, bucket)

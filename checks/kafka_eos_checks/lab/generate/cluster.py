@@ -334,7 +334,7 @@ class Cluster:
         topic, state_logs, commits = self._logs(first)
         inputs = self._input_logs(first)
         traffic, planted = self.traffic(), list[Row]()
-        with self._told(folder) as told:
+        with self._told(folder, traffic) as told:
             for part in traffic.slices():
                 arrived = [log.append(batches) for log, batches in zip(topic, part.topic, strict=True)]
                 for log, batches in zip(topic, arrived, strict=True):
@@ -383,7 +383,7 @@ class Cluster:
         )
 
     @contextmanager
-    def _told(self, folder: Path) -> Iterator[ClientHistory | None]:
+    def _told(self, folder: Path, traffic: Traffic) -> Iterator[ClientHistory | None]:
         """Open the history for writing; None without a history."""
         if not self.history:
             yield None
@@ -399,6 +399,7 @@ class Cluster:
                 names=self.transactional_ids,
                 groups=self.groups,
                 value_bytes=self.value_bytes,
+                producers=traffic.producer,
             )
 
     def _input_logs(self, broker: Path) -> list[LogFiles]:

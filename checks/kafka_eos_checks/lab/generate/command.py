@@ -38,7 +38,9 @@ transactions, coordinators, offsets, indexes, snapshots and, with several broker
 two ways, by a wrong marker and by a lost one.
 
 With --history: also the clients' history, and the inputs that clients with a group copy. Each batch of such a client is
-the output of one input. The violations are then those of the rules over histories.
+the output of one input. The history has the requests of all clients; some are sent again because they or their answers
+were lost, some have to wait, and some are refused because a new instance has fenced the client. The violations are then
+those of the rules over histories.
 
 With --jepsen: history.edn, a history of Jepsen's workload for Kafka with so many operations. --faults is the number of
 keys with a lost write, with a duplicate, with inconsistent offsets, with an aborted read, and with a poll that goes

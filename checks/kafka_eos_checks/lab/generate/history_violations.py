@@ -8,7 +8,7 @@ rule                                         what is planted
 ============================================ ========================================================================
 acknowledged but lost                        an acknowledgement beyond the end of a log
 duplicate value                              a value sent once and polled at two offsets, in a topic without logs
-refused without cause                        INVALID_PRODUCER_EPOCH for a producer that nobody fenced
+refused without cause                        a batch that is refused, for its epoch or its sequence, and then stored
 transaction committed without its ...        no CommitTransaction for a transaction that is committed
 committed record missing                     a successful CommitTransaction for a transaction that is aborted
 aborted record delivered                     a reader that polls a record of an aborted transaction
@@ -23,14 +23,14 @@ offset without its output                    the only output of an input is refu
 input not processed                          a declared input without output and offset
 output of no input                           a declared output without an input
 fenced generation committed                  a commit by a member of the generation before
-offsets not as sent                          a committed transaction of an offset that no log has
+offsets not as sent                          another offset sent in a committed transaction, which no log has
 ============================================ ========================================================================
 """
 
 import json
 from array import array
 from bisect import bisect_left
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -65,7 +65,6 @@ from kafka_eos_checks.lab.generate.violations import Row, row_of
 
 ELSEWHERE = "elsewhere"  # a topic without logs
 NEVER = 1 << 40  # added to the number of a transaction, to get one that does not exist
-FIRST_REFUSED = 1_000_000_000  # lowest producer id of the producers refused here; no other producer has it
 DECLARED = "planted-declared"  # a group
 LINES_APART = 16  # of which the first byte is known
 TRIES = 100  # attempts to choose records at which the rule is not violated yet
@@ -79,7 +78,8 @@ class _Transaction:
 
     Attributes:
         process: its client.
-        sends: events in which records were sent; the answer to each comes right after it.
+        sends: events in which records were sent.
+        produced: the request with its first batch, and ``committed`` the last one with its offset; None without.
         offsets: events in which its offsets were sent.
         ends: events in which its end was requested and answered.
         commits: whether it is committed.
@@ -89,6 +89,8 @@ class _Transaction:
 
     process: str
     sends: "array[int]" = field(default_factory=lambda: array("q"))
+    produced: int | None = None
+    committed: int | None = None
     offsets: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     commits: bool = False
@@ -134,27 +136,35 @@ class Lines:
 
 
 class _Sends:
-    """The sends of transactions, as columns: the number of the event, partition and offset, input and output."""
+    """The sends of transactions, as columns: event and answer, partition and offset, input and output."""
 
     def __init__(self) -> None:
-        self._columns = [array("q") for _ in range(6)]
+        self._columns = [array("q") for _ in range(7)]
+        self._asked: deque[int] = deque()  # rows without an answer; the records of a batch are acknowledged in order
 
     def add(self, number: int, event: Entry) -> None:
         """Add the event in which a record was sent."""
         _, *given = event["detail"].get("input", ("", -1, -1))
+        self._asked.append(len(self._columns[0]))
         for column, value in zip(
-            self._columns, (number, -1, -1, *given, event["detail"].get("output", -1)), strict=True
+            self._columns, (number, -1, -1, -1, *given, event["detail"].get("output", -1)), strict=True
         ):
             column.append(value)
 
-    def answer(self, event: Entry) -> None:
-        """Add the answer to the last one."""
-        self._columns[1][-1], self._columns[2][-1] = event["partition"], event["offset"]
+    def answer(self, number: int, event: Entry) -> None:
+        """Add the answer to the first one that has none."""
+        for column, value in zip(self._columns[1:4], (number, event["partition"], event["offset"]), strict=True):
+            column[self._asked[0]] = value
+        self._asked.popleft()
+
+    def answer_to(self, number: int) -> int:
+        """The event that answers a send."""
+        return self._columns[1][bisect_left(self._columns[0], number)]
 
     def __getitem__(self, number: int) -> tuple[int, int, int, int, int]:
         """Partition, offset, partition and offset of the input, and number of the output, of a send."""
         row = bisect_left(self._columns[0], number)
-        partition, offset, of_partition, of_offset, output = (column[row] for column in self._columns[1:])
+        partition, offset, of_partition, of_offset, output = (column[row] for column in self._columns[2:])
         return partition, offset, of_partition, of_offset, output
 
 
@@ -177,7 +187,7 @@ class HistoryViolations:
         self._events, self._topic, self._inputs, self._ends = events, topic, inputs, ends
         self._rng = np.random.default_rng([seed, 3])
         self._dropped: set[int] = set()
-        self._earlier: dict[int, Entry] = {}  # by the number of the event before which it is inserted
+        self._earlier: dict[int, list[Entry]] = defaultdict(list)  # by the number of the event that follows them
         self._extra: list[Entry] = []
         self._transactions: dict[int, _Transaction] = {}
         self._sends = _Sends()
@@ -191,6 +201,12 @@ class HistoryViolations:
             action, name = event["action"], event.get("detail", {}).get("transaction")
             if action == "Poll" and event["process"].startswith("reader-"):
                 self._read[event["partition"]].append(number)
+            elif event["phase"] == "invoke" and event.get("transactional_id") in latest:
+                own = self._transactions[latest[event["transactional_id"]]]
+                if action == "Produce" and own.produced is None:
+                    own.produced = number
+                elif action == "TxnOffsetCommit":
+                    own.committed = number
             if name is None:
                 continue
             if action == "BeginTransaction":
@@ -203,7 +219,7 @@ class HistoryViolations:
                 own.sends.append(number)
                 self._sends.add(number, event)
             elif action == "Send":
-                self._sends.answer(event)
+                self._sends.answer(number, event)
             elif action == "SendOffsetsToTransaction":
                 own.offsets.append(number)
             elif action in {"CommitTransaction", "AbortTransaction"}:
@@ -248,8 +264,8 @@ class HistoryViolations:
         order, last = 0, dict[str, Any]()
         for number, event in enumerate(self._events):
             last = event
-            if number in self._earlier:
-                yield {"run": event["run"], "order": order, "time_us": event["time_us"], **self._earlier[number]}
+            for each in self._earlier.get(number, ()):
+                yield {"run": event["run"], "order": order, "time_us": event["time_us"], **each}
                 order += 1
             if number not in self._dropped:
                 yield {**event, "order": order}
@@ -330,7 +346,7 @@ class HistoryViolations:
         skipped = min(self._input(send) for send in own.sends)
         for send in own.sends:
             if self._input(send) == skipped:
-                self._dropped |= {send, send + 1}
+                self._dropped |= {send, self._sends.answer_to(send)}
         return self._plant(SKIPPED, self._inputs, *skipped)
 
     def _move_offset(self, _: int) -> bool:
@@ -353,7 +369,7 @@ class HistoryViolations:
         if own is None:
             return False
         send = single(own)[0]
-        sent, answer = (self._events.change(each) for each in (send, send + 1))
+        sent, answer = (self._events.change(each) for each in (send, self._sends.answer_to(send)))
         sent["detail"]["value"] = answer["detail"]["value"] = f"refused-{number}"
         answer["phase"] = "fail"
         del answer["offset"]
@@ -367,7 +383,7 @@ class HistoryViolations:
         if own is None:
             return False
         send = seconds(own)[0]
-        for each in (send, send + 1):
+        for each in (send, self._sends.answer_to(send)):
             self._events.change(each)["detail"]["output"] = 0
         return self._plant(TWICE, self._topic, *self._place(send))
 
@@ -408,7 +424,7 @@ class HistoryViolations:
         own = self._choose(lambda each: each.commits and bool(each.sends))
         if own is None:
             return False
-        self._earlier[own.ends[0]] = self._poll(own.sends[0], f"planted-early-{number}")
+        self._earlier[own.ends[0]].append(self._poll(own.sends[0], f"planted-early-{number}"))
         return self._plant(PRECOMMITTED, self._topic, *self._place(own.sends[0]))
 
     def _poll(self, send: int, process: str) -> Entry:
@@ -488,18 +504,19 @@ class HistoryViolations:
         return self._plant(DUPLICATE_VALUE, ELSEWHERE, number, 1)
 
     def _refuse(self, number: int) -> bool:
-        who = {"process": "planted-refused", "transactional_id": f"planted-refused-{number}"}
-        producer = {"producer_id": FIRST_REFUSED + number, "producer_epoch": 0}
-        partition = number % len(self._ends)
-        where = {"topic": self._topic, "partition": partition}
-        code = {"error": int(ErrorCode.INVALID_PRODUCER_EPOCH)}
-        batch = {"base_sequence": 0, "record_count": 1}
-        self._extra += [
-            {**who, "action": "InitProducerId", "phase": "invoke"},
-            {**who, "action": "InitProducerId", "phase": "ok", **producer},
-            {**who, "action": "Produce", "phase": "fail", **where, **producer, **batch, **code},
-        ]
-        return self._plant(REFUSED, self._topic, partition, None)
+        own = self._choose(lambda each: each.commits and each.produced is not None)
+        if own is None or own.produced is None:
+            return False
+        sent = self._another(own.produced)
+        code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if number % 2 else ErrorCode.INVALID_PRODUCER_EPOCH
+        self._earlier[own.produced] += [sent, {**sent, "phase": "fail", "error": int(code)}]
+        return self._plant(REFUSED, self._topic, sent["partition"], None)
+
+    def _another(self, number: int) -> Entry:
+        """A request as the one in an event, with a number of its own."""
+        event = self._events[number]
+        own = {name: value for name, value in event.items() if name not in {"run", "order", "time_us"}}
+        return own | {"detail": event["detail"] | {"request": NEVER + number}}
 
     # ---- groups
 
@@ -552,19 +569,13 @@ class HistoryViolations:
         return self._plant(FENCED_GENERATION, self._inputs, partition, None)
 
     def _send_offset(self, number: int) -> bool:
-        sent = next((event for event in self._events if event["action"] == "SendOffsetsToTransaction"), None)
-        if sent is None:
+        own = self._choose(lambda each: each.commits and each.committed is not None)
+        if own is None or own.committed is None:
             return False
-        [partition] = map(int, sent["detail"]["offsets"])
-        who: Entry = {"process": "planted-offsets", "transactional_id": f"planted-offsets-{number}"}
-        who |= {"producer_id": FIRST_REFUSED + NEVER + number, "producer_epoch": 0}
-        where = {"topic": self._inputs, "partition": partition, "group": sent["group"]}
-        requests: tuple[Entry, ...] = (
-            {**who, **where, "action": "TxnOffsetCommit", "detail": {"committed_offset": NEVER + number}},
-            {**who, "action": "EndTxn", "detail": {"committed": True}},
-        )
-        self._extra += [{**each, "phase": phase} for each in requests for phase in ("invoke", "ok")]
-        return self._plant(NOT_AS_SENT, self._inputs, partition, None)
+        sent = self._another(own.committed)
+        sent["detail"]["committed_offset"] = NEVER + number
+        self._earlier[own.committed] += [sent, {**sent, "phase": "ok", "error": 0}]
+        return self._plant(NOT_AS_SENT, self._inputs, sent["partition"], None)
 
 
 def plant_in_history(path: Path, faults: int, *, topic: str, inputs: str, ends: list[int], seed: int) -> list[Row]:

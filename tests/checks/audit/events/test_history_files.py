@@ -4,6 +4,7 @@ import json
 import random
 from dataclasses import asdict, fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from msgspec import to_builtins
 from kafka_eos.histories.history import Event, MalformedHistory, read_history, write_history
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.audit import run
+from kafka_eos_checks.audit.events import history_files
 from kafka_eos_checks.audit.events.history_files import Detail, events_at, numbered_events, ranges_of, read_events
 from kafka_eos_checks.audit.oracle.synthetic import write_log
 from kafka_eos_checks.audit.rules.log import Batch
@@ -139,7 +141,7 @@ ODD = (
     *(b"1.0", b"-0", b"1e2", b"01", b"1e400", b"12345678901234567890123"),
     *(b'{"value": 1e22}', b'{"value": -0.0}', b'{"value": {"value": [1, 2.5]}}'),
 )
-INNER = (b"transaction", b"request", b"value")  # fields of a detail, also one that no rule joins by
+INNER = (b"transaction", b"request", b"value", b"reason")  # fields of a detail, also one that is not known
 
 
 def test_lines_are_read_by_columns_as_they_are_one_by_one(tmp_path: Path) -> None:
@@ -168,6 +170,26 @@ def test_lines_are_read_by_columns_as_they_are_one_by_one(tmp_path: Path) -> Non
         refused += isinstance(expected, str)
         assert by_columns(path, rng.choice((10, 100, 1 << 20))) == expected, (seed, path.read_bytes())
     assert 200 < refused < 390  # of 400, each refused at 0.84: seeds beyond it are fewer than one in 10^15
+
+
+def test_recorded_requests_are_read_as_fast_as_other_events(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An unknown field in a detail has the line read once more, and only this line."""
+    again, decode = list[bytes](), history_files._ANY.decode
+
+    def slow(line: bytes) -> Any:
+        again.append(line)
+        return decode(line)
+
+    monkeypatch.setattr(history_files, "_ANY", SimpleNamespace(decode=slow))
+    with unpacked(kept_recording("transactions")) as recording:
+        lines = (recording / "histories" / "copy.jsonl").read_bytes().splitlines()
+    requests = [line for line in lines if b'"request"' in line]
+    odd = b'{"run":"r","process":"p","action":"Send","phase":"fail","detail":{"value":"x","reason":"y"}}'
+    path = tmp_path / "h.jsonl"
+    path.write_bytes(b"\n".join([*requests, odd, *requests, b""]))
+    events = [event for part in ranges_of(path) for _, block in numbered_events(part) for event in block]
+    assert len(events) == 2 * len(requests) + 1
+    assert again == [odd]
 
 
 @pytest.mark.parametrize("name", [b"transaction", b"request"])

@@ -22,7 +22,7 @@ from kafka_eos_checks.audit.segments.splits import find_logs
 from .test_skew import Counting
 
 PRODUCERS, TRANSACTIONS = 30, 20
-SUSPECT = "applications, suspect producers"
+SUSPECT = "suspect producers"
 
 
 def recorded(folder: Path) -> tuple[list[Event], Path]:
@@ -69,7 +69,8 @@ def test_a_suspect_producer_does_not_bring_the_requests_of_the_others(tmp_path: 
     assert found.figures == readable.figures
     assert {finding.rule for finding in readable.findings} == {REFUSED, NOT_AS_SENT}
     assert found.figures[NOT_AS_SENT]["checked"] == 2 * PRODUCERS * TRANSACTIONS
-    assert engine.given[SUSPECT].total() <= 2 * (4 * TRANSACTIONS + 3), "two of thirty producers"
+    assert len(engine.given[SUSPECT]) == 2, "two of thirty producers, each in a task of its own"
+    assert max(engine.given[SUSPECT].values()) <= 4 * TRANSACTIONS + 3
     assert engine.share("producers") < 0.3, "the others are proved in buckets"
 
 
@@ -98,6 +99,58 @@ def stored(at: int, offset: int | None, group: str = "g", *, transactional: bool
 def marker(at: int) -> bytes:
     record = ControlRecord(control_type=ControlType.COMMIT, coordinator_epoch=0)
     return build_control_batch(record, base_offset=at, **OWN).encode()
+
+
+def of_another(at: int, group: str = "g", partition: int = 0, *, transactional: bool = True) -> list[bytes]:
+    """Offset 9, which another producer commits, and its marker."""
+    key = OffsetCommitKey(group=group, topic="in", partition=partition).encode()
+    record, own = Record(key=key, value=OffsetCommitValue(offset=9).encode()), {"producer_id": 8, "producer_epoch": 0}
+    if not transactional:
+        return [build_batch([record], base_offset=at).encode()]
+    end = ControlRecord(control_type=ControlType.COMMIT, coordinator_epoch=0)
+    made = build_batch([record], base_offset=at, is_transactional=True, base_sequence=at, **own)
+    return [made.encode(), build_control_batch(end, base_offset=at + 1, **own).encode()]
+
+
+@pytest.mark.parametrize(
+    ("logs", "found", "unknown"),
+    [
+        ([of_another(0)], 1, 0),
+        ([of_another(0, partition=1)], 1, 0),
+        ([of_another(0, "other")], 0, 1),
+        ([of_another(0, "other"), of_another(0)], 1, 0),
+        ([[*of_another(0), *of_another(2, transactional=False)]], 0, 1),
+        ([[*of_another(0), *of_another(2, partition=1, transactional=False)]], 1, 0),
+        ([of_another(5)], 0, 1),
+        ([[stored(0, 6), marker(1)]], 2, 0),
+        ([of_another(0), [stored(0, 6), marker(1)]], 2, 0),
+    ],
+    ids=[
+        *("another producer's", "another partition", "another group", "another log", "outside of transactions"),
+        *("outside of transactions elsewhere", "a log that begins later", "another offset", "in another log"),
+    ],
+)
+def test_a_suspect_is_judged_by_what_the_logs_have_of_its_group(
+    logs: list[list[bytes]], found: int, unknown: int, tmp_path: Path
+) -> None:
+    for number, batches in enumerate(logs):
+        first = 5 if batches == of_another(5) else 0
+        write_segment(tmp_path / "broker" / f"{TOPIC}-{number}" / f"{first:020d}.log", batches)
+    own: dict[str, Any] = {"run": "r", "process": "p", "order": 0, "time_us": 1, **OWN}
+    sent: dict[str, Any] = {"detail": {"committed_offset": 4}, **WHERE}
+    events = [Event(action="TxnOffsetCommit", phase=phase, **sent, **own) for phase in ("invoke", "ok")]
+    events += [Event(action="EndTxn", phase=phase, detail={"committed": True}, **own) for phase in ("invoke", "ok")]
+    strange = {"repeats": 1}  # so that columns prove nothing
+    events += [Event(action="EndTxn", phase="invoke", detail=strange, **own)]
+    events = [replace(event, order=order) for order, event in enumerate(events)]
+    write_history(tmp_path / "history.jsonl", events)
+    partitions, engine = find_logs(tmp_path / "broker"), Counting()
+    _, judged = judge_histories([tmp_path / "history.jsonl"], partitions, AT_ONE_MOMENT, engine)
+    readable = readable_histories.join(events, partitions)
+    assert sorted(map(repr, judged.findings)) == sorted(map(repr, readable.findings))
+    assert judged.figures == readable.figures
+    assert (len(judged.findings), judged.figures[NOT_AS_SENT]["unknown"]) == (found, unknown)
+    assert SUSPECT in engine.given
 
 
 @pytest.mark.parametrize(

@@ -196,9 +196,9 @@ class CountedCommits:
     files: Mapping[tuple[int, int], str]
     followed: int
 
-    def of(self, number: int) -> list[Commit]:
-        """The committed offsets of one group and partition that counted."""
-        own = slice(*self.begin[number : number + 2].tolist())
+    def of(self, number: int, which: Ints | slice = slice(None)) -> list[Commit]:
+        """The committed offsets of one group and partition that counted, or some of them by their places."""
+        own = np.arange(*self.begin[number : number + 2].tolist())[which]
         return list(_readable(self.commits.take(own), self.holes[own], self.files))
 
     def falling(self) -> Ints:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from kafka_eos_checks.audit.events.recorded import (
     ABORTED_IT,
     COMMITTED_IT,
+    ENDS_AGAIN,
     ENDS_IT,
     SENDS_OFFSET,
     STORED_OFFSET,
@@ -25,6 +26,8 @@ COUNTED = np.dtype([("pid", "i8"), ("epoch", "i8"), ("group", "u8"), ("key", "u8
 """An offset that counts since its transaction was committed; the key as in :data:`recorded.OFFSET_STEP`."""
 LINK = np.dtype([("pid", "i8"), ("client", "u8")])
 """A client with requests of a producer id."""
+NAMING = np.dtype([("pid", "i8"), ("group", "u8")])
+"""A group whose offsets a producer sent."""
 
 
 class Proved(NamedTuple):
@@ -64,27 +67,29 @@ def prove_refusals(epochs: Rows, refusals: Rows, *, ordered: bool) -> Proved:
     return Proved(suspects, int((~np.isin(refusals["pid"], suspects)).sum()))
 
 
-def prove_offsets(steps: Rows, counted: Rows, *, ordered: bool, decided: bool) -> Proved:
+def prove_offsets(steps: Rows, counted: Rows, *, ordered: bool, decided: bool, straight: bool = True) -> Proved:
     """Find the producer ids all of whose offsets count as they were sent.
 
-    Proved are transactions of this form only: offsets are sent, the end is requested, and its answer comes before the
-    next request of the kind.
+    Proved are transactions of this form only: offsets are sent, the end is requested, once or several times in a row,
+    and its answer comes before the next request of the kind.
 
     Args:
         steps: the steps of some producer ids, dtype :data:`recorded.OFFSET_STEP`.
         counted: their offsets that count, of the run's groups, dtype :data:`COUNTED`.
         ordered: whether the run has an order; otherwise places decide.
+        straight: whether the events are in order where they are. Only then the requests between two others are known.
         decided: whether an offset that does not count is missing, so that nothing is proved. Otherwise nobody knows.
     """
     time = ("order", "at") if ordered else ("at",)
     steps = steps[np.lexsort(tuple(steps[name] for name in (*reversed(time), "epoch", "pid")))]
+    steps = steps[~_sent_again(steps["step"])] if straight else steps
     identity = _numbered(*(np.concatenate([steps[name], counted[name]]) for name in ("pid", "epoch")))
     own, theirs = identity[: len(steps)], identity[len(steps) :]
     key = _numbered(np.concatenate([steps["key"], counted["key"]]))
     keys, key, their_key = len(key) + 1, key[: len(steps)], key[len(steps) :]
     step, begins = steps["step"], np.append(True, own[1:] != own[:-1])[: len(steps)]
     answers = np.isin(step, (COMMITTED_IT, ABORTED_IT))
-    asked = np.append(False, (step == ENDS_IT)[:-1])[: len(steps)] & ~begins
+    asked = np.append(False, np.isin(step, (ENDS_IT, ENDS_AGAIN))[:-1])[: len(steps)] & ~begins
 
     suspect = np.zeros(int(identity.max(initial=-1)) + 1, np.bool_)
     suspect[own[(step == UNCLEAR) | (answers != (asked & answers)) | (asked & ~answers)]] = True
@@ -117,15 +122,49 @@ def prove_offsets(steps: Rows, counted: Rows, *, ordered: bool, decided: bool) -
     return Proved(suspects, checked, int((proved[stored] & missing).sum()))
 
 
-def clients_of(suspects: Ints, links: Rows) -> Hashes:
-    """The clients that had one of some producer ids, or another one of such a client, and so on; ascending."""
-    pids = np.unique(suspects)
-    while True:
-        clients = np.unique(links["client"][np.isin(links["pid"], pids)])
-        reached = np.unique(links["pid"][np.isin(links["client"], clients)])
-        if len(reached) <= len(pids):
-            return clients
-        pids = reached
+def _sent_again(step: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """The requests to end a transaction that repeat one without an answer; the steps are in order, shape (n,)."""
+    ends = np.isin(step, (ENDS_IT, ENDS_AGAIN))
+    again: NDArray[np.bool_] = (step == ENDS_AGAIN) & np.append(False, ends[:-1])[: len(step)]
+    return again
+
+
+class Crowds(NamedTuple):
+    """The clients that had one of some producer ids, or another one of such a client, and so on.
+
+    Attributes:
+        clients: the clients, ascending.
+        crowd: the number of the crowd of each, shape (n,).
+        pids: all producer ids that they had, ascending.
+        of_pid: the number of the crowd of each.
+    """
+
+    clients: Hashes
+    crowd: Ints
+    pids: Ints
+    of_pid: Ints
+
+    @classmethod
+    def of(cls, suspects: Ints, links: Rows) -> "Crowds":
+        """The crowds of some producer ids; ``links`` has each of these."""
+        pids, pid = np.unique(links["pid"], return_inverse=True)
+        clients, client = np.unique(links["client"], return_inverse=True)
+        of_pid, of_client = np.arange(len(pids)), np.zeros(len(clients), np.int64)
+        while True:
+            before, of_client[:] = of_pid.copy(), len(pids)
+            np.minimum.at(of_client, client, of_pid[pid])
+            np.minimum.at(of_pid, pid, of_client[client])
+            if np.array_equal(of_pid, before):
+                break
+        crowds = np.unique(of_pid[np.isin(pids, suspects)])
+        with_client, with_pid = np.isin(of_client, crowds), np.isin(of_pid, crowds)
+        numbers = (np.searchsorted(crowds, each) for each in (of_client[with_client], of_pid[with_pid]))
+        return cls(clients[with_client], next(numbers), pids[with_pid], next(numbers))
+
+    def number_of(self, pids: Ints) -> Ints:
+        """The number of the crowd of some of its producer ids, shape (n,)."""
+        found: Ints = self.of_pid[np.searchsorted(self.pids, pids)]
+        return found
 
 
 def links_of(epochs: Rows) -> Rows:

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,13 @@ from kafka_eos_checks.audit.events.history_files import column_of
 from kafka_eos_checks.audit.events.recorded import Told, joined_hashes, name_hash, place_hash, text_hash, told
 from kafka_eos_checks.audit.kernels.histories.requesting import (
     COUNTED,
-    clients_of,
+    LINK,
+    Crowds,
     links_of,
     prove_offsets,
     prove_refusals,
 )
+from kafka_eos_checks.audit.rules.applications import judge_generations
 from kafka_eos_checks.audit.rules.histories import refused
 from kafka_eos_checks.audit.rules.offsets import Commit, GroupLog
 from kafka_eos_checks.audit.rules.sent_offsets import not_as_sent
@@ -30,9 +33,17 @@ GROUPS = ("g", "h")
 TOPIC = "in"
 
 
-def columns(events: Sequence[Event]) -> Told:
-    [found] = told([(np.arange(len(events)), [column_of(event) for event in events])], "events")
-    return found
+def columns(events: Sequence[Event], *cuts: int) -> Told:
+    """The events as columns, of each piece between two cuts by itself."""
+    edges = [0, *cuts, len(events)]
+    pieces = [(np.arange(low, high), [column_of(event) for event in events[low:high]]) for low, high in pairwise(edges)]
+    first, *others = [found for piece in pieces if len(piece[0]) for found in told([piece], "events")]
+    for each in others:
+        first.facts.add(each.facts)
+    names = ("epochs", "refusals", "offset_steps")
+    return first._replace(
+        **{name: np.concatenate([getattr(each, name) for each in (first, *others)]) for name in names}
+    )
 
 
 def shuffled(rng: random.Random, events: list[Event], faults: float) -> list[Event]:
@@ -85,6 +96,11 @@ def offsets_of(rng: random.Random, faults: float) -> tuple[list[Event], list[Gro
         if rng.random() < faults:
             events.append(Event(run="r", action="Produce", phase="invoke", topic="out", partition=0, **who))
         committed: Any = commit if rng.random() > faults / 5 else rng.choice((None, 1))
+        while rng.random() < faults:  # the request is lost, or refused, or its answer is lost
+            asked = Event(run="r", action="EndTxn", phase="invoke", detail={"committed": committed}, **who)
+            events += [asked, replace(asked, phase=rng.choice(("fail", "info", "ok")))][: rng.randint(1, 2)]
+            if rng.random() < faults:
+                events.append(Event(run="r", action="Produce", phase="invoke", topic="out", partition=0, **who))
         for phase in ("invoke", "ok" if rng.random() > faults else rng.choice(("fail", "info"))):
             events.append(Event(run="r", action="EndTxn", phase=phase, detail={"committed": committed}, **who))
         decided = commit if rng.random() > faults / 5 else not commit
@@ -120,11 +136,12 @@ def test_what_is_proved_about_offsets_is_what_the_readable_rule_finds(faults: fl
         events = events or [Event(run="r", order=0, process="p", action="Produce", phase="ok")]
         ordered = number % 3 > 0
         events = events if ordered else sorted(events, key=lambda event: event.order or 0)
-        own = columns(events)
+        own = columns(events, *sorted(rng.sample(range(len(events) + 1), min(len(events) + 1, number % 4))))
         in_order = sorted(events, key=lambda event: event.order or 0) if ordered else events
         whole: Figures = {}
         expected = list(not_as_sent(in_order, logs, whole, covered=covered))
-        proved = prove_offsets(own.offset_steps, counted_rows(logs, events), ordered=ordered, decided=covered)
+        facts: dict[str, bool] = {"ordered": ordered, "straight": not ordered or own.facts.straight}
+        proved = prove_offsets(own.offset_steps, counted_rows(logs, events), decided=covered, **facts)
         rest: Figures = {}
         only = set(proved.suspects.tolist())
         asked = [event for event in in_order if event.producer_id in only]
@@ -135,6 +152,29 @@ def test_what_is_proved_about_offsets_is_what_the_readable_rule_finds(faults: fl
         producers += len({event.producer_id for event in events})
     assert found > 0 or not faults or not covered, "something is found"
     assert suspects < (0, 0.5, 1)[(faults > 0) + (faults > 0.1)] * producers + 1, "most producers are proved"
+
+
+# --- generations ------------------------------------------------------------------------------------------------------
+
+
+def test_commits_without_a_generation_are_not_judged_by_it() -> None:
+    """The readable rule finds and counts the same in the events that the columns choose for it."""
+    rng, found, left_out = random.Random("generations"), 0, 0
+    for _ in range(400):
+        events = []
+        for order in range(rng.randint(1, 60)):
+            action = rng.choice(("JoinGroup", "JoinGroup", "OffsetCommit", "TxnOffsetCommit", "Produce"))
+            phase, generation = rng.choice(("invoke", "ok", "fail")), rng.choice((None, -1, 0, 1, 2))
+            more: dict[str, Any] = {"group": rng.choice("ggh"), "order": order, "detail": {"request": order // 9}}
+            events.append(Event(run="r", process="p", action=action, phase=phase, generation=generation, **more))
+        own = columns(events)
+        chosen, whole, rest = own.members[:, 0].tolist(), Figures(), Figures()
+        expected = list(judge_generations(events, whole))
+        assert list(judge_generations([events[place] for place in chosen], rest)) == expected
+        assert whole == rest
+        found, left_out = found + len(expected), left_out + len(events) - len(chosen)
+    assert found > 10
+    assert left_out > 8000, "those without a generation are left out, and requests to join"
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
@@ -191,7 +231,7 @@ def test_what_is_proved_about_refusals_is_what_the_readable_rule_finds(faults: f
         whole: Figures = {}
         expected = list(refused(in_order, {}, whole))
         proved = prove_refusals(own.epochs, own.refusals, ordered=ordered)
-        clients = set(clients_of(proved.suspects, links_of(own.epochs)).tolist())
+        clients = set(Crowds.of(proved.suspects, links_of(own.epochs)).clients.tolist())
         asked = [
             event
             for event in in_order
@@ -207,6 +247,13 @@ def test_what_is_proved_about_refusals_is_what_the_readable_rule_finds(faults: f
     assert left_out > 100, "the readable rule is given only what it needs"
     assert found > 0 or not faults, "something is found"
     assert suspects < refusals / 2, "most refusals are proved to have a cause"
+
+
+def test_clients_that_shared_a_producer_id_are_one_crowd_and_others_are_left_out() -> None:
+    links = np.array([(1, 10), (1, 11), (2, 11), (2, 12), (3, 13), (4, 14), (5, 14), (6, 15)], LINK)
+    crowds = Crowds.of(np.array([1, 5, 6]), links)
+    assert dict(zip(crowds.clients.tolist(), crowds.crowd.tolist(), strict=True)) == {10: 0, 11: 0, 12: 0, 14: 1, 15: 2}
+    assert crowds.number_of(np.array([2, 6, 4])).tolist() == [0, 2, 1]
 
 
 def event(
@@ -239,7 +286,7 @@ def test_who_gave_an_id_is_found_over_the_id_before_it() -> None:
     own = columns(events)
     proved = prove_refusals(own.epochs, own.refusals, ordered=False)
     assert proved.suspects.tolist() == [8]
-    assert set(clients_of(proved.suspects, links_of(own.epochs)).tolist()) == {text_hash("t"), text_hash("p")}
+    assert set(Crowds.of(proved.suspects, links_of(own.epochs)).clients.tolist()) == {text_hash("t"), text_hash("p")}
 
 
 def test_an_offset_that_does_not_count_is_unknown_if_the_logs_are_too_old() -> None:
@@ -258,3 +305,56 @@ def test_an_end_without_answer_makes_no_suspect() -> None:
     events += [event("q", "EndTxn", phase, 8, 0, detail={"committed": True}) for phase in ("invoke", "ok")]
     proved = prove_offsets(columns(events).offset_steps, np.zeros(0, COUNTED), ordered=False, decided=True)
     assert proved.suspects.tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("requests", "is_proved"),
+    [
+        ("EEA", True),
+        ("EFEA", True),
+        ("EpEA", True),
+        ("EPEA", False),
+        ("E|EA", False),
+        ("EP|FEA", False),
+    ],
+    ids=["lost", "refused", "another epoch between", "another request", "another chunk", "a refusal in the next chunk"],
+)
+def test_an_end_that_is_requested_again_is_proved_if_nothing_else_was_requested(requests: str, is_proved: bool) -> None:
+    events, cuts = told_in(requests)
+    assert both(events, cuts) == (([], 1) if is_proved else ([7], 0))
+
+
+@pytest.mark.parametrize(
+    ("requests", "orders"),
+    [("EE|PA", (1, 5, 3, 6)), ("EEPA", (1, 5, 3, 6)), ("EEA|P", (1, 5, 6, 3))],
+    ids=["chunks", "one chunk", "chunks that rise"],
+)
+def test_a_request_between_two_ends_is_seen_wherever_it_is(requests: str, orders: tuple[int, ...]) -> None:
+    events, cuts = told_in(requests)
+    events[2:] = [replace(each, order=order) for each, order in zip(events[2:], orders, strict=True)]
+    assert both(events, cuts) == ([7], 0)
+
+
+def told_in(requests: str) -> tuple[list[Event], list[int]]:
+    """An offset that a producer sends, and what comes then: E asks for the end, A answers, F refuses, P is a batch."""
+    where: dict[str, Any] = {"topic": TOPIC, "partition": 0, "group": "g", "detail": {"committed_offset": 4}}
+    events = [event("p", "TxnOffsetCommit", phase, 7, 0, **where) for phase in ("invoke", "ok")]
+    cuts = [2 + requests.index("|")] if "|" in requests else []
+    phases = {"E": "invoke", "A": "ok", "F": "fail"}
+    for each in requests.replace("|", ""):
+        if each in phases:
+            events.append(event("p", "EndTxn", phases[each], 7, 0, detail={"committed": True}))
+        else:
+            events.append(event("p", "Produce", "invoke", 7, int(each == "p"), topic="out", partition=0))
+    return [replace(each, order=order - 1) for order, each in enumerate(events)], cuts
+
+
+def both(events: list[Event], cuts: list[int]) -> tuple[list[int], int]:
+    """The suspects of the proof, and how much it checks; without suspects it checks what the readable rule does."""
+    own, figures = columns(events, *cuts), Figures(checked=0, unknown=0)
+    assert not list(not_as_sent(sorted(events, key=lambda each: each.order or 0), [], figures))
+    facts: dict[str, bool] = {"ordered": True, "straight": own.facts.straight}
+    proved = prove_offsets(own.offset_steps, np.zeros(0, COUNTED), decided=False, **facts)
+    suspects = proved.suspects.tolist()
+    assert suspects or (proved.checked, proved.unknown) == (figures["checked"], figures["unknown"])
+    return suspects, proved.checked
