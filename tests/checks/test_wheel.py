@@ -102,6 +102,7 @@ WORK = {
     "kafka-eos audit example:operator-mistakes": ("", 1, "torn transaction: "),
     "kafka-eos audit example:no-leader": ("", 1, "hanging transaction: "),
     "kafka-eos audit /var/lib/kafka/data": ("audit copy", 1, "duplicate: "),
+    "kafka-eos audit copy/": ("", 1, "duplicate: "),
     "kafka-eos audit PATH…": ("audit copy", 1, "duplicate: "),
     "kafka-eos audit copy/ --html audit.html --findings findings.jsonl": ("", 1, "duplicate: "),
     "kafka-eos audit copy/broker-*/orders-* copy/broker-*/__transaction_state-* --explain-cost": (
@@ -199,10 +200,13 @@ ELSEWHERE = {
     "kafka-eos serve",
     "kafka-eos serve --faults plan.toml",
     "kafka-eos serve --data DIR --record history.jsonl",
+    "kafka-eos serve --data copy/brokers/1",
     "kafka-eos watch",
+    "kafka-eos watch --bootstrap 127.0.0.1:9092",
     "kafka-eos watch --bootstrap HOST:9092",
     "kafka-eos watch --bootstrap HOST:9092 --once --from-start",
     "kafka-eos watch --bootstrap broker-1:9092 --checkpoint /var/lib/kafka-eos",
+    "kafka-eos watch --bootstrap broker-1:9092 --topic orders --once --lag-after 5",
     "kafka-eos watch --bootstrap broker-1:9092 --jsonl | jq -r 'select(.ends == \"never\") | .command'",
     "kafka-eos watch --bootstrap broker-1:9093 --command-config client.properties --once",
 }

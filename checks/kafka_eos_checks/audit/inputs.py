@@ -258,7 +258,7 @@ def opened(path: Path) -> Iterator[Path]:
     if not path.name.endswith(ARCHIVE_SUFFIX):
         raise UnusableInput(
             f"{path}: neither a directory, a segment (.log), a history (.jsonl, .parquet, .edn) nor a recording "
-            "(.tar.xz)"
+            "(.tar.xz); unpack packed log directories, and give the folder"
         )
     try:
         with unpacked(path) as folder:

@@ -241,10 +241,14 @@ def quoted_line(line: str) -> str:
 
 
 def _lines_of(path: Path) -> list[str] | None:
-    """The lines of a small text file; None if it is missing, or a link, which may lead anywhere."""
+    """The lines of a small text file; None if it is missing, or a link, which may lead anywhere.
+
+    Raises:
+        PermissionError: it must not be read. If it counted as missing, a log that was cut short would seem whole.
+    """
     try:
         return None if path.is_symlink() else path.read_text(encoding="latin-1").splitlines()
-    except Unreachable:
+    except (Unreachable, PermissionError):
         raise
     except OSError:
         return None

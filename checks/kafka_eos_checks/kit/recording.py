@@ -250,4 +250,4 @@ def _extract(archive: Path, folder: Path) -> None:
             with target.open("xb") as out:
                 shutil.copyfileobj(source, out)
     if not (folder / "manifest.json").is_file():
-        raise _Refused("no manifest.json at its top, so no recording")
+        raise _Refused("no manifest.json at its top, so no recording; packed log directories have to be unpacked")

@@ -250,6 +250,9 @@ def follow(
         if back_off.wait_ms:
             watcher.tell(f"a broker answers again, after {duration(moment - back_off.since_ms)}")
             back_off = BackOff()
+        if not reached and not once:
+            count = len(watcher.partitions)
+            watcher.tell(f"watching {count} partition{'' if count == 1 else 's'}, and silent while nothing is wrong")
         reached = True
         due = watcher.batches != position and time.monotonic() >= due_at
         if journal is None:

@@ -113,7 +113,7 @@ def find_log_directories(path: Path, suffixes: Sequence[str] = ("log",)) -> tupl
         OSError: ``path`` cannot be read.
     """
     if not path.is_dir():
-        what = "a file, and no directory" if path.exists() else "no such directory"
+        what = "a file, and no directory" if path.exists() else "no such file or directory"
         raise NotALogDirectory(f"{path}: {what}; give a broker's log.dirs or a copy of it")
     root = path.resolve()
     own = _partition(root, suffixes)
@@ -128,6 +128,8 @@ def find_log_directories(path: Path, suffixes: Sequence[str] = ("log",)) -> tupl
         deeper = [path / folder.relative_to(root) for folder in islice(_deeper(root, suffixes, DEEPEST), NAMED + 1)]
         named = " ".join([*map(str, deeper[:NAMED]), *("…" for _ in deeper[NAMED:])])
         remedy = f"give {named}" if deeper else "give a broker's log.dirs or a copy of it"
+        if not deeper and any(_SEGMENT_FILE.fullmatch(child.name) for child in root.iterdir()):
+            remedy = "it has segments itself, so give it back the name of its partition, such as orders-0"
         raise NotALogDirectory(
             f"{root}: no partitions (TOPIC-NUMBER/{'0' * 20}.{' or .'.join(suffixes)}) "
             f"in it or in a directory right below it; {remedy}"

@@ -178,6 +178,17 @@ def test_a_history_is_joined_with_the_logs(tmp_path: Path) -> None:
     assert [f.rule for f in found] == ["acknowledged but lost"]
 
 
+@pytest.mark.parametrize("name", ["copy.tar.xz", "copy.tar.gz"])
+def test_packed_log_directories_are_refused_with_the_advice_to_unpack_them(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_log(tmp_path / "copy" / "orders-0", clean())
+    with tarfile.open(tmp_path / name, f"w:{name[-2:]}", format=tarfile.USTAR_FORMAT) as archive:
+        archive.add(tmp_path / "copy", "copy")
+    assert cli.main(["audit", str(tmp_path / name)]) == 2
+    assert "unpack" in capsys.readouterr().err
+
+
 def test_a_file_that_must_not_be_read_is_told_with_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -211,6 +211,21 @@ def test_folders_that_nobody_asked_for_need_not_be_readable(cluster: Path, monke
     assert of(run([folder], one_moment=True), READABLE).standing is Standing.OK
 
 
+def test_a_checkpoint_that_must_not_be_read_does_not_count_as_missing(
+    cluster: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Path.read_text
+
+    def refused(path: Path, *args: str, **named: str) -> str:
+        if path.name == HIGH_WATERMARKS:
+            raise PermissionError(13, "Permission denied", str(path))
+        return read(path, *args, **named)
+
+    monkeypatch.setattr(Path, "read_text", refused)
+    with pytest.raises(PermissionError, match=HIGH_WATERMARKS):
+        run([cluster / "brokers"], one_moment=True)
+
+
 def test_the_end_of_a_running_brokers_own_file_is_certain(made: Path) -> None:
     log = next(each for each in find_logs(made / "brokers") if each.topic == "generated")
     marks = {(log.topic, log.partition): 10**9}

@@ -459,8 +459,8 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_what_is_not_there_is_named(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    assert f"s3://{BUCKET}/no: no such directory" in refused([f"s3://{BUCKET}/no"], capsys)
-    assert "s3://no-bucket/x: no such directory" in refused(["s3a://no-bucket/x"], capsys)
+    assert f"s3://{BUCKET}/no: no such file or directory" in refused([f"s3://{BUCKET}/no"], capsys)
+    assert "s3://no-bucket/x: no such file or directory" in refused(["s3a://no-bucket/x"], capsys)
     assert f"s3://{BUCKET}/no.jsonl: no such history" in refused([f"s3://{BUCKET}/no.jsonl"], capsys)
     store.write("packed/r.tar.xz", b"")
     assert "a packed recording is read from this machine only" in refused([f"s3://{BUCKET}/packed/r.tar.xz"], capsys)

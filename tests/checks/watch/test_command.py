@@ -67,6 +67,7 @@ def test_an_unreachable_cluster_is_asked_less_and_less_often_and_watched_again_l
     assert waits == [2, 4, *[5] * 37]
     line = "no broker answers: nobody there; asked again"
     assert told == [
+        "watching 1 partition, and silent while nothing is wrong",
         *(f"{line} {often}" for often in ("in 1 s", "in 2 s", "in 4 s", "every 5 s")),
         "a broker answers again, after 3 min 12 s",
     ]
@@ -79,9 +80,10 @@ def test_a_cluster_that_is_unreachable_at_the_start_is_an_error() -> None:
 
 
 def test_a_cluster_that_answers_is_asked_again_at_once(written: Written) -> None:
-    clock = Clock(10)
-    follow(written.watcher(), None, clock, once=True)
+    clock, told = Clock(10), list[str]()
+    follow(written.watcher(told), None, clock, once=True)
     assert clock.waits == []
+    assert told == [], "a single look has a last line"
 
 
 def test_a_cluster_that_knows_its_topics_and_gives_no_data_is_asked_every_second(written: Written) -> None:

@@ -40,6 +40,18 @@ def served(advertised: str = "127.0.0.1") -> Iterator[str]:
         yield bootstrap
 
 
+def test_the_cluster_that_operators_practise_with_hangs_where_the_page_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = str(tmp_path / "copy")
+    assert main(["lab", "generate", made, *shlex.split("--transactions 2000 --clients 8 --faults 1 --seed 7")]) == 0
+    with ServedProcess("--data", f"{made}/brokers/1") as server:
+        assert main(["watch", "--bootstrap", server.bootstrap, "--once", "--lag-after", "5"]) == 1
+    printed = capsys.readouterr().out
+    assert "hanging transaction: generated-0 offset 6429 " in printed
+    assert printed.endswith("abort --topic generated --partition 0 --start-offset 6429\n")
+
+
 class Client:
     """A client that writes batches to ``orders`` that no client library would write."""
 

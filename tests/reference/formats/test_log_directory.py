@@ -173,6 +173,12 @@ def test_a_linked_log_directory_below_the_given_one_is_not_followed(tmp_path: Pa
         find_log_directories(tmp_path / "inside")
 
 
+def test_a_folder_that_lost_the_name_of_its_partition_is_told_to_get_it_back(tmp_path: Path) -> None:
+    make_partition(tmp_path, "orders-0").rename(tmp_path / "copied")
+    with pytest.raises(NotALogDirectory, match=r"it has segments itself, so give it back the name of its partition"):
+        find_log_directories(tmp_path / "copied")
+
+
 def test_folders_with_partitions_further_below_are_named_as_they_can_be_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

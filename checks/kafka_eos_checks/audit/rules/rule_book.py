@@ -184,15 +184,23 @@ def dump_of(finding: Finding, place: Place) -> str:
 
 def _filled(template: str, finding: Finding, place: Place) -> str:
     names = ("topic", "partition", "offset", "file", "producer_id")
-    return template.format(**{name: getattr(finding, name) for name in names}, **place._asdict())
+    fields = {name: getattr(finding, name) for name in names}
+    return template.format(**fields, **place._asdict(), writer=_writer_of(finding))
+
+
+def _writer_of(finding: Finding) -> str:
+    """How to find the application that wrote a batch. A producer without idempotence has no id to look for."""
+    if finding.producer_id is None or finding.producer_id < 0:
+        return "its batch has no producer id, so ask all who may write to the topic"
+    return (
+        f"producer {finding.producer_id}; `kafka-transactions --bootstrap-server HOST:PORT list` has the transactional "
+        "id, if there is one"
+    )
 
 
 _NEVER = "no: what is written stays"
 _SENT_TWICE = "Readers get the same records twice."
-_WRITER = (
-    "which application wrote it at that time (producer {producer_id}; `kafka-transactions list` has the "
-    "transactional id, if there is one)"
-)
+_WRITER = "which application wrote it at that time ({writer})"
 _KEEP = "; delete no segment"
 
 _RULES: Mapping[str, Rule] = {
@@ -346,10 +354,11 @@ _RULES: Mapping[str, Rule] = {
             Case(
                 decided.NOT_BY_HAND,
                 f"keep its records: {_DUMP} --print-data-log",
-                "no tool of Kafka writes the COMMIT that is missing. The next transaction of the same producer with "
-                "this partition ends it with its own decision: a commit gives readers these records, too, and an abort "
-                "takes them away. Or abort it by hand, and produce its records again: kafka-transactions "
-                "--bootstrap-server HOST:PORT abort --topic {topic} --partition {partition} --start-offset {offset}",
+                "stop this producer first: its next transaction with this partition ends this one with its own "
+                "decision, a commit gives readers these records, too, and an abort takes them away. No tool of Kafka "
+                "writes the COMMIT that is missing. So abort it by hand, and produce its records again before the "
+                "producer starts: kafka-transactions --bootstrap-server HOST:PORT abort --topic {topic} "
+                "--partition {partition} --start-offset {offset}",
             ),
         ),
         in_test="look in the diagram for a batch that came after the end of its transaction; verification and "

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import sys
 import time
 from collections import Counter
@@ -51,6 +52,8 @@ audit must find exactly these. The same seed gives the same bytes.
 
 exit codes: 0 written, 2 the arguments cannot be used
 """
+_LONGEST_NAME = 249  # of a topic, as Kafka has it
+_LEGAL_TOPIC = re.compile(rf"[a-zA-Z0-9._-]{{1,{_LONGEST_NAME}}}")
 
 
 def add_parser(subparsers: Any, help_line: str) -> None:
@@ -154,15 +157,16 @@ def add_parser(subparsers: Any, help_line: str) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the logs and the list of planted violations, and print a summary."""
+    left = ""
     try:
         _complete(arguments)
         _check(arguments)
-        started = time.perf_counter()
+        started, left = time.perf_counter(), f"; {arguments.folder} is unfinished, remove it"
         arguments.folder.mkdir(parents=True, exist_ok=True)
         write = _write_jepsen if arguments.jepsen else _write_cluster if arguments.transactions else _write
         what, batches, size, planted = write(arguments)
     except (ValueError, OSError) as error:
-        print(f"kafka-eos lab generate: {error}", file=sys.stderr)
+        print(f"kafka-eos lab generate: {error}{left}", file=sys.stderr)
         return 2
     seconds = time.perf_counter() - started
     unit = "operations" if arguments.jepsen else "batches"
@@ -190,6 +194,8 @@ def _complete(arguments: argparse.Namespace) -> None:
 
 def _check(arguments: argparse.Namespace) -> None:
     least, most = arguments.records
+    if _LEGAL_TOPIC.fullmatch(arguments.topic) is None:
+        raise ValueError(f"--topic {arguments.topic!r}: letters, digits, '.', '_' and '-', at most {_LONGEST_NAME}")
     for name in ("batches", "partitions", "producers", "clients", "spread", "brokers", "internal_partitions"):
         if getattr(arguments, name) < 1:
             raise ValueError(f"{_option(name)} {getattr(arguments, name)}: give 1 or more")

@@ -9,7 +9,7 @@ from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, BESIDE_RULES, REPLICAS
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
-from kafka_eos_checks.audit.rules.decided import ENDED
+from kafka_eos_checks.audit.rules.decided import ENDED, NOT_BY_HAND
 from kafka_eos_checks.audit.rules.histories import HISTORY_RULES
 from kafka_eos_checks.audit.rules.log import DUPLICATE, LOG_RULES
 from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
@@ -63,12 +63,23 @@ def test_a_fault_of_a_log_says_what_to_decide_after_a_command_without_prose(rule
     assert ("producer 7;" in decide) == (rule != REPLICAS)
     assert "consumers" in decide
     assert decide.endswith("; delete no segment")
+    without_id = rule_of(rule).advice(replace(finding, producer_id=-1))[4]
+    assert "kafka-transactions" not in without_id
+    assert ("its batch has no producer id" in without_id) == (rule != REPLICAS)
 
 
 def test_a_hanging_transaction_is_told_with_the_command_that_ends_it() -> None:
     finding = Finding(rule=HANGING, topic="orders", partition=3, offset=57)
     assert "abort --topic orders --partition 3 --start-offset 57" in str(rule_of(HANGING).advice(finding))
     assert "diagram" in rule_of(HANGING).next_in_test(finding, Place())
+
+
+def test_before_a_committed_transaction_is_aborted_by_hand_its_producer_is_stopped() -> None:
+    finding = Finding(rule=HANGING, topic="orders", partition=3, offset=57, file="0.log", evidence=NOT_BY_HAND)
+    then, decide = rule_of(HANGING).advice(finding)[3:5]
+    assert then.startswith("next: keep its records: kafka-dump-log ")
+    assert decide.startswith("decide: stop this producer first: ")
+    assert decide.endswith("abort --topic orders --partition 3 --start-offset 57")
 
 
 def test_a_transaction_that_a_later_marker_ended_is_not_told_to_hang_and_has_no_command_to_abort_it() -> None:

@@ -41,7 +41,9 @@ def test_a_seed_decides_every_byte(tmp_path: Path) -> None:
     [
         (["--partitions", "0"], "--partitions 0: give 1 or more"),
         (["--records", "3", "2"], "--records 3 2"),
+        (["--faults", "5000"], "made is unfinished, remove it"),
         (["--faults", "5000"], "have room for"),
+        (["--topic", "a[b]"], "--topic 'a[b]': letters, digits"),
         (["--partitions", "7000"], "one for each partition"),
     ],
 )
