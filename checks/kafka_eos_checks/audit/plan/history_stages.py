@@ -157,9 +157,8 @@ from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, R
 from kafka_eos_checks.audit.segments.headers import Ints
 from kafka_eos_checks.audit.segments.splits import PartitionLog, Split
 
-STORE, RANGES, PIECES, GROUPS, COMMITTED_BY, NAMED_BY = range(
-    90, 96
-)  # kinds of rows of the scan, next to those of the plan for logs
+# Kinds of rows; those of the scan are next to those of the plan for logs.
+STORE, RANGES, PIECES, GROUPS, COMMITTED_BY, NAMED_BY = range(90, 96)
 FACTS, FAILED, VALUES, ENDINGS, MOVES, CHANGED, REQUESTED, MEMBERS, LOG = range(50, 59)
 FIGURES, HELD_BY, SPOTS, SUSPECT, GAPS, PICKED, WANTED, RECORDS, FOUND, ASKED_FOR, SUSPECT_KEYS = range(60, 71)
 TANGLED, BLOCKS, DECLARED, SHOWN, CLIENTS, PRODUCERS, ACCUSED, LINKS, SUSPECTED = range(71, 80)
