@@ -190,6 +190,7 @@ def test_a_broker_that_comes_back_is_read_again(tmp_path: Path) -> None:
             with Client(server.bootstrap) as client:
                 hang(client, "x")
             assert json.loads(watcher.stdout.readline())["transactional_id"] == "x"
+            assert "watching 9 partitions, and silent while nothing is wrong" in watcher.stderr.readline()
             server.end(signal.SIGKILL)
             assert "asked again in 1 s" in watcher.stderr.readline()
             with ServedProcess(*fixed) as again, Client(again.bootstrap) as client:
