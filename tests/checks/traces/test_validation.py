@@ -9,6 +9,7 @@ from kafka_eos.histories.history import Event
 from kafka_eos.machines.partition_log import PartitionLog
 from kafka_eos_checks.models.registry import Model, Registry
 from kafka_eos_checks.tla import tlc
+from kafka_eos_checks.tla.values import format_value
 from kafka_eos_checks.traces import validation as traces
 from kafka_eos_checks.traces.command import spoil
 from kafka_eos_checks.traces.validation import (
@@ -234,6 +235,7 @@ def test_a_place_is_looked_up_through_records_functions_and_sequences(model: Mod
     assert evaluate("log[1].amount", state) == 2
     assert evaluate('seen["a"]', state) == 0
     assert evaluate("Len(log)", state) == 1
+    assert format_value(evaluate("log", state)) == '<<[amount |-> 2, client |-> "a"]>>'
 
 
 def leader_events() -> list[Event]:

@@ -8,8 +8,9 @@ from types import ModuleType
 
 import pytest
 
-from kafka_eos_checks.matrix.conjuncts.changes import machine_parts
+from kafka_eos_checks.matrix.conjuncts.changes import machine_parts, of_operands
 from kafka_eos_checks.matrix.conjuncts.reference import mutated_reference
+from kafka_eos_checks.tla.sany import Expression, Span
 
 MACHINE = """
 from dataclasses import replace
@@ -82,3 +83,15 @@ def test_a_change_is_made_in_its_place_only(change: str, value: int, machine: Mo
     with mutated_reference(part):
         assert machine.level(store, "a", 9) == value
     assert MACHINE.splitlines()[part.line - 1].count(change.partition(" -> ")[0]) == 1
+
+
+@pytest.mark.parametrize(("written", "other"), [("\\A", "\\E"), ("\\E", "\\A")])
+def test_a_quantifier_becomes_the_other_one_unless_it_is_over_one_value(written: str, other: str) -> None:
+    text = f"P == {written} x \\in Keys : x"
+    values = Expression(span=Span("M", 1, 15, 1, 18), level=0, operator="Keys")
+    body = Expression(span=Span("M", 1, 22, 1, 22), level=0)
+    whole = Expression(
+        span=Span("M", 1, 6, 1, 22), level=0, operator="$BoundedForall", operands=(body,), bounds=(values,)
+    )
+    assert list(of_operands(whole, text, lambda _: False)) == [(Span("M", 1, 6, 1, 7), other)]
+    assert list(of_operands(whole, text, lambda name: name == "Keys")) == []
