@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 from xml.etree import ElementTree
 
+from kafka_eos_checks.kit.missing import find_java
 from kafka_eos_checks.tla.tlc import find_jar, java_start
 
 Xml: TypeAlias = ElementTree.Element
@@ -106,8 +107,8 @@ def parse(folder: Path, module: str) -> dict[str, Definition]:
         MissingExtra: when there are no TLA+ tools or no Java.
     """
     with tempfile.TemporaryDirectory(prefix="kafka-eos-sany-") as temporary:
-        jar = find_jar().resolve()
-        command = [*java_start(jar), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8"]
+        java, jar = find_java(), find_jar().resolve()
+        command = [*java_start(java, jar), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8"]
         command += [f"-Djava.io.tmpdir={temporary}", "-cp", str(jar)]
         command += ["tla2sany.xml.XMLExporter", "-o", f"{module}.tla"]
         run = subprocess.run(command, cwd=folder, capture_output=True, timeout=120, check=False)

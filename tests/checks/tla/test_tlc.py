@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_eos_checks.kit.missing import find_java
 from kafka_eos_checks.models.registry import Configuration, Registry, write_model
 from kafka_eos_checks.tla import tlc
 from kafka_eos_checks.tla.tlc import Job, Result, TlcMissing
@@ -41,14 +42,14 @@ def test_later_runs_take_the_loaded_classes_of_the_first_one_and_find_the_same_w
     registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jar = tlc.find_jar().resolve()
-    archive = tmp_path / "classes" / tlc.class_archive(jar).name
-    monkeypatch.setattr(tlc, "class_archive", lambda _: archive)
+    archive = tmp_path / "classes" / tlc.class_archive(find_java(), jar).name
+    monkeypatch.setattr(tlc, "class_archive", lambda *_: archive)
     first = run(registry, bounded(invariants=("IsFull",)))
     assert first.verdict == "violates IsFull", "by the initial state"
     assert [step.action for step in first.behaviour] == ["Init"]
     assert first.behaviour[0].state["log"] == ()
     loaded = tmp_path / "loaded"
-    java = [*tlc.java_start(jar), f"-Xlog:class+load:file={loaded}", "-cp", str(jar)]
+    java = [*tlc.java_start(find_java(), jar), f"-Xlog:class+load:file={loaded}", "-cp", str(jar)]
     subprocess.run([*java, "tlc2.TLC", "-h"], check=False, capture_output=True)
     assert "tlc2.TLC source: shared objects file (top)" in loaded.read_text(encoding="utf-8")
     archive.chmod(0o600)
