@@ -157,7 +157,7 @@ class Connection:
     def _frame(self) -> bytes:
         size = struct.unpack(">i", self._bytes(4))[0]
         if not 0 <= size <= ANSWER_LIMIT:
-            raise struct.error(f"{size} bytes announced")
+            raise MalformedMessage(0, f"{size} bytes announced")
         return self._bytes(size)
 
     def _bytes(self, count: int) -> bytes:

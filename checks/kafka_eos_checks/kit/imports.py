@@ -8,7 +8,7 @@ from pathlib import Path
 import kafka_eos
 
 PACKAGES = {"kafka_eos": Path(str(kafka_eos.__file__)).parent, "kafka_eos_checks": Path(__file__).parents[1]}
-_IMPORT = re.compile(r"^[ \t]*(?:from ([\w.]+) import (\([^)]*\)|.+)|import (.+))", re.MULTILINE)
+_IMPORT = re.compile(r"^[ \t]*(?:from ([\w.]+) import (\((?:[^)#]|#.*)*\)|.+)|import (.+))", re.MULTILINE)
 _NAME = re.compile(r"(?:^|[,(])\s*([\w.]+)")  # without the other name that is given to it
 
 

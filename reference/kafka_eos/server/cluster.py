@@ -303,7 +303,8 @@ class Cluster:
         """The leaders of all partitions."""
         return (leader for topic in self.topics.values() for leader in topic.partitions)
 
-    def check_name(self, name: str) -> None:
+    @staticmethod
+    def check_name(name: str) -> None:
         """Check that there can be a topic of this name.
 
         Raises:

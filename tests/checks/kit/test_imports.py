@@ -44,7 +44,7 @@ EVERY_FORM = """\"\"\"A text that begins with the word
 from does not import anything.\"\"\"
 import a.b, c as d  # e
 from f.g import h as i, j
-from k import (  # (l
+from k import (  # (l)
     m,  # n, o
     p as q,
 )

@@ -1,6 +1,7 @@
 """Every schedule with one fault and with two: the order, paused instances, and the output."""
 
 import argparse
+from dataclasses import replace
 
 import pytest
 
@@ -74,5 +75,7 @@ def test_a_scenario_fails_if_it_is_right_but_must_be_wrong_and_conversely(
 ) -> None:
     with_transactions, without = transfer(transactional=True), transfer(transactional=False)
     assert run_scenarios([with_transactions, without], 0) == 0
+    untried = replace(with_transactions, orders={})
+    assert run_scenarios([with_transactions, untried], 0) == 1, "nothing was tried of it"
     assert run_scenarios([without], 10) == 1, "the last step, after everything was sent"
     assert "4 with one, 12 with two), 0 wrong" in capsys.readouterr().out.splitlines()[-1]

@@ -81,7 +81,6 @@ from kafka_eos_checks.audit.plan.history_stages import (
     CHANGED,
     CHECKS,
     CLIENTS,
-    COMMITTED_BY,
     COVERING,
     DECLARED,
     ENDINGS,
@@ -114,6 +113,7 @@ from kafka_eos_checks.audit.plan.history_stages import (
     SUSPECT,
     SUSPECT_KEYS,
     SUSPECTED,
+    SUSPECTS_OFFSETS,
     TANGLED,
     VALUES,
     WANTED,
@@ -291,7 +291,6 @@ class Histories:
     committed: Mapping[int, tuple[frozenset[Name], bool]] = field(default_factory=dict)
     groups_whole: bool = False
     group_logs_chosen: Sequence[int] = ()
-    scanned: Sequence[Any] = ()
     group_logs_once: bool = True
     suspects: Mapping[str, Hashes] = field(default_factory=dict)
     proving: set[str] = field(default_factory=set)
@@ -339,7 +338,7 @@ class Histories:
         declared = self.named.declared
         end = partial(end_log, logs=self.logs, buckets=self.buckets, declared=declared, check_crc=self.check_crc)
         ended = self.engine.regroup(end, [PIECES], *scanned, label="logs of histories")
-        self.scanned, self.store = scanned, [*scanned, ended]
+        self.store = [*scanned, ended]
         told = dict(self.engine.collect(LOG, ended))
         self.ends = {
             number: LogEnds() for number in range(len(self.logs)) if number + len(self.logs) not in told
@@ -629,7 +628,7 @@ class Histories:
                     places={number: place for place, number in enumerate(self.group_logs_chosen)},
                     wanted=self.wanted,
                 )
-                counted.append(engine.regroup(commits, [GROUPS], *self.scanned, label="suspects' offsets"))
+                counted.append(engine.regroup(commits, [GROUPS], *self.store, label="suspects' offsets"))
             judge = partial(
                 judge_producers,
                 reading=reading,
@@ -637,7 +636,9 @@ class Histories:
                 groups=[self.group_logs[number] for number in self.group_logs_chosen],
                 deadlines=self.deadlines,
             )
-            judged.append(engine.regroup(judge, [SUSPECTED, COMMITTED_BY], chosen, *counted, label="suspect producers"))
+            judged.append(
+                engine.regroup(judge, [SUSPECTED, SUSPECTS_OFFSETS], chosen, *counted, label="suspect producers")
+            )
         if whole:
             judge_whole = partial(
                 judge_applications, reading=reading, groups=self.group_logs, whole=whole, check_crc=self.check_crc

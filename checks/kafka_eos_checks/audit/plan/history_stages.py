@@ -157,8 +157,8 @@ from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, R
 from kafka_eos_checks.audit.segments.headers import Ints
 from kafka_eos_checks.audit.segments.splits import PartitionLog, Split
 
-# Kinds of rows; those of the scan are next to those of the plan for logs.
-STORE, RANGES, PIECES, GROUPS, COMMITTED_BY, NAMED_BY = range(90, 96)
+STORE, RANGES, PIECES, GROUPS = range(90, 94)  # kinds of rows of the scan, next to those of the plan for logs
+SUSPECTS_OFFSETS, NAMED_BY = range(94, 96)
 FACTS, FAILED, VALUES, ENDINGS, MOVES, CHANGED, REQUESTED, MEMBERS, LOG = range(50, 59)
 FIGURES, HELD_BY, SPOTS, SUSPECT, GAPS, PICKED, WANTED, RECORDS, FOUND, ASKED_FOR, SUSPECT_KEYS = range(60, 71)
 TANGLED, BLOCKS, DECLARED, SHOWN, CLIENTS, PRODUCERS, ACCUSED, LINKS, SUSPECTED = range(71, 80)
@@ -377,7 +377,7 @@ def end_group_log(
     transactions as the rule over sent offsets needs them if producers sent any (``sending``).
     """
     number = numbers[log]
-    in_order = sorted((chunk for chunk, _ in chunks), key=lambda chunk: (chunk.split, chunk.start))
+    in_order = _in_log_order(chunks)
     facts = GroupFacts.of(logs[number], in_order)
     yield Row(LOG, number, (facts.end, facts.stamped_ms, facts.whole))
     if not applied and not sending:
@@ -408,12 +408,16 @@ def end_group_log(
     yield Row(REACHED, number, last)
 
 
+def _in_log_order(chunks: Iterable[tuple[CommitChunk, int]]) -> list[CommitChunk]:
+    return sorted((chunk for chunk, _ in chunks), key=lambda chunk: (chunk.split, chunk.start))
+
+
 def _counted_rows(counted: CountedCommits, number: int) -> Rows:
     """The offsets of transactions that count in a log."""
     names = [name_of(key) for key in counted.keys]
     groups = np.array([text_hash(group) for group, _ in names], np.uint64)
     hashed = np.array([name_hash(text_hash(group), place_hash(*place)) for group, place in names], np.uint64)
-    commits, name = counted.commits, np.repeat(np.arange(len(names)), np.diff(counted.begin))
+    commits, name = counted.commits, counted.number
     rows = np.zeros(len(commits), COUNTED)
     rows["pid"], rows["epoch"], rows["log"] = commits.producer_id, commits.producer_epoch, number
     rows["group"], rows["key"] = groups[name], joined_hashes(hashed[name], commits.offset)
@@ -715,13 +719,11 @@ def pick_commits(
     number = numbers[log]
     if number not in places:
         return
-    folded = fold_group_log(
-        logs[number], sorted((chunk for chunk, _ in chunks), key=lambda own: (own.split, own.start))
-    )
-    assert folded.counted is not None, "it is folded by columns"
-    commits, begin = folded.counted.commits, folded.counted.begin
-    name = np.repeat(np.arange(len(begin) - 1), np.diff(begin))
-    group = np.array([text_hash(name_of(key)[0]) for key in folded.counted.keys], np.uint64)[name]
+    folded = fold_group_log(logs[number], _in_log_order(chunks))
+    counted = folded.counted
+    assert counted is not None, "it is folded by columns"
+    commits, name = counted.commits, counted.number
+    group = np.array([text_hash(name_of(key)[0]) for key in counted.keys], np.uint64)[name]
     alone = np.flatnonzero((commits.transactional == 0) | (commits.tombstone != 0))
     shown = np.union1d(_first(group, np.arange(len(group))), _first(name, alone))
     for task, (pids, groups) in wanted.items():
@@ -730,10 +732,10 @@ def pick_commits(
         own = np.flatnonzero(rows)
         if len(own):
             by_name = {
-                name_of(folded.counted.keys[each]): folded.counted.of(each, own[name[own] == each] - begin[each])
+                name_of(counted.keys[each]): counted.at(own[name[own] == each])
                 for each in np.unique(name[own]).tolist()
             }
-            yield Row(COMMITTED_BY, task, (places[number], folded.whole, by_name), COMMIT_BYTES * len(own))
+            yield Row(SUSPECTS_OFFSETS, task, (places[number], folded.whole, by_name), COMMIT_BYTES * len(own))
 
 
 def _first(of: NDArray[Any], rows: Ints) -> Ints:

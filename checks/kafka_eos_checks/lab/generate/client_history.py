@@ -351,11 +351,9 @@ class ClientHistory:
         for row, values in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
             each = _Transaction(first_number + row, own.partitions[row].tolist(), *values)
             if not each.empty:
-                taken = Taken(
-                    each.client, each.group, each.before, starts[row], self._who(each), each.trouble, each.waits
-                )
-                waits = each.waits and each.version_2
-                self._taken[each.number] = taken._replace(waits=waits)
+                waits = each.waits and each.version_2  # before that AddPartitionsToTxn waits
+                own_facts = each.client, each.group, each.before, starts[row], self._who(each), each.trouble, waits
+                self._taken[each.number] = Taken(*own_facts)
             self._transaction(each)
 
     def _who(self, each: "_Transaction", producer: tuple[int, int] | None = None) -> Who:

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import re
 import sys
 import time
 from collections import Counter
@@ -52,8 +51,6 @@ audit must find exactly these. The same seed gives the same bytes.
 
 exit codes: 0 written, 2 the arguments cannot be used
 """
-_LONGEST_NAME = 249  # of a topic, as Kafka has it
-_LEGAL_TOPIC = re.compile(rf"[a-zA-Z0-9._-]{{1,{_LONGEST_NAME}}}")
 
 
 def add_parser(subparsers: Any, help_line: str) -> None:
@@ -193,9 +190,15 @@ def _complete(arguments: argparse.Namespace) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> None:
+    from kafka_eos.errors import Rejected  # noqa: PLC0415 - `--help` needs no server
+    from kafka_eos.server.cluster import Cluster  # noqa: PLC0415
+
     least, most = arguments.records
-    if _LEGAL_TOPIC.fullmatch(arguments.topic) is None:
-        raise ValueError(f"--topic {arguments.topic!r}: letters, digits, '.', '_' and '-', at most {_LONGEST_NAME}")
+    try:
+        Cluster.check_name(arguments.topic)
+    except Rejected as refused:
+        name = f"--topic {arguments.topic!r}: letters, digits, '.', '_' and '-', at most 249"
+        raise ValueError(f"{name}; as Kafka says: {refused.why}") from None
     for name in ("batches", "partitions", "producers", "clients", "spread", "brokers", "internal_partitions"):
         if getattr(arguments, name) < 1:
             raise ValueError(f"{_option(name)} {getattr(arguments, name)}: give 1 or more")

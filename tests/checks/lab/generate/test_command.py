@@ -44,6 +44,7 @@ def test_a_seed_decides_every_byte(tmp_path: Path) -> None:
         (["--faults", "5000"], "made is unfinished, remove it"),
         (["--faults", "5000"], "have room for"),
         (["--topic", "a[b]"], "--topic 'a[b]': letters, digits"),
+        (["--topic", ".."], "'..' is not allowed"),
         (["--partitions", "7000"], "one for each partition"),
     ],
 )

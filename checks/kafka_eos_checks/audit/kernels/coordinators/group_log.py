@@ -196,10 +196,18 @@ class CountedCommits:
     files: Mapping[tuple[int, int], str]
     followed: int
 
-    def of(self, number: int, which: Ints | slice = slice(None)) -> list[Commit]:
-        """The committed offsets of one group and partition that counted, or some of them by their places."""
-        own = np.arange(*self.begin[number : number + 2].tolist())[which]
-        return list(_readable(self.commits.take(own), self.holes[own], self.files))
+    @property
+    def number(self) -> Ints:
+        """For each commit the number of its group and partition."""
+        return np.repeat(np.arange(len(self.keys)), np.diff(self.begin))
+
+    def of(self, number: int) -> list[Commit]:
+        """The committed offsets of one group and partition that counted."""
+        return self.at(slice(*self.begin[number : number + 2].tolist()))
+
+    def at(self, rows: Ints | slice) -> list[Commit]:
+        """Some of the committed offsets."""
+        return list(_readable(self.commits.take(rows), self.holes[rows], self.files))
 
     def falling(self) -> Ints:
         """The names with an offset below the one before it, and no tombstone in between."""
