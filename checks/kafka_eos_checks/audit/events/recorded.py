@@ -54,8 +54,16 @@ GIVEN = np.dtype([("name", "u8"), ("group", "u8"), ("place", "u8"), ("offset", "
 """An input that a member of a group was given."""
 ASKED = np.dtype([("name", "u8"), ("offset", "i8"), ("attempt", "u8"), ("at", "i8")])
 """A request of an attempt to commit an offset of a group and partition."""
-REQUESTING = np.dtype([("client", "u8"), ("order", "i8"), ("at", "i8")])
-"""A request, or a declaration of an application; the client is its transactional.id, or its process without one."""
+REQUESTING = np.dtype(
+    [
+        *(("client", "u8"), ("order", "i8"), ("at", "i8")),  # client: its transactional.id, or its process without one
+        ("name", "u8"),  # the topic of a batch, the group of committed offsets; 0 for other requests
+        *(("pid", "i8"), ("epoch", "i8")),  # -1 and NOWHERE without
+        ("use", "u1"),  # flags: WITHIN, ENDED
+    ]
+)
+"""A request, or a declaration of an application."""
+WITHIN, ENDED = 1, 2  # it neither gives nor fences an epoch, and was not refused; it ended a transaction
 EPOCH = np.dtype([("pid", "i8"), ("client", "u8"), ("epoch", "i8"), ("order", "i8"), ("at", "i8")])
 """The requests of a client with a producer id and epoch (-1 without one): the least order and the least place."""
 REFUSAL = np.dtype([("pid", "i8"), ("epoch", "i8"), ("order", "i8"), ("at", "i8"), ("of_epoch", "?")])
@@ -105,7 +113,9 @@ DECLARATIONS = frozenset({"DeclareApplication", "DeclareTopic", "DeclareRecord"}
 GENERATIONS = COMMITS | {"JoinGroup"}
 GENERATION_STEPS = {("JoinGroup", "ok"), *((action, phase) for action in COMMITS for phase in ("invoke", "ok"))}
 COMMITTING = frozenset({"SendOffsetsToTransaction", "CommitOffsets"})
-REQUESTS = COMMITS | {"Produce", "EndTxn", "InitProducerId"}
+ENDING = frozenset({"EndTxn", "InitProducerId"})
+FENCING = ENDING | {"TimeOut"}
+REQUESTS = COMMITS | ENDING | {"Produce"}
 TELLING = REQUESTS | GENERATIONS | DECLARATIONS | {"TimeOut"}
 BATCH_REFUSALS = (ErrorCode.INVALID_TXN_STATE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
 INJECTED = "error"  # the fault of a request whose answer a test has made up: kafka_eos.server.faults.Fault.ERROR
@@ -358,7 +368,8 @@ class _Forms(dict[tuple[Any, ...], int]):
 
     Attributes:
         rows: of each form the kind of event, hashes of topic, partition and group, flags, whether it declares an
-            application, 1 for a request to end a transaction and 2 for its answer, and the producer id (-1 without).
+            application, 1 for a request to end a transaction and 2 for its answer, the producer id (-1 without), and
+            columns ``name`` and ``use`` of a request.
         uses: of each form its use.
         generations: of each form whether the rule over generations judges it, if it has a generation.
         steps: of each form the step of a transaction with offsets that it may be.
@@ -366,7 +377,7 @@ class _Forms(dict[tuple[Any, ...], int]):
 
     def __init__(self, facts: RunFacts) -> None:
         super().__init__()
-        self.rows: list[tuple[int, int, int, int, int, bool, int, int]] = []
+        self.rows: list[tuple[int, int, int, int, int, bool, int, int, int, int]] = []
         self.uses = bytearray()  # and not a list, which numpy would copy for each block of lines
         self.steps = bytearray()
         self.generations = bytearray()
@@ -403,7 +414,12 @@ class _Forms(dict[tuple[Any, ...], int]):
         elif pid >= 0 and action == "TxnOffsetCommit" and group is not None and place:
             step = {"invoke": SENDS_OFFSET, "ok": STORED_OFFSET}.get(phase, UNCLEAR)
             facts.sending.add(group)
-        self.rows.append((kind, topic_hash, place, hashed, flags, declares, ends, pid))
+        name = 0
+        if place and (action == "Produce" or action in COMMITS):
+            name = hashed if group and action != "Produce" else topic_hash
+        within = WITHIN if action not in FENCING and phase != "fail" else 0
+        ended = ENDED if action in ENDING and phase == "ok" else 0
+        self.rows.append((kind, topic_hash, place, hashed, flags, declares, ends, pid, name, within | ended))
         self.uses.append(use)
         self.generations.append(generation)
         self.steps.append(step)
@@ -412,7 +428,7 @@ class _Forms(dict[tuple[Any, ...], int]):
 
     def columns(self) -> list[NDArray[Any]]:
         """The columns of :attr:`rows`."""
-        kinds = (np.uint8, np.uint64, np.uint64, np.uint64, np.uint8, np.bool_, np.uint8, np.int64)
+        kinds = (np.uint8, np.uint64, np.uint64, np.uint64, np.uint8, np.bool_, np.uint8, np.int64, np.uint64, np.uint8)
         return [np.array(own, kind) for own, kind in zip(zip(*self.rows, strict=True), kinds, strict=True)]
 
 
@@ -557,7 +573,9 @@ class _Columns:
             MalformedHistory: a number has more bits than its column.
         """
         form = np.concatenate(self.form)
-        kind, topic, place, group, isolation, declares, ends, pid = (own[form] for own in self.forms.columns())
+        kind, topic, place, group, isolation, declares, ends, pid, named, use_of = (
+            own[form] for own in self.forms.columns()
+        )
         use = np.frombuffer(self.forms.uses, np.uint8)[form]
         rows = np.zeros(len(self), TOLD)
         rows["what"], rows["topic"], rows["place"], rows["at"] = kind, topic, place, np.concatenate(self.at)
@@ -586,8 +604,10 @@ class _Columns:
         requesting = np.zeros(len(requests), REQUESTING)
         requesting["client"] = np.concatenate(self.clients)
         requesting["order"], requesting["at"] = rows["order"][requests], rows["at"][requests]
+        requesting["name"], requesting["pid"], requesting["use"] = named[requests], pid[requests], use_of[requests]
+        requesting["epoch"] = np.concatenate(self.epochs)
         epoch, client = np.full(len(self), NOWHERE), np.zeros(len(self), np.uint64)
-        epoch[requests], client[requests] = np.concatenate(self.epochs), requesting["client"]
+        epoch[requests], client[requests] = requesting["epoch"], requesting["client"]
 
         given = np.flatnonzero((use == INPUT) & (rows["offset"] != NOWHERE))
         inputs = np.zeros(len(given), GIVEN)

@@ -84,13 +84,14 @@ def join(
     reach = min((moments.reach_of(*end) for end in ends), default=inf)
     findings: list[Finding] = []
     result = Join(findings, {rule: _figures() for rule in HISTORY_RULES})
+    deadlines = Deadlines.read(logs)
     for run in by_run.values():
         covered = _last_ms(run) + SKEW_MS <= reach
         if all(event.order is not None for event in run):
             run.sort(key=lambda event: event.order or 0)
         findings += lost(run, replicas, result.figures[LOST], covered=covered)
         findings += duplicate_values(run, replicas, result.figures[DUPLICATE_VALUE])
-        findings += refused(run, replicas, result.figures[REFUSED], Deadlines(logs))
+        findings += refused(run, replicas, result.figures[REFUSED], deadlines)
         findings += unasked(run, replicas, result.figures[UNASKED])
         findings += undone(run, replicas, result.figures[COMMITTED_MISSING], covered=covered)
         findings += delivered(run, replicas, result.figures[ABORTED_DELIVERED], covered=covered)

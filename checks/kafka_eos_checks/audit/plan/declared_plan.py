@@ -140,7 +140,10 @@ class DeclaredPlan:
             return [], []
         engine, pieces = self.engine, self.logs.pieces
         ends = {place: end for place, end, _ in longest.values()}
-        take = partial(take_requests, files=self.files, ordered=self.ordered, ends=ends, pieces=pieces)
+        names = {run: set[str]() for run in self.ordered}
+        for _, run, declared, _ in self.logs.applications:
+            names[run] |= declared.outputs | {declared.group}
+        take = partial(take_requests, files=self.files, ordered=self.ordered, ends=ends, pieces=pieces, names=names)
         asked = engine.regroup(take, [requests], self.read, label="requests")
         places = {number: place for number, (place, _, _) in longest.items()}
         begun = [value for _, value in engine.collect(BEGUN, asked)]

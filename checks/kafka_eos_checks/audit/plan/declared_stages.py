@@ -20,7 +20,8 @@ import numpy as np
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.engines.local import Row
 from kafka_eos_checks.audit.events.history_files import events_at
-from kafka_eos_checks.audit.events.recorded import AT_BITS, Rows, text_hash
+from kafka_eos_checks.audit.events.recorded import AT_BITS, ENDED, Rows, text_hash
+from kafka_eos_checks.audit.kernels.histories.joining import is_in
 from kafka_eos_checks.audit.kernels.histories.stored import ABORTED, COMMITTED, VISIBLE
 from kafka_eos_checks.audit.plan.found import found_rows
 from kafka_eos_checks.audit.rules.applications import (
@@ -223,8 +224,12 @@ def take_requests(
     ordered: Mapping[str, bool],
     ends: Mapping[Place, int],
     pieces: int,
+    names: Mapping[str, Collection[str]],
 ) -> Iterator[Row]:
     """Take the requests of some clients in order: batches by span, committed offsets, transactions begun or aborted.
+
+    Only clients that wrote to the outputs of a declared application, or committed offsets of its group, are read, and
+    of these only the requests that are in a transaction or end one.
 
     Args:
         bucket: the bucket of the clients.
@@ -233,22 +238,26 @@ def take_requests(
         ordered: the runs with declarations, and whether their events have an order.
         ends: one past the last offset of each partition; what a request says of later ones has no use.
         pieces: the number of pieces.
+        names: by run with declarations, the outputs and the groups.
     """
     by_run: dict[str, list[Rows]] = defaultdict(list)
     for run, rows in values:
         if run in ordered:
             by_run[run].append(rows)
+    hashed = {run: np.unique(np.array([text_hash(name) for name in own], np.uint64)) for run, own in names.items()}
     for run, parts in by_run.items():
         clients, since = Clients(), dict[str, When]()
 
-        def items(run: str, rows: Rows, clients: Clients, since: dict[str, When]) -> Iterator[Item]:
+        def items(
+            run: str, rows: Rows, clients: Clients, since: dict[str, When], own: Collection[str]
+        ) -> Iterator[Item]:
             for when, event in in_order(files, rows, ordered=ordered[run]):
                 name = event.transactional_id
                 began = name in clients.begun
                 answer = clients.take(event)
                 if name is not None and not began and name in clients.begun:
                     since[name] = when
-                if answer is None:
+                if answer is None or (answer.place[0] if answer.group is None else answer.group) not in own:
                     continue
                 place, attempt = answer.place, answer.attempt
                 if answer.group is not None:
@@ -259,7 +268,10 @@ def take_requests(
                 for piece in pieces_of(pieces, place, answer.first, min(answer.last + 1, ends.get(place, 0))):
                     yield BATCHES, piece, batch
 
-        yield from gathered(items(run, np.concatenate(parts), clients, since))
+        rows = np.concatenate(parts)
+        touching = np.unique(rows["client"][is_in(rows["name"], hashed[run])])
+        rows = rows[is_in(rows["client"], touching) & ((rows["name"] != 0) | (rows["use"] & ENDED != 0))]
+        yield from gathered(items(run, rows, clients, since, names[run]))
         begun = [(since[name], name, each) for name, each in clients.begun.items()]
         yield Row(BEGUN, 0, (run, begun, clients.aborted))
 

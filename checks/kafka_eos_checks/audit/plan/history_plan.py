@@ -14,6 +14,7 @@ stage                       mapped over                  rows
 :func:`producer_bucket`     producer ids                 proved refusals and sent offsets, and the suspects
 :func:`pick_requests`       clients                      the requests of suspect producers
 :func:`pick_commits`        chunks of a log              the committed offsets that suspect producers are judged by
+:func:`pick_decisions`      records of a log             the decisions that suspect producers are judged by
 :func:`judge_producers`     suspect producers            findings and figures of the readable rules over requests
 :func:`pick_records`        records                      those of applications without a proof, without their values
 :func:`fetch_records`       logs                         the records that the readable rules need
@@ -38,7 +39,6 @@ from typing import Any
 import numpy as np
 
 from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
-from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos.histories.history import MalformedHistory
 from kafka_eos_checks.audit.engines.local import Engine
 from kafka_eos_checks.audit.events.history_files import (
@@ -113,6 +113,7 @@ from kafka_eos_checks.audit.plan.history_stages import (
     SUSPECT,
     SUSPECT_KEYS,
     SUSPECTED,
+    SUSPECTS_DECISIONS,
     SUSPECTS_OFFSETS,
     TANGLED,
     VALUES,
@@ -138,6 +139,7 @@ from kafka_eos_checks.audit.plan.history_stages import (
     output_bucket,
     pick_bucket,
     pick_commits,
+    pick_decisions,
     pick_inputs,
     pick_outputs,
     pick_records,
@@ -146,7 +148,7 @@ from kafka_eos_checks.audit.plan.history_stages import (
     read_moves,
     read_range,
 )
-from kafka_eos_checks.audit.plan.stages import COMMITS, scan_logs
+from kafka_eos_checks.audit.plan.stages import COMMITS, STATES, scan_logs
 from kafka_eos_checks.audit.rules.applications import Name
 from kafka_eos_checks.audit.rules.histories import (
     HISTORY_RULES,
@@ -154,7 +156,6 @@ from kafka_eos_checks.audit.rules.histories import (
     Join,
 )
 from kafka_eos_checks.audit.rules.sent_offsets import NOT_AS_SENT
-from kafka_eos_checks.audit.rules.timeouts import Deadlines
 from kafka_eos_checks.audit.segments.contents import Figures, Place
 from kafka_eos_checks.audit.segments.headers import Ints
 from kafka_eos_checks.audit.segments.splits import SPLIT_BYTES, PartitionLog
@@ -217,9 +218,8 @@ def read_histories(
     runs = _runs_of(facts for _, facts in engine.collect(FACTS, read))
     topics = set[str]().union(*(run.topics for run in runs))
     numbered = [(number, log) for number, log in enumerate(logs) if log.has_records]
-    chosen, groups, coordinators = (
-        {number: log for number, log in numbered if log.topic in own}
-        for own in (topics, {OFFSETS_TOPIC}, {COORDINATOR_TOPIC})
+    chosen, groups = (
+        {number: log for number, log in numbered if log.topic in own} for own in (topics, {OFFSETS_TOPIC})
     )
     numbers = {number: place for place, number in enumerate(chosen)}
     declared = DeclaredPlan(engine, files, runs, read)
@@ -233,7 +233,6 @@ def read_histories(
         Named(numbers, _tell_of_applications(runs) or any(run.sending for run in runs), buckets, declared.logs),
         list(chosen.values()),
         groups,
-        Deadlines(list(coordinators.values())),
         declared,
     )
 
@@ -266,7 +265,6 @@ class Histories:
         named: what the scan of the logs has to know.
         logs: the logs of the topics that histories name.
         groups: the logs of ``__consumer_offsets``, by their number in the scan.
-        deadlines: the logs of ``__transaction_state``.
         declared: the declared applications.
         check_crc: whether to compare each batch with its CRC, where a log is read again.
     """
@@ -279,7 +277,6 @@ class Histories:
     named: Named
     logs: Sequence[PartitionLog]
     groups: Mapping[int, PartitionLog]
-    deadlines: Deadlines
     declared: DeclaredPlan
     check_crc: bool = True
     ends: dict[int, LogEnds] = field(default_factory=dict)
@@ -296,6 +293,7 @@ class Histories:
     proving: set[str] = field(default_factory=set)
     accused: dict[tuple[int, str], Accused] = field(default_factory=dict)
     wanted: dict[int, Wanted] = field(default_factory=dict)
+    refused: dict[int, list[Ints]] = field(default_factory=lambda: defaultdict(list))
     inputs: Mapping[str, Rows] = field(default_factory=dict)
     picked: list[Any] = field(default_factory=list)
     records: list[Any] = field(default_factory=list)
@@ -457,9 +455,10 @@ class Histories:
         join = partial(producer_bucket, runs=decided, logs=self.group_logs_chosen)
         joined = engine.regroup(join, [PRODUCERS], self.read, self.covers, label="producers")
         self.figures += [each for _, own in engine.collect(FIGURES, joined) for each in own.items()]
-        suspects: dict[tuple[str, str], list[Ints]] = defaultdict(list)
-        for _, (run, rule, pids) in engine.collect(ACCUSED, joined):
+        suspects, of_batches = (defaultdict[tuple[str, str], list[Ints]](list) for _ in range(2))
+        for _, (run, rule, pids, of_batch) in engine.collect(ACCUSED, joined):
             suspects[run, rule].append(pids)
+            of_batches[run, rule].append(of_batch)
         if not suspects:
             return
         links, named = defaultdict[str, list[Rows]](list), defaultdict[str, list[Rows]](list)
@@ -469,21 +468,31 @@ class Histories:
         for number, run in enumerate(self.runs):
             own = {rule: np.concatenate(suspects[run.run, rule]) for rule in OF_REQUESTS if (run.run, rule) in suspects}
             if own:
-                together = np.concatenate(links[run.run])
-                self._accuse(number, own, together, named[run.run])
+                batches = np.concatenate([np.zeros(0, np.int64), *of_batches[run.run, REFUSED]])
+                self._accuse(number, own, np.concatenate(links[run.run]), named[run.run], batches)
 
-    def _accuse(self, number: int, suspects: Mapping[str, Ints], links: Rows, named: Sequence[Rows]) -> None:
+    def _accuse(
+        self, number: int, suspects: Mapping[str, Ints], links: Rows, named: Sequence[Rows], of_batches: Ints
+    ) -> None:
         """Note which requests and committed offsets the suspects of a run need, and in which task they are judged.
 
         Refusals are judged by the requests of all clients that may have fenced each other, offsets by the producer's.
+        Of producers that were refused because of their epoch, most requests only show that epoch, so that the first
+        one will do; without any log, and if a test made up answers, all count.
         """
+        all_count = self.runs[number].made_up or not self.ends
         crowds = Crowds.of(np.concatenate(list(suspects.values())), links)
         for rule, pids in suspects.items():
             clients = crowds.clients[np.isin(crowds.crowd, crowds.number_of(pids))]
             if rule == NOT_AS_SENT:
                 clients = np.unique(links["client"][np.isin(links["pid"], pids)])
+            whole = None if all_count or rule == NOT_AS_SENT else np.unique(of_batches)
             tasks = crowds.crowd[np.searchsorted(crowds.clients, clients)] % MOST_BUCKETS
-            self.accused[number, rule] = Accused(number, rule, set(pids.tolist()), clients, tasks)
+            self.accused[number, rule] = Accused(number, rule, set(pids.tolist()), clients, tasks, whole)
+        refused = suspects.get(REFUSED, np.zeros(0, np.int64))
+        of_refused = crowds.number_of(refused) % MOST_BUCKETS
+        for task in np.unique(of_refused).tolist():
+            self.refused[task].append(refused[of_refused == task])
         senders = suspects.get(NOT_AS_SENT, np.zeros(0, np.int64))
         groups = np.concatenate([np.zeros(0, NAMING), *named])
         of_sender, of_group = (crowds.number_of(each) % MOST_BUCKETS for each in (senders, groups["pid"]))
@@ -616,7 +625,8 @@ class Histories:
         engine, accused = self.engine, defaultdict[str, list[Accused]](list)
         for (number, _), own in self.accused.items():
             accused[self.runs[number].run].append(own)
-        pick = partial(pick_requests, accused=accused, whole=whole)
+        ordered = {run.run for run in self.runs if run.ordered}
+        pick = partial(pick_requests, accused=accused, whole=whole, ordered=ordered)
         chosen, judged = engine.regroup(pick, [CLIENTS], self.read, label="suspects' requests"), []
         if self.accused:
             counted = []
@@ -629,16 +639,18 @@ class Histories:
                     wanted=self.wanted,
                 )
                 counted.append(engine.regroup(commits, [GROUPS], *self.store, label="suspects' offsets"))
+            if self.refused:
+                refused = {task: np.unique(np.concatenate(pids)) for task, pids in self.refused.items()}
+                decisions = partial(pick_decisions, wanted=refused)
+                counted.append(engine.regroup(decisions, [STATES], *self.store, label="suspects' decisions"))
             judge = partial(
                 judge_producers,
                 reading=reading,
                 accused=self.accused,
                 groups=[self.group_logs[number] for number in self.group_logs_chosen],
-                deadlines=self.deadlines,
             )
-            judged.append(
-                engine.regroup(judge, [SUSPECTED, SUSPECTS_OFFSETS], chosen, *counted, label="suspect producers")
-            )
+            kinds = [SUSPECTED, SUSPECTS_OFFSETS, SUSPECTS_DECISIONS]
+            judged.append(engine.regroup(judge, kinds, chosen, *counted, label="suspect producers"))
         if whole:
             judge_whole = partial(
                 judge_applications, reading=reading, groups=self.group_logs, whole=whole, check_crc=self.check_crc

@@ -33,6 +33,7 @@ from kafka_eos_checks.audit.events.recorded import (
     SENT,
     TOLD,
     VALUED,
+    WITHIN,
     Hashes,
     Rows,
     RunFacts,
@@ -46,6 +47,7 @@ from kafka_eos_checks.audit.events.recorded import (
 )
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.internal_topics.commits import CommitChunk, name_of
+from kafka_eos_checks.audit.internal_topics.states import States
 from kafka_eos_checks.audit.kernels.coordinators.group_log import (
     CountedCommits,
     GroupFacts,
@@ -123,6 +125,7 @@ from kafka_eos_checks.audit.rules.applications import (
     judge_generations,
     judge_told,
 )
+from kafka_eos_checks.audit.rules.coordinator import PREPARED
 from kafka_eos_checks.audit.rules.histories import (
     DUPLICATE_VALUE,
     HISTORY_RULES,
@@ -151,14 +154,14 @@ from kafka_eos_checks.audit.rules.readers import (
     went_back,
 )
 from kafka_eos_checks.audit.rules.sent_offsets import NOT_AS_SENT, not_as_sent
-from kafka_eos_checks.audit.rules.timeouts import Deadlines
+from kafka_eos_checks.audit.rules.timeouts import Deadlines, Decision
 from kafka_eos_checks.audit.rules.transactions import longest
 from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, Replicas
 from kafka_eos_checks.audit.segments.headers import Ints
 from kafka_eos_checks.audit.segments.splits import PartitionLog, Split
 
 STORE, RANGES, PIECES, GROUPS = range(90, 94)  # kinds of rows of the scan, next to those of the plan for logs
-SUSPECTS_OFFSETS, NAMED_BY = range(94, 96)
+SUSPECTS_OFFSETS, NAMED_BY, SUSPECTS_DECISIONS = range(94, 97)
 FACTS, FAILED, VALUES, ENDINGS, MOVES, CHANGED, REQUESTED, MEMBERS, LOG = range(50, 59)
 FIGURES, HELD_BY, SPOTS, SUSPECT, GAPS, PICKED, WANTED, RECORDS, FOUND, ASKED_FOR, SUSPECT_KEYS = range(60, 71)
 TANGLED, BLOCKS, DECLARED, SHOWN, CLIENTS, PRODUCERS, ACCUSED, LINKS, SUSPECTED = range(71, 80)
@@ -640,7 +643,8 @@ def producer_bucket(
         for rule, proved in ((REFUSED, refused_ones), (NOT_AS_SENT, offsets)):
             yield Row(FIGURES, bucket, {rule: {"checked": proved.checked, "unknown": proved.unknown}})
             if len(proved.suspects):
-                yield Row(ACCUSED, 0, (name, rule, proved.suspects), proved.suspects.nbytes)
+                of_batches = np.unique(refusals["pid"][~refusals["of_epoch"]])
+                yield Row(ACCUSED, 0, (name, rule, proved.suspects, of_batches), proved.suspects.nbytes)
         named = own[OFFSET_STEP][np.isin(own[OFFSET_STEP]["pid"], offsets.suspects)]
         if len(named):
             groups = np.unique(np.array(named[["pid", "group"]], NAMING))
@@ -658,6 +662,8 @@ class Accused(NamedTuple):
         pids: the producer ids.
         clients: the clients whose requests are needed, ascending.
         task: the number of the task that judges each, shape (n,).
+        whole: the producer ids of which all requests are needed, ascending; None for all. Of the others the first
+            request with each epoch of each client will do, and those that give or fence epochs, or were refused.
     """
 
     run: int
@@ -665,6 +671,23 @@ class Accused(NamedTuple):
     pids: Set[int]
     clients: Hashes
     task: Ints
+    whole: Ints | None
+
+    def needed(self, rows: Rows, *, ordered: bool) -> Rows:
+        """The requests that are needed, of some clients."""
+        rows = rows[is_in(rows["client"], self.clients)]
+        if self.whole is None:
+            return rows
+        within = (rows["use"] & WITHIN != 0) & ~np.isin(rows["pid"], self.whole)
+        time = ("order", "at") if ordered else ("at",)
+        own = np.flatnonzero(within)
+        own = own[np.lexsort(tuple(rows[name][own] for name in (*reversed(time), *_WHO)))]
+        who = rows[own][list(_WHO)]
+        within[own[np.append(True, who[1:] != who[:-1])[: len(own)]]] = False
+        return rows[~within]
+
+
+_WHO = ("epoch", "client", "pid")
 
 
 class Wanted(NamedTuple):
@@ -680,6 +703,7 @@ def pick_requests(
     *,
     accused: Mapping[str, Sequence[Accused]],
     whole: Collection[str],
+    ordered: Collection[str],
 ) -> Iterator[Row]:
     """Pick the requests that suspect producers are judged by, and all of the runs that are judged as a whole."""
     for run, own in _by_run(values, REQUESTING).items():
@@ -687,7 +711,7 @@ def pick_requests(
         if run in whole:
             yield Row(REQUESTED, 0, (run, REQUESTED, rows["at"]), rows["at"].nbytes)
         for each in accused.get(run, ()):
-            mine = rows[is_in(rows["client"], each.clients)]
+            mine = each.needed(rows, ordered=run in ordered)
             task = each.task[np.searchsorted(each.clients, mine["client"])]
             for number in np.unique(task).tolist():
                 places = mine["at"][task == number]
@@ -736,6 +760,34 @@ def pick_commits(
                 for each in np.unique(name[own]).tolist()
             }
             yield Row(SUSPECTS_OFFSETS, task, (places[number], folded.whole, by_name), COMMIT_BYTES * len(own))
+
+
+def pick_decisions(
+    bucket: int,  # noqa: ARG001
+    values: Iterable[tuple[Any, ...]],
+    *,
+    wanted: Mapping[int, Ints],
+) -> Iterator[Row]:
+    """Pick the decisions of suspect producers from records of ``__transaction_state``.
+
+    Args:
+        bucket: the bucket of the records.
+        values: rows whose last item is :class:`kafka_eos_checks.audit.internal_topics.states.States`; others are
+            without records.
+        wanted: by task, the producer ids.
+    """
+    for *_, states in values:
+        if not isinstance(states, States):
+            continue
+        decided = states.take(np.isin(states.transaction_status, list(PREPARED)))
+        began = decided.transaction_start_timestamp_ms
+        took = decided.transaction_last_update_timestamp_ms - began
+        late = (began < 0) | (took > decided.transaction_timeout_ms)
+        rows = np.stack([decided.producer_id, decided.producer_epoch, late], axis=1)
+        for task, pids in wanted.items():
+            own = np.unique(rows[np.isin(decided.producer_id, pids)], axis=0)
+            if len(own):
+                yield Row(SUSPECTS_DECISIONS, task, [Decision(*row) for row in own.tolist()], own.nbytes)
 
 
 def _first(of: NDArray[Any], rows: Ints) -> Ints:
@@ -1067,16 +1119,21 @@ def judge_producers(
     reading: Reading,
     accused: Mapping[tuple[int, str], Accused],
     groups: Sequence[PartitionLog],
-    deadlines: Deadlines,
 ) -> Iterator[Row]:
     """Judge refusals and sent offsets of producers without a proof; ``groups``: the logs of groups that count."""
     places: dict[tuple[int, str], list[Ints]] = defaultdict(list)
     logs: dict[int, GroupLog] = {}
-    for first, second, own in values:
+    decisions: list[Decision] = []
+    for value in values:
+        if isinstance(value, list):
+            decisions += value
+            continue
+        first, second, own = value
         if isinstance(own, dict):
             logs[first] = GroupLog(groups[first], own, whole=second)
         else:
             places[first, second].append(own)
+    deadlines = Deadlines.of(decisions)
     found: list[Finding] = []
     for (number, rule), at in sorted(places.items()):
         run, figures, only = reading.runs[number], Figures(), accused[number, rule].pids

@@ -520,7 +520,8 @@ class Clients:
         if event.phase == "invoke":
             self._sent[request] = (event.process, None) if name is None else (name, self._ended[name])
             if name is not None:
-                self.begun.setdefault(name, Begun(event.order)).touched.add(event.group or place[0])
+                begun = self.begun.setdefault(name, Begun(event.order))
+                begun.touched.add(place[0] if event.action == "Produce" else event.group or place[0])
                 self.aborted.pop(name, None)
             return None
         sent = self._sent.pop(request, None) if "request" in event.detail else self._sent.get(request)

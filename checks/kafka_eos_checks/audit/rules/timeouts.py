@@ -9,51 +9,57 @@ KIP:   KIP-98, KIP-890
 Kafka: TransactionStateManager.timedOutTransactions, TransactionMetadata.prepareAbortOrCommit
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Self
 
 from kafka_eos.formats.transaction_log import TOPIC, TransactionLogValue
 from kafka_eos_checks.audit.rules.coordinator import PREPARED, CoordinatorLog, read_records
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 
 
-@dataclass(slots=True)
-class Deadlines:
-    """The decisions of coordinators, read from their logs when somebody asks for the first time.
+class Decision(NamedTuple):
+    """The decision of a transaction: the producer id and epoch of its markers, and whether its timeout was over."""
 
-    Attributes:
-        logs: any logs; those of ``__transaction_state`` count.
-    """
+    producer_id: int
+    producer_epoch: int
+    is_late: bool
 
-    logs: Sequence[PartitionLog] = ()
-    _in_time: frozenset[tuple[int, int]] | None = field(default=None, init=False)
+    @classmethod
+    def of(cls, value: TransactionLogValue) -> Self:
+        """The decision in a record of it."""
+        began, decided = value.transaction_start_timestamp_ms, value.transaction_last_update_timestamp_ms
+        late = began < 0 or decided - began > value.transaction_timeout_ms
+        return cls(value.producer_id, value.producer_epoch, late)
+
+
+class Deadlines(NamedTuple):
+    """The producer ids and epochs of which coordinators' logs show decisions, all of them before their timeouts."""
+
+    kept: frozenset[tuple[int, int]] = frozenset()
+
+    @classmethod
+    def of(cls, decisions: Iterable[Decision]) -> Self:
+        """What some decisions show."""
+        by_lateness: tuple[set[tuple[int, int]], set[tuple[int, int]]] = set(), set()
+        for each in decisions:
+            by_lateness[each.is_late].add((each.producer_id, each.producer_epoch))
+        in_time, late = by_lateness
+        return cls(frozenset(in_time - late))
+
+    @classmethod
+    def read(cls, logs: Sequence[PartitionLog]) -> Self:
+        """What some logs show; those of ``__transaction_state`` count."""
+        return cls.of(
+            Decision.of(record.value)
+            for log in logs
+            if log.topic == TOPIC
+            for record in read_records(log, CoordinatorLog(log))
+            if record.value is not None and record.value.transaction_status in PREPARED
+        )
 
     def are_kept(self, producer_id: int, epoch: int) -> bool:
         """Whether the logs show the decision whose markers have this producer id and epoch, and that it came in time.
 
         False where the record is missing, because compaction has removed it or the log was not given.
         """
-        if self._in_time is None:
-            decisions = list(_decisions([log for log in self.logs if log.topic == TOPIC]))
-            late = {each.identity for each in decisions if each.is_late}
-            self._in_time = frozenset({each.identity for each in decisions} - late)
-        return (producer_id, epoch) in self._in_time
-
-
-@dataclass(frozen=True, slots=True)
-class _Decision:
-    identity: tuple[int, int]
-    is_late: bool
-
-    @classmethod
-    def of(cls, value: TransactionLogValue) -> "_Decision":
-        began, decided = value.transaction_start_timestamp_ms, value.transaction_last_update_timestamp_ms
-        late = began < 0 or decided - began > value.transaction_timeout_ms
-        return cls((value.producer_id, value.producer_epoch), late)
-
-
-def _decisions(logs: Sequence[PartitionLog]) -> Iterator[_Decision]:
-    for log in logs:
-        for record in read_records(log, CoordinatorLog(log)):
-            if record.value is not None and record.value.transaction_status in PREPARED:
-                yield _Decision.of(record.value)
+        return (producer_id, epoch) in self.kept

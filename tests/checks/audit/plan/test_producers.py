@@ -1,5 +1,6 @@
 """Only the requests of producers without a proof are judged together; the others are proved in buckets."""
 
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,15 @@ import pytest
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.consumer_offsets import TOPIC, OffsetCommitKey, OffsetCommitValue
 from kafka_eos.formats.record_batch import ControlRecord, ControlType, Record, build_batch, build_control_batch
+from kafka_eos.formats.transaction_log import TOPIC as TRANSACTION_STATE
+from kafka_eos.formats.transaction_log import (
+    TopicPartitions,
+    TransactionLogKey,
+    TransactionLogValue,
+    TransactionState,
+)
 from kafka_eos.histories.history import Event, write_history
+from kafka_eos_checks.audit.engines.local import LocalEngine
 from kafka_eos_checks.audit.moments import AT_ONE_MOMENT
 from kafka_eos_checks.audit.oracle import readable_histories
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
@@ -54,6 +63,7 @@ def recorded(folder: Path) -> tuple[list[Event], Path]:
     who = {"process": "p1", "transactional_id": "t1", "producer_id": 1, "producer_epoch": 0}
     events.append(Event(run="r", action="Produce", phase="fail", topic="in", partition=0, error=error, **who))
     write_segment(folder / f"{TOPIC}-0" / f"{0:020d}.log", batches)
+    write_segment(folder / "in-0" / f"{0:020d}.log", [build_batch([Record(value=b"v")]).encode()])
     history = folder / "history.jsonl"
     events = [replace(event, order=order, time_us=1) for order, event in enumerate(events)]
     write_history(history, events)
@@ -188,16 +198,133 @@ def test_a_made_up_refusal_is_not_checked(tmp_path: Path) -> None:
     assert both(tmp_path, real, [])[0].figures[REFUSED] == {"checked": 1, "unknown": 0}
 
 
-def both(folder: Path, events: list[Event], replicas: Sequence[list[bytes]]) -> tuple[Join, Counting]:
-    """Judge events by the plan and by the readable rules; there are no findings, and the same figures."""
+REFUSED_ONE: dict[str, Any] = {"run": "r", "process": "p", "action": "Produce", "topic": "in", "partition": 0, **OWN}
+
+
+def test_without_logs_nobody_knows_whether_an_open_transaction_timed_out(tmp_path: Path) -> None:
+    own: dict[str, Any] = {"run": "r", "process": "p", "action": "InitProducerId"}
+    events = [Event(phase="invoke", **own), Event(phase="ok", **own, **OWN)]
+    events += [Event(phase=phase, **REFUSED_ONE) for phase in ("invoke", "ok")]
+    events += [Event(phase="fail", error=int(ErrorCode.INVALID_PRODUCER_EPOCH), **REFUSED_ONE)]
+    assert both(tmp_path, events, [])[0].figures[REFUSED] == {"checked": 1, "unknown": 1}
+
+
+def test_the_first_request_with_an_epoch_is_that_of_the_history_order(tmp_path: Path) -> None:
+    refusal = Event(phase="fail", error=int(ErrorCode.INVALID_PRODUCER_EPOCH), **REFUSED_ONE)
+    higher = REFUSED_ONE | {"producer_epoch": 1}
+    events = [refusal, Event(phase="invoke", **higher), refusal, Event(phase="ok", **higher)]
+    found, engine = both(tmp_path, events, [[build_batch([Record(value=b"v")]).encode()]], topic="in", backwards=True)
+    assert found.figures[REFUSED] == {"checked": 2, "unknown": 1}
+    assert engine.given[SUSPECT]
+
+
+def both(
+    folder: Path,
+    events: list[Event],
+    replicas: Sequence[list[bytes]],
+    *,
+    topic: str = TOPIC,
+    backwards: bool = False,
+) -> tuple[Join, Counting]:
+    """Judge events by the plan and by the readable rules; there are no findings, and the same figures.
+
+    The lines of the history may go backwards.
+    """
     for number, batches in enumerate(replicas):
-        write_segment(folder / f"broker-{number}" / f"{TOPIC}-0" / f"{0:020d}.log", batches)
+        write_segment(folder / f"broker-{number}" / f"{topic}-0" / f"{0:020d}.log", batches)
     history = folder / "history.jsonl"
     events = [replace(event, order=order, time_us=1) for order, event in enumerate(events)]
-    write_history(history, events)
+    write_history(history, events[::-1] if backwards else events)
     logs, engine = [log for broker in sorted(folder.glob("broker-*")) for log in find_logs(broker)], Counting()
     _, found = judge_histories([history], logs, AT_ONE_MOMENT, engine)
     readable = readable_histories.join(events, logs)
     assert [list(found.findings), list(readable.findings)] == [[], []]
     assert found.figures == readable.figures
     return found, engine
+
+
+BEGAN, TIMEOUT = 1_700_000_000_000, 60_000
+REFUSALS = tuple(
+    map(int, (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+)
+
+
+def any_requests(rng: random.Random) -> list[Event]:
+    """Requests of two transactional ids and three producer ids, answered or not, in any order."""
+    sequence, made_up = [0] * 3, rng.random() < 0.1
+    events = list[Event]()
+    for number in range(rng.randrange(4, 40)):
+        action = rng.choice(
+            ("Produce", "Produce", "Produce", "AddPartitionsToTxn", "EndTxn", "InitProducerId", "TimeOut")
+        )
+        name = rng.randrange(2)
+        own: dict[str, Any] = {"run": "r", "process": f"p{name}", "transactional_id": f"t{name}", "action": action}
+        pid, epoch = rng.choice((name, name, name, 2)), rng.choice((0, 0, 0, 1, 1, 2))
+        if action in {"Produce", "AddPartitionsToTxn"}:
+            own |= {"topic": "in", "partition": rng.choice((0, 0, 1))}
+        if action == "Produce":
+            own |= {"base_sequence": sequence[pid], "record_count": 1}
+        detail: dict[str, Any] = {"request": number}
+        asked = own | ({} if action == "InitProducerId" else {"producer_id": pid, "producer_epoch": epoch})
+        if rng.random() < 0.9:
+            faulty = {"fault": "error"} if made_up and rng.random() < 0.2 else {}
+            events.append(Event(phase="invoke", detail=detail | faulty, **asked))
+        if rng.random() < 0.8:
+            own |= {"producer_id": pid, "producer_epoch": epoch}
+            if rng.random() < 0.4 and action in {"Produce", "EndTxn"}:
+                events.append(Event(phase="fail", error=rng.choice(REFUSALS), detail=detail, **own))
+                continue
+            sequence[pid] += action == "Produce"
+            if action == "EndTxn":
+                detail |= rng.choice(({}, {"next_producer_id": pid, "next_producer_epoch": epoch + 1}))
+            events.append(Event(phase=rng.choice(("ok", "ok", "ok", "info")), detail=detail, **own))
+    return [replace(event, order=order, time_us=1) for order, event in enumerate(events)]
+
+
+def decided(rng: random.Random) -> Record:
+    """A record of a decision, in time or late."""
+    value = TransactionLogValue(
+        producer_id=rng.randrange(3),
+        producer_epoch=rng.randrange(1, 4),
+        transaction_timeout_ms=TIMEOUT,
+        transaction_status=rng.choice((TransactionState.PREPARE_ABORT, TransactionState.ONGOING)),
+        transaction_partitions=(TopicPartitions(topic="in", partition_ids=(0,)),),
+        transaction_last_update_timestamp_ms=BEGAN + rng.choice((0, TIMEOUT, TIMEOUT + 1)),
+        transaction_start_timestamp_ms=rng.choice((BEGAN, BEGAN, BEGAN, -1)),
+        next_producer_id=-1,
+        client_transaction_version=2,
+    )
+    return Record(key=TransactionLogKey(transactional_id="t0").encode(), value=value.encode())
+
+
+def test_refusals_are_judged_by_few_requests_as_by_all(tmp_path: Path) -> None:
+    rng = random.Random(41)
+    checked = unknown = violations = 0
+    for number in range(250):
+        folder = tmp_path / str(number)
+        events = any_requests(rng)
+        if rng.random() < 0.5:
+            rng.shuffle(events)  # the lines of a history have any order
+        if rng.random() < 0.1:
+            events = [replace(event, order=None) for event in events]
+        folder.mkdir()
+        write_history(folder / "history.jsonl", events)
+        markers = []
+        for at in range(rng.randrange(3)):
+            record = ControlRecord(control_type=ControlType.ABORT, coordinator_epoch=0)
+            own: dict[str, Any] = {"producer_id": rng.randrange(3), "producer_epoch": rng.randrange(4)}
+            markers.append(build_control_batch(record, base_offset=at, **own).encode())
+        if rng.random() < 0.7:
+            write_segment(folder / "broker" / "in-0" / f"{0:020d}.log", markers)
+            records = [decided(rng) for _ in range(rng.randrange(4))]
+            batches = [build_batch([record], base_offset=at).encode() for at, record in enumerate(records)]
+            write_segment(folder / "broker" / f"{TRANSACTION_STATE}-0" / f"{0:020d}.log", batches)
+        logs = find_logs(folder / "broker") if (folder / "broker").exists() else []
+        _, found = judge_histories([folder / "history.jsonl"], logs, AT_ONE_MOMENT, LocalEngine(1))
+        readable = readable_histories.join(events, logs)
+        assert sorted(map(repr, found.findings)) == sorted(map(repr, readable.findings)), number
+        assert found.figures == readable.figures, number
+        checked += readable.figures[REFUSED]["checked"]
+        unknown += readable.figures[REFUSED]["unknown"]
+        violations += len(list(readable.findings))
+    assert min(checked, unknown, violations) > 20

@@ -589,6 +589,41 @@ def test_an_abort_after_which_nothing_was_written_is_told_with_the_inputs_that_a
     assert finding.evidence.endswith("no committed offset is past it")
 
 
+def test_a_transaction_elsewhere_follows_an_abort(copier: Copier, tmp_path: Path) -> None:
+    copier.copy(0)
+    copier.copy(1, ControlType.ABORT)
+    copier.ask("Produce", topic="elsewhere", partition=0, transactional_id="x", offset=0)
+    copier.ask("EndTxn", transactional_id="x", detail={"committed": True})
+    left = copier.joined(tmp_path).findings
+    assert [finding.evidence.endswith("no committed offset is past it") for finding in left] == [True, True]
+
+
+@pytest.mark.parametrize("name", ["x", "y"])
+def test_offsets_may_be_committed_by_a_client_that_writes_no_output(name: str, copier: Copier, tmp_path: Path) -> None:
+    copier.write("v0")
+    copier.send_offset(1, name)
+    copier.end()
+    found, _ = copier.judged(tmp_path)
+    assert (f"{OUTPUT_ALONE} out 0" in found) == (name == "y")
+
+
+def test_a_producer_that_starts_again_has_another_transaction(copier: Copier, tmp_path: Path) -> None:
+    copier.write("v0")
+    copier.ask("InitProducerId", transactional_id="x")
+    copier.send_offset(1)
+    copier.end()
+    assert f"{OUTPUT_ALONE} out 0" in copier.judged(tmp_path)[0]
+
+
+def test_a_batch_belongs_to_its_topic_whatever_group_it_names(copier: Copier, tmp_path: Path) -> None:
+    for value in (b"v0", b"v1"):
+        offset = copier.append("out", value, epoch=0)
+        copier.ask("Produce", topic="out", partition=0, offset=offset, transactional_id="v", group="elsewhere")
+    copier.send_offset(2)
+    copier.end()
+    assert copier.judged(tmp_path)[0] == [f"{OUTPUT_ALONE} out 0", f"{NOT_PROCESSED} in 2"], "once for the transaction"
+
+
 def test_a_record_that_only_an_earlier_declaration_names_is_ignored(copier: Copier, tmp_path: Path) -> None:
     copier.copy(0)
     copier.send_offset(3)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from kafka_eos.formats.record_batch import Record, build_batch
@@ -13,9 +14,11 @@ from kafka_eos.formats.transaction_log import (
     TransactionLogValue,
     TransactionState,
 )
+from kafka_eos_checks.audit.internal_topics.states import state_rows
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
+from kafka_eos_checks.audit.plan.history_stages import pick_decisions
 from kafka_eos_checks.audit.rules.timeouts import Deadlines
-from kafka_eos_checks.audit.segments.splits import find_logs
+from kafka_eos_checks.audit.segments.splits import find_logs, plan
 
 BEGAN, TIMEOUT = 1_700_000_000_000, 60_000
 DECISION = TransactionLogValue(
@@ -32,11 +35,16 @@ DECISION = TransactionLogValue(
 
 
 def deadlines(folder: Path, *values: TransactionLogValue, topic: str = TOPIC) -> Deadlines:
+    """What a log shows, by the readable rule and by columns."""
     key = TransactionLogKey(transactional_id="x").encode()
     batches = [build_batch([Record(key=key, value=value.encode())], base_offset=o) for o, value in enumerate(values)]
     path = folder / f"{topic}-3"
     write_segment(path / f"{0:020d}.log", [batch.encode() for batch in batches])
-    return Deadlines(find_logs(path))
+    logs = find_logs(path)
+    rows = [("", 0, chunk.states) for split in plan(logs) if topic == TOPIC for chunk in state_rows(split)]
+    picked = [row.value for row in pick_decisions(0, rows, wanted={5: np.array([7, 8])})]
+    assert Deadlines.of(each for decisions in picked for each in decisions) == Deadlines.read(logs)
+    return Deadlines.read(logs)
 
 
 @pytest.mark.parametrize(
