@@ -684,7 +684,8 @@ class Accused(NamedTuple):
         own = own[np.lexsort(tuple(rows[name][own] for name in (*reversed(time), *_WHO)))]
         who = rows[own][list(_WHO)]
         within[own[np.append(True, who[1:] != who[:-1])[: len(own)]]] = False
-        return rows[~within]
+        needed: Rows = rows[~within]
+        return needed
 
 
 _WHO = ("epoch", "client", "pid")
@@ -1114,7 +1115,7 @@ def judge_members(bucket: int, values: Iterable[tuple[str, Ints]], *, reading: R
 
 def judge_producers(
     task: int,
-    values: Iterable[tuple[Any, ...]],
+    values: Iterable[tuple[Any, ...] | list[Decision]],
     *,
     reading: Reading,
     accused: Mapping[tuple[int, str], Accused],

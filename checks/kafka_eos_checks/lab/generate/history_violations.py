@@ -27,7 +27,6 @@ offsets not as sent                          another offset sent in a committed 
 ============================================ ========================================================================
 """
 
-import json
 from array import array
 from bisect import bisect_left
 from collections import defaultdict, deque
@@ -70,6 +69,18 @@ LINES_APART = 16  # of which the first byte is known
 TRIES = 100  # attempts to choose records at which the rule is not violated yet
 
 Entry = dict[str, Any]  # an event as in its line of JSON
+_ORDER = b'"order":'  # in a line, before any text that is not of this package
+
+
+def line_of(event: Entry) -> bytes:
+    """The line of an event."""
+    return msgspec.json.encode(event) + b"\n"
+
+
+def _beside(line: bytes, event: Entry, order: int) -> bytes:
+    """The line of an event that comes beside another one, of the same run and time."""
+    other = msgspec.json.decode(line)
+    return line_of({"run": other["run"], "order": order, "time_us": other["time_us"], **event})
 
 
 @dataclass(slots=True)
@@ -111,14 +122,25 @@ class Lines:
         self._begins = array("q")  # the first byte of each LINES_APART-th line
 
     def __iter__(self) -> Iterator[Entry]:
-        """All events in order, as they are now."""
+        """All events in order, as they are in the file."""
         at = 0
+        for number, line in enumerate(self.lines()):
+            if number == len(self._begins) * LINES_APART:
+                self._begins.append(at)
+            at += len(line)
+            yield msgspec.json.decode(line)
+
+    def lines(self) -> Iterator[bytes]:
+        """All lines, as they are in the file."""
         with self._path.open("rb") as file:
-            for number, line in enumerate(file):
-                if number == len(self._begins) * LINES_APART:
-                    self._begins.append(at)
-                at += len(line)
-                yield self._changed[number] if number in self._changed else msgspec.json.decode(line)
+            yield from file
+
+    def renumbered(self, number: int, line: bytes, order: int) -> bytes:
+        """The line of an event, as it is now, with another order."""
+        if number in self._changed:
+            return line_of(self._changed[number] | {"order": order})
+        before, _, after = line.partition(_ORDER)
+        return b"%b%b%d%b" % (before, _ORDER, order, after[after.index(b",") :])
 
     def __getitem__(self, number: int) -> Entry:
         """An event that was read before."""
@@ -259,19 +281,18 @@ class HistoryViolations:
             if done < faults:
                 raise ValueError(f"room for {done} of {rule}, not for {faults}; give more --transactions")
 
-    def events(self) -> Iterator[Entry]:
-        """The events with the planted violations, in order."""
-        order, last = 0, dict[str, Any]()
-        for number, event in enumerate(self._events):
-            last = event
-            for each in self._earlier.get(number, ()):
-                yield {"run": event["run"], "order": order, "time_us": event["time_us"], **each}
+    def lines(self) -> Iterator[bytes]:
+        """The lines of the events with the planted violations, in order."""
+        order, line = 0, b"{}"
+        for number, line in enumerate(self._events.lines()):
+            for event in self._earlier.get(number, ()):
+                yield _beside(line, event, order)
                 order += 1
             if number not in self._dropped:
-                yield {**event, "order": order}
+                yield self._events.renumbered(number, line, order)
                 order += 1
         for event in self._extra:
-            yield {"run": last["run"], "order": order, "time_us": last["time_us"], **event}
+            yield _beside(line, event, order)
             order += 1
 
     # ---- choosing
@@ -598,7 +619,7 @@ def plant_in_history(path: Path, faults: int, *, topic: str, inputs: str, ends: 
     violations = HistoryViolations(Lines(path), topic=topic, inputs=inputs, ends=ends, seed=seed)
     violations.plant(faults)
     changed = path.with_suffix(".changed")
-    with changed.open("w", encoding="utf-8") as out:
-        out.writelines(json.dumps(event, separators=(",", ":")) + "\n" for event in violations.events())
+    with changed.open("wb") as out:
+        out.writelines(violations.lines())
     changed.replace(path)
     return violations.planted
