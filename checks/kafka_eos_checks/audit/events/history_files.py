@@ -127,7 +127,20 @@ Column = _struct(Detail, Detail())
 """An event with the fields of its detail that rules join by."""
 _FAST = msgspec.json.Decoder(Column)
 _ANY = msgspec.json.Decoder(_struct(dict | None, None))
-_EVENTS = msgspec.json.Decoder(Event)
+_EVENTS: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Event)
+ATTEMPTS: msgspec.json.Decoder[Any] = msgspec.json.Decoder(
+    msgspec.defstruct(
+        "Attempt",
+        [
+            *((name, str) for name in ("process", "action", "phase")),
+            *((name, str | None, None) for name in ("topic", "group", "transactional_id")),
+            *((name, int | None, None) for name in ("order", "partition", "offset", "record_count")),
+            ("detail", dict[str, Any], msgspec.field(default_factory=dict)),
+        ],
+        gc=False,
+    )
+)
+"""Reads of an event only what tells a batch or committed offsets, and the transaction; in a third of the time."""
 _REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -227,8 +240,13 @@ def line_of(path: Path, at: int) -> int:
         return 1 + sum(file.read(min(1 << 20, at - place)).count(b"\n") for place in range(0, at, 1 << 20))
 
 
-def events_at(path: Path, places: Iterable[int]) -> Iterator[tuple[int, Event]]:
-    """Single events of a file by their places, as :func:`numbered_events` numbers them, in ascending order."""
+def events_at(
+    path: Path, places: Iterable[int], lines: msgspec.json.Decoder[Any] = _EVENTS
+) -> Iterator[tuple[int, Event]]:
+    """Single events of a file by their places, as :func:`numbered_events` numbers them, in ascending order.
+
+    ``lines`` reads their lines, and may give an event without the fields that its caller does not need.
+    """
     wanted = sorted(set(places))
     if path.suffix == ".parquet":
         own = set(wanted)
@@ -245,7 +263,7 @@ def events_at(path: Path, places: Iterable[int]) -> Iterator[tuple[int, Event]]:
             line = file.readline()
             count_read(len(line))
             try:
-                yield at, _EVENTS.decode(line)
+                yield at, lines.decode(line)
             except _REFUSED:
                 yield at, event_from_json(line.decode("utf-8", "replace"), str(path), at)
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.engines.local import Row
-from kafka_eos_checks.audit.events.history_files import events_at
+from kafka_eos_checks.audit.events.history_files import ATTEMPTS, events_at
 from kafka_eos_checks.audit.events.recorded import AT_BITS, ENDED, Rows, text_hash
 from kafka_eos_checks.audit.kernels.histories.joining import is_in
 from kafka_eos_checks.audit.kernels.histories.stored import ABORTED, COMMITTED, VISIBLE
@@ -164,8 +164,11 @@ def gathered(items: Iterable[Item]) -> Iterator[Row]:
             yield Row(kind, key, own, ITEM_BYTES * len(own))
 
 
-def in_order(files: Sequence[Path], rows: Rows, *, ordered: bool) -> Iterator[tuple[When, Event]]:
-    """The events at the places of some rows, in the order of their run, and the position of each; some at a time."""
+def in_order(files: Sequence[Path], rows: Rows, *, ordered: bool, **how: Any) -> Iterator[tuple[When, Event]]:
+    """The events at the places of some rows, in the order of their run, and the position of each; some at a time.
+
+    ``how`` they are read: see :func:`kafka_eos_checks.audit.events.history_files.events_at`.
+    """
     order = rows["order"] if ordered else np.zeros(len(rows), np.int64)
     rows = rows[np.lexsort((rows["at"], order))]
     for start in range(0, len(rows), EVENTS_AT_ONCE):
@@ -173,7 +176,8 @@ def in_order(files: Sequence[Path], rows: Rows, *, ordered: bool) -> Iterator[tu
         events: dict[int, Event] = {}
         for number in np.unique(own["at"] >> AT_BITS).tolist():
             at = own["at"][own["at"] >> AT_BITS == number] & ((1 << AT_BITS) - 1)
-            events.update((number << AT_BITS | place, event) for place, event in events_at(files[number], at.tolist()))
+            own_events = events_at(files[number], at.tolist(), **how)
+            events.update((number << AT_BITS | place, event) for place, event in own_events)
         for place, number in zip(own["at"].tolist(), own["order"].tolist(), strict=True):
             yield (number if ordered else 0, place), events[place]
 
@@ -251,7 +255,7 @@ def take_requests(
         def items(
             run: str, rows: Rows, clients: Clients, since: dict[str, When], own: Collection[str]
         ) -> Iterator[Item]:
-            for when, event in in_order(files, rows, ordered=ordered[run]):
+            for when, event in in_order(files, rows, ordered=ordered[run], lines=ATTEMPTS):
                 name = event.transactional_id
                 began = name in clients.begun
                 answer = clients.take(event)

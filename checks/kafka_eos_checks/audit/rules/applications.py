@@ -469,6 +469,9 @@ class Begun:
     touched: set[str] = field(default_factory=set)
 
 
+_ATTEMPTING = COMMITS | {"Produce"}
+
+
 def client_of(event: Event) -> str:
     """The client of a request: its transactional.id, or its process if it has none."""
     return event.process if event.transactional_id is None else event.transactional_id
@@ -514,7 +517,7 @@ class Clients:
             ended = self.begun.pop(name)
             if event.detail.get("committed") is False:
                 self.aborted[name] = ended
-        if place is None or event.action not in {"Produce", *COMMITS}:
+        if place is None or event.action not in _ATTEMPTING:
             return None
         request = client_of(event), str(event.detail.get("request")), place
         if event.phase == "invoke":
