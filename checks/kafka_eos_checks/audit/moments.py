@@ -158,7 +158,11 @@ def is_locked(path: Path) -> bool:
 
 
 def holder_of(path: Path) -> int | None:
-    """The id of the process that holds the lock of a file; 0 if it is in another container, None without one."""
+    """The id of the process that holds the lock of a file; 0 if it is in another container, None without one.
+
+    Raises:
+        PermissionError: it must not be read. If it counted as missing, a running broker would seem stopped.
+    """
     if not sys.platform.startswith("linux") or is_uri(str(path)):
         return None
     layout = "hhqqi4x"  # struct flock: type, whence, start, length, process
@@ -166,6 +170,8 @@ def holder_of(path: Path) -> int | None:
         with path.open("rb") as file:
             asked = struct.pack(layout, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
             kind, *_, process = struct.unpack(layout, fcntl.fcntl(file, fcntl.F_GETLK, asked))
+    except PermissionError:
+        raise
     except OSError:
         return None
     return None if kind == fcntl.F_UNLCK else int(process)

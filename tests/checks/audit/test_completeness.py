@@ -21,6 +21,7 @@ from kafka_eos_checks.audit.moments import (
     CLEAN_SHUTDOWN,
     CLEANED,
     HIGH_WATERMARKS,
+    LOCK,
     RECOVERY_POINTS,
     START_OFFSETS,
     Directory,
@@ -224,6 +225,21 @@ def test_a_checkpoint_that_must_not_be_read_does_not_count_as_missing(
     monkeypatch.setattr(Path, "read_text", refused)
     with pytest.raises(PermissionError, match=HIGH_WATERMARKS):
         run([cluster / "brokers"], one_moment=True)
+
+
+def test_a_lock_that_must_not_be_read_is_no_broker_that_is_stopped(
+    cluster: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Path.open
+
+    def refused(path: Path, *args: Any, **named: Any) -> Any:
+        if path.name == LOCK:
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, *args, **named)
+
+    monkeypatch.setattr(Path, "open", refused)
+    with pytest.raises(PermissionError, match=LOCK):
+        run([cluster / "brokers"])
 
 
 def test_the_end_of_a_running_brokers_own_file_is_certain(made: Path) -> None:
