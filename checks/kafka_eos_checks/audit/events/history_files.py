@@ -1,32 +1,20 @@
 """Histories as files: JSON Lines for people, Parquet for volume; whole, in ranges, or single events by their place."""
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from kafka_eos.histories.history import (
-    COLUMN_TYPES,
-    DECODER,
-    PHASES,
-    REQUIRED,
-    Event,
-    MalformedHistory,
-    event_from_json,
-    event_from_row,
-    read_history,
-)
-from kafka_eos_checks.audit.places import arrow_source, count_read
+from kafka_eos.histories.history import Event, event_from_json, read_history
+from kafka_eos_checks.audit.events.columns import Column, column_of, struct_of
+from kafka_eos_checks.audit.events.history_tables import numbered_rows, opened, read_rows, rows_at
+from kafka_eos_checks.audit.places import count_read
 from kafka_eos_checks.audit.segments.headers import Ints
-from kafka_eos_checks.kit.missing import need
 
 SUFFIXES = (".jsonl", ".parquet")
-BATCH_ROWS = 65_536
 READ_BYTES = 1 << 16  # of lines at once; measured: their events stay in the cache until they are columns
-EVENTS_AT_ONCE = 4096  # of rows
 RANGE_BYTES = 32 << 20  # of lines in a task
 
 
@@ -55,8 +43,7 @@ def read_events(path: Path) -> Iterator[Event]:
         yield from read_history(path)
         return
     for file in files_of(path):
-        for number, row in _parquet_rows(file, None):
-            yield event_from_row(row, str(file), number + 1)
+        yield from read_rows(file)
 
 
 # --- ranges -----------------------------------------------------------------------------------------------------------
@@ -92,41 +79,13 @@ def ranges_of(file: Path, range_bytes: int = RANGE_BYTES) -> list[Range]:
             Range(file, at, min(at + range_bytes, size), min(range_bytes, size - at))
             for at in range(0, size, range_bytes)
         ]
-    with _opened(file) as opened:
-        sizes = [opened.metadata.row_group(number).total_byte_size for number in range(opened.num_row_groups)]
+    with opened(file) as table:
+        sizes = [table.metadata.row_group(number).total_byte_size for number in range(table.num_row_groups)]
     return [Range(file, number, number + 1, size) for number, size in enumerate(sizes)]
 
 
-_JOINED = (
-    *("value", "transaction", "input", "output", "offsets", "committed_offset", "committed"),
-    *("next_producer_id", "next_producer_epoch", "repeats", "fault", "request"),
-)
-_OTHERS = ("connection", "correlation", "broker", "delivered", "member")  # of each request, so that it is read fast
-Detail = msgspec.defstruct(
-    "Detail",
-    [(name, Any, msgspec.UNSET) for name in (*_JOINED, *_OTHERS)],
-    frozen=True,
-    forbid_unknown_fields=True,
-    gc=False,
-)
-"""The fields of ``detail`` that rules join by, and those of requests; ``UNSET`` for one that is not there."""
-_COLUMNS = {
-    **{name: kind if name in REQUIRED else kind | None for name, kind in COLUMN_TYPES.items()},
-    "phase": Literal[PHASES],
-}
-
-
-def _struct(detail: Any, default: Any) -> Any:
-    """The columns of :class:`kafka_eos.histories.history.Event`, of the same types, as msgspec reads a line."""
-    columns = [(name, kind, *(() if name in REQUIRED else (None,))) for name, kind in _COLUMNS.items()]
-    columns[list(_COLUMNS).index("detail")] = ("detail", detail, default)
-    return msgspec.defstruct("Column", columns, kw_only=True, forbid_unknown_fields=True, gc=False)
-
-
-Column = _struct(Detail, Detail())
-"""An event with the fields of its detail that rules join by."""
 _FAST = msgspec.json.Decoder(Column)
-_ANY = msgspec.json.Decoder(_struct(dict | None, None))
+_ANY = msgspec.json.Decoder(struct_of(dict | None, None))
 _EVENTS: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Event)
 ATTEMPTS: msgspec.json.Decoder[Any] = msgspec.json.Decoder(
     msgspec.defstruct(
@@ -144,13 +103,6 @@ ATTEMPTS: msgspec.json.Decoder[Any] = msgspec.json.Decoder(
 _REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-def column_of(event: Any) -> Any:
-    """An event with any detail as a :data:`Column`."""
-    detail = event.detail or {}
-    own = Detail(**{name: detail[name] for name in Detail.__struct_fields__ if name in detail})
-    return Column(**{name: getattr(event, name) for name in _COLUMNS if name != "detail"}, detail=own)
-
-
 def numbered_events(part: Range) -> Iterator[tuple[Ints, list[Any]]]:
     """The events of a range, some at a time, and the place of each in the file: a byte, or the number of a row.
 
@@ -163,9 +115,8 @@ def numbered_events(part: Range) -> Iterator[tuple[Ints, list[Any]]]:
     """
     source = str(part.path)
     if part.path.suffix == ".parquet":
-        rows = _parquet_rows(part.path, range(part.start, part.end))
-        while some := list(islice(rows, EVENTS_AT_ONCE)):
-            yield np.array([at for at, _ in some]), [column_of(event_from_row(row, source, at)) for at, row in some]
+        for number, some in numbered_rows(part.path, range(part.start, part.end)):
+            yield np.arange(number, number + len(some)), some
         return
     for at, data in _lines(part):
         ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
@@ -248,13 +199,10 @@ def events_at(
     ``lines`` reads their lines, and may give an event without the fields that its caller does not need.
     """
     wanted = sorted(set(places))
-    if path.suffix == ".parquet":
-        own = set(wanted)
-        for number, row in _parquet_rows(path, None):
-            if number in own:
-                yield number, event_from_row(row, str(path), number + 1)
-        return
     if not wanted:
+        return
+    if path.suffix == ".parquet":
+        yield from rows_at(path, wanted)
         return
     with path.open("rb") as file:
         for at in wanted:
@@ -266,48 +214,3 @@ def events_at(
                 yield at, lines.decode(line)
             except _REFUSED:
                 yield at, event_from_json(line.decode("utf-8", "replace"), str(path), at)
-
-
-# --- Parquet ----------------------------------------------------------------------------------------------------------
-
-
-def _opened(path: Path) -> Any:
-    need("pyarrow", "spark")
-    import pyarrow as pa  # noqa: PLC0415 - the light install has no pyarrow
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
-    try:
-        return pq.ParquetFile(arrow_source(path))
-    except pa.ArrowInvalid as error:
-        raise MalformedHistory(str(path), 1, f"no Parquet: {error}") from None
-
-
-def _parquet_rows(path: Path, groups: range | None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Some groups of rows, or all, each row with its number in the file."""
-    import pyarrow as pa  # noqa: PLC0415 - the light install has no pyarrow
-
-    with _opened(path) as file:
-        own = range(file.num_row_groups) if groups is None else groups
-        number = sum(file.metadata.row_group(group).num_rows for group in range(own.start))
-        try:
-            for batch in file.iter_batches(BATCH_ROWS, row_groups=list(own)):
-                for row in batch.to_pylist():
-                    yield number, _plain(row, str(path), number + 1)
-                    number += 1
-        except pa.ArrowInvalid as error:
-            raise MalformedHistory(str(path), 1, f"no Parquet: {error}") from None
-
-
-def _plain(row: dict[str, Any], source: str, number: int) -> dict[str, Any]:
-    """A row in the form of a line of JSON."""
-    detail = row.get("detail")
-    if isinstance(detail, str):
-        try:
-            detail = DECODER.decode(detail)
-        except (ValueError, RecursionError) as error:  # no JSON, a number that is too large, too deep
-            raise MalformedHistory(source, number, f"column 'detail': no JSON: {error}") from None
-    elif isinstance(detail, list):  # a map
-        detail = dict(detail)
-    if isinstance(detail, dict):
-        detail = {name: value for name, value in detail.items() if value is not None}
-    return {**row, "detail": detail} if "detail" in row else row

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 from msgspec import to_builtins
 
-from kafka_eos.histories.history import Event, MalformedHistory, read_history, write_history
+from kafka_eos.histories.history import REQUIRED, Event, MalformedHistory, read_history, write_history
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.events import history_files
-from kafka_eos_checks.audit.events.history_files import Detail, events_at, numbered_events, ranges_of, read_events
+from kafka_eos_checks.audit.events.columns import Detail
+from kafka_eos_checks.audit.events.history_files import events_at, line_of, numbered_events, ranges_of, read_events
 from kafka_eos_checks.audit.oracle.synthetic import write_log
+from kafka_eos_checks.audit.places import bytes_read
 from kafka_eos_checks.audit.rules.log import Batch
 from kafka_eos_checks.kit.recording import kept_recording, unpacked
 
@@ -108,7 +110,7 @@ def test_a_history_of_lines_and_one_of_rows_are_given_together(tmp_path: Path) -
 def in_full(path: Path) -> list[Event] | str:
     """The events that are read one by one, or the reason why one of them is none."""
     try:
-        return list(read_history(path))
+        return list(read_events(path))
     except MalformedHistory as error:
         return error.reason
 
@@ -141,6 +143,7 @@ ODD = (
     *(b"1.0", b"-0", b"1e2", b"01", b"1e400", b"12345678901234567890123"),
     *(b'{"value": 1e22}', b'{"value": -0.0}', b'{"value": {"value": [1, 2.5]}}'),
 )
+BROKEN = (b"{} {}", b'{"value":1', b',"request":2}')  # together, one below the other, three objects in three lines
 INNER = (b"transaction", b"request", b"value", b"reason")  # fields of a detail, also one that is not known
 
 
@@ -170,6 +173,100 @@ def test_lines_are_read_by_columns_as_they_are_one_by_one(tmp_path: Path) -> Non
         refused += isinstance(expected, str)
         assert by_columns(path, rng.choice((10, 100, 1 << 20))) == expected, (seed, path.read_bytes())
     assert 200 < refused < 390  # of 400, each refused at 0.84: seeds beyond it are fewer than one in 10^15
+
+
+def any_table(rng: random.Random) -> Any:
+    """A table of some events, or nearly: of any types, with rows that lack something."""
+    count = rng.randint(1, 9)
+    texts: dict[str, tuple[str, ...]] = {
+        "run": ("r",),
+        "process": ("p", "q", "é"),
+        "action": ("Send", "Poll"),
+        "phase": ("ok", "ok", "ok", "invoke"),
+    }
+    columns = {name: [rng.choice(values) for _ in range(count)] for name, values in texts.items()}
+    columns |= {name: [rng.choice(("t", "u", None)) for _ in range(count)] for name in ("topic", "group")}
+    numbers = {name: [rng.choice((0, 3, 1 << 40, -1, None)) for _ in range(count)] for name in ("order", "offset")}
+    if rng.random() < 0.1:
+        name = rng.choice([*columns, *numbers])
+        strange = rng.choice(([None], ["done"], [0.5], [True], [7]))
+        columns |= {name: strange * count}
+        numbers.pop(name, None)
+    if rng.random() < 0.03:
+        columns["who"] = ["me"] * count
+    if rng.random() < 0.03:
+        columns.pop(rng.choice([*columns]))
+    kinds = (pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string()))
+    made = {
+        name: pa.array(values, rng.choice(kinds) if name in texts and isinstance(values[0], str) else None)
+        for name, values in columns.items()
+    }
+    made |= {name: pa.array(values, pa.int64()) for name, values in numbers.items()}
+    some = ({"value": "x"}, {"value": "x", "transaction": 3}, {"reason": "y"}, None)
+    details = [rng.choice(some) for _ in range(count)]
+    form = rng.choice(("text", "text", "text", "struct", "map", "none", "without"))
+    if form == "text":
+        plain = (b"{}", b'{"value":"x"}', b'{"value":"x","transaction":3,"input":["t",0,5]}', b'{"request":null}')
+        odd = (*(b'{"%b": %b}' % (k, v) for k in INNER for v in ODD), *ODD, *BROKEN, b"")
+        rare = rng.choice((0.0, 0.0, 0.1))
+        chosen = [rng.choice(odd if rng.random() < rare else plain) for _ in range(count)]
+        made["detail"] = pa.array([rng.choice((text.decode("latin-1"), None)) for text in chosen], pa.string())
+    elif form == "struct":
+        kind = pa.struct([("value", pa.string()), ("transaction", pa.int64()), ("reason", pa.string())])
+        made["detail"] = pa.array(details, kind)
+    elif form == "map":
+        kept = [None if detail is None else [("value", "x")] for detail in details]
+        made["detail"] = pa.array(kept, pa.map_(pa.string(), pa.string()))
+    elif form == "none":
+        made["detail"] = pa.nulls(count)
+    return pa.table(made)
+
+
+def test_rows_are_read_by_columns_as_they_are_one_by_one(tmp_path: Path) -> None:
+    seed = random.randrange(1 << 32)
+    rng = random.Random(seed)
+    path = tmp_path / "h.parquet"
+    refused = 0
+    for _ in range(400):
+        pq.write_table(any_table(rng), path, row_group_size=rng.choice((1, 3, 100)))
+        expected = joined_by(in_full(path))
+        refused += isinstance(expected, str)
+        assert by_columns(path, 1) == expected, (seed, pq.read_table(path).to_pylist())
+    assert 5 < refused < 200  # of 400, each refused at 0.13: seeds beyond it are fewer than one in 10^10
+
+
+def test_details_are_one_in_each_row(tmp_path: Path) -> None:
+    path = tmp_path / "h.parquet"
+    columns = {name: ["ok"] * len(BROKEN) for name in REQUIRED}
+    pq.write_table(pa.table(columns | {"detail": [text.decode() for text in BROKEN]}), path)
+    assert by_columns(path, 1) == in_full(path) == "column 'detail': no JSON: Extra data: line 1 column 4 (char 3)"
+
+
+def test_of_two_columns_of_a_name_the_last_one_counts(tmp_path: Path) -> None:
+    path = tmp_path / "h.parquet"
+    pq.write_table(pa.Table.from_pylist(rows(EVENTS[:1], "text")).append_column("topic", [["u"]]), path)
+    assert by_columns(path, 1) == in_full(path) == [replace(EVENTS[0], topic="u")]
+
+
+def test_only_groups_with_wanted_rows_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "h.parquet"
+    events = [replace(EVENTS[0], order=order, detail={"value": f"{order:064}"}) for order in range(3000)]
+    pq.write_table(pa.Table.from_pylist(rows(events, "text")), path, row_group_size=1000)
+    before = bytes_read()
+    assert list(events_at(path, [1999, 1000])) == [(1000, events[1000]), (1999, events[1999])]
+    assert 0 < bytes_read() - before < path.stat().st_size / 2
+
+
+def test_a_row_in_any_range_is_refused_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "h.parquet"
+    own = rows([replace(EVENTS[0], order=order) for order in range(9)], "text")
+    own[7]["detail"] = "{"
+    pq.write_table(pa.Table.from_pylist(own), path, row_group_size=3)
+    with pytest.raises(MalformedHistory) as refused:
+        [list(numbered_events(part)) for part in ranges_of(path)]
+    assert line_of(path, refused.value.line) == 8
+    with pytest.raises(MalformedHistory, match=r"h\.parquet:8: column 'detail'"):
+        list(read_events(path))
 
 
 def test_recorded_requests_are_read_as_fast_as_other_events(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,0 +1,209 @@
+"""Histories in Parquet: tables with a row for each event, in the columns of an event.
+
+``detail`` is JSON text, a struct or a map. Numbers become lists at once, and each distinct text is decoded once. Rows
+with anything else in them, such as a column of another type, are read one by one, as the readable rules read them: some
+ten times slower, with the same events and errors.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec import UNSET
+
+from kafka_eos.histories.history import (
+    COLUMN_TYPES,
+    DECODER,
+    PHASES,
+    REQUIRED,
+    Event,
+    MalformedHistory,
+    event_from_row,
+)
+from kafka_eos_checks.audit.events.columns import COLUMNS, DETAILS, Column, Detail, column_of, detail_of
+from kafka_eos_checks.audit.places import arrow_source, count_read
+from kafka_eos_checks.kit.missing import need
+
+ROWS_AT_ONCE = 4096
+_DETAIL, _ANY = msgspec.json.Decoder(Detail), msgspec.json.Decoder(dict[str, Any])
+_REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def opened(path: Path) -> Any:
+    """A Parquet file, as ``pyarrow.parquet.ParquetFile``.
+
+    Raises:
+        MalformedHistory: it is no Parquet.
+        MissingExtra: there is no pyarrow.
+        OSError: it cannot be read.
+    """
+    need("pyarrow", "spark")
+    import pyarrow as pa  # noqa: PLC0415 - the light install has no pyarrow
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    try:
+        return pq.ParquetFile(arrow_source(path))
+    except pa.ArrowInvalid as error:
+        raise MalformedHistory(str(path), 1, f"no Parquet: {error}") from None
+
+
+def read_rows(path: Path) -> Iterator[Event]:
+    """The events of a file, row by row; an error has the number of its row, from 1."""
+    for number, batch in _batches(path, None):
+        yield from _events(batch, str(path), number + 1)
+
+
+def numbered_rows(path: Path, groups: range) -> Iterator[tuple[int, list[Any]]]:
+    """The events in some groups of rows, some at a time, each a :data:`Column`; and the number of the first, from 0.
+
+    Raises:
+        MalformedHistory: a row is no event; ``line`` is its number, from 0.
+    """
+    for number, batch in _batches(path, groups):
+        found = _columns(batch)
+        yield number, list(map(column_of, _events(batch, str(path), number))) if found is None else found
+
+
+def rows_at(path: Path, numbers: Sequence[int]) -> Iterator[tuple[int, Event]]:
+    """The events in rows with some numbers, from 0, ascending; groups without any of them are not read."""
+    wanted, done = np.array(numbers, np.int64), 0
+    with opened(path) as file:
+        ends = np.cumsum([file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)])
+    groups = np.unique(np.searchsorted(ends, wanted, "right")).tolist()
+    for group in groups:
+        for first, batch in _batches(path, range(group, group + 1)):
+            end = int(np.searchsorted(wanted, first + len(batch)))
+            own, done = wanted[done:end], end
+            if len(own):
+                yield from zip(own.tolist(), _events(batch.take(own - first), str(path), first + 1), strict=True)
+
+
+def _batches(path: Path, groups: range | None) -> Iterator[tuple[int, Any]]:
+    """The rows of some groups, or of all, some at a time, with the number of the first, from 0."""
+    import pyarrow as pa  # noqa: PLC0415 - the light install has no pyarrow
+
+    with opened(path) as file:
+        own = range(file.num_row_groups) if groups is None else groups
+        number = sum(file.metadata.row_group(group).num_rows for group in range(own.start))
+        count_read(sum(_stored(file.metadata.row_group(group)) for group in own))
+        try:
+            for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=list(own)):
+                yield number, batch
+                number += len(batch)
+        except pa.ArrowInvalid as error:
+            raise MalformedHistory(str(path), 1, f"no Parquet: {error}") from None
+
+
+def _stored(group: Any) -> int:
+    """The bytes that a group of rows takes in its file."""
+    return sum(group.column(number).total_compressed_size for number in range(group.num_columns))
+
+
+# --- row by row -------------------------------------------------------------------------------------------------------
+
+
+def _events(batch: Any, source: str, number: int) -> Iterator[Event]:
+    """The events in some rows; ``number`` is that of the first, for errors."""
+    for place, row in enumerate(batch.to_pylist(), number):
+        yield event_from_row(_plain(row, source, place), source, place)
+
+
+def _plain(row: dict[str, Any], source: str, number: int) -> dict[str, Any]:
+    """A row in the form of a line of JSON."""
+    detail = row.get("detail")
+    if isinstance(detail, str):
+        try:
+            detail = DECODER.decode(detail)
+        except (ValueError, RecursionError) as error:  # no JSON, a number that is too large, too deep
+            raise MalformedHistory(source, number, f"column 'detail': no JSON: {error}") from None
+    elif isinstance(detail, list):  # a map
+        detail = dict(detail)
+    if isinstance(detail, dict):
+        detail = _without_nulls(detail)
+    return {**row, "detail": detail} if "detail" in row else row
+
+
+# --- column by column -------------------------------------------------------------------------------------------------
+
+
+def _columns(batch: Any) -> list[Any] | None:
+    """The events in some rows, each a :data:`Column`; None if they have to be read row by row."""
+    names = batch.schema.names
+    if len(set(names)) < len(names) or not set(names) <= COLUMN_TYPES.keys() or not set(REQUIRED) <= set(names):
+        return None
+    lists: dict[str, Iterable[Any]] = {name: repeat(None) for name in COLUMNS}
+    for name in names:
+        column = batch.column(name)
+        own = _details(column) if name == "detail" else _values(column, COLUMN_TYPES[name])
+        if own is None or (name in REQUIRED and column.null_count):
+            return None
+        lists[name] = own
+    if "detail" not in names:
+        lists["detail"] = repeat(Detail())
+    if not set(batch.column("phase").unique().to_pylist()) <= set(PHASES):
+        return None
+    return list(map(Column, *lists.values()))
+
+
+def _values(column: Any, wanted: type) -> Iterable[Any] | None:
+    """The values of a column, None for one that is absent; None if they are not of a type."""
+    import pyarrow as pa  # noqa: PLC0415 - the light install has no pyarrow
+
+    kind, empty = column.type, column.null_count
+    if empty == len(column):
+        return repeat(None)
+    if wanted is int and pa.types.is_integer(kind):
+        numbers = (column.fill_null(0) if empty else column).to_numpy(zero_copy_only=False).tolist()
+        return _with_nulls(numbers, column) if empty else numbers
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if wanted is str and (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        texts = [*coded.dictionary.to_pylist(), None]
+        places = coded.indices.fill_null(len(texts) - 1).to_numpy(zero_copy_only=False).tolist()
+        return [texts[place] for place in places]
+    return None
+
+
+def _with_nulls(values: Sequence[Any], column: Any) -> list[Any]:
+    """The values of a column, None where it has none."""
+    valid = column.is_valid().to_numpy(zero_copy_only=False).tolist()
+    return [value if there else None for value, there in zip(values, valid, strict=True)]
+
+
+def _details(column: Any) -> Iterable[Any] | None:
+    """The details of some rows; None if they have to be read row by row."""
+    import pyarrow as pa  # noqa: PLC0415 - the light install has no pyarrow
+
+    count = len(column)
+    if column.null_count == count:
+        return repeat(Detail())
+    if pa.types.is_struct(column.type):
+        names = [field.name for field in column.type]
+        if len(set(names)) < len(names):
+            return None
+        children = dict(zip(names, column.flatten(), strict=True))
+        lists = (children[name].to_pylist() if name in children else [None] * count for name in DETAILS)
+        return map(Detail, *([UNSET if value is None else value for value in own] for own in lists))
+    if not pa.types.is_string(column.type) and not pa.types.is_large_string(column.type):
+        return None
+    texts = column.fill_null("{}").to_numpy(zero_copy_only=False).tolist()
+    lines = "\n".join(texts)
+    ends = lines.count("}\n{") == lines.count("\n") == count - 1 and lines[0] == "{" and lines[-1] == "}"
+    try:  # each line has whole objects, as it begins and ends with a brace; all together are as many as there are lines
+        found = _DETAIL.decode_lines(lines) if ends and "null" not in lines else []
+        if len(found) == count:
+            return found
+    except _REFUSED:
+        pass  # such as a field that no rule joins by
+    try:
+        return [detail_of(_without_nulls(_ANY.decode(text))) for text in texts]
+    except _REFUSED:
+        return None
+
+
+def _without_nulls(detail: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in detail.items() if value is not None}
