@@ -245,6 +245,13 @@ def test_the_command_shows_the_properties_that_a_finding_is_about(
     assert "NoGap" not in told
 
 
+def test_before_anything_is_checked_what_is_expected_to_hold_comes_first() -> None:
+    rows = [row for row in properties([], Registry(), Releases()) if row.module != "audit"]
+    violated = [row.cells["Kafka 4.3"].expected.startswith("violated") for row in rows]
+    assert violated == sorted(violated)
+    assert len(set(violated)) > 1
+
+
 def test_the_command_names_the_smallest_model_that_shows_how_a_release_violates_a_property(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
