@@ -146,6 +146,7 @@ WORK = {
     "kafka-eos lab fuzz": ("lab fuzz --count 2000 --jobs 1", 0, "each is read or MalformedBatch"),
     "kafka-eos lab sinks": ("lab sinks outbox", 0, "the contents of the model"),
     "kafka-eos ledger properties": ("", 1, "not checked"),
+    "kafka-eos ledger properties NoHangingTransaction": ("", 1, "--tell NoHangingTransaction shows how Kafka 4.3"),
     "kafka-eos check walks --seeds 0..N": ("check walks --seeds 0..3", 0, "nothing violated"),
 }
 # Calls that need more than the light package, with the remedy that their last line names.

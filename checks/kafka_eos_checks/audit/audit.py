@@ -37,6 +37,7 @@ from kafka_eos_checks.audit.kernels.logs.transactions import Partition
 from kafka_eos_checks.audit.marked import read_runs
 from kafka_eos_checks.audit.oracle.oracle import judge
 from kafka_eos_checks.audit.oracle.readable_histories import join
+from kafka_eos_checks.audit.places import AT_HOME
 from kafka_eos_checks.audit.plan import stages
 from kafka_eos_checks.audit.plan.found import SHOWN_FINDINGS, Found, Tally
 from kafka_eos_checks.audit.plan.history_plan import Histories, read_histories
@@ -369,7 +370,7 @@ def place_of(finding: Finding, number: int, inputs: Inputs, found: Iterable[Find
     place = Place(paths=" ".join((paths, *inputs.options)), number=number)
     directory = _directory_of(finding, inputs)
     if directory is not None and directory in inputs.directories:
-        unpack, files = _files_in(directory, inputs)
+        unpack, files = _copied(finding, directory) or _files_in(directory, inputs)
         place = place._replace(unpack=unpack, directory=files, broker=_broker_of(directory, inputs))
     if finding.rule == REPLICAS and (other := _other_replica(finding, inputs)) is not None:
         place = place._replace(other=f"\nnext: {dump_of(other, place_of(other, number, inputs, ()))}")
@@ -386,7 +387,8 @@ def _other_replica(finding: Finding, inputs: Inputs) -> Finding | None:
     for log in inputs.logs:
         is_replica = (log.topic, log.partition) == (finding.topic, finding.partition)
         if is_replica and finding.evidence.startswith(differs_from(log.broker)):
-            return replace(finding, rule="", broker=log.broker, file=segment_with(log, finding.offset or 0))
+            file = segment_with(log, finding.offset or 0)
+            return replace(finding, rule="", broker=log.broker, file=file, position=None)
     return None
 
 
@@ -407,6 +409,24 @@ def _broker_of(directory: Path | None, inputs: Inputs) -> str:
     """The broker of a log directory, in words."""
     known = None if directory is None else inputs.brokers.get(directory)
     return Place().broker if known is None else f"broker {known}"
+
+
+_COPY = {
+    "s3": "aws s3 cp",
+    "gs": "gcloud storage cp",
+    "hdfs": "hdfs dfs -get",
+    "viewfs": "hdfs dfs -get",
+}
+
+
+def _copied(finding: Finding, directory: Path) -> tuple[str, str] | None:
+    """As :func:`_files_in`, for a file of a store: Kafka's tools read files of this machine only."""
+    scheme, _, rest = str(directory).partition("://")
+    if scheme not in _COPY or rest.startswith(f"{AT_HOME}/") or not finding.file:
+        return None
+    folder = shlex.quote(f"{finding.topic}-{finding.partition}")
+    uri = shlex.quote(f"{directory}/{finding.topic}-{finding.partition}/{finding.file}")
+    return f"mkdir -p {folder} && {_COPY[scheme]} {uri} {folder}/ && ", ""
 
 
 def _files_in(directory: Path, inputs: Inputs) -> tuple[str, str]:
@@ -567,11 +587,13 @@ def _readable(
                 regions.append(words)
             else:
                 tails.append(words if is_old else f"unfinished tail, as a crash leaves it: {words}")
-    found = counted(len(regions), "corrupt region") if figures["batches"] or old else "no batch to read"
-    if certain:
-        found += f", {counted(len(certain), 'incomplete log')}"
-    if damaged:
-        found += f", {counted(len(damaged), 'damaged file')}"
+    counts = {"incomplete log": len(certain), "damaged file": len(damaged)}
+    parts = [counted(count, noun) for noun, count in counts.items() if count]
+    if not figures["batches"] and not old:
+        parts.insert(0, "no batch to read")
+    elif regions or not parts:
+        parts.insert(0, counted(len(regions), "corrupt region"))
+    found = ", ".join(parts)
     if incomplete:
         figures = {**figures, "incomplete": len(incomplete)}
     why: dict[Reason, list[str]] = {reason: [] for reason in sorted({each.why for each in unsure})}

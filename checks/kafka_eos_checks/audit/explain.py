@@ -20,7 +20,7 @@ from markupsafe import Markup
 from kafka_eos.formats.log_directory import NotALogDirectory
 from kafka_eos.histories.history import Event, MalformedHistory
 from kafka_eos_checks.audit import audit, marked, moments
-from kafka_eos_checks.audit.cause import cause_of, names_of, told
+from kafka_eos_checks.audit.cause import cause_of, names_of, seen_in, told
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.inputs import Inputs, UnusableInput, open_inputs
 from kafka_eos_checks.audit.places import place as place_of
@@ -218,8 +218,7 @@ def explained(
         NothingToDraw: there is no such finding, or no history has an event of it.
     """
     if number is None:
-        drawable = (n for n, finding in enumerate(findings, 1) if moment_of(finding, runs) is not None)
-        number = next(drawable, 1)
+        number = _first_drawable(range(1, len(findings) + 1), findings, runs) or 1
     if not 1 <= number <= len(findings):
         raise NothingToDraw(f"--finding {number}: the audit has {counted(len(findings), 'finding')}")
     finding = findings[number - 1]
@@ -230,11 +229,18 @@ def explained(
     moment = of_finding(finding, runs, advice)
     headline = f"finding {number} of {len(findings)}, {finding.rule}: {rule.means}"
     others = (*range(number + 1, len(findings) + 1), *range(1, number))
-    another = next((n for n in others if moment_of(findings[n - 1], runs) is not None), None)
+    another = _first_drawable(others, findings, runs)
     more = f"next: {again} --finding {another} draws another of the {len(findings)} findings"
     given_by = "" if moment.violation is None else moment.violation.text.removeprefix(_said(finding))
     said = finding.in_words() + given_by
     return Explained(moment, headline, (said, *advice[1:]), (more,) if another is not None else ())
+
+
+def _first_drawable(
+    numbers: Iterable[int], findings: Sequence[Finding], runs: Mapping[str, Sequence[Event]]
+) -> int | None:
+    """The first of the numbers of findings, from 1, that a run has an event of; None if there is none."""
+    return next((number for number in numbers if seen_in([findings[number - 1]], runs)[0]), None)
 
 
 def _said(finding: Finding) -> str:

@@ -34,7 +34,7 @@ _QUERY = re.compile(r"\?\S+")  # of addresses in what a library says: they may b
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/]*)(?P<path>.*)", re.DOTALL)
 _ENDPOINTS, _REGIONS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), ("AWS_REGION", "AWS_DEFAULT_REGION")
 _HADOOP = ("hdfs", "viewfs")
-_AT_HOME = "default"  # stands for the file system that Hadoop's configuration names
+AT_HOME = "default"  # stands for the file system that Hadoop's configuration names
 _HDFS_TRIES = "3"  # connections to a NameNode, with pauses that double: the library's default takes three minutes
 
 Item = TypeVar("Item")
@@ -86,7 +86,7 @@ def place(text: str) -> Path:
         raise Unreachable(f"{scheme}://{authority}{path}: the scheme is none of {', '.join((*SCHEMES, *SAME, 'file'))}")
     if not authority and scheme not in {"hdfs", "viewfs"}:
         raise Unreachable(f"{scheme}://{path}: no bucket is named; expected {scheme}://BUCKET/PATH")
-    return Uri(f"{scheme}://{authority or _AT_HOME}{path}")
+    return Uri(f"{scheme}://{authority or AT_HOME}{path}")
 
 
 def ask_here(ask: Callable[[Item], Answer], items: Sequence[Item]) -> list[Answer]:
@@ -520,7 +520,7 @@ def _hdfs(scheme: str, authority: str) -> Any:
             found = super().ls(path, detail, **more)
             return list(map(_dated, found)) if detail else found
 
-    if authority == _AT_HOME:
+    if authority == AT_HOME:
         return Dated()
     host, _, port = authority.rpartition("@")[2].partition(":")
     return Dated(host, int(port), **{"dfs.client.failover.max.attempts": _HDFS_TRIES}) if port else Dated(host)
@@ -559,7 +559,7 @@ def _named(uri: Uri) -> Iterator[None]:
 
 
 def _remedy(uri: Uri, reason: str) -> str:
-    if uri.parts[0].removesuffix(":") in _HADOOP and _AT_HOME in uri.parts[1:2]:
+    if uri.parts[0].removesuffix(":") in _HADOOP and AT_HOME in uri.parts[1:2]:
         return "name the NameNode (hdfs://HOST:PORT/PATH), or set HADOOP_CONF_DIR to the folder with core-site.xml"
     if DENIED.search(reason):
         more = " (s3:ListBucket, s3:GetObject)" if uri.parts[0] == "s3:" else ""

@@ -210,7 +210,8 @@ class Wire:
                 row = self._connection(self.bootstrap).ask("ApiVersions", 0, {})
         except NoAnswer as error:
             self._drop(self.bootstrap)
-            raise Unreachable(f"{self.bootstrap}: no Kafka broker, or another security.protocol: {error}") from None
+            said = f"no Kafka broker answers: {error}; it may still be starting, or want another security.protocol"
+            raise Unreachable(f"{self.bootstrap}: {said}") from None
         names = served_codec().names
         self.offered = {
             names[each["ApiKey"]]: (each["MinVersion"], each["MaxVersion"])

@@ -40,6 +40,8 @@ _PROBE_REGISTER = 1001
 _PROBE_REACHED = "probe reached: "
 MOST_TOLD = 3  # named models whose expected counterexamples are told; more would fill pages
 
+UPDATE = "if the change of the spec is meant: kafka-eos check models --update {} writes the new numbers"
+
 Progress = Callable[[str, tlc.Progress], None]
 
 
@@ -63,6 +65,23 @@ class Outcome:
     def ok(self) -> bool:
         """Whether everything is as the registry says."""
         return not self.problems
+
+    @property
+    def violated(self) -> str:
+        """The property that is violated; the verdict itself if it is another one."""
+        return self.found.removeprefix("violates ")
+
+    @property
+    def said(self) -> str:
+        """The verdict, and what else differs from the registry."""
+        if not self.problems or self.found != self.model.expect.words:
+            return self.found
+        return f"{self.found}, but {'; '.join(self.problems)}"
+
+    @property
+    def has_other_numbers(self) -> bool:
+        """Whether the verdict is the expected one, and the numbers are not those of the registry."""
+        return self.model.kind == "model" and self.said != self.found and self.measured != self.model.expect
 
     @property
     def measured(self) -> Expectation:
@@ -213,32 +232,25 @@ def to_verdict(outcome: Outcome) -> Verdict:
     figures: dict[str, int | float | str] = {"states": result.distinct, "depth": result.depth}
     if model.expect.violates:
         figures = {"states": result.distinct, "steps": max(len(result.behaviour) - 1, 0)}
-    found = outcome.found
-    if outcome.problems and found == model.expect.words:
-        found = f"{found}, but {'; '.join(outcome.problems)}"
     return Verdict(
         check=model.kind,
         name=model.name,
         expected=model.expect.words,
-        found=found,
+        found=outcome.said,
         ok=outcome.ok,
         seconds=result.seconds,
         figures=figures,
         evidence=_evidence(outcome),
         claims=model.claims,
         title=model.title,
-        diagram=diagram(model.module, result.behaviour, found.removeprefix("violates ")) if result.behaviour else "",
+        diagram=diagram(model.module, result.behaviour, outcome.violated) if result.behaviour else "",
+        advice=UPDATE.format(model.name) if outcome.has_other_numbers else "",
     )
 
 
 def _evidence(outcome: Outcome) -> str:
-    result = outcome.result
-    lines = list(outcome.problems)
-    if result.error:
-        lines.append(result.error)
-    if result.behaviour:
-        lines.append(story(outcome))
-    return "\n".join(lines)
+    told = [story(outcome)] if outcome.result.behaviour else []
+    return "\n".join([*filter(None, [outcome.result.error]), *told])
 
 
 def story(outcome: Outcome) -> str:
@@ -260,7 +272,7 @@ def _setting(model: Model, words: Words) -> str:
 
 def _ending(outcome: Outcome, words: Words) -> str:
     """The property that the last state of a counterexample violates, in words."""
-    violated = outcome.found.removeprefix("violates ")
+    violated = outcome.violated
     if violated == outcome.found:
         return f"Here the model {outcome.found}."
     meaning = words.sentences.get(violated)

@@ -33,6 +33,7 @@ EPILOG = """examples:
   kafka-eos check models PartitionLog --update  write the numbers it finds into spec/models/<Module>.toml
   kafka-eos check models --mutants              each mutant must violate the property it names
   kafka-eos check models --kafka 4.3            by the rules of Kafka 4.3 as it ships, every property for itself
+  kafka-eos check models TransactionsNoLeader --kafka 4.3 --tell NoHangingTransaction
   kafka-eos check models PartitionLog --kafka 4.3 --kafka 3.9 --causes
   kafka-eos check models --list --tier deep
 """
@@ -58,6 +59,12 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     )
     parser.add_argument(
         "--causes", action="store_true", help="with --kafka: without the rules that break a property it must hold"
+    )
+    parser.add_argument(
+        "--tell",
+        action="append",
+        metavar="PROPERTY",
+        help="with --kafka: show how this property is violated, and no other; may be given again",
     )
     parser.add_argument("--list", action="store_true", help="say what would run, and run nothing")
     parser.add_argument("--update", action="store_true", help="write the numbers into the registry")
@@ -107,8 +114,14 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.list:
             answer_console.print(_listing(models))
             return 0
-        if (arguments.causes and not arguments.kafka) or (arguments.kafka and arguments.mutants):
-            print("kafka-eos check models: --causes needs --kafka, and --kafka takes no --mutants", file=sys.stderr)
+        if ((arguments.causes or arguments.tell) and not arguments.kafka) or (arguments.kafka and arguments.mutants):
+            said = "--causes and --tell need --kafka, and --kafka takes no --mutants"
+            print(f"kafka-eos check models: {said}", file=sys.stderr)
+            return 2
+        judged = {name for model in models for name in (*model.invariants, *model.properties)}
+        if unknown := [name for name in arguments.tell or () if name not in judged]:
+            said = f"these models do not judge {', '.join(unknown)}; --tell takes one of {', '.join(sorted(judged))}"
+            print(f"kafka-eos check models: {said}", file=sys.stderr)
             return 2
         if models and arguments.kafka:
             return release_check.run(arguments, models, registry)
@@ -119,7 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
         by_name = {}
         for outcome in outcomes:
             by_name[outcome.model.name] = outcome
-            progress_console.print(f"{'ok  ' if outcome.ok else 'FAIL'} {outcome.model.name}: {outcome.found}")
+            progress_console.print(f"{'ok  ' if outcome.ok else 'FAIL'} {outcome.model.name}: {outcome.said}")
         in_order = [by_name[model.name] for model in models]
         if arguments.update:
             in_order = [_updated(registry, outcome, arguments.workers) for outcome in in_order]

@@ -369,7 +369,8 @@ def counterexample(column: Column, name: str) -> str:
         properties=(name,) if name in column.model.properties else (),
         expect=Expectation(violates=name),
     )
-    return story(check_model(model))
+    with progress_console.status(f"{column.name}: TLC looks for the shortest way to a violation of {name}"):
+        return story(check_model(model))
 
 
 def run(arguments: argparse.Namespace, models: Sequence[Model], registry: Registry) -> int:
@@ -397,7 +398,7 @@ def run(arguments: argparse.Namespace, models: Sequence[Model], registry: Regist
     for column, judged in done:
         expected = _expected_violations(column.model, column.expected(releases))
         for name in judged.violated if judged else ():
-            if named or name not in expected:
+            if (name in arguments.tell) if arguments.tell else (named or name not in expected):
                 answer_console.print(f"\n{column.name}\n{counterexample(column, name)}", markup=False, soft_wrap=True)
     if arguments.json:
         write_verdicts(arguments.json, verdicts)

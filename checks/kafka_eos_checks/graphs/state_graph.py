@@ -25,6 +25,7 @@ from kafka_eos.machines.machine import Instance
 from kafka_eos.machines.spec_mapping import SpecValue, to_spec
 from kafka_eos_checks.models.registry import Configuration, Model, write_model
 from kafka_eos_checks.tla import tlc
+from kafka_eos_checks.tla.modules import ModuleFolder
 from kafka_eos_checks.tla.values import ValueMemo, format_value
 
 Places: TypeAlias = npt.NDArray[np.int64]
@@ -165,6 +166,7 @@ def export(
     Raises:
         GraphUnusable: when TLC fails, or when the instances of the machine's actions are not all steps of ``Next``.
     """
+    _check_actions(model, machine)
     instances = machines.instances(machine, model.machine_constants(machine))
     folder, root = write_model(
         model,
@@ -184,6 +186,25 @@ def export(
         raise GraphUnusable(f"{model.name}: the dump has {len(graph.states)} states, TLC counted {result.distinct}")
     _check_coverage(model, graph, result.generated - graph.states_inside, timeout)
     return graph
+
+
+def _check_actions(model: Model, machine: type[machines.Machine]) -> None:
+    """The machine has a method for each action of ``Next``, and for nothing else."""
+    specified = ModuleFolder(model.spec).actions(model.module, "Next")
+    marked = {action.name: action.method for action in machines.actions(machine)}
+    differing = [
+        f"{home}.tla has the action {name} in Next, and {machine.__qualname__} has no method for it; "
+        f'mark one @action("{name}", …)'
+        for name, (home, _) in specified.items()
+        if name not in marked
+    ]
+    differing += [
+        f"{machine.__qualname__}.{method} is marked as the action {name}, which is not in Next of {model.module}.tla"
+        for name, method in marked.items()
+        if name not in specified
+    ]
+    if differing:
+        raise GraphUnusable(f"{model.name}: {'; '.join(differing)}")
 
 
 def _check_coverage(model: Model, graph: StateGraph, generated: int, timeout: float) -> None:

@@ -152,9 +152,11 @@ def plain_table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
 def print_verdicts(verdicts: Sequence[Verdict], title: str = "") -> None:
     """Print the table, then the evidence of each unexpected verdict, then what is not judged, and why."""
     answer_console.print(verdict_table(verdicts, title))
+    several = len({verdict.check for verdict in verdicts}) > 1
     for verdict in verdicts:
         if verdict.standing is Standing.FAIL:
-            said = f" {verdict.check} {verdict.name}: expected {verdict.expected}, found {verdict.found}"
+            name = f"{verdict.check} {verdict.name}" if several else verdict.name
+            said = f" {name}: expected {verdict.expected}, found {verdict.found}"
             answer_console.print(Text.assemble("\n", ("FAIL", "red"), said))
             _print_plain(verdict.evidence)
             _print_plain(verdict.advice)

@@ -190,7 +190,12 @@ def properties(verdicts: Iterable[Verdict], registry: Registry, releases: Releas
         rows.append(Row(module=module, name=name, cells=cells))
     rows += audit_rules(known, releases)
     newest = f"Kafka {releases.newest}"
-    return sorted(rows, key=lambda row: _GROUPS.index(row.cells[newest].outcome))
+
+    def group(row: Row) -> tuple[int, bool, bool]:
+        cell = row.cells[newest]
+        return _GROUPS.index(cell.outcome), row.module == AUDIT, cell.expected.startswith(_VIOLATED)
+
+    return sorted(rows, key=group)
 
 
 def audit_rules(known: Mapping[tuple[str, str], Verdict], releases: Releases) -> list[Row]:

@@ -11,7 +11,7 @@ healthy Kafka of a release violates some of them, in simulations by its rules an
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -26,7 +26,7 @@ from kafka_eos_checks.kit.terminal import WordTable, answer_console
 from kafka_eos_checks.kit.verdict import write_document
 from kafka_eos_checks.ledger.properties import AUDIT, REPAIRED, Outcome, Row, properties
 from kafka_eos_checks.ledger.report import UnusableVerdicts, add_verdicts, given_verdicts
-from kafka_eos_checks.models.registry import MalformedRegistry, Registry
+from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry
 from kafka_eos_checks.models.releases import Releases
 
 COLOURS = {Outcome.HOLDS: "green", Outcome.VIOLATED: "red", Outcome.DIFFERS: "bold red"}
@@ -91,9 +91,23 @@ def _told(row: Row, registry: Registry) -> Iterator[str]:
     for name in dict.fromkeys(name for cell in row.cells.values() for name in cell.failures):
         shows = f" (finding {finding[name]})" if name in finding else ""
         yield f"  breaks in {name}: {registry.get(name).title}{shows}"
+    for column in row.cells:
+        release = column.removeprefix("Kafka ")
+        broken = [
+            one for one in registry.models.values() if one.module == row.module and row.name in _broken(one, release)
+        ]
+        if broken:
+            smallest = min(broken, key=lambda one: one.shipped[release].states or 0)
+            call = f"kafka-eos check models {smallest.name} --kafka {release} --tell {row.name}"
+            yield f"  {call} shows how {column} violates it"
     for column, cell in row.cells.items():
         if cell.unreached:
             yield f"  no step of its models uses the rules of {column} behind {', '.join(cell.unreached)}"
+
+
+def _broken(model: Model, release: str) -> Collection[str]:
+    """The properties that a model violates by the rules of a release."""
+    return model.shipped[release].violates if release in model.shipped else ()
 
 
 def _calls(rows: list[Row], names: Sequence[str]) -> list[str]:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kafka_eos_checks.kit.verdict import counted
+
 if TYPE_CHECKING:
     from kafka_eos_checks.watch.journal import Journal
     from kafka_eos_checks.watch.watcher import Watcher
@@ -153,7 +155,7 @@ def run(arguments: argparse.Namespace) -> int:
         cluster.close()
         if journal is not None:
             journal.close()
-    read = f"{len(watcher.partitions)} partitions, {watcher.batches:,} batches"
+    read = f"{counted(len(watcher.partitions), 'partition')}, {watcher.batches:,} batches"
     tell(f"{read}, {told.wrong} report{'' if told.wrong == 1 else 's'}, {told.resolved} resolved")
     if watcher.unresolved:
         tell(f"reports of transactions that are not over: {watcher.unresolved}")
@@ -251,8 +253,8 @@ def follow(
             watcher.tell(f"a broker answers again, after {duration(moment - back_off.since_ms)}")
             back_off = BackOff()
         if not reached and not once:
-            count = len(watcher.partitions)
-            watcher.tell(f"watching {count} partition{'' if count == 1 else 's'}, and silent while nothing is wrong")
+            count = counted(len(watcher.partitions), "partition")
+            watcher.tell(f"watching {count}, and silent while nothing is wrong")
         reached = True
         due = watcher.batches != position and time.monotonic() >= due_at
         if journal is None:

@@ -138,6 +138,8 @@ def event_from_row(row: Mapping[str, Any], source: str = "history", number: int 
     """
     for name, value in row.items():
         wanted = COLUMN_TYPES.get(name)
+        if type(value) is wanted:  # the usual one first: histories have many events
+            continue
         if wanted is None:
             raise MalformedHistory(source, number, f"unknown column {name!r}; put it into 'detail'")
         if value is not None and (not isinstance(value, wanted) or isinstance(value, bool)):

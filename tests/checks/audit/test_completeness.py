@@ -95,7 +95,7 @@ def test_a_partition_whose_segments_are_packed_is_incomplete(cluster: Path) -> N
         file.unlink()
     result = run([cluster])
     assert violated(result) == [READABLE]
-    assert of(result, READABLE).found == "0 corrupt regions, 1 incomplete log"
+    assert of(result, READABLE).found == "1 incomplete log"
     assert "generated-0 has no segment" in of(result, READABLE).evidence
     assert "copy this log again" in of(result, READABLE).advice
     broker = cluster / "brokers" / "1"
@@ -606,10 +606,7 @@ def test_a_damaged_file_of_a_directory_is_told_with_its_line_and_remedy(
     file.write_text(text)
     assert main(["audit", str(cluster / "brokers" / "1")]) == 1
     told = capsys.readouterr().out
-    assert (
-        f"expected 0 corrupt regions, found 0 corrupt regions, 1 damaged file\n1/{name}: damaged file: line {line}: "
-        in told
-    )
+    assert f"expected 0 corrupt regions, found 1 damaged file\n1/{name}: damaged file: line {line}: " in told
     assert f"next: compare {name} with the broker's own file" in told
     assert name == "meta.properties" or ", stop broker 1, move the file away" in told
     file.unlink()

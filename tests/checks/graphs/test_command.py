@@ -4,7 +4,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
@@ -321,6 +321,31 @@ def test_a_machine_without_one_of_the_actions_does_not_speak_the_specs_language(
     monkeypatch.setattr(machines, "instances", lambda *_: [i for i in every if i.action.name != "Refuse"])
     with pytest.raises(GraphUnusable, match="give the machine every action of Next once"):
         export(registry.get("Counter"), counter.Counter, timeout=60)
+
+
+def test_an_action_that_only_one_of_the_two_has_is_named_before_tlc_starts(
+    registry: Registry, counter: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tlc, "run", lambda *_: pytest.fail("TLC starts"))
+    model = registry.get("Counter")
+    spec = model.spec / "Counter.tla"
+    text = spec.read_text(encoding="utf-8")
+    added = text.replace("\nNext ==\n", "\nTwice == UNCHANGED vars\n\nNext ==\n    \\/ Twice\n")
+    spec.write_text(added, encoding="utf-8")
+    with pytest.raises(GraphUnusable, match=r'Counter.tla has the action Twice in Next, .* mark one @action\("Twice"'):
+        export(model, counter.Counter)
+
+
+def test_a_method_that_is_marked_as_no_action_of_next_is_named(registry: Registry, counter: ModuleType) -> None:
+    class More(counter.Counter):  # type: ignore[misc,name-defined]
+        @machines.action("Thrice")
+        def thrice(self) -> Self:
+            return self
+
+    with pytest.raises(
+        GraphUnusable, match=r"\.thrice is marked as the action Thrice, which is not in Next of Counter\.tla"
+    ):
+        export(registry.get("Counter"), More)
 
 
 DUMP = r"""digraph DiskGraph {

@@ -53,7 +53,8 @@ def test_every_difference_from_the_registry_is_a_failure_that_names_it(
     assert outcome.problems == (problem,)
     verdict = to_verdict(outcome)
     assert not verdict.ok
-    assert problem in verdict.evidence
+    assert problem in f"expected {verdict.expected}, found {verdict.found}"
+    assert ("--update Counter" in verdict.advice) == ("the registry says" in problem)
 
 
 def test_an_action_that_must_never_be_taken_must_not_be_taken(registry: Registry) -> None:

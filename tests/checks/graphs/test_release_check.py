@@ -221,16 +221,19 @@ def test_a_property_of_steps_keeps_the_columns_of_its_conjuncts(registry: Regist
 
 
 @pytest.mark.parametrize(
-    ("models", "violated", "is_told"),
+    ("models", "tell", "violated", "is_told"),
     [
-        ([], ["NotAboveLimit"], []),  # expected, and nobody asked for it
-        (["Counter"], ["NotAboveLimit"], ["NotAboveLimit"]),
-        ([], ["NotAboveLimit", "NoDebt"], ["NoDebt"]),
-        (["Counter", *["OneClient"] * MOST_TOLD], ["NotAboveLimit"], []),  # too many to be told
+        ([], None, ["NotAboveLimit"], []),  # expected, and nobody asked for it
+        (["Counter"], None, ["NotAboveLimit"], ["NotAboveLimit"]),
+        ([], None, ["NotAboveLimit", "NoDebt"], ["NoDebt"]),
+        (["Counter", *["OneClient"] * MOST_TOLD], None, ["NotAboveLimit"], []),  # too many to be told
+        ([], ["NotAboveLimit"], ["NotAboveLimit", "NoDebt"], ["NotAboveLimit"]),
+        (["Counter"], ["NoDebt"], ["NotAboveLimit"], []),  # it is not violated
     ],
 )
-def test_a_counterexample_is_told_if_it_is_unexpected_or_the_models_are_named_and_few(
+def test_a_counterexample_is_told_if_it_is_asked_for_or_unexpected_or_the_models_are_named_and_few(
     models: list[str],
+    tell: list[str] | None,
     violated: list[str],
     is_told: list[str],
     registry: Registry,
@@ -249,7 +252,7 @@ def test_a_counterexample_is_told_if_it_is_unexpected_or_the_models_are_named_an
     monkeypatch.setattr(release_check, "check_model", check)
     monkeypatch.setattr(release_check, "story", str)
     names = {"models": models, "kafka": ["2.0"], "jobs": 1, "timeout": 1.0}
-    arguments = argparse.Namespace(**names, update=False, causes=False, json=None)
+    arguments = argparse.Namespace(**names, tell=tell, update=False, causes=False, json=None)
     expected = 0 if violated == ["NotAboveLimit"] else 1
     assert release_check.run(arguments, [registry.get(name) for name in models], registry) == expected
     assert checked == [(name,) for name in is_told]
@@ -266,7 +269,7 @@ def test_an_update_settles_the_numbers_but_not_the_rules_behind_a_new_violation(
     monkeypatch.setattr(release_check, "check_columns", lambda *_, **__: [(column, judged)])
     monkeypatch.setattr(release_check, "counterexample", lambda *_: "")
     names = {"models": ["Counter"], "kafka": ["2.0"], "jobs": 1, "timeout": 1.0}
-    arguments = argparse.Namespace(**names, update=True, causes=False, json=None)
+    arguments = argparse.Namespace(**names, tell=None, update=True, causes=False, json=None)
     assert release_check.run(arguments, [column.model], registry) == code
     assert "states = 21" in column.model.file.read_text(encoding="utf-8")
 
@@ -280,7 +283,7 @@ def test_an_update_writes_nothing_of_a_run_that_did_not_end_well(
     monkeypatch.setattr(release_check, "check_columns", lambda *_, **__: [(column, judged)])
     monkeypatch.setattr(release_check, "counterexample", lambda *_: "")
     names = {"models": ["Counter"], "kafka": ["2.0"], "jobs": 1, "timeout": 1.0}
-    arguments = argparse.Namespace(**names, update=True, causes=False, json=None)
+    arguments = argparse.Namespace(**names, tell=None, update=True, causes=False, json=None)
     assert release_check.run(arguments, [column.model], registry) == 1
     assert column.model.file.read_text(encoding="utf-8") == before
 
@@ -290,6 +293,17 @@ def test_an_unknown_release_is_refused_with_those_that_there_are(capsys: pytest.
     assert "no release '2.8'; there are 4.3, 3.9" in capsys.readouterr().err
     assert main(["check", "graphs", "PartitionLog", "--kafka", "2.8"]) == 2
     assert main(["check", "models", "PartitionLog", "--causes"]) == 2
+    assert main(["check", "models", "PartitionLog", "--tell", "NoGap"]) == 2
+    assert "--causes and --tell need --kafka" in capsys.readouterr().err
+
+
+def test_a_property_that_the_models_do_not_judge_is_refused_with_those_that_they_judge(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["check", "models", "TransactionsNoLeader", "--kafka", "4.3", "--tell", "NoGap"]) == 2
+    told = capsys.readouterr().err
+    assert "these models do not judge NoGap; --tell takes one of " in told
+    assert "NoHangingTransaction" in told
 
 
 SHOP = """---- MODULE Shop ----

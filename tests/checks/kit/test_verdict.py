@@ -125,6 +125,7 @@ def test_a_table_names_the_kinds_of_checks_if_there_are_several() -> None:
 def test_only_the_evidence_of_differing_verdicts_is_printed_and_unchanged() -> None:
     said = printed([GOOD, BAD])
     assert "FAIL mutant B: expected violates P, found holds" in said
+    assert "FAIL B: expected violates P, found holds" in printed([BAD]), "there is only one kind of check"
     assert "the [shortest] path:\n1  Init" in said
     assert "FAIL" not in printed([GOOD])
 
@@ -147,8 +148,10 @@ def test_no_part_of_a_verdict_becomes_a_picture() -> None:
 
 def test_no_part_of_a_verdict_or_a_table_is_taken_for_a_style() -> None:
     named = "install kafka-eos[bench]"
-    said = printed([replace(BAD, check=f"{named} 1", name=f"{named} 2", found=f"{named} 3", expected=f"{named} 4")])
-    assert [said.count(f"{named} {number}") for number in (1, 2, 3, 4)] == [1, 2, 2, 1]
+    bad = replace(BAD, check=f"{named} 1", name=f"{named} 2", found=f"{named} 3", expected=f"{named} 4")
+    said = printed([bad])
+    assert [said.count(f"{named} {number}") for number in (1, 2, 3, 4)] == [0, 2, 2, 1]
+    assert printed([bad, GOOD]).count(f"{named} 1 {named} 2: expected ") == 1
     assert f"not judged {named}: [red]why[/]" in printed([replace(UNSURE, name=named, unjudged="[red]why[/]")])
     with answer_console.capture() as shown:
         answer_console.print(plain_table(["[red]x[/]", "y"], [["[bench]", "[/]"]]))

@@ -245,6 +245,31 @@ def test_the_command_shows_the_properties_that_a_finding_is_about(
     assert "NoGap" not in told
 
 
+def test_before_anything_is_checked_what_is_expected_to_hold_comes_first() -> None:
+    rows = [row for row in properties([], Registry(), Releases()) if row.module != "audit"]
+    violated = [row.cells["Kafka 4.3"].expected.startswith("violated") for row in rows]
+    assert violated == sorted(violated)
+    assert len(set(violated)) > 1
+
+
+def test_the_command_names_the_smallest_model_that_shows_how_a_release_violates_a_property(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_verdicts(tmp_path / "models.json", [])
+    call = ["ledger", "properties", "NoHangingTransaction", "--verdicts", str(tmp_path / "models.json")]
+    assert main(call) == 1
+    told = [line.strip() for line in capsys.readouterr().out.splitlines() if "--tell" in line]
+    (line,) = told
+    models = [
+        model for model in Registry().models.values() if model.module == "Transactions" and "4.3" in model.shipped
+    ]
+    breaking = [model for model in models if "NoHangingTransaction" in model.shipped["4.3"].violates]
+    smallest = min(breaking, key=lambda model: model.shipped["4.3"].states or 0)
+    assert len(breaking) > 1
+    shown = f"kafka-eos check models {smallest.name} --kafka 4.3 --tell NoHangingTransaction"
+    assert line == f"{shown} shows how Kafka 4.3 violates it"
+
+
 def test_the_readme_tells_what_holds_of_kafka_as_it_ships_as_the_models_have_it() -> None:
     section = (CLONE / "README.md").read_text(encoding="utf-8").partition("## Of which Kafka")[2].partition("\n## ")[0]
     _, holds, violated, _ = section.split("\n- ")

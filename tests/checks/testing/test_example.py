@@ -46,7 +46,7 @@ def test_the_run_without_pytest_finds_the_mistake_and_nothing_else(
     assert main(["audit", str(folder / "shop"), str(folder / "question.jsonl")]) == code
     printed = capsys.readouterr().out
     assert re.search(r"events=\d+ checked=40", printed), "all orders are judged"
-    failing = re.findall(r"^FAIL replay (.+?): ", printed, re.MULTILINE)
+    failing = re.findall(r"^FAIL (.+?): expected ", printed, re.MULTILINE)
     assert failing == [] if not mistake else set(failing) <= {"input skipped", "input not processed"}
 
 

@@ -29,8 +29,11 @@ from kafka_eos_checks.kit.verdict import Verdict
 
 READABLE = "readable"
 _FILE = "--files {directory}{topic}-{partition}/{file}"
-_DUMP = f"{{unpack}}kafka-dump-log --deep-iteration {_FILE}"
-_DUMP_STATES = f"{{unpack}}kafka-dump-log --transaction-log-decoder {_FILE}"
+_DUMP_ALL = f"{{unpack}}kafka-dump-log --deep-iteration {_FILE}"
+_DUMP = f"{_DUMP_ALL}{{around}}"
+_DUMP_DATA = f"{_DUMP_ALL} --print-data-log{{around}}"
+_DUMP_STATES = f"{{unpack}}kafka-dump-log --transaction-log-decoder {_FILE}{{around}}"
+_AROUND = " | grep -C 20 ' position: {position} '"  # the lines around the batch, of a segment that may have millions
 _EXPLAIN = "kafka-eos explain {paths} --finding {number} draws the history around it{if_drawn}"
 _PLUS_ONE = "commit the offset of the last input plus one; consumer.position() is that already"
 _LOGS = Reason(
@@ -159,8 +162,8 @@ class Place(NamedTuple):
         paths: what was audited.
         number: the number of the finding, from 1.
         directory: the log directory with the finding, with a slash at its end; "" if it is not known.
-        unpack: the command that unpacks the directory from the archive that was audited, and ``&&``; "" if there is
-            nothing to unpack.
+        unpack: the command that unpacks the directory from the archive that was audited, or that copies the file
+            from its store, and ``&&``; "" if the file is there.
         other: of replicas that differ, a second line, with the same command for the other one; "" if it is not known.
         if_drawn: the condition under which it can be drawn, in words; "" if that is known.
         broker: the broker with the log directory, in words.
@@ -185,7 +188,8 @@ def dump_of(finding: Finding, place: Place) -> str:
 def _filled(template: str, finding: Finding, place: Place) -> str:
     names = ("topic", "partition", "offset", "file", "producer_id")
     fields = {name: getattr(finding, name) for name in names}
-    return template.format(**fields, **place._asdict(), writer=_writer_of(finding))
+    around = _AROUND.format(position=finding.position) if finding.position is not None else ""
+    return template.format(**fields, **place._asdict(), around=around, writer=_writer_of(finding))
 
 
 def _writer_of(finding: Finding) -> str:
@@ -210,7 +214,7 @@ _RULES: Mapping[str, Rule] = {
         means="Bytes of a segment are no batch, their CRC is wrong, or a log lacks its end. "
         "A consumer that reads there gets an error, or not all records. Or a checkpoint is damaged.",
         ends="no; another replica may have the bytes",
-        then="compare with another replica; " + _DUMP,
+        then="compare with another replica; " + _DUMP_ALL,
         cases=(
             Case(
                 DAMAGED_FILE,
@@ -306,7 +310,7 @@ _RULES: Mapping[str, Rule] = {
         cases=(
             Case(
                 t.WITHOUT_MARKER,
-                _DUMP + " --print-data-log",
+                _DUMP_DATA,
                 "whether the partition has lost records, usually by an unclean leader election or because its log "
                 "directory was restored from a backup: then whether a copy or another replica still has them, and "
                 "whether to produce them again. If no log was cut, the records are there, and the next marker of the "
@@ -335,7 +339,7 @@ _RULES: Mapping[str, Rule] = {
         cases=(
             Case(
                 decided.ENDED,
-                _DUMP + " --print-data-log",
+                _DUMP_DATA,
                 "nothing of it is open any more, so there is nothing to abort. Whether to produce records again that "
                 "were committed, or whether consumers have read records that were aborted: compare with the decision "
                 "that the finding names",
@@ -353,7 +357,7 @@ _RULES: Mapping[str, Rule] = {
             ),
             Case(
                 decided.NOT_BY_HAND,
-                f"keep its records: {_DUMP} --print-data-log",
+                "keep its records: " + _DUMP_ALL + " --print-data-log",
                 "stop this producer first: its next transaction with this partition ends this one with its own "
                 "decision, a commit gives readers these records, too, and an abort takes them away. No tool of Kafka "
                 "writes the COMMIT that is missing. So abort it by hand, and produce its records again before the "
@@ -378,7 +382,7 @@ _RULES: Mapping[str, Rule] = {
         cases=(
             Case(
                 t.OUT_OF_TURN,
-                _DUMP + " --print-data-log",
+                _DUMP_DATA,
                 "whether the data before the marker are those of the transactions without one: then produce again what "
                 "was committed and is aborted here, and find out whether consumers have read what was aborted",
                 means="The coordinator decided otherwise about the next transaction of this partition. Either the "
@@ -408,7 +412,7 @@ _RULES: Mapping[str, Rule] = {
         means="A transaction committed an offset below the group's offset, or below one that it had sent before: "
         "inputs are processed again. With the same producer and epoch it may be a delayed retry of Kafka's client.",
         ends="no; the group goes on from the lower offset",
-        then=f"{{unpack}}kafka-dump-log --offsets-decoder {_FILE}",
+        then=f"{{unpack}}kafka-dump-log --offsets-decoder {_FILE}{{around}}",
         in_test="commit the offsets of a partition in order, by one member at a time",
         missing=Reason("compacted", "the log was compacted or is damaged, and a hole in it may have had a tombstone"),
     ),

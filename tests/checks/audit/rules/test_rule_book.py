@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from kafka_eos_checks.audit.audit import _copied
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES
+from kafka_eos_checks.audit.places import place
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, BESIDE_RULES, REPLICAS
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.audit.rules.decided import ENDED, NOT_BY_HAND
 from kafka_eos_checks.audit.rules.histories import HISTORY_RULES
-from kafka_eos_checks.audit.rules.log import DUPLICATE, LOG_RULES
+from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, LOG_RULES
 from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
 from kafka_eos_checks.audit.rules.rule_book import READABLE, Place, most_urgent_first, rule_of
 from kafka_eos_checks.audit.rules.transactions import (
@@ -66,6 +68,41 @@ def test_a_fault_of_a_log_says_what_to_decide_after_a_command_without_prose(rule
     without_id = rule_of(rule).advice(replace(finding, producer_id=-1))[4]
     assert "kafka-transactions" not in without_id
     assert ("its batch has no producer id" in without_id) == (rule != REPLICAS)
+
+
+@pytest.mark.parametrize("rule", [*LOG_RULES, REPLICAS])
+def test_of_a_segment_only_the_lines_around_the_batch_are_shown(rule: str) -> None:
+    finding = Finding(rule=rule, topic="orders", partition=3, offset=57, file="0.log", position=4711)
+    then = rule_of(rule).advice(finding)[3]
+    assert then == "next: kafka-dump-log --deep-iteration --files orders-3/0.log | grep -C 20 ' position: 4711 '"
+
+
+def test_of_a_segment_that_cannot_be_read_all_lines_are_shown() -> None:
+    finding = Finding(rule=READABLE, topic="orders", partition=3, file="0.log", position=4711)
+    assert rule_of(READABLE).advice(finding)[3].endswith("kafka-dump-log --deep-iteration --files orders-3/0.log")
+
+
+@pytest.mark.parametrize(
+    ("directory", "unpack"),
+    [
+        ("s3a://bucket/1", "mkdir -p t-0 && aws s3 cp s3://bucket/1/t-0/00.log t-0/ && "),
+        ("gs://bucket/a b", "mkdir -p t-0 && gcloud storage cp 'gs://bucket/a b/t-0/00.log' t-0/ && "),
+        ("hdfs://host:9000/1", "mkdir -p t-0 && hdfs dfs -get hdfs://host:9000/1/t-0/00.log t-0/ && "),
+        ("hdfs:///1", None),
+        ("abfs://box@host/1", None),
+        ("/var/lib/kafka", None),
+    ],
+)
+def test_the_file_of_a_finding_in_a_store_is_copied_before_kafkas_tools_read_it(
+    directory: str, unpack: str | None
+) -> None:
+    finding = Finding(rule=GAP, topic="t", partition=0, offset=7, file="00.log", position=9)
+    copied = _copied(finding, place(directory))
+    assert copied == (None if unpack is None else (unpack, ""))
+    assert _copied(replace(finding, file=""), place(directory)) is None
+    if unpack is not None:
+        then = rule_of(GAP).advice(finding, Place(unpack=unpack))[3]
+        assert then == f"next: {unpack}kafka-dump-log --deep-iteration --files t-0/00.log | grep -C 20 ' position: 9 '"
 
 
 def test_a_hanging_transaction_is_told_with_the_command_that_ends_it() -> None:

@@ -28,7 +28,7 @@ def test_kept_figures_are_shown_and_their_verdicts_written(
     measured.write_text(to_text(evidence()), encoding="utf-8")
     assert main(["lab", "costs", "--kept", "--measured", str(measured), "--json", str(written)]) == 1
     shown = capsys.readouterr().out
-    assert "FAIL cost throughput of producers, values of 100 bytes: expected refuted, found holds" in shown
+    assert "FAIL throughput of producers, values of 100 bytes: expected refuted, found holds" in shown
     assert "C40: requests and markers of a transaction: holds" in shown
     assert len(read_verdicts(written)) == 3 + len(of_evidence(evidence()))
 

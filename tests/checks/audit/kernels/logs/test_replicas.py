@@ -1,6 +1,7 @@
 """Replicas compared by digests differ where the rule that reads them whole says so; only what differs is read again."""
 
 import random
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -111,5 +112,5 @@ def test_a_difference_has_its_segment_and_time_and_a_command_for_each_broker(tmp
     [found] = [finding for finding in result.findings if finding.rule == REPLICAS]
     assert (found.broker, found.file, found.time_ms) == ("3", half.name, last.max_timestamp)
     [advice] = [verdict.advice for verdict in result.verdicts if verdict.name == REPLICAS]
-    commands = [line.split()[-1] for line in advice.splitlines() if line.startswith("next: kafka-dump-log ")]
+    commands = re.findall(r"^next: kafka-dump-log .*--files (\S+)", advice, re.MULTILINE)
     assert commands == [str(tmp_path / "3" / "t-0" / half.name), str(extra)]
