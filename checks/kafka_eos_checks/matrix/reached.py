@@ -15,13 +15,15 @@ from coverage import Coverage
 
 from kafka_eos_checks.matrix.notes import ELSEWHERE, MEASURED, NOTES
 
-# Tests end their servers by SIGTERM, and pytest names the test in a variable that the processes of a test inherit.
+# Tests end their servers by SIGTERM, and pytest names the test in a variable that the processes of a test inherit. A file
+# of tests may execute nothing of the package.
 CONFIG = """[run]
 data_file = {notes}.lines
 parallel = true
 source = {package}
 context = ${{PYTEST_CURRENT_TEST-}}
 sigterm = true
+disable_warnings = no-data-collected
 """
 
 _notes = Path(os.environ[NOTES])

@@ -305,6 +305,13 @@ def test_a_mutant_of_a_room_without_tests_that_may_run_survives(bench: Bench, mo
     assert bench._fate(mutant("weight < most", "True"), {}) == ""
 
 
+def test_a_file_of_tests_that_executes_nothing_of_the_room_is_no_error_where_warnings_are(bench: Bench) -> None:
+    tests = bench.folder / "tests" / "reference" / "room"
+    (bench.folder / "pytest.ini").write_text(f"{MARKERS}filterwarnings = error\n", encoding="utf-8")
+    (tests / "test_others.py").write_text("def test_something_else(): assert 1 + 1 == 2", encoding="utf-8")
+    assert bench.judge(mutant("weight < most", "True")).by.endswith("test_heavy_ones_stay")
+
+
 def test_what_an_endless_test_has_started_ends_with_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(code, "_LEAST_TIMEOUT", 1.0)
     file = "tests/reference/room/test_rule.py"
