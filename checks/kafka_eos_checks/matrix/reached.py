@@ -15,8 +15,8 @@ from coverage import Coverage
 
 from kafka_eos_checks.matrix.notes import ELSEWHERE, MEASURED, NOTES
 
-# Tests end their servers by SIGTERM, and pytest names the test in a variable that the processes of a test inherit. A file
-# of tests may execute nothing of the package.
+# Tests end their servers by SIGTERM, and pytest names the test in a variable that the processes of a test inherit.
+# A file of tests may execute nothing of the package.
 CONFIG = """[run]
 data_file = {notes}.lines
 parallel = true
