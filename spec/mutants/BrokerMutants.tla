@@ -87,6 +87,14 @@ RestartKeepsOneBatch(before) ==
 (* for LeaderAfterRestart: the verification of a batch outlives a restart *)
 QuestionsOutliveRestart(before) == [before EXCEPT !.log.producers = Leaders!Rebuilt(Leaders!WithSnapshot(before.log))]
 
+(* for LeaderAfterRestart: the verification of a batch outlives a restart if the log knows the producer *)
+KnownOutliveRestart(before) ==
+    LET AskedAfter(producerId) ==
+            IF Leaders!KnowsProducer(before.log, producerId) THEN before.asked[producerId]
+            ELSE Leaders!AskedAfterElection(before.asked[producerId])
+    IN  [before EXCEPT !.log.producers = Leaders!Rebuilt(Leaders!WithSnapshot(before.log)),
+                       !.asked = [producerId \in ProducerIds |-> AskedAfter(producerId)]]
+
 (* for MetadataAfterRestart: the coordinator does not go on with a prepared transaction *)
 RestartForgetsMarkers(known) == Coordinator!InLog(known)
 

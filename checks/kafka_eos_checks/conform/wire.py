@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from kafka_eos.errors import ErrorCode
 from kafka_eos.server.schemas import served_codec
 from kafka_eos.wire.protocol import Codec, MalformedMessage, Message
 from kafka_eos_checks.conform.security import NotAuthenticated, Security, authenticate
 
 CLIENT_ID = "kafka-eos-conform"
 ANSWER_LIMIT = 1 << 26  # bytes
-_UNSUPPORTED_VERSION = 35
 _SASL = """[
 {"apiKey":17,"type":"request","name":"SaslHandshakeRequest","validVersions":"0-1","flexibleVersions":"none",
  "fields":[{"name":"Mechanism","type":"string","versions":"0+"}]},
@@ -141,7 +141,11 @@ class Connection:
         try:
             self._socket.sendall(struct.pack(">i", len(data)) + data)
             body = self._frame()
-            if api == "ApiVersions" and version > 0 and struct.unpack_from(">h", body, 4)[0] == _UNSUPPORTED_VERSION:
+            if (
+                api == "ApiVersions"
+                and version > 0
+                and struct.unpack_from(">h", body, 4)[0] == ErrorCode.UNSUPPORTED_VERSION
+            ):
                 version = 0  # KIP-511: told in the oldest version
             correlation, answer = codec.read_response(api, version, body)
         except TimeoutError:
@@ -205,8 +209,8 @@ class Wire:
                 row = self._connection(self.bootstrap).ask("ApiVersions", 3, software)
             except NoAnswer:  # a broker from before 2.4 may close the connection
                 self._drop(self.bootstrap)
-                row = {"ErrorCode": _UNSUPPORTED_VERSION}
-            if row["ErrorCode"] == _UNSUPPORTED_VERSION:
+                row = {"ErrorCode": ErrorCode.UNSUPPORTED_VERSION}
+            if row["ErrorCode"] == ErrorCode.UNSUPPORTED_VERSION:
                 row = self._connection(self.bootstrap).ask("ApiVersions", 0, {})
         except NoAnswer as error:
             self._drop(self.bootstrap)

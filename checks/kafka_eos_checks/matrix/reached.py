@@ -6,12 +6,14 @@ folder of the package in ``KAFKA_EOS_MEASURED``. Coverage.py measures, in proces
 
 import json
 import os
+import warnings
 from collections.abc import Generator
 from pathlib import Path
 from time import monotonic
 
 import pytest
 from coverage import Coverage
+from coverage.exceptions import CoverageWarning
 
 from kafka_eos_checks.matrix.notes import ELSEWHERE, MEASURED, NOTES
 
@@ -53,10 +55,16 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def pytest_sessionfinish() -> None:
-    """Write the notes, by file of tests: the seconds of each test, and by module and line the numbers of the tests."""
+    """Write the notes, by file of tests: the seconds of each test, and by module and line the numbers of the tests.
+
+    Coverage.py warns if the tests execute nothing of the package, and of a process that ended while it wrote its lines.
+    Where warnings are errors, neither is one.
+    """
     _coverage.stop()
-    _coverage.save()
-    _coverage.combine()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CoverageWarning)
+        _coverage.save()
+        _coverage.combine()
     numbers: dict[str, dict[str, int]] = {}
     for name in _seconds:
         own = numbers.setdefault(name.partition("::")[0], {})

@@ -10,6 +10,7 @@ the release's rules: one cause may show in several.
 """
 
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -61,7 +62,7 @@ class _Heard:
         fired: rule -> the first simulation in whose recording it finds something.
     """
 
-    judged: dict[str, int] = field(default_factory=dict)
+    judged: Counter[str] = field(default_factory=Counter)
     fired: dict[str, str] = field(default_factory=dict)
 
 
@@ -92,7 +93,7 @@ def _heard(registry: Registry, module: str, rules: Mapping[str, str], tried: Seq
             write_simulation(plan, recording, known)
             for verdict in (each for each in audit([recording]) if each.name in RULES):
                 if verdict.standing is not Standing.NOTHING:
-                    heard.judged[verdict.name] = heard.judged.get(verdict.name, 0) + 1
+                    heard.judged[verdict.name] += 1
                 if not verdict.ok:
                     heard.fired.setdefault(verdict.name, f"{type(plan).__name__} with seed {plan.seed}")
     return heard
@@ -128,7 +129,7 @@ def _of_release(registry: Registry, releases: Releases, release: str) -> Iterato
     needed = set() if release == REPAIRED else expected_rules(registry, releases, release)
     allowed = set() if release == REPAIRED else known_rules(releases, release)
     began = monotonic()
-    judged: dict[str, int] = {}
+    judged: Counter[str] = Counter()
     fired: dict[str, str] = {}
     causes: dict[str, list[str]] = {}
     for module in MODELS:
@@ -136,8 +137,7 @@ def _of_release(registry: Registry, releases: Releases, release: str) -> Iterato
         rules = {} if release == REPAIRED else releases.of_module(module, release)
         tried = list(plans(module, {} if release == REPAIRED else releases.get(release).absent))
         heard = _heard(registry, module, rules, tried)
-        for rule, count in heard.judged.items():
-            judged[rule] = judged.get(rule, 0) + count
+        judged.update(heard.judged)
         fired = {**heard.fired, **fired}
         for finding, behind in _by_finding(releases, module, rules).items() if heard.fired else ():
             alone = _heard(registry, module, behind, tried)
@@ -147,7 +147,7 @@ def _of_release(registry: Registry, releases: Releases, release: str) -> Iterato
     for rule in RULE_NAMES:
         found = finds(causes.get(rule, ())) if rule in fired else FINDS_NOTHING
         expected = rule in needed or (rule in allowed and rule in fired)
-        figures: dict[str, Any] = {"recordings": judged.get(rule, 0)}
+        figures: dict[str, Any] = {"recordings": judged[rule]}
         yield Verdict(
             check=AUDIT_CHECK,
             name=f"{rule}, {name}",

@@ -2009,6 +2009,13 @@ def questions_outlive_restart(broker: Broker, before: leaders.LeaderState) -> le
     return replace(Broker.leader_after_restart(broker, before), asked=before.asked)
 
 
+def known_outlive_restart(broker: Broker, before: leaders.LeaderState) -> leaders.LeaderState:
+    """For ``leader_after_restart``: the verification of a batch outlives a restart if the log knows the producer."""
+    after = Broker.leader_after_restart(broker, before)
+    known = {producer_id: each for producer_id, each in before.asked.items() if before.log.knows_producer(producer_id)}
+    return replace(after, asked=after.asked.update(known))
+
+
 def restart_forgets_markers(broker: Broker, known: TransactionMetadata) -> TransactionMetadata:
     """For ``metadata_after_restart``: the coordinator does not go on with a prepared transaction."""
     return broker.coordinating.in_log(known)

@@ -38,6 +38,7 @@ import z3
 from immutables import Map
 
 from kafka_eos.errors import ErrorCode, NotEnabled
+from kafka_eos.machines.leader import MAX_EPOCH
 from kafka_eos.machines.machine import Action, actions
 from kafka_eos.machines.partition_log import Constants, PartitionLog, Response
 from kafka_eos.machines.producer_state import NO_PRODUCER_ID, Batch, CachedBatch, Log, ProducerState, Snapshot
@@ -57,7 +58,6 @@ from kafka_eos_checks.proofs.symbolic import (
 CACHED = 5
 MAX_SEQUENCE = 2**31 - 1
 MODULUS = 2**31
-MAX_EPOCH = 2**15 - 1
 CONSTANTS = Constants(
     max_sequence=MAX_SEQUENCE,
     cached_batches=CACHED,

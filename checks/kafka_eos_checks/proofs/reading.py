@@ -1078,7 +1078,7 @@ def of_replay(
             if outcome.error is not None:
                 wrong.append(outcome.condition)
             else:
-                view = view_of_log(outcome.value.state.log, WATERMARK if count else z3.IntVal(0), BEFORE)
+                view = view_of_log(outcome.value.state.log, WATERMARK, BEFORE)
                 wrong.append(z3.And(taken(outcome), z3.Not(each.holds(view))))
         given = known if count else {}
         yield ASKING.query(kind, step, each.conjunct, disjunction(wrong), outcomes, known=given, facts=facts)

@@ -297,6 +297,7 @@ class _Steps:
         steps: the steps of the latest record.
         begun: whether there was any step.
         last: the previous record.
+        former: the producer id and epoch before the present ones: who presents them is given the present ones again.
         since: the leader epoch of that record: no older coordinator writes markers for it.
         reign: the present leader epoch of the log's partition.
         ids: the producer ids in the order in which they were handed out; the spec calls them 0, 1, 2 …
@@ -308,6 +309,7 @@ class _Steps:
     steps: list[TraceStep] = field(default_factory=list)
     begun: bool = False
     last: Transition | None = None
+    former: tuple[int, int] = (NO_PRODUCER_ID, NO_EPOCH)
     since: int = -1
     reign: int = -1
     ids: list[int] = field(default_factory=list)
@@ -363,8 +365,10 @@ class _Steps:
         state, version, last = told.state, told.version, self.last
         producer_id, epoch = (told.producer_id, NO_EPOCH) if last is None else (last.producer_id, last.epoch)
         asked = self.number(producer_id), epoch
+        if last is None or (told.producer_id, told.epoch) != (producer_id, epoch):
+            self.former = asked
         if state is TransactionState.EMPTY:
-            self.take(_initialises(asked, known=last is not None), text=text)
+            self.take(_initialises(self.former, known=last is not None), text=text)
         elif state is TransactionState.ONGOING:
             known = last.partitions if last is not None and last.state is TransactionState.ONGOING else frozenset()
             added = sorted(told.partitions - known)

@@ -292,7 +292,7 @@ def _markers_of(slices: "Sequence[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]
 
     last = np.full((3, 1), -1, dtype=np.int64)
     for batch in slices:
-        told = np.stack([batch[name].to_numpy(zero_copy_only=False) for name in ("code", "epoch", "leader_epoch")])
+        told = np.stack([batch[name].to_numpy() for name in ("code", "epoch", "leader_epoch")])
         again = (told == np.concatenate([last, told[:, :-1]], axis=1)).all(axis=0)
         last = told[:, -1:]
         marked = _with_column(batch, "version", pa.array(again.astype(np.int64)))

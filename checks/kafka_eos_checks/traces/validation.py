@@ -4,8 +4,7 @@ TLC replays the trace, written as a literal, through the spec's own actions: a t
 reaches its end. The reference replays it over the set of all states that are still possible (the belief). A rejection
 says which event nothing explains, what the states were, which guard refused it, and what was possible instead.
 
-An event names one or more candidate actions; an argument that nobody saw is None. Actions that leave no event at all
-are declared as :class:`Hidden`. They are only taken before an event that needs them.
+An event names one or more candidate actions; an argument that nobody saw is None.
 
 The reference judges a trace of any length. TLC judges traces of up to :data:`TLC_STEPS` steps, because each of its
 steps takes longer in a longer trace. A verdict by the reference alone says so, and why.
@@ -84,23 +83,6 @@ class Trace:
 
     name: str
     steps: tuple[TraceStep, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Hidden:
-    """An action that no event shows. It is taken only if one of the next events needs it.
-
-    Attributes:
-        action: its name.
-        needed_by: the actions of the events that need it.
-        match: (place of an argument here, place of an argument there) that must be equal, from 0.
-        look_ahead: how many events ahead such an event may be.
-    """
-
-    action: str
-    needed_by: frozenset[str]
-    match: tuple[tuple[int, int], ...] = ()
-    look_ahead: int = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,11 +185,9 @@ def _inside(value: Any, key: SpecValue) -> Any:
 class _Reference:
     """Replays traces over the set of states that are still possible."""
 
-    def __init__(self, machine: type[Any], constants: Any, hidden: Sequence[Hidden], max_hidden: int) -> None:
+    def __init__(self, machine: type[Any], constants: Any) -> None:
         self.machine = machine
         self.constants = constants
-        self.hidden = hidden
-        self.max_hidden = max_hidden
         self.actions = {action.name: action for action in machines.actions(machine)}
 
     def domain(self, name: str) -> tuple[Any, ...]:
@@ -240,46 +220,13 @@ class _Reference:
             for instance in self.instances(candidate):
                 yield candidate, instance, attempt(state, instance)
 
-    def hide(self, states: Iterable[Any], ahead: Sequence[TraceStep]) -> list[Any]:
-        """Some states, and the states reached from them by at most ``max_hidden`` hidden steps in a row."""
-        found = _distinct(states)
-        hidden = list(self._hidden_instances(ahead)) if self.max_hidden else []
-        if not hidden:
-            return found
-        known, latest = set(found), found
-        for _ in range(self.max_hidden):
-            following = []
-            for state, instance in product(latest, hidden):
-                after = attempt(state, instance)
-                if not isinstance(after, (NotEnabled, Rejected)) and after not in known:
-                    known.add(after)
-                    following.append(after)
-            found += following
-            latest = following
-        return found
-
-    def _hidden_instances(self, ahead: Sequence[TraceStep]) -> Iterator[Instance]:
-        for hidden in self.hidden:
-            free = Candidate(hidden.action, (None,) * len(self.actions[hidden.action].domains))
-            consumers = [
-                candidate
-                for step in ahead[: hidden.look_ahead]
-                for candidate in step.candidates
-                if candidate.action in hidden.needed_by
-            ]
-            for instance in self.instances(free):
-                if any(_fits(hidden, instance, candidate) for candidate in consumers):
-                    yield instance
-
     def judge(self, trace: Trace) -> tuple[int | None, list[Any]]:
         """The first unexplained event, with the states before it."""
         belief = [self.machine.initial(self.constants)]
-        ahead = max((hidden.look_ahead for hidden in self.hidden), default=0)
-        for place, step in enumerate(trace.steps):
-            before = self.hide(belief, trace.steps[place : place + ahead])
-            belief = self.after(before, step)
+        for place, step in enumerate(trace.steps, start=1):
+            before, belief = belief, self.after(belief, step)
             if not belief:
-                return place + 1, before
+                return place, before
         return None, belief
 
     def after(self, before: Iterable[Any], step: TraceStep) -> list[Any]:
@@ -352,7 +299,7 @@ class RememberingJudge:
 
     def __init__(self, machine: type[Any], constants: Any, most: int = REMEMBERED_STEPS) -> None:
         """Judge by a machine with these constants, and remember the first ``most`` distinct steps."""
-        self._reference = _Reference(machine, constants, (), 0)
+        self._reference = _Reference(machine, constants)
         self._most = most
         self._remembered = 0
         self._known: dict[Any, _Possible] = {}
@@ -387,13 +334,6 @@ def _distinct(states: Iterable[Any]) -> list[Any]:
     """The states without repetitions. Hashing a state takes time in proportion to its log, so a single one is not."""
     found = list(states)
     return found if len(found) < 2 else list(dict.fromkeys(found))
-
-
-def _fits(hidden: Hidden, instance: Instance, consumer: Candidate) -> bool:
-    return all(
-        consumer.arguments[there] is None or consumer.arguments[there] == instance.arguments[here]
-        for here, there in hidden.match
-    )
 
 
 def _mismatches(state: Any, step: TraceStep) -> list[tuple[str, SpecValue, SpecValue]]:
@@ -433,36 +373,20 @@ def _step_text(step: TraceStep, places: Mapping[str, str], actions: Mapping[str,
     return f"[c |-> <<{candidates}>>, o |-> {f'[{observed}]' if observed else '<<>>'}]"
 
 
-def _call(action: machines.Action, sets: Sequence[str], condition: str = "") -> str:
-    r"""``\E p1 \in S1 : … : condition /\ Action(p1, …)``."""
+def _call(action: machines.Action, sets: Sequence[str]) -> str:
+    r"""``\E p1 \in S1 : … : Action(p1, …)``."""
     names = [f"p{place}" for place in range(1, len(sets) + 1)]
     quantifiers = "".join(f"\\E {name} \\in {values} : " for name, values in zip(names, sets, strict=True))
     call = f"{action.name}({', '.join(names)})" if names else action.name
-    return f"({quantifiers}{condition}{call}{frame_text(action)})"
+    return f"({quantifiers}{call}{frame_text(action)})"
 
 
-def _hidden_text(hidden: Hidden, action: machines.Action) -> str:
-    matches = "".join(f" /\\ p{here + 1} \\in e.x[{there + 1}]" for here, there in hidden.match)
-    names = ", ".join(format_value(name) for name in sorted(hidden.needed_by))
-    last = f"at__ + {hidden.look_ahead - 1}"
-    end = f"(IF {last} < Length__ THEN {last} ELSE Length__)"
-    needed = (
-        f"(\\E n \\in at__..{end} : \\E c \\in DOMAIN Traces__[trace__][n].c : "
-        f"LET e == Traces__[trace__][n].c[c] IN e.a \\in {{{names}}}{matches}) /\\ "
-    )
-    return _call(action, action.domains, needed)
-
-
-def trace_definitions(
-    traces: Sequence[Trace], machine: type[machines.Machine], hidden: Sequence[Hidden], max_hidden: int
-) -> str:
+def trace_definitions(traces: Sequence[Trace], machine: type[machines.Machine]) -> str:
     """The TLA+ text that replays traces, and prints how far each is explained.
 
     Args:
         traces: the traces.
         machine: the machine with the names of actions and variables.
-        hidden: the actions that no event shows.
-        max_hidden: how many of them may happen in a row.
     """
     actions = {action.name: action for action in machines.actions(machine)}
     every = sorted({place for trace in traces for step in trace.steps for place in step.observed})
@@ -479,9 +403,8 @@ def trace_definitions(
     if NOTHING in used:
         taken.append(f'    \\/ e.a = "{NOTHING}" /\\ UNCHANGED <<{variables}>>')
     seen = [f'    /\\ "{key}" \\in DOMAIN Event__.o => ({place})\' = Event__.o.{key}' for place, key in places.items()]
-    hide = [f"    \\/ {_hidden_text(h, actions[h.action])}" for h in hidden] if max_hidden else []
     lines = [
-        "VARIABLES trace__, at__, hidden__",
+        "VARIABLES trace__, at__",
         "Traces__ == <<\n  " + ",\n  ".join(literals) + "\n>>",
         "Length__ == Len(Traces__[trace__])",
         "Event__ == Traces__[trace__][at__]",
@@ -490,13 +413,9 @@ def trace_definitions(
         "Observed__ ==",
         *(seen or ["    TRUE"]),
         "Logged__ == /\\ at__ <= Length__ /\\ Take__ /\\ Observed__",
-        "            /\\ at__' = at__ + 1 /\\ hidden__' = 0 /\\ UNCHANGED trace__",
-        "Hide__ ==",
-        *(hide or ["    FALSE"]),
-        f"Hidden__ == /\\ at__ <= Length__ /\\ hidden__ < {max_hidden} /\\ Hide__",
-        "            /\\ hidden__' = hidden__ + 1 /\\ UNCHANGED <<trace__, at__>>",
-        "TraceInit__ == Init /\\ trace__ \\in DOMAIN Traces__ /\\ at__ = 1 /\\ hidden__ = 0",
-        f"TraceSpec__ == TraceInit__ /\\ [][Logged__ \\/ Hidden__]_<<{variables}, trace__, at__, hidden__>>",
+        "            /\\ at__' = at__ + 1 /\\ UNCHANGED trace__",
+        "TraceInit__ == Init /\\ trace__ \\in DOMAIN Traces__ /\\ at__ = 1",
+        f"TraceSpec__ == TraceInit__ /\\ [][Logged__]_<<{variables}, trace__, at__>>",
         "ASSUME \\A t \\in DOMAIN Traces__ : TLCSet(t, 0)",
         'Followed__ == at__ <= TLCGet(trace__) \\/ (TLCSet(trace__, at__) /\\ PrintT(<<"at", trace__, at__>>))',
         'Accepted__ == at__ <= Length__ \\/ PrintT(<<"accepted", trace__>>)',
@@ -512,12 +431,10 @@ def _run_tlc(
     model: Model,
     machine: type[machines.Machine],
     traces: Sequence[Trace],
-    hidden: Sequence[Hidden],
-    max_hidden: int,
     timeout: float,
 ) -> dict[int, int | None]:
     """The verdicts of TLC: place of the trace -> None (accepted) or the first event not explained."""
-    definitions = trace_definitions(traces, machine, hidden, max_hidden)
+    definitions = trace_definitions(traces, machine)
     configuration = Configuration(specification="TraceSpec__", invariants=("Accepted__", "Followed__"))
     with TemporaryDirectory(prefix="kafka-eos-trace-") as own:  # another process may replay other traces of the model
         folder, root = write_model(model, configuration, definitions, suffix="_trace", folder=Path(own))
@@ -554,35 +471,26 @@ def _batches(traces: Sequence[Trace]) -> Iterator[list[int]]:
 # --- both judges -------------------------------------------------------------------------------------------------
 
 
-def replay(
-    model: Model,
-    machine: type[Any],
-    trace: Trace,
-    *,
-    hidden: Sequence[Hidden] = (),
-    max_hidden: int = 2,
-) -> Judgement:
+def replay(model: Model, machine: type[Any], trace: Trace) -> Judgement:
     """The judgement of the reference only; ``tlc_index`` is the reference's.
 
     Raises:
         TraceUnusable: the trace names an action or place that the machine does not have.
     """
     constants = model.machine_constants(machine)
-    index, explanation = replayed(machine, constants, trace, hidden=hidden, max_hidden=max_hidden)
+    index, explanation = replayed(machine, constants, trace)
     return Judgement(
         trace=trace.name, events=len(trace.steps), reference_index=index, tlc_index=index, explanation=explanation
     )
 
 
-def replayed(
-    machine: type[Any], constants: Any, trace: Trace, *, hidden: Sequence[Hidden] = (), max_hidden: int = 2
-) -> tuple[int | None, str]:
+def replayed(machine: type[Any], constants: Any, trace: Trace) -> tuple[int | None, str]:
     """The first event, from 1, that the reference cannot explain, with the reason; None and "" when it accepts.
 
     Raises:
         TraceUnusable: the trace names an action or place that the machine does not have.
     """
-    reference = _Reference(machine, constants, hidden, max_hidden if hidden else 0)
+    reference = _Reference(machine, constants)
     index, before = reference.judge(trace)
     return index, reference.explain(trace, index, before) if index is not None else ""
 
@@ -592,8 +500,6 @@ def validate(
     machine: type[Any],
     traces: Sequence[Trace],
     *,
-    hidden: Sequence[Hidden] = (),
-    max_hidden: int = 2,
     timeout: float = 600.0,
 ) -> list[Judgement]:
     """Judge traces twice, those of more than ``TLC_STEPS`` steps by the reference alone.
@@ -602,23 +508,16 @@ def validate(
         model: the module, its constants and overrides; its bounds and properties are not used.
         machine: the reference's class, with the same rules as the model.
         traces: the traces, each from the initial state.
-        hidden: the actions that no event shows.
-        max_hidden: how many of them may happen in a row.
         timeout: seconds for each run of TLC.
 
     Raises:
         TraceUnusable: a trace names an action or place that the machine does not have, or TLC cannot evaluate it.
     """
-    most = max_hidden if hidden else 0
-    judged = {
-        place: replay(model, machine, trace, hidden=hidden, max_hidden=most)
-        for place, trace in enumerate(traces)
-        if trace.steps
-    }
+    judged = {place: replay(model, machine, trace) for place, trace in enumerate(traces) if trace.steps}
     tlc_index: dict[int, int | None] = {}
     for places in _batches(traces):
         batch = [traces[place] for place in places]
-        found = _run_tlc(model, machine, batch, hidden, most, timeout)
+        found = _run_tlc(model, machine, batch, timeout)
         tlc_index |= {places[number]: index for number, index in found.items()}
     judgements = []
     for place, trace in enumerate(traces):
@@ -637,8 +536,6 @@ def trace_verdicts(
     machine: type[Any],
     traces: Sequence[Trace],
     *,
-    hidden: Sequence[Hidden] = (),
-    max_hidden: int = 2,
     expected: Mapping[str, int] | None = None,
     copy_of: Mapping[str, str] | None = None,
     claims: tuple[str, ...] = (),
@@ -653,14 +550,12 @@ def trace_verdicts(
         model: see :func:`validate`.
         machine: see :func:`validate`.
         traces: the traces; no trace is a failure, and so is a trace without events.
-        hidden: see :func:`validate`.
-        max_hidden: see :func:`validate`.
         expected: trace -> the event at which it must be rejected.
         copy_of: trace that must be rejected -> the trace of which it is a copy with a fault.
         claims: ids of the ledger's claims that the verdicts settle.
     """
     began = monotonic()
-    judgements = validate(model, machine, traces, hidden=hidden, max_hidden=max_hidden)
+    judgements = validate(model, machine, traces)
     seconds = monotonic() - began
     bad = expected or {}
     good = [judgement for judgement in judgements if judgement.trace not in bad]

@@ -5,7 +5,10 @@ from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
-from kafka_eos_checks.conform.result import Report, write_junit
+import pytest
+
+from kafka_eos_checks.conform import result
+from kafka_eos_checks.conform.result import Report, diagram, write_junit
 from kafka_eos_checks.conform.run import Found
 
 
@@ -35,3 +38,21 @@ def test_junit_tells_what_differs_or_why_nothing_is_known(tmp_path: Path) -> Non
     assert [suite.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["3", "1", "1", "0"]
     said = [(child.tag, child.get("message")) for case in root.iter("testcase") for child in case]
     assert said == [("failure", "answer: LOST; offset: LOST"), ("error", "no answer in time")]
+
+
+@pytest.mark.parametrize("known", ["", "a rule"])
+def test_the_answer_that_the_spec_does_not_give_is_marked_in_a_diagram(
+    known: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marked: list[tuple[str, str]] = []
+    monkeypatch.setattr(
+        result, "sequence_diagram", lambda _, steps, mark: marked.append((steps[mark.step].label, mark.text)) or ""
+    )
+    answers = ("NONE", "LOST")
+    scenario = [SimpleNamespace(name="A", api="Produce", label="P", answered=a, allowed=["NONE"]) for a in answers]
+    differences = [] if known else [SimpleNamespace(what="answer", observed="LOST", allowed="NONE")]
+    given: Any = SimpleNamespace(scenario=scenario, differences=differences, known=known)
+    assert diagram(given) == ""
+    [(label, text)] = marked
+    assert label == "LOST"
+    assert text.endswith("LOST, where the spec says NONE")

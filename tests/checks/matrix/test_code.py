@@ -305,6 +305,22 @@ def test_a_mutant_of_a_room_without_tests_that_may_run_survives(bench: Bench, mo
     assert bench._fate(mutant("weight < most", "True"), {}) == ""
 
 
+HALF_WRITTEN = f"""import os, pathlib
+
+def test_what_has_started_a_process_that_ended_while_it_wrote():
+    if {NOTES!r} in os.environ:
+        pathlib.Path(os.environ[{NOTES!r}] + ".lines.localhost.1.X").write_bytes(b"SQLite")
+"""
+
+
+@pytest.mark.parametrize("other", ["def test_something_else(): assert 1 + 1 == 2", HALF_WRITTEN])
+def test_lines_that_were_not_executed_or_not_written_are_no_error_where_warnings_are(bench: Bench, other: str) -> None:
+    tests = bench.folder / "tests" / "reference" / "room"
+    (bench.folder / "pytest.ini").write_text(f"{MARKERS}filterwarnings = error\n", encoding="utf-8")
+    (tests / "test_others.py").write_text(other, encoding="utf-8")
+    assert bench.judge(mutant("weight < most", "True")).by.endswith("test_heavy_ones_stay")
+
+
 def test_what_an_endless_test_has_started_ends_with_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(code, "_LEAST_TIMEOUT", 1.0)
     file = "tests/reference/room/test_rule.py"

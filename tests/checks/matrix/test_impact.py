@@ -68,6 +68,11 @@ def test_a_rule_has_its_places_on_all_floors(found: list[Place], kind: str, what
     assert what in of_kind(found, kind)
 
 
+def test_of_the_reference_only_the_rules_own_method_is_edited(found: list[Place]) -> None:
+    methods = [place for place in of_kind(found, "reference") if " def " in place]
+    assert methods == ["reference/kafka_eos/machines/producer_state.py def accepts_unknown_producer"]
+
+
 def test_every_place_is_a_line_of_a_file_and_comes_once(found: list[Place]) -> None:
     assert len({(place.file, place.line) for place in found}) == len(found)
     for place in found:

@@ -88,6 +88,13 @@ def test_a_loop_without_a_concrete_end_is_reported(monkeypatch: pytest.MonkeyPat
         explore(lambda: count_down(Number(z3.Int("x"))))
 
 
+def test_a_modulus_that_is_not_positive_is_refused() -> None:
+    assert z3.Solver().check((Number(z3.Int("x")) % 1).term != 0) == z3.unsat
+    for modulus in (0, -1):
+        with pytest.raises(AssertionError):
+            Number(z3.Int("x")) % modulus
+
+
 def test_a_condition_cannot_be_decided_outside_of_an_exploration() -> None:
     with pytest.raises(AssertionError):
         bool(Condition(z3.Bool("b")))
@@ -155,7 +162,6 @@ def proof(queries: list[Query]) -> Proof:
     return Proof(name="append", title="", conjuncts=append.PROOF.conjuncts, queries=lambda _: iter(queries))
 
 
-@pytest.mark.thorough  # `make` proves the same
 def test_appending_leaves_no_gap_and_no_duplicate_for_logs_of_any_length(proof: Proof) -> None:
     assert [verdict.name for verdict in discharge(proof) if not verdict.ok] == []
 
@@ -251,6 +257,23 @@ def test_the_command_writes_its_verdicts_and_fails_if_a_proof_fails(
     assert [verdict.check for verdict in verdicts] == ["proof", "proof"]
     assert all(verdict.ok for verdict in verdicts) == (code == 0)
     assert ("not proved: Even" in capsys.readouterr().out) == (code == 1)
+
+
+def test_each_chosen_proof_has_a_verdict_by_the_rules_of_a_release_and_says_the_repairs_it_rests_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    resting = replace(counter(2), name="other", module=append.PROOF.module, rests_on=append.PROOF.rests_on)
+    monkeypatch.setattr(command, "proofs", lambda _: [counter(2), resting])
+    assert cli.main(["check", "proofs", "--kafka", "4.3", "--json", str(tmp_path / "proofs.json")]) == 0
+    names = [verdict.name for verdict in read_verdicts(tmp_path / "proofs.json")]
+    assert names == ["counter: Kafka 4.3", "other: Kafka 4.3"]
+    said = [line for line in capsys.readouterr().out.splitlines() if "no theorem" in line]
+    assert said == [
+        "other is no theorem about Kafka 4.3 as it ships: it rests on the repair of SnapshotOf "
+        "(kafka-eos ledger findings retry-refused-after-restart)",
+        "other is no theorem about Kafka 4.3 as it ships: it rests on the repair of AcceptsUnknownProducer "
+        "(kafka-eos ledger findings gap-after-expiry)",
+    ]
 
 
 def test_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:

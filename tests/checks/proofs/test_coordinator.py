@@ -7,6 +7,7 @@ import pytest
 import z3
 
 from kafka_eos.errors import NotEnabled
+from kafka_eos.machines.leader import MAX_EPOCH
 from kafka_eos.machines.machine import Action, actions
 from kafka_eos.machines.transaction_coordinator import NO_EPOCH, Constants, TransactionCoordinator
 from kafka_eos_checks.kit.paths import spec_folder
@@ -62,6 +63,16 @@ def test_every_action_of_the_machine_is_proved_to_keep_every_conjunct(monkeypatc
     assert proved == every
     witnessed = {query.step for query in queries if query.kind == "witness"}
     assert witnessed == {act.name for act in actions(TransactionCoordinator)}
+    explored = (query for query in queries if query.step not in EXPLORED_ELSEWHERE)
+    assert [f"{query.step}: {query.goal.name}" for query in explored if not ask(query, tell=False).ok] == []
+
+
+@pytest.mark.parametrize("server", [1, 2])
+def test_what_is_proved_is_proved_of_kafkas_own_last_epoch(server: int) -> None:
+    every = [formula for formulas in coordinator.hypotheses().values() for formula in formulas]
+    constants = {coordinator.MAX_EPOCH: MAX_EPOCH, coordinator.SERVER: server}
+    chosen = [constant == number for constant, number in constants.items()]
+    assert z3.Solver().check(*coordinator.typing(), *every, *chosen) == z3.sat
 
 
 @pytest.mark.thorough  # `make proofs` asks the same

@@ -9,8 +9,9 @@ import pytest
 
 from kafka_eos_checks import cli
 from kafka_eos_checks.kit.recording import kept_recording, unpack
-from kafka_eos_checks.kit.verdict import read_verdicts
+from kafka_eos_checks.kit.verdict import Verdict, read_verdicts
 from kafka_eos_checks.traces import scan
+from kafka_eos_checks.traces.clients import OTHER_BATCHES, SHOWN, NotJudged, with_left_out
 
 pytest.importorskip("pyarrow")
 
@@ -223,3 +224,11 @@ def test_a_reason_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str
         "other-batches" in said
     )
     assert "give their PATHs" in said
+
+
+@pytest.mark.parametrize(("more", "told"), [(0, ""), (1, " and 1 more"), (7, " and 7 more")])
+def test_of_many_partitions_that_are_left_out_the_first_are_named_and_the_others_counted(more: int, told: str) -> None:
+    left_out = [NotJudged(f"t-{number}", OTHER_BATCHES, "left out") for number in range(SHOWN + more)]
+    verdict = Verdict(check="trace", name="clients", expected="all accepted", found="all accepted", ok=True)
+    evidence = with_left_out(verdict, left_out).evidence
+    assert evidence == f"left out: {', '.join(f't-{number}' for number in range(SHOWN))}{told}"

@@ -61,6 +61,11 @@ def test_a_committed_transaction_of_version_2_is_accepted() -> None:
     assert judge(recorded(list(COMMITTED), [MARKER], [0] * 4)).found == "accepted"
 
 
+def test_decided_transactions_are_counted_and_tombstones_are_none() -> None:
+    again = [value(S.EMPTY, 0), value(S.ONGOING, 0), value(S.PREPARE_ABORT, 1), value(S.COMPLETE_ABORT, 1)]
+    assert recorded([*COMMITTED, None, *again, None], [], [0] * 10).transactions == 2
+
+
 def test_a_marker_is_told_with_its_place_in_the_log() -> None:
     (trace,) = coordinators.coordinator_traces(recorded(list(COMMITTED), [MARKER], [0] * 4))
     assert "COMMIT marker of epoch 1 at t-0 offset 3" in [step.text for step in trace.steps]
@@ -172,6 +177,18 @@ def test_version_1_keeps_the_epoch_at_the_end_of_a_transaction() -> None:
     assert judge(recorded([*states, *ends], [marker], [0] * 4), ONE).found == "accepted"
     bumped = [value(S.PREPARE_COMMIT, 1, version=0), value(S.COMPLETE_COMMIT, 1, version=0)]
     assert judge(recorded([*states, *bumped], [MARKER], [0] * 4), ONE).found.startswith("rejected")
+
+
+def test_a_client_whose_request_for_an_epoch_is_sent_again_is_given_the_same_epoch() -> None:
+    def found(*epochs: int) -> str:
+        given = [value(S.EMPTY, epoch) for epoch in epochs]
+        return judge(recorded([*given, value(S.ONGOING, epochs[-1])], [], [0] * (len(given) + 1))).found
+
+    assert found(0, 1) == found(0, 1, 1) == found(0, 1, 1, 1, 2, 2) == "accepted"
+    assert found(0, 0) == "rejected at event 4", "who has no epoch yet is given another one each time"
+    assert found(0, 1, 0) == found(0, 1, 3) == "rejected at event 6"
+    again = [*COMMITTED, value(S.EMPTY, 2), value(S.EMPTY, 2)]
+    assert judge(recorded(again, [MARKER], [0] * 6)).found == "accepted"
 
 
 def test_a_transactional_id_expires_at_rest_only() -> None:

@@ -50,6 +50,11 @@ def asked(**answers: Any) -> Cluster:
     return cluster
 
 
+@pytest.mark.parametrize(("given", "told"), [("c", "c"), (None, "")])
+def test_a_cluster_tells_its_id_by_which_a_checkpoint_of_another_one_is_refused(given: str | None, told: str) -> None:
+    assert asked(Metadata={"ClusterId": given, "Brokers": [BROKER], "Topics": []}).topics().cluster_id == told
+
+
 def test_a_topic_of_which_nothing_can_be_told_now_is_not_gone() -> None:
     topics = [
         {"Name": "orders", "ErrorCode": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "Partitions": []},

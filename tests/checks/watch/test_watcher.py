@@ -213,10 +213,12 @@ def test_an_answer_that_ends_within_a_later_batch_tells_of_nothing_corrupt_where
         assert (taken.batches, state.position, list(taken.reports)) == (1, 1, [])
 
 
-@pytest.mark.parametrize(("length", "rules"), [(SMALLEST_LENGTH - 1, [CORRUPT]), (SMALLEST_LENGTH, [])])
+@pytest.mark.parametrize(
+    ("length", "rules"), [(SMALLEST_LENGTH - 1, [CORRUPT]), (SMALLEST_LENGTH, []), (2**31 - 1, []), (-1, [CORRUPT])]
+)
 def test_only_a_length_that_a_batch_can_have_promises_more_bytes(length: int, rules: list[str]) -> None:
     state = PartitionState(topic="orders", partition=0, high_watermark=1)
-    taken = state.take(bytes(8) + length.to_bytes(4, "big") + bytes(4), NOW)
+    taken = state.take(bytes(8) + length.to_bytes(4, "big", signed=True) + bytes(4), NOW)
     assert [report.rule for report in taken.reports] == rules
 
 

@@ -5,9 +5,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from subprocess import CalledProcessError
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from kafka_eos.formats.record_batch import decode_batch
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import read_coordinator_log
@@ -47,6 +50,17 @@ def test_every_decoder_of_records_has_the_same_answer(segment: Path) -> None:
         assert first.check is not None
         assert difference(first.run(), side.run()) == ""
         assert difference(first.check(), side.check()) == ""
+
+
+def test_a_library_that_reads_a_batch_at_a_position_is_led_through_the_whole_segment(segment: Path) -> None:
+    def read_batch(data: bytes, position: int) -> tuple[Any, int]:
+        batch, end = decode_batch(data, position)
+        records = [SimpleNamespace(offset=batch.base_offset + r.offset_delta, value=r.value) for r in batch.records()]
+        return SimpleNamespace(records=records), end - position
+
+    read = list(codec.kio_pairs(read_batch, segment, codec.block_ranges(segment)))
+    assert read == list(codec.our_pairs(segment))
+    assert len(read) > 300
 
 
 def test_the_checksum_sees_two_swapped_values(segment: Path, tmp_path: Path) -> None:

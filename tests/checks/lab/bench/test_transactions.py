@@ -1,5 +1,6 @@
 """The bench of transactions: all sides count the same, in healthy clusters and where something is open."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,21 @@ def test_the_queries_see_duplicates_gaps_stale_epochs_and_what_is_open(tmp_path:
     for answer in queried:
         assert answer == queried[0]
         assert all(int(answer[what]) >= 2 for what in ("duplicate", "gap", "stale epoch", "open"))
+
+
+def test_a_run_makes_a_cluster_and_measures_each_engine_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactions, "running_spark", lambda _: "no Spark")
+    monkeypatch.setattr(transactions, "peers", lambda *_: [])
+    alone = transactions.audit
+    monkeypatch.setattr(transactions, "audit_in_processes", lambda logs, _: alone(logs, LocalEngine()))
+    found = list(transactions.run(tmp_path, quick=True, batches=2000))
+    *engines, on_spark = found
+    assert [verdict.found for verdict in engines] == ["the same each round"] * 4
+    assert on_spark.found == "skipped: no Spark"
+    for verdict in engines:
+        answer = verdict.evidence.partition("answer: ")[2]
+        counted = {name: int(number.replace(",", "")) for name, number in re.findall(r"(\w+) (\d[\d,]*)\b", answer)}
+        assert counted["batches"] > 2000
+        assert counted["ended"] > counted["committed"] > 50

@@ -38,6 +38,14 @@ def test_the_three_claims_about_bytes_are_settled_with_their_figures() -> None:
     assert disk.found.startswith("refuted: -")
 
 
+def test_each_percentage_is_that_of_the_two_sizes_before_it() -> None:
+    cells = re.findall(r"([\d,]+) +([\d,]+) +([+-]\d+) %", formats.disk_verdict().evidence)
+    assert len(cells) >= len(list(formats.shapes()))
+    for old, new, percent in cells:
+        before, after = (int(size.replace(",", "")) for size in (old, new))
+        assert percent == f"{100 * (after - before) / before:+.0f}"
+
+
 def test_a_claim_that_is_met_holds_and_is_no_longer_as_expected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formats, "CLAIMED_NEW", {1: 70, 3: 88})
     monkeypatch.setattr(formats, "CLAIMED_FIELD_BITS", 0)

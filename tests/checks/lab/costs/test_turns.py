@@ -1,8 +1,15 @@
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from kafka_eos_checks.lab.costs.turns import Evidence, Side, kept, kept_pairs, part, take_turns
+from kafka_eos_checks.lab.costs.turns import QUICK, Evidence, Side, Stage, kept, kept_pairs, part, take_turns
+
+
+def test_the_clients_are_sent_to_the_port_of_the_only_broker() -> None:
+    cluster: Any = {1: SimpleNamespace(port=9001)}
+    client: Any = SimpleNamespace()
+    assert Stage(cluster, client, QUICK).bootstrap == "127.0.0.1:9001"
 
 
 def test_sides_take_turns_and_each_round_begins_with_another() -> None:

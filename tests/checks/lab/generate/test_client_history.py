@@ -2,7 +2,7 @@
 
 import json
 import tarfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from pathlib import Path
@@ -144,6 +144,26 @@ def test_requests_agree_with_the_logs(tmp_path: Path) -> None:
         if event.action == "TxnOffsetCommit"
     )
     assert (sent, offsets) == (stored, committed)
+
+
+def test_clients_of_version_1_add_the_partitions_that_they_write_to_and_those_of_version_2_none(tmp_path: Path) -> None:
+    cluster(2).write(tmp_path)
+    [path] = (tmp_path / HISTORIES).iterdir()
+    added, written = defaultdict[str, set[int]](set), defaultdict[str, set[int]](set)
+    ends = Counter[bool]()
+    for event in read_history(path):
+        name, partition = event.transactional_id, event.partition
+        if event.phase != "ok" or name is None:
+            continue
+        if event.action in {"AddPartitionsToTxn", "Produce"}:
+            assert partition is not None
+            (written if event.action == "Produce" else added)[name].add(partition)
+        elif event.action == "EndTxn":
+            is_of_2 = "next_producer_epoch" in event.detail
+            assert added[name] == set() if is_of_2 else added[name] >= written[name], event
+            ends[is_of_2] += bool(written[name])
+            added[name], written[name] = set(), set()
+    assert min(ends[False], ends[True]) > 20
 
 
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(2, 6))])

@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from kafka_eos_checks.brokers.journal import Journal
-from kafka_eos_checks.lab.record.clients import ClientFailed, ClientProcess
+from kafka_eos_checks.lab.record import clients
+from kafka_eos_checks.lab.record.clients import ClientFailed, ClientProcess, Workload, start_verifiable_producer
 
 SAY = """
 import sys, time
@@ -21,6 +22,40 @@ def python(program: str, journal: Journal, folder: Path) -> ClientProcess:
     return ClientProcess(
         "client", [sys.executable, "-c", program], journal, folder, lambda line: journal.add_line("client", line)
     )
+
+
+def test_kafkas_verifiable_producer_gets_its_settings_in_a_file_and_its_report_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = """
+import json
+print("a line of its log")
+print(json.dumps({"name": "producer_send_success", "topic": "t", "partition": 1, "offset": 5, "value": "7.0"}))
+print(json.dumps({"name": "producer_send_error", "topic": "t", "value": "7.1", "exception": "late"}))
+"""
+    asked: list[str] = []
+
+    def java_command(tool: str, *words: str) -> list[str]:
+        asked.extend((tool, *words))
+        return [sys.executable, "-c", report]
+
+    monkeypatch.setattr(clients, "java_command", java_command)
+    journal = Journal("r")
+    work = Workload(bootstrap="127.0.0.1:1", client="java", topic="t", partitions=2, records=2, prefix="")
+    with start_verifiable_producer(work, journal, tmp_path / "clients") as client:
+        client.wait()
+    given = dict(zip(asked[1::2], asked[2::2], strict=True))
+    assert asked[0].endswith(".VerifiableProducer")
+    assert (given["--topic"], given["--bootstrap-server"], given["--max-messages"]) == ("t", "127.0.0.1:1", "2")
+    settings = Path(given["--command-config"]).read_text(encoding="utf-8").splitlines()
+    assert {"client.id=java", "enable.idempotence=true"} <= set(settings)
+    sends = [event for event in journal.events() if event.action == "Send"]
+    assert [(event.phase, event.detail["value"], event.offset) for event in sends] == [
+        ("invoke", "7.0", None),
+        ("invoke", "7.1", None),
+        ("ok", "7.0", 5),
+        ("info", "7.1", None),
+    ]
 
 
 def test_the_events_of_a_killed_client_precede_its_crash(tmp_path: Path) -> None:

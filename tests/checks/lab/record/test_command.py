@@ -1,4 +1,7 @@
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -9,7 +12,7 @@ from kafka_eos_checks.brokers.jars import KAFKA_VERSION, RECORDED, RELEASES
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.lab.record import command
 from kafka_eos_checks.lab.record.command import chosen, recording_name
-from kafka_eos_checks.lab.record.stage import CLUSTERS, SCENARIOS
+from kafka_eos_checks.lab.record.stage import CLUSTERS, SCENARIOS, Scenario, Stage
 
 
 def test_a_clusters_name_stands_for_all_of_its_scenarios() -> None:
@@ -68,6 +71,39 @@ def test_every_scenario_says_what_happens_and_belongs_to_a_cluster() -> None:
         assert command._summary(scenario).endswith("."), name
         assert scenario.plan(1).seed == f"{name}/1"
     assert len({s.short_name for s in SCENARIOS.values()}) == len(SCENARIOS)
+
+
+def test_a_scenario_has_a_history_only_if_something_is_told_also_if_it_fails(tmp_path: Path) -> None:
+    proxy: Any = SimpleNamespace(begin=lambda *_: None, quiesce=lambda: None)
+    cluster: Any = SimpleNamespace()
+    file = tmp_path / "out" / "histories" / "s.jsonl"
+
+    def played(how: Callable[[Stage], None]) -> dict[str, Any]:
+        """It is played."""
+        found = Scenario("one-broker/s", how, {}, 0.3, frozenset({"Produce"}), frozenset())
+        return command.play(found, cluster, proxy, tmp_path / "out", 1, tmp_path / "work")
+
+    def tells(stage: Stage) -> None:
+        """It tells of a send."""
+        stage.journal.add("client", "Send", "invoke")
+
+    def fails(stage: Stage) -> None:
+        """It tells of a send and fails."""
+        tells(stage)
+        raise RuntimeError("failed")
+
+    def is_silent(stage: Stage) -> None:
+        """It tells nothing."""
+
+    told = played(tells)
+    assert (told["events"], told["history"]) == (1, "histories/s.jsonl")
+    assert len(file.read_text().splitlines()) == 1
+    told = played(is_silent)
+    assert (told["events"], told["history"]) == (0, None)
+    assert not file.exists()
+    with pytest.raises(RuntimeError):
+        played(fails)
+    assert len(file.read_text().splitlines()) == 1
 
 
 def test_help_lists_every_scenario(capsys: pytest.CaptureFixture[str]) -> None:

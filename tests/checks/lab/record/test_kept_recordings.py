@@ -13,6 +13,7 @@ from kafka_eos.histories.history import Event, read_history
 from kafka_eos_checks.audit.audit import Audit, run
 from kafka_eos_checks.cli.verify import CAUSES, PEOPLE
 from kafka_eos_checks.kit.recording import kept_recordings, manifest_of, unpack
+from kafka_eos_checks.lab.record.command import SCENARIOS
 from kafka_eos_checks.models.findings import read_findings
 
 Place = tuple[str, int]  # partition folder, offset
@@ -194,6 +195,16 @@ def test_every_kept_recording_says_of_which_release_it_is() -> None:
     found = {archive.name.removesuffix(".tar.xz"): manifest_of(archive)["kafka"] for archive in kept_recordings()}
     assert found["transactions-3.9"] == "3.9.1"
     assert set(found.values()) == {"3.9.1", "4.3.0"}
+
+
+def test_every_kept_recording_was_made_with_the_faults_that_its_scenarios_have() -> None:
+    played = [each for archive in kept_recordings() for each in manifest_of(archive)["scenarios"]]
+    assert len(played) > 40
+    for each in played:
+        plan = SCENARIOS[each["name"]].plan(each["seed"])
+        chances = {str(kind): chance for kind, chance in plan.chances.items()}
+        faults = {"chances": chances, "longest_seconds": plan.longest, "apis": sorted(plan.apis)}
+        assert each["proxy"] == faults, each["name"]
 
 
 @pytest.mark.parametrize("name", ["transactions.tar.xz", "transactions-3.9.tar.xz"])
