@@ -477,7 +477,6 @@ public final class TransactionalProducers {
 
     public static void main(String[] arguments) throws Exception {
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
-        StringBuilder output = new StringBuilder();
         for (String line = input.readLine(); line != null; line = input.readLine()) {
             JsonNode asked = JSON.readTree(line);
             Object answer = switch (asked.get("ask").asText()) {
@@ -486,9 +485,9 @@ public final class TransactionalProducers {
                 default -> new TransactionalProducers(asked.get("version").asInt(), asked.get("bump").asBoolean())
                     .run(asked.get("steps"));
             };
-            output.append(JSON.writeValueAsString(answer)).append('\n');
+            System.out.println(JSON.writeValueAsString(answer));
+            System.out.flush();
         }
-        System.out.print(output);
         SENDER.shutdown();
     }
 

@@ -118,6 +118,7 @@ def any_terms(name: str) -> RecordTerms:
 _AT = {field: z3.Function(f"tail_{field}", z3.IntSort(), sort) for field, sort in SORTS.items()}
 
 
+@cache
 def tail_terms(place: Any) -> RecordTerms:
     """The record at a place of the tail, before the action."""
     return RecordTerms({field: function(place) for field, function in _AT.items()})

@@ -7,7 +7,7 @@ unbounded length has to define its own iteration.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, ParamSpec
 
@@ -27,34 +27,50 @@ class TooManyPaths(RuntimeError):  # noqa: N818 - named for what there are too m
 
 @dataclass(slots=True)
 class _Path:
-    """A way through a function.
+    """A way through a function; the next one begins where this one has its last choice left.
 
     Attributes:
         solver: holds the assumptions and decisions; says which ways are possible.
+        scopes: the scopes of the solver below the first decision. Each decision has one.
         prefix: the decisions to repeat.
         taken: the decisions so far.
         decided: the same by the identity of the condition, which z3 gives to equal terms.
         conditions: the formulas of these decisions.
         crashes: the conditions under which a merged function inside fails.
         open_ends: prefixes that are left to explore.
+        merged: after so many decisions, the results of the merged functions in the order of their calls.
+        calls: the calls of merged functions since the last decision.
+        simple: conditions that were simplified, by their identity, and their truth if they have one on every way.
     """
 
     solver: Any
-    prefix: Sequence[bool]
-    taken: list[bool]
-    decided: dict[int, bool]
-    conditions: list[Any]
-    crashes: list[Any]
-    open_ends: list[list[bool]]
+    scopes: int
+    prefix: Sequence[bool] = ()
+    taken: list[bool] = field(default_factory=list)
+    decided: dict[int, bool] = field(default_factory=dict)
+    conditions: list[Any] = field(default_factory=list)
+    crashes: list[Any] = field(default_factory=list)
+    open_ends: list[list[bool]] = field(default_factory=list)
+    merged: list[list["_Merged"]] = field(default_factory=lambda: [[]])
+    calls: int = 0
+    simple: dict[int, tuple[Any, bool | None]] = field(default_factory=dict)
+
+    def begin(self, prefix: Sequence[bool]) -> None:
+        """Begin the way with these decisions, of which the solver holds all but the last from the way before."""
+        self.prefix, self.calls = prefix, 0
+        held = max(len(prefix) - 1, 0)
+        self.solver.pop(self.solver.num_scopes() - self.scopes - held)
+        del self.merged[held + 1 :]
+        self.taken, self.decided, self.conditions, self.crashes = [], {}, [], []
 
     def decide(self, condition: Any) -> bool:
         """The truth of a condition on this way."""
         for path in _paths:
             if condition.get_id() in path.decided:
                 return path.decided[condition.get_id()]
-        simple = z3.simplify(condition)
-        if z3.is_true(simple) or z3.is_false(simple):
-            return bool(z3.is_true(simple))
+        always = self._always(condition)
+        if always is not None:
+            return always
         place = len(self.taken)
         if place >= MAX_DECISIONS:
             raise TooManyPaths(f"more than {MAX_DECISIONS} decisions on one way; a loop has no concrete end")
@@ -67,8 +83,19 @@ class _Path:
         self.taken.append(choice)
         self.decided[condition.get_id()] = choice
         self.conditions.append(condition if choice else z3.Not(condition))
-        self.solver.add(self.conditions[-1])
+        self.calls = 0
+        if place >= len(self.prefix) - 1:
+            self.solver.push()
+            self.solver.add(self.conditions[-1])
+            self.merged.append([])
         return choice
+
+    def _always(self, condition: Any) -> bool | None:
+        if condition.get_id() not in self.simple:
+            simple = z3.simplify(condition)
+            truth = bool(z3.is_true(simple)) if z3.is_true(simple) or z3.is_false(simple) else None
+            self.simple[condition.get_id()] = condition, truth
+        return self.simple[condition.get_id()][1]
 
     def _possible(self, condition: Any) -> bool:
         self.solver.push()
@@ -76,6 +103,14 @@ class _Path:
         found = self.solver.check()
         self.solver.pop()
         return bool(found != z3.unsat)
+
+    def known(self, function: Callable[[], "_Merged"]) -> "_Merged":
+        """The result of a merged function; that of the way before, if this one repeats the decisions before it."""
+        results = self.merged[len(self.taken)]
+        if self.calls == len(results):
+            results.append(function())
+        self.calls += 1
+        return results[self.calls - 1]
 
 
 _paths: list[_Path] = []  # the innermost exploration last
@@ -110,24 +145,34 @@ def explore(function: Callable[[], Any], assumptions: Sequence[Any] = ()) -> lis
     """
     solver = _paths[-1].solver if _paths else z3.SimpleSolver()
     outcomes: list[Outcome] = []
-    waiting: list[list[bool]] = [[]]
-    while waiting:
-        path = _Path(solver, waiting.pop(), [], {}, [], [], [])
-        _paths.append(path)
-        solver.push()
-        solver.add(*assumptions)
-        try:
-            value, error = function(), None
-        except (NotEnabled, Rejected, LookupError, StopIteration, AssertionError) as raised:
-            value, error = None, raised
-        finally:
-            _paths.pop()
-            solver.pop()
-        outcomes.append(Outcome(conjunction(path.conditions), value, error, disjunction(path.crashes)))
-        if len(outcomes) > MAX_PATHS:
-            raise TooManyPaths(f"more than {MAX_PATHS} ways through a function; a loop has no concrete end")
-        waiting += path.open_ends
+    solver.push()
+    solver.add(*assumptions)
+    path = _Path(solver, solver.num_scopes())
+    path.open_ends.append([])
+    _paths.append(path)
+    try:
+        while path.open_ends:
+            path.begin(path.open_ends.pop())
+            try:
+                value, error = function(), None
+            except (NotEnabled, Rejected, LookupError, StopIteration, AssertionError) as raised:
+                value, error = None, raised
+            outcomes.append(Outcome(conjunction(path.conditions), value, error, disjunction(path.crashes)))
+            if len(outcomes) > MAX_PATHS:
+                raise TooManyPaths(f"more than {MAX_PATHS} ways through a function; a loop has no concrete end")
+    finally:
+        _paths.pop()
+        solver.pop(solver.num_scopes() - path.scopes + 1)
     return outcomes
+
+
+@dataclass(frozen=True, slots=True)
+class _Merged:
+    """The result of a merged function: a value or an error, and the condition under which it has none."""
+
+    value: Any = None
+    error: Exception | None = None
+    crashed: Any = None
 
 
 def merged(function: Callable[P, Any]) -> Callable[P, Any]:
@@ -138,24 +183,32 @@ def merged(function: Callable[P, Any]) -> Callable[P, Any]:
 
     @wraps(function)
     def run(*arguments: P.args, **keywords: P.kwargs) -> Any:
-        outcomes = explore(lambda: function(*arguments, **keywords))
-        values = [outcome for outcome in outcomes if outcome.error is None]
-        if not values:
-            assert outcomes[0].error is not None
-            raise outcomes[0].error
-        crashes = [outcome.condition for outcome in outcomes if outcome.error is not None]
-        crashes += [z3.And(outcome.condition, outcome.crashed) for outcome in values]
+        def merge() -> _Merged:
+            return _merge(explore(lambda: function(*arguments, **keywords)))
+
+        found = _paths[-1].known(merge) if _paths else merge()
+        if found.error is not None:
+            raise found.error.with_traceback(None)  # it may be raised on several ways
         if _paths:
-            _paths[-1].crashes.append(disjunction(crashes))
-        if len(values) == 1:
-            return values[0].value
-        terms = [term_of(outcome.value) for outcome in values]
-        result = terms[-1]
-        for outcome, term in zip(reversed(values[:-1]), reversed(terms[:-1]), strict=True):
-            result = z3.If(outcome.condition, term, result)
-        return Condition(result) if z3.is_bool(result) else Number(result)
+            _paths[-1].crashes.append(found.crashed)
+        return found.value
 
     return run
+
+
+def _merge(outcomes: Sequence[Outcome]) -> _Merged:
+    values = [outcome for outcome in outcomes if outcome.error is None]
+    if not values:
+        return _Merged(error=outcomes[0].error)
+    crashes = [outcome.condition for outcome in outcomes if outcome.error is not None]
+    crashed = disjunction([*crashes, *(z3.And(outcome.condition, outcome.crashed) for outcome in values)])
+    if len(values) == 1:
+        return _Merged(values[0].value, crashed=crashed)
+    terms = [term_of(outcome.value) for outcome in values]
+    result = terms[-1]
+    for outcome, term in zip(reversed(values[:-1]), reversed(terms[:-1]), strict=True):
+        result = z3.If(outcome.condition, term, result)
+    return _Merged(Condition(result) if z3.is_bool(result) else Number(result), crashed=crashed)
 
 
 def conjunction(formulas: Sequence[Any]) -> Any:

@@ -184,8 +184,8 @@ public final class ClientSettings {
                 answer = JSON.createObjectNode().put("refused", why(refused));
             }
             answers.println(answer);
+            answers.flush();
         }
-        answers.flush();
         System.exit(0);
     }
 }

@@ -3,14 +3,15 @@
 import ctypes
 import json
 import re
-import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from kafka_eos.clients import settings
 from kafka_eos_checks.brokers.jars import KAFKA_VERSION, need_jars
+from kafka_eos_checks.kit.answering import Ask, answering
 
 Row: TypeAlias = dict[str, Any]
 
@@ -25,22 +26,16 @@ _PROPERTY = re.compile(
 _ALIAS = re.compile(r"(?:\*\*DEPRECATED\*\* )?Alias for `([\w.]+)`")
 
 
-def ask_java(questions: Iterable[Mapping[str, Mapping[str, str]]]) -> list[dict[str, Any]]:
-    """The answers of Kafka's Java clients; questions and answers are those of ``ClientSettings.java``."""
-    done = subprocess.run(
-        ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{need_jars()}/*", str(JAVA_SOURCE)],
-        input="".join(json.dumps(question) + "\n" for question in questions),
-        capture_output=True,
-        check=True,
-        text=True,
-        timeout=_JAVA_SECONDS,
-    )
-    return [json.loads(line) for line in done.stdout.splitlines()]
+def java_clients() -> AbstractContextManager[Ask]:
+    """Kafka's Java clients in a process; questions and answers are those of ``ClientSettings.java``."""
+    java = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{need_jars()}/*", str(JAVA_SOURCE)]
+    return answering(java, _JAVA_SECONDS)
 
 
 def of_java() -> dict[str, Any]:
     """The settings of each Java client, by the definitions in the jars."""
-    rows = ask_java({"known": {"of": client}} for client in JAVA_CLIENTS)
+    with java_clients() as ask:
+        rows = ask({"known": {"of": client}} for client in JAVA_CLIENTS)
     return {"release": KAFKA_VERSION, **dict(zip(JAVA_CLIENTS, rows, strict=True))}
 
 

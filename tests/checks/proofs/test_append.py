@@ -2,6 +2,7 @@
 
 import random
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -73,6 +74,49 @@ def test_where_a_merged_function_has_no_value_is_kept() -> None:
     element = merged(lambda n: {0: 7}[0 if n == 0 else 1])
     [outcome] = explore(lambda: element(Number(x)))
     assert z3.Solver().check(outcome.crashed != (x != 0)) == z3.unsat
+
+
+def test_a_merged_function_is_run_once_for_all_ways_that_begin_with_the_same_decisions() -> None:
+    x, y = z3.Ints("x y")
+    calls: list[str] = []
+
+    def distance(name: str, number: Number) -> Number:
+        calls.append(name)
+        return number if number >= 0 else 0 - number
+
+    apart = merged(distance)
+
+    def run() -> Number:
+        whole = apart("before", Number(x))
+        if Number(y) > 0:
+            whole += apart("positive", Number(x) + Number(y))
+            whole += apart("then", Number(x) - 1) if Number(y) > 5 else apart("else", Number(x) - Number(y))
+        return whole + apart("after", Number(y))
+
+    outcomes = explore(run)
+    # with y <= 0 it may be 0, or "after" has two ways
+    assert Counter(calls) == {"before": 2, "positive": 2, "then": 2, "else": 2, "after": 4}
+    between = z3.If(y > 5, z3.Abs(x - 1), z3.Abs(x - y))
+    expected = z3.Abs(x) + z3.If(y > 0, z3.Abs(x + y) + between, 0) + z3.Abs(y)
+    for outcome in outcomes:
+        assert z3.Solver().check(outcome.condition, outcome.value.term != expected) == z3.unsat
+    assert len(outcomes) == 3
+    assert z3.Solver().check(z3.Not(z3.Or(*(outcome.condition for outcome in outcomes)))) == z3.unsat
+
+
+def test_an_error_of_a_merged_function_is_that_of_each_way_that_reaches_it() -> None:
+    x, y = z3.Ints("x y")
+    found = merged(lambda: {}[0])
+
+    def run() -> bool:
+        if Number(x) == 0:
+            found()
+        return bool(Number(y) == 0) and found()
+
+    outcomes = explore(run)
+    errors = z3.Or(*(outcome.condition for outcome in outcomes if isinstance(outcome.error, KeyError)))
+    assert z3.Solver().check(errors != z3.Or(x == 0, y == 0)) == z3.unsat
+    assert [outcome.value for outcome in outcomes if outcome.error is None] == [False]
 
 
 def test_a_loop_without_a_concrete_end_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,8 @@ import importlib
 import itertools
 import json
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,9 @@ from kafka_eos.clients.settings import (
     streams_values,
 )
 from kafka_eos.formats.compression import CompressionType
+from kafka_eos_checks.kit.answering import Ask
 from kafka_eos_checks.testing import vendored_settings
-from kafka_eos_checks.testing.vendored_settings import ask_java
+from kafka_eos_checks.testing.vendored_settings import java_clients
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "streams_settings.json").read_text())["vectors"]
 RANDOM_ROWS = 200
@@ -210,9 +212,16 @@ def at_the_bounds(client: Client) -> list[Row]:
     return rows
 
 
-def java(kind: str, rows: list[Row]) -> list[dict[str, Any]]:
+@pytest.fixture(scope="module")
+def ask_java() -> Iterator[Ask]:
+    """Kafka's Java clients, started once for all tests."""
+    with java_clients() as ask:
+        yield ask
+
+
+def java(ask: Ask, kind: str, rows: list[Row]) -> list[dict[str, Any]]:
     """The answer of Kafka's Java client to each row."""
-    return ask_java(
+    return ask(
         {kind: {name: NAMES_OF_JAVA.get(name, {}).get(word, word) for name, word in row.items()}} for row in rows
     )
 
@@ -304,9 +313,11 @@ def thinned(rows: list[Row], client: Client, nth: int) -> list[Row]:
     ],
     ids=["producer", "consumer"],
 )
-def test_the_java_client_agrees_with_the_rules(kind: str, client: Client, rows: list[Row], nth: int) -> None:
+def test_the_java_client_agrees_with_the_rules(
+    kind: str, client: Client, rows: list[Row], nth: int, ask_java: Ask
+) -> None:
     rows = thinned(rows, client, nth)
-    answers = java(kind, rows)
+    answers = java(ask_java, kind, rows)
     said = [answer.get("refused") for answer in answers]
     assert not wrong(client.refusal, rows, said)
     assert not not_named(client, rows, said)
@@ -344,9 +355,11 @@ def test_librdkafka_agrees_with_the_rules(kind: str, client: Client, rows: list[
 @pytest.mark.parametrize(
     ("kind", "client", "always"), [("producer", JAVA_PRODUCER, {}), ("consumer", JAVA_CONSUMER, GROUP)]
 )
-def test_the_java_client_agrees_with_the_rules_on_random_settings(kind: str, client: Client, always: Row) -> None:
+def test_the_java_client_agrees_with_the_rules_on_random_settings(
+    kind: str, client: Client, always: Row, ask_java: Ask
+) -> None:
     rows = drawn(client, always)
-    assert not wrong(client.refusal, rows, [answer.get("refused") for answer in java(kind, rows)])
+    assert not wrong(client.refusal, rows, [answer.get("refused") for answer in java(ask_java, kind, rows)])
 
 
 @pytest.mark.parametrize(
@@ -418,7 +431,7 @@ def drawn_for_streams() -> list[Row]:
 
 @pytest.mark.java
 @SHARES
-def test_kafka_streams_agrees_with_the_rules(nth: int) -> None:
+def test_kafka_streams_agrees_with_the_rules(nth: int, ask_java: Ask) -> None:
     rows = [*STREAMS_ROWS, *drawn_for_streams()[::nth], *(vector["given"] | VECTOR_ALWAYS for vector in VECTORS)]
     answers = ask_java({"streams": row} for row in rows)
     assert not wrong(refused_by_streams, rows, [answer.get("refused") for answer in answers])
@@ -428,7 +441,7 @@ def test_kafka_streams_agrees_with_the_rules(nth: int) -> None:
 
 
 @pytest.mark.java
-def test_kafka_streams_lets_its_users_read_uncommitted_in_exactly_once() -> None:
+def test_kafka_streams_lets_its_users_read_uncommitted_in_exactly_once(ask_java: Ask) -> None:
     """The finding streams-reads-uncommitted: two prefixes override what the others cannot."""
     exactly_once = {"processing.guarantee": "exactly_once_v2"}
     prefixes = ("", "consumer.", "main.consumer.", "restore.consumer.")
@@ -443,8 +456,9 @@ def test_kafka_streams_lets_its_users_read_uncommitted_in_exactly_once() -> None
 
 @pytest.mark.java
 def test_the_known_settings_are_those_of_kafkas_clients_and_of_librdkafka(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ask_java: Ask
 ) -> None:
+    monkeypatch.setattr(vendored_settings, "java_clients", lambda: nullcontext(ask_java))
     vendored = vendored_settings.TARGET.read_text(encoding="utf-8")
     monkeypatch.setattr(vendored_settings, "TARGET", tmp_path / "known.json")
     vendored_settings.main()

@@ -3,13 +3,11 @@
 ``TransactionalProducers.java`` runs Kafka's TransactionManager, Sender and RecordAccumulator step by step.
 """
 
-import json
 import re
 import subprocess
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from kafka_eos.machines import transactional_producer as producer
 from kafka_eos.machines.machine import Instance, instances, step, walk
 from kafka_eos.machines.transactional_producer import LEGAL_TRANSITIONS, Constants, TransactionalProducer
 from kafka_eos_checks.brokers.jars import need_jars
+from kafka_eos_checks.kit.answering import answering
 from kafka_eos_checks.kit.paths import spec_folder
 from kafka_eos_checks.mutants.rules import mutated
 
@@ -50,32 +49,16 @@ REGISTERED = (*BEGUN, 'Send("p")', "ReceivePartitionsAdded")
 ACKNOWLEDGED = (*REGISTERED, 'AcknowledgeBatch("p")')
 
 
-@cache
-def classpath(folder: Path) -> str:
-    source = TESTS / "java" / "TransactionalProducers.java"
-    jars = f"{need_jars()}/*"
-    javac = ("javac", "-J-XX:+UseSerialGC", "-J-XX:TieredStopAtLevel=1", "-nowarn")
-    subprocess.run([*javac, "-d", str(folder), "-cp", jars, str(source)], check=True, capture_output=True)
-    return f"{folder}:{jars}"
-
-
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[Any]]:
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., list[Any]]]:
     """The answers of Kafka's client to the questions."""
-    folder = tmp_path_factory.mktemp("java")
-
-    def ask(*questions: dict[str, Any]) -> list[Any]:
-        done = subprocess.run(
-            ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", classpath(folder), CLASS],
-            input="".join(json.dumps(question) + "\n" for question in questions),
-            capture_output=True,
-            check=True,
-            text=True,
-            timeout=300,
-        )
-        return [json.loads(line) for line in done.stdout.splitlines()]
-
-    return ask
+    folder, jars = tmp_path_factory.mktemp("java"), f"{need_jars()}/*"
+    source = TESTS / "java" / "TransactionalProducers.java"
+    quick = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+    javac = ("javac", *(f"-J{option}" for option in quick), "-nowarn", "-d", str(folder), "-cp", jars, str(source))
+    subprocess.run(javac, check=True, capture_output=True)
+    with answering(["java", *quick, "-cp", f"{folder}:{jars}", CLASS], 300) as ask:
+        yield lambda *questions: ask(questions)
 
 
 def run(labels: Sequence[str], refused: Sequence[str] = (), settle: bool = True, version: int = 1) -> dict[str, Any]:

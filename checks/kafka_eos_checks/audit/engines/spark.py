@@ -38,6 +38,7 @@ _SIZE = struct.Struct("<Q")
 ROWS_OF_A_BATCH = 256  # rows handed to the JVM at once
 TASKS_OF_A_CORE = 8  # of a stage over items, if they are many; each costs the JVM and the worker some 30 ms
 ITEMS_OF_A_TASK = 16  # at most, however many there are
+MOST_OF_A_SHUFFLE = 8  # tasks of a local shuffle
 Tables = Iterator["pa.RecordBatch"]
 Convert = Callable[[Any], "pa.RecordBatch"]
 
@@ -197,6 +198,11 @@ def task_count(items: int, cores: int | None) -> int:
     return min(items, max(TASKS_OF_A_CORE * cores, -(-items // ITEMS_OF_A_TASK)))
 
 
+def shuffle_count(cores: int | None) -> int:
+    """The number of tasks of a local shuffle: one for each core, as each takes the JVM time. Few are enough."""
+    return min(MOST_OF_A_SHUFFLE, cores or MOST_OF_A_SHUFFLE)
+
+
 def _mapped(function: Callable[[Item], Iterable[Row]], items: Sequence[Item], count: int) -> Callable[[Tables], Tables]:
     """A function for ``mapInArrow``: numbers of tasks in, rows out; of so many tasks each has every ``count``-th item.
 
@@ -325,7 +331,7 @@ def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
         "spark.driver.extraJavaOptions": " ".join(java),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": "8",
+        "spark.sql.shuffle.partitions": str(shuffle_count(os.cpu_count())),
         "spark.rdd.compress": "false",  # values are compressed, see `packed`
         "spark.shuffle.compress": "false",
         "spark.python.unix.domain.socket.enabled": "true",  # with TCP each task takes some 50 ms longer

@@ -1,5 +1,6 @@
 """How items become Spark's tasks."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafka_eos_checks.audit.engines.local import LocalEngine, Row
-from kafka_eos_checks.audit.engines.spark import SparkEngine, failures_told, session, task_count
+from kafka_eos_checks.audit.engines.spark import SparkEngine, failures_told, session, shuffle_count, task_count
 from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.kit.missing import MissingExtra
 
@@ -30,6 +31,16 @@ if TYPE_CHECKING:
 )
 def test_a_core_has_eight_tasks_and_a_task_at_most_sixteen_items(items: int, cores: int | None, tasks: int) -> None:
     assert task_count(items, cores) == tasks
+
+
+@pytest.mark.parametrize(("cores", "tasks"), [(1, 1), (2, 2), (8, 8), (64, 8), (None, 8)])
+def test_a_local_shuffle_has_a_task_for_each_core_and_at_most_eight(cores: int | None, tasks: int) -> None:
+    assert shuffle_count(cores) == tasks
+
+
+@pytest.mark.spark
+def test_a_local_session_shuffles_for_the_cores_of_this_machine(spark: "SparkSession") -> None:
+    assert spark.conf.get("spark.sql.shuffle.partitions") == str(shuffle_count(os.cpu_count()))
 
 
 def test_a_failure_of_spark_is_told_with_the_first_and_the_last_line_of_its_message() -> None:
