@@ -30,9 +30,12 @@ setup: $(VENV)/.installed $(JARS)/tlc/.copied ## install the locked packages int
 test: setup $(JARS)/kafka/.copied ## set up, lint, and run the tests, except those that take long or repeat what `make` checks
 	@$(MAKE) --no-print-directory -j 2 lint quick-tests
 
-quick-tests: # a first process compiles the tests, so that not each of the others does
-	@$(BIN)/pytest -qq --collect-only > /dev/null || true
+quick-tests: build/.tests-compiled
 	$(PYTEST) -m "not thorough"
+
+build/.tests-compiled: # in a new clone a first process compiles the tests, so that not each of the others does
+	@$(BIN)/pytest -qq --collect-only > /dev/null || true
+	@mkdir -p $(@D) && touch $@
 
 test-all: setup $(VENV)/.installed-bench $(VENV)/.installed-book $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied $(JARS)/kafka-2.8/.copied $(JARS)/streams/.copied $(JARS)/kafka-tests/.copied libraries lint ## every test, with every peer and client library, and every graph of the full tier
 	$(PYTEST)
