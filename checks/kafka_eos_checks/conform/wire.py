@@ -18,6 +18,7 @@ from kafka_eos_checks.conform.security import NotAuthenticated, Security, authen
 
 CLIENT_ID = "kafka-eos-conform"
 ANSWER_LIMIT = 1 << 26  # bytes
+_UNSUPPORTED = (ErrorCode.UNSUPPORTED_VERSION,)  # as it is unpacked
 _SASL = """[
 {"apiKey":17,"type":"request","name":"SaslHandshakeRequest","validVersions":"0-1","flexibleVersions":"none",
  "fields":[{"name":"Mechanism","type":"string","versions":"0+"}]},
@@ -141,11 +142,7 @@ class Connection:
         try:
             self._socket.sendall(struct.pack(">i", len(data)) + data)
             body = self._frame()
-            if (
-                api == "ApiVersions"
-                and version > 0
-                and struct.unpack_from(">h", body, 4)[0] == ErrorCode.UNSUPPORTED_VERSION
-            ):
+            if api == "ApiVersions" and version > 0 and struct.unpack_from(">h", body, 4) == _UNSUPPORTED:
                 version = 0  # KIP-511: told in the oldest version
             correlation, answer = codec.read_response(api, version, body)
         except TimeoutError:

@@ -9,8 +9,8 @@ from kafka_eos.errors import ErrorCode
 from kafka_eos.machines.transaction_coordinator import Identity
 from kafka_eos_checks.conform.known import Cause
 from kafka_eos_checks.conform.mechanisms import TRANSACTIONS
-from kafka_eos_checks.conform.quotient import Quotient
-from kafka_eos_checks.conform.run import Runner, agrees, shown_answer, shown_reply
+from kafka_eos_checks.conform.quotient import Quotient, steps
+from kafka_eos_checks.conform.run import BUSY, Diverged, Runner, agrees, shown_answer, shown_reply
 from kafka_eos_checks.conform.stage import Reply
 from kafka_eos_checks.conform.visible import Answer
 
@@ -76,3 +76,18 @@ def test_every_scenario_that_begins_is_counted() -> None:
     plays = [runner._begin() for _ in range(3)]
     assert runner.counts.scenarios == 3
     assert all(play.counts is runner.counts for play in plays)
+
+
+@pytest.mark.parametrize(("errors", "patience", "retries"), [([FENCED], 60.0, 0), (sorted(BUSY) * 9, 0.0, None)])
+def test_a_request_that_is_refused_or_busy_for_too_long_diverges_and_is_counted_once(
+    errors: list[int], patience: float, retries: int | None
+) -> None:
+    replies = iter(errors)
+    stage: Any = SimpleNamespace(ask=lambda *_: Reply(error=next(replies)))
+    play = Runner(Quotient(TRANSACTIONS, VERSION_2), lambda: stage)._begin()
+    play.patience = patience
+    step = next(s for s in steps(TRANSACTIONS, play.state) if {a.error for a, _ in s.outcomes} == {NONE})
+    with pytest.raises(Diverged):
+        play.take(step, read_back=False)
+    assert play.counts.requests == 1
+    assert retries is None or play.counts.retries == retries

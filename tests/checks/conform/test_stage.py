@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka_eos.errors import ErrorCode
+from kafka_eos.errors import ErrorCode, MalformedBatch
 from kafka_eos.formats.record_batch import (
     ControlRecord,
     ControlType,
@@ -19,10 +19,11 @@ from kafka_eos.formats.record_batch import (
 from kafka_eos.machines.transaction_coordinator import Identity
 from kafka_eos.machines.transactional_partition import ABORT, COMMIT, PLAIN, TRANSACTIONAL
 from kafka_eos.wire.protocol import Message
+from kafka_eos_checks.conform import stage as module
 from kafka_eos_checks.conform.mechanisms import Asked, Request
 from kafka_eos_checks.conform.stage import Places, Stage, _kind
 from kafka_eos_checks.conform.territory import Territory
-from kafka_eos_checks.conform.visible import FIRST, MEMBER
+from kafka_eos_checks.conform.visible import FIRST, MEMBER, STRANGER
 from kafka_eos_checks.conform.wire import Address, NoAnswer
 
 HERE = {"Coordinators": [{"ErrorCode": 0, "Host": "127.0.0.1", "Port": 1}]}
@@ -58,6 +59,31 @@ def test_a_producer_id_of_the_machines_stands_for_one_of_the_broker_for_the_whol
     assert another.producer_id != 0  # a new producer id where a new epoch was expected
     assert stage.learn(Identity(producer_id=0, epoch=1), given(7000, 1)) == Identity(producer_id=0, epoch=1)
     assert stage.learn(Identity(producer_id=1, epoch=0), given(7000, 0)).producer_id == 0  # nor is one given twice
+
+
+def test_a_strangers_producer_id_is_none_that_the_broker_has_given() -> None:
+    stage = staged(nothing)
+    for number in range(3):
+        stage.learn(Identity(producer_id=number, epoch=0), given(7000 + number, 0))
+    real = stage._real(Identity(producer_id=STRANGER, epoch=3))
+    assert real["ProducerId"] > 7002
+    assert real["ProducerEpoch"] == 3
+
+
+def test_a_question_is_repeated_at_growing_intervals_until_the_leader_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[int] = []
+    monkeypatch.setattr(module, "wait", waited.append)
+    said = iter([["NOT_LEADER_OR_FOLLOWER"], ["COORDINATOR_LOAD_IN_PROGRESS"], ["NOT_COORDINATOR"], ["7"]])
+    assert staged(nothing)._when_there(lambda: next(said)) == ["7"]
+    assert waited == [0, 1, 2]
+
+
+def test_bytes_that_are_no_batch_are_told_as_such() -> None:
+    def read() -> tuple[str, str]:
+        raise MalformedBatch(7, "half a header")
+
+    assert module._or_malformed(read) == (f"no record batch: {MalformedBatch(7, 'half a header')}", "")
+    assert module._or_malformed(lambda: ("a", "b")) == ("a", "b")
 
 
 @pytest.mark.parametrize(
