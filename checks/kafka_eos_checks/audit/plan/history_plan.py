@@ -310,6 +310,11 @@ class Histories:
         return self.named.buckets
 
     @property
+    def crowd_tasks(self) -> int:
+        """The most tasks among which suspect producers are dealt: few where each has to read whole groups of rows."""
+        return self.buckets if any(file.suffix == ".parquet" for file in self.files) else MOST_BUCKETS
+
+    @property
     def group_logs(self) -> list[PartitionLog]:
         """The logs of ``__consumer_offsets``."""
         return list(self.groups.values())
@@ -487,15 +492,15 @@ class Histories:
             if rule == NOT_AS_SENT:
                 clients = np.unique(links["client"][np.isin(links["pid"], pids)])
             whole = None if all_count or rule == NOT_AS_SENT else np.unique(of_batches)
-            tasks = crowds.crowd[np.searchsorted(crowds.clients, clients)] % MOST_BUCKETS
+            tasks = crowds.crowd[np.searchsorted(crowds.clients, clients)] % self.crowd_tasks
             self.accused[number, rule] = Accused(number, rule, set(pids.tolist()), clients, tasks, whole)
         refused = suspects.get(REFUSED, np.zeros(0, np.int64))
-        of_refused = crowds.number_of(refused) % MOST_BUCKETS
+        of_refused = crowds.number_of(refused) % self.crowd_tasks
         for task in np.unique(of_refused).tolist():
             self.refused[task].append(refused[of_refused == task])
         senders = suspects.get(NOT_AS_SENT, np.zeros(0, np.int64))
         groups = np.concatenate([np.zeros(0, NAMING), *named])
-        of_sender, of_group = (crowds.number_of(each) % MOST_BUCKETS for each in (senders, groups["pid"]))
+        of_sender, of_group = (crowds.number_of(each) % self.crowd_tasks for each in (senders, groups["pid"]))
         for task in np.unique(of_sender).tolist():
             before = self.wanted.get(task, Wanted(np.zeros(0, np.int64), np.zeros(0, np.uint64)))
             own = senders[of_sender == task], groups["group"][of_group == task]

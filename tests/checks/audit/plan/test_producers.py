@@ -1,8 +1,9 @@
 """Only the requests of producers without a proof are judged together; the others are proved in buckets."""
 
+import json
 import random
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,24 @@ def test_a_suspect_producer_does_not_bring_the_requests_of_the_others(tmp_path: 
     assert len(engine.given[SUSPECT]) == 2, "two of thirty producers, each in a task of its own"
     assert max(engine.given[SUSPECT].values()) <= 4 * TRANSACTIONS + 3
     assert engine.share("producers") < 0.3, "the others are proved in buckets"
+
+
+def test_few_tasks_read_the_groups_of_rows_of_a_table(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    pa = pytest.importorskip("pyarrow")
+    events, history = recorded(tmp_path)
+    for pid in range(2, 10):
+        who = {"process": f"p{pid}", "transactional_id": f"t{pid}", "producer_id": pid, "order": len(events)}
+        events.append(replace(events[-1], **who))
+    write_history(history, events)
+    rows = [asdict(event) | {"detail": json.dumps(event.detail)} for event in events]
+    parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "history.parquet")
+    logs, for_lines, for_rows = find_logs(tmp_path), Counting(), Counting()
+    _, of_lines = judge_histories([history], logs, AT_ONE_MOMENT, for_lines)
+    _, of_rows = judge_histories([tmp_path / "history.parquet"], logs, AT_ONE_MOMENT, for_rows)
+    assert sorted(map(repr, of_rows.findings)) == sorted(map(repr, of_lines.findings)) != []
+    assert of_rows.figures == of_lines.figures
+    assert [len(engine.given[SUSPECT]) for engine in (for_lines, for_rows)] == [10, for_rows.buckets]
 
 
 def test_nothing_is_read_again_if_all_producers_are_proved(tmp_path: Path) -> None:
