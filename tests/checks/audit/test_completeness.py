@@ -212,34 +212,20 @@ def test_folders_that_nobody_asked_for_need_not_be_readable(cluster: Path, monke
     assert of(run([folder], one_moment=True), READABLE).standing is Standing.OK
 
 
-def test_a_checkpoint_that_must_not_be_read_does_not_count_as_missing(
-    cluster: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("name", "how"), [(HIGH_WATERMARKS, "read_text"), (LOCK, "open")])
+def test_a_file_that_must_not_be_read_does_not_count_as_missing(
+    name: str, how: str, cluster: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = Path.read_text
+    read = getattr(Path, how)
 
-    def refused(path: Path, *args: str, **named: str) -> str:
-        if path.name == HIGH_WATERMARKS:
+    def refused(path: Path, *args: Any, **named: Any) -> Any:
+        if path.name == name:
             raise PermissionError(13, "Permission denied", str(path))
         return read(path, *args, **named)
 
-    monkeypatch.setattr(Path, "read_text", refused)
-    with pytest.raises(PermissionError, match=HIGH_WATERMARKS):
+    monkeypatch.setattr(Path, how, refused)
+    with pytest.raises(PermissionError, match=name):
         run([cluster / "brokers"], one_moment=True)
-
-
-def test_a_lock_that_must_not_be_read_is_no_broker_that_is_stopped(
-    cluster: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened = Path.open
-
-    def refused(path: Path, *args: Any, **named: Any) -> Any:
-        if path.name == LOCK:
-            raise PermissionError(13, "Permission denied", str(path))
-        return opened(path, *args, **named)
-
-    monkeypatch.setattr(Path, "open", refused)
-    with pytest.raises(PermissionError, match=LOCK):
-        run([cluster / "brokers"])
 
 
 def test_the_end_of_a_running_brokers_own_file_is_certain(made: Path) -> None:

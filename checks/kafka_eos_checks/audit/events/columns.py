@@ -17,6 +17,8 @@ Detail = msgspec.defstruct(
     "Detail", [(name, Any, msgspec.UNSET) for name in DETAILS], frozen=True, forbid_unknown_fields=True, gc=False
 )
 """The fields of ``detail`` that rules join by, and those of requests; ``UNSET`` for one that is not there."""
+REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for a text that it does not read; Python's own decoder may still read it."""
 COLUMNS = (*REQUIRED, *(name for name in COLUMN_TYPES if name not in REQUIRED))
 """The columns of :class:`kafka_eos.histories.history.Event`, in the order of the fields of a :data:`Column`."""
 
@@ -42,7 +44,5 @@ def detail_of(detail: Mapping[str, Any]) -> Any:
 
 def column_of(event: Any) -> Any:
     """An event with any detail as a :data:`Column`."""
-    fields = (getattr(event, name) for name in COLUMNS)
-    return Column(
-        *(detail_of(field or {}) if name == "detail" else field for name, field in zip(COLUMNS, fields, strict=True))
-    )
+    others = {name: getattr(event, name) for name in COLUMNS if name != "detail"}
+    return Column(**others, detail=detail_of(event.detail or {}))

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from kafka_eos.histories.history import Event, event_from_json, read_history
-from kafka_eos_checks.audit.events.columns import Column, column_of, struct_of
+from kafka_eos_checks.audit.events.columns import REFUSED, Column, column_of, struct_of
 from kafka_eos_checks.audit.events.history_tables import numbered_rows, opened, read_rows, rows_at
 from kafka_eos_checks.audit.places import count_read
 from kafka_eos_checks.audit.segments.headers import Ints
@@ -86,7 +86,8 @@ def ranges_of(file: Path, range_bytes: int = RANGE_BYTES) -> list[Range]:
 
 _FAST = msgspec.json.Decoder(Column)
 _ANY = msgspec.json.Decoder(struct_of(dict | None, None))
-_EVENTS: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Event)
+EVENTS: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Event)
+"""Reads an event."""
 ATTEMPTS: msgspec.json.Decoder[Any] = msgspec.json.Decoder(
     msgspec.defstruct(
         "Attempt",
@@ -100,7 +101,6 @@ ATTEMPTS: msgspec.json.Decoder[Any] = msgspec.json.Decoder(
     )
 )
 """Reads of an event only what tells a batch or committed offsets, and the transaction; in a third of the time."""
-_REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def numbered_events(part: Range) -> Iterator[tuple[Ints, list[Any]]]:
@@ -137,10 +137,10 @@ def _decoded(data: bytes, starts: Ints, ends: Ints) -> list[Any] | None:
         return None  # otherwise no event would go on in the next line
     try:
         events = _FAST.decode_lines(data)
-    except _REFUSED:
+    except REFUSED:
         try:
             events = list(map(_decoded_line, data.split(b"\n")))
-        except _REFUSED:
+        except REFUSED:
             return None
     return events if len(events) == len(starts) else None
 
@@ -149,7 +149,7 @@ def _decoded_line(line: bytes) -> Any:
     """The event in a line, whatever fields its detail has."""
     try:
         return _FAST.decode(line)
-    except _REFUSED:
+    except REFUSED:
         return column_of(_ANY.decode(line))
 
 
@@ -157,7 +157,7 @@ def _event(line: bytes, source: str, at: int) -> Iterator[Any]:
     """The event in a line, none in a blank one; raises :class:`MalformedHistory` for any other line."""
     try:
         yield column_of(_ANY.decode(line))
-    except _REFUSED:
+    except REFUSED:
         text = line.decode("utf-8", "replace")
         if text.strip():
             yield column_of(event_from_json(text, source, at))
@@ -192,7 +192,7 @@ def line_of(path: Path, at: int) -> int:
 
 
 def events_at(
-    path: Path, places: Iterable[int], lines: msgspec.json.Decoder[Any] = _EVENTS
+    path: Path, places: Iterable[int], lines: msgspec.json.Decoder[Any] = EVENTS
 ) -> Iterator[tuple[int, Event]]:
     """Single events of a file by their places, as :func:`numbered_events` numbers them, in ascending order.
 
@@ -212,5 +212,5 @@ def events_at(
             count_read(len(line))
             try:
                 yield at, lines.decode(line)
-            except _REFUSED:
+            except REFUSED:
                 yield at, event_from_json(line.decode("utf-8", "replace"), str(path), at)

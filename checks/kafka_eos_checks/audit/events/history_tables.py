@@ -23,13 +23,12 @@ from kafka_eos.histories.history import (
     MalformedHistory,
     event_from_row,
 )
-from kafka_eos_checks.audit.events.columns import COLUMNS, DETAILS, Column, Detail, column_of, detail_of
+from kafka_eos_checks.audit.events.columns import COLUMNS, DETAILS, REFUSED, Column, Detail, column_of, detail_of
 from kafka_eos_checks.audit.places import arrow_source, count_read
 from kafka_eos_checks.kit.missing import need
 
 ROWS_AT_ONCE = 4096
 _DETAIL, _ANY = msgspec.json.Decoder(Detail), msgspec.json.Decoder(dict[str, Any])
-_REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def opened(path: Path) -> Any:
@@ -52,8 +51,9 @@ def opened(path: Path) -> Any:
 
 def read_rows(path: Path) -> Iterator[Event]:
     """The events of a file, row by row; an error has the number of its row, from 1."""
-    for number, batch in _batches(path, None):
-        yield from _events(batch, str(path), number + 1)
+    with opened(path) as file:
+        for number, batch in _batches(file, path, range(file.num_row_groups)):
+            yield from _events(batch, str(path), number + 1)
 
 
 def numbered_rows(path: Path, groups: range) -> Iterator[tuple[int, list[Any]]]:
@@ -62,9 +62,10 @@ def numbered_rows(path: Path, groups: range) -> Iterator[tuple[int, list[Any]]]:
     Raises:
         MalformedHistory: a row is no event; ``line`` is its number, from 0.
     """
-    for number, batch in _batches(path, groups):
-        found = _columns(batch)
-        yield number, list(map(column_of, _events(batch, str(path), number))) if found is None else found
+    with opened(path) as file:
+        for number, batch in _batches(file, path, groups):
+            found = _columns(batch)
+            yield number, list(map(column_of, _events(batch, str(path), number))) if found is None else found
 
 
 def rows_at(path: Path, numbers: Sequence[int]) -> Iterator[tuple[int, Event]]:
@@ -72,29 +73,26 @@ def rows_at(path: Path, numbers: Sequence[int]) -> Iterator[tuple[int, Event]]:
     wanted, done = np.array(numbers, np.int64), 0
     with opened(path) as file:
         ends = np.cumsum([file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)])
-    groups = np.unique(np.searchsorted(ends, wanted, "right")).tolist()
-    for group in groups:
-        for first, batch in _batches(path, range(group, group + 1)):
-            end = int(np.searchsorted(wanted, first + len(batch)))
-            own, done = wanted[done:end], end
-            if len(own):
-                yield from zip(own.tolist(), _events(batch.take(own - first), str(path), first + 1), strict=True)
+        for group in np.unique(np.searchsorted(ends, wanted, "right")).tolist():
+            for first, batch in _batches(file, path, range(group, group + 1)):
+                end = int(np.searchsorted(wanted, first + len(batch)))
+                own, done = wanted[done:end], end
+                if len(own):
+                    yield from zip(own.tolist(), _events(batch.take(own - first), str(path), first + 1), strict=True)
 
 
-def _batches(path: Path, groups: range | None) -> Iterator[tuple[int, Any]]:
-    """The rows of some groups, or of all, some at a time, with the number of the first, from 0."""
+def _batches(file: Any, path: Path, groups: range) -> Iterator[tuple[int, Any]]:
+    """The rows of some groups, some at a time, with the number of the first, from 0."""
     import pyarrow as pa  # noqa: PLC0415 - the light install has no pyarrow
 
-    with opened(path) as file:
-        own = range(file.num_row_groups) if groups is None else groups
-        number = sum(file.metadata.row_group(group).num_rows for group in range(own.start))
-        count_read(sum(_stored(file.metadata.row_group(group)) for group in own))
-        try:
-            for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=list(own)):
-                yield number, batch
-                number += len(batch)
-        except pa.ArrowInvalid as error:
-            raise MalformedHistory(str(path), 1, f"no Parquet: {error}") from None
+    number = sum(file.metadata.row_group(group).num_rows for group in range(groups.start))
+    count_read(sum(_stored(file.metadata.row_group(group)) for group in groups))
+    try:
+        for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=list(groups)):
+            yield number, batch
+            number += len(batch)
+    except pa.ArrowInvalid as error:
+        raise MalformedHistory(str(path), 1, f"no Parquet: {error}") from None
 
 
 def _stored(group: Any) -> int:
@@ -197,11 +195,11 @@ def _details(column: Any) -> Iterable[Any] | None:
         found = _DETAIL.decode_lines(lines) if ends and "null" not in lines else []
         if len(found) == count:
             return found
-    except _REFUSED:
+    except REFUSED:
         pass  # such as a field that no rule joins by
     try:
         return [detail_of(_without_nulls(_ANY.decode(text))) for text in texts]
-    except _REFUSED:
+    except REFUSED:
         return None
 
 

@@ -84,7 +84,8 @@ def join(
     reach = min((moments.reach_of(*end) for end in ends), default=inf)
     findings: list[Finding] = []
     result = Join(findings, {rule: _figures() for rule in HISTORY_RULES})
-    deadlines = Deadlines.read(logs)
+    refusals = any(event.phase == "fail" for run in by_run.values() for event in run)
+    deadlines = Deadlines.read(logs) if refusals else Deadlines()
     for run in by_run.values():
         covered = _last_ms(run) + SKEW_MS <= reach
         if all(event.order is not None for event in run):

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec.json import Decoder
 
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.engines.local import Row
-from kafka_eos_checks.audit.events.history_files import ATTEMPTS, events_at
+from kafka_eos_checks.audit.events.history_files import ATTEMPTS, EVENTS, events_at
 from kafka_eos_checks.audit.events.recorded import AT_BITS, ENDED, Rows, text_hash
 from kafka_eos_checks.audit.kernels.histories.joining import is_in
 from kafka_eos_checks.audit.kernels.histories.stored import ABORTED, COMMITTED, VISIBLE
@@ -164,10 +165,12 @@ def gathered(items: Iterable[Item]) -> Iterator[Row]:
             yield Row(kind, key, own, ITEM_BYTES * len(own))
 
 
-def in_order(files: Sequence[Path], rows: Rows, *, ordered: bool, **how: Any) -> Iterator[tuple[When, Event]]:
+def in_order(
+    files: Sequence[Path], rows: Rows, *, ordered: bool, lines: Decoder[Any] = EVENTS
+) -> Iterator[tuple[When, Event]]:
     """The events at the places of some rows, in the order of their run, and the position of each; some at a time.
 
-    ``how`` they are read: see :func:`kafka_eos_checks.audit.events.history_files.events_at`.
+    ``lines`` reads their lines: see :func:`kafka_eos_checks.audit.events.history_files.events_at`.
     """
     order = rows["order"] if ordered else np.zeros(len(rows), np.int64)
     rows = rows[np.lexsort((rows["at"], order))]
@@ -176,7 +179,7 @@ def in_order(files: Sequence[Path], rows: Rows, *, ordered: bool, **how: Any) ->
         events: dict[int, Event] = {}
         for number in np.unique(own["at"] >> AT_BITS).tolist():
             at = own["at"][own["at"] >> AT_BITS == number] & ((1 << AT_BITS) - 1)
-            own_events = events_at(files[number], at.tolist(), **how)
+            own_events = events_at(files[number], at.tolist(), lines)
             events.update((number << AT_BITS | place, event) for place, event in own_events)
         for place, number in zip(own["at"].tolist(), own["order"].tolist(), strict=True):
             yield (number if ordered else 0, place), events[place]

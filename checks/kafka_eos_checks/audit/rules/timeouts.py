@@ -39,16 +39,13 @@ class Deadlines(NamedTuple):
 
     @classmethod
     def of(cls, decisions: Iterable[Decision]) -> Self:
-        """What some decisions show."""
-        by_lateness: tuple[set[tuple[int, int]], set[tuple[int, int]]] = set(), set()
-        for each in decisions:
-            by_lateness[each.is_late].add((each.producer_id, each.producer_epoch))
-        in_time, late = by_lateness
-        return cls(frozenset(in_time - late))
+        """The producer ids and epochs of some decisions, without those with a late one."""
+        known = set(decisions)
+        return cls(frozenset((pid, epoch) for pid, epoch, _ in known if Decision(pid, epoch, True) not in known))
 
     @classmethod
     def read(cls, logs: Sequence[PartitionLog]) -> Self:
-        """What some logs show; those of ``__transaction_state`` count."""
+        """Read the decisions in some logs, of which those of ``__transaction_state`` count."""
         return cls.of(
             Decision.of(record.value)
             for log in logs

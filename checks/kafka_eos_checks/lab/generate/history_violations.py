@@ -78,7 +78,7 @@ def line_of(event: Entry) -> bytes:
 
 
 def _beside(line: bytes, event: Entry, order: int) -> bytes:
-    """The line of an event that comes beside another one, of the same run and time."""
+    """The line of an event with the run and the time of another one, whose line is given."""
     other = msgspec.json.decode(line)
     return line_of({"run": other["run"], "order": order, "time_us": other["time_us"], **event})
 
@@ -122,13 +122,13 @@ class Lines:
         self._begins = array("q")  # the first byte of each LINES_APART-th line
 
     def __iter__(self) -> Iterator[Entry]:
-        """All events in order, as they are in the file."""
+        """All events in order, as they are now."""
         at = 0
         for number, line in enumerate(self.lines()):
             if number == len(self._begins) * LINES_APART:
                 self._begins.append(at)
             at += len(line)
-            yield msgspec.json.decode(line)
+            yield self._changed[number] if number in self._changed else msgspec.json.decode(line)
 
     def lines(self) -> Iterator[bytes]:
         """All lines, as they are in the file."""

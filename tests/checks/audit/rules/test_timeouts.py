@@ -35,7 +35,7 @@ DECISION = TransactionLogValue(
 
 
 def deadlines(folder: Path, *values: TransactionLogValue, topic: str = TOPIC) -> Deadlines:
-    """What a log shows, by the readable rule and by columns."""
+    """The decisions in time of a log; columns give the same as the readable rule."""
     key = TransactionLogKey(transactional_id="x").encode()
     batches = [build_batch([Record(key=key, value=value.encode())], base_offset=o) for o, value in enumerate(values)]
     path = folder / f"{topic}-3"

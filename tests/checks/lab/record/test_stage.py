@@ -1,4 +1,4 @@
-"""What a stage asks of its cluster, and what it keeps."""
+"""A stage creates topics and finds leaders on its cluster, and keeps the topics and what changed."""
 
 from pathlib import Path
 from types import SimpleNamespace
