@@ -348,10 +348,11 @@ def told(numbered: Iterable[Numbered], source: str) -> Iterator[Told]:
 
 
 _RUN, _PROCESS = attrgetter("run"), attrgetter("process")
-_VALUE, _TRANSACTION = attrgetter("detail.value"), attrgetter("detail.transaction")
-_EPOCH, _FAULT = attrgetter("producer_epoch"), attrgetter("detail.fault")
-_FORM = attrgetter("action", "phase", "topic", "partition", "isolation", "group", "producer_id")
-_NUMBERS = tuple(map(attrgetter, ("offset", "order", "time_us")))  # a tuple for each event would take longer
+_FORM = attrgetter("action", "phase", "topic", "partition", "isolation")
+_GROUP, _PID, _ORDER, _TIME, _OFFSET, _EPOCH = map(
+    attrgetter, ("group", "producer_id", "order", "time_us", "offset", "producer_epoch")
+)  # a tuple for each event would take longer
+_VALUE, _TRANSACTION, _FAULT = map(attrgetter, ("detail.value", "detail.transaction", "detail.fault"))
 _KINDS = {
     (action, phase): number * len(PHASES) + place
     for action, number in _ACTION.items()
@@ -360,76 +361,76 @@ _KINDS = {
 _ISOLATIONS = {"read_committed": COMMITTED, "read_uncommitted": UNCOMMITTED}
 _NUMBER = (1 << 62) - 1  # the bits of a transaction's number that are hashed
 REQUEST, OUTPUT, INPUT, COMMIT, REST = range(5)  # uses of an event
+_USE, _JOINS, _STEPS, _COUNTS, _FAILS = 7, 8, 16, 32, 64  # bits: its use, and whether it may be one of TOLD, ...
+OF_TOPIC, OF_GROUP = 1, 2  # what a request is named by: the topic of a batch, or the group of committed offsets
 _NAMED = (str, int, int)  # the types of an input: topic, partition, offset
+_NO_TEXT, _EMPTY = 0, 1  # the numbers of no text, and of a text without a letter
+FORM = np.dtype(
+    [
+        *(("topic", "u8"), ("place", "u8")),  # hashes; 0 without
+        ("kind", "u1"),
+        ("isolation", "u1"),  # COMMITTED, UNCOMMITTED, 0
+        ("ends", "u1"),  # 1 for a request to end a transaction, 2 for its answer
+        ("named", "u1"),  # OF_TOPIC, OF_GROUP, 0
+        ("use", "u1"),  # column ``use`` of a request
+        ("declares", "?"),
+    ]
+)
+"""What the action, the phase, the topic, the partition and the isolation of an event tell."""
 
 
 class _Forms(dict[tuple[Any, ...], int]):
-    """The different forms of events: action, phase, topic, partition, isolation, group and producer id; numbered.
+    """The different forms of events: action, phase, topic, partition and isolation; numbered.
 
     Attributes:
-        rows: of each form the kind of event, hashes of topic, partition and group, flags, whether it declares an
-            application, 1 for a request to end a transaction and 2 for its answer, the producer id (-1 without), and
-            columns ``name`` and ``use`` of a request.
-        uses: of each form its use.
-        generations: of each form whether the rule over generations judges it, if it has a generation.
+        rows: of each form the fields of a :data:`FORM`.
+        marks: of each form its use if it has no producer id, and what else an event of it may be, as bits.
         steps: of each form the step of a transaction with offsets that it may be.
     """
 
     def __init__(self, facts: RunFacts) -> None:
         super().__init__()
-        self.rows: list[tuple[int, int, int, int, int, bool, int, int, int, int]] = []
-        self.uses = bytearray()  # and not a list, which numpy would copy for each block of lines
+        self.rows: list[tuple[Any, ...]] = []
+        self.marks = bytearray()  # and not a list, which numpy would copy for each block of lines
         self.steps = bytearray()
-        self.generations = bytearray()
         self._facts = facts
 
     def __missing__(self, form: tuple[Any, ...]) -> int:
-        action, phase, topic, partition, isolation, group, producer_id = form
+        action, phase, topic, partition, isolation = form
         facts, kind, place, use = self._facts, _KINDS.get((action, phase), OTHER), 0, REST
         if topic is not None:
             facts.topics.add(topic)
             if partition is not None:
                 place = place_hash(topic, partition)
                 facts.places[place] = topic, partition
-        if action in TELLING or producer_id is not None:
+        if action in TELLING:
             use = REQUEST
             facts.declared |= action in DECLARATIONS
-            facts.asked.add(action, topic, group)
+            facts.asked.add(action, topic, None)
         elif kind == INVOKED:
             use = OUTPUT
-        elif kind == POLLED and group and place:
+        elif kind == POLLED and place:
             use = INPUT
-            facts.groups[text_hash(group)] = group
         elif action in COMMITTING and phase == "invoke":
             use = COMMIT
-        generation = use == REQUEST and (action, phase) in GENERATION_STEPS and group is not None
-        hashed = 0 if group is None else text_hash(group)
-        topic_hash = 0 if topic is None else text_hash(topic)
-        flags, declares, ends = _ISOLATIONS.get(isolation, 0), action in DECLARATIONS, 0
-        pid, step = -1 if producer_id is None or producer_id < 0 else producer_id, NO_STEP
+        ends, step, named = 0, NO_STEP, 0
         if action == "EndTxn":
             ends = 1 if phase == "invoke" else 2
-        if pid >= 0 and ends:
             step = {"invoke": ENDS_IT, "ok": COMMITTED_IT}.get(phase, NO_STEP)
-        elif pid >= 0 and action == "TxnOffsetCommit" and group is not None and place:
+        elif action == "TxnOffsetCommit" and place:
             step = {"invoke": SENDS_OFFSET, "ok": STORED_OFFSET}.get(phase, UNCLEAR)
-            facts.sending.add(group)
-        name = 0
         if place and (action == "Produce" or action in COMMITS):
-            name = hashed if group and action != "Produce" else topic_hash
+            named = OF_TOPIC if action == "Produce" else OF_GROUP
         within = WITHIN if action not in FENCING and phase != "fail" else 0
         ended = ENDED if action in ENDING and phase == "ok" else 0
-        self.rows.append((kind, topic_hash, place, hashed, flags, declares, ends, pid, name, within | ended))
-        self.uses.append(use)
-        self.generations.append(generation)
+        hashed, flags = 0 if topic is None else text_hash(topic), _ISOLATIONS.get(isolation, 0)
+        self.rows.append((hashed, place, kind, flags, ends, named, within | ended, action in DECLARATIONS))
+        may = {_JOINS: kind != OTHER, _STEPS: step != NO_STEP, _FAILS: phase == "fail"}
+        may[_COUNTS] = (action, phase) in GENERATION_STEPS
+        self.marks.append(use | sum(bit for bit, is_so in may.items() if is_so))
         self.steps.append(step)
         number = self[form] = len(self)
         return number
-
-    def columns(self) -> list[NDArray[Any]]:
-        """The columns of :attr:`rows`."""
-        kinds = (np.uint8, np.uint64, np.uint64, np.uint64, np.uint8, np.bool_, np.uint8, np.int64, np.uint64, np.uint8)
-        return [np.array(own, kind) for own, kind in zip(zip(*self.rows, strict=True), kinds, strict=True)]
 
 
 class _Hashes(dict[str, int]):
@@ -440,6 +441,17 @@ class _Hashes(dict[str, int]):
         return found
 
 
+class _Numbers(dict[str | None, int]):
+    """The numbers of texts that occur often."""
+
+    def __init__(self) -> None:
+        super().__init__({None: _NO_TEXT, "": _EMPTY})
+
+    def __missing__(self, text: str) -> int:
+        found = self[text] = len(self)
+        return found
+
+
 class _Columns:
     """A buffer of events of one run that become columns."""
 
@@ -447,25 +459,33 @@ class _Columns:
         self.source = source
         self.facts = RunFacts(run, 0)
         self.forms = _Forms(self.facts)
+        self.groups = _Numbers()
+        self.names = _Hashes()
         self._count = 0
         self.at: list[Ints] = []
         self.form: list[Ints] = []
+        self.group: list[Ints] = []
+        self.pids: list[Ints] = []
+        self.orders: list[Ints] = []
+        self.uses: list[NDArray[np.uint8]] = []
+        self.joined: list[Ints] = []  # the numbers of events that may be one of TOLD or ASKED, and what they alone tell
+        self._joined = 0
         self.processes: list[Hashes] = []
-        self.names = _Hashes()
         self.texts: list[bytes] = []
         self.sizes: list[Ints] = []
         self.tells: list[NDArray[np.uint8]] = []
         self.numbers: list[Ints] = []
         self.offsets: list[Ints] = []
-        self.orders: list[Ints] = []
-        self.clients: list[Hashes] = []  # of requests
-        self.epochs: list[Ints] = []  # of requests
-        self.following: list[tuple[int, int, int]] = []  # row, the next producer id and epoch that it gives
-        self.refusals: list[tuple[int, int]] = []  # row, whether because of the epoch
-        self.steps: list[tuple[int, int, int]] = []  # row, step, committed offset
-        self.members: list[int] = []  # rows that the rule over generations judges
-        self.sent: list[tuple[int, int, int, int]] = []  # row, partition and offset of the input, number of the output
-        self.asked: list[tuple[int, int, int]] = []  # row, group and partition, offset
+        self.sent: list[tuple[int, int, int, int]] = []  # joined, partition and offset of the input, number of output
+        self.asked: list[tuple[int, int, int]] = []  # joined, group and partition, offset
+        self.requests: list[Ints] = []  # the numbers of requests, and what they alone tell
+        self._requests = 0
+        self.clients: list[Hashes] = []
+        self.epochs: list[Ints] = []
+        self.following: list[tuple[int, int, int]] = []  # request, the next producer id and epoch that it gives
+        self.refusals: list[tuple[int, int]] = []  # request, whether because of the epoch
+        self.steps: list[tuple[int, int, int]] = []  # request, step, committed offset
+        self.members: list[int] = []  # requests that the rule over generations judges
 
     def __len__(self) -> int:
         return self._count
@@ -474,38 +494,66 @@ class _Columns:
         """Add some events with their places: all that is read of the objects, while they are in the cache."""
         before, count = len(self), len(events)
         self._count += count
-        form = np.fromiter(map(self.forms.__getitem__, map(_FORM, events)), np.int64, count)
-        numbers = list(map(_TRANSACTION, events))
-        offsets, orders, times = (list(map(number, events)) for number in _NUMBERS)
         self.at.append(at)
-        self.form.append(form)
+        form = np.fromiter(map(self.forms.__getitem__, map(_FORM, events)), np.int64, count)
+        group = np.fromiter(map(self.groups.__getitem__, map(_GROUP, events)), np.int64, count)
+        pids, orders = (self._integers(list(map(column, events))) for column in (_PID, _ORDER))
+        times = list(map(_TIME, events))
+        self.facts.last_ms = max(self.facts.last_ms, inf if None in times else max(times) / 1000)
+        marks = np.frombuffer(self.forms.marks, np.uint8)[form]
+        use = (marks & _USE).astype(np.uint8)
+        use[(use == INPUT) & (group <= _EMPTY)] = REST
+        use[pids != NOWHERE] = REQUEST
+        for own, columns in ((self.form, form), (self.group, group), (self.pids, pids), (self.orders, orders)):
+            own.append(columns)
+        self.uses.append(use)
+        joined = np.flatnonzero((marks & _JOINS > 0) | (use == COMMIT))
+        self.joined.append(before + joined)
+        self._join([events[row] for row in joined.tolist()], use[joined])
+        requests = np.flatnonzero(use == REQUEST)
+        self.requests.append(before + requests)
+        of_producer = (pids[requests] >= 0) & (marks[requests] & _STEPS > 0)
+        of_member = (group[requests] != _NO_TEXT) & (marks[requests] & _COUNTS > 0)
+        failed = marks[requests] & _FAILS > 0
+        self._ask([events[row] for row in requests.tolist()], form[requests], of_producer, of_member, failed)
+
+    def _join(self, events: Sequence[Any], use: NDArray[np.uint8]) -> None:
+        """Add events that joins need, or that commit offsets."""
+        before, count = self._joined, len(events)
+        self._joined += count
         self.processes.append(np.fromiter(map(self.names.__getitem__, map(_PROCESS, events)), np.uint64, count))
         self._values(list(map(_VALUE, events)))
-        self.numbers.append(np.array([n & _NUMBER if isinstance(n, int) else NOWHERE for n in numbers], np.int64))
-        self.offsets.append(self._integers(offsets))
-        self.orders.append(self._integers(orders))
-        last_ms = inf if None in times else max(times) / 1000
-        self.facts.last_ms = max(self.facts.last_ms, last_ms)
-        use = np.frombuffer(self.forms.uses, np.uint8)[form]
+        numbers = [n & _NUMBER if isinstance(n, int) else NOWHERE for n in map(_TRANSACTION, events)]
+        self.numbers.append(np.array(numbers, np.int64))
+        self.offsets.append(self._integers(list(map(_OFFSET, events))))
         for row in np.flatnonzero(use == OUTPUT).tolist():
             if events[row].detail.input.__class__ is list:
                 self._sent(before + row, events[row].detail)
         for row in np.flatnonzero(use == COMMIT).tolist():
             self._asked(before + row, events[row])
-        rows = np.flatnonzero(use == REQUEST)
-        requests = [events[row] for row in rows.tolist()]
-        names = [each.process if each.transactional_id is None else each.transactional_id for each in requests]
+
+    def _ask(
+        self,
+        events: Sequence[Any],
+        form: Ints,
+        of_producer: NDArray[np.bool_],
+        of_member: NDArray[np.bool_],
+        failed: NDArray[np.bool_],
+    ) -> None:
+        """Add requests; which of them may be a step of a transaction with offsets, or a member's, or were refused."""
+        before = self._requests
+        self._requests += len(events)
+        names = [each.process if each.transactional_id is None else each.transactional_id for each in events]
         self.clients.append(np.fromiter(map(self.names.__getitem__, names), np.uint64, len(names)))
-        self.epochs.append(self._integers(list(map(_EPOCH, requests))))
-        self.facts.made_up |= INJECTED in map(_FAULT, requests)
-        for row, event in zip(rows.tolist(), requests, strict=True):
-            if event.phase == "fail":
-                self._refused(before + row, event)
-        for row in np.flatnonzero(np.frombuffer(self.forms.generations, np.uint8)[form]).tolist():
+        self.epochs.append(self._integers(list(map(_EPOCH, events))))
+        self.facts.made_up |= INJECTED in map(_FAULT, events)
+        for row in np.flatnonzero(failed).tolist():
+            self._refused(before + row, events[row])
+        for row in np.flatnonzero(of_member).tolist():
             generation = events[row].generation
             if generation is not None and (generation >= 0 or events[row].action == "JoinGroup"):
                 self.members.append(before + row)
-        for row in np.flatnonzero(np.frombuffer(self.forms.steps, np.uint8)[form]).tolist():
+        for row in np.flatnonzero(of_producer).tolist():
             self._step(before + row, events[row], self.forms.steps[form[row]])
 
     def _values(self, values: list[Any]) -> None:
@@ -552,6 +600,9 @@ class _Columns:
         """Add a step of a transaction with offsets."""
         detail, offset = event.detail, 0
         if event.action == "TxnOffsetCommit":
+            if event.group is None:
+                return
+            self.facts.sending.add(event.group)
             offset = detail.committed_offset
             if not isinstance(offset, int) or abs(offset) >= _NUMBER:
                 step, offset = UNCLEAR, 0
@@ -572,58 +623,61 @@ class _Columns:
         Raises:
             MalformedHistory: a number has more bits than its column.
         """
-        form = np.concatenate(self.form)
-        kind, topic, place, group, isolation, declares, ends, pid, named, use_of = (
-            own[form] for own in self.forms.columns()
-        )
-        use = np.frombuffer(self.forms.uses, np.uint8)[form]
-        rows = np.zeros(len(self), TOLD)
-        rows["what"], rows["topic"], rows["place"], rows["at"] = kind, topic, place, np.concatenate(self.at)
-        rows["flags"] = isolation | np.concatenate(self.tells)
-        rows["key"] = self._keys(topic)
+        at, order, form, group = (np.concatenate(own) for own in (self.at, self.orders, self.form, self.group))
+        forms = np.array(self.forms.rows, FORM)
+        hashed = np.array([0 if text is None else text_hash(text) for text in self.groups], np.uint64)
+        use, joined, requests = np.concatenate(self.uses), np.concatenate(self.joined), np.concatenate(self.requests)
+        self._grouped(form, group, use)
+
+        own, use = forms[form[joined]], use[joined]
+        rows = np.zeros(len(joined), TOLD)
+        for name, of in (("what", "kind"), ("topic", "topic"), ("place", "place")):
+            rows[name] = own[of]
+        rows["at"], rows["order"], rows["offset"] = at[joined], order[joined], np.concatenate(self.offsets)
+        rows["flags"] = own["isolation"] | np.concatenate(self.tells)
+        rows["key"] = self._keys(rows["topic"])
         rows["process"], number = np.concatenate(self.processes), np.concatenate(self.numbers)
         rows["ended"] = np.where(number == NOWHERE, 0, joined_hashes(rows["process"], number))
-        rows["offset"], rows["order"] = np.concatenate(self.offsets), np.concatenate(self.orders)
-        telling = np.flatnonzero(np.isin(kind, [what(action, "invoke") for action in ACTIONS[8:]]))
+        telling = np.flatnonzero(np.isin(rows["what"], [what(action, "invoke") for action in ACTIONS[8:]]))
         telling = telling[rows["ended"][telling] != 0][::-1]
 
-        sends, asking, requests = (np.flatnonzero(use == each) for each in (OUTPUT, COMMIT, REQUEST))
+        sends, asking = (np.flatnonzero(use == each) for each in (OUTPUT, COMMIT))
         sent = np.zeros(len(self.sent), SENT)
-        of, sent["place"], sent["offset"], sent["number"] = _transposed(self.sent, 4)
+        by, sent["place"], sent["offset"], sent["number"] = _transposed(self.sent, 4)
         for name in ("key", "topic", "process", "order", "at"):
-            sent[name] = rows[name][of]
-        sent["attempt"] = joined_hashes(sent["process"], number[of])
-        sent, of = sent[sent["topic"] != 0], of[sent["topic"] != 0]
-        tacit = rows["process"][np.setdiff1d(sends, of, assume_unique=True)]
+            sent[name] = rows[name][by]
+        sent["attempt"] = joined_hashes(sent["process"], number[by])
+        sent, by = sent[sent["topic"] != 0], by[sent["topic"] != 0]
+        tacit = rows["process"][np.setdiff1d(sends, by, assume_unique=True)]
 
         asked = np.zeros(len(self.asked), ASKED)
         by, asked["name"], offsets = _transposed(self.asked, 3)
         asked["offset"], asked["at"] = self._integers(offsets), rows["at"][by]
         asked["attempt"] = joined_hashes(rows["process"][by], number[by])
 
-        requesting = np.zeros(len(requests), REQUESTING)
-        requesting["client"] = np.concatenate(self.clients)
-        requesting["order"], requesting["at"] = rows["order"][requests], rows["at"][requests]
-        requesting["name"], requesting["pid"], requesting["use"] = named[requests], pid[requests], use_of[requests]
-        requesting["epoch"] = np.concatenate(self.epochs)
-        epoch, client = np.full(len(self), NOWHERE), np.zeros(len(self), np.uint64)
-        epoch[requests], client[requests] = requesting["epoch"], requesting["client"]
-
         given = np.flatnonzero((use == INPUT) & (rows["offset"] != NOWHERE))
         inputs = np.zeros(len(given), GIVEN)
         for name in ("place", "offset", "at"):
             inputs[name] = rows[name][given]
-        inputs["group"] = group[given]
+        inputs["group"] = hashed[group[joined[given]]]
         inputs["name"] = name_hashes(inputs["group"], inputs["place"])
         by_name = inputs[np.lexsort((inputs["offset"], inputs["name"]))]
         by_name = by_name[np.unique(by_name["name"], return_index=True)[1]]
+
+        asks, by_group = forms[form[requests]], hashed[group[requests]]
+        requesting = np.zeros(len(requests), REQUESTING)
+        requesting["client"], requesting["epoch"] = np.concatenate(self.clients), np.concatenate(self.epochs)
+        requesting["order"], requesting["at"], requesting["use"] = order[requests], at[requests], asks["use"]
+        requesting["pid"] = np.maximum(np.concatenate(self.pids)[requests], -1)
+        of_group = (asks["named"] == OF_GROUP) & (group[requests] > _EMPTY)
+        requesting["name"] = np.where(of_group, by_group, np.where(asks["named"] > 0, asks["topic"], 0))
         members = np.array(self.members, np.int64)
         facts = replace(
             self.facts,
-            first=int(rows["at"].min()),
-            events=len(rows),
-            ordered=bool((rows["order"] != NOWHERE).all()),
-            spans=[_span(rows)],
+            first=int(at.min()),
+            events=len(self),
+            ordered=bool((order != NOWHERE).all()),
+            spans=[_span(at, order)],
             telling=dict(zip(rows["process"][telling].tolist(), rows["at"][telling].tolist(), strict=True)),
             generations=bool(len(members)),
             members=_members(rows[given], inputs["group"]),
@@ -632,27 +686,39 @@ class _Columns:
         )
         return Told(
             facts,
-            rows[kind != OTHER],
-            requesting[~declares[requests]],
-            self._epochs(rows, pid, epoch, client, requests[pid[requests] >= 0]),
-            self._refusals(rows, pid, epoch),
-            self._offset_steps(rows, pid, epoch, group, place, _again(requests, pid, epoch, ends)),
-            requesting[declares[requests]],
-            np.stack([rows["at"][members], (group[members] >> np.uint64(1)).astype(np.int64)], axis=1),
+            rows[rows["what"] != OTHER],
+            requesting[~asks["declares"]],
+            self._epochs(requesting),
+            self._refusals(requesting),
+            self._offset_steps(requesting, by_group, asks),
+            requesting[asks["declares"]],
+            np.stack([requesting["at"][members], (by_group[members] >> np.uint64(1)).astype(np.int64)], axis=1),
             sent,
             inputs,
             asked,
             rows["at"][np.sort(np.concatenate([sends, given, asking]))],
         )
 
-    def _epochs(self, rows: Rows, pid: Ints, epoch: Ints, client: Hashes, requests: Ints) -> Rows:
-        """The producer ids and epochs in some requests, and those that answers to ``EndTxn`` give."""
+    def _grouped(self, form: Ints, group: Ints, use: NDArray[np.uint8]) -> None:
+        """Note the groups that members polled for, and those of requests."""
+        forms, groups = list(self.forms), list(self.groups)
+        for number in np.unique(group[use == INPUT]).tolist():
+            self.facts.groups[text_hash(groups[number])] = groups[number]
+        of_requests = (use == REQUEST) & (group != _NO_TEXT)
+        for pair in np.unique(form[of_requests] * len(groups) + group[of_requests]).tolist():
+            action, _, topic, _, _ = forms[pair // len(groups)]
+            self.facts.asked.add(action, topic, groups[pair % len(groups)])
+
+    def _epochs(self, requests: Rows) -> Rows:
+        """The producer ids and epochs in requests, and those that answers to ``EndTxn`` give."""
         given, next_pid, next_epoch = _transposed(self.following, 3)
-        of = np.concatenate([requests, given])
+        own = np.flatnonzero(requests["pid"] >= 0)
+        of = np.concatenate([own, given])
         found = np.zeros(len(of), EPOCH)
-        found["order"], found["at"], found["client"] = rows["order"][of], rows["at"][of], client[of]
-        found["pid"] = np.concatenate([pid[requests], self._integers(next_pid)])
-        found["epoch"] = np.maximum(np.concatenate([epoch[requests], self._integers(next_epoch)]), -1)
+        for name in ("order", "at", "client"):
+            found[name] = requests[name][of]
+        found["pid"] = np.concatenate([requests["pid"][own], self._integers(next_pid)])
+        found["epoch"] = np.maximum(np.concatenate([requests["epoch"][own], self._integers(next_epoch)]), -1)
         found = found[np.lexsort((found["epoch"], found["client"], found["pid"]))]
         named = found[["pid", "client", "epoch"]]
         first = np.flatnonzero(np.append(True, named[1:] != named[:-1])[: len(of)])
@@ -661,25 +727,25 @@ class _Columns:
             least[name] = np.minimum.reduceat(found[name], first)
         return least
 
-    def _refusals(self, rows: Rows, pid: Ints, epoch: Ints) -> Rows:
+    def _refusals(self, requests: Rows) -> Rows:
         of, of_epoch = _transposed(self.refusals, 2)
         found = np.zeros(len(of), REFUSAL)
-        found["pid"], found["epoch"], found["of_epoch"] = pid[of], epoch[of], of_epoch
-        found["order"], found["at"] = rows["order"][of], rows["at"][of]
+        found["of_epoch"] = of_epoch
+        for name in ("pid", "epoch", "order", "at"):
+            found[name] = requests[name][of]
         of_producers: Rows = found[(found["pid"] >= 0) & (found["epoch"] >= 0)]
         return of_producers
 
-    def _offset_steps(
-        self, rows: Rows, pid: Ints, epoch: Ints, group: Hashes, place: Hashes, again: NDArray[np.bool_]
-    ) -> Rows:
+    def _offset_steps(self, requests: Rows, group: Hashes, forms: Rows) -> Rows:
+        """The steps of transactions with offsets; arguments: all requests, and the groups and forms of them."""
         of, step, offset = _transposed(self.steps, 3)
         step = np.array(step, np.uint8)
-        step[(step == ENDS_IT) & again[of]] = ENDS_AGAIN
+        step[(step == ENDS_IT) & _again(requests["pid"], requests["epoch"], forms["ends"])[of]] = ENDS_AGAIN
         found = np.zeros(len(of), OFFSET_STEP)
-        found["pid"], found["epoch"], found["step"] = pid[of], epoch[of], step
-        found["order"], found["at"] = rows["order"][of], rows["at"][of]
-        found["group"] = group[of]
-        found["key"] = joined_hashes(name_hashes(group[of], place[of]), self._integers(offset))
+        for name in ("pid", "epoch", "order", "at"):
+            found[name] = requests[name][of]
+        found["step"], found["group"] = step, group[of]
+        found["key"] = joined_hashes(name_hashes(group[of], forms["place"][of]), self._integers(offset))
         with_epoch: Rows = found[found["epoch"] != NOWHERE]
         return with_epoch
 
@@ -696,23 +762,21 @@ class _Columns:
             raise MalformedHistory(self.source, int(self.at[0][0]), "a number of more than 64 bits") from None
 
 
-def _span(rows: Rows) -> tuple[int, int, int, bool]:
+def _span(at: Ints, order: Ints) -> tuple[int, int, int, bool]:
     """The first place of some events, their least and greatest order, and whether the order rises."""
-    order = rows["order"]
-    return int(rows["at"].min()), int(order.min()), int(order.max()), bool((order[1:] >= order[:-1]).all())
+    return int(at.min()), int(order.min()), int(order.max()), bool((order[1:] >= order[:-1]).all())
 
 
-def _again(requests: Ints, pid: Ints, epoch: Ints, ends: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """The events that end a transaction when it was asked before, and nothing else since, shape (n,).
+def _again(pid: Ints, epoch: Ints, ends: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """The requests that end a transaction when it was asked before, and nothing else since, shape (n,).
 
     Args:
-        requests: the numbers of events with a producer, ascending.
-        pid: the producer id of each event.
+        pid: the producer id of each request.
         epoch: its epoch.
-        ends: 1 for a request to end a transaction, 2 for the answer, 0 for any other event.
+        ends: 1 for a request to end a transaction, 2 for the answer, 0 for any other.
     """
     again = np.zeros(len(pid), np.bool_)
-    own = requests[np.lexsort((epoch[requests], pid[requests]))]
+    own = np.lexsort((epoch, pid))
     same = (pid[own][1:] == pid[own][:-1]) & (epoch[own][1:] == epoch[own][:-1])
     follows = np.append(False, same & (ends[own][1:] > 0) & (ends[own][:-1] > 0))[: len(own)]
     asked = np.flatnonzero(ends[own] == 1)
