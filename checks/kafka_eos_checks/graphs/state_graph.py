@@ -2,7 +2,8 @@
 
 TLC labels the edges of a dumped graph with the name of an action only. So the exported model is a wrapper: one operator
 for each instance of each action, named ``Instance__<n>``, in the place of ``Next``. The instances are the machine's own
-(``machine.instances``), so the two floors speak of the same edges.
+(``machine.instances``), so the two floors speak of the same edges. They are all of ``Next``: its actions and the sets
+that their parameters range over are read from the module, and TLC compares the sets' elements.
 
 Bounds become part of each instance instead of a CONSTRAINT: a state outside the bounds is then kept, with the edges
 that lead to it, and has no successors. So edges that leave the bounds are compared as well. The self-loop ``Inside__``
@@ -11,6 +12,7 @@ tells which states are inside.
 
 import re
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +28,7 @@ from kafka_eos.machines.spec_mapping import SpecValue, to_spec
 from kafka_eos_checks.models.registry import Configuration, Model, write_model
 from kafka_eos_checks.tla import tlc
 from kafka_eos_checks.tla.modules import ModuleFolder
+from kafka_eos_checks.tla.parser import parse_expression
 from kafka_eos_checks.tla.values import ValueMemo, format_value
 
 Places: TypeAlias = npt.NDArray[np.int64]
@@ -154,6 +157,13 @@ def instance_definitions(instances: Sequence[Instance], variables: Sequence[str]
     return "\n".join(lines) + "\n"
 
 
+def _range_definitions(machine: type[machines.Machine], constants: machines.Constants) -> str:
+    """The TLA+ text by which TLC compares the sets that parameters range over with the machine's."""
+    names = dict.fromkeys(domain for action in machines.actions(machine) for domain in action.domains)
+    values = ((name, ", ".join(format_value(to_spec(each)) for each in constants.domain(name))) for name in names)
+    return "".join(f"ASSUME {name} = {{{elements}}}\n" for name, elements in values)
+
+
 def export(
     model: Model,
     machine: type[machines.Machine],
@@ -167,11 +177,12 @@ def export(
         GraphUnusable: when TLC fails, or when the instances of the machine's actions are not all steps of ``Next``.
     """
     _check_actions(model, machine)
-    instances = machines.instances(machine, model.machine_constants(machine))
+    constants = model.machine_constants(machine)
+    instances = machines.instances(machine, constants)
     folder, root = write_model(
         model,
         Configuration(specification="SpecGraph__"),
-        instance_definitions(instances, machine.VARIABLES, model.bounds),
+        instance_definitions(instances, machine.VARIABLES, model.bounds) + _range_definitions(machine, constants),
         suffix="_graph",
     )
     with tempfile.TemporaryDirectory(prefix="kafka-eos-graph-") as name:
@@ -179,7 +190,10 @@ def export(
         job = tlc.Job(folder=folder, module=root, dump=dot, timeout=timeout, short=model.is_short)
         result = tlc.run(job, on_progress)
         if result.verdict != "holds":
-            raise GraphUnusable(f"{model.name}: TLC {result.verdict} while it exports the graph\n{result.error}")
+            reason = f"{model.name}: TLC {result.verdict} while it exports the graph\n{result.error}"
+            if "Assumption" in result.error:
+                reason += f"\n{root}.tla assumes the sets of {machine.__qualname__}'s constants: see its method domain"
+            raise GraphUnusable(reason)
         text = dot.read_text(encoding="utf-8")
     graph = read_dot(text, model.name, machine.VARIABLES, instances, result.seconds)
     if len(graph.states) != result.distinct:
@@ -189,9 +203,10 @@ def export(
 
 
 def _check_actions(model: Model, machine: type[machines.Machine]) -> None:
-    """The machine has a method for each action of ``Next``, and for nothing else."""
-    specified = ModuleFolder(model.spec).actions(model.module, "Next")
-    marked = {action.name: action.method for action in machines.actions(machine)}
+    """The machine has a method for each action of ``Next``, with the same sets of arguments, and for nothing else."""
+    spec = ModuleFolder(model.spec)
+    specified = spec.actions(model.module, "Next")
+    marked = {action.name: action for action in machines.actions(machine)}
     differing = [
         f"{home}.tla has the action {name} in Next, and {machine.__qualname__} has no method for it; "
         f'mark one @action("{name}", …)'
@@ -199,9 +214,19 @@ def _check_actions(model: Model, machine: type[machines.Machine]) -> None:
         if name not in marked
     ]
     differing += [
-        f"{machine.__qualname__}.{method} is marked as the action {name}, which is not in Next of {model.module}.tla"
-        for name, method in marked.items()
+        f"{machine.__qualname__}.{action.method} is marked as the action {name}, "
+        f"which is not in Next of {model.module}.tla"
+        for name, action in marked.items()
         if name not in specified
+    ]
+    ranges = defaultdict(list)
+    for name, sets in spec.steps(model.module, "Next"):
+        ranges[name].append(sets)
+    differing += [
+        f"{machine.__qualname__}.{action.method} takes every value of {', '.join(action.domains) or 'nothing'}, "
+        f"and in Next of {model.module}.tla the parameters of {name} range over other sets"
+        for name, action in marked.items()
+        if name in ranges and ranges[name] != [tuple(parse_expression(each, name) for each in action.domains)]
     ]
     if differing:
         raise GraphUnusable(f"{model.name}: {'; '.join(differing)}")

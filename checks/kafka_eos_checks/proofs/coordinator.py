@@ -730,7 +730,7 @@ def run_action(machine: type[TransactionCoordinator], act: Action) -> list[Outco
         for domain in act.domains:
             if domain == "BOOLEAN":
                 arguments.append(bool(Condition(ASKED_COMMIT)))
-            elif domain == "Kept":
+            elif domain == "0..MaxFaults":
                 arguments.append(AnyKept(state.unreplicated))  # type: ignore[arg-type]
             else:
                 arguments.append(Number(ASKED[_ARGUMENTS[domain]]))

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
-from kafka_eos_checks.tla.parser import Definition, Module, disjuncts, names, parse_module
+from kafka_eos_checks.tla.parser import Definition, Module, Tree, disjuncts, names, parse_module
 
 
 class ModuleFolder:
@@ -108,14 +108,21 @@ class ModuleFolder:
     def actions(self, name: str, step: str) -> dict[str, tuple[str, Definition]]:
         """The actions that ``step`` is a disjunction of; as :meth:`operators`."""
         seen = self.operators(name)
-        found: dict[str, tuple[str, Definition]] = {}
-        waiting = [step]
+        return {action: seen[action] for action, _ in self.steps(name, step)}
+
+    def steps(self, name: str, step: str) -> list[tuple[str, tuple[Tree, ...]]]:
+        """Each place where an action stands in ``step``: its name, and the sets that its parameters range over."""
+        seen = self.operators(name)
+        found = []
+        waiting: list[tuple[str, tuple[Tree, ...]]] = [(step, ())]
         while waiting:
-            home, operator = seen[waiting.pop()]
+            word, ranges = waiting.pop()
+            _, operator = seen[word]
             if operator.is_disjunction:
-                waiting += [word for word in disjuncts(operator.body) if word in seen]
+                bound = dict(zip(operator.parameters, ranges, strict=True))
+                waiting += [part for part in disjuncts(operator.body, bound) if part[0] in seen]
             else:
-                found[operator.name] = (home, operator)
+                found.append((word, ranges))
         return found
 
     def reached(self, name: str, step: str) -> frozenset[str]:

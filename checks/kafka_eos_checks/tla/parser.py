@@ -6,7 +6,7 @@ the kind.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeAlias
@@ -606,17 +606,22 @@ def names(tree: Any) -> Iterator[str]:
             yield from names(part)
 
 
-def disjuncts(tree: Tree) -> Iterator[str]:
-    """The operators of a disjunction, without their arguments."""
+def disjuncts(tree: Tree, bound: Mapping[str, Tree]) -> Iterator[tuple[str, tuple[Tree, ...]]]:
+    """The operators of a disjunction, each with the sets that its arguments range over.
+
+    Args:
+        tree: the disjunction.
+        bound: the sets of the names that are bound around it.
+    """
     if tree[0] == "or":
         for item in tree[1]:
-            yield from disjuncts(item)
+            yield from disjuncts(item, bound)
     elif tree[0] == "and":
-        yield from disjuncts(tree[1][0])
+        yield from disjuncts(tree[1][0], bound)
     elif tree[0] == "exists":
-        yield from disjuncts(tree[2])
+        yield from disjuncts(tree[2], {**bound, **dict(tree[1])})
     else:
-        yield tree[1]
+        yield tree[1], tuple(bound.get(argument[1], argument) for argument in tree[2])
 
 
 def _is_disjunction(tree: Tree) -> bool:

@@ -85,7 +85,7 @@ class Constants:
             "Partitions": sorted(self.partitions),
             "Versions": sorted(self.versions),
             "BOOLEAN": (False, True),
-            "Kept": range(self.max_faults + 1),
+            "0..MaxFaults": range(self.max_faults + 1),
         }
         return sets[name]
 
@@ -936,7 +936,7 @@ class TransactionCoordinator:
         """The records that are not replicated, the one on its way included."""
         return self.tail if self.is_idle() else (*self.tail, self.rules.in_log(self.appending.record))
 
-    @action("Failover", "Kept")
+    @action("Failover", "0..MaxFaults")
     def failover(self, kept: int) -> Self:
         """Another replica becomes the coordinator, with the first few of the records that are not replicated.
 

@@ -348,6 +348,47 @@ def test_a_method_that_is_marked_as_no_action_of_next_is_named(registry: Registr
         export(registry.get("Counter"), More)
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "action"),
+    [
+        (
+            "amount \\in Amounts : Add",
+            "amount \\in Amounts \\union {7} : Add",
+            "refuse takes every value of Clients, Amounts",
+        ),
+        ("client \\in Clients : Read", 'client \\in {"a"} : Read', "read takes every value of Clients"),
+        (
+            "\nNext ==\n",
+            "\nNext ==\n    \\/ \\E client \\in {} : Read(client)\n",
+            "read takes every value of Clients",
+        ),
+    ],
+)
+def test_other_parameters_in_next_than_the_machine_has_are_named_before_tlc_starts(
+    before: str, after: str, action: str, registry: Registry, counter: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tlc, "run", lambda *_: pytest.fail("TLC starts"))
+    model = registry.get("Counter")
+    spec = model.spec / "Counter.tla"
+    text = spec.read_text(encoding="utf-8")
+    assert text.count(before) == 1
+    spec.write_text(text.replace(before, after), encoding="utf-8")
+    with pytest.raises(GraphUnusable, match=f"Counter.{action}, and in Next of Counter.tla [^;]*$"):
+        export(model, counter.Counter)
+
+
+@pytest.mark.tlc
+def test_a_set_with_other_elements_in_the_spec_than_the_machine_takes_is_refused(
+    registry: Registry, counter: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = registry.get("Counter")
+    constants = counter.Constants
+    domain = constants.domain
+    monkeypatch.setattr(constants, "domain", lambda *given: domain(*given)[:1])
+    with pytest.raises(GraphUnusable, match=r"Counter_graph.tla assumes the sets of Counter's constants"):
+        export(model, counter.Counter, timeout=60)
+
+
 DUMP = r"""digraph DiskGraph {
 11 [label="/\\ total = 0\n/\\ seen = [a |-> 0]\n/\\ log = <<>>\n/\\ readers = {}\n/\\ response = \"NO\"",style = filled]
 11 -> 22 [label="Instance__0",color="black"];

@@ -1,9 +1,12 @@
 """The modules of a folder: what each sees, what an operator depends on, and its text."""
 
+from pathlib import Path
+
 import pytest
 
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.tla.modules import ModuleFolder
+from kafka_eos_checks.tla.parser import parse_expression
 
 SHOP = """---- MODULE Shop ----
 EXTENDS Counter
@@ -38,6 +41,19 @@ def test_a_module_needs_those_that_it_extends_or_instantiates_but_not_tlcs_own(m
 
 def test_the_actions_are_the_parts_of_a_disjunction(modules: ModuleFolder) -> None:
     assert set(modules.actions("Counter", "Next")) == {"Read", "Add", "Refuse", "Reset"}
+
+
+def test_the_parameters_of_an_action_range_over_the_sets_around_each_place_where_it_stands(tmp_path: Path) -> None:
+    text = """---- MODULE M ----
+A(i, j) == x' = i + j
+B == x' = 0
+More(j) == \\E i \\in S : A(i, j) \\/ A(j, j)
+Next == (\\E j \\in T : More(j)) \\/ B
+====
+"""
+    (tmp_path / "M.tla").write_text(text, encoding="utf-8")
+    s, t = (parse_expression(name, "M") for name in "ST")
+    assert sorted(ModuleFolder(tmp_path).steps("M", "Next")) == [("A", (s, t)), ("A", (t, t)), ("B", ())]
 
 
 @pytest.mark.parametrize("times", [1, 2])

@@ -72,16 +72,18 @@ def test_a_definition_has_the_comment_above_it_and_a_variable_the_one_behind_it(
 
 
 NEXT = {
-    "A \\/ \\E i \\in S : B(i) \\/ \\E j \\in S : C(i, j)": ["A", "B", "C"],
-    "\\/ \\E i \\in S : A(i) /\\ UNCHANGED x\n\\/ B": ["A", "B"],
+    "A \\/ \\E i \\in S : B(i) \\/ \\E j \\in 0..N : C(i, j)": [("A", []), ("B", ["S"]), ("C", ["S", "0..N"])],
+    "\\/ \\E i, j \\in S, k \\in T : A(k, i, j) /\\ UNCHANGED x\n\\/ B(N)": [("A", ["T", "S", "S"]), ("B", ["N"])],
+    "\\E i \\in S : A(i) \\/ \\E i \\in T : B(i)": [("A", ["S"]), ("B", ["T"])],
 }
 
 
 @pytest.mark.parametrize(("text", "actions"), NEXT.items())
 def test_the_actions_of_a_disjunction_are_found_below_quantifiers_and_beside_what_is_unchanged(
-    text: str, actions: list[str]
+    text: str, actions: list[tuple[str, list[str]]]
 ) -> None:
-    assert list(disjuncts(parse_expression(text, "a test"))) == actions
+    found = [(name, tuple(parse_expression(each, "a test") for each in sets)) for name, sets in actions]
+    assert list(disjuncts(parse_expression(text, "a test"), {})) == found
     module = parse_module("M", f"---- MODULE M ----\nNext ==\n    {text.replace(chr(10), chr(10) + '    ')}\n====\n")
     assert module.definitions["Next"].is_disjunction
 
