@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from functools import cache, partial
 from itertools import takewhile
 from pathlib import Path, PosixPath
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import IO, Any, NamedTuple, Self, TypeVar
 
 from kafka_eos.formats.segment import CorruptRegion, StoredBatch, read_segment, scan
 from kafka_eos_checks.kit.missing import Missing, need
@@ -244,8 +244,7 @@ class Uri(PosixPath):
         raw = RemoteFile(self)
         if not buffering:
             return raw
-        raw.ahead = Window(raw, raw.size)
-        buffered = io.BufferedReader(raw)
+        buffered = _ahead(raw, raw.size)
         return buffered if mode == "rb" else io.TextIOWrapper(buffered, encoding or "utf-8", errors, newline)
 
 
@@ -282,7 +281,7 @@ def bytes_of(path: Path) -> bytes | None:
         data = path.read_bytes() if isinstance(path, Uri) or (path.is_file() and not path.is_symlink()) else None
     except FileNotFoundError:
         return None
-    count_read(len(data or b""))
+    count_read_of(path, len(data or b""))
     return data
 
 
@@ -319,6 +318,12 @@ def count_read(size: int) -> None:
     """Count bytes that this process has read."""
     global _read  # noqa: PLW0603 - a counter of the process
     _read += size
+
+
+def count_read_of(path: Path, size: int) -> None:
+    """Count bytes that were read of a file of this machine; files of other file systems count what they answer."""
+    if not isinstance(path, Uri):
+        count_read(size)
 
 
 def bytes_read() -> int:
@@ -379,6 +384,7 @@ class RemoteFile(io.RawIOBase):
             return b""
         with _named(self._uri):
             found: bytes = self._file.read_at(due, at)
+        count_read(len(found))
         if len(found) < due:
             raise _shorter(self._uri, at + len(found), at + due)
         return found
@@ -438,9 +444,7 @@ class Window:
             missing = at + len(kept)
             piece = self._file.pread(max(stop, min(missing + WINDOW_BYTES, self._end)) - missing, missing)
             self._start, self._held = at, kept + piece
-        data = self._held[at - self._start : max(stop, at) - self._start]
-        count_read(len(data))
-        return data
+        return self._held[at - self._start : max(stop, at) - self._start]
 
     def fill(self, buffer: memoryview, at: int) -> int:
         """As :meth:`LocalFile.fill`."""
@@ -473,6 +477,16 @@ def open_at(path: Path, end: int | None = None) -> Iterator[LocalFile | Window]:
         size = path.stat().st_size  # pyarrow's S3 fills up what the store has no more, with anything
         if size < end:
             raise _shorter(path, size, end)
+
+
+def open_range(path: Path, end: int) -> IO[bytes]:
+    """Open a file to read lines of a range that ends at a byte; the last one may be longer."""
+    return _ahead(RemoteFile(path), end) if isinstance(path, Uri) else path.open("rb")
+
+
+def _ahead(raw: RemoteFile, end: int) -> io.BufferedReader:
+    raw.ahead = Window(raw, end)
+    return io.BufferedReader(raw)
 
 
 # --- file systems -----------------------------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
 """Histories as files: JSON Lines for people, Parquet for volume; whole, in ranges, or single events by their place."""
 
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from kafka_eos.histories.history import Event, event_from_json, read_history
 from kafka_eos_checks.audit.events.columns import REFUSED, Column, column_of, struct_of
 from kafka_eos_checks.audit.events.history_tables import numbered_rows, opened, read_rows, rows_at
-from kafka_eos_checks.audit.places import count_read
+from kafka_eos_checks.audit.places import count_read_of, open_range
 from kafka_eos_checks.audit.segments.headers import Ints
 
 SUFFIXES = (".jsonl", ".parquet")
@@ -57,12 +58,14 @@ class Range(NamedTuple):
         start: the first byte of the range, or the first group of rows.
         end: one past the last one. A line belongs to the range in which it begins.
         size: approximate number of bytes.
+        first: the least place that an event of the range may have in the file: a byte, or the number of a row.
     """
 
     path: Path
     start: int
     end: int
     size: int
+    first: int
 
 
 def ranges_of(file: Path, range_bytes: int = RANGE_BYTES) -> list[Range]:
@@ -76,12 +79,14 @@ def ranges_of(file: Path, range_bytes: int = RANGE_BYTES) -> list[Range]:
     if file.suffix != ".parquet":
         size = file.stat().st_size
         return [
-            Range(file, at, min(at + range_bytes, size), min(range_bytes, size - at))
+            Range(file, at, min(at + range_bytes, size), min(range_bytes, size - at), at)
             for at in range(0, size, range_bytes)
         ]
     with opened(file) as table:
-        sizes = [table.metadata.row_group(number).total_byte_size for number in range(table.num_row_groups)]
-    return [Range(file, number, number + 1, size) for number, size in enumerate(sizes)]
+        groups = [table.metadata.row_group(number) for number in range(table.num_row_groups)]
+    firsts = accumulate((group.num_rows for group in groups), initial=0)
+    sizes = (group.total_byte_size for group in groups)
+    return [Range(file, number, number + 1, *own) for number, own in enumerate(zip(sizes, firsts, strict=False))]
 
 
 _FAST = msgspec.json.Decoder(Column)
@@ -165,7 +170,7 @@ def _event(line: bytes, source: str, at: int) -> Iterator[Any]:
 
 def _lines(part: Range) -> Iterator[tuple[int, bytes]]:
     """The lines that begin in a range, some at a time, without the last newline; and where the first one begins."""
-    with part.path.open("rb") as file:
+    with open_range(part.path, part.end) as file:
         at = part.start
         if at:
             file.seek(at - 1)
@@ -176,7 +181,7 @@ def _lines(part: Range) -> Iterator[tuple[int, bytes]]:
                 data += file.readline()
             if not data:
                 return
-            count_read(len(data))
+            count_read_of(part.path, len(data))
             lines = data.removesuffix(b"\n")
             if lines:
                 yield at, lines
@@ -191,26 +196,33 @@ def line_of(path: Path, at: int) -> int:
         return 1 + sum(file.read(min(1 << 20, at - place)).count(b"\n") for place in range(0, at, 1 << 20))
 
 
-def events_at(
-    path: Path, places: Iterable[int], lines: msgspec.json.Decoder[Any] = EVENTS
-) -> Iterator[tuple[int, Event]]:
-    """Single events of a file by their places, as :func:`numbered_events` numbers them, in ascending order.
+Line: TypeAlias = bytes | Event
+"""A line of a history, or the event in a row."""
 
-    ``lines`` reads their lines, and may give an event without the fields that its caller does not need.
-    """
+
+def lines_at(path: Path, places: Iterable[int]) -> Iterator[tuple[int, Line]]:
+    """Single events of a file by their places, as :func:`numbered_events` numbers them, in ascending order."""
     wanted = sorted(set(places))
     if not wanted:
         return
     if path.suffix == ".parquet":
         yield from rows_at(path, wanted)
         return
-    with path.open("rb") as file:
+    with open_range(path, wanted[-1] + 1) as file:
         for at in wanted:
             if file.tell() != at:
                 file.seek(at)
             line = file.readline()
-            count_read(len(line))
-            try:
-                yield at, lines.decode(line)
-            except REFUSED:
-                yield at, event_from_json(line.decode("utf-8", "replace"), str(path), at)
+            count_read_of(path, len(line))
+            yield at, line
+
+
+def event_of(line: Line, decoder: msgspec.json.Decoder[Any] = EVENTS) -> Event:
+    """The event in a line; a decoder for lines may leave out fields that its caller does not need."""
+    if isinstance(line, Event):
+        return line
+    try:
+        event: Event = decoder.decode(line)
+    except REFUSED:
+        return event_from_json(line.decode("utf-8", "replace"), "a line that was read before", 1)
+    return event

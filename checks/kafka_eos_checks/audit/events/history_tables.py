@@ -24,7 +24,7 @@ from kafka_eos.histories.history import (
     event_from_row,
 )
 from kafka_eos_checks.audit.events.columns import COLUMNS, DETAILS, REFUSED, Column, Detail, column_of, detail_of
-from kafka_eos_checks.audit.places import arrow_source, count_read
+from kafka_eos_checks.audit.places import arrow_source, count_read_of
 from kafka_eos_checks.kit.missing import need
 
 ROWS_AT_ONCE = 4096
@@ -86,7 +86,7 @@ def _batches(file: Any, path: Path, groups: range) -> Iterator[tuple[int, Any]]:
     import pyarrow as pa  # noqa: PLC0415 - the light install has no pyarrow
 
     number = sum(file.metadata.row_group(group).num_rows for group in range(groups.start))
-    count_read(sum(_stored(file.metadata.row_group(group)) for group in groups))
+    count_read_of(path, sum(_stored(file.metadata.row_group(group)) for group in groups))
     try:
         for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=list(groups)):
             yield number, batch

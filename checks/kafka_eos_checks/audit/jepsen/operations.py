@@ -24,7 +24,7 @@ from typing import Any
 
 from kafka_eos.histories.history import MalformedHistory
 from kafka_eos_checks.audit.jepsen.edn import MalformedEdn, Name, hashable, read_forms
-from kafka_eos_checks.audit.places import count_read
+from kafka_eos_checks.audit.places import count_read_of
 
 SUFFIX, HISTORY = ".edn", "history.edn"  # the latter in a folder of Jepsen's store
 OK, FAIL, INFO = ":ok", ":fail", ":info"
@@ -169,7 +169,7 @@ def _lines(path: Path, start: int, end: int | None) -> Iterator[str]:
             at += len(line)
             if end is not None and at >= end:
                 break
-        count_read(at - start)
+        count_read_of(path, at - start)
 
 
 def _with_lines(values: Iterable[tuple[int, Any]], text: str, line: int) -> Iterator[tuple[int, Any]]:

@@ -5,6 +5,8 @@ stage                          mapped over            rows
 =============================  =====================  ==================================================================
 :func:`read_declarations`      declarations           identities of declared records, by span; declarations to check
 :func:`stages.scan`            splits of all logs     identities in values, and states of records, by span
+:func:`seek_attempts`          clients                places of requests by range of a history
+:func:`sought.fetch_events`    ranges of histories    these requests by client
 :func:`take_requests`          clients                batches by span, and attempts by committed offset
 :func:`end_group_log`          chunks of a log        commits that are past offsets first, by committed offset
 :func:`join_commits_asked`     committed offsets      these commits with their attempts, by span; findings
@@ -27,6 +29,7 @@ from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.engines.local import Engine
 from kafka_eos_checks.audit.events.recorded import RunFacts
 from kafka_eos_checks.audit.plan.declared_stages import (
+    ATTEMPTED,
     BATCHES,
     BEGUN,
     CANDIDATES,
@@ -49,8 +52,10 @@ from kafka_eos_checks.audit.plan.declared_stages import (
     read_declarations,
     report_once,
     report_together,
+    seek_attempts,
     take_requests,
 )
+from kafka_eos_checks.audit.plan.sought import SOUGHT, fetch_events
 from kafka_eos_checks.audit.rules.applications import LogFacts, Name, not_ended
 from kafka_eos_checks.audit.rules.declared import (
     APPLICATION,
@@ -61,6 +66,7 @@ from kafka_eos_checks.audit.rules.declared import (
     known_from,
 )
 from kafka_eos_checks.audit.segments.contents import Figures, Place
+from kafka_eos_checks.audit.segments.headers import Ints
 
 
 @dataclass(slots=True)
@@ -72,6 +78,7 @@ class DeclaredPlan:
         files: the files of the histories, by number.
         runs: all runs.
         read: the rows of the histories.
+        starts: the ranges of the histories.
         heads: by number of a run with declarations, those that :func:`read_declarations` gives, in order.
         lonely: the numbers of the runs that have nothing but declarations.
         texts: the rows of :func:`read_declarations`.
@@ -82,6 +89,7 @@ class DeclaredPlan:
     files: Sequence[Path]
     runs: Sequence[RunFacts]
     read: Any
+    starts: Ints
     heads: dict[int, list[Event]] = field(default_factory=dict)
     lonely: set[int] = field(default_factory=set)
     texts: Any = None
@@ -143,8 +151,12 @@ class DeclaredPlan:
         names = {run: set[str]() for run in self.ordered}
         for _, run, declared, _ in self.logs.applications:
             names[run] |= declared.outputs | {declared.group}
-        take = partial(take_requests, files=self.files, ordered=self.ordered, ends=ends, pieces=pieces, names=names)
-        asked = engine.regroup(take, [requests], self.read, label="requests")
+        seek = partial(seek_attempts, names=names, starts=self.starts)
+        wanted = engine.regroup(seek, [requests], self.read, label="places of requests")
+        fetch = partial(fetch_events, files=self.files, starts=self.starts)
+        fetched = engine.regroup(fetch, [SOUGHT], wanted, label="requests read")
+        take = partial(take_requests, ordered=self.ordered, ends=ends, pieces=pieces, names=names)
+        asked = engine.regroup(take, [ATTEMPTED], wanted, fetched, label="requests")
         places = {number: place for number, (place, _, _) in longest.items()}
         begun = [value for _, value in engine.collect(BEGUN, asked)]
         facts = []

@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from msgspec.json import Decoder
 
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.engines.local import Row
-from kafka_eos_checks.audit.events.history_files import ATTEMPTS, EVENTS, events_at
+from kafka_eos_checks.audit.events.history_files import ATTEMPTS, Line, event_of, lines_at
 from kafka_eos_checks.audit.events.recorded import AT_BITS, ENDED, Rows, text_hash
 from kafka_eos_checks.audit.kernels.histories.joining import is_in
 from kafka_eos_checks.audit.kernels.histories.stored import ABORTED, COMMITTED, VISIBLE
 from kafka_eos_checks.audit.plan.found import found_rows
+from kafka_eos_checks.audit.plan.sought import Shown, sought
 from kafka_eos_checks.audit.rules.applications import (
     UNKNOWN,
     Attempt,
@@ -43,13 +43,13 @@ from kafka_eos_checks.audit.rules.applications import (
 from kafka_eos_checks.audit.rules.declared import RECORD, Declared, Identities, wrong_in
 from kafka_eos_checks.audit.rules.histories import HISTORY_RULES
 from kafka_eos_checks.audit.segments.contents import Figures, Place, place_of
+from kafka_eos_checks.audit.segments.headers import Ints
 
 HEADS, TEXTS, STATES, BATCHES, BEGUN, COMMITTED_BY, RISES, PASTS = range(100, 108)  # kinds of rows
 IDENTIFIED, SEEN, CANDIDATES, TOGETHER, NAMES = range(108, 113)
-FIGURES_OF = 113
+FIGURES_OF, ATTEMPTED = 113, 114
 PIECE_BYTES = 1 << 20  # of logs for each piece
 SPAN_BITS = 12  # a span is 2 ** SPAN_BITS consecutive offsets of a partition
-EVENTS_AT_ONCE = 4096
 ITEMS_AT_ONCE = 8192
 ITEM_BYTES = 200  # that an item takes between stages, about
 Owner = tuple[str, str]  # the run and the group of a declaration
@@ -165,24 +165,11 @@ def gathered(items: Iterable[Item]) -> Iterator[Row]:
             yield Row(kind, key, own, ITEM_BYTES * len(own))
 
 
-def in_order(
-    files: Sequence[Path], rows: Rows, *, ordered: bool, lines: Decoder[Any] = EVENTS
-) -> Iterator[tuple[When, Event]]:
-    """The events at the places of some rows, in the order of their run, and the position of each; some at a time.
-
-    ``lines`` reads their lines: see :func:`kafka_eos_checks.audit.events.history_files.events_at`.
-    """
+def positions(rows: Rows, *, ordered: bool) -> Iterator[When]:
+    """The positions of the events of some rows, in the order of their run."""
     order = rows["order"] if ordered else np.zeros(len(rows), np.int64)
-    rows = rows[np.lexsort((rows["at"], order))]
-    for start in range(0, len(rows), EVENTS_AT_ONCE):
-        own = rows[start : start + EVENTS_AT_ONCE]
-        events: dict[int, Event] = {}
-        for number in np.unique(own["at"] >> AT_BITS).tolist():
-            at = own["at"][own["at"] >> AT_BITS == number] & ((1 << AT_BITS) - 1)
-            own_events = events_at(files[number], at.tolist(), lines)
-            events.update((number << AT_BITS | place, event) for place, event in own_events)
-        for place, number in zip(own["at"].tolist(), own["order"].tolist(), strict=True):
-            yield (number if ordered else 0, place), events[place]
+    own = np.lexsort((rows["at"], order))
+    yield from zip(order[own].tolist(), rows["at"][own].tolist(), strict=True)
 
 
 # --- declarations and requests ----------------------------------------------------------------------------------------
@@ -205,7 +192,10 @@ def read_declarations(
         heads: dict[object, tuple[When, Event]] = {}
 
         def items(run: str, rows: Rows, heads: dict[object, tuple[When, Event]]) -> Iterator[Item]:
-            for when, event in in_order(files, rows, ordered=ordered[run]):
+            number = int(rows["at"][0]) >> AT_BITS
+            lines = dict(lines_at(files[number], (rows["at"] & ((1 << AT_BITS) - 1)).tolist()))
+            for when in positions(rows, ordered=ordered[run]):
+                event = event_of(lines[when[1] & ((1 << AT_BITS) - 1)])
                 place = place_of(event)
                 if event.action != RECORD:
                     heads[when] = when, event
@@ -223,11 +213,34 @@ def read_declarations(
         yield Row(HEADS, 0, (run, len(rows), list(heads.values())))
 
 
+def seek_attempts(
+    bucket: int, values: Iterable[tuple[str, Rows]], *, names: Mapping[str, Collection[str]], starts: Ints
+) -> Iterator[Row]:
+    """Seek the requests of those clients that write the outputs of declared applications or commit their offsets.
+
+    Args:
+        bucket: the bucket of the clients.
+        values: their requests.
+        names: by run with declarations, the outputs and the groups.
+        starts: the ranges of the histories.
+    """
+    by_run: dict[str, list[Rows]] = defaultdict(list)
+    for run, rows in values:
+        if run in names:
+            by_run[run].append(rows)
+    for run, parts in by_run.items():
+        rows = np.concatenate(parts)
+        hashed = np.unique(np.array([text_hash(name) for name in names[run]], np.uint64))
+        touching = np.unique(rows["client"][is_in(rows["name"], hashed)])
+        rows = rows[is_in(rows["client"], touching) & ((rows["name"] != 0) | (rows["use"] & ENDED != 0))]
+        yield Row(ATTEMPTED, bucket, (run, rows), rows.nbytes)
+        yield from sought(ATTEMPTED, (run,), bucket, rows["at"], starts)
+
+
 def take_requests(
     bucket: int,  # noqa: ARG001
-    values: Iterable[tuple[str, Rows]],
+    values: Iterable[tuple[str, Rows | Shown]],
     *,
-    files: Sequence[Path],
     ordered: Mapping[str, bool],
     ends: Mapping[Place, int],
     pieces: int,
@@ -235,30 +248,29 @@ def take_requests(
 ) -> Iterator[Row]:
     """Take the requests of some clients in order: batches by span, committed offsets, transactions begun or aborted.
 
-    Only clients that wrote to the outputs of a declared application, or committed offsets of its group, are read, and
-    of these only the requests that are in a transaction or end one.
-
     Args:
         bucket: the bucket of the clients.
-        values: their requests, by run.
-        files: the files of histories.
+        values: by run, the rows of :func:`seek_attempts`, and their events.
         ordered: the runs with declarations, and whether their events have an order.
         ends: one past the last offset of each partition; what a request says of later ones has no use.
         pieces: the number of pieces.
         names: by run with declarations, the outputs and the groups.
     """
-    by_run: dict[str, list[Rows]] = defaultdict(list)
-    for run, rows in values:
-        if run in ordered:
-            by_run[run].append(rows)
-    hashed = {run: np.unique(np.array([text_hash(name) for name in own], np.uint64)) for run, own in names.items()}
-    for run, parts in by_run.items():
+    rows: dict[str, Rows] = {}
+    lines: dict[str, dict[int, Line]] = defaultdict(dict)
+    for run, value in values:
+        if isinstance(value, Shown):
+            lines[run].update(zip(value.places.tolist(), value.lines, strict=True))
+        else:
+            rows[run] = value
+    for run, asked in rows.items():
         clients, since = Clients(), dict[str, When]()
 
         def items(
-            run: str, rows: Rows, clients: Clients, since: dict[str, When], own: Collection[str]
+            run: str, asked: Rows, clients: Clients, since: dict[str, When], own: Collection[str]
         ) -> Iterator[Item]:
-            for when, event in in_order(files, rows, ordered=ordered[run], lines=ATTEMPTS):
+            for when in positions(asked, ordered=ordered[run]):
+                event = event_of(lines[run][when[1]], ATTEMPTS)
                 name = event.transactional_id
                 began = name in clients.begun
                 answer = clients.take(event)
@@ -275,10 +287,7 @@ def take_requests(
                 for piece in pieces_of(pieces, place, answer.first, min(answer.last + 1, ends.get(place, 0))):
                     yield BATCHES, piece, batch
 
-        rows = np.concatenate(parts)
-        touching = np.unique(rows["client"][is_in(rows["name"], hashed[run])])
-        rows = rows[is_in(rows["client"], touching) & ((rows["name"] != 0) | (rows["use"] & ENDED != 0))]
-        yield from gathered(items(run, rows, clients, since, names[run]))
+        yield from gathered(items(run, asked, clients, since, names[run]))
         begun = [(since[name], name, each) for name, each in clients.begun.items()]
         yield Row(BEGUN, 0, (run, begun, clients.aborted))
 

@@ -12,9 +12,11 @@ stage                       mapped over                  rows
 :func:`follow_bucket`       processes                    steps of readers, but those in chains of moves within a range
 :func:`look_bucket`         blocks of offsets            records that readers passed over
 :func:`producer_bucket`     producer ids                 proved refusals and sent offsets, and the suspects
-:func:`pick_requests`       clients                      the requests of suspect producers
+:func:`pick_requests`       clients                      places of the requests of suspect producers, by range
 :func:`pick_commits`        chunks of a log              the committed offsets that suspect producers are judged by
 :func:`pick_decisions`      records of a log             the decisions that suspect producers are judged by
+:func:`seek_events`         runs                         places of the events of suspects, by range
+:func:`fetch_events`        ranges of histories          these events and requests, and those of members of groups
 :func:`judge_producers`     suspect producers            findings and figures of the readable rules over requests
 :func:`pick_records`        records                      those of applications without a proof, without their values
 :func:`fetch_records`       logs                         the records that the readable rules need
@@ -84,6 +86,7 @@ from kafka_eos_checks.audit.plan.history_stages import (
     COVERING,
     DECLARED,
     ENDINGS,
+    EVENTS,
     FACTS,
     FAILED,
     FIGURES,
@@ -147,7 +150,9 @@ from kafka_eos_checks.audit.plan.history_stages import (
     producer_bucket,
     read_moves,
     read_range,
+    seek_events,
 )
+from kafka_eos_checks.audit.plan.sought import SOUGHT, fetch_events, starts_of
 from kafka_eos_checks.audit.plan.stages import COMMITS, STATES, scan_logs
 from kafka_eos_checks.audit.rules.applications import Name
 from kafka_eos_checks.audit.rules.histories import (
@@ -209,7 +214,8 @@ def read_histories(
     log_bytes = sum(sizes_of([log.file(name) for log in logs if log.has_records for name in log.segments]))
     buckets = min(MOST_BUCKETS, max(engine.buckets, (size + log_bytes) // BUCKET_BYTES))
     logged = np.unique(np.array([place_hash(log.topic, log.partition) for log in logs if log.has_records], np.uint64))
-    reading = partial(read_range, buckets=buckets, logged=logged)
+    starts = starts_of(parts)
+    reading = partial(read_range, buckets=buckets, logged=logged, starts=starts)
     read = engine.map(reading, parts, [part.size for _, part in parts], "histories")
     failed = engine.collect(FAILED, read)
     if failed:
@@ -222,7 +228,7 @@ def read_histories(
         {number: log for number, log in numbered if log.topic in own} for own in (topics, {OFFSETS_TOPIC})
     )
     numbers = {number: place for place, number in enumerate(chosen)}
-    declared = DeclaredPlan(engine, files, runs, read)
+    declared = DeclaredPlan(engine, files, runs, read, starts)
     declared.read_declarations(DECLARED, min(MOST_BUCKETS, max(buckets, (size + log_bytes) // PIECE_BYTES)))
     return Histories(
         files,
@@ -310,9 +316,9 @@ class Histories:
         return self.named.buckets
 
     @property
-    def crowd_tasks(self) -> int:
-        """The most tasks among which suspect producers are dealt: few where each has to read whole groups of rows."""
-        return self.buckets if any(file.suffix == ".parquet" for file in self.files) else MOST_BUCKETS
+    def starts(self) -> Ints:
+        """The ranges of the histories."""
+        return starts_of(self.parts)
 
     @property
     def group_logs(self) -> list[PartitionLog]:
@@ -492,15 +498,15 @@ class Histories:
             if rule == NOT_AS_SENT:
                 clients = np.unique(links["client"][np.isin(links["pid"], pids)])
             whole = None if all_count or rule == NOT_AS_SENT else np.unique(of_batches)
-            tasks = crowds.crowd[np.searchsorted(crowds.clients, clients)] % self.crowd_tasks
+            tasks = crowds.crowd[np.searchsorted(crowds.clients, clients)] % MOST_BUCKETS
             self.accused[number, rule] = Accused(number, rule, set(pids.tolist()), clients, tasks, whole)
         refused = suspects.get(REFUSED, np.zeros(0, np.int64))
-        of_refused = crowds.number_of(refused) % self.crowd_tasks
+        of_refused = crowds.number_of(refused) % MOST_BUCKETS
         for task in np.unique(of_refused).tolist():
             self.refused[task].append(refused[of_refused == task])
         senders = suspects.get(NOT_AS_SENT, np.zeros(0, np.int64))
         groups = np.concatenate([np.zeros(0, NAMING), *named])
-        of_sender, of_group = (crowds.number_of(each) % self.crowd_tasks for each in (senders, groups["pid"]))
+        of_sender, of_group = (crowds.number_of(each) % MOST_BUCKETS for each in (senders, groups["pid"]))
         for task in np.unique(of_sender).tolist():
             before = self.wanted.get(task, Wanted(np.zeros(0, np.int64), np.zeros(0, np.uint64)))
             own = senders[of_sender == task], groups["group"][of_group == task]
@@ -596,7 +602,7 @@ class Histories:
             WrongQuestion: nothing fits an application that is declared.
         """
         engine = self.engine
-        reading = Reading(self.files, self.runs, self.logs, self.ends, self.settings, self.reach)
+        reading = Reading(self.runs, self.logs, self.ends, self.settings, self.reach)
         self.pick_whole(reading)
         fetched = engine.regroup(
             partial(fetch_records, logs=self.logs, check_crc=self.check_crc),
@@ -605,7 +611,14 @@ class Histories:
             self.store[-1],
             label="records shown",
         )
-        kinds = [PICKED, RECORDS]
+        seek = partial(seek_events, runs=self.runs, inputs=set(self.inputs), starts=self.starts)
+        wanted = [engine.regroup(seek, [PICKED], *self.picked, label="suspects' events")]
+        whole = {run.run for run in self.told_whole}
+        if self.accused or whole:
+            wanted.append(self._seek_requests(whole))
+        fetch = partial(fetch_events, files=self.files, starts=self.starts)
+        events = engine.regroup(fetch, [SOUGHT], self.read, *wanted, label="events shown")
+        kinds = [PICKED, RECORDS, EVENTS]
         by_readable = partial(
             judge_run,
             reading=reading,
@@ -614,25 +627,27 @@ class Histories:
             groups=self.group_logs,
             check_crc=self.check_crc,
         )
-        judged = [engine.regroup(by_readable, kinds, fetched, *self.picked, label="suspects judged")]
+        judged = [engine.regroup(by_readable, kinds, fetched, events, *self.picked, label="suspects judged")]
         if any(run.generations for run in self.runs):
             rest = partial(judge_members, reading=reading)
-            judged.append(engine.regroup(rest, [MEMBERS], self.read, label="generations"))
-        whole = {run.run for run in self.told_whole}
-        if self.accused or whole:
-            judged += self._judge_requests(reading, whole, fetched)
+            judged.append(engine.regroup(rest, [MEMBERS], events, label="generations"))
+        judged += self._judge_requests(reading, whole, events, fetched)
         figures, declared = self.judge_declared(reading)
         figures += [own for _, own in engine.collect(FOUND, *judged)]
         return figures, Found(engine, *judged, *declared)
 
-    def _judge_requests(self, reading: Reading, whole: Collection[str], fetched: Any) -> list[Any]:
-        """Rows with the findings over suspect producers, and over applications of runs that are judged as a whole."""
-        engine, accused = self.engine, defaultdict[str, list[Accused]](list)
+    def _seek_requests(self, whole: Collection[str]) -> Any:
+        """Rows with the places of requests of suspect producers, and of runs that are judged as a whole."""
+        accused = defaultdict[str, list[Accused]](list)
         for (number, _), own in self.accused.items():
             accused[self.runs[number].run].append(own)
         ordered = {run.run for run in self.runs if run.ordered}
-        pick = partial(pick_requests, accused=accused, whole=whole, ordered=ordered)
-        chosen, judged = engine.regroup(pick, [CLIENTS], self.read, label="suspects' requests"), []
+        pick = partial(pick_requests, accused=accused, whole=whole, ordered=ordered, starts=self.starts)
+        return self.engine.regroup(pick, [CLIENTS, APPLIED], self.read, label="suspects' requests")
+
+    def _judge_requests(self, reading: Reading, whole: Collection[str], events: Any, records: Any) -> list[Any]:
+        """Rows with the findings over suspect producers, and over applications of runs that are judged as a whole."""
+        engine, judged = self.engine, list[Any]()
         if self.accused:
             counted = []
             if self.wanted and self.groups:
@@ -655,13 +670,13 @@ class Histories:
                 groups=[self.group_logs[number] for number in self.group_logs_chosen],
             )
             kinds = [SUSPECTED, SUSPECTS_OFFSETS, SUSPECTS_DECISIONS]
-            judged.append(engine.regroup(judge, kinds, chosen, *counted, label="suspect producers"))
+            judged.append(engine.regroup(judge, kinds, events, *counted, label="suspect producers"))
         if whole:
             judge_whole = partial(
                 judge_applications, reading=reading, groups=self.group_logs, whole=whole, check_crc=self.check_crc
             )
-            kinds = [REQUESTED, SHOWN, APPLIED]
-            judged.append(engine.regroup(judge_whole, kinds, chosen, self.read, fetched, label="applications"))
+            kinds = [REQUESTED, SHOWN]
+            judged.append(engine.regroup(judge_whole, kinds, events, records, label="applications"))
         return judged
 
     def judge_declared(self, reading: Reading) -> tuple[list[dict[str, Figures]], list[Any]]:

@@ -6,7 +6,6 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +15,6 @@ from kafka_eos.histories.history import Event, MalformedHistory
 from kafka_eos_checks.audit.engines.local import Row
 from kafka_eos_checks.audit.events.history_files import (
     Range,
-    events_at,
     numbered_events,
 )
 from kafka_eos_checks.audit.events.recorded import (
@@ -117,6 +115,7 @@ from kafka_eos_checks.audit.kernels.histories.stored import (
 from kafka_eos_checks.audit.moments import SKEW_MS
 from kafka_eos_checks.audit.plan.declared_stages import NAMES, DeclaredLogs, gathered
 from kafka_eos_checks.audit.plan.found import found_rows
+from kafka_eos_checks.audit.plan.sought import Shown, events_of, in_order, sought
 from kafka_eos_checks.audit.rules.applications import (
     FENCED_GENERATION,
     INPUT_RULES,
@@ -161,7 +160,7 @@ from kafka_eos_checks.audit.segments.headers import Ints
 from kafka_eos_checks.audit.segments.splits import PartitionLog, Split
 
 STORE, RANGES, PIECES, GROUPS = range(90, 94)  # kinds of rows of the scan, next to those of the plan for logs
-SUSPECTS_OFFSETS, NAMED_BY, SUSPECTS_DECISIONS = range(94, 97)
+SUSPECTS_OFFSETS, NAMED_BY, SUSPECTS_DECISIONS, EVENTS = range(94, 98)
 FACTS, FAILED, VALUES, ENDINGS, MOVES, CHANGED, REQUESTED, MEMBERS, LOG = range(50, 59)
 FIGURES, HELD_BY, SPOTS, SUSPECT, GAPS, PICKED, WANTED, RECORDS, FOUND, ASKED_FOR, SUSPECT_KEYS = range(60, 71)
 TANGLED, BLOCKS, DECLARED, SHOWN, CLIENTS, PRODUCERS, ACCUSED, LINKS, SUSPECTED = range(71, 80)
@@ -184,18 +183,20 @@ _NAMES = {  # figures of the joins -> figures of the rules
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read_range(item: tuple[int, Range], *, buckets: int, logged: Hashes) -> Iterator[Row]:
+def read_range(item: tuple[int, Range], *, buckets: int, logged: Hashes, starts: Ints) -> Iterator[Row]:
     """Read a range of a history: its events, by the bucket in which they are joined.
 
     Args:
         item: the number of the file, and the range.
         buckets: the number of buckets.
         logged: the partitions with a log, ascending.
+        starts: the ranges, see :func:`kafka_eos_checks.audit.plan.sought.starts_of`.
     """
     number, part = item
     try:
         for each in _told_in(number, part):
             yield from _told_rows(each, buckets, logged)
+            yield from sought(MEMBERS, (each.facts.run,), each.members[:, 1] % buckets, each.members[:, 0], starts)
     except MalformedHistory as error:
         yield Row(FAILED, 0, (number, error.line & ((1 << AT_BITS) - 1), error.reason))
 
@@ -225,7 +226,7 @@ def _told_rows(each: Told, buckets: int, logged: Hashes) -> Iterator[Row]:
     if len(changed):
         yield Row(CHANGED, 0, (run, changed), changed.nbytes)
     if len(each.applied):
-        yield Row(APPLIED, 0, (run, APPLIED, each.applied), each.applied.nbytes)
+        yield Row(APPLIED, 0, (run, each.applied), each.applied.nbytes)
     yield from _scattered(CLIENTS, run, each.requests, "client", buckets)
     for rows in (each.epochs, each.refusals, each.offset_steps):
         yield from _by_bucket(PRODUCERS, run, rows, rows["pid"] % buckets)
@@ -236,9 +237,6 @@ def _told_rows(each: Told, buckets: int, logged: Hashes) -> Iterator[Row]:
     yield from _by_bucket(GIVING, run, each.given, blocks)
     asked = _buckets(spot(each.asked["name"], each.asked["offset"]), buckets)
     yield from _by_bucket(ASKING, run, each.asked, asked)
-    for bucket in np.unique(each.members[:, 1] % buckets).tolist():
-        own = each.members[each.members[:, 1] % buckets == bucket, 0]
-        yield Row(MEMBERS, bucket, (run, own), own.nbytes)
 
 
 def _scattered(kind: int, run: str, rows: Rows, name: str, buckets: int) -> Iterator[Row]:
@@ -705,18 +703,20 @@ def pick_requests(
     accused: Mapping[str, Sequence[Accused]],
     whole: Collection[str],
     ordered: Collection[str],
+    starts: Ints,
 ) -> Iterator[Row]:
-    """Pick the requests that suspect producers are judged by, and all of the runs that are judged as a whole."""
-    for run, own in _by_run(values, REQUESTING).items():
+    """Seek the requests that suspect producers are judged by, and all events of applications that are judged whole."""
+    for run, own in _by_run(values, REQUESTING, _AT).items():
         rows = own[REQUESTING]
         if run in whole:
-            yield Row(REQUESTED, 0, (run, REQUESTED, rows["at"]), rows["at"].nbytes)
+            yield from sought(REQUESTED, (run,), 0, np.concatenate([rows["at"], own[_AT]]), starts)
         for each in accused.get(run, ()):
             mine = each.needed(rows, ordered=run in ordered)
             task = each.task[np.searchsorted(each.clients, mine["client"])]
-            for number in np.unique(task).tolist():
-                places = mine["at"][task == number]
-                yield Row(SUSPECTED, number, (each.run, each.rule, places), places.nbytes)
+            yield from sought(SUSPECTED, (each.run, each.rule), task, mine["at"], starts)
+
+
+_AT = np.dtype(np.int64)
 
 
 def pick_commits(
@@ -957,9 +957,8 @@ def fetch_records(
 
 
 class Reading(NamedTuple):
-    """The inputs of the readable rules besides the rows: files, runs, logs with their facts, and moments."""
+    """The inputs of the readable rules besides the rows: runs, logs with their facts, and moments."""
 
-    files: Sequence[Path]
     runs: Sequence[RunFacts]
     logs: Sequence[PartitionLog]
     ends: Mapping[int, LogEnds]
@@ -969,24 +968,6 @@ class Reading(NamedTuple):
     def covered(self, run: RunFacts) -> bool:
         """Whether all logs end after a run."""
         return run.last_ms + SKEW_MS <= self.reach
-
-    def events(self, places: Ints, run: RunFacts) -> list[Event]:
-        """The events at some places, in the order of their run."""
-        return [event for _, event in self.numbered(places.tolist(), run)]
-
-    def numbered(self, places: Iterable[int], run: RunFacts) -> list[tuple[int, Event]]:
-        """The events of :meth:`events`, each with its place."""
-        by_file: dict[int, list[int]] = defaultdict(list)
-        for at in set(places):
-            by_file[at >> AT_BITS].append(at & ((1 << AT_BITS) - 1))
-        found = [
-            (number << AT_BITS | at, event)
-            for number, own in sorted(by_file.items())
-            for at, event in events_at(self.files[number], own)
-        ]
-        if run.ordered:
-            found.sort(key=lambda numbered: numbered[1].order or 0)
-        return found
 
     def replicas(self, records: Iterable[tuple[int, Rows, Sequence[bytes | None]]]) -> Replicas:
         """All logs, with some of their records."""
@@ -1021,6 +1002,26 @@ def _fill(contents: Contents, rows: Rows, values: Sequence[bytes | None]) -> Non
             contents.open.add(offset)
 
 
+def seek_events(
+    number: int,
+    values: Iterable[tuple[str, NDArray[Any]]],
+    *,
+    runs: Sequence[RunFacts],
+    inputs: Collection[str],
+    starts: Ints,
+) -> Iterator[Row]:
+    """Seek the events that :func:`judge_run` needs of a run; ``inputs``: the runs with suspect inputs."""
+    run, told_by = runs[number], set[int]()
+    places = [np.zeros(0, np.int64)]
+    for name, rows in values:
+        places.append(rows if rows.dtype == _AT else rows["at"])
+        told_by |= set(rows["process"].tolist()) if name == "keys" else set()
+    telling = [at for process, at in run.telling.items() if process in told_by]
+    begun = [member.first(run.ordered)[1] for member in run.members.values()] if run.run in inputs else []
+    every = np.unique(np.concatenate([*places, np.array(telling + begun, np.int64)]))
+    yield from sought(EVENTS, ("events",), number, every, starts)
+
+
 def judge_run(
     number: int,
     values: Iterable[tuple[Any, ...]],
@@ -1034,60 +1035,76 @@ def judge_run(
     """Judge the suspects of a run by the readable rules."""
     run = reading.runs[number]
     covered = reading.covered(run)
-    picked: dict[str, list[Rows]] = defaultdict(list)
-    records: dict[str, list[tuple[int, Rows, Sequence[bytes | None]]]] = defaultdict(list)
-    for name, *value in values:
-        if len(value) == 3:
-            records[name].append((value[0], value[1], value[2]))
-        else:
-            picked[name].append(value[0])
+    picked, records, told_of = _by_name(values)
+
+    def events(*places: Iterable[int]) -> list[Event]:
+        own = {at: told_of[at] for some in places for at in some}
+        return [event for _, event in in_order(own, run)]
+
     keys, spots, ends = (np.concatenate([np.zeros(0, TOLD), *picked[name]]) for name in ("keys", "spots", "ends"))
     unlogged = np.concatenate([np.zeros(0, np.int64), *picked["unlogged"]])
     figures: dict[str, Figures] = {rule: {"checked": 0, "unknown": 0} for rule in HISTORY_RULES}
     replicas = reading.replicas(records["values"])
-    own = reading.events(np.concatenate([keys["at"], ends["at"], unlogged]), run)
+    own = events(keys["at"].tolist(), ends["at"].tolist(), unlogged.tolist())
     told_by = set(keys["process"].tolist())
     telling = [at for process, at in run.telling.items() if process in told_by]
-    of_suspects = [rows["at"][is_in(rows["ended"], suspects[run.run])] for rows in (keys, ends)]
-    transactions = reading.events(np.concatenate([*of_suspects, np.array(telling, np.int64)]), run)
+    of_suspects = [rows["at"][is_in(rows["ended"], suspects[run.run])].tolist() for rows in (keys, ends)]
+    transactions = events(*of_suspects, telling)
     findings: list[Finding] = []
     given = spots["at"][spots["what"] == POLLED]  # of two polls of an offset the later counts, whatever its value
-    acknowledged = reading.events(np.concatenate([keys["at"], ends["at"], unlogged, given]), run)
+    acknowledged = events(*(places.tolist() for places in (keys["at"], ends["at"], unlogged, given)))
     findings += lost(acknowledged, replicas, figures[LOST], covered=covered)
     findings += duplicate_values(own, replicas, figures[DUPLICATE_VALUE])
     findings += unasked(transactions, replicas, figures[UNASKED])
     findings += undone(transactions, replicas, figures[COMMITTED_MISSING], covered=covered)
     findings += delivered(own, replicas, figures[ABORTED_DELIVERED], covered=covered)
     findings += precommitted(own, replicas, figures[PRECOMMITTED])
-    findings += inconsistent(reading.events(spots["at"], run), replicas, figures[INCONSISTENT])
-    findings += polled(reading.events(unlogged, run), replicas, figures[POLL_SKIP], figures[NON_MONOTONIC])
+    findings += inconsistent(events(spots["at"].tolist()), replicas, figures[INCONSISTENT])
+    findings += polled(events(unlogged.tolist()), replicas, figures[POLL_SKIP], figures[NON_MONOTONIC])
     counted: Figures = {}  # not used, because follow_bucket has counted the steps
-    steps = _steps_of(picked["passed"] + picked["back"], reading, run)
+    steps = _steps_of(picked["passed"] + picked["back"], told_of, run)
     findings += polled(list(steps), reading.replicas(records["passed"]), counted, counted)
-    findings += went_back(_steps_of(picked["fell"], reading, run), counted)
+    findings += went_back(_steps_of(picked["fell"], told_of, run), counted)
     if run.run in inputs:
-        at = np.concatenate([np.zeros(0, np.int64), *(rows["at"] for name in _OF_INPUTS for rows in picked[name])])
+        at = [rows["at"].tolist() for name in _OF_INPUTS for rows in picked[name]]
         begun = [member.first(run.ordered)[1] for member in run.members.values()]
-        events = reading.events(np.concatenate([at, np.array(begun, np.int64)]), run)
+        of_inputs = events(*at, begun)
         only: dict[tuple[str, Place], list[int]] = defaultdict(list)
         for _, group, place, offset, _ in inputs[run.run].tolist():
             only[run.groups[group], run.places[place]].append(offset)
         by_name = {name: sorted(set(offsets)) for name, offsets in only.items()}
         logs = longest([read_group_log(log, check_crc) for log in groups])
         shown = reading.replicas(records["outputs"])
-        findings += judge_told(events, shown, logs, figures, covered=covered, only=by_name)
+        findings += judge_told(of_inputs, shown, logs, figures, covered=covered, only=by_name)
     yield from found_rows(findings, number)
     yield Row(FOUND, number, figures)
 
 
 _OF_INPUTS = ("outputs", "given", "asked")
+_Values = tuple[int, Rows, Sequence[bytes | None]]  # the number of a log, some of its records, and their values
 
 
-def _steps_of(parts: Sequence[Rows], reading: Reading, run: RunFacts) -> Iterator[Event]:
+def _by_name(
+    values: Iterable[tuple[Any, ...]],
+) -> tuple[Mapping[str, list[Rows]], Mapping[str, list[_Values]], Mapping[int, Event]]:
+    """The rows of events and the records that were picked, by what they are picked for, and the events by place."""
+    picked, records = defaultdict[str, list[Rows]](list), defaultdict[str, list[_Values]](list)
+    fetched: list[Shown] = []
+    for name, *value in values:
+        if isinstance(value[0], Shown):
+            fetched.append(value[0])
+        elif len(value) == 3:
+            records[name].append((value[0], value[1], value[2]))
+        else:
+            picked[name].append(value[0])
+    return picked, records, events_of(fetched)
+
+
+def _steps_of(parts: Sequence[Rows], told_of: Mapping[int, Event], run: RunFacts) -> Iterator[Event]:
     """Turn steps into events. For each step a new process starts at the step's start and then takes the step."""
     rows = np.unique(np.concatenate([np.zeros(0, STEP), *parts]))
     begins = {at: (start, back) for at, start, *_, back in rows.tolist()}
-    for at, event in reading.numbered(begins, run):
+    for at, event in in_order({at: told_of[at] for at in begins}, run):
         start, back = begins[at]
         yield Event(run=run.run, process=event.process, action="Crash", phase="info")
         yield replace(event, action="Seek", offset=start)
@@ -1098,19 +1115,24 @@ def _steps_of(parts: Sequence[Rows], reading: Reading, run: RunFacts) -> Iterato
         yield event
 
 
-def judge_members(bucket: int, values: Iterable[tuple[str, Ints]], *, reading: Reading) -> Iterator[Row]:
+def judge_members(bucket: int, values: Iterable[tuple[str, Shown]], *, reading: Reading) -> Iterator[Row]:
     """Judge the members of some groups."""
-    by_run: dict[str, list[Ints]] = defaultdict(list)
-    for name, places in values:
-        by_run[name].append(places)
+    by_run: dict[str, list[Shown]] = defaultdict(list)
+    for name, shown in values:
+        by_run[name].append(shown)
     found: list[Finding] = []
     for run in reading.runs:
         if run.run in by_run:
             figures: Figures = {"checked": 0, "unknown": 0}
-            findings = list(judge_generations(reading.events(np.concatenate(by_run[run.run]), run), figures))
+            findings = list(judge_generations(_ordered(by_run[run.run], run), figures))
             found += findings
             yield Row(FOUND, bucket, {FENCED_GENERATION: figures})
     yield from found_rows(found, bucket)
+
+
+def _ordered(shown: Iterable[Shown], run: RunFacts) -> list[Event]:
+    """Fetched events in the order of their run."""
+    return [event for _, event in in_order(events_of(shown), run)]
 
 
 def judge_producers(
@@ -1122,7 +1144,7 @@ def judge_producers(
     groups: Sequence[PartitionLog],
 ) -> Iterator[Row]:
     """Judge refusals and sent offsets of producers without a proof; ``groups``: the logs of groups that count."""
-    places: dict[tuple[int, str], list[Ints]] = defaultdict(list)
+    shown: dict[tuple[int, str], list[Shown]] = defaultdict(list)
     logs: dict[int, GroupLog] = {}
     decisions: list[Decision] = []
     for value in values:
@@ -1133,12 +1155,12 @@ def judge_producers(
         if isinstance(own, dict):
             logs[first] = GroupLog(groups[first], own, whole=second)
         else:
-            places[first, second].append(own)
+            shown[first, second].append(own)
     deadlines = Deadlines.of(decisions)
     found: list[Finding] = []
-    for (number, rule), at in sorted(places.items()):
+    for (number, rule), requests in sorted(shown.items(), key=lambda each: each[0]):
         run, figures, only = reading.runs[number], Figures(), accused[number, rule].pids
-        asked = reading.events(np.concatenate(at), run)
+        asked = _ordered(requests, run)
         if rule == REFUSED:
             found += refused(asked, reading.replicas([]), figures, deadlines, only=only)
         else:
@@ -1159,19 +1181,19 @@ def judge_applications(
     check_crc: bool,
 ) -> Iterator[Row]:
     """Judge the applications of the runs of which columns prove no input (``whole``)."""
-    places: dict[str, list[Ints]] = defaultdict(lambda: [np.zeros(0, np.int64)])
+    told_by: dict[str, list[Shown]] = defaultdict(list)
     records: dict[int, list[tuple[int, Rows, Sequence[bytes | None]]]] = defaultdict(list)
     for first, second, *own in values:
-        if len(own) == 1:
-            places[first].append(own[0])
-        else:
+        if own:
             records[first].append((second, own[0], own[1]))
+        else:
+            told_by[first].append(second)
     logs = longest([read_group_log(log, check_crc) for log in groups])
     found: list[Finding] = []
     for number, run in enumerate(reading.runs):
         if run.run in whole:
             figures: dict[str, Figures] = {rule: {"checked": 0, "unknown": 0} for rule in HISTORY_RULES}
-            events, shown = reading.events(np.concatenate(places[run.run]), run), reading.replicas(records[number])
+            events, shown = _ordered(told_by[run.run], run), reading.replicas(records[number])
             found += judge_told(events, shown, logs, figures, covered=reading.covered(run))
             yield Row(FOUND, bucket, figures)
     yield from found_rows(found, bucket)

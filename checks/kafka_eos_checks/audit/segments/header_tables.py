@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.segment import CorruptRegion, RegionKind
-from kafka_eos_checks.audit.places import Unreachable, arrow_source, count_read
+from kafka_eos_checks.audit.places import Unreachable, arrow_source, count_read_of
 from kafka_eos_checks.audit.segments.headers import (
     CONTROL_MASK,
     FIELDS,
@@ -260,11 +260,11 @@ def _read(
             yield _nothing(columns, size, damage), NO_MARKS
             continue
         try:
-            found = _read_columns(opened.file, group, first)
+            found = _read_columns(table, opened.file, group, first)
             fields = {name: _numbers(found[name]) for name in first[1:]}
             own = NO_MARKS
             if marks and (not group or (fields["attributes"] & _TIMED).any()):
-                more = _read_columns(opened.file, group, [*second, *_MARKED])
+                more = _read_columns(table, opened.file, group, [*second, *_MARKED])
                 fields |= {name: _numbers(more[name]) for name in second}
                 own = _marks(more, fields["attributes"])
         except Unreachable:
@@ -277,11 +277,11 @@ def _read(
         yield Headers(_numbers(found["position"]), fields, ranges[group][1], damage), own
 
 
-def _read_columns(file: Any, group: int, names: Sequence[str]) -> Any:
+def _read_columns(table: Path, file: Any, group: int, names: Sequence[str]) -> Any:
     """Some columns of a row group; their bytes are counted."""
     about = file.metadata.row_group(group)
     columns = [about.column(number) for number in range(about.num_columns)]
-    count_read(sum(column.total_compressed_size for column in columns if column.path_in_schema in names))
+    count_read_of(table, sum(column.total_compressed_size for column in columns if column.path_in_schema in names))
     return file.read_row_group(group, columns=names, use_threads=False)
 
 

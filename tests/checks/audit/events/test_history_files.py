@@ -15,7 +15,14 @@ from kafka_eos_checks import cli
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.events import history_files
 from kafka_eos_checks.audit.events.columns import Detail
-from kafka_eos_checks.audit.events.history_files import events_at, line_of, numbered_events, ranges_of, read_events
+from kafka_eos_checks.audit.events.history_files import (
+    event_of,
+    line_of,
+    lines_at,
+    numbered_events,
+    ranges_of,
+    read_events,
+)
 from kafka_eos_checks.audit.oracle.synthetic import write_log
 from kafka_eos_checks.audit.places import bytes_read
 from kafka_eos_checks.audit.rules.log import Batch
@@ -123,7 +130,10 @@ def by_columns(path: Path, range_bytes: int) -> list[Event] | str:
     except MalformedHistory as error:
         return error.reason
     found = [(at, event) for places, events in blocks for at, event in zip(places, events, strict=True)]
-    assert [event for _, event in events_at(path, [at for at, _ in found])] == in_full(path)
+    assert [event_of(line) for _, line in lines_at(path, [at for at, _ in found])] == in_full(path)
+    firsts = [part.first for part in ranges_of(path, range_bytes)]
+    assert firsts == sorted(set(firsts))
+    assert all(at >= firsts[0] == 0 for at, _ in found)
     rows = [
         {name: getattr(event, name) for name in names} | {"detail": to_builtins(event.detail)} for _, event in found
     ]
@@ -253,7 +263,8 @@ def test_only_groups_with_wanted_rows_are_read(tmp_path: Path) -> None:
     events = [replace(EVENTS[0], order=order, detail={"value": f"{order:064}"}) for order in range(3000)]
     pq.write_table(pa.Table.from_pylist(rows(events, "text")), path, row_group_size=1000)
     before = bytes_read()
-    assert list(events_at(path, [1999, 1000])) == [(1000, events[1000]), (1999, events[1999])]
+    assert list(lines_at(path, [1999, 1000])) == [(1000, events[1000]), (1999, events[1999])]
+    assert [part.first for part in ranges_of(path)] == [0, 1000, 2000]
     assert 0 < bytes_read() - before < path.stat().st_size / 2
 
 

@@ -20,6 +20,7 @@ from kafka_eos.formats.transaction_log import (
     TransactionState,
 )
 from kafka_eos.histories.history import Event, write_history
+from kafka_eos_checks.audit import places
 from kafka_eos_checks.audit.engines.local import LocalEngine
 from kafka_eos_checks.audit.moments import AT_ONE_MOMENT
 from kafka_eos_checks.audit.oracle import readable_histories
@@ -85,22 +86,45 @@ def test_a_suspect_producer_does_not_bring_the_requests_of_the_others(tmp_path: 
     assert engine.share("producers") < 0.3, "the others are proved in buckets"
 
 
-def test_few_tasks_read_the_groups_of_rows_of_a_table(tmp_path: Path) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet")
-    pa = pytest.importorskip("pyarrow")
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_a_history_far_away_is_read_again_once_for_all_suspects(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs = pytest.importorskip("pyarrow.fs")
+    parquet, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
     events, history = recorded(tmp_path)
     for pid in range(2, 10):
         who = {"process": f"p{pid}", "transactional_id": f"t{pid}", "producer_id": pid, "order": len(events)}
         events.append(replace(events[-1], **who))
+    long = random.Random(1)
+    events = [replace(event, detail=event.detail | {"member": long.randbytes(900).hex()}) for event in events]
     write_history(history, events)
-    rows = [asdict(event) | {"detail": json.dumps(event.detail)} for event in events]
-    parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "history.parquet")
-    logs, for_lines, for_rows = find_logs(tmp_path), Counting(), Counting()
-    _, of_lines = judge_histories([history], logs, AT_ONE_MOMENT, for_lines)
-    _, of_rows = judge_histories([tmp_path / "history.parquet"], logs, AT_ONE_MOMENT, for_rows)
-    assert sorted(map(repr, of_rows.findings)) == sorted(map(repr, of_lines.findings)) != []
-    assert of_rows.figures == of_lines.figures
-    assert [len(engine.given[SUSPECT]) for engine in (for_lines, for_rows)] == [10, for_rows.buckets]
+    if form == "parquet":
+        rows = [asdict(event) | {"detail": json.dumps(event.detail)} for event in events]
+        history = tmp_path / "history.parquet"
+        parquet.write_table(pa.Table.from_pylist(rows), history, row_group_size=len(rows) // 5, compression="none")
+    answered, pread = list[int](), places.RemoteFile.pread
+
+    def counted(file: places.RemoteFile, count: int, at: int) -> bytes:
+        found = pread(file, count, at)
+        answered.append(len(found))
+        return found
+
+    monkeypatch.setattr(places.RemoteFile, "pread", counted)
+    local = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    monkeypatch.setattr(places, "_file_system", lambda *_: (local, ""))
+    logs, engine, size = find_logs(tmp_path), Counting(), history.stat().st_size
+    before = places.bytes_read()
+    _, found = judge_histories(
+        [places.place(f"s3://b/{history.name}")], logs, AT_ONE_MOMENT, engine, range_bytes=900_000
+    )
+    read = places.bytes_read() - before
+    _, nearby = judge_histories([tmp_path / "history.jsonl"], logs, AT_ONE_MOMENT, LocalEngine())
+    assert sorted(map(repr, found.findings)) == sorted(map(repr, nearby.findings)) != []
+    assert found.figures == nearby.figures
+    assert len(engine.given[SUSPECT]) == 10, "suspects of ten tasks"
+    assert size < sum(answered) < 2.6 * size, "metadata of tables, and the bytes around the ends of ranges, more often"
+    assert sum(answered) < read < sum(answered) + size / 4, "each of them is counted once, and the logs"
 
 
 def test_nothing_is_read_again_if_all_producers_are_proved(tmp_path: Path) -> None:
