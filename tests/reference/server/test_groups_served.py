@@ -390,6 +390,8 @@ def test_a_pending_offset_that_is_deleted_does_not_come_back_with_the_marker(
     if what == "topic":
         wire.topic()
     assert committed(wire) == (E.NONE, -1)
+    if what == "group" or restarts:
+        assert wire.ask("ListGroups", 4, StatesFilter=[])["Groups"] == []
     wire.end(producer)
     assert committed(wire) == (E.NONE, -1)
 
@@ -401,6 +403,7 @@ def test_of_several_pending_offsets_only_the_deleted_one_is_gone(wire: Wire) -> 
     who = {"TransactionalId": "x", "ProducerId": producer[0], "ProducerEpoch": producer[1], "GroupId": "g"}
     wire.ask("TxnOffsetCommit", 3, **who, GenerationId=-1, MemberId="", Topics=other)
     DELETED["offset"](wire)
+    assert [value.offset for value in wire.cluster.groups.known["g"].values.values()] == [7]
     wire.end(producer)
     assert committed(wire) == (E.NONE, -1)
     asked = [{"GroupId": "g", "Topics": [{"Name": "u", "PartitionIndexes": [0]}]}]
