@@ -443,8 +443,7 @@ class Cluster:
         if was_noted:
             self._note()
         for group in list(self.groups.known.values()):
-            keys = [leader.name for leader in topic.partitions if leader.name in group.machine.committed]
-            self.groups.delete_offsets(group.name, keys)
+            self.groups.delete_offsets(group.name, [leader.name for leader in topic.partitions])
 
     def find(self, topic: str | UUID, number: int) -> Leader | ErrorCode:
         """The leader of a partition, by the topic's name or id, or why there is none."""

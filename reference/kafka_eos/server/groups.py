@@ -182,6 +182,27 @@ class ServedGroup(ABC, Generic[MachineT]):
         place = self.machine.committed.get(partition)
         return None if place is None else self.values[place]
 
+    @property
+    def partitions(self) -> frozenset[str]:
+        """The partitions for which an offset is committed or pending."""
+        return frozenset(self.machine.committed).union(*self.machine.pending.values())
+
+    def forget(self, partition: str) -> None:
+        """Forget the committed and pending offsets of a partition.
+
+        Kafka: OffsetMetadataManager.replay, for a record without a value
+        """
+        machine = self.machine
+        for own in (machine.committed, *machine.pending.values()):
+            if partition in own:
+                del self.values[own[partition]]
+        pending = {who: left for who, own in machine.pending.items() if (left := _without(own, partition))}
+        self.machine = replace(machine, committed=_without(machine.committed, partition), pending=Map(pending))
+
+
+def _without(places: Map[str, int], partition: str) -> Map[str, int]:
+    return places.delete(partition) if partition in places else places
+
 
 @dataclass(slots=True, kw_only=True)
 class ClassicGroup(ServedGroup[GroupCoordinator]):
@@ -818,29 +839,28 @@ class Groups:
         return ErrorCode.NONE, group.committed(partition)
 
     def delete(self, name: str) -> ErrorCode:
-        """Delete a group that has neither members nor pending offsets."""
+        """Delete a group without members, and its offsets, also those that are pending in a transaction."""
         group = self.known.get(name)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        if not group.is_empty or group.machine.pending:
+        if not group.is_empty:
             return ErrorCode.NON_EMPTY_GROUP
-        self.delete_offsets(name, list(group.machine.committed))
+        self.delete_offsets(name, sorted(group.partitions))
         self.store(name, {})
         del self.known[name]
         return ErrorCode.NONE
 
     def delete_offsets(self, name: str, partitions: Iterable[str]) -> None:
-        """Forget committed offsets of a group, by the partitions' names."""
+        """Forget committed and pending offsets of a group, by the partitions' names.
+
+        Kafka: OffsetMetadataManager.deleteOffsets, deleteAllOffsets
+        """
         group = self.known[name]
-        records = []
-        for key in partitions:
-            place = group.machine.committed.get(key)
-            if place is not None:
-                group.machine = replace(group.machine, committed=group.machine.committed.delete(key))
-                del group.values[place]
-                records.append(Record(key=self._offset_key(name, key)))
-        if records:
-            self._append(name, records)
+        known = [key for key in partitions if key in group.partitions]
+        for key in known:
+            group.forget(key)
+        if known:
+            self._append(name, [Record(key=self._offset_key(name, key)) for key in known])
 
     # --- records of __consumer_offsets -------------------------------------------------------------------------------
 
@@ -955,8 +975,7 @@ class Groups:
             return
         group = self.known.setdefault(name, self.new(name))
         if record.value is None:
-            committed = group.machine.committed.delete(f"{row['topic']}-{row['partition']}")
-            group.machine = replace(group.machine, committed=committed)
+            group.forget(f"{row['topic']}-{row['partition']}")
             return
         content, place = read_value(OFFSET, record.value), batch.offset(record)
         offset = CommittedOffset(

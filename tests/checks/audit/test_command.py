@@ -108,6 +108,18 @@ def test_a_corrupt_region_exits_with_1_and_an_unfinished_tail_does_not(tmp_path:
     assert first.name in verdicts[0].evidence
 
 
+def test_zeroes_are_an_unfinished_tail_at_the_end_of_a_log_and_a_violation_before_it(tmp_path: Path) -> None:
+    write_log(tmp_path / "orders-0", clean(), segment_batches=25)
+    first, last = sorted((tmp_path / "orders-0").glob("*.log"))
+    last.write_bytes(last.read_bytes() + bytes(100))
+    [readable] = [verdict for verdict in audit([tmp_path]) if verdict.figures.get("unfinished_tails")]
+    assert (readable.ok, readable.figures["unfinished_tails"]) == (True, 1)
+    first.write_bytes(first.read_bytes() + bytes(100))
+    [finding] = run([tmp_path]).findings
+    assert (finding.rule, finding.file) == ("readable", first.name)
+    assert "zeroes" in finding.evidence
+
+
 def test_a_corrupt_region_is_a_finding_and_its_next_command_names_the_broker_s_file(tmp_path: Path) -> None:
     for number, base in ((1, 0), (2, 1)):
         write_log(tmp_path / "logs" / str(number) / f"orders-{base}", clean())

@@ -568,6 +568,14 @@ def test_before_version_2_markers_of_an_epoch_are_counted(tmp_path: Path) -> Non
     assert unjudged(tmp_path) == ({"made-again": 4}, 0)
 
 
+@pytest.mark.parametrize(("more", "expected"), [(0, ([], 2)), (1, ([0], 0))])
+def test_a_log_is_older_than_a_decision_if_its_first_marker_is_by_more_than_clocks_may_differ(
+    more: int, expected: tuple[list[int], int], tmp_path: Path
+) -> None:
+    both(tmp_path, 3, kept=[0], version=1, apart=SKEW_MS + 5 + more)  # marked 5 ms after the decision
+    assert torn_and_unjudged(tmp_path) == expected
+
+
 def test_markers_that_were_lost_in_the_middle_are_missing(tmp_path: Path) -> None:
     both(tmp_path, 8, kept=[0, 1, 6, 7])
     assert missing(tmp_path) == [(1, 8, epoch) for epoch in (3, 4, 5, 6)]

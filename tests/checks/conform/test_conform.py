@@ -276,6 +276,9 @@ def test_a_scenario_is_repeated_with_every_message(capsys: pytest.CaptureFixture
         told = capsys.readouterr().out
         assert "2. EndTxn(commit): INVALID_TXN_STATE   (allowed: INVALID_TXN_STATE)" in told
         assert call(cluster, "--repeat", "nothing") == 2
+        with cluster.faulty("close", api="EndTxn"):
+            assert call(cluster, "--repeat", "transaction: Empty: EndTxn(commit)") == 1
+        assert capsys.readouterr().out.startswith("COULD NOT TELL  transaction-")
 
 
 def test_a_dry_run_touches_nothing(capsys: pytest.CaptureFixture[str]) -> None:

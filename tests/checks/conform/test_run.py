@@ -9,8 +9,18 @@ from kafka_eos.errors import ErrorCode
 from kafka_eos.machines.transaction_coordinator import Identity
 from kafka_eos_checks.conform.known import Cause
 from kafka_eos_checks.conform.mechanisms import TRANSACTIONS
-from kafka_eos_checks.conform.quotient import Quotient, steps
-from kafka_eos_checks.conform.run import BUSY, Diverged, Runner, agrees, shown_answer, shown_reply
+from kafka_eos_checks.conform.quotient import Quotient, edge_of, steps
+from kafka_eos_checks.conform.run import (
+    BUSY,
+    Difference,
+    Diverged,
+    Found,
+    Result,
+    Runner,
+    agrees,
+    shown_answer,
+    shown_reply,
+)
 from kafka_eos_checks.conform.stage import Reply
 from kafka_eos_checks.conform.visible import Answer
 
@@ -91,3 +101,29 @@ def test_a_request_that_is_refused_or_busy_for_too_long_diverges_and_is_counted_
         play.take(step, read_back=False)
     assert play.counts.requests == 1
     assert retries is None or play.counts.retries == retries
+
+
+def test_a_divergence_that_the_shortest_way_does_not_show_stays_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage: Any = SimpleNamespace()
+    runner = Runner(Quotient(TRANSACTIONS, VERSION_2), lambda: stage)
+    play = runner._begin()
+    step = next(steps(TRANSACTIONS, play.state))
+    diverged = Diverged([Difference(what="answer", allowed="NONE", observed="LOST")], answer=True)
+    for found in (Found.CONFORMS, Found.UNKNOWN, Found.DIVERGES):
+        monkeypatch.setattr(Runner, "shortest", lambda _, edge, found=found: Result(edge=edge, found=found))
+        runner._fails(step, play, diverged, {step.edge: None})
+        [result] = runner.results.values()
+        assert result.found is Found.DIVERGES
+        assert (result.reason == "the shortest way to it does not show it") == (found is not Found.DIVERGES)
+
+
+def test_what_diverges_on_the_way_to_an_edge_says_nothing_of_the_edge() -> None:
+    quotient = Quotient(TRANSACTIONS, VERSION_2)
+    first = next(s for s in steps(TRANSACTIONS, quotient.initial()) if {a.error for a, _ in s.outcomes} == {NONE})
+    then = next(steps(TRANSACTIONS, first.outcomes[0][1]))
+    edge = edge_of(TRANSACTIONS, then, [first.asked.request, then.asked.request])
+    asked: list[object] = []
+    stage: Any = SimpleNamespace(ask=lambda *given: asked.append(given) or Reply(error=99), leave=lambda _: None)
+    result = Runner(quotient, lambda: stage).shortest(edge)
+    assert (result.found, result.differences, len(asked)) == (Found.UNKNOWN, (), 1)
+    assert result.reason == f"on the way to it, {edge.path[0].label(TRANSACTIONS.alone)}: answer"

@@ -84,6 +84,19 @@ def test_an_update_settles_the_numbers_of_a_model_and_nothing_else(
     assert "the registry says" not in capsys.readouterr().out
 
 
+def test_an_update_leaves_the_numbers_of_a_model_that_is_violated(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = registry.get("Counter")
+    outcome = judge(model, Result(verdict="violates NotAboveLimit", distinct=7, generated=9, depth=3))
+    monkeypatch.setattr(models_command, "Registry", lambda: registry)
+    monkeypatch.setattr(models_command, "check_models", lambda *_, **__: iter([outcome]))
+    parser = argparse.ArgumentParser()
+    models_command.add_parser(parser.add_subparsers(), "help")
+    assert models_command.run(parser.parse_args(["models", "Counter", "--update"])) == 1
+    assert Registry(registry.folder).get("Counter").expect == model.expect
+
+
 @pytest.mark.tlc
 def test_the_command_writes_its_numbers_and_then_agrees_with_them(
     registry: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]

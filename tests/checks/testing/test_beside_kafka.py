@@ -697,6 +697,47 @@ def producer_at(port: int, name: str, **more: Any) -> Message:
     return once_ready(port, "InitProducerId", 4, row)
 
 
+@pytest.mark.parametrize("first", [[], [1]], ids=["none is committed", "one is committed"])
+@pytest.mark.parametrize("what", ["group", "offset", "topic"])
+def test_a_pending_offset_is_deleted_as_by_kafka(both: Both, what: str, first: list[int]) -> None:
+    topic, name = both.topic(), f"deletes-{what}-{len(first)}"
+    for kind in (0, 1):
+        both.ask("FindCoordinator", 4, {"KeyType": kind, "CoordinatorKeys": [name]})
+    part = [{"Name": topic, "Partitions": [{"PartitionIndex": 0}]}]
+    deleted: dict[str, tuple[str, int, Message]] = {
+        "group": ("DeleteGroups", 2, {"GroupsNames": [name]}),
+        "offset": ("OffsetDelete", 0, {"GroupId": name, "Topics": part}),
+        "topic": ("DeleteTopics", 5, {"TopicNames": [topic], "TimeoutMs": 10_000}),
+    }
+    asked = [{"GroupId": name, "Topics": [{"Name": topic, "PartitionIndexes": [0]}]}]
+
+    def found(port: int) -> tuple[int, int]:
+        row = once_ready(port, "OffsetFetch", 8, {"Groups": asked, "RequireStable": True})["Groups"][0]
+        [each] = row["Topics"][0]["Partitions"]
+        return each["ErrorCode"], each["CommittedOffset"]
+
+    def story(port: int) -> list[object]:
+        producer = producer_at(port, name)
+        who = {"TransactionalId": name, **{key: producer[key] for key in ("ProducerId", "ProducerEpoch")}}
+        own = who | {"GroupId": name, "MemberId": "", "GenerationId": -1, "GenerationIdOrMemberEpoch": -1}
+        for offset in first:
+            own["Topics"] = [{"Name": topic, "Partitions": [{"PartitionIndex": 0, "CommittedOffset": offset}]}]
+            assert set(errors_in(once_ready(port, "OffsetCommit", 8, own))) == {0}
+        assert set(errors_in(once_ready(port, "AddOffsetsToTxn", 3, own))) == {0}
+        own["Topics"] = [{"Name": topic, "Partitions": [{"PartitionIndex": 0, "CommittedOffset": 5}]}]
+        assert set(errors_in(once_ready(port, "TxnOffsetCommit", 3, own))) == {0}
+        told: list[object] = [found(port)]
+        told.append(errors_in(ask(port, *deleted[what])))
+        time.sleep(1)  # the coordinator hears of a deleted topic from the controller
+        told.append(found(port))
+        assert once_ready(port, "EndTxn", 3, who | {"Committed": True})["ErrorCode"] == 0
+        time.sleep(0.5)
+        return [*told, found(port)]
+
+    kafka, served = (story(port) for port in both.ports.values())
+    assert served == kafka
+
+
 def test_fenced_producers_are_told_what_kafka_tells_them(both: Both) -> None:
     topic, name, told = both.topic(), "fenced", []
     both.ask("FindCoordinator", 4, {"KeyType": 1, "CoordinatorKeys": [name]})
@@ -941,7 +982,7 @@ def stored_records(port: int, name: str) -> list[Stored]:
     found = []
     for each in batches(ask(port, "Fetch", 12, row)["Responses"][0]["Partitions"][0]):
         values: Stored = {}
-        for record in each.records():
+        for record in () if each.is_control else each.records():
             kind, (group, key) = kind_of(record.key or b""), read_key(record.key or b"")
             if group == name and kind != OFFSET:
                 value = None if record.value is None else read_value(kind, record.value)

@@ -20,7 +20,7 @@ from kafka_eos_checks.watch.command import follow, print_json, print_report
 from kafka_eos_checks.watch.journal import REPORTS, Journal
 from kafka_eos_checks.watch.watcher import Options, Watcher
 
-from .conftest import PLACE, Written
+from .conftest import PLACE, Log, Written
 
 
 class Clock(threading.Event):
@@ -131,6 +131,10 @@ def test_a_partition_that_cannot_be_read_ends_a_single_look_with_2(
     for offset in range(2):
         written.logs[PLACE].append(Batch(0, offset, offset, 7, 0, 0, 0, unsequenced=False))
     assert main(call) == 1
+    written.logs["unread", 0] = Log()
+    written.errors["unread", 0] = ErrorCode.KAFKA_STORAGE_ERROR
+    assert main(call) == 1, "a violation counts for more than what is not read"
+    assert "not read: unread-0\n" in capsys.readouterr().err
 
 
 def test_offsets_that_were_deleted_before_they_were_read_end_a_look_with_2(

@@ -460,6 +460,17 @@ def test_a_restart_does_not_repeat_the_report_of_an_open_transaction(written: Wr
     assert found(second) == []
 
 
+def test_a_restart_does_not_repeat_that_readers_wait_for_an_open_transaction(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0)
+    written.known = {PID: ongoing()}
+    first = written.watcher(lag_after_ms=0)
+    assert found(first) == [(LAGS, 0)]
+    second = written.watcher(lag_after_ms=0)
+    second.resume(first.to_json())
+    assert found(second) == []
+
+
 def ended(written: Written, marker_epoch: int, *decisions: ControlType, epoch: int = EPOCH) -> None:
     """Write a transaction of PID with data and a marker on one partition per decision."""
     for number, decision in enumerate(decisions):

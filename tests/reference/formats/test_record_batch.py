@@ -191,6 +191,14 @@ def test_a_batch_that_is_compressed_by_another_codec_keeps_everything_else(
     assert one.compressed_by(after) == other
 
 
+def test_a_batch_with_the_time_of_its_append_can_have_its_records_times_again() -> None:
+    batch = build_batch([Record(value=b"v")], base_timestamp=5, is_transactional=True)
+    stamped = batch.stamped(TimestampType.LOG_APPEND_TIME, 9)
+    assert (stamped.timestamp_type, stamped.timestamp(stamped.records()[0])) == (TimestampType.LOG_APPEND_TIME, 9)
+    assert decode_batch(stamped.encode())[0] == stamped
+    assert stamped.stamped(TimestampType.CREATE_TIME, 5) == batch
+
+
 def test_records_compressed_by_librdkafka_with_raw_snappy_are_read() -> None:
     section = encode_records([Record(key=b"k", value=b"v")])
     batch = with_payload(compress_snappy_raw(section), 1, CompressionType.SNAPPY)

@@ -1,5 +1,6 @@
 """Consumer groups of the classic protocol, and their offsets."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from kafka_eos.server.storage import Directory
 from kafka_eos.wire.protocol import Message
 from kafka_eos_checks.mutants.rules import mutated
 
-from .conftest import Make, Wire
+from .conftest import Make, Wire, errors_in
 
 E = ErrorCode
 SESSION, REBALANCE = 10_000, 30_000
@@ -211,6 +212,15 @@ def test_a_member_that_is_silent_loses_its_session(wire: Wire) -> None:
     assert (row["GroupState"], row["Members"]) == ("Empty", [])
 
 
+def test_a_member_that_commits_offsets_is_not_silent(wire: Wire) -> None:
+    member = alone(wire)
+    for offset in range(3):
+        wire.wait(SESSION - 1)
+        assert commit(wire, offset, member, 1) == E.NONE
+    wire.wait(SESSION)
+    assert commit(wire, 3, member, 1) == E.UNKNOWN_MEMBER_ID
+
+
 def test_a_member_that_leaves_starts_a_rebalance(wire: Wire) -> None:
     first = alone(wire)
     second = named(wire)
@@ -353,6 +363,52 @@ def test_groups_are_listed_and_deleted_once_they_are_empty(wire: Wire) -> None:
         {"GroupId": "h", "ErrorCode": E.GROUP_ID_NOT_FOUND},
     ]
     assert committed(wire) == (E.NONE, -1)
+
+
+PART = [{"Name": "t", "Partitions": [{"PartitionIndex": 0}]}]
+DELETED: dict[str, Callable[[Wire], Message]] = {
+    "group": lambda wire: wire.ask("DeleteGroups", 2, GroupsNames=["g"]),
+    "offset": lambda wire: wire.ask("OffsetDelete", 0, GroupId="g", Topics=PART),
+    "topic": lambda wire: wire.ask("DeleteTopics", 5, TopicNames=["t"], TimeoutMs=1_000),
+}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("first", [[], [1]], ids=["none is committed", "one is committed"])
+@pytest.mark.parametrize("what", DELETED)
+def test_a_pending_offset_that_is_deleted_does_not_come_back_with_the_marker(
+    make: Make, tmp_path: Path, what: str, first: list[int], restarts: bool
+) -> None:
+    wire = make(storage=Directory(tmp_path))
+    wire.topic()
+    for offset in first:
+        commit(wire, offset)
+    producer = producing(wire)
+    assert commit_in_transaction(wire, producer, 5) == E.NONE
+    assert set(errors_in(DELETED[what](wire))) == {E.NONE}
+    wire = make(storage=Directory(tmp_path)) if restarts else wire
+    if what == "topic":
+        wire.topic()
+    assert committed(wire) == (E.NONE, -1)
+    if what == "group" or restarts:
+        assert wire.ask("ListGroups", 4, StatesFilter=[])["Groups"] == []
+    wire.end(producer)
+    assert committed(wire) == (E.NONE, -1)
+
+
+def test_of_several_pending_offsets_only_the_deleted_one_is_gone(wire: Wire) -> None:
+    wire.topic("u")
+    producer, other = producing(wire), [{"Name": "u", "Partitions": [{"PartitionIndex": 0, "CommittedOffset": 7}]}]
+    commit_in_transaction(wire, producer, 5)
+    who = {"TransactionalId": "x", "ProducerId": producer[0], "ProducerEpoch": producer[1], "GroupId": "g"}
+    wire.ask("TxnOffsetCommit", 3, **who, GenerationId=-1, MemberId="", Topics=other)
+    DELETED["offset"](wire)
+    assert [value.offset for value in wire.cluster.groups.known["g"].values.values()] == [7]
+    wire.end(producer)
+    assert committed(wire) == (E.NONE, -1)
+    asked = [{"GroupId": "g", "Topics": [{"Name": "u", "PartitionIndexes": [0]}]}]
+    [topic] = wire.ask("OffsetFetch", 8, Groups=asked, RequireStable=True)["Groups"][0]["Topics"]
+    assert topic["Partitions"][0]["CommittedOffset"] == 7
 
 
 def test_another_process_knows_the_offsets_and_what_is_pending(make: Make, tmp_path: Path) -> None:

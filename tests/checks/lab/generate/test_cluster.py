@@ -24,7 +24,9 @@ from kafka_eos_checks.brokers.brokers import java_command
 from kafka_eos_checks.brokers.jars import have_jars
 from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.lab.generate import traffic
+from kafka_eos_checks.lab.generate.batches import Values
 from kafka_eos_checks.lab.generate.cluster import BROKERS, Cluster
+from kafka_eos_checks.lab.generate.log_files import LogFiles
 from kafka_eos_checks.lab.generate.traffic import Workload
 from kafka_eos_checks.traces.replays import Rules, in_process
 from kafka_eos_checks.traces.scan import COORDINATOR, pieces_of
@@ -237,6 +239,19 @@ def test_retention_and_the_cleaner_leave_logs_that_begin_later(tmp_path: Path) -
     assert min(starts) > 0
     states = [read_coordinator_log(log) for log in logs if log.topic == "__transaction_state"]
     assert not any(state.whole for state in states if state.records)
+
+
+@pytest.mark.parametrize(("size", "start"), [(111, 0), (110, 10), (61, 10), (60, 20), (0, 20)])
+def test_segments_are_deleted_while_the_others_have_the_retained_size_and_with_them_the_epochs_that_ended_there(
+    tmp_path: Path, size: int, start: int
+) -> None:
+    log = LogFiles(tmp_path / "t-0", Values(1, 0))
+    log.segments, log.size, log.leader_epochs = [(0, 100), (10, 50), (20, 60)], 210, [(0, 0), (1, 10), (2, 15), (4, 20)]
+    deleted = log.retain(size)
+    assert log.segments[0][0] == start
+    assert log.size == 210 - deleted == sum(own for _, own in log.segments)
+    kept = {0: [(0, 0), (1, 10), (2, 15), (4, 20)], 10: [(1, 10), (2, 15), (4, 20)], 20: [(4, 20)]}
+    assert log.leader_epochs == kept[start]
 
 
 def test_the_command_writes_a_cluster_that_the_audit_takes_as_of_one_moment(

@@ -27,6 +27,12 @@ def test_the_audit_finds_what_was_planted_where_it_was_planted_and_nothing_else(
     assert found == planted
 
 
+def test_the_partitions_together_have_as_many_batches_as_are_asked_for(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    assert main(["lab", "generate", str(made), "--batches", "11", "--partitions", "3", "--producers", "1"]) == 0
+    assert [log.batches for log in run([made]).logs] == [4, 4, 3]
+
+
 def test_a_seed_decides_every_byte(tmp_path: Path) -> None:
     def log(seed: str) -> bytes:
         folder = tmp_path / f"made-{len(list(tmp_path.iterdir()))}"

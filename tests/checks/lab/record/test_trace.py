@@ -220,6 +220,13 @@ def test_the_restart_of_a_broker_that_does_not_lead_is_left_out(wire: Wire) -> N
     assert [name for name, *_ in wire.trace()] == ["AppendBatch", "AppendBatch"]
 
 
+def test_a_restart_before_the_first_answer_is_left_out_as_nobody_knows_who_led_then(wire: Wire) -> None:
+    wire.restart()
+    wire.append(0, 0)
+    wire.restart()
+    assert [name for name, *_ in wire.trace()] == ["AppendBatch", "TakeSnapshot", "Restart"]
+
+
 def test_a_batch_that_the_leader_knew_after_its_restart_was_appended_before_it(wire: Wire) -> None:
     wire.append(0, 0)
     for sequence in (1, 2):  # sent, stored, never answered
