@@ -283,7 +283,7 @@ def of_inputs(
         tally, numbers = found.tally, found.numbers()
         if take is not None:
             take(found)
-        said = list(found.in_order()) if keep else [each for own in tally.shown.values() for each in own]
+        said = list(found.in_order()) if keep else tally.findings
         spent = time.process_time() - began, time.perf_counter() - started
         cost = bill_of(running, inputs, *spent) if explain_cost else None
     said.sort(key=Finding.sort_key)

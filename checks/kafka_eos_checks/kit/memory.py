@@ -10,6 +10,7 @@ third of the CPU time of an audit, measured.
 import ctypes
 import functools
 import gc
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -28,9 +29,13 @@ def keep_freed_memory() -> bool:
     return bool(mallopt(M_MMAP_THRESHOLD, HEAP_BYTES)) and bool(mallopt(M_TRIM_THRESHOLD, KEPT_BYTES))
 
 
-@functools.cache
 def keep_modules() -> None:
-    """Let this process's garbage collector pass over everything that there is now."""
+    """Let this process's garbage collector pass over everything that there is now, if modules were imported."""
+    _keep(len(sys.modules))
+
+
+@functools.cache
+def _keep(_modules: int) -> None:
     gc.collect()
     gc.freeze()
 

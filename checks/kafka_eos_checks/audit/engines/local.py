@@ -108,16 +108,11 @@ class Engine(Protocol):
         """All keys and values of a kind, in the rows of some stages and in order of keys, brought to the caller."""
         ...
 
-    def collect_each(self, *wanted: tuple[int, Sequence[Any]], again: bool = False) -> list[list[tuple[int, Any]]]:
-        """As :meth:`collect`, several times, each for a kind and the rows of some stages; on Spark by one query.
-
-        Args:
-            wanted: the kinds and rows.
-            again: all these rows have been read before, so that no stage has to run for them.
-        """
+    def collect_each(self, *wanted: tuple[int, Sequence[Any]]) -> list[list[tuple[int, Any]]]:
+        """As :meth:`collect`, several times, each for a kind and the rows of some stages; on Spark by one query."""
         ...
 
-    def stream(self, kind: int, rows: Any) -> Iterator[Any]:
+    def stream(self, kind: int, *rows: Any) -> Iterator[Any]:
         """All values of a kind, in any order, brought to the caller piece by piece."""
         ...
 
@@ -320,15 +315,15 @@ class LocalEngine:
         keys = sorted(set[int]().union(*(each.keys([kind]) for each in rows)))
         return [(key, value) for key in keys for each in rows for value in each.values([kind], key)]
 
-    def collect_each(self, *wanted: tuple[int, Sequence[Any]], again: bool = False) -> list[list[tuple[int, Any]]]:
+    def collect_each(self, *wanted: tuple[int, Sequence[Any]]) -> list[list[tuple[int, Any]]]:
         """As :meth:`Engine.collect_each`."""
-        del again
         return [self.collect(kind, *rows) for kind, rows in wanted]
 
-    def stream(self, kind: int, rows: Any) -> Iterator[Any]:
+    def stream(self, kind: int, *rows: Any) -> Iterator[Any]:
         """As :meth:`Engine.stream`."""
-        for key in sorted(rows.keys([kind])):
-            yield from rows.values([kind], key)
+        for each in rows:
+            for key in sorted(each.keys([kind])):
+                yield from each.values([kind], key)
 
     def ask_each(self, ask: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         """As :meth:`Engine.ask_each`."""
@@ -397,7 +392,7 @@ def answered(ask: Callable[[Item], Any], numbered: tuple[int, Item]) -> Iterator
 def costs_of(engine: Engine) -> list[StageCost]:
     """The cost of each stage that an engine has run; a stage without a task has none."""
     labels = [label for label, _ in engine.stages]
-    found = engine.collect_each(*((COST, [rows]) for _, rows in engine.stages), again=True)
+    found = engine.collect_each(*((COST, [rows]) for _, rows in engine.stages))
     return [StageCost(label, [cost for _, cost in own]) for label, own in zip(labels, found, strict=True) if own]
 
 

@@ -9,6 +9,7 @@ package must be importable there (``--py-files``, ``spark.addArtifacts``).
 
 import os
 import pickle
+import re
 import struct
 import sys
 import threading
@@ -61,15 +62,21 @@ class SparkEngine:
     def __init__(self, spark: "SparkSession") -> None:
         self.spark = spark
         self.stages: list[tuple[str, DataFrame]] = []
+        self._waiting: dict[int, Sequence[DataFrame]] = {}  # by id of rows that are not computed yet: what they read
         is_remote = need("pyspark.sql.utils", "spark").is_remote()
         self._cores = None if is_remote else spark.sparkContext.defaultParallelism
+        from pyspark import StorageLevel  # noqa: PLC0415 - see `session`
+
+        is_local = not is_remote and re.match(r"local(\[|$)", str(spark.sparkContext.master))
+        self._level = StorageLevel.DISK_ONLY if is_local else StorageLevel.DISK_ONLY_2
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for _label, frame in self.stages:
-            frame.unpersist()
+        if self._cores is not None:
+            for _label, frame in self.stages:
+                frame._jdf.queryExecution().analyzed().rdd().unpersist(False)
 
     @property
     def jvm_seconds(self) -> float | None:
@@ -89,16 +96,15 @@ class SparkEngine:
         count = task_count(len(items), self._cores)
         numbers = self.spark.range(0, count, 1, count)
         with quiet_about_pandas():
-            return self._kept(label, numbers.mapInArrow(_mapped(function, items, count), ddl(ROW_COLUMNS)))
+            return self._kept(label, numbers.mapInArrow(_mapped(function, items, count), ddl(ROW_COLUMNS)), ())
 
     def regroup(
         self, function: Callable[[int, Iterator[Any]], Iterable[Row]], kinds: Sequence[int], *rows: Any, label: str
     ) -> "DataFrame":
         """As :meth:`kafka_eos_checks.audit.engines.local.Engine.regroup`."""
-        whole = _union(rows)
-        own = whole.where(f"kind IN ({', '.join(map(str, kinds))})")
+        own = _of_kinds(self._whole(zip(rows, rows, strict=True)), kinds)
         with quiet_about_pandas():
-            return self._kept(label, own.groupBy("key").applyInArrow(_regrouped(function), ddl(ROW_COLUMNS)))
+            return self._kept(label, own.groupBy("key").applyInArrow(_regrouped(function), ddl(ROW_COLUMNS)), rows)
 
     def collect(self, kind: int, *rows: "DataFrame") -> list[tuple[int, Any]]:
         """As :meth:`kafka_eos_checks.audit.engines.local.Engine.collect`.
@@ -108,40 +114,42 @@ class SparkEngine:
         """
         return self.collect_each((kind, rows))[0]
 
-    def collect_each(
-        self, *wanted: tuple[int, "Sequence[DataFrame]"], again: bool = False
-    ) -> list[list[tuple[int, Any]]]:
+    def collect_each(self, *wanted: tuple[int, "Sequence[DataFrame]"]) -> list[list[tuple[int, Any]]]:
         """As :meth:`kafka_eos_checks.audit.engines.local.Engine.collect_each`.
 
         Raises:
             UnusableInput: Spark fails on the input.
         """
-        if not wanted:
-            return []
-        numbered = [
-            _union(rows).where(f"kind = {kind}").selectExpr(f"{number} AS number", "key", "value")
-            for number, (kind, rows) in enumerate(wanted)
-        ]
+        asked: dict[int, tuple[DataFrame, dict[int, list[int]]]] = {}  # by id of rows: these, and questions by kind
+        for number, (kind, rows) in enumerate(wanted):
+            for each in rows:
+                asked.setdefault(id(each), (each, {}))[1].setdefault(kind, []).append(number)
+        if not asked:
+            return [[] for _ in wanted]
+        chosen = self._whole(
+            (rows, _of_kinds(rows, kinds).selectExpr(f"{place} AS place", *ROW_COLUMNS))
+            for place, (rows, kinds) in enumerate(asked.values())
+        )
         found: list[list[tuple[int, Any]]] = [[] for _ in wanted]
         with failures_told(), task_progress(self.spark), quiet_about_pandas():
             # for a few rows this takes the driver a third of the time that toArrow takes
-            told = self._in_few_tasks(_union(numbered), again).collect()
-        for number, key, value in sorted(told, key=lambda row: row[1]):
-            found[number].append((key, unpacked(value)))
+            told = chosen.collect()
+        questions = [own for _, own in asked.values()]
+        self._note_computed(rows for rows, _ in asked.values())
+        for place, kind, key, value in sorted(told, key=lambda row: row[2]):
+            unpickled = unpacked(value)
+            for number in questions[place][kind]:
+                found[number].append((key, unpickled))
         return found
 
-    def _in_few_tasks(self, rows: "DataFrame", again: bool) -> "DataFrame":
-        """Rows that are on disk, in a task for each core: each task is sent all stages that it reads, 30 ms of CPU."""
-        return rows.coalesce(self._cores) if again and self._cores is not None else rows
-
-    def stream(self, kind: int, rows: "DataFrame") -> Iterator[Any]:
+    def stream(self, kind: int, *rows: "DataFrame") -> Iterator[Any]:
         """As :meth:`kafka_eos_checks.audit.engines.local.Engine.stream`: a partition of the rows at a time.
 
         Raises:
             UnusableInput: Spark fails on the input.
         """
         with failures_told(), quiet_about_pandas():
-            for row in rows.where(f"kind = {kind}").select("value").toLocalIterator():
+            for row in _of_kinds(_union(rows), [kind]).select("value").toLocalIterator():
                 yield unpacked(row[0])
 
     def table(
@@ -155,8 +163,7 @@ class SparkEngine:
             columns: the names and types of the table.
             convert: gives a value the form of this table.
         """
-        whole = _union(rows)
-        own = whole.where(f"kind = {kind}").select("value")
+        own = _of_kinds(self._whole(zip(rows, rows, strict=True)), [kind]).select("value")
         with quiet_about_pandas():
             return own.mapInArrow(partial(_converted, convert), ddl(columns))
 
@@ -169,12 +176,34 @@ class SparkEngine:
         rows = self.map(partial(answered, ask), list(enumerate(items)), [], ASKED)
         return [answer for _, answer in self.collect(ANSWER, rows)]
 
-    def _kept(self, label: str, rows: "DataFrame") -> "DataFrame":
-        from pyspark import StorageLevel  # noqa: PLC0415 - see `session`
+    def _kept(self, label: str, rows: "DataFrame", reads: "Sequence[DataFrame]") -> "DataFrame":
+        """Rows of a stage that stay on the executors' disks, and forget how they were made.
 
-        kept = rows.persist(StorageLevel.DISK_ONLY)
+        Otherwise Spark plans all stages before it anew for each stage, and sends them with each task.
+        """
+        with failures_told():  # with adaptive execution Spark shuffles at once
+            kept = rows.localCheckpoint(False, self._level)
         self.stages.append((label, kept))
+        self._waiting[id(kept)] = reads
         return kept
+
+    def _whole(self, parts: "Iterable[tuple[DataFrame, DataFrame]]") -> "DataFrame":
+        """Parts of the rows of some stages; what is on disk in a task for each core, because each task costs 30 ms."""
+        waiting, stored = list["DataFrame"](), list["DataFrame"]()
+        for rows, part in parts:
+            (waiting if id(rows) in self._waiting else stored).append(part)
+        if stored and self._cores is not None:
+            stored = [_union(stored).coalesce(self._cores)]
+        return _union([*stored, *waiting])
+
+    def _note_computed(self, rows: "Iterable[DataFrame]") -> None:
+        """Note that rows are on disk, and so are all that they were made of."""
+        for each in rows:
+            self._note_computed(self._waiting.pop(id(each), ()))
+
+
+def _of_kinds(rows: "DataFrame", kinds: Iterable[int]) -> "DataFrame":
+    return rows.where(f"kind IN ({', '.join(map(str, kinds))})")
 
 
 def _union(rows: "Sequence[DataFrame]") -> "DataFrame":
@@ -331,6 +360,7 @@ def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
         "spark.driver.extraJavaOptions": " ".join(java),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        "spark.sql.adaptive.enabled": "false",  # otherwise each shuffle is a job of its own
         "spark.sql.shuffle.partitions": str(shuffle_count(os.cpu_count())),
         "spark.rdd.compress": "false",  # values are compressed, see `packed`
         "spark.shuffle.compress": "false",

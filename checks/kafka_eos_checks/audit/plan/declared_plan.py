@@ -27,6 +27,7 @@ from typing import Any
 
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.engines.local import Engine
+from kafka_eos_checks.audit.engines.rounds import Part
 from kafka_eos_checks.audit.events.recorded import RunFacts
 from kafka_eos_checks.audit.plan.declared_stages import (
     ATTEMPTED,
@@ -129,7 +130,7 @@ class DeclaredPlan:
         topics: Iterable[str],
         committed: Mapping[int, tuple[frozenset[Name], bool]],
         covered: Mapping[int, bool],
-    ) -> tuple[list[dict[str, Figures]], list[Any]]:
+    ) -> Part[tuple[list[dict[str, Figures]], list[Any]]]:
         """Judge all applications; return figures, and the rows of stages with findings.
 
         Args:
@@ -158,7 +159,8 @@ class DeclaredPlan:
         take = partial(take_requests, ordered=self.ordered, ends=ends, pieces=pieces, names=names)
         asked = engine.regroup(take, [ATTEMPTED], wanted, fetched, label="requests")
         places = {number: place for number, (place, _, _) in longest.items()}
-        begun = [value for _, value in engine.collect(BEGUN, asked)]
+        (told,) = yield ((BEGUN, [asked]),)
+        begun = [value for _, value in told]
         facts = []
         for number, run, declared, _ in self.logs.applications:
             waiting = sorted((each for name, own, _ in begun if name == run for each in own), key=lambda each: each[0])
@@ -190,10 +192,11 @@ class DeclaredPlan:
         )
         judging = partial(judge_piece, logs=self.logs, facts=facts)
         judged = engine.regroup(judging, [IDENTIFIED], joined, label="declared applications")
-        self._check(topics, committed, [value for _, value in engine.collect(SEEN, judged)])
+        seen, figures = yield (SEEN, [judged]), (FIGURES_OF, [judged])
+        self._check(topics, committed, [value for _, value in seen])
         once = engine.regroup(report_once, [CANDIDATES], judged, label="outputs without their offsets")
         together = engine.regroup(report_together, [TOGETHER], once, label="outputs of several transactions")
-        return [value for _, value in engine.collect(FIGURES_OF, judged)], [past, judged, once, together]
+        return [value for _, value in figures], [past, judged, once, together]
 
     def _check(
         self,

@@ -68,6 +68,16 @@ class Tally:
         shown = [finding for name in names for finding in self.shown[name]]
         return sum(self.counts[name] for name in names), nsmallest(SHOWN_FINDINGS, shown, key=Finding.sort_key)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether no finding is left out."""
+        return all(count <= SHOWN_FINDINGS for count in self.counts.values())
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The findings that are not left out."""
+        return [finding for own in self.shown.values() for finding in own]
+
     def first_violations(self) -> dict[str, Finding]:
         """The first violation of each rule."""
         return {rule: self.shown[rule, kind][0] for rule, kind in self.counts if kind == Kind.VIOLATION}
@@ -146,9 +156,12 @@ class Found(Collection[Finding]):
         return Found(self.engine, *self.rows, own=(*self.own, *other))
 
     def __iter__(self) -> Iterator[Finding]:
-        for rows in self.rows:
-            for findings in self.engine.stream(FINDINGS, rows):
-                yield from findings
+        tally: Tally | None = vars(self).get("tally")
+        if tally is not None and tally.is_whole:
+            yield from tally.findings
+            return
+        for findings in self.engine.stream(FINDINGS, *self.rows) if self.rows else ():
+            yield from findings
         yield from self.own
 
     def __len__(self) -> int:
@@ -171,9 +184,8 @@ class Found(Collection[Finding]):
     def numbers(self) -> dict[str, int]:
         """The number, from 1, that the first violation of each rule has among all violations by place."""
         firsts = self.tally.first_violations()
-        if all(count <= SHOWN_FINDINGS for count in self.tally.counts.values()):
-            shown = [finding for own in self.tally.shown.values() for finding in own]
-            counts = next(iter(_ahead(0, [shown], firsts=firsts))).value
+        if self.tally.is_whole:
+            counts = next(iter(_ahead(0, [self.tally.findings], firsts=firsts))).value
         else:
             ahead = self.engine.regroup(partial(_ahead, firsts=firsts), [FINDINGS], *self.rows, label="findings")
             added = self.engine.regroup(_added, [TALLY], ahead, label="findings")

@@ -43,6 +43,7 @@ import numpy as np
 from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.histories.history import MalformedHistory
 from kafka_eos_checks.audit.engines.local import Engine
+from kafka_eos_checks.audit.engines.rounds import Part, together
 from kafka_eos_checks.audit.events.history_files import (
     RANGE_BYTES,
     Range,
@@ -217,11 +218,11 @@ def read_histories(
     starts = starts_of(parts)
     reading = partial(read_range, buckets=buckets, logged=logged, starts=starts)
     read = engine.map(reading, parts, [part.size for _, part in parts], "histories")
-    failed = engine.collect(FAILED, read)
+    failed, facts, changes = engine.collect_each(*((kind, [read]) for kind in (FAILED, FACTS, CHANGED)))
     if failed:
         _, (number, at, reason) = min(failed, key=lambda each: each[1][:2])
         raise MalformedHistory(str(files[number]), line_of(files[number], at), reason)
-    runs = _runs_of(facts for _, facts in engine.collect(FACTS, read))
+    runs = _runs_of(own for _, own in facts)
     topics = set[str]().union(*(run.topics for run in runs))
     numbered = [(number, log) for number, log in enumerate(logs) if log.has_records]
     chosen, groups = (
@@ -236,6 +237,7 @@ def read_histories(
         runs,
         engine,
         read,
+        [change for _, change in changes],
         Named(numbers, _tell_of_applications(runs) or any(run.sending for run in runs), buckets, declared.logs),
         list(chosen.values()),
         groups,
@@ -268,6 +270,7 @@ class Histories:
         runs: the runs, in the order in which they start.
         engine: the engine that runs the plan.
         read: the rows of the histories.
+        changes: by run, the rows of the kind :data:`CHANGED`.
         named: what the scan of the logs has to know.
         logs: the logs of the topics that histories name.
         groups: the logs of ``__consumer_offsets``, by their number in the scan.
@@ -280,6 +283,7 @@ class Histories:
     runs: Sequence[RunFacts]
     engine: Engine
     read: Any
+    changes: Sequence[tuple[str, Rows]]
     named: Named
     logs: Sequence[PartitionLog]
     groups: Mapping[int, PartitionLog]
@@ -331,28 +335,26 @@ class Histories:
         if not self.runs:
             return result
         self.check_crc = check_crc
-        self.end_logs(scanned, moments)
-        self.join()
-        self.join_producers()
-        self.join_applications()
-        judged, result.findings = self.judge_suspects()
+        together(self.engine, self.end_logs(scanned, moments))
+        reading = Reading(self.runs, self.logs, self.ends, self.settings, self.reach)
+        declared = self.judge_declared(reading)
+        joins = self.join(), self.join_producers(), self.join_applications()
+        (figures, of_declared), *_ = together(self.engine, declared, *joins)
+        judged, result.findings = self.judge_suspects(reading)
+        result.findings += Found(self.engine, *of_declared)
+        judged += figures
         for rule, own in [*self.figures, *(each for figures in judged for each in figures.items())]:
             for name, count in own.items():
                 result.figures[rule][name] = int(result.figures[rule].get(name, 0)) + int(count)
         return result
 
-    def end_logs(self, scanned: Sequence[Any], moments: Moments) -> None:
+    def end_logs(self, scanned: Sequence[Any], moments: Moments) -> Part[None]:
         """Fold the logs of the topics that histories name, and those of the groups."""
         scanned = scanned or [self.read]  # without logs: rows among which no stage finds any of its kind
         declared = self.named.declared
         end = partial(end_log, logs=self.logs, buckets=self.buckets, declared=declared, check_crc=self.check_crc)
         ended = self.engine.regroup(end, [PIECES], *scanned, label="logs of histories")
         self.store = [*scanned, ended]
-        told = dict(self.engine.collect(LOG, ended))
-        self.ends = {
-            number: LogEnds() for number in range(len(self.logs)) if number + len(self.logs) not in told
-        } | told
-        own = [(self.log_of(number), ends.end, ends.stamped_ms) for number, ends in self.ends.items()]
         fold = partial(
             end_group_log,
             numbers={number: place for place, number in enumerate(self.groups)},
@@ -364,21 +366,33 @@ class Histories:
         )
         kinds = [GROUPS if self.named.groups else COMMITS]
         groups = self.engine.regroup(fold, kinds, *scanned, label="groups' offsets")
+        names_of = [groups] if declared.applications else []
+        told, of_groups, of_partitions, names = yield (
+            (LOG, [ended]),
+            (LOG, [groups]),
+            (REACHED, [groups]),
+            (NAMES, names_of),
+        )
+        whole_logs = dict(told)
+        self.ends = {
+            number: LogEnds() for number in range(len(self.logs)) if number + len(self.logs) not in whole_logs
+        } | whole_logs
+        own = [(self.log_of(number), ends.end, ends.stamped_ms) for number, ends in self.ends.items()]
         longest: dict[int, tuple[int, int, int, bool]] = {}
-        facts = dict.fromkeys(range(len(self.groups)), (0, -1, True)) | dict(self.engine.collect(LOG, groups))
+        facts = dict.fromkeys(range(len(self.groups)), (0, -1, True)) | dict(of_groups)
         for number, (end_offset, stamped, whole) in facts.items():
             partition = self.group_logs[number].partition
             if partition not in longest or end_offset > longest[partition][1]:
                 longest[partition] = number, end_offset, stamped, whole
         self.group_logs_chosen = [number for number, *_ in longest.values()]
         reached: dict[int, int] = {}
-        for number, last in self.engine.collect(REACHED, groups):
+        for number, last in of_partitions:
             if number in self.group_logs_chosen:
                 self.group_logs_once = self.group_logs_once and not reached.keys() & last.keys()
                 reached.update(last)
         self.reached = reached
-        names = dict(self.engine.collect(NAMES, groups)) if declared.applications else {}
-        self.committed = {number: (names.get(number, frozenset()), whole) for number, *_, whole in longest.values()}
+        named = dict(names)
+        self.committed = {number: (named.get(number, frozenset()), whole) for number, *_, whole in longest.values()}
         self.groups_whole = bool(longest) and all(whole for *_, whole in longest.values())
         self.covers = groups
         own += [(self.group_logs[number], end_offset, stamped) for number, end_offset, stamped, _ in longest.values()]
@@ -401,7 +415,7 @@ class Histories:
         """The log with a number."""
         return self.logs[number % len(self.logs)]
 
-    def join(self) -> None:
+    def join(self) -> Part[None]:
         """Count the proved subjects, and pick the events and records that the readable rules need."""
         engine, settings, buckets = self.engine, self.settings, self.buckets
         number_of = {run.run: number for number, run in enumerate(self.runs)}
@@ -416,17 +430,22 @@ class Histories:
             partial(end_bucket, settings=settings), [ENDINGS, HELD_BY], self.read, values, label="transactions told"
         )
         changes: dict[str, list[Rows]] = defaultdict(list)
-        for _, (run, rows) in engine.collect(CHANGED, self.read):
+        for run, rows in self.changes:
             changes[run].append(rows)
         by_run = {run: np.concatenate(rows) for run, rows in changes.items()}
         follow = partial(follow_bucket, settings=settings, changes=by_run, buckets=buckets, number_of=number_of)
         followed = [engine.regroup(follow, [MOVES], self.read, label="readers")]
-        spots, suspects, tangled = self._collected((SPOTS, values), (SUSPECT, ended), (TANGLED, followed[0]))
+        counted = [values, ended, *followed]
+        *picks, figures = yield (SPOTS, [values]), (SUSPECT, [ended]), (TANGLED, followed), (FIGURES, counted)
+        self._count(figures)
+        spots, suspects, tangled = map(self._hashes, picks)
         self.suspects = suspects
+        counted = []
         if any(map(len, tangled.values())):
             again = partial(read_moves, buckets=buckets, of=tangled)
             moves = engine.map(again, self.parts, [part.size for _, part in self.parts], "tangled readers")
-            followed.append(engine.regroup(follow, [MOVES], moves, label="tangled readers followed"))
+            counted.append(engine.regroup(follow, [MOVES], moves, label="tangled readers followed"))
+            followed += counted
         passed = engine.regroup(
             partial(look_bucket, settings=settings, number_of=number_of, tangled=tangled),
             [GAPS, RANGES],
@@ -437,7 +456,6 @@ class Histories:
         )
         self.picked += [*followed, passed]
         self.records.append(passed)
-        counted = [values, ended, *followed]
         if any(map(len, (*spots.values(), *suspects.values()))):
             picked = engine.regroup(
                 partial(join_bucket, settings=settings, buckets=buckets, picks=(spots, suspects), number_of=number_of),
@@ -457,24 +475,32 @@ class Histories:
             )
             self.picked += [picked, ends]
             self.records.append(picked)
-        self.figures += [each for _, figures in engine.collect(FIGURES, *counted) for each in figures.items()]
+        if counted:
+            (figures,) = yield ((FIGURES, counted),)
+            self._count(figures)
 
-    def join_producers(self) -> None:
+    def _count(self, figures: Iterable[tuple[int, Mapping[str, Mapping[str, int]]]]) -> None:
+        """Add collected figures of rules."""
+        self.figures += [each for _, own in figures for each in own.items()]
+
+    def join_producers(self) -> Part[None]:
         """Count what columns prove about refusals and sent offsets; the producer ids without a proof are accused."""
         engine = self.engine
         decided = {run.run: (run, bool(self.groups) and run.last_ms + SKEW_MS <= self.reach) for run in self.runs}
         join = partial(producer_bucket, runs=decided, logs=self.group_logs_chosen)
         joined = engine.regroup(join, [PRODUCERS], self.read, self.covers, label="producers")
-        self.figures += [each for _, own in engine.collect(FIGURES, joined) for each in own.items()]
+        asked = FIGURES, ACCUSED, LINKS, NAMED_BY
+        figures, accused, links_told, named_told = yield [(kind, [joined]) for kind in asked]
+        self._count(figures)
         suspects, of_batches = (defaultdict[tuple[str, str], list[Ints]](list) for _ in range(2))
-        for _, (run, rule, pids, of_batch) in engine.collect(ACCUSED, joined):
+        for _, (run, rule, pids, of_batch) in accused:
             suspects[run, rule].append(pids)
             of_batches[run, rule].append(of_batch)
         if not suspects:
             return
         links, named = defaultdict[str, list[Rows]](list), defaultdict[str, list[Rows]](list)
-        for kind, parts in ((LINKS, links), (NAMED_BY, named)):
-            for _, (run, rows) in engine.collect(kind, joined):
+        for told, parts in ((links_told, links), (named_told, named)):
+            for _, (run, rows) in told:
                 parts[run].append(rows)
         for number, run in enumerate(self.runs):
             own = {rule: np.concatenate(suspects[run.run, rule]) for rule in OF_REQUESTS if (run.run, rule) in suspects}
@@ -512,7 +538,7 @@ class Histories:
             own = senders[of_sender == task], groups["group"][of_group == task]
             self.wanted[task] = Wanted(*map(np.union1d, before, own))
 
-    def join_applications(self) -> None:
+    def join_applications(self) -> Part[None]:
         """In runs whose events suffice, count the inputs that are proved to be processed once, and pick the others."""
         engine = self.engine
         crews = {run.run: self._crew(run) for run in self.runs if self._tells_enough(run)}
@@ -521,7 +547,8 @@ class Histories:
         number_of = {run.run: number for number, run in enumerate(self.runs)}
         made = partial(output_bucket, crews=crews, settings=self.settings, buckets=self.buckets)
         outputs = engine.regroup(made, [SENDING, STORE], self.read, *self.store, label="outputs")
-        sending = {run for _, run in engine.collect(FACTS, outputs)}
+        (facts,) = yield ((FACTS, [outputs]),)
+        sending = {run for _, run in facts}
         self.proving = set(crews)
         crews = {run: crew for run, crew in crews.items() if run in sending}
         inputs = engine.regroup(
@@ -531,9 +558,10 @@ class Histories:
             label="inputs",
         )
         checked = engine.regroup(commit_bucket, [CHECKS, ASKING], inputs, self.read, label="commits asked for")
-        self.figures += [each for _, own in engine.collect(FIGURES, inputs, checked) for each in own.items()]
+        figures, told = yield (FIGURES, [inputs, checked]), (INPUTS, [inputs, checked])
+        self._count(figures)
         found: dict[str, list[Rows]] = defaultdict(list)
-        for _, (run, suspects) in engine.collect(INPUTS, inputs, checked):
+        for _, (run, suspects) in told:
             found[run].append(suspects)
         self.inputs = {run: np.unique(np.concatenate(own)) for run, own in found.items()}
         if self.inputs:
@@ -570,16 +598,12 @@ class Histories:
         }
         return Crew(Members(process, group, first), names, whole, self.group_logs_chosen)
 
-    def _collected(self, *wanted: tuple[int, Any]) -> list[dict[str, Hashes]]:
-        """The collected hashes of each run, ascending, of each kind in the rows of a stage."""
-        none = np.zeros(0, np.uint64)
-        found = []
-        for rows in self.engine.collect_each(*((kind, [stage]) for kind, stage in wanted)):
-            parts: dict[str, list[Hashes]] = {run.run: [none] for run in self.runs}
-            for _, (run, hashes) in rows:
-                parts[run].append(hashes)
-            found.append({run: np.unique(np.concatenate(own)) for run, own in parts.items()})
-        return found
+    def _hashes(self, collected: Iterable[tuple[int, tuple[str, Hashes]]]) -> dict[str, Hashes]:
+        """The collected hashes of each run, ascending."""
+        parts: dict[str, list[Hashes]] = {run.run: [np.zeros(0, np.uint64)] for run in self.runs}
+        for _, (run, hashes) in collected:
+            parts[run].append(hashes)
+        return {run: np.unique(np.concatenate(own)) for run, own in parts.items()}
 
     @property
     def told_whole(self) -> list[RunFacts]:
@@ -595,14 +619,9 @@ class Histories:
             pick = partial(pick_records, chosen=chosen, number_of=number_of)
             self.records.append(engine.regroup(pick, [STORE], *self.store, label="records of applications"))
 
-    def judge_suspects(self) -> tuple[list[dict[str, Figures]], Found]:
-        """The figures and findings of the readable rules, over what was picked.
-
-        Raises:
-            WrongQuestion: nothing fits an application that is declared.
-        """
+    def judge_suspects(self, reading: Reading) -> tuple[list[dict[str, Figures]], Found]:
+        """The figures and findings of the readable rules, over what was picked."""
         engine = self.engine
-        reading = Reading(self.runs, self.logs, self.ends, self.settings, self.reach)
         self.pick_whole(reading)
         fetched = engine.regroup(
             partial(fetch_records, logs=self.logs, check_crc=self.check_crc),
@@ -632,9 +651,7 @@ class Histories:
             rest = partial(judge_members, reading=reading)
             judged.append(engine.regroup(rest, [MEMBERS], events, label="generations"))
         judged += self._judge_requests(reading, whole, events, fetched)
-        figures, declared = self.judge_declared(reading)
-        figures += [own for _, own in engine.collect(FOUND, *judged)]
-        return figures, Found(engine, *judged, *declared)
+        return [own for _, own in engine.collect(FOUND, *judged)], Found(engine, *judged)
 
     def _seek_requests(self, whole: Collection[str]) -> Any:
         """Rows with the places of requests of suspect producers, and of runs that are judged as a whole."""
@@ -679,7 +696,7 @@ class Histories:
             judged.append(engine.regroup(judge_whole, kinds, events, records, label="applications"))
         return judged
 
-    def judge_declared(self, reading: Reading) -> tuple[list[dict[str, Figures]], list[Any]]:
+    def judge_declared(self, reading: Reading) -> Part[tuple[list[dict[str, Figures]], list[Any]]]:
         """The figures of the rules over declared applications, and rows with their findings.
 
         Raises:

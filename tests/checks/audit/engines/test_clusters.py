@@ -129,6 +129,48 @@ def test_spark_submit_with_the_wheel_on_two_executors_gives_the_same_verdicts(
     assert found["executors"] == 2
 
 
+# What becomes of rows of a stage when one of two executors is killed.
+LOSS = """
+import json, os, signal, subprocess, sys
+from pathlib import Path
+from kafka_eos_checks.audit.engines.local import Row
+from kafka_eos_checks.audit.engines.spark import SparkEngine, session
+
+def each(item):
+    yield Row(1, item % 3, item)
+
+def summed(key, values):
+    yield Row(1, key + 10, sum(values))
+
+with session() as spark, SparkEngine(spark) as engine:
+    rows = engine.map(each, range(20), [1] * 20, "each")
+    first = engine.regroup(summed, [1], rows, label="first")
+    before = engine.collect(1, first)
+    running = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
+    told = (line.split(maxsplit=2) for line in running.splitlines())
+    jvm = str(os.getppid())
+    executors = [pid for pid, parent, args in told if parent == jvm and "CoarseGrainedExecutorBackend" in args]
+    os.kill(int(executors[0]), signal.SIGKILL)
+    second = engine.regroup(summed, [1], rows, first, label="second")
+    after = sorted(engine.collect(1, second, rows))
+Path(sys.argv[1]).write_text(json.dumps([len(executors), before, after]))
+"""
+
+
+@pytest.mark.thorough
+def test_rows_between_stages_survive_the_loss_of_an_executor(zipped: Path, tmp_path: Path) -> None:
+    submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
+    program, out = tmp_path / "program.py", tmp_path / "found.json"
+    program.write_text(LOSS)
+    tasks = ["--conf", "spark.sql.shuffle.partitions=4", "--conf", "spark.ui.enabled=false"]
+    options = ["--master", "local-cluster[2,1,1024]", "--py-files", str(zipped), *tasks]
+    run_program([submit, *options, str(program), str(out)], tmp_path)
+    sums = [[key + 10, sum(range(key, 20, 3))] for key in range(3)]
+    again = [[key + 10, own] for key, own in sums]
+    rows = [[item % 3, item] for item in range(20)]
+    assert json.loads(out.read_text()) == [2, sums, sorted([*rows, *sums, *again])]
+
+
 @pytest.fixture(scope="module")
 def yarn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder with the configuration of a YARN with one node; Maven fetches Hadoop first."""

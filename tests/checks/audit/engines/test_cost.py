@@ -147,7 +147,7 @@ def test_an_audit_with_a_history_reads_each_byte_of_a_segment_and_of_the_history
     given = sum(path.stat().st_size for kind in ("*.log", "histories/*") for path in tmp_path.rglob(kind))
     indexes = sum(path.stat().st_size for path in tmp_path.glob("**/*index"))
     assert found.input_bytes == given
-    again = sum(each.read for each in found.stages if each.label == "generations")
+    again = sum(each.read for each in found.stages if each.label == "events shown")
     assert given <= found.read - again <= given + indexes
     assert again < given / 50, "joins of members and their commits are judged one by one"
     judged = {verdict.name: verdict.figures for verdict in result.verdicts}

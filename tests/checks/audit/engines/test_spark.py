@@ -1,19 +1,25 @@
 """How items become Spark's tasks."""
 
 import os
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.engines.local import LocalEngine, Row
 from kafka_eos_checks.audit.engines.spark import SparkEngine, failures_told, session, shuffle_count, task_count
 from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.kit.missing import MissingExtra
+from kafka_eos_checks.kit.recording import kept_recording
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+MOST_JOBS = 16  # of an audit with a history; there are as many rounds in which the driver has to decide something
 
 
 @pytest.mark.parametrize(
@@ -93,6 +99,51 @@ def test_several_kinds_are_collected_at_once_each_from_rows_of_its_own(spark: "S
 def both_kinds(item: int) -> Iterator[Row]:
     yield Row(0, item, "0")
     yield Row(1, item, "1")
+
+
+def doubled(key: int, values: Iterator[str]) -> Iterator[Row]:
+    yield Row(0, 2 * key, "".join(sorted(values)))
+
+
+@pytest.mark.spark
+def test_a_job_answers_all_questions_and_runs_every_stage_once(spark: "SparkSession") -> None:
+    """Whether they are about one stage or about several, and whether a stage reads rows of one or of two others."""
+    with SparkEngine(spark) as engine, jobs_of(spark, "questions") as jobs:
+        mapped = engine.map(both_kinds, [1, 2], [0, 0], "mapped")
+        regrouped = engine.regroup(doubled, [0, 1], mapped, label="regrouped")
+        again = engine.regroup(doubled, [0], mapped, regrouped, label="regrouped again")
+        told = engine.collect_each((0, [regrouped]), (0, [again]), (1, [mapped]), (0, [mapped, regrouped]))
+        assert told[:3] == [[(2, "01"), (4, "01")], [(2, "0"), (4, "001"), (8, "01")], [(1, "1"), (2, "1")]]
+        assert sorted(told[3]) == [(1, "0"), (2, "0"), (2, "01"), (4, "01")]
+        assert len(jobs()) == 1
+        assert engine.collect(0, again, mapped) == [(1, "0"), (2, "0"), (2, "0"), (4, "001"), (8, "01")]
+        tracker = spark.sparkContext.statusTracker()
+        second = next(job for job in jobs() if job != min(jobs()))
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getJobInfo(second).stageIds]
+        most = spark.sparkContext.defaultParallelism
+        assert [stage.numTasks <= most for stage in stages] == [True], "rows on disk are read in a task for each core"
+
+
+@pytest.mark.spark
+def test_an_audit_with_a_history_takes_few_jobs(spark: "SparkSession") -> None:
+    """Its plan has 30 stages or more; a job for each, or for each kind of rows that are collected, would be 70."""
+    with jobs_of(spark, "audit") as jobs:
+        result = run([kept_recording("transactions")], "spark", spark=spark, explain_cost=True)
+    assert result.bill is not None
+    assert len(result.bill.stages) > MOST_JOBS
+    assert len(jobs()) <= MOST_JOBS
+
+
+@contextmanager
+def jobs_of(spark: "SparkSession", name: str) -> Iterator[Callable[[], list[int]]]:
+    """The numbers of the jobs that the block has started up to now."""
+    context = spark.sparkContext
+    group = f"{name}-{uuid.uuid4()}"
+    context.setJobGroup(group, name)
+    try:
+        yield lambda: list(context.statusTracker().getJobIdsForGroup(group))
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
 
 
 def test_a_local_session_without_java_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -181,6 +181,6 @@ def test_spark_finds_the_same_although_no_rule_works_in_the_process_that_asks_it
     monkeypatch.setattr(declared_stages, "judge_identities", broken)
     with SparkEngine(spark) as engine:
         count, found = judge_histories(paths, logs, AT_ONE_MOMENT, engine, range_bytes=5000)
-    assert count == len(world.events)
-    assert rows_of(found) == rows_of(expected)
+        assert count == len(world.events)
+        assert rows_of(found) == rows_of(expected)
     assert not hasattr(history_plan, "join_values"), "the plan itself joins nothing"
