@@ -107,6 +107,7 @@ def store() -> Iterator[Store]:
             patch.setenv(name, value)
         made = Store()
         patch.setenv("AWS_ENDPOINT_URL", made.address)
+        places._file_system.cache_clear()  # of the address of another test's store
         yield made
         made.close()
 
@@ -354,7 +355,7 @@ def test_on_spark_the_driver_reads_no_byte_of_a_segment(
     assert readers == {WORKER}
     times = sum(store.segment_bytes(name).values()) / sum(path.stat().st_size for path in folder.rglob("*.log"))
     print(f"{name}: each byte of a segment was asked for {times:.2f} times")
-    assert 1 < times < 5.3, (
+    assert 1 <= times < 5.3, (
         "the scan; transactions, snapshots, replicas beside a log; coordinators; a history, suspects"
     )
 

@@ -1,10 +1,12 @@
 """The audit's plan on Spark. Workers read their own splits; only rows between stages are sent, never batches.
 
-A stage is a query. :meth:`SparkEngine.map` is a ``mapInArrow`` over the numbers of its items: a worker runs the
-stage's function and keeps its rows in columns ``kind``, ``key`` and ``value``, the value pickled and compressed.
-:meth:`SparkEngine.regroup` shuffles them by key and hands those of one key to a function, which gives other rows. Log
-directories must be at the same path on every worker, or at a URI (:mod:`kafka_eos_checks.audit.places`), and this
-package must be importable there (``--py-files``, ``spark.addArtifacts``).
+A stage is a query that runs when its rows are collected for the first time, in one job with the other stages that are
+not computed yet. Its rows stay on disk without their lineage. :meth:`SparkEngine.map` is a ``mapInArrow`` over the
+numbers of its items: a worker runs the stage's function and keeps its rows in columns ``kind``, ``key`` and ``value``,
+the value pickled and compressed. :meth:`SparkEngine.regroup` shuffles them by key and hands those of one key to a
+function, which gives other rows. Log directories must be at the same path on every worker, or at a URI
+(:mod:`kafka_eos_checks.audit.places`), and this package must be importable there (``--py-files``,
+``spark.addArtifacts``).
 """
 
 import os
@@ -67,6 +69,7 @@ class SparkEngine:
         self._cores = None if is_remote else spark.sparkContext.defaultParallelism
         from pyspark import StorageLevel  # noqa: PLC0415 - see `session`
 
+        # rows without lineage are lost with their executor, unless another one has them, too
         is_local = not is_remote and re.match(r"local(\[|$)", str(spark.sparkContext.master))
         self._level = StorageLevel.DISK_ONLY if is_local else StorageLevel.DISK_ONLY_2
 
