@@ -313,6 +313,11 @@ class Visible:
 
     def restarted(self) -> "Visible":
         """The state after the broker was stopped and started again, in good order or not: ``Broker!Restart``."""
+        return self._restarted
+
+    @cached_property
+    def _restarted(self) -> "Visible":
+        """The same, taken once for all requests of this state."""
         return replace(self, broker=step(self.broker, RESTART), before=self.broker, since=(RESTART,))
 
     def identity(self, name: str, whose: str) -> Identity | None:

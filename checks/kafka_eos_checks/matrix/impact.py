@@ -10,13 +10,12 @@ An operator of the same name in another module counts too: often it is the same 
 """
 
 import argparse
-import ast
 import inspect
 import re
 import shlex
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from functools import cached_property
@@ -46,6 +45,7 @@ SUFFIXES = (".tla", ".toml", ".py", ".java", ".md")
 NOT_READ = ("CHANGELOG.md", "CONTRIBUTING.md", "impact.py", "test_impact.py")  # the past, the how-to, this command
 _CHECKS = "checks/kafka_eos_checks/"
 _WORD = re.compile(r"\w+")
+_FUNCTION = re.compile(r" *def (\w+)")
 # the start of a path -> the kind of a place there; the first match counts
 KINDS: Mapping[str, str] = {
     "spec/conjuncts.toml": "conjuncts",
@@ -201,24 +201,34 @@ class Sources:
         found = []
         for path, text in self.texts.items():
             if kind_of(path) == "reference" and path.endswith(".py"):
-                cited = [
-                    one for each in citations(Path(path), text) if each.label == "Spec" for one in cited_operators(each)
+                modules = frozenset(
+                    one.module
+                    for each in citations(Path(path), text)
+                    if each.label == "Spec"
+                    for one in cited_operators(each)
+                )
+                found += [
+                    (path, number, function[1], modules)
+                    for number, line in enumerate(self.lines[path], start=1)
+                    if (function := _FUNCTION.match(line))
                 ]
-                modules = frozenset(one.module for one in cited)
-                functions = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef))
-                found += [(path, node.lineno, node.name, modules) for node in functions]
         return found
 
     @cached_property
-    def lines_with(self) -> dict[str, set[tuple[str, int]]]:
-        """Word -> the lines that have it, by file and number; without the modules and the registry of models."""
-        found: dict[str, set[tuple[str, int]]] = defaultdict(set)
-        for path in self.texts:
-            if not path.endswith(".tla") and not path.startswith("spec/models/"):
-                for number, line in enumerate(self.lines[path], start=1):
-                    for word in set(_WORD.findall(line)):
-                        found[word].add((path, number))
-        return found
+    def words(self) -> dict[str, frozenset[str]]:
+        """Path from the root -> its words; without the modules and the registry of models."""
+        return {
+            path: frozenset(_WORD.findall(text))
+            for path, text in self.texts.items()
+            if not path.endswith(".tla") and not path.startswith("spec/models/")
+        }
+
+    def lines_with(self, words: Set[str]) -> Iterator[tuple[str, int]]:
+        """The lines that have one of some words, by file and number."""
+        for path in (path for path, own in self.words.items() if not words.isdisjoint(own)):
+            for number, line in enumerate(self.lines[path], start=1):
+                if not words.isdisjoint(_WORD.findall(line)):
+                    yield path, number
 
     @cached_property
     def cited(self) -> dict[str, list[tuple[str, int, str]]]:
@@ -461,7 +471,7 @@ def _by_name(rule: Rule) -> Iterator[Place]:
     # a line that cites an operator of this name in a module where the rule is not visible is about another rule
     elsewhere = {(path, line) for path, line, module in sources.cited[rule.name] if module not in rule.modules}
     words = {word for name in names for word in (name, snake_case(name), snake_case(name).upper())}
-    for path, number in sorted({place for word in words for place in sources.lines_with[word]} - elsewhere):
+    for path, number in sorted({*sources.lines_with(words)} - elsewhere):
         line = sources.lines[path][number - 1]
         if named.search(line):
             yield sources.place(kind_of(path), path, number, line.strip())

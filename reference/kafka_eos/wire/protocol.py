@@ -74,15 +74,15 @@ class Buffer:
         Raises:
             MalformedMessage: when fewer are left.
         """
-        if count < 0 or count > self.remaining:
-            raise MalformedMessage(self.position, f"{count} bytes announced, {self.remaining} left")
-        start = self.position
-        self.position += count
-        return self.data[start : self.position]
+        start, end = self.position, self.position + count
+        if not start <= end <= len(self.data):
+            raise MalformedMessage(start, f"{count} bytes announced, {self.remaining} left")
+        self.position = end
+        return self.data[start:end]
 
-    def number(self, form: str) -> Any:
+    def number(self, form: struct.Struct) -> Any:
         """Read a big-endian number."""
-        return struct.unpack(form, self.take(struct.calcsize(form)))[0]
+        return form.unpack(self.take(form.size))[0]
 
     def varint(self) -> int:
         """An unsigned variable-length integer of at most 32 bits."""
@@ -133,7 +133,8 @@ class _Type:
 
 
 def _number(form: str) -> _Type:
-    return _Type(lambda b: b.number(form), lambda out, value: out.extend(struct.pack(form, value)))
+    packed = struct.Struct(form)
+    return _Type(lambda b: b.number(packed), lambda out, value: out.extend(packed.pack(value)))
 
 
 def _uuid() -> _Type:
@@ -143,7 +144,8 @@ def _uuid() -> _Type:
 def _length(form: str, flexible: bool) -> tuple[Callable[[Buffer], int], Callable[[bytearray, int], None]]:
     """Reader and writer of a length, -1 for null: fixed size, or a varint of the length plus one."""
     if not flexible:
-        return (lambda b: b.number(form)), (lambda out, count: out.extend(struct.pack(form, count)))
+        fixed = _number(form)
+        return fixed.read, fixed.write
     return (lambda b: b.varint() - 1), (lambda out, count: _put_varint(out, count + 1))
 
 
@@ -200,13 +202,13 @@ def _array(element: _Type, flexible: bool, nullable: bool) -> _Type:
 
 def _nullable_struct(inner: _Type, tagged: bool) -> _Type:
     """A structure after a byte that says whether it is there: -1 or 1, in a tagged field 0 or 1."""
-    absent = 0 if tagged else -1
+    absent, presence = 0 if tagged else -1, _number(">b")
 
     def read(buffer: Buffer) -> Any:
-        return None if buffer.number(">b") == absent else inner.read(buffer)
+        return None if presence.read(buffer) == absent else inner.read(buffer)
 
     def write(out: bytearray, value: Any) -> None:
-        out.extend(struct.pack(">b", absent if value is None else 1))
+        presence.write(out, absent if value is None else 1)
         if value is not None:
             inner.write(out, value)
 
@@ -234,11 +236,11 @@ class _Compiler:
 
     def struct(self, fields: list[Message]) -> _Type:
         compiled = [self._field(f) for f in fields if self.version in _versions(f["versions"])]
-        plain = [f for f in compiled if f.tag is None]
+        plain = [(f.name, f.type.read, f.type.write, f.default) for f in compiled if f.tag is None]
         tagged = {f.tag: f for f in compiled if f.tag is not None}
 
         def read(buffer: Buffer) -> Message:
-            row: Message = {f.name: f.type.read(buffer) for f in plain}
+            row: Message = {name: get(buffer) for name, get, _, _ in plain}
             if self.flexible:
                 row.update({f.name: f.default for f in tagged.values()})
                 for _ in range(buffer.varint()):
@@ -250,9 +252,12 @@ class _Compiler:
             return row
 
         def write(out: bytearray, row: Message) -> None:
-            for f in plain:
-                f.type.write(out, row.get(f.name, f.default))
+            for name, _, put, default in plain:
+                put(out, row.get(name, default))
             if not self.flexible:
+                return
+            if not tagged and "_tagged" not in row:  # as most structures are
+                out.append(0)
                 return
             extra: dict[int, bytes] = dict(row.get("_tagged", {}))
             for tag, f in tagged.items():
