@@ -856,7 +856,8 @@ class Groups:
         Kafka: OffsetMetadataManager.deleteOffsets, deleteAllOffsets
         """
         group = self.known[name]
-        known = [key for key in partitions if key in group.partitions]
+        own = group.partitions
+        known = [key for key in partitions if key in own]
         for key in known:
             group.forget(key)
         if known:
