@@ -1,0 +1,103 @@
+"""Columns of events: what each rule is given of requests and polls at the edges of their fields."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kafka_eos.histories.history import Event
+from kafka_eos_checks.audit.events.columns import column_of
+from kafka_eos_checks.audit.events.recorded import (
+    COMMITTED_IT,
+    ENDS_IT,
+    NOWHERE,
+    SENDS_OFFSET,
+    STORED_OFFSET,
+    Told,
+    name_hash,
+    place_hash,
+    text_hash,
+    told,
+)
+
+PLACES = np.arange(0, 1000, 100)
+OFFSETS: dict[str, Any] = {"topic": "in", "partition": 2, "detail": {"committed_offset": 5}}
+
+
+def columns(*events: dict[str, Any]) -> Told:
+    made = [column_of(Event(**{"run": "r", "process": "p", "order": 1, **event})) for event in events]
+    [found] = told([(PLACES[: len(made)], made)], "a test")
+    return found
+
+
+@pytest.mark.parametrize(("group", "is_input"), [("g", True), ("", False), (None, False)])
+def test_only_a_poll_for_a_named_group_gives_a_member_an_input(group: str | None, is_input: bool) -> None:
+    found = columns({"action": "Poll", "phase": "ok", "topic": "in", "partition": 2, "offset": 7, "group": group})
+    expected = [(text_hash("g"), place_hash("in", 2), 7, 0)] if is_input else []
+    assert found.given[["group", "place", "offset", "at"]].tolist() == expected
+    assert found.facts.groups == ({text_hash("g"): "g"} if is_input else {})
+    assert bool(found.facts.members) == is_input
+    assert found.applied.tolist() == [0] * is_input
+
+
+def test_a_poll_with_a_producer_id_is_a_request_and_no_input() -> None:
+    poll = {"action": "Poll", "phase": "ok", "topic": "in", "partition": 2, "offset": 7, "group": "g"}
+    found = columns(poll, {**poll, "producer_id": -1}, {**poll, "producer_id": 3})
+    assert found.given["at"].tolist() == [0]
+    assert found.requests[["at", "pid"]].tolist() == [(100, -1), (200, 3)]
+    assert found.rows["at"].tolist() == [0, 100, 200], "what was polled counts all the same"
+
+
+@pytest.mark.parametrize(
+    ("group", "named", "asked"), [("g", "g", {"g": {"in"}}), ("", "in", {"": {"in"}}), (None, "in", {})]
+)
+def test_committed_offsets_are_named_by_their_group_and_by_their_topic_without_one(
+    group: str | None, named: str, asked: dict[str, set[str]]
+) -> None:
+    found = columns({"action": "TxnOffsetCommit", "phase": "invoke", "group": group, "producer_id": 3, **OFFSETS})
+    assert found.requests["name"].tolist() == [text_hash(named)]
+    assert (found.facts.asked.groups, found.facts.asked.topics) == (asked, {"in"})
+
+
+def test_a_batch_is_named_by_its_topic_and_any_other_request_by_nothing() -> None:
+    batch = {"phase": "invoke", "topic": "out", "partition": 0, "group": "g", "producer_id": 3}
+    found = columns(*({"action": action, **batch} for action in ("Produce", "AddPartitionsToTxn", "EndTxn")))
+    assert found.requests["name"].tolist() == [text_hash("out"), 0, 0]
+
+
+@pytest.mark.parametrize("pid", [None, -1, 0])
+@pytest.mark.parametrize("group", [None, "", "g"])
+def test_only_a_producer_sends_offsets_of_a_group_and_ends_a_transaction(pid: int | None, group: str | None) -> None:
+    who: dict[str, Any] = {"producer_id": pid, "producer_epoch": 4, "group": group}
+    sent = [{"action": "TxnOffsetCommit", "phase": phase, **OFFSETS, **who} for phase in ("invoke", "ok", "fail")]
+    ends = [{"action": "EndTxn", "phase": phase, "detail": {"committed": True}, **who} for phase in ("invoke", "ok")]
+    found = columns(*sent, *ends)
+    of_group = [SENDS_OFFSET, STORED_OFFSET] if group is not None else []
+    expected = [*of_group, ENDS_IT, COMMITTED_IT] if pid == 0 else []
+    assert found.offset_steps["step"].tolist() == expected
+    assert found.facts.sending == ({group} if pid == 0 and group is not None else set())
+    assert found.requests["pid"].tolist() == [0 if pid == 0 else -1] * 5
+    assert found.epochs[["pid", "epoch", "at"]].tolist() == ([(0, 4, 0)] if pid == 0 else [])
+
+
+@pytest.mark.parametrize("group", [None, "", "g"])
+def test_only_members_of_a_group_with_a_generation_are_judged_by_it(group: str | None) -> None:
+    commits = [{"action": "OffsetCommit", "phase": "ok", "generation": number, **OFFSETS} for number in (None, -1, 0)]
+    joins = [{"action": "JoinGroup", "phase": phase, "generation": -1} for phase in ("ok", "invoke")]
+    found = columns(*({**each, "group": group} for each in (*commits, *joins)))
+    assert found.members[:, 0].tolist() == ([200, 300] if group is not None else [])
+    assert found.facts.generations == (group is not None)
+
+
+def test_an_event_without_an_order_leaves_its_run_unordered_and_of_its_offsets_each_counts() -> None:
+    commit = {"action": "CommitOffsets", "phase": "invoke", "topic": "in", "group": "g"}
+    found = columns(
+        {**commit, "order": None, "detail": {"offsets": {"0": 3, "1": 4}, "transaction": 9}},
+        {**commit, "detail": {"offsets": {"x": 3}}},
+    )
+    names = [name_hash(text_hash("g"), place_hash("in", number)) for number in (0, 1)]
+    assert found.asked[["name", "offset", "at"]].tolist() == [(names[0], 3, 0), (names[1], 4, 0)]
+    assert (found.facts.ordered, found.facts.unclear, found.facts.events) == (False, True, 2)
+    assert found.facts.spans == [(0, NOWHERE, 1, True)]
+    assert len(found.rows) == len(found.requests) == 0
+    assert found.applied.tolist() == [0, 100]
