@@ -190,7 +190,7 @@ def _details(column: Any) -> Iterable[Any] | None:
         return None
     texts = column.fill_null("{}").to_numpy(zero_copy_only=False).tolist()
     lines = "\n".join(texts)
-    ends = lines.count("}\n{") == lines.count("\n") == count - 1 and lines[0] == "{" and lines[-1] == "}"
+    ends = lines.count("}\n{") == lines.count("\n") == count - 1 and lines.startswith("{") and lines.endswith("}")
     try:  # each line has whole objects, as it begins and ends with a brace; all together are as many as there are lines
         found = _DETAIL.decode_lines(lines) if ends and "null" not in lines else []
         if len(found) == count:

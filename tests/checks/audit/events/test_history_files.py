@@ -252,6 +252,12 @@ def test_details_are_one_in_each_row(tmp_path: Path) -> None:
     assert by_columns(path, 1) == in_full(path) == "column 'detail': no JSON: Extra data: line 1 column 4 (char 3)"
 
 
+def test_an_empty_detail_is_refused_as_no_json(tmp_path: Path) -> None:
+    path = tmp_path / "h.parquet"
+    pq.write_table(pa.Table.from_pylist([{**rows(EVENTS[:1], "text")[0], "detail": ""}]), path)
+    assert by_columns(path, 1) == in_full(path) == "column 'detail': no JSON: Expecting value: line 1 column 1 (char 0)"
+
+
 def test_of_two_columns_of_a_name_the_last_one_counts(tmp_path: Path) -> None:
     path = tmp_path / "h.parquet"
     pq.write_table(pa.Table.from_pylist(rows(EVENTS[:1], "text")).append_column("topic", [["u"]]), path)
