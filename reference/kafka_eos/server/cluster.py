@@ -442,8 +442,9 @@ class Cluster:
             self._note_start_offsets()
         if was_noted:
             self._note()
+        partitions = [leader.name for leader in topic.partitions]
         for group in list(self.groups.known.values()):
-            self.groups.delete_offsets(group.name, [leader.name for leader in topic.partitions])
+            self.groups.delete_offsets(group.name, partitions)
 
     def find(self, topic: str | UUID, number: int) -> Leader | ErrorCode:
         """The leader of a partition, by the topic's name or id, or why there is none."""

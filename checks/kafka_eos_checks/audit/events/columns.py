@@ -18,7 +18,7 @@ Detail = msgspec.defstruct(
 )
 """The fields of ``detail`` that rules join by, and those of requests; ``UNSET`` for one that is not there."""
 REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for a text that it does not read; Python's own decoder may still read it."""
+"""The errors that msgspec raises for a text. Python's own decoder accepts more, so it is asked then."""
 COLUMNS = (*REQUIRED, *(name for name in COLUMN_TYPES if name not in REQUIRED))
 """The columns of :class:`kafka_eos.histories.history.Event`, in the order of the fields of a :data:`Column`."""
 

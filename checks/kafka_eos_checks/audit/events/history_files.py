@@ -91,8 +91,7 @@ def ranges_of(file: Path, range_bytes: int = RANGE_BYTES) -> list[Range]:
 
 _FAST = msgspec.json.Decoder(Column)
 _ANY = msgspec.json.Decoder(struct_of(dict | None, None))
-EVENTS: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Event)
-"""Reads an event."""
+_EVENTS: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Event)
 ATTEMPTS: msgspec.json.Decoder[Any] = msgspec.json.Decoder(
     msgspec.defstruct(
         "Attempt",
@@ -217,7 +216,7 @@ def lines_at(path: Path, places: Iterable[int]) -> Iterator[tuple[int, Line]]:
             yield at, line
 
 
-def event_of(line: Line, decoder: msgspec.json.Decoder[Any] = EVENTS) -> Event:
+def event_of(line: Line, decoder: msgspec.json.Decoder[Any] = _EVENTS) -> Event:
     """The event in a line; a decoder for lines may leave out fields that its caller does not need."""
     if isinstance(line, Event):
         return line

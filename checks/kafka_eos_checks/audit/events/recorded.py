@@ -4,7 +4,7 @@ Texts become hashes of 64 bits: of a process, of a topic and partition, of a top
 their events become suspects and never the reverse: the readable rules then compare the texts themselves.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import blake2b
@@ -252,6 +252,15 @@ class RunFacts:
         self.tacit |= other.tacit
         self.unclear |= other.unclear
 
+    def telling_of(self, processes: Collection[int]) -> Ints:
+        """The places of :attr:`telling` of some processes."""
+        return np.array([at for process, at in self.telling.items() if process in processes], np.int64)
+
+    @property
+    def begun(self) -> Ints:
+        """The places of the members' first polls."""
+        return np.array([member.first(self.ordered)[1] for member in self.members.values()], np.int64)
+
     @property
     def straight(self) -> bool:
         """Whether the events are in order where they are, file after file."""
@@ -361,7 +370,9 @@ _KINDS = {
 _ISOLATIONS = {"read_committed": COMMITTED, "read_uncommitted": UNCOMMITTED}
 _NUMBER = (1 << 62) - 1  # the bits of a transaction's number that are hashed
 REQUEST, OUTPUT, INPUT, COMMIT, REST = range(5)  # uses of an event
-_USE, _JOINS, _STEPS, _COUNTS, _FAILS = 7, 8, 16, 32, 64  # bits: its use, and whether it may be one of TOLD, ...
+_USE, _JOINS, _STEPS, _COUNTS, _FAILS = 7, 8, 16, 32, 64
+"""Bits of a form's mark: its use; whether joins need its events; whether one may be a step of a transaction with
+offsets, may have a generation that counts, or was refused."""
 OF_TOPIC, OF_GROUP = 1, 2  # what a request is named by: the topic of a batch, or the group of committed offsets
 _NAMED = (str, int, int)  # the types of an input: topic, partition, offset
 _NO_TEXT, _EMPTY = 0, 1  # the numbers of no text, and of a text without a letter
@@ -376,7 +387,7 @@ FORM = np.dtype(
         ("declares", "?"),
     ]
 )
-"""What the action, the phase, the topic, the partition and the isolation of an event tell."""
+"""The fields that follow from the action, phase, topic, partition and isolation of an event."""
 
 
 class _Forms(dict[tuple[Any, ...], int]):

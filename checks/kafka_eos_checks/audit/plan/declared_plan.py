@@ -154,7 +154,7 @@ class DeclaredPlan:
             names[run] |= declared.outputs | {declared.group}
         seek = partial(seek_attempts, names=names, starts=self.starts)
         wanted = engine.regroup(seek, [requests], self.read, label="places of requests")
-        fetch = partial(fetch_events, files=self.files, starts=self.starts)
+        fetch = partial(fetch_events, files=self.files)
         fetched = engine.regroup(fetch, [SOUGHT], wanted, label="requests read")
         take = partial(take_requests, ordered=self.ordered, ends=ends, pieces=pieces, names=names)
         asked = engine.regroup(take, [ATTEMPTED], wanted, fetched, label="requests")

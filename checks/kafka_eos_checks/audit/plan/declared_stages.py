@@ -19,12 +19,12 @@ import numpy as np
 
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.engines.local import Row
-from kafka_eos_checks.audit.events.history_files import ATTEMPTS, Line, event_of, lines_at
-from kafka_eos_checks.audit.events.recorded import AT_BITS, ENDED, Rows, text_hash
+from kafka_eos_checks.audit.events.history_files import ATTEMPTS, Line, event_of
+from kafka_eos_checks.audit.events.recorded import ENDED, Rows, text_hash
 from kafka_eos_checks.audit.kernels.histories.joining import is_in
 from kafka_eos_checks.audit.kernels.histories.stored import ABORTED, COMMITTED, VISIBLE
 from kafka_eos_checks.audit.plan.found import found_rows
-from kafka_eos_checks.audit.plan.sought import Shown, sought
+from kafka_eos_checks.audit.plan.sought import Shown, lines_of, sought
 from kafka_eos_checks.audit.rules.applications import (
     UNKNOWN,
     Attempt,
@@ -192,10 +192,9 @@ def read_declarations(
         heads: dict[object, tuple[When, Event]] = {}
 
         def items(run: str, rows: Rows, heads: dict[object, tuple[When, Event]]) -> Iterator[Item]:
-            number = int(rows["at"][0]) >> AT_BITS
-            lines = dict(lines_at(files[number], (rows["at"] & ((1 << AT_BITS) - 1)).tolist()))
+            lines = lines_of(files, rows["at"])
             for when in positions(rows, ordered=ordered[run]):
-                event = event_of(lines[when[1] & ((1 << AT_BITS) - 1)])
+                event = event_of(lines[when[1]])
                 place = place_of(event)
                 if event.action != RECORD:
                     heads[when] = when, event

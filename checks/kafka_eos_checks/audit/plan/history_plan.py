@@ -635,7 +635,7 @@ class Histories:
         whole = {run.run for run in self.told_whole}
         if self.accused or whole:
             wanted.append(self._seek_requests(whole))
-        fetch = partial(fetch_events, files=self.files, starts=self.starts)
+        fetch = partial(fetch_events, files=self.files)
         events = engine.regroup(fetch, [SOUGHT], self.read, *wanted, label="events shown")
         kinds = [PICKED, RECORDS, EVENTS]
         by_readable = partial(

@@ -13,10 +13,7 @@ from numpy.typing import NDArray
 
 from kafka_eos.histories.history import Event, MalformedHistory
 from kafka_eos_checks.audit.engines.local import Row
-from kafka_eos_checks.audit.events.history_files import (
-    Range,
-    numbered_events,
-)
+from kafka_eos_checks.audit.events.history_files import Range, numbered_events
 from kafka_eos_checks.audit.events.recorded import (
     ASKED,
     AT_BITS,
@@ -157,6 +154,7 @@ from kafka_eos_checks.audit.rules.timeouts import Deadlines, Decision
 from kafka_eos_checks.audit.rules.transactions import longest
 from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, Replicas
 from kafka_eos_checks.audit.segments.headers import Ints
+from kafka_eos_checks.audit.segments.order import places_of_each
 from kafka_eos_checks.audit.segments.splits import PartitionLog, Split
 
 STORE, RANGES, PIECES, GROUPS = range(90, 94)  # kinds of rows of the scan, next to those of the plan for logs
@@ -251,15 +249,9 @@ def _scattered(kind: int, run: str, rows: Rows, name: str, buckets: int) -> Iter
 
 def _by_bucket(kind: int, run: str, rows: Rows, bucket: Ints) -> Iterator[Row]:
     """Rows by their buckets."""
-    if not len(rows):
-        return
-    order = np.argsort(bucket, kind="stable")
-    ends = np.flatnonzero(np.append(bucket[order][1:] != bucket[order][:-1], True)) + 1
-    start = 0
-    for end in ends.tolist():
-        own = rows[order[start:end]]
-        yield Row(kind, int(bucket[order[start]]), (run, own), own.nbytes)
-        start = end
+    for number, places in places_of_each(bucket):
+        own = rows[places]
+        yield Row(kind, number, (run, own), own.nbytes)
 
 
 class Named(NamedTuple):
@@ -917,9 +909,7 @@ def pick_records(
 ) -> Iterator[Row]:
     """Pick the records that the rules over applications without a proof need."""
     for _, rows in values:
-        order = np.argsort(rows["log"], kind="stable")
-        logs, first = np.unique(rows["log"][order], return_index=True)
-        for log, own in zip(logs.tolist(), np.split(order, first[1:]), strict=True):
+        for log, own in places_of_each(rows["log"]):
             for run, records in chosen.items():
                 offsets = records.get(log, _NONE)
                 mine = rows[own if offsets is None else own[np.isin(rows["offset"][own], offsets)]]
@@ -1016,9 +1006,7 @@ def seek_events(
     for name, rows in values:
         places.append(rows if rows.dtype == _AT else rows["at"])
         told_by |= set(rows["process"].tolist()) if name == "keys" else set()
-    telling = [at for process, at in run.telling.items() if process in told_by]
-    begun = [member.first(run.ordered)[1] for member in run.members.values()] if run.run in inputs else []
-    every = np.unique(np.concatenate([*places, np.array(telling + begun, np.int64)]))
+    every = np.unique(np.concatenate([*places, run.telling_of(told_by), run.begun if run.run in inputs else places[0]]))
     yield from sought(EVENTS, ("events",), number, every, starts)
 
 
@@ -1037,38 +1025,34 @@ def judge_run(
     covered = reading.covered(run)
     picked, records, told_of = _by_name(values)
 
-    def events(*places: Iterable[int]) -> list[Event]:
-        own = {at: told_of[at] for some in places for at in some}
-        return [event for _, event in in_order(own, run)]
+    def events(places: Ints) -> list[Event]:
+        return [event for _, event in in_order({at: told_of[at] for at in places.tolist()}, run)]
 
     keys, spots, ends = (np.concatenate([np.zeros(0, TOLD), *picked[name]]) for name in ("keys", "spots", "ends"))
     unlogged = np.concatenate([np.zeros(0, np.int64), *picked["unlogged"]])
     figures: dict[str, Figures] = {rule: {"checked": 0, "unknown": 0} for rule in HISTORY_RULES}
     replicas = reading.replicas(records["values"])
-    own = events(keys["at"].tolist(), ends["at"].tolist(), unlogged.tolist())
-    told_by = set(keys["process"].tolist())
-    telling = [at for process, at in run.telling.items() if process in told_by]
-    of_suspects = [rows["at"][is_in(rows["ended"], suspects[run.run])].tolist() for rows in (keys, ends)]
-    transactions = events(*of_suspects, telling)
+    own = events(np.concatenate([keys["at"], ends["at"], unlogged]))
+    of_suspects = [rows["at"][is_in(rows["ended"], suspects[run.run])] for rows in (keys, ends)]
+    transactions = events(np.concatenate([*of_suspects, run.telling_of(set(keys["process"].tolist()))]))
     findings: list[Finding] = []
     given = spots["at"][spots["what"] == POLLED]  # of two polls of an offset the later counts, whatever its value
-    acknowledged = events(*(places.tolist() for places in (keys["at"], ends["at"], unlogged, given)))
+    acknowledged = events(np.concatenate([keys["at"], ends["at"], unlogged, given]))
     findings += lost(acknowledged, replicas, figures[LOST], covered=covered)
     findings += duplicate_values(own, replicas, figures[DUPLICATE_VALUE])
     findings += unasked(transactions, replicas, figures[UNASKED])
     findings += undone(transactions, replicas, figures[COMMITTED_MISSING], covered=covered)
     findings += delivered(own, replicas, figures[ABORTED_DELIVERED], covered=covered)
     findings += precommitted(own, replicas, figures[PRECOMMITTED])
-    findings += inconsistent(events(spots["at"].tolist()), replicas, figures[INCONSISTENT])
-    findings += polled(events(unlogged.tolist()), replicas, figures[POLL_SKIP], figures[NON_MONOTONIC])
+    findings += inconsistent(events(spots["at"]), replicas, figures[INCONSISTENT])
+    findings += polled(events(unlogged), replicas, figures[POLL_SKIP], figures[NON_MONOTONIC])
     counted: Figures = {}  # not used, because follow_bucket has counted the steps
     steps = _steps_of(picked["passed"] + picked["back"], told_of, run)
     findings += polled(list(steps), reading.replicas(records["passed"]), counted, counted)
     findings += went_back(_steps_of(picked["fell"], told_of, run), counted)
     if run.run in inputs:
-        at = [rows["at"].tolist() for name in _OF_INPUTS for rows in picked[name]]
-        begun = [member.first(run.ordered)[1] for member in run.members.values()]
-        of_inputs = events(*at, begun)
+        at = [rows["at"] for name in _OF_INPUTS for rows in picked[name]]
+        of_inputs = events(np.concatenate([*at, run.begun]))
         only: dict[tuple[str, Place], list[int]] = defaultdict(list)
         for _, group, place, offset, _ in inputs[run.run].tolist():
             only[run.groups[group], run.places[place]].append(offset)

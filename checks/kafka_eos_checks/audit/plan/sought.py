@@ -16,6 +16,7 @@ from kafka_eos_checks.audit.engines.local import Row
 from kafka_eos_checks.audit.events.history_files import Line, Range, event_of, lines_at
 from kafka_eos_checks.audit.events.recorded import AT_BITS, RunFacts
 from kafka_eos_checks.audit.segments.headers import Ints
+from kafka_eos_checks.audit.segments.order import places_of_each
 
 SOUGHT = 98  # a kind of rows, next to those of the plan for histories
 EVENT_BYTES = 300  # that an event takes between stages, about
@@ -59,27 +60,30 @@ def sought(kind: int, head: tuple[Any, ...], keys: Ints | int, places: Ints, sta
         places: the places, shape (n,).
         starts: the ranges, see :func:`starts_of`.
     """
-    part = np.searchsorted(starts, places, "right") - 1
-    order = np.argsort(part, kind="stable")
     keys = np.broadcast_to(keys, places.shape)
-    for own in np.split(order, np.flatnonzero(np.diff(part[order])) + 1):
-        if len(own):
-            value = Sought(kind, head, keys[own], places[own])
-            yield Row(SOUGHT, int(part[own[0]]), value, 2 * places[own].nbytes)
+    for part, own in places_of_each(np.searchsorted(starts, places, "right") - 1):
+        yield Row(SOUGHT, part, Sought(kind, head, keys[own], places[own]), 2 * places[own].nbytes)
 
 
-def fetch_events(part: int, values: Iterable[Sought], *, files: Sequence[Path], starts: Ints) -> Iterator[Row]:
+def fetch_events(
+    part: int,  # noqa: ARG001
+    values: Iterable[Sought],
+    *,
+    files: Sequence[Path],
+) -> Iterator[Row]:
     """Read the events of a range that tasks need; rows of the wanted kinds, the values end with :class:`Shown`."""
     wanted = list(values)
-    number = int(starts[part]) >> AT_BITS
-    in_file = np.unique(np.concatenate([each.places for each in wanted])) & ((1 << AT_BITS) - 1)
-    lines = {number << AT_BITS | at: line for at, line in lines_at(files[number], in_file.tolist())}
+    lines = lines_of(files, np.concatenate([each.places for each in wanted]))
     for kind, head, keys, places in wanted:
-        order = np.argsort(keys, kind="stable")
-        for own in np.split(order, np.flatnonzero(np.diff(keys[order])) + 1):
-            at = places[own]
-            shown = Shown(at, [lines[place] for place in at.tolist()])
-            yield Row(kind, int(keys[own[0]]), (*head, shown), EVENT_BYTES * len(own))
+        for key, own in places_of_each(keys):
+            shown = Shown(places[own], [lines[place] for place in places[own].tolist()])
+            yield Row(kind, key, (*head, shown), EVENT_BYTES * len(own))
+
+
+def lines_of(files: Sequence[Path], places: Ints) -> dict[int, Line]:
+    """The events at places of one file, by place."""
+    number, in_file = int(places[0]) >> AT_BITS, np.unique(places) & ((1 << AT_BITS) - 1)
+    return {number << AT_BITS | at: line for at, line in lines_at(files[number], in_file.tolist())}
 
 
 def events_of(shown: Iterable[Shown]) -> dict[int, Event]:

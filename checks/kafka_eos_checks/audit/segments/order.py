@@ -1,5 +1,6 @@
-"""Stable orders of integers, and the first place of each value."""
+"""Stable orders of integers, and the places of each value."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,15 @@ def stable_order(values: NDArray[Any]) -> Ints:
     order.sort()
     order &= (1 << bits) - 1
     return order.astype(np.int64, copy=False)
+
+
+def places_of_each(values: NDArray[Any]) -> Iterator[tuple[int, Ints]]:
+    """Each value, ascending, with its places in order."""
+    order = stable_order(values)
+    ordered = values[order]
+    first = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
+    for own in np.split(order, first) if len(order) else ():
+        yield int(values[own[0]]), own
 
 
 def by_appearance(values: NDArray[Any], count: int) -> tuple[Ints, NDArray[np.int32]]:

@@ -53,7 +53,7 @@ def test_each_range_is_read_once_and_its_events_go_to_the_tasks_that_need_them(
     monkeypatch.setattr(module, "lines_at", noted)
     by_part = {row.key: [each.value for each in rows if each.key == row.key] for row in rows}
     assert all((place >= starts[part]) for part, own in by_part.items() for each in own for place in each.places)
-    given = [row for part, own in by_part.items() for row in fetch_events(part, own, files=files, starts=starts)]
+    given = [row for part, own in by_part.items() for row in fetch_events(part, own, files=files)]
     assert len(read) == len(by_part) == 2 * FILES
     assert len(given) == 10, "one for each range, kind and key"
     assert sorted(at for _, wanted in read for at in wanted) == sorted((places & ((1 << AT_BITS) - 1)).tolist())

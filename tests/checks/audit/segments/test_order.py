@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from kafka_eos_checks.audit.segments.order import stable_order
+from kafka_eos_checks.audit.segments.order import places_of_each, stable_order
 
 LIMITS = np.iinfo(np.int64)
 
@@ -23,3 +23,17 @@ def test_a_stable_order_is_that_of_argsort(dtype: type) -> None:
 
 def test_the_widest_range_overflows_nothing() -> None:
     assert stable_order(np.array([LIMITS.max, LIMITS.min, 0, LIMITS.min])).tolist() == [1, 3, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([], []),
+        ([7], [(7, [0])]),
+        ([3, 3], [(3, [0, 1])]),
+        ([5, -1, 5, 2, -1], [(-1, [1, 4]), (2, [3]), (5, [0, 2])]),
+    ],
+)
+def test_each_value_has_its_places_in_order(values: list[int], expected: list[tuple[int, list[int]]]) -> None:
+    found = [(value, places.tolist()) for value, places in places_of_each(np.array(values, np.int64))]
+    assert found == expected

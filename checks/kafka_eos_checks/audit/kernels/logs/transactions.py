@@ -28,7 +28,7 @@ from kafka_eos_checks.audit.segments.headers import (
     is_set,
 )
 from kafka_eos_checks.audit.segments.marks import NO_DECISION, NO_EPOCH, Marks
-from kafka_eos_checks.audit.segments.order import stable_order
+from kafka_eos_checks.audit.segments.order import places_of_each, stable_order
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 
 NO_TIME = -1
@@ -320,10 +320,7 @@ def by_bucket(rows: NDArray[np.void], buckets: int) -> list[tuple[int, NDArray[n
     """Some rows with a ``producer_id``, by bucket, in order in each."""
     if buckets == 1 or not len(rows):
         return [(0, rows)] if len(rows) else []
-    bucket = rows["producer_id"] % buckets
-    order = stable_order(bucket)
-    numbers, first = np.unique(bucket[order], return_index=True)
-    return list(zip(numbers.tolist(), np.split(rows[order], first[1:]), strict=True))
+    return [(bucket, rows[own]) for bucket, own in places_of_each(rows["producer_id"] % buckets)]
 
 
 @dataclass(frozen=True, slots=True)
