@@ -77,6 +77,14 @@ OFFSET_STEP = np.dtype(
 """A step of a transaction with offsets; the group is 0 for a request to end it."""
 NO_STEP, SENDS_OFFSET, STORED_OFFSET, ENDS_IT, ENDS_AGAIN, COMMITTED_IT, ABORTED_IT, UNCLEAR = range(8)
 # ENDS_AGAIN: the end is requested, and the request before it of the same producer id and epoch was to end it, too.
+MEMBERSHIP = np.dtype(
+    [
+        *(("group", "u8"), ("process", "u8"), ("request", "u8")),
+        *(("generation", "i8"), ("order", "i8"), ("at", "i8"), ("step", "u1")),
+    ]
+)
+"""A step of a member of a group that has an order: a generation began, or a commit of one was sent or taken."""
+BEGAN, COMMIT_SENT, COMMIT_TAKEN = range(3)
 ACTIONS = (
     *("Send", "Poll", "EndOfPartition", "Seek", "Assign", "Revoke", "Crash", "LeaderChange"),
     *("BeginTransaction", "CommitTransaction", "AbortTransaction"),
@@ -198,7 +206,6 @@ class RunFacts:
         telling: by process, an event that invokes the begin or the end of a numbered transaction.
         made_up: whether a test had a request answered with an error.
         sending: the groups whose offsets producers sent in transactions.
-        generations: whether offsets were committed by members, or members joined.
         declared: whether applications are declared.
         asked: the topics and groups that requests name.
         members: by process that polled for a group, see :class:`Member`.
@@ -219,7 +226,6 @@ class RunFacts:
     telling: dict[int, int] = field(default_factory=dict)
     made_up: bool = False
     sending: set[str] = field(default_factory=set)
-    generations: bool = False
     declared: bool = False
     asked: Asked = field(default_factory=Asked)
     members: "dict[int, Member]" = field(default_factory=dict)
@@ -241,7 +247,6 @@ class RunFacts:
             self.telling[process] = min(at, self.telling.get(process, at))
         self.made_up |= other.made_up
         self.sending |= other.sending
-        self.generations |= other.generations
         self.declared |= other.declared
         self.asked.update(other.asked)
         for process, member in other.members.items():
@@ -304,7 +309,7 @@ class Told(NamedTuple):
         refusals: dtype :data:`REFUSAL`.
         offset_steps: steps of transactions with offsets, dtype :data:`OFFSET_STEP`.
         declared: declarations of applications, dtype :data:`REQUESTING`.
-        members: the places of events that the rule over generations judges, and their groups' hashes, shape (n, 2).
+        members: the steps that the rule over generations judges, dtype :data:`MEMBERSHIP`.
         sent: outputs that name their inputs, dtype :data:`SENT`.
         given: inputs, dtype :data:`GIVEN`.
         asked: requests for commits, dtype :data:`ASKED`.
@@ -318,7 +323,7 @@ class Told(NamedTuple):
     refusals: Rows
     offset_steps: Rows
     declared: Rows
-    members: Ints
+    members: Rows
     sent: Rows
     given: Rows
     asked: Rows
@@ -496,7 +501,7 @@ class _Columns:
         self.following: list[tuple[int, int, int]] = []  # request, the next producer id and epoch that it gives
         self.refusals: list[tuple[int, int]] = []  # request, whether because of the epoch
         self.steps: list[tuple[int, int, int]] = []  # request, step, committed offset
-        self.members: list[int] = []  # requests that the rule over generations judges
+        self.members: list[tuple[int, str, str, int, int]] = []  # request, process, what it is named, generation, step
 
     def __len__(self) -> int:
         return self._count
@@ -561,9 +566,7 @@ class _Columns:
         for row in np.flatnonzero(failed).tolist():
             self._refused(before + row, events[row])
         for row in np.flatnonzero(of_member).tolist():
-            generation = events[row].generation
-            if generation is not None and (generation >= 0 or events[row].action == "JoinGroup"):
-                self.members.append(before + row)
+            self._member(before + row, events[row])
         for row in np.flatnonzero(of_producer).tolist():
             self._step(before + row, events[row], self.forms.steps[form[row]])
 
@@ -628,6 +631,14 @@ class _Columns:
                 step = COMMITTED_IT if committed is True else ABORTED_IT if committed is False else UNCLEAR
         self.steps.append((row, UNCLEAR if detail.repeats is not UNSET else step, offset))
 
+    def _member(self, row: int, event: Any) -> None:
+        """Add a step of a member of a group, if it has a generation."""
+        began = event.action == "JoinGroup"
+        if event.generation is not None and (event.generation >= 0 or began):
+            step = BEGAN if began else COMMIT_SENT if event.phase == "invoke" else COMMIT_TAKEN
+            request = None if event.detail.request is UNSET else event.detail.request
+            self.members.append((row, event.process, str(request), event.generation, step))
+
     def finish(self) -> Told:
         """The columns of all events.
 
@@ -682,7 +693,6 @@ class _Columns:
         requesting["pid"] = np.maximum(np.concatenate(self.pids)[requests], -1)
         of_group = (asks["named"] == OF_GROUP) & (group[requests] > _EMPTY)
         requesting["name"] = np.where(of_group, by_group, np.where(asks["named"] > 0, asks["topic"], 0))
-        members = np.array(self.members, np.int64)
         facts = replace(
             self.facts,
             first=int(at.min()),
@@ -690,7 +700,6 @@ class _Columns:
             ordered=bool((order != NOWHERE).all()),
             spans=[_span(at, order)],
             telling=dict(zip(rows["process"][telling].tolist(), rows["at"][telling].tolist(), strict=True)),
-            generations=bool(len(members)),
             members=_members(rows[given], inputs["group"]),
             first_given={name: (own, place, offset) for name, own, place, offset, _ in by_name.tolist()},
             tacit=set(tacit.tolist()),
@@ -703,7 +712,7 @@ class _Columns:
             self._refusals(requesting),
             self._offset_steps(requesting, by_group, asks),
             requesting[asks["declares"]],
-            np.stack([requesting["at"][members], (by_group[members] >> np.uint64(1)).astype(np.int64)], axis=1),
+            self._memberships(requesting, by_group),
             sent,
             inputs,
             asked,
@@ -759,6 +768,18 @@ class _Columns:
         found["key"] = joined_hashes(name_hashes(group[of], forms["place"][of]), self._integers(offset))
         with_epoch: Rows = found[found["epoch"] != NOWHERE]
         return with_epoch
+
+    def _memberships(self, requests: Rows, group: Hashes) -> Rows:
+        """The steps of members that have an order; arguments: all requests, and their groups."""
+        of, process, request, generation, step = _transposed(self.members, 5)
+        found = np.zeros(len(of), MEMBERSHIP)
+        for name in ("order", "at"):
+            found[name] = requests[name][of]
+        found["group"], found["generation"], found["step"] = group[of], self._integers(generation), step
+        for name, texts in (("process", process), ("request", request)):
+            found[name] = list(map(self.names.__getitem__, texts))
+        with_order: Rows = found[found["order"] != NOWHERE]
+        return with_order
 
     def _keys(self, topic: Hashes) -> Hashes:
         """The hashes of topics and values, shape (n,)."""

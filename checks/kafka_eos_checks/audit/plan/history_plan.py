@@ -12,11 +12,12 @@ stage                       mapped over                  rows
 :func:`follow_bucket`       processes                    steps of readers, but those in chains of moves within a range
 :func:`look_bucket`         blocks of offsets            records that readers passed over
 :func:`producer_bucket`     producer ids                 proved refusals and sent offsets, and the suspects
+:func:`member_bucket`       groups                       proved generations, and the suspects' events
 :func:`pick_requests`       clients                      places of the requests of suspect producers, by range
 :func:`pick_commits`        chunks of a log              the committed offsets that suspect producers are judged by
 :func:`pick_decisions`      records of a log             the decisions that suspect producers are judged by
 :func:`seek_events`         runs                         places of the events of suspects, by range
-:func:`fetch_events`        ranges of histories          these events and requests, and those of members of groups
+:func:`fetch_events`        ranges of histories          these events and requests
 :func:`judge_producers`     suspect producers            findings and figures of the readable rules over requests
 :func:`pick_records`        records                      those of applications without a proof, without their values
 :func:`fetch_records`       logs                         the records that the readable rules need
@@ -136,10 +137,10 @@ from kafka_eos_checks.audit.plan.history_stages import (
     input_bucket,
     join_bucket,
     judge_applications,
-    judge_members,
     judge_producers,
     judge_run,
     look_bucket,
+    member_bucket,
     output_bucket,
     pick_bucket,
     pick_commits,
@@ -216,7 +217,7 @@ def read_histories(
     buckets = min(MOST_BUCKETS, max(engine.buckets, (size + log_bytes) // BUCKET_BYTES))
     logged = np.unique(np.array([place_hash(log.topic, log.partition) for log in logs if log.has_records], np.uint64))
     starts = starts_of(parts)
-    reading = partial(read_range, buckets=buckets, logged=logged, starts=starts)
+    reading = partial(read_range, buckets=buckets, logged=logged)
     read = engine.map(reading, parts, [part.size for _, part in parts], "histories")
     failed, facts, changes = engine.collect_each(*((kind, [read]) for kind in (FAILED, FACTS, CHANGED)))
     if failed:
@@ -338,7 +339,7 @@ class Histories:
         together(self.engine, self.end_logs(scanned, moments))
         reading = Reading(self.runs, self.logs, self.ends, self.settings, self.reach)
         declared = self.judge_declared(reading)
-        joins = self.join(), self.join_producers(), self.join_applications()
+        joins = self.join(), self.join_producers(), self.join_members(), self.join_applications()
         (figures, of_declared), *_ = together(self.engine, declared, *joins)
         judged, result.findings = self.judge_suspects(reading)
         result.findings += Found(self.engine, *of_declared)
@@ -508,6 +509,15 @@ class Histories:
                 batches = np.concatenate([np.zeros(0, np.int64), *of_batches[run.run, REFUSED]])
                 self._accuse(number, own, np.concatenate(links[run.run]), named[run.run], batches)
 
+    def join_members(self) -> Part[None]:
+        """Count the commits that columns prove to be of the present generation, and pick the events of the others."""
+        number_of = {run.run: number for number, run in enumerate(self.runs)}
+        join = partial(member_bucket, runs={run.run: run for run in self.runs}, number_of=number_of)
+        joined = self.engine.regroup(join, [MEMBERS], self.read, label="generations")
+        self.picked.append(joined)
+        (figures,) = yield ((FIGURES, [joined]),)
+        self._count(figures)
+
     def _accuse(
         self, number: int, suspects: Mapping[str, Ints], links: Rows, named: Sequence[Rows], of_batches: Ints
     ) -> None:
@@ -647,9 +657,6 @@ class Histories:
             check_crc=self.check_crc,
         )
         judged = [engine.regroup(by_readable, kinds, fetched, events, *self.picked, label="suspects judged")]
-        if any(run.generations for run in self.runs):
-            rest = partial(judge_members, reading=reading)
-            judged.append(engine.regroup(rest, [MEMBERS], events, label="generations"))
         judged += self._judge_requests(reading, whole, events, fetched)
         return [own for _, own in engine.collect(FOUND, *judged)], Found(engine, *judged)
 

@@ -21,6 +21,7 @@ from kafka_eos_checks.audit.events.recorded import (
     ENDS,
     EPOCH,
     GIVEN,
+    MEMBERSHIP,
     OFFSET_STEP,
     POLLED,
     REFUSAL,
@@ -90,6 +91,7 @@ from kafka_eos_checks.audit.kernels.histories.requesting import (
     NAMING,
     Proved,
     links_of,
+    prove_generations,
     prove_offsets,
     prove_refusals,
 )
@@ -181,20 +183,18 @@ _NAMES = {  # figures of the joins -> figures of the rules
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read_range(item: tuple[int, Range], *, buckets: int, logged: Hashes, starts: Ints) -> Iterator[Row]:
+def read_range(item: tuple[int, Range], *, buckets: int, logged: Hashes) -> Iterator[Row]:
     """Read a range of a history: its events, by the bucket in which they are joined.
 
     Args:
         item: the number of the file, and the range.
         buckets: the number of buckets.
         logged: the partitions with a log, ascending.
-        starts: the ranges, see :func:`kafka_eos_checks.audit.plan.sought.starts_of`.
     """
     number, part = item
     try:
         for each in _told_in(number, part):
             yield from _told_rows(each, buckets, logged)
-            yield from sought(MEMBERS, (each.facts.run,), each.members[:, 1] % buckets, each.members[:, 0], starts)
     except MalformedHistory as error:
         yield Row(FAILED, 0, (number, error.line & ((1 << AT_BITS) - 1), error.reason))
 
@@ -226,6 +226,7 @@ def _told_rows(each: Told, buckets: int, logged: Hashes) -> Iterator[Row]:
     if len(each.applied):
         yield Row(APPLIED, 0, (run, each.applied), each.applied.nbytes)
     yield from _scattered(CLIENTS, run, each.requests, "client", buckets)
+    yield from _scattered(MEMBERS, run, each.members, "group", buckets)
     for rows in (each.epochs, each.refusals, each.offset_steps):
         yield from _by_bucket(PRODUCERS, run, rows, rows["pid"] % buckets)
     if len(each.declared):
@@ -643,6 +644,17 @@ def producer_bucket(
         yield Row(LINKS, 0, (name, links), links.nbytes)
 
 
+def member_bucket(
+    bucket: int, values: Iterable[tuple[str, Rows]], *, runs: Mapping[str, RunFacts], number_of: Mapping[str, int]
+) -> Iterator[Row]:
+    """Prove that commits of members of some groups were of the present generation; pick the events of the others."""
+    for name, own in _by_run(values, MEMBERSHIP).items():
+        proved = prove_generations(own[MEMBERSHIP], ordered=runs[name].ordered)
+        yield Row(FIGURES, bucket, {FENCED_GENERATION: {"checked": proved.checked, "unknown": proved.unknown}})
+        if len(proved.suspects):
+            yield Row(PICKED, number_of[name], ("belated", proved.suspects), proved.suspects.nbytes)
+
+
 class Accused(NamedTuple):
     """Producer ids of a run without a proof of a rule, and whose requests are needed to judge them.
 
@@ -1050,6 +1062,8 @@ def judge_run(
     steps = _steps_of(picked["passed"] + picked["back"], told_of, run)
     findings += polled(list(steps), reading.replicas(records["passed"]), counted, counted)
     findings += went_back(_steps_of(picked["fell"], told_of, run), counted)
+    belated = events(np.concatenate([np.zeros(0, np.int64), *picked["belated"]]))
+    findings += judge_generations(belated, figures[FENCED_GENERATION])
     if run.run in inputs:
         at = [rows["at"] for name in _OF_INPUTS for rows in picked[name]]
         of_inputs = events(np.concatenate([*at, run.begun]))
@@ -1097,21 +1111,6 @@ def _steps_of(parts: Sequence[Rows], told_of: Mapping[int, Event], run: RunFacts
         if back:
             yield replace(event, action="AbortTransaction")
         yield event
-
-
-def judge_members(bucket: int, values: Iterable[tuple[str, Shown]], *, reading: Reading) -> Iterator[Row]:
-    """Judge the members of some groups."""
-    by_run: dict[str, list[Shown]] = defaultdict(list)
-    for name, shown in values:
-        by_run[name].append(shown)
-    found: list[Finding] = []
-    for run in reading.runs:
-        if run.run in by_run:
-            figures: Figures = {"checked": 0, "unknown": 0}
-            findings = list(judge_generations(_ordered(by_run[run.run], run), figures))
-            found += findings
-            yield Row(FOUND, bucket, {FENCED_GENERATION: figures})
-    yield from found_rows(found, bucket)
 
 
 def _ordered(shown: Iterable[Shown], run: RunFacts) -> list[Event]:

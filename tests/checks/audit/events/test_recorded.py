@@ -8,6 +8,9 @@ import pytest
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.events.columns import column_of
 from kafka_eos_checks.audit.events.recorded import (
+    BEGAN,
+    COMMIT_SENT,
+    COMMIT_TAKEN,
     COMMITTED_IT,
     ENDS_IT,
     NOWHERE,
@@ -85,8 +88,18 @@ def test_only_members_of_a_group_with_a_generation_are_judged_by_it(group: str |
     commits = [{"action": "OffsetCommit", "phase": "ok", "generation": number, **OFFSETS} for number in (None, -1, 0)]
     joins = [{"action": "JoinGroup", "phase": phase, "generation": -1} for phase in ("ok", "invoke")]
     found = columns(*({**each, "group": group} for each in (*commits, *joins)))
-    assert found.members[:, 0].tolist() == ([200, 300] if group is not None else [])
-    assert found.facts.generations == (group is not None)
+    assert found.members["at"].tolist() == ([200, 300] if group is not None else [])
+    assert set(found.members["group"].tolist()) == ({text_hash(group)} if group is not None else set())
+
+
+def test_a_step_of_a_member_has_its_generation_and_what_its_request_is_named() -> None:
+    commit = {**OFFSETS, "action": "TxnOffsetCommit", "group": "g", "generation": 5, "detail": {"request": 7}}
+    join = {"action": "JoinGroup", "phase": "ok", "group": "g", "generation": -1}
+    found = columns({**commit, "phase": "invoke"}, {**commit, "phase": "ok"}, {**commit, "phase": "fail"}, join)
+    assert found.members[["generation", "step"]].tolist() == [(5, COMMIT_SENT), (5, COMMIT_TAKEN), (-1, BEGAN)]
+    assert found.members["request"].tolist() == [text_hash("7"), text_hash("7"), text_hash("None")]
+    unordered = columns({**join, "order": None}, join)
+    assert unordered.members["at"].tolist() == [100], "the rule leaves out what has no order"
 
 
 def test_an_event_without_an_order_leaves_its_run_unordered_and_of_its_offsets_each_counts() -> None:

@@ -1,7 +1,8 @@
-"""Proofs by columns about the requests of producers: refusals with a cause, and offsets that count as they were sent.
+"""Proofs by columns about requests: refusals with a cause, offsets that count as they were sent, present generations.
 
 A producer id without a proof is a suspect. The readable rules (:func:`rules.histories.refused`,
-:func:`rules.sent_offsets.not_as_sent`) judge it, and count all that it did. What is proved is counted here.
+:func:`rules.sent_offsets.not_as_sent`) judge it, and count all that it did. A commit of a past generation is a suspect,
+too (:func:`rules.applications.judge_generations`). What is proved is counted here.
 """
 
 from typing import Any, NamedTuple
@@ -11,6 +12,9 @@ from numpy.typing import NDArray
 
 from kafka_eos_checks.audit.events.recorded import (
     ABORTED_IT,
+    BEGAN,
+    COMMIT_SENT,
+    COMMIT_TAKEN,
     COMMITTED_IT,
     ENDS_AGAIN,
     ENDS_IT,
@@ -31,10 +35,10 @@ NAMING = np.dtype([("pid", "i8"), ("group", "u8")])
 
 
 class Proved(NamedTuple):
-    """The proofs about some producer ids.
+    """The proofs about some producer ids, or about commits of generations.
 
     Attributes:
-        suspects: the producer ids without a proof, ascending.
+        suspects: the producer ids without a proof, or the places of the events that show a past generation; ascending.
         checked: how much the readable rule would check of the others.
         unknown: how much of that it could not decide.
     """
@@ -120,6 +124,47 @@ def prove_offsets(steps: Rows, counted: Rows, *, ordered: bool, decided: bool, s
     in_proof[own[proved]] = True
     checked = int(proved[stored].sum()) + int(in_proof[there // keys].sum())
     return Proved(suspects, checked, int((proved[stored] & missing).sum()))
+
+
+def prove_generations(steps: Rows, *, ordered: bool) -> Proved:
+    """Find the commits that were taken of the generation that was present when they were sent.
+
+    A suspect is three events: the commit is taken, it was sent, and the last generation before that began.
+
+    Args:
+        steps: all steps of members of some groups, dtype :data:`recorded.MEMBERSHIP`.
+        ordered: whether the run has an order; otherwise places decide.
+    """
+    time = ("order", "at") if ordered else ("at",)
+    steps = steps[np.lexsort(tuple(steps[name] for name in (*reversed(time), "group")))]
+    began = _last(steps["step"] == BEGAN, _numbered(steps["group"]))
+    commits = np.flatnonzero(steps["step"] != BEGAN)
+    commits = commits[np.lexsort(tuple(steps[name][commits] for name in ("request", "process", "group")))]
+    own = steps[commits]
+    sent = _last(own["step"] == COMMIT_SENT, _numbered(own["group"], own["process"], own["request"]))
+    taken = np.flatnonzero(own["step"] == COMMIT_TAKEN)
+    answer, request = commits[taken], np.append(commits, NONE)[sent[taken]]
+    joined = np.append(began, NONE)[request]
+    present = np.append(steps["generation"], NONE)[joined]
+    past = steps["generation"][answer] < present
+    suspects = np.unique(steps["at"][np.concatenate([each[past] for each in (answer, request, joined)])])
+    return Proved(suspects, int((~past).sum()), int((present < 0).sum()))
+
+
+NONE = -1
+
+
+def _last(is_one: NDArray[np.bool_], of: Ints) -> Ints:
+    """For each row the place of the last one before it, or of itself, in the same part; :data:`NONE` without one.
+
+    Args:
+        is_one: the rows that count, shape (n,).
+        of: the number of the part of each row, ascending.
+    """
+    places = np.arange(len(of))
+    last = np.maximum.accumulate(np.where(is_one, places, NONE))
+    found: Ints = np.where(of[last] == of, last, NONE)
+    return found
 
 
 def _sent_again(step: NDArray[np.uint8]) -> NDArray[np.bool_]:

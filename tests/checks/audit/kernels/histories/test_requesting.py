@@ -19,6 +19,7 @@ from kafka_eos_checks.audit.kernels.histories.requesting import (
     LINK,
     Crowds,
     links_of,
+    prove_generations,
     prove_offsets,
     prove_refusals,
 )
@@ -40,7 +41,7 @@ def columns(events: Sequence[Event], *cuts: int) -> Told:
     first, *others = [found for piece in pieces if len(piece[0]) for found in told([piece], "events")]
     for each in others:
         first.facts.add(each.facts)
-    names = ("epochs", "refusals", "offset_steps")
+    names = ("epochs", "refusals", "offset_steps", "members")
     return first._replace(
         **{name: np.concatenate([getattr(each, name) for each in (first, *others)]) for name in names}
     )
@@ -157,24 +158,57 @@ def test_what_is_proved_about_offsets_is_what_the_readable_rule_finds(faults: fl
 # --- generations ------------------------------------------------------------------------------------------------------
 
 
-def test_commits_without_a_generation_are_not_judged_by_it() -> None:
-    """The readable rule finds and counts the same in the events that the columns choose for it."""
-    rng, found, left_out = random.Random("generations"), 0, 0
-    for _ in range(400):
-        events = []
-        for order in range(rng.randint(1, 60)):
-            action = rng.choice(("JoinGroup", "JoinGroup", "OffsetCommit", "TxnOffsetCommit", "Produce"))
-            phase, generation = rng.choice(("invoke", "ok", "fail")), rng.choice((None, -1, 0, 1, 2))
-            more: dict[str, Any] = {"group": rng.choice("ggh"), "order": order, "detail": {"request": order // 9}}
-            events.append(Event(run="r", process="p", action=action, phase=phase, generation=generation, **more))
-        own = columns(events)
-        chosen, whole, rest = own.members[:, 0].tolist(), Figures(), Figures()
-        expected = list(judge_generations(events, whole))
-        assert list(judge_generations([events[place] for place in chosen], rest)) == expected
-        assert whole == rest
-        found, left_out = found + len(expected), left_out + len(events) - len(chosen)
-    assert found > 10
-    assert left_out > 8000, "those without a generation are left out, and requests to join"
+def generations_of(rng: random.Random, number: int) -> list[Event]:
+    """Joins and commits of two groups and two processes, of which some requests have the same number, and some none."""
+    orders = rng.sample(range(60), rng.randint(1, 60))
+    events = []
+    for place, order in enumerate(orders):
+        action = rng.choice(("JoinGroup", "OffsetCommit", "OffsetCommit", "TxnOffsetCommit", "Produce"))
+        phase, generation = rng.choice(("invoke", "ok", "ok", "fail")), rng.choice((None, -1, 0, 1, 2, 3))
+        more: dict[str, Any] = {"group": rng.choice("ggh"), "order": order if number % 3 or place % 7 else None}
+        more["detail"] = rng.choice(({"request": order // 25}, {"request": str(order // 25)}, {}))
+        events.append(
+            Event(run="r", process=rng.choice("pq"), action=action, phase=phase, generation=generation, **more)
+        )
+    return events
+
+
+def test_what_is_proved_about_generations_is_what_the_readable_rule_finds() -> None:
+    rng, found, chosen, proofs = random.Random("generations"), 0, 0, 0
+    for number in range(300):
+        events = generations_of(rng, number)
+        own = columns(events, *sorted(rng.sample(range(len(events) + 1), min(len(events) + 1, number % 4))))
+        ordered = own.facts.ordered
+        in_order = (
+            sorted(enumerate(events), key=lambda each: each[1].order or 0) if ordered else list(enumerate(events))
+        )
+        whole: Figures = {}
+        expected = list(judge_generations([event for _, event in in_order], whole))
+        proved, rest = prove_generations(own.members, ordered=ordered), Figures()
+        suspects = [event for at, event in in_order if at in proved.suspects]
+        assert list(judge_generations(suspects, rest)) == expected
+        assert totals(whole) == totals(rest, {"checked": proved.checked, "unknown": proved.unknown})
+        found, chosen, proofs = found + len(expected), chosen + len(suspects), proofs + proved.checked - proved.unknown
+    assert found > 30
+    assert chosen <= 3 * found, "only what shows a past generation is judged one by one"
+    assert proofs > 30
+
+
+def test_a_generation_that_began_again_lower_is_the_present_one() -> None:
+    """A group that the coordinator has forgotten begins anew."""
+    join = {"action": "JoinGroup", "phase": "ok"}
+    commit = {"action": "OffsetCommit", "generation": 1}
+    steps = (
+        {**join, "generation": 4},
+        {**join, "generation": 1},
+        {**commit, "phase": "invoke"},
+        {**commit, "phase": "ok"},
+    )
+    events = [Event(run="r", process="p", group="g", order=order, **step) for order, step in enumerate(steps)]
+    proved = prove_generations(columns(events).members, ordered=True)
+    assert (proved.suspects.tolist(), proved.checked, proved.unknown) == ([], 1, 0)
+    without = prove_generations(columns([events[0], *events[2:]]).members, ordered=True)
+    assert (without.suspects.tolist(), without.checked) == ([0, 1, 2], 0)
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
