@@ -3,7 +3,7 @@
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -18,11 +18,13 @@ from kafka_eos_checks.audit.cause import seen_in
 from kafka_eos_checks.audit.completeness import (
     LINKED,
     MISSING_INSIDE,
+    NAMED_PARTITION,
     DamagedFile,
     Incomplete,
     damaged_files,
     holes_in,
     incomplete_logs,
+    unseen_partitions,
 )
 from kafka_eos_checks.audit.engines.cost import Bill, bill
 from kafka_eos_checks.audit.engines.local import Engine, LocalEngine, asker, costs_of, open_engine
@@ -54,12 +56,14 @@ from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
 from kafka_eos_checks.audit.rules.rule_book import READABLE, Place, dump_of, rule_of
 from kafka_eos_checks.audit.rules.transactions import (
     FENCED,
+    NO_TRANSACTION,
     RECENT,
     TORN,
     TRANSACTION_RULES,
     UNKNOWN,
 )
 from kafka_eos_checks.audit.segments.contents import Figures
+from kafka_eos_checks.audit.segments.contents import Place as LogPlace
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 from kafka_eos_checks.audit.weights import LEAST_WEIGHT
 from kafka_eos_checks.kit.recording import as_given
@@ -70,10 +74,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OF_THE_SAME_MARKERS = (TORN, FENCED)  # NO_TRANSACTION counts the markers that are too recent for these rules
+OF_MARKERS = (*OF_THE_SAME_MARKERS, NO_TRANSACTION)
 WITHOUT_HISTORY = (
     "without a history of the clients (--history): a record that was acknowledged and is lost, or was sent once and "
     "stored twice by two producers, and what readers were given, cannot be seen"
 )
+ALL_RECENT = Reason("other-moment", "too recent: the logs that they depend on are copies of an earlier moment")
 COPY_AGAIN = (
     "next: look whether the copy was cut short, and copy this log again to its end, with all files of its folder; if "
     "the broker's own files lack the same, records are lost, and another replica may have them"
@@ -505,12 +511,17 @@ def _of_logs(
     damaged = damaged_files(inputs.logs, source, asker(engine, inputs.logs))
     found_in_logs = scanned.findings + list(_unreadable(scanned.audits, incomplete, damaged))
     seconds = time.perf_counter() - started
+    drafts, found, known, ended, decided_on = transaction_verdicts(scanned, engine, source, check_crc=check_crc)
+    incomplete += unseen_partitions(decided_on - {_place(each.log) for each in incomplete}, inputs.logs, source)
     judged.add(log_verdicts(scanned.audits, seconds, incomplete, inputs.links, damaged), found_in_logs)
-    drafts, found, known, ended = transaction_verdicts(scanned, engine, source, check_crc=check_crc)
     judged.add(drafts, found)
-    judged.add(*offset_verdicts(scanned, engine, check_crc=check_crc))
+    judged.add(*offset_verdicts(scanned, engine, known, check_crc=check_crc))
     judged.add(*beside_verdicts(scanned, engine, ended, one_moment=source.is_still, check_crc=check_crc))
     return scanned, known
+
+
+def _place(log: PartitionLog) -> LogPlace:
+    return log.topic, log.partition
 
 
 def bill_of(engine: Engine, inputs: Inputs, spent: float, wall: float) -> Bill:
@@ -600,8 +611,8 @@ def _readable(
     for each in unsure:
         why[each.why].append(each.in_words())
     said = [*(each.in_words() for each in (*certain, *unsure)), *(each.in_words() for each in damaged)]
-    lacking = why.get(MISSING_INSIDE, ())
-    advice = [COPY_AGAIN] * (len(incomplete) > len(lacking)) + [LOOK_FOR_MISSING] * bool(lacking)
+    lacking, elsewhere = why.get(MISSING_INSIDE, ()), why.get(NAMED_PARTITION, ())
+    advice = [COPY_AGAIN] * (len(incomplete) > len(lacking) + len(elsewhere)) + [LOOK_FOR_MISSING] * bool(lacking)
     why |= {LINKED: list(links)} if links else {}
     told = (
         f"{counted(len(own), 'link' if reason is LINKED else 'log')}: {reason.words}; the first: {own[0]}"
@@ -660,7 +671,7 @@ def _in_words(region: CorruptRegion) -> str:
 
 def transaction_verdicts(
     scanned: Scanned, engine: Engine, source: moments.Source = moments.ONE_MOMENT, *, check_crc: bool = True
-) -> tuple[list[Draft], Found, moments.Moments, Sequence[Any]]:
+) -> tuple[list[Draft], Found, moments.Moments, Sequence[Any], Set[LogPlace]]:
     """A verdict for each rule over the coordinator's logs and over transactions, and all their findings.
 
     Without a log of ``__transaction_state`` and without markers there are none.
@@ -672,14 +683,14 @@ def transaction_verdicts(
         check_crc: whether to compare each batch with its CRC.
 
     Returns:
-        The verdicts, their findings, the moments of the logs, and the rows with the transactions of logs that have
-        indexes, for :func:`beside_verdicts`.
+        The verdicts, their findings, the moments of the logs, the rows with the transactions of logs that have
+        indexes, for :func:`beside_verdicts`, and the partitions of decided transactions.
     """
     started = time.perf_counter()
     audits = scanned.audits
     states, known = stages.audit_coordinators(scanned, engine)
     if not states and not any(each.transactional for each in audits if each.log.topic != COORDINATOR_TOPIC):
-        return [], Found(engine), moments.Moments(source, ()), ()
+        return [], Found(engine), moments.Moments(source, ()), (), frozenset()
     result, ended = stages.judge_transactions(scanned, states, known, engine, source, check_crc=check_crc)
     figures: Figures = {
         "records": sum(state.records for state in states),
@@ -690,7 +701,8 @@ def transaction_verdicts(
     of_rules: list[_OfRule] = [(rule, figures, _in_logs(rule, unknown)) for rule in COORDINATOR_RULES if states]
     of_rules += [(rule, result.figures[rule], result.reasons[rule]) for rule in TRANSACTION_RULES]
     drafts = _drafts(of_rules, time.perf_counter() - started)
-    return drafts, Found(engine, *([known.rows] if states else [])) + result.findings, result.moments, ended
+    findings = Found(engine, *([known.rows] if states else [])) + result.findings
+    return drafts, findings, result.moments, ended, known.named
 
 
 _OfRule = tuple[str, Figures, Mapping[Reason, Unjudged] | None]
@@ -724,14 +736,21 @@ def beside_verdicts(
     return _drafts(of_rules, seconds), found
 
 
-def offset_verdicts(scanned: Scanned, engine: Engine, *, check_crc: bool = True) -> Drafts:
+def offset_verdicts(
+    scanned: Scanned, engine: Engine, known: moments.Moments = moments.AT_ONE_MOMENT, *, check_crc: bool = True
+) -> Drafts:
     """A verdict for each rule over logs of ``__consumer_offsets``, and all their findings; none without such logs."""
     started = time.perf_counter()
-    found, by_log = stages.audit_offsets(scanned, engine, check_crc=check_crc)
+    found, by_log = stages.audit_offsets(scanned, engine, known, check_crc=check_crc)
     seconds = time.perf_counter() - started
-    figures: Figures = {name: sum(int(own[name]) for own in by_log.values()) for name in ("checked", UNKNOWN)}
-    unknown = [(log, int(own[UNKNOWN])) for log, own in by_log.items()]
-    return _drafts([(rule, figures, _in_logs(rule, unknown)) for rule in OFFSET_RULES if by_log], seconds), found
+    of_rules: list[_OfRule] = []
+    for rule in OFFSET_RULES if by_log else ():
+        own = {log: figures[rule] for log, figures in by_log.items()}
+        names = ("checked", UNKNOWN, RECENT)
+        figures: Figures = {name: sum(int(each.get(name, 0)) for each in own.values()) for name in names}
+        reasons = _in_logs(rule, [(log, int(each[UNKNOWN])) for log, each in own.items()])
+        of_rules.append((rule, figures, reasons))
+    return _drafts(of_rules, seconds), found
 
 
 def _events(inputs: Inputs) -> list[Event]:
@@ -800,6 +819,9 @@ def _verdict(
     others, first_others = tally.of(rule, violations=False)
     unknown, recent = int(figures.get(UNKNOWN, 0)), int(figures.get(RECENT, 0))
     why = _reasons(rule, unknown, reasons, tally)
+    if rule in OF_MARKERS and recent and recent == int(figures[rule_of(rule).subject]) - unknown:  # nothing was judged
+        why.append((ALL_RECENT, recent, None))
+        figures, unknown, recent = {**figures, UNKNOWN: unknown + recent}, unknown + recent, 0
     evidence = [
         *_shortened([finding.in_words() for finding in first], violations),
         *_shortened([finding.in_words() for finding in first_others], others),
@@ -861,7 +883,7 @@ def _by_code(reasons: Iterable[tuple[Reason, int, Subject | None]]) -> dict[str,
 def _unjudged(rule: str, figures: Figures, reasons: Sequence[tuple[Reason, int, Subject | None]]) -> str:
     """Why a rule judged nothing, or not everything; "" if it judged everything except what is too recent."""
     book = rule_of(rule)
-    subjects, unknown, recent = (int(figures.get(name, 0)) for name in (book.subject, UNKNOWN, RECENT))
+    subjects, unknown = (int(figures.get(name, 0)) for name in (book.subject, UNKNOWN))
     if unknown:
         why = [
             f"{count:,}: " * (len(reasons) > 1) + reason.words + ("" if first is None else f"; the first {first}")
@@ -870,8 +892,6 @@ def _unjudged(rule: str, figures: Figures, reasons: Sequence[tuple[Reason, int, 
         return f"{unknown:,} of {subjects:,} {book.noun}: {'; '.join(why)}"
     if not subjects:
         return f"there are no {book.noun} to look at"
-    if subjects == recent:
-        return f"all {recent} are too recent: the logs that they depend on are copies of an earlier moment"
     return ""
 
 

@@ -45,7 +45,7 @@ rules over logs: order, stale epoch, duplicate, gap, batch outside transaction, 
 rules over __transaction_state: illegal coordinator transition, decision changed
 rules over transactions: torn transaction, hanging transaction, marker without transaction,
   fenced producer committed, marker of an old coordinator
-rules over __consumer_offsets: committed offset went back
+rules over __consumer_offsets: committed offset went back, committed offset beyond the end
 rules over the files next to a log: aborted index, producer snapshot, replicas differ
 rules over histories: acknowledged but lost, duplicate value, refused without cause,
   transaction committed without its application, committed record missing

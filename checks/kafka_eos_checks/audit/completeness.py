@@ -36,12 +36,12 @@ Kafka: ReplicaManager.checkpointHighWatermarks, LogManager.checkpointLogStartOff
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT, NotALogDirectory, is_set_aside
+from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT, NotALogDirectory, broker_id, is_set_aside
 from kafka_eos.formats.segment import CorruptRegion, MalformedFile, RegionKind, read_leader_epochs
 from kafka_eos_checks.audit.moments import (
     CLEANED,
@@ -69,6 +69,11 @@ _ASIDE = {"log.deleted", "log.swap", "log.cleaned"}  # a segment that its broker
 MAY_LACK = Reason("incomplete", "records may be missing; copy the log again, or give another replica")
 MISSING_PARTITION = Reason(
     "missing-partition", "a checkpoint names it, and its folder is missing; copy it, or give another replica of it"
+)
+NAMED_PARTITION = Reason(
+    "missing-partition",
+    "a transaction was decided there, and no given directory has it: give those of all brokers, unless its topic was "
+    "deleted since",
 )
 LINKED = Reason(
     "links", "they stand in the place of logs and are not followed; give the folders that the links lead to"
@@ -297,6 +302,28 @@ def missing_partitions(logs: Sequence[PartitionLog], source: Source) -> Iterator
                 log = PartitionLog(broker, topic, partition, str(directory / name), ())
                 evidence = f"is not in the log directory, and {checkpoint} has the offset {offset:,} for it"
                 yield Incomplete(log, f"{0:020d}.log", 0, evidence, is_certain=False, why=MISSING_PARTITION)
+
+
+def unseen_partitions(named: Set[Place], logs: Sequence[PartitionLog], source: Source) -> Iterator[Incomplete]:
+    """The partitions of decided transactions that no broker has, if all directories are whole and those of brokers.
+
+    Args:
+        named: the partitions that coordinators have in decided transactions.
+        logs: all that were read.
+        source: the evidence in their directories, from before they were read.
+    """
+    entries = set[str]()
+    for directory, told in source.directories.items():
+        if told.entries is None or broker_id(directory) is None:
+            return
+        entries |= told.entries
+    given = {(log.topic, log.partition) for log in logs}
+    for topic, partition in sorted(named - given):
+        name = f"{topic}-{partition}"
+        if name not in entries and not any(is_set_aside(each, topic, partition) for each in entries):
+            log = PartitionLog("", topic, partition, name, ())
+            evidence = "has a transaction that its coordinator decided, and no given directory has a log of it"
+            yield Incomplete(log, f"{0:020d}.log", 0, evidence, is_certain=False, why=NAMED_PARTITION)
 
 
 def look_around(log: PartitionLog) -> Around | None:

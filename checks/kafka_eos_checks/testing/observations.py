@@ -3,10 +3,6 @@
 A *problem* fails the test like a finding of the audit. A *warning* is told although every input was processed once. A
 *hint* explains findings of a rule in this test: which mistake the requests show.
 
-``offset beyond the end``
-    The group has committed an offset beyond the end of a partition, and no finding says so: the partition is empty. The
-    next records there are skipped.
-
 ``offset beyond its inputs``
     A transaction committed an offset past an input, and a later one wrote the output of that input.
 
@@ -18,7 +14,7 @@ A *problem* fails the test like a finding of the audit. A *warning* is told alth
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -31,7 +27,6 @@ from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.kernels.coordinators.group_log import read_group_log
 from kafka_eos_checks.audit.moments import in_words
 from kafka_eos_checks.audit.rules.applications import (
-    BEYOND_END,
     NOT_PROCESSED,
     OFFSET_ALONE,
     OUTPUT_ALONE,
@@ -99,7 +94,6 @@ class Observed:
         identified: the identities of its records.
         events: the history.
         data: the log directory.
-        committed: by partition of the inputs, the group's offset and the partition's end.
         open: the transactions that are open.
         has_members: whether a generation of the group has begun.
         uncommitted: client ids and topics that they read with read_uncommitted.
@@ -109,7 +103,6 @@ class Observed:
     identified: "Identified"
     events: Sequence[Event]
     data: Path
-    committed: Mapping[Place, tuple[int, int]]
     open: Sequence[OpenTransaction]
     has_members: bool
     uncommitted: Iterable[tuple[str, str]] = ()
@@ -125,19 +118,11 @@ class Observed:
         uncommitted: Iterable[tuple[str, str]],
     ) -> "Observed":
         """Ask the cluster."""
-        group = cluster.groups.known.get(application.group)
-        committed: dict[Place, tuple[int, int]] = {}
-        for topic in application.inputs if group is not None else ():
-            for leader in cluster.topics[topic].partitions:
-                offset = group.committed(leader.name) if group is not None else None
-                if offset is not None:
-                    committed[topic, leader.partition] = offset.offset, leader.log_end_offset
         return cls(
             application=application,
             identified=identified,
             events=events,
             data=data,
-            committed=committed,
             open=[
                 OpenTransaction(name, known.start_ms, known.timeout_ms)
                 for name, known in cluster.transactions.known.items()
@@ -159,16 +144,6 @@ class Observed:
 
     def problems(self, findings: Sequence[Finding]) -> Iterator[Problem]:
         """The reasons to fail the test besides the findings of the audit."""
-        group = self.application.group
-        found = {_at(finding) for finding in findings if BEYOND_END in finding.evidence}
-        for (topic, partition), (offset, end) in self.committed.items():
-            if offset > end and ((topic, partition), end) not in found:
-                yield Problem(
-                    name=BEYOND_END,
-                    evidence=f"group {group!r} committed offset {offset} of {topic}-{partition}, which ends at {end}",
-                    means=f"The next {offset - end} record(s) of {topic}-{partition} will be skipped.",
-                    step="commit the offset of the last input plus one; consumer.position() is that already",
-                )
         yield from self._too_far(findings)
         if self.application.everything:
             for each in self._own_open():

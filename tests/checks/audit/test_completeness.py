@@ -14,7 +14,7 @@ from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT
 from kafka_eos.formats.segment import StoredBatch, read_leader_epochs, read_segment
 from kafka_eos.formats.transaction_log import TOPIC
-from kafka_eos_checks.audit.audit import Audit, run
+from kafka_eos_checks.audit.audit import COPY_AGAIN, Audit, run
 from kafka_eos_checks.audit.completeness import short_logs
 from kafka_eos_checks.audit.kernels.logs.transactions import Partition
 from kafka_eos_checks.audit.moments import (
@@ -387,6 +387,28 @@ def test_a_partition_of_a_checkpoint_that_is_missing_may_be_lost(cluster: Path) 
     (broker / RECOVERY_POINTS).write_text("0\n2\ngenerated 1 7\nother 0 0\n")
     assert missing(broker) == f"generated-1 is not in the log directory, and {RECOVERY_POINTS} has the offset 7 for it"
     assert of(run([broker]), READABLE).unknown == 1, "nothing was ever in the other one"
+
+
+def test_a_partition_that_only_its_coordinator_names_is_on_a_broker_that_is_missing(cluster: Path) -> None:
+    broker = cluster / "brokers" / "1"
+    shutil.rmtree(broker / "generated-1")
+    marks = (broker / HIGH_WATERMARKS).read_text().splitlines()
+    left = [line for line in marks[2:] if not line.startswith("generated 1 ")]
+    (broker / HIGH_WATERMARKS).write_text("\n".join(["0", str(len(left)), *left, ""]))
+    (broker / RECOVERY_POINTS).write_text("0\n0\n")
+    assert missing(cluster).startswith("generated-1 has a transaction that its coordinator decided, and no given ")
+    verdict = of(run([broker], one_moment=True), READABLE)
+    assert (verdict.standing, verdict.unjudged_for) == (Standing.NOT_JUDGED, {"missing-partition": 1})
+    assert COPY_AGAIN not in verdict.advice, "there is nothing to copy again"
+    assert missing(*(broker / f"{topic}" for topic in ("generated-0", "__transaction_state-0"))) == ""
+    empty = broker / "generated-1"
+    empty.mkdir()
+    assert missing(cluster) == "", "its folder is there"
+    empty.rename(broker / f"generated-1.{'0f' * 16}-delete")
+    assert missing(cluster) == "", "it is being deleted"
+    (broker / f"generated-1.{'0f' * 16}-delete").rmdir()
+    (broker / "meta.properties").unlink()
+    assert missing(cluster) == "", "nobody knows that it is all of a broker"
 
 
 def test_a_broker_without_any_partition_of_its_checkpoint_may_have_lost_them(cluster: Path) -> None:

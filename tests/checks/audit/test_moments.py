@@ -51,6 +51,7 @@ from kafka_eos_checks.audit.rules.coordinator import ILLEGAL_TRANSITION
 from kafka_eos_checks.audit.rules.rule_book import READABLE
 from kafka_eos_checks.audit.rules.transactions import HANGING, NO_TRANSACTION, TORN
 from kafka_eos_checks.audit.segments.splits import PartitionLog
+from kafka_eos_checks.kit.unjudged import UNJUDGED_EXIT, exit_code
 from kafka_eos_checks.kit.verdict import Standing
 
 NOW = 1_700_000_000_000
@@ -144,6 +145,22 @@ def test_a_marker_that_is_younger_than_the_coordinators_copy_is_too_recent(tmp_p
     assert judged[NO_TRANSACTION].standing is Standing.OK
     assert (judged[NO_TRANSACTION].recent, judged[TORN].recent) == (1, 0), "the same marker counts once"
     assert [finding.kind for finding in run([tmp_path], one_moment=True).notes] == [Kind.TOLD]
+
+
+def test_a_rule_whose_subjects_are_all_too_recent_is_not_judged(tmp_path: Path) -> None:
+    """A copy of the coordinator's log that is always the older one would stay green for ever."""
+    coordinator(tmp_path, *FIRST)
+    partition(tmp_path, data(0, NOW + 42, epoch=1), marker(1, NOW + 55, ControlType.ABORT, epoch=2))
+    copied_at(tmp_path, NOW + 60)
+    found = run([tmp_path])
+    assert [note.kind for note in found.notes] == [Kind.TOO_RECENT]
+    judged = {verdict.name: verdict for verdict in found.verdicts}
+    assert judged[NO_TRANSACTION].unjudged_for == {"other-moment": 1}
+    assert judged[NO_TRANSACTION].unjudged.startswith("1 of 1 markers: too recent: ")
+    assert judged[TORN].unjudged_for["other-moment"] == 1
+    assert all(judged[rule].standing is Standing.NOT_JUDGED for rule in (NO_TRANSACTION, TORN))
+    assert (judged[NO_TRANSACTION].unknown, judged[NO_TRANSACTION].recent) == (1, 0)
+    assert exit_code(found.verdicts, frozenset()) == UNJUDGED_EXIT
 
 
 def test_a_marker_whose_transaction_a_much_later_copy_lacks_is_not_judged(tmp_path: Path) -> None:

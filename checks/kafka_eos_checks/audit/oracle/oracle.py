@@ -33,7 +33,7 @@ from kafka_eos_checks.audit.places import items_of
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, follow_coordinator_log
 from kafka_eos_checks.audit.rules.histories import HISTORY_RULES, Join
 from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS, SEQUENCE_MASK, Batch, Log, Violation, counted
-from kafka_eos_checks.audit.rules.offsets import GroupLog, follow_group_log, went_back
+from kafka_eos_checks.audit.rules.offsets import GroupLog, follow_group_log, last_offsets, went_back
 from kafka_eos_checks.audit.rules.transactions import (
     TRANSACTION_RULES,
     TransactionAudit,
@@ -139,6 +139,7 @@ def offset_rows(log: GroupLog) -> Iterator[Row]:
     figures: Figures = {"checked": 0, "unknown": 0}
     yield from went_back([log], figures)
     yield tuple(figures.items())
+    yield from last_offsets(log)
 
 
 def coordinator_rows(log: PartitionLog) -> tuple[Counter[Row], Counter[Row]]:

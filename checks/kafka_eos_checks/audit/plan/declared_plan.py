@@ -9,7 +9,7 @@ stage                          mapped over            rows
 :func:`sought.fetch_events`    ranges of histories    these requests by client
 :func:`take_requests`          clients                batches by span, and attempts by committed offset
 :func:`end_group_log`          chunks of a log        commits that are past offsets first, by committed offset
-:func:`join_commits_asked`     committed offsets      these commits with their attempts, by span; findings
+:func:`join_commits_asked`     committed offsets      these commits with their attempts, by span
 :func:`identify`               spans                  records with attempts and commits, by identity
 :func:`judge_piece`            identities             findings and figures; candidates by transaction
 :func:`report_once`            transactions           findings: each transaction is reported once
@@ -179,9 +179,7 @@ class DeclaredPlan:
             join_commits_asked,
             counts=list(committed),
             ends=ends,
-            whole={place for place, _, whole in longest.values() if whole},
             logs=self.logs,
-            facts=facts,
         )
         past = engine.regroup(join, [COMMITTED_BY, RISES], asked, groups, label="commits of declared groups")
         joined = engine.regroup(
@@ -196,7 +194,7 @@ class DeclaredPlan:
         self._check(topics, committed, [value for _, value in seen])
         once = engine.regroup(report_once, [CANDIDATES], judged, label="outputs without their offsets")
         together = engine.regroup(report_together, [TOGETHER], once, label="outputs of several transactions")
-        return [value for _, value in figures], [past, judged, once, together]
+        return [value for _, value in figures], [judged, once, together]
 
     def _check(
         self,

@@ -36,7 +36,6 @@ from kafka_eos_checks.audit.rules.applications import (
     Offsets,
     Past,
     Requests,
-    beyond_end,
     judge_identities,
     reported,
 )
@@ -124,14 +123,6 @@ class Rise(NamedTuple):
     high: int
     transactional: bool
     by: Mapping[str, frozenset[Attempt]] = {}  # by run, the attempts that committed it
-
-
-class Last(NamedTuple):
-    """The last offset of a group and partition in a log."""
-
-    log: int
-    name: Name
-    offset: int
 
 
 class Of(NamedTuple):
@@ -335,14 +326,12 @@ class DeclaredLogs:
             yield Row(STATES, piece_of(self.pieces, place, span), own, own.nbytes)
 
     def rises(self, log: int, name: Name, offsets: Sequence[int], transactional: Sequence[bool]) -> Iterator[Item]:
-        """The commits of a group and partition that are past offsets first, and the last one."""
+        """The commits of a group and partition that are past offsets first."""
         low = 0
         for offset, is_transactional in zip(offsets, transactional, strict=True):
             if offset > low:
                 yield RISES, piece_of(self.pieces, name, offset), Rise(log, name, low, offset, is_transactional)
                 low = offset
-        for offset in offsets[-1:]:
-            yield RISES, piece_of(self.pieces, name, offset), Last(log, name, offset)
 
 
 class AppFacts(NamedTuple):
@@ -362,35 +351,28 @@ class AppFacts(NamedTuple):
 
 
 def join_commits_asked(
-    piece: int,
+    piece: int,  # noqa: ARG001
     values: Iterable[Sequence[Any]],
     *,
     counts: Collection[int],
     ends: Mapping[Place, int],
-    whole: Collection[Place],
     logs: DeclaredLogs,
-    facts: Sequence[AppFacts],
 ) -> Iterator[Row]:
-    """Join committed offsets with the attempts that asked for them: the commits past offsets, by span; findings.
+    """Join committed offsets with the attempts that asked for them: the commits past offsets, by span.
 
     Args:
         piece: the piece of the committed offsets.
         values: commits and attempts.
         counts: the logs of ``__consumer_offsets`` that count.
         ends: one past the last offset of each partition; past later offsets no input is.
-        whole: the partitions with a whole log.
         logs: the applications.
-        facts: those of each application.
     """
     by: dict[tuple[Name, int], dict[str, set[Attempt]]] = defaultdict(lambda: defaultdict(set))
     rises: list[Rise] = []
-    lasts: list[Last] = []
     for items in values:
         for item in items:
             if isinstance(item, Rise):
                 rises += [item] if item.log in counts else []
-            elif isinstance(item, Last):
-                lasts += [item] if item.log in counts and item.name[1] in whole else []
             else:
                 by[item.name, item.offset][item.run].add(item.attempt)
 
@@ -402,15 +384,6 @@ def join_commits_asked(
                 yield PASTS, each, rise._replace(by=asked)
 
     yield from gathered(past())
-    found = (
-        finding
-        for (_, run, declared, _), fact in zip(logs.applications, facts, strict=True)
-        for _, name, offset in lasts
-        if name[0] == declared.group and name[1][0] in declared.inputs and run in by[name, offset]
-        if fact.covered and name not in fact.unknown
-        for finding in beyond_end(run, name, offset, ends[name[1]])
-    )
-    yield from found_rows(found, piece)
 
 
 # --- records ----------------------------------------------------------------------------------------------------------

@@ -173,11 +173,13 @@ class Known:
         rows: where they are.
         cut: the owners of the producer ids that are cut.
         bases: by log and joint of each slice of a transactional id, the number of the slice's first transaction.
+        named: the partitions of decided transactions.
     """
 
     rows: Any
     cut: Sequence[CutId] = ()
     bases: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
+    named: AbstractSet[tuple[str, int]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

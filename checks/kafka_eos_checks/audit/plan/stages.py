@@ -26,12 +26,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
 
 from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from kafka_eos.formats.segment import RegionKind
 from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos_checks.audit.engines.local import Engine, LocalEngine, Row, asker
 from kafka_eos_checks.audit.findings import Finding
@@ -63,7 +65,7 @@ from kafka_eos_checks.audit.kernels.logs.transactions import (
     scattered,
 )
 from kafka_eos_checks.audit.kernels.logs.whole import read_in_order
-from kafka_eos_checks.audit.moments import ONE_MOMENT, Moments, Source
+from kafka_eos_checks.audit.moments import AT_ONE_MOMENT, ONE_MOMENT, Moments, Source
 from kafka_eos_checks.audit.plan.beside_stages import (
     BESIDE,
     DIGESTS,
@@ -96,7 +98,7 @@ from kafka_eos_checks.audit.plan.slice_stages import (
 )
 from kafka_eos_checks.audit.rules.beside import REPLICA_COLUMNS, Beside, Last, files_of
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog
-from kafka_eos_checks.audit.rules.offsets import went_back
+from kafka_eos_checks.audit.rules.offsets import BEYOND, WENT_BACK, Ends, beyond_the_end, went_back
 from kafka_eos_checks.audit.rules.transactions import (
     Judged,
     TransactionAudit,
@@ -410,13 +412,15 @@ def audit_coordinators(scanned: Scanned, engine: Engine) -> tuple[list[Coordinat
     states = {number: own.coordinator_log() for number, own in facts.items()}
     owners: list[CutId] = []
     bases: dict[int, dict[int, int]] = defaultdict(dict)
-    for _, (number, ids, unknown, own_owners, own_bases) in engine.collect(RESULT, known):
+    named = set[Place]()
+    for _, (number, ids, unknown, own_owners, own_bases, own_named) in engine.collect(RESULT, known):
+        named |= own_named
         states[number].known += ids
         states[number].unknown += unknown
         owners += own_owners
         if own_bases:
             bases[number] |= dict(own_bases)
-    return [states[number] for number in logs if number in states], Known(known, owners, dict(bases))
+    return [states[number] for number in logs if number in states], Known(known, owners, dict(bases), named)
 
 
 def fold_bucket(
@@ -446,10 +450,11 @@ def fold_bucket(
     folded: list[FoldedIds | FoldedSlice] = [whole]
     folded += [fold_slice(each.states, facts[log], each.joint) for each in slices]
     owners: list[CutId] = []
-    unknown = 0
+    unknown, named = 0, set[Place]()
     for number, each in enumerate(folded):
         ids, piece = (each.ids, each) if isinstance(each, FoldedSlice) else (each, None)
         unknown += ids.unknown
+        named.update(ids.decisions.sets.places)
         yield from found_rows(ids.findings, bucket, folders([facts[log].log]))
         ids, own_owners, rows = rows_of_ids(
             log, (bucket, number), ids, cut, buckets, size, None if piece is None else piece.joint
@@ -457,7 +462,7 @@ def fold_bucket(
         owners += own_owners
         yield from rows
         yield from _known_rows(log, ids, buckets, piece)
-    yield Row(RESULT, log, (log, len(whole.names), unknown, owners, whole.bases))
+    yield Row(RESULT, log, (log, len(whole.names), unknown, owners, whole.bases, named))
 
 
 def _known_rows(log: int, folded: FoldedIds, buckets: int, piece: FoldedSlice | None) -> Iterator[Row]:
@@ -619,9 +624,9 @@ def judge_bucket(
 
 
 def audit_offsets(
-    scanned: Scanned, engine: Engine, *, check_crc: bool = True
-) -> tuple[Found, dict[PartitionLog, Figures]]:
-    """Judge the logs of ``__consumer_offsets``: the findings of the rule over committed offsets, and figures by log."""
+    scanned: Scanned, engine: Engine, moments: Moments = AT_ONE_MOMENT, *, check_crc: bool = True
+) -> tuple[Found, dict[PartitionLog, Mapping[str, Figures]]]:
+    """Judge the logs of ``__consumer_offsets``: findings, and by log the figures of each rule over commits."""
     own = [
         audit.partition
         for audit in scanned.audits
@@ -631,15 +636,30 @@ def audit_offsets(
         return Found(engine), {}
     chosen = {partition.log for partition in longest(own)}
     logs = {number: partition for number, partition in enumerate(_partitions(scanned)) if partition.log in chosen}
-    judge = partial(judge_commits, logs=logs, check_crc=check_crc)
+    judge = partial(judge_commits, logs=logs, ends=_ends_of(scanned, moments), check_crc=check_crc)
     rows = engine.regroup(judge, [COMMITS], scanned.rows[0], label="offsets")
     return Found(engine, rows), {logs[number].log: figures for number, figures in engine.collect(RESULT, rows)}
 
 
+def _ends_of(scanned: Scanned, moments: Moments) -> Ends:
+    """The ends of all partitions; not known with damage, or messages of old formats, whose offsets are not read."""
+    unclear = {audit.log for audit in scanned.audits if any(region.kind in _UNCLEAR for _, region in audit.damage)}
+    logs = {(own.log.topic, own.log.partition): own for own in longest(_partitions(scanned)) if own.log.segments}
+    return Ends(logs, frozenset(place for place, own in logs.items() if own.log in unclear), moments)
+
+
+_UNCLEAR = (RegionKind.CORRUPT, RegionKind.OLD_FORMAT)
+
+
 def judge_commits(
-    number: int, chunks: Iterable[tuple[CommitChunk, int]], *, logs: Mapping[int, Partition], check_crc: bool
+    number: int,
+    chunks: Iterable[tuple[CommitChunk, int]],
+    *,
+    logs: Mapping[int, Partition],
+    ends: Ends,
+    check_crc: bool,
 ) -> Iterator[Row]:
-    """Judge the commits of one log: the findings of the rule over committed offsets, and its figures."""
+    """Judge the commits of one log: the findings of the rules over committed offsets, and their figures."""
     if number not in logs:  # a shorter replica
         return
     partition, counted = logs[number], 0
@@ -649,8 +669,9 @@ def judge_commits(
         log = fold_group_log(partition.log, [chunk for chunk, _ in in_order])
     else:
         log = read_group_log(partition.log, check_crc)
-    figures: Figures = {"checked": counted, "unknown": 0}
-    yield from found_rows(went_back([log], figures), number, folders([partition.log]))
+    figures: dict[str, Figures] = {WENT_BACK: {"checked": counted, "unknown": 0}, BEYOND: {"checked": 0, "unknown": 0}}
+    findings = chain(went_back([log], figures[WENT_BACK]), beyond_the_end(log, ends, figures[BEYOND]))
+    yield from found_rows(findings, number, folders([partition.log]))
     yield Row(RESULT, number, figures)
 
 

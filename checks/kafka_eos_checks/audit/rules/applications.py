@@ -17,9 +17,7 @@ has its requests. The transaction of an output or an offset is then taken from `
 ``input skipped``
     The group's offset is past an input, and no output of the input appears. Besides, either no member was ever given
     the input, or none of the attempts that sent its outputs committed the offset, or no attempt sent any although every
-    input is known to have outputs. Inputs below the first that the group was given are not its own. Or the last offset
-    of a declared application, which the history shows to be committed, is beyond the end of the input's log: the next
-    inputs will be skipped.
+    input is known to have outputs. Inputs below the first that the group was given are not its own.
 
 ``output without its offset``
     An output appears, and at the end of the logs the group's offset is not past its input. Or the output was written
@@ -71,7 +69,6 @@ from kafka_eos_checks.audit.rules.offsets import GroupLog
 from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, Replicas, count, longest, place_of
 
 TWICE, SKIPPED = "input processed twice", "input skipped"
-BEYOND_END = "offset beyond the end"  # an input skipped that is not there yet
 OUTPUT_ALONE, OFFSET_ALONE = "output without its offset", "offset without its output"
 FENCED_GENERATION = "fenced generation committed"
 NOT_PROCESSED, OUTPUT_OF_NOTHING = "input not processed", "output of no input"
@@ -686,12 +683,6 @@ def judge_declared(
     """Judge a declared application; ``covered`` as for :func:`judge_inputs`."""
     requests, offsets = read_requests(run), Offsets(logs)
     own = {place: longest(replicas, place)[1] for place in sorted(replicas)}
-    for place, contents in own.items():
-        name = declared.group, place
-        if place[0] in declared.inputs and contents.whole and covered and offsets.covering(name, 0) != UNKNOWN:
-            last = offsets.last(name)
-            if (name, last) in requests.commits:
-                yield from beyond_end(run[0].run, name, last, contents.end)
     found = judge_identities(
         run[0].run,
         declared,
@@ -705,14 +696,6 @@ def judge_declared(
         waiting=not_ended(declared, requests.begun, requests.aborted),
     )
     yield from reported(found)
-
-
-def beyond_end(run: str, name: Name, offset: int, end: int) -> Iterator[Finding]:
-    """Find the last offset of a group beyond the end of an input's log; a log without any record proves nothing."""
-    group, (topic, partition) = name
-    if 0 < end < offset:
-        said = f"group {quoted(group)} committed offset {offset} of {topic}-{partition}, which ends at {end}"
-        yield _found(run, SKIPPED, (name[1], end), f"{BEYOND_END}: {said}")
 
 
 def _identified(declared: Declared, topics: set[str], logs: Mapping[Place, Contents]) -> Iterator[Identified]:

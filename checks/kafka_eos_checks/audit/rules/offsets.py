@@ -11,6 +11,12 @@ marker may be in a hole.
     set back outside of any transaction, by an operator (``kafka-consumer-groups --reset-offsets``) or by an application
     that promises only at least once. *Not judged*: an offset after a hole, because the hole may have had a tombstone.
 
+``committed offset beyond the end``
+    The last offset that counts of a group and partition is beyond the end of the longest given log of that partition,
+    which is complete up to a later moment: records that the group has read are gone, as after an unclean election, or
+    somebody committed an offset that never was. *Too recent*, or *not judged*: the partition's log may be the older
+    copy, or its end is damaged. A partition without a given log is left out.
+
 If a partition is replicated, the longest of the given replicas is read.
 
 :func:`follow_group_log` runs this record by record. The audit reads logs by
@@ -23,6 +29,7 @@ Kafka: OffsetMetadataManager.replay, replayEndTransactionMarker
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,8 +38,9 @@ from kafka_eos.errors import MalformedBatch
 from kafka_eos.formats.consumer_offsets import MalformedOffsetRecord, OffsetCommitValue, decode_key, decode_value
 from kafka_eos.formats.record_batch import ControlType, Record
 from kafka_eos.formats.segment import CorruptRegion, StoredBatch
-from kafka_eos_checks.audit.findings import Finding, Kind
+from kafka_eos_checks.audit.findings import Finding, Kind, dated
 from kafka_eos_checks.audit.internal_topics.commits import name_of
+from kafka_eos_checks.audit.moments import SKEW_MS, Dated, Moments
 from kafka_eos_checks.audit.places import items_of
 from kafka_eos_checks.audit.quoting import quoted
 from kafka_eos_checks.audit.segments.contents import Figures, Place, count
@@ -43,7 +51,8 @@ if TYPE_CHECKING:
     from kafka_eos_checks.audit.kernels.coordinators.group_log import CountedCommits
 
 WENT_BACK = "committed offset went back"
-OFFSET_RULES = (WENT_BACK,)
+BEYOND = "committed offset beyond the end"
+OFFSET_RULES = (WENT_BACK, BEYOND)
 
 Name = tuple[str, Place]  # group, partition
 
@@ -190,6 +199,76 @@ def _circumstance(highest: Commit, lower: Commit) -> str:
         return ", set back outside of a transaction"
     same = (highest.producer_id, highest.producer_epoch) == (lower.producer_id, lower.producer_epoch)
     return ", of the same producer and epoch" if same else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The ends of the partitions whose offsets groups commit.
+
+    Attributes:
+        logs: the longest given log of each partition.
+        damaged: the partitions of which that log's end is not known.
+        moments: the moments of the logs.
+    """
+
+    logs: Mapping[Place, Dated]
+    damaged: frozenset[Place]
+    moments: Moments
+
+    def offset(self, place: Place) -> int:
+        """The end of a partition's longest log."""
+        own = self.logs[place]
+        return own.log.end_after(own.end)
+
+    def standing(self, place: Place, moment_ms: float) -> Kind:
+        """What it means that a log ends below an offset that was committed at a moment."""
+        own = self.logs[place]
+        if place in self.damaged:
+            return Kind.NOT_JUDGED
+        if self.moments.covers(own, moment_ms):
+            return Kind.VIOLATION
+        is_recent = moment_ms + SKEW_MS > self.moments.recent_after(own)
+        return Kind.TOO_RECENT if is_recent else Kind.NOT_JUDGED
+
+
+def beyond_the_end(log: GroupLog, ends: Ends, figures: Figures) -> Iterator[Finding]:
+    """Find the last offsets of groups that are beyond the end of the partition."""
+    for (group, place), offset in last_offsets(log):
+        if offset is None or place not in ends.logs:
+            continue
+        count(figures, "checked")
+        end = ends.offset(place)
+        if offset <= end:
+            continue
+        commit, (topic, partition) = log.commits[group, place][-1], place
+        found = Finding(
+            rule=BEYOND,
+            topic=log.log.topic,
+            partition=log.log.partition,
+            broker=log.log.broker,
+            file=commit.file,
+            position=commit.position,
+            offset=commit.record,
+            producer_id=commit.producer_id,
+            producer_epoch=commit.producer_epoch,
+            evidence=f"group {quoted(group)} has committed offset {offset} of {topic}-{partition}, which ends at {end}",
+        )
+        [found] = dated([found], {(log.log.broker, log.log.topic, log.log.partition): log.log.folder})
+        kind = ends.standing(place, inf if found.time_ms is None else found.time_ms)
+        if kind is Kind.VIOLATION:
+            yield found
+        else:
+            count(figures, "recent" if kind is Kind.TOO_RECENT else "unknown")
+
+
+def last_offsets(log: GroupLog) -> Iterator[tuple[Name, int | None]]:
+    """The last offset that counts of each group and partition; None for a tombstone."""
+    if log.counted is not None:
+        yield from log.counted.last_offsets()
+        return
+    for name, commits in log.commits.items():
+        if commits:
+            yield name, commits[-1].offset
 
 
 def went_back(logs: Sequence[GroupLog], figures: Figures) -> Iterator[Finding]:

@@ -416,6 +416,24 @@ _RULES: Mapping[str, Rule] = {
         in_test="commit the offsets of a partition in order, by one member at a time",
         missing=Reason("compacted", "the log was compacted or is damaged, and a hole in it may have had a tombstone"),
     ),
+    offsets.BEYOND: Rule(
+        subject="checked",
+        noun="last offsets of groups",
+        means="The group has read records that the partition has no more, or its offset was made up. If members fetch "
+        "only after the log has grown past that offset, they miss what was written until then.",
+        ends="when a member fetches: it goes to where auto.offset.reset says, the first record or the end of the log",
+        then=f"{{unpack}}kafka-dump-log --offsets-decoder {_FILE}{{around}}; then look in the brokers' logs for "
+        "`Truncating`, and for an unclean election of the partition that the evidence names",
+        decide="set the group's offset (kafka-consumer-groups --reset-offsets) to the offset at which the log was cut, "
+        "before its members fetch again",
+        by_hand="a tool or an application that commits made-up offsets, or folders of a topic removed by hand",
+        in_test=_PLUS_ONE,
+        missing=Reason(
+            "other-moment",
+            "the partition's log ends before them, and may be the older copy, or its end is damaged; audit the "
+            "directory in place, or copy it again with `cp -a`, or say --snapshot if the brokers stood still",
+        ),
+    ),
     beside.ABORTED_INDEX: Rule(
         subject="entries",
         noun="entries",
@@ -552,17 +570,6 @@ _RULES: Mapping[str, Rule] = {
         "only offsets whose outputs were sent in the same transaction. If the application drops this input on purpose, "
         "let identity= return None for it",
         missing=_LOGS,
-        cases=(
-            Case(
-                applications.BEYOND_END,
-                _PLUS_ONE,
-                "",
-                means="The group will skip the next inputs up to its offset, or go where auto.offset.reset says if it "
-                "looks before they are there.",
-                ends="no; set the group's offset back to the end of the partition before anything is written to it",
-                in_test=_PLUS_ONE,
-            ),
-        ),
     ),
     applications.OUTPUT_ALONE: Rule(
         subject="checked",

@@ -26,6 +26,8 @@ from kafka_eos.formats.record_batch import (
 )
 from kafka_eos_checks.audit.segments.headers import CONTROL_MASK, HEADER, TRANSACTIONAL_MASK, Bytes, Ints
 
+FIRST_TIMESTAMP = 1_700_000_000_000  # ms since the epoch: when all logs begin
+FIRST_PRODUCER = 1000
 SLICE, SLICE_BYTES = 65_536, 32 << 20  # batches, and bytes, encoded at once; they bound the memory
 TEXT_BYTES = 16  # of a value: the hexadecimal digits of its partition and offset
 NO_DECISION = NO_TRANSACTION = NO_PRODUCER = NO_EPOCH = NO_SEQUENCE = NO_LEADER_EPOCH = -1

@@ -22,9 +22,8 @@ import numpy as np
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos_checks.audit.segments.headers import Ints
-from kafka_eos_checks.lab.generate.batches import NO_DECISION, NO_TRANSACTION, Batches
+from kafka_eos_checks.lab.generate.batches import FIRST_TIMESTAMP, NO_DECISION, NO_TRANSACTION, Batches
 from kafka_eos_checks.lab.generate.client_requests import LOST, UNDELIVERED, Requests, Who
-from kafka_eos_checks.lab.generate.planted_logs import FIRST_TIMESTAMP
 from kafka_eos_checks.lab.generate.traffic import SLOTS, SLOTS_IN_MS, Slice, Workload
 
 RUN = "generated"

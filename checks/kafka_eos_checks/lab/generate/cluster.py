@@ -43,6 +43,8 @@ from kafka_eos_checks.audit.moments import CLEAN_SHUTDOWN, HIGH_WATERMARKS, STAR
 from kafka_eos_checks.audit.rules.transactions import TORN
 from kafka_eos_checks.audit.segments.headers import Bytes, Ints
 from kafka_eos_checks.lab.generate.batches import (
+    FIRST_PRODUCER,
+    FIRST_TIMESTAMP,
     Batches,
     Contents,
     Group,
@@ -57,7 +59,6 @@ from kafka_eos_checks.lab.generate.batches import (
 from kafka_eos_checks.lab.generate.client_history import ClientHistory
 from kafka_eos_checks.lab.generate.history_violations import plant_in_history
 from kafka_eos_checks.lab.generate.log_files import SEGMENT_BYTES, LogFiles
-from kafka_eos_checks.lab.generate.planted_logs import FIRST_PRODUCER, FIRST_TIMESTAMP
 from kafka_eos_checks.lab.generate.traffic import (
     SLOTS,
     SLOTS_IN_MS,
@@ -339,13 +340,15 @@ class Cluster:
                 arrived = [log.append(batches) for log, batches in zip(topic, part.topic, strict=True)]
                 for log, batches in zip(topic, arrived, strict=True):
                     planted += planted_in(batches, *_place(log))
+                read = np.zeros(self.workload.partitions, np.int64)  # how far groups have read each partition of inputs
                 for log, batches in zip(commits, part.commits, strict=True):
+                    np.maximum.at(read, batches.source, batches.committed)
                     planted += planted_in(log.append(batches), *_place(log))
                 for log, states in zip(state_logs, part.states, strict=True):
                     kept = _kept(states) if self.compacted and part.number == 0 else None
                     planted += planted_in(log.append(states, kept), *_place(log))
                 if told is not None:
-                    told.take(part, arrived, self._extended(inputs, part))
+                    told.take(part, arrived, self._extended(inputs, part, read))
                 advance(part.number < self.workload.slices)  # after the last of them what is left ends
             if told is not None:
                 told.close()
@@ -371,7 +374,8 @@ class Cluster:
             )
         elif self.faults:
             second = folder / BROKERS / "2"
-            planted += spoil_files(topic, second if self.brokers > 1 else None, self.faults, self.workload.seed)
+            replica = second if self.brokers > 1 else None
+            planted += spoil_files(topic, commits, replica, self.faults, self.workload.seed)
         return Made(
             batches=sum(log.batches - log.markers for log in (*topic, *inputs)),
             markers=sum(log.markers for log in logs),
@@ -416,11 +420,18 @@ class Cluster:
             for number in range(self.workload.partitions if self.history else 0)
         ]
 
-    def _extended(self, inputs: Sequence[LogFiles], part: Slice) -> Iterator[tuple[int, Batches]]:
-        """Append as many inputs as are read in a slice; yield the batches appended to each partition."""
+    def _extended(self, inputs: Sequence[LogFiles], part: Slice, read: Ints) -> Iterator[tuple[int, Batches]]:
+        """Append as many inputs as are read in a slice; yield the batches appended to each partition.
+
+        Args:
+            inputs: the logs of the inputs.
+            part: the slice.
+            read: the highest offset of each partition that a group has committed in it.
+        """
         own = part.transactions.take(part.transactions.group >= 0)
         for partition, log in enumerate(inputs):
-            needed = int(own.offset[own.client % len(inputs) == partition].max(initial=0)) - log.end
+            in_transactions = own.offset[own.client % len(inputs) == partition].max(initial=0)
+            needed = int(max(in_transactions, read[partition])) - log.end
             if needed <= 0:
                 continue
             starts = np.arange(log.end, log.end + needed, INPUTS)

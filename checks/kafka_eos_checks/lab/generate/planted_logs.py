@@ -12,12 +12,16 @@ import numpy as np
 
 from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, STALE_EPOCH
 from kafka_eos_checks.audit.segments.headers import Ints
-from kafka_eos_checks.lab.generate.batches import NO_LEADER_EPOCH, Batches, Values, columns_of
+from kafka_eos_checks.lab.generate.batches import (
+    FIRST_PRODUCER,
+    FIRST_TIMESTAMP,
+    NO_LEADER_EPOCH,
+    Batches,
+    Values,
+    columns_of,
+)
 from kafka_eos_checks.lab.generate.log_files import SEGMENT_BYTES, LogFiles
 from kafka_eos_checks.lab.generate.violations import candidates, planted_in, with_wrong_sequences
-
-FIRST_TIMESTAMP = 1_700_000_000_000  # ms since the epoch, of every batch
-FIRST_PRODUCER = 1000
 
 
 def clean_batches(

@@ -25,6 +25,8 @@ from kafka_eos.formats.transaction_log import NO_TIMESTAMP, TRANSACTION_VERSION_
 from kafka_eos_checks.audit.rules.coordinator import LAST_EPOCH
 from kafka_eos_checks.audit.segments.headers import TRANSACTIONAL_MASK, Ints
 from kafka_eos_checks.lab.generate.batches import (
+    FIRST_PRODUCER,
+    FIRST_TIMESTAMP,
     MARKER,
     NO_DECISION,
     NO_EPOCH,
@@ -34,7 +36,6 @@ from kafka_eos_checks.lab.generate.batches import (
     Columns,
     columns_of,
 )
-from kafka_eos_checks.lab.generate.planted_logs import FIRST_PRODUCER, FIRST_TIMESTAMP
 from kafka_eos_checks.lab.generate.violations import Violations
 
 SLOTS = 1 << 16  # of a slice; a slot fits 16 bits, which numpy sorts fastest
@@ -297,7 +298,7 @@ class Slice(NamedTuple):
     first_number: int
     topic: Iterator[Batches]
     states: Iterator[StateBatches]
-    commits: Iterator[Batches]
+    commits: Iterator[CommitBatches]
 
 
 @dataclass(slots=True)
@@ -630,14 +631,16 @@ class Traffic:
 
     # ---- the groups' logs
 
-    def _commits(self, number: int, transactions: Transactions) -> Iterator[Batches]:
+    def _commits(self, number: int, transactions: Transactions) -> Iterator[CommitBatches]:
         slots, batches = self._commit_batches(number, transactions)
         outside_slots, outside = self._commits_outside(number)
         slots, batches = np.concatenate((slots, outside_slots)), batches.followed_by(outside)
         where = self.group_on[batches.group]
         for partition, stream in enumerate(self._streams["commits"]):
             own = np.flatnonzero(where == partition)
-            yield stream.due(slots[own], batches.take(own))
+            due = stream.due(slots[own], batches.take(own))
+            assert isinstance(due, CommitBatches), "a stream has one kind"
+            yield due
 
     def _commit_batches(self, number: int, transactions: Transactions) -> tuple[Ints, CommitBatches]:
         """Return the commit, the marker and the repeated marker of each transaction with offsets."""

@@ -21,6 +21,7 @@ marker of an old coordinator         a marker again, with the coordinator epoch 
 illegal coordinator transition       PREPARE_COMMIT without ONGOING
 decision changed                     COMPLETE_ABORT after PREPARE_COMMIT
 committed offset went back           an offset below the one of the transaction before
+committed offset beyond the end      an offset one past the end of a partition, by a group that commits nothing else
 aborted index                        an index entry whose last stable offset is too high
 producer snapshot                    a snapshot entry whose timestamp is too high
 replicas differ                      another value, with its CRC, on the second broker
@@ -38,19 +39,35 @@ import numpy as np
 from google_crc32c import value as crc32c
 from numpy.typing import NDArray
 
-from kafka_eos.formats.record_batch import CHECKED_FROM, HEADER_BYTES, LOG_OVERHEAD_BYTES, ControlType
+from kafka_eos.formats.consumer_offsets import OffsetCommitKey, OffsetCommitValue
+from kafka_eos.formats.record_batch import (
+    CHECKED_FROM,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    ControlType,
+    Record,
+    build_batch,
+)
 from kafka_eos.formats.transaction_log import TransactionState
 from kafka_eos_checks.audit.moments import SKEW_MS
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, REPLICAS, SNAPSHOT
 from kafka_eos_checks.audit.rules.coordinator import DECISION_CHANGED, ILLEGAL_TRANSITION
 from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, LEADER_BACK, ORDER, OUTSIDE, STALE_EPOCH
-from kafka_eos_checks.audit.rules.offsets import WENT_BACK
+from kafka_eos_checks.audit.rules.offsets import BEYOND, WENT_BACK
 from kafka_eos_checks.audit.rules.transactions import FENCED, HANGING, OLD_COORDINATOR, TORN
 from kafka_eos_checks.audit.rules.transactions import NO_TRANSACTION as WITHOUT
 from kafka_eos_checks.audit.segments import header_tables
 from kafka_eos_checks.audit.segments.headers import FIELDS, Headers, Ints
 from kafka_eos_checks.audit.segments.marks import Marks
-from kafka_eos_checks.lab.generate.batches import BEHIND, NO_EPOCH, NO_PRODUCER, NO_SEQUENCE, NO_TRANSACTION, Batches
+from kafka_eos_checks.lab.generate.batches import (
+    BEHIND,
+    FIRST_TIMESTAMP,
+    NO_EPOCH,
+    NO_PRODUCER,
+    NO_SEQUENCE,
+    NO_TRANSACTION,
+    Batches,
+)
 from kafka_eos_checks.lab.generate.log_files import ABORTED, NEVER, PRODUCER, LogFiles
 
 if TYPE_CHECKING:
@@ -62,7 +79,6 @@ IN_TRANSACTIONS = (
     *(FENCED, HANGING, LOST, TORN, WITHOUT, OLD_COORDINATOR),  # what has the fewest candidates first
     *(DECISION_CHANGED, ILLEGAL_TRANSITION, WENT_BACK, OUTSIDE),
 )
-IN_FILES = (ABORTED_INDEX, SNAPSHOT, REPLICAS)
 CODES = {rule: number for number, rule in enumerate((*IN_BATCHES, *IN_TRANSACTIONS), 1)}
 NOTHING = 0  # instead of a code
 CERTAIN = 2 * SKEW_MS  # ms after a log's first marker: a transaction decided then has a marker there, or lost it
@@ -370,11 +386,14 @@ class Violations:
 # ---- in files
 
 
-def spoil_files(logs: Sequence[LogFiles], replica: Path | None, faults: int, seed: int) -> Iterator[Row]:
-    """Plant violations in indexes and snapshots of a topic's partitions, and in logs on another broker.
+def spoil_files(
+    logs: Sequence[LogFiles], commits: Sequence[LogFiles], replica: Path | None, faults: int, seed: int
+) -> Iterator[Row]:
+    """Plant violations in indexes and snapshots of a topic's logs, in groups' logs, and in logs on another broker.
 
     Args:
         logs: the partitions' logs, complete.
+        commits: the logs of ``__consumer_offsets``, complete.
         replica: the folder of the other broker's logs; None without one.
         faults: violations of each rule, each in a file of its own.
         seed: decides which files are changed.
@@ -398,6 +417,26 @@ def spoil_files(logs: Sequence[LogFiles], replica: Path | None, faults: int, see
             path = files[number]
             topic, _, partition = path.parent.name.rpartition("-")
             yield row_of(rule, topic, int(partition), spoil(path, rng))
+    written = [log for log in commits if log.segments]
+    ends = Counter({log.folder: log.end for log in written})
+    for number in range(faults):
+        log, ended = (own[int(rng.integers(len(own)))] for own in (written, logs))
+        topic, _, partition = log.folder.name.rpartition("-")
+        _commit_ahead(log, ends[log.folder], ended, f"ahead-{number}")
+        yield row_of(BEYOND, topic, int(partition), ends[log.folder])
+        ends[log.folder] += 1
+
+
+def _commit_ahead(log: LogFiles, end: int, ended: LogFiles, group: str) -> None:
+    """Append to the end of a group's log a commit of the offset one past another log's end."""
+    topic, _, partition = ended.folder.name.rpartition("-")
+    key = OffsetCommitKey(group=group, topic=topic, partition=int(partition)).encode()
+    value = OffsetCommitValue(offset=ended.end + 1, commit_timestamp_ms=FIRST_TIMESTAMP).encode()
+    epoch = log.leader_epochs[-1][0]
+    record = Record(key=key, value=value)
+    batch = build_batch([record], base_offset=end, base_timestamp=FIRST_TIMESTAMP, partition_leader_epoch=epoch)
+    with (log.folder / f"{log.segments[-1][0]:020d}.log").open("ab") as file:
+        file.write(batch.encode())
 
 
 def _files(logs: Sequence[LogFiles], suffix: str) -> list[Path]:

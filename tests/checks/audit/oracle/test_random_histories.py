@@ -138,7 +138,6 @@ def test_the_command_judges_random_histories_from_a_first_seed(tmp_path: Path) -
         (declared_plan, "not_ended", lambda *_: "", 52),
         (declared_plan, "Application", lambda *given: declared_stages.Application(*given[:3]), 2),
         (declared_plan, "not_ended", lambda declared, begun, _: not_ended(declared, begun, {}), 7),
-        (declared_stages, "beyond_end", lambda *_: iter(()), 20),
     ],
 )
 def test_a_fact_of_a_declared_application_that_is_left_out_is_noticed(

@@ -24,7 +24,7 @@ from kafka_eos.histories.application_history import GROUP, INPUTS, OUTPUTS
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.kernels.histories.following import BLOCK_BITS
-from kafka_eos_checks.audit.moments import AT_ONE_MOMENT, Moments, Source
+from kafka_eos_checks.audit.moments import AT_ONE_MOMENT, Moments
 from kafka_eos_checks.audit.plan import history_stages
 from kafka_eos_checks.audit.plan.declared_stages import SPAN_BITS
 from kafka_eos_checks.audit.rules.applications import (
@@ -486,59 +486,6 @@ def test_declared_identities_join_what_has_other_values_and_hide_what_has_none(
 def test_the_last_declaration_of_a_group_counts() -> None:
     [declared] = declarations([*declare(identities={("in", 0): "a"}), *declare(everything=False)])
     assert (declared.everything, declared.identities, declared.inputs) == (False, {}, {"in"})
-
-
-def all_copied(copier: Copier, offset: int) -> Copier:
-    """An application that copied every input, and then committed an offset."""
-    for number in range(3):
-        copier.copy(number)
-    copier.send_offset(offset)
-    copier.end(ControlType.COMMIT, OFFSETS)
-    return copier
-
-
-def test_an_offset_beyond_the_end_of_the_inputs_is_found_at_that_end(copier: Copier, tmp_path: Path) -> None:
-    for everything in (True, False):
-        [finding] = all_copied(Copier(), 5).joined(tmp_path / str(everything), declare(everything)).findings
-        assert (finding.rule, finding.topic, finding.partition, finding.offset) == (SKIPPED, "in", 0, 3)
-        assert finding.evidence == "offset beyond the end: group 'g' committed offset 5 of in-0, which ends at 3"
-    assert all_copied(copier, 3).joined(tmp_path / "at the end").findings == []
-
-
-def test_an_offset_beyond_the_end_that_was_set_back_or_deleted_is_no_finding(copier: Copier, tmp_path: Path) -> None:
-    all_copied(copier, 5)
-    deleted = [*copier.logs[OFFSETS]]
-    copier.send_offset(3)
-    copier.end(ControlType.COMMIT, OFFSETS)
-    assert SKIPPED not in {finding.rule for finding in copier.joined(tmp_path / "set back").findings}
-    key = OffsetCommitKey(group=G, topic="in", partition=0).encode()
-    end = deleted[-1].last_offset + 1
-    copier.logs[OFFSETS] = [*deleted, build_batch([Record(key=key, value=None)], base_offset=end)]
-    assert copier.joined(tmp_path / "deleted").findings == []
-
-
-def test_an_end_that_may_be_earlier_than_the_commit_is_not_judged(copier: Copier, tmp_path: Path) -> None:
-    all_copied(copier, 5)
-    assert copier.joined(tmp_path / "other moments", moments=Moments(Source(one_moment=False), ())).findings == []
-    written = copier.logs["in"]
-    for name, own in {"of retention": written[1:], "a hole": [written[0], written[2]]}.items():
-        copier.logs["in"] = own
-        assert not any("beyond" in each.evidence for each in copier.joined(tmp_path / name).findings), name
-    copier.logs["in"] = written
-    copier.joined(tmp_path / "later")
-    copier.events = [event for event in copier.events if event.detail.get("committed_offset") != 5]
-    assert copier.joined(tmp_path / "of nobody").findings == [], "the history ends before this commit"
-    copier = all_copied(Copier(), 5)
-    del copier.logs[OFFSETS][1]
-    assert copier.joined(tmp_path / "offsets with a hole").findings == []
-
-
-def test_an_offset_of_an_input_without_any_record_is_not_judged(copier: Copier, tmp_path: Path) -> None:
-    all_copied(copier, 3)
-    copier.logs["in"], copier.logs["out"] = [], []
-    checked = declare()
-    checked[0] = replace(checked[0], detail=checked[0].detail | {"checked": True})
-    assert copier.joined(tmp_path, checked).findings == []
 
 
 def test_copies_in_one_transaction_are_told_with_it_and_others_are_not(copier: Copier, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,10 +18,13 @@ from kafka_eos.formats.record_batch import (
 from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.audit.findings import Kind
 from kafka_eos_checks.audit.kernels.coordinators.group_log import read_group_log
+from kafka_eos_checks.audit.kernels.logs.transactions import Partition
+from kafka_eos_checks.audit.moments import LAG_MS, SKEW_MS, Directory, Moments, Source
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
-from kafka_eos_checks.audit.rules.offsets import WENT_BACK, GroupLog, follow_group_log, went_back
+from kafka_eos_checks.audit.rules.offsets import BEYOND, WENT_BACK, Ends, GroupLog, follow_group_log, went_back
 from kafka_eos_checks.audit.rules.transactions import longest
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
+from kafka_eos_checks.kit.verdict import Verdict
 
 COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
 NAME = "g", ("t", 0)
@@ -141,3 +145,97 @@ def test_the_audit_judges_offsets_without_any_history(tmp_path: Path) -> None:
     assert [(note.rule, note.kind, note.offset) for note in found.notes] == [(WENT_BACK, Kind.TOLD, 1)]
     [verdict] = [verdict for verdict in found.verdicts if verdict.name == WENT_BACK]
     assert verdict.figures == {"checked": 2, "unknown": 0}
+
+
+# --- offsets beyond the end -------------------------------------------------------------------------------------------
+
+
+def records_of(folder: Path, count: int, first: int = 0, *, spoilt: bool = False) -> Path:
+    """A log of partition t-0 with records at each offset; without records an empty segment that begins at ``first``."""
+    path = folder / "t-0" / f"{first:020d}.log"
+    batches = [build_batch([Record(value=b"v")], base_offset=first + at).encode() for at in range(count)]
+    if spoilt:
+        batches[-1] = batches[-1][:-1] + b"?"
+    write_segment(path, batches)
+    return path
+
+
+def beyond(folder: Path, **how: Any) -> tuple[list[tuple[int | None, str]], Verdict]:
+    """Record and evidence of each finding of the rule, and its verdict."""
+    result = run([folder], oracle=1.0, **how)
+    assert result.verdicts[-1].ok, "the readable rules find the same"
+    [verdict] = [verdict for verdict in result.verdicts if verdict.name == BEYOND]
+    return [(found.offset, found.evidence) for found in result.findings if found.rule == BEYOND], verdict
+
+
+def test_the_last_offset_of_a_group_beyond_the_end_of_its_partition_is_found(tmp_path: Path) -> None:
+    log_of(tmp_path, 2, 9, (1, 7), (1, COMMIT))
+    records_of(tmp_path, 6)
+    found, verdict = beyond(tmp_path, one_moment=True)
+    assert found == [(2, "group 'g' has committed offset 7 of t-0, which ends at 6")]
+    assert verdict.figures["checked"] == 1, "only the last offset of a group and partition counts"
+
+
+@pytest.mark.parametrize(
+    ("steps", "first", "count", "is_found"),
+    [
+        ((6,), 0, 6, False),
+        ((7,), 0, 6, True),
+        (((1, 7), (1, ABORT)), 0, 6, False),
+        ((7, None), 0, 6, False),
+        ((7,), 7, 0, False),  # retention has deleted all records, and the segment's name tells the end
+        ((7,), 6, 0, True),
+    ],
+)
+def test_an_offset_at_the_end_is_none_beyond_it(
+    steps: tuple[Step, ...], first: int, count: int, is_found: bool, tmp_path: Path
+) -> None:
+    log_of(tmp_path, *steps)
+    records_of(tmp_path, count, first)
+    assert bool(beyond(tmp_path, one_moment=True)[0]) == is_found
+
+
+def test_of_several_replicas_of_a_partition_the_longest_counts(tmp_path: Path) -> None:
+    log_of(tmp_path / "1", 7)
+    records_of(tmp_path / "1", 5)
+    records_of(tmp_path / "2", 7)
+    assert beyond(tmp_path, one_moment=True)[0] == []
+
+
+def test_without_a_log_of_its_partition_an_offset_is_left_out(tmp_path: Path) -> None:
+    log_of(tmp_path, 7)
+    found, verdict = beyond(tmp_path, one_moment=True)
+    assert (found, verdict.figures["checked"], verdict.unjudged) == (
+        [],
+        0,
+        "there are no last offsets of groups to look at",
+    )
+
+
+def test_an_end_that_is_damaged_proves_nothing(tmp_path: Path) -> None:
+    log_of(tmp_path, 7)
+    records_of(tmp_path, 6, spoilt=True)
+    found, verdict = beyond(tmp_path, one_moment=True)
+    assert (found, verdict.unknown, verdict.unjudged_for) == ([], 1, {"other-moment": 1})
+
+
+@pytest.mark.parametrize(
+    ("runs", "complete_ms", "kind"),
+    [
+        (True, SKEW_MS, Kind.VIOLATION),
+        (True, SKEW_MS - 1, Kind.TOO_RECENT),  # of a running broker, whose next audit will tell
+        (False, SKEW_MS, Kind.VIOLATION),
+        (False, SKEW_MS - 1, Kind.NOT_JUDGED),  # a copy, which may be older than that of the offsets
+    ],
+)
+def test_only_a_log_that_is_complete_up_to_a_commit_has_lost_records(
+    runs: bool, complete_ms: int, kind: Kind, tmp_path: Path
+) -> None:
+    log = PartitionLog("b", "t", 0, str(tmp_path / "t-0"), ("0.log",))
+    committed_ms = 1_700_000_000_000
+    complete_ms += committed_ms
+    directory = Directory(read_ms=complete_ms + LAG_MS if runs else None)
+    own = Partition(log=log, end=6, stamped_ms=0 if runs else complete_ms)
+    moments = Moments(Source(one_moment=False, directories={log.directory: directory}), [own])
+    assert Ends({("t", 0): own}, frozenset(), moments).standing(("t", 0), committed_ms) is kind
+    assert Ends({("t", 0): own}, frozenset([("t", 0)]), moments).standing(("t", 0), committed_ms) is Kind.NOT_JUDGED

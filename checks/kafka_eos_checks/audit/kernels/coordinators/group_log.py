@@ -209,6 +209,14 @@ class CountedCommits:
         """Some of the committed offsets."""
         return list(_readable(self.commits.take(rows), self.holes[rows], self.files))
 
+    def last_offsets(self) -> Iterator[tuple[Name, int | None]]:
+        """The last offset that counts of each group and partition; None for a tombstone."""
+        there = np.flatnonzero(np.diff(self.begin))
+        rows = self.begin[there + 1] - 1
+        columns = there, self.commits.offset[rows], self.commits.tombstone[rows]
+        for number, offset, forgotten in zip(*(column.tolist() for column in columns), strict=True):
+            yield name_of(self.keys[number]), None if forgotten else offset
+
     def falling(self) -> Ints:
         """The names with an offset below the one before it, and no tombstone in between."""
         commits = self.commits
