@@ -16,6 +16,7 @@ from kafka_eos.wire.protocol import MalformedMessage
 from kafka_eos_checks.brokers import brokers
 from kafka_eos_checks.brokers.brokers import (
     KEPT_FILES,
+    Broker,
     BrokerFailed,
     Cluster,
     ask,
@@ -80,6 +81,32 @@ def test_a_broker_that_never_started_is_no_error_to_end_and_one_that_runs_is_end
         assert cluster.running() == [broker]
         end()
         assert (started.returncode, broker.process) == (-number, None)
+
+
+def test_if_a_broker_does_not_come_up_the_others_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(broker: Broker) -> None:
+        """The first broker runs, the second one ends at once."""
+        work = "import time; time.sleep(600)" if broker.node == 1 else "raise SystemExit(3)"
+        broker.process = subprocess.Popen([sys.executable, "-c", work])
+        started.append(broker.process)
+
+    def refuses(*_: object) -> None:
+        raise ConnectionRefusedError
+
+    cluster = Cluster(tmp_path / "c", size=2)
+    monkeypatch.setattr(cluster._quorum, "begin", lambda _: None)
+    monkeypatch.setattr(Broker, "start", start)
+    monkeypatch.setattr(brokers, "ask", refuses)
+    try:
+        with pytest.raises(BrokerFailed, match=r"broker-2 ended \(3\)"), cluster:
+            pass
+        assert [process.poll() for process in started] == [-signal.SIGKILL, 3]
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,13 @@ def test_every_value_is_sent_and_then_answered_once() -> None:
     assert sorted(answered) == invoked
 
 
+def test_a_fault_is_as_frequent_as_its_weight_says_in_place_of_the_usual_one() -> None:
+    def crashes(**faults: float) -> int:
+        return [event.action for event in simulate(replace(PLAN, faults=faults)).events].count("Crash")
+
+    assert crashes(Crash=0.0) == 0 < crashes() < crashes(Crash=40.0)
+
+
 def test_the_manifest_names_the_seed_and_every_fault(tmp_path: Path) -> None:
     write_recording(simulate(Plan(seed=7, steps=5, faults={"Crash": 2.5})), tmp_path)
     manifest = json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))

@@ -24,6 +24,7 @@ from kafka_eos_checks.audit.rules.readers import (
     STABLE_WENT_BACK,
 )
 from kafka_eos_checks.cli.command import main
+from kafka_eos_checks.simulate import transactions
 from kafka_eos_checks.simulate.named_failures import NAMED_FAILURES
 from kafka_eos_checks.simulate.transactions import (
     SimulatedTransactions,
@@ -67,6 +68,20 @@ def test_a_scenario_that_does_not_match_its_name_differs(monkeypatch: pytest.Mon
     hanging = NAMED_FAILURES["hanging"]
     monkeypatch.setitem(NAMED_FAILURES, "hanging", replace(hanging, script=NAMED_FAILURES["zombie"].script))  # type: ignore[misc]
     assert [verdict.name for verdict in scenarios() if not verdict.ok] == ["hanging, version 1, without verification"]
+
+
+def test_a_scenario_in_which_another_rule_finds_something_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    late_end = replace(NAMED_FAILURES["late-end"], found=frozenset({"fenced producer committed"}))
+    monkeypatch.setattr(transactions, "NAMED_FAILURES", {"late-end": late_end})
+    assert [(verdict.ok, verdict.found != "0 findings") for verdict in scenarios()] == [(False, True), (True, False)]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_an_action_that_is_only_slower_goes_on_when_the_faults_stop(seed: int) -> None:
+    plan = TransactionsPlan(seed=seed, steps=200, transactions=4, faults={"HandleMarker": 1.0})
+    state = simulate_transactions(plan).state
+    assert any(result in {"committed", "aborted"} for own in state.outcome.values() for result in own.values())
+    assert not state.marker_requests, "each marker was handled"
 
 
 def test_only_verification_prevents_the_hanging_transaction_and_not_the_late_requests(tmp_path: Path) -> None:

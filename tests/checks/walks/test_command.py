@@ -381,6 +381,19 @@ def test_coverage_counts_actions_refusals_and_pairs_of_faults() -> None:
     assert kept.to_json(kept.from_json(kept.to_json(tally))) == kept.to_json(tally)
 
 
+def test_a_campaign_without_a_step_is_no_success() -> None:
+    assert command.summary_of(campaign.run_seeds([0], [layer_named("Outbox")], sample=1_000), 0, 0, 1.0).ok
+    assert not command.summary_of(Tally(), 0, 0, 1.0).ok
+
+
+def test_results_by_the_rules_of_a_release_are_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "runs_fingerprint", lambda release="": f"rules of {release}")
+    for seconds, release in ((1.0, ""), (2.0, "4.3")):
+        kept.keep(tmp_path, (0, 9), Tally(seconds=seconds), release)
+    found = [kept.read_kept(tmp_path, (0, 9), release) for release in ("", "4.3", "3.9")]
+    assert found == [Tally(seconds=1.0), Tally(seconds=2.0), None]
+
+
 def test_a_property_without_a_value_is_told_apart_from_a_violated_one_and_is_not_ok() -> None:
     layer = layer_named("Outbox")
     tally = campaign.run_seeds([0, 1], [layer], sample=1_000)
@@ -568,7 +581,11 @@ def test_a_violating_run_is_reported_and_can_be_repeated(
 
 @pytest.mark.parametrize(
     "wrong",
-    [["--seeds", "9..1"], ["--seeds", "many"], ["--jobs", "0"], ["--mutant", "Nobody"], ["--spark", "--replay", "1"]],
+    [
+        *(["--seeds", "9..1"], ["--seeds", "many"], ["--jobs", "0"], ["--limit", "0"], ["--mutant", "Nobody"]),
+        *(["--spark", "--corpus"], ["--spark", "--replay", "1"], ["--spark", "--mutant", "NoEndBump"]),
+        *(["--kafka", "4.3", *other] for other in (["--corpus"], ["--system"], ["--mutant", "NoEndBump"])),
+    ],
 )
 def test_a_call_that_cannot_be_used_is_refused(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     try:

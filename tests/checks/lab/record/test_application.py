@@ -1,6 +1,10 @@
+# ruff: noqa: ARG002 - the fake has the signatures of confluent-kafka
 """Applications on a real broker: a killed one is exact, and a killed one with a mistake is found."""
 
+import json
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +15,7 @@ from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.brokers.brokers import HOST, Cluster
 from kafka_eos_checks.brokers.jars import have_jars
 from kafka_eos_checks.brokers.journal import Journal
-from kafka_eos_checks.lab.record.application import ACCOUNTS
+from kafka_eos_checks.lab.record.application import ACCOUNTS, Member
 from kafka_eos_checks.lab.record.application_scenarios import TARGET_PARTITIONS, WORDS, contents
 from kafka_eos_checks.lab.record.clients import (
     COMMITS_OUTSIDE,
@@ -26,6 +30,77 @@ from kafka_eos_checks.lab.record.clients import (
 )
 
 RECORDS = 4
+
+
+class FakeConsumer:
+    """A consumer of a group: it gives what ``script`` has, and calls callable items before the next one."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.script: list[Any] = []
+        self.sought: list[tuple[int, int]] = []
+
+    def subscribe(self, topics: list[str], **called: Callable[..., None]) -> None:
+        self.called = called
+
+    def poll(self, seconds: float) -> Any:
+        while callable(self.script[0]):
+            self.script.pop(0)()
+        return self.script.pop(0)
+
+    def assign(self, partitions: list[Any]) -> None:
+        self.mine = partitions
+
+    def assignment(self) -> list[Any]:
+        return self.mine
+
+    def unassign(self) -> None:
+        self.mine = []
+
+    def committed(self, partitions: list[Any], seconds: float) -> list[Any]:
+        return [SimpleNamespace(partition=each.partition, offset=-1001) for each in partitions]
+
+    def seek(self, place: Any) -> None:
+        self.sought.append((place.partition, place.offset))
+
+
+def place(topic: str, partition: int, offset: int = -1001) -> SimpleNamespace:
+    return SimpleNamespace(topic=topic, partition=partition, offset=offset)
+
+
+def polled(partition: int, offset: int) -> Any:
+    row = {"topic": "in", "partition": partition, "offset": offset, "value": b"0 to be", "error": None}
+    return SimpleNamespace(**{name: lambda value=value: value for name, value in row.items()})
+
+
+@pytest.fixture
+def member() -> Member:
+    """A member of a group that owns both partitions of its source."""
+    kafka = SimpleNamespace(Consumer=FakeConsumer, TopicPartition=place, KafkaException=RuntimeError)
+    row = {"bootstrap": "x:1", "client": "c", "topic": "out", "records": 9, "prefix": "", "partitions": 2}
+    found = Member(kafka, Task(kind=WORD_COUNT, source="in", group="g", **row))
+    found.begin()
+    found.consumer.called["on_assign"](found.consumer, [place("in", 0), place("in", 1)])
+    return found
+
+
+@pytest.mark.parametrize("how", ["on_revoke", "on_lost"])
+def test_inputs_that_were_polled_before_the_group_has_changed_are_left_to_their_next_owner(
+    member: Member, how: str
+) -> None:
+    consumer = member.consumer
+    change = [lambda: consumer.called[how](consumer, []), lambda: consumer.called["on_assign"](consumer, [])]
+    consumer.script = [polled(0, 0), *change, polled(1, 5), polled(1, 6)]
+    assert [(each.partition, each.offset) for each in member.poll_some(2)] == [(1, 5), (1, 6)]
+    assert [(each.partition, each.offset) for each in member.offsets()] == [(1, 7)]
+
+
+def test_an_abort_before_anything_is_committed_goes_back_to_the_beginning(
+    member: Member, capsys: pytest.CaptureFixture[str]
+) -> None:
+    member.rewind()
+    assert member.consumer.sought == [(0, 0), (1, 0)]
+    events = [json.loads(line.partition(" ")[2]) for line in capsys.readouterr().out.splitlines()]
+    assert [(e["partition"], e["offset"]) for e in events if e["action"] == "Seek"] == [(0, 0), (1, 0)]
 
 
 def test_inputs_are_numbered_and_of_the_form_that_their_application_reads() -> None:

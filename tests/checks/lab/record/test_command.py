@@ -1,16 +1,20 @@
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from kafka_eos_checks import cli
 from kafka_eos_checks.brokers import jars
-from kafka_eos_checks.brokers.brokers import holds_records
+from kafka_eos_checks.brokers.brokers import BrokerFailed, holds_records
 from kafka_eos_checks.brokers.jars import KAFKA_VERSION, RECORDED, RELEASES
+from kafka_eos_checks.brokers.journal import StillWaiting
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.lab.record import command
+from kafka_eos_checks.lab.record.clients import ClientFailed
 from kafka_eos_checks.lab.record.command import chosen, recording_name
 from kafka_eos_checks.lab.record.stage import CLUSTERS, SCENARIOS, Scenario, Stage
 
@@ -104,6 +108,42 @@ def test_a_scenario_has_a_history_only_if_something_is_told_also_if_it_fails(tmp
     with pytest.raises(RuntimeError):
         played(fails)
     assert len(file.read_text().splitlines()) == 1
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """The calls of ``record``, which records nothing."""
+    calls: list[tuple[Any, ...]] = []
+
+    def record(*asked: Any) -> Path:
+        calls.append(asked)
+        return Path("made")
+
+    monkeypatch.setattr(command, "record", record)
+    monkeypatch.setattr(command, "need", lambda *_: None)
+    monkeypatch.setattr(command, "need_jars", lambda *_: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    return calls
+
+
+@pytest.mark.parametrize("more", [[], ["--kafka", "3.9.1"]])
+def test_a_recording_has_the_command_that_makes_it_again(
+    recorded: list[tuple[Any, ...]], more: list[str], tmp_path: Path
+) -> None:
+    assert cli.main(["lab", "record", "transactions", "--out", str(tmp_path), "--seed", "3", *more]) == 0
+    [(cluster, _, out, seed, told, kafka)] = recorded
+    assert (cluster, out, seed, kafka) == ("transactions", tmp_path, 3, more[-1] if more else KAFKA_VERSION)
+    assert told == " ".join(["kafka-eos lab record transactions --seed 3", *more])
+
+
+@pytest.mark.usefixtures("recorded")
+@pytest.mark.parametrize("error", [BrokerFailed("it ended"), ClientFailed("it ended"), StillWaiting("it ended")])
+def test_a_scenario_that_does_not_go_as_planned_is_told_in_one_line(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "record", Mock(side_effect=error))
+    assert cli.main(["lab", "record", "one-broker", "--out", "made"]) == 1
+    assert capsys.readouterr().err == "kafka-eos lab record: it ended\n"
 
 
 def test_help_lists_every_scenario(capsys: pytest.CaptureFixture[str]) -> None:
