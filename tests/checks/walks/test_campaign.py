@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 from kafka_eos.machines.machine import Action, Instance
-from kafka_eos_checks.walks.campaign import LayerTally, Tally, difference
+from kafka_eos_checks.walks.campaign import LayerTally, Tally, all_layers, difference, run_seeds
 from kafka_eos_checks.walks.properties import Wrong
 from kafka_eos_checks.walks.walk import Coverage, Run
 
@@ -23,6 +23,12 @@ def test_the_counts_of_a_layer_are_those_of_all_its_chunks() -> None:
         total.add(of_layer(times))
     assert total == of_layer(111)
     assert (total.runs, total.steps, total.sampled) == (111, 222, 555)
+
+
+def test_of_each_layer_the_same_share_of_runs_is_judged_twice() -> None:
+    chosen = [layer for layer in all_layers() if layer.name in {"MirrorOffsetsInTarget", "Outbox"}]
+    tally = run_seeds(range(8), chosen, sample=2)
+    assert [(layer.runs, layer.sampled) for layer in tally.layers.values()] == [(4, 2), (4, 2)]
 
 
 def test_a_second_judgement_that_takes_other_steps_or_finds_something_else_is_a_difference() -> None:

@@ -207,6 +207,17 @@ def test_with_small_constants_every_state_is_kept() -> None:
     assert [kept.state for kept in corpus.kept] == [0, 1]
 
 
+def test_walks_begin_in_kept_states_in_turn() -> None:
+    corpus, random = Corpus(every=True), Random(1)
+    corpus.begin((0,))
+    for number in (1, 2, 3):
+        corpus.offer(number, (number,), 1, ())
+    chosen = [kept.state for _ in range(60) if (kept := corpus.choose(random)) is not None]
+    visits = [chosen.count(kept.state) for kept in corpus.kept]
+    assert visits == [kept.visits for kept in corpus.kept]
+    assert max(visits) - min(visits) <= 1
+
+
 def test_walks_seldom_continue_from_a_kept_state_that_led_to_nothing_new() -> None:
     corpus = Corpus(every=True)
     corpus.begin((0,))
@@ -674,6 +685,16 @@ def test_the_command_walks_by_the_rules_of_a_release(tmp_path: Path, capsys: pyt
     assert cli.main([*call, "--corpus"]) == 2
     assert cli.main(["check", "walks", "--kafka", "1.0"]) == 2
     assert "no release '1.0'; there are 4.3, 3.9" in capsys.readouterr().err
+
+
+def test_a_run_by_the_rules_of_a_release_is_repeated_by_them(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    by_release = {"": (layer_named("Outbox"),), "4.3": (of_release(registry, "PartitionLogTwoProducers"),)}
+    monkeypatch.setattr(campaign, "all_layers", lambda release="": by_release[release])
+    for release, (layer,) in by_release.items():
+        assert cli.main(["check", "walks", "--replay", "5", *(["--kafka", release] if release else [])]) == 0
+        assert f"layer {layer.name}: " in capsys.readouterr().out
 
 
 def test_a_layer_of_which_tlc_shows_every_property_violated_is_not_walked(
