@@ -24,7 +24,7 @@ from kafka_eos_checks.lab.costs.command import KEPT
 from kafka_eos_checks.lab.costs.verdicts import UnusableEvidence, read_evidence
 from kafka_eos_checks.lab.costs.verdicts import verdicts as cost_verdicts
 from kafka_eos_checks.ledger.claims import Entry, MalformedClaims, Standing, ledger, read_claims
-from kafka_eos_checks.ledger.report import UnusableVerdicts, add_verdicts, given_verdicts, newest, verdicts_folder
+from kafka_eos_checks.ledger.report import UnusableVerdicts, add_verdicts, given_verdicts, verdicts_folder
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry
 
 MEANING = """
@@ -86,12 +86,11 @@ def answer(ids: Sequence[str], verdicts: Sequence[Verdict]) -> Answer:
         MalformedClaims: when the claims file cannot be used.
         UnknownClaim: for an id that the ledger does not have.
     """
-    kept = newest(verdicts)
-    entries = ledger(read_claims(), kept)
+    entries = ledger(read_claims(), verdicts)
     known = {entry.claim.id for entry in entries}
     if strays := [name for name in ids if name not in known]:
         raise UnknownClaim(f"no claim {strays[0]}; the ledger has {min(known)} to {max(known)}")
-    return Answer(entries=[entry for entry in entries if not ids or entry.claim.id in ids], verdicts=kept)
+    return Answer(entries=[entry for entry in entries if not ids or entry.claim.id in ids], verdicts=list(verdicts))
 
 
 def check(ids: Sequence[str], registry: Registry) -> list[Verdict]:

@@ -16,6 +16,7 @@ from kafka_eos.wire.protocol import MalformedMessage
 from kafka_eos_checks.brokers import brokers
 from kafka_eos_checks.brokers.brokers import (
     KEPT_FILES,
+    Broker,
     BrokerFailed,
     Cluster,
     ask,
@@ -69,7 +70,7 @@ def cluster(tmp_path: Path) -> Cluster:
     return Cluster(tmp_path / "c")
 
 
-def test_a_broker_that_never_started_is_no_error_to_end_and_one_that_runs_is_ended(cluster: Cluster) -> None:
+def test_a_broker_that_never_started_is_no_error_to_end_and_a_frozen_one_is_ended(cluster: Cluster) -> None:
     (broker,) = cluster.brokers
     broker.stop()
     with pytest.raises(BrokerFailed, match="never started"):
@@ -78,8 +79,35 @@ def test_a_broker_that_never_started_is_no_error_to_end_and_one_that_runs_is_end
         started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         broker.process = started
         assert cluster.running() == [broker]
+        broker.freeze()
         end()
         assert (started.returncode, broker.process) == (-number, None)
+
+
+def test_if_a_broker_does_not_come_up_the_others_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(broker: Broker) -> None:
+        """The first broker runs, the second one ends at once."""
+        work = "import time; time.sleep(600)" if broker.node == 1 else "raise SystemExit(3)"
+        broker.process = subprocess.Popen([sys.executable, "-c", work])
+        started.append(broker.process)
+
+    def refuses(*_: object) -> None:
+        raise ConnectionRefusedError
+
+    cluster = Cluster(tmp_path / "c", size=2)
+    monkeypatch.setattr(cluster._quorum, "begin", lambda _: None)
+    monkeypatch.setattr(Broker, "start", start)
+    monkeypatch.setattr(brokers, "ask", refuses)
+    try:
+        with pytest.raises(BrokerFailed, match=r"broker-2 ended \(3\)"), cluster:
+            pass
+        assert [process.poll() for process in started] == [-signal.SIGKILL, 3]
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
 
 
 @pytest.mark.parametrize(
@@ -115,6 +143,17 @@ def test_a_broker_that_does_not_answer_yet_is_asked_again(error: Exception, clus
     cluster._wait("ready", ready)
     with pytest.raises(BrokerFailed, match=f"ready: not after 0 s .*{error}"):
         cluster._wait("ready", never, 0.15)
+
+
+def test_replicas_are_in_sync_when_they_are_so_in_every_partition(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"IsrNodes": [1, 2]}, {"IsrNodes": [2]}]
+    monkeypatch.setattr(cluster, "partitions", lambda _: rows)
+    with pytest.raises(BrokerFailed, match="2 replicas of t in sync: not after 0 s"):
+        cluster.wait_in_sync("t", 2, 0.15)
+    rows[1]["IsrNodes"].append(3)
+    cluster.wait_in_sync("t", 2)
 
 
 @pytest.mark.parametrize("size", [None, 0, 1 << 30])

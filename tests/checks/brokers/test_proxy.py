@@ -223,6 +223,9 @@ def test_only_requests_of_the_plans_apis_get_faults(
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, "info"),  # KAFKA-13574: the batch may be found later
         (ErrorCode.REQUEST_TIMED_OUT, "info"),
         (ErrorCode.UNKNOWN_SERVER_ERROR, "info"),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, "fail"),  # before the append
+        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, "info"),
+        (ErrorCode.KAFKA_STORAGE_ERROR, "info"),
         (12_345, "fail"),
     ],
 )

@@ -1,4 +1,5 @@
 import sys
+import threading
 
 import pytest
 
@@ -21,6 +22,20 @@ def test_one_process_answers_the_questions_of_several_calls() -> None:
     with answering(COMMAND, 60) as ask:
         assert ask([1, "a"]) == [2, "aa"]
         assert ask(range(100, 5000)) == [2 * number for number in range(100, 5000)]
+
+
+def test_a_process_that_answered_in_time_is_not_killed_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    timers: list[threading.Timer] = []
+
+    class Noted(threading.Timer):
+        def start(self) -> None:
+            timers.append(self)
+            super().start()
+
+    monkeypatch.setattr(threading, "Timer", Noted)
+    with answering(COMMAND, 60) as ask:
+        assert [ask([1]), ask([3])] == [[2], [6]]
+        assert [timer.finished.is_set() for timer in timers] == [True, True]
 
 
 @pytest.mark.parametrize(("question", "seconds"), [(7, 60), (60, 0.5)])

@@ -1,10 +1,13 @@
 """Memory that arrays leave is kept for later chunks, and modules are not searched for garbage after each task."""
 
+import gc
 import platform
 import subprocess
 import sys
 
 import pytest
+
+from kafka_eos_checks.kit.memory import without_collections
 
 FAULTS = """
 import resource
@@ -52,3 +55,12 @@ def test_the_garbage_collector_skips_imported_modules() -> None:
     before, after, more, at_last = map(int, done.stdout.split())
     assert 100 * after < before
     assert 10 * at_last < more, "also those that were imported later"
+
+
+def test_the_garbage_collector_rests_until_the_outermost_block_has_ended() -> None:
+    assert gc.isenabled()
+    with without_collections():
+        with without_collections():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()

@@ -70,8 +70,10 @@ def test_an_unpacked_recording_is_there_only_as_long_as_it_is_used(tmp_path: Pat
 
 
 def test_equal_folders_make_equal_archives(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        pack(a_recording(tmp_path / name), tmp_path / f"{name}.tar.xz")
+    for name, mode in (("a", 0o644), ("b", 0o600)):
+        folder = a_recording(tmp_path / name)
+        (folder / "manifest.json").chmod(mode)
+        pack(folder, tmp_path / f"{name}.tar.xz")
     assert (tmp_path / "a.tar.xz").read_bytes() == (tmp_path / "b.tar.xz").read_bytes()
 
 

@@ -174,6 +174,7 @@ def test_a_verdict_that_is_skipped_or_absent_is_never_ok() -> None:
         ([GOOD, GOOD], "2 verdicts, all as expected"),
         ([GOOD, UNSURE], "1 of 2 verdicts not judged, 1 as expected"),
         ([GOOD, BAD, UNSURE], "B: holds (1 of 3 verdicts differs; 1 not judged)"),
+        ([BAD] * 3, "B: holds; B: holds; B: holds (3 of 3 verdicts differ)"),
         ([BAD] * 5, "B: holds; B: holds; B: holds; and 2 more (5 of 5 verdicts differ)"),
         ([replace(GOOD, recent=4)], "1 verdict, as expected; too recent to judge: 4"),
         ([GOOD, EMPTY], "1 verdict, as expected; nothing to judge for 1 more"),
@@ -197,6 +198,8 @@ def test_unjudged_verdicts_are_printed_with_their_reason(
     assert "not judged U: 2 of 3: no log" in printed
     assert "nothing to judge for: E" in printed
     assert "replay  E" not in printed
+    print_verdicts([replace(EMPTY, name=f"E{number}") for number in range(60)])
+    assert " more" not in capsys.readouterr().out
     print_verdicts([replace(EMPTY, name=f"E{number}") for number in range(100)])
     printed = capsys.readouterr().out
     assert "E0, E1" in printed

@@ -75,6 +75,8 @@ def test_the_same_plan_gives_the_same_bytes_in_every_process_and_another_seed_ot
         return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
     assert digest(7, "1") == digest(7, "2") != digest(8, "1")
+    seven, eight = (simulate_application(ApplicationPlan(seed=seed), REGISTRY).events for seed in (7, 8))
+    assert [event.action for event in seven] != [event.action for event in eight]
 
 
 def test_the_command_writes_a_recording_that_the_audit_finds_exact_or_not(

@@ -33,8 +33,8 @@ def test_the_same_plan_gives_the_same_bytes_and_another_seed_other_ones(tmp_path
     for name, plan in (("one", PLAN), ("again", PLAN), ("other", Plan(seed=8, steps=120, values=6))):
         write_recording(simulate(plan), tmp_path / name)
     assert files(tmp_path / "one") == files(tmp_path / "again")
-    assert files(tmp_path / "one") != files(tmp_path / "other")
-    assert "brokers/1/simulated-0/00000000000000000000.log" in files(tmp_path / "one")
+    log = "brokers/1/simulated-0/00000000000000000000.log"
+    assert files(tmp_path / "one")[log] != files(tmp_path / "other")[log]
 
 
 def test_the_events_are_numbered_and_come_back_from_the_recording(tmp_path: Path) -> None:
@@ -60,6 +60,13 @@ def test_every_value_is_sent_and_then_answered_once() -> None:
     answered = [event.detail["value"] for event in sends if event.phase != "invoke"]
     assert invoked == [f"v{value}" for value in range(1, 7)]
     assert sorted(answered) == invoked
+
+
+def test_a_fault_is_as_frequent_as_its_weight_says_in_place_of_the_usual_one() -> None:
+    def crashes(**faults: float) -> int:
+        return [event.action for event in simulate(replace(PLAN, faults=faults)).events].count("Crash")
+
+    assert crashes(Crash=0.0) == 0 < crashes() < crashes(Crash=40.0)
 
 
 def test_the_manifest_names_the_seed_and_every_fault(tmp_path: Path) -> None:

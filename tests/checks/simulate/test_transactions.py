@@ -24,6 +24,7 @@ from kafka_eos_checks.audit.rules.readers import (
     STABLE_WENT_BACK,
 )
 from kafka_eos_checks.cli.command import main
+from kafka_eos_checks.simulate import transactions
 from kafka_eos_checks.simulate.named_failures import NAMED_FAILURES
 from kafka_eos_checks.simulate.transactions import (
     SimulatedTransactions,
@@ -67,6 +68,20 @@ def test_a_scenario_that_does_not_match_its_name_differs(monkeypatch: pytest.Mon
     hanging = NAMED_FAILURES["hanging"]
     monkeypatch.setitem(NAMED_FAILURES, "hanging", replace(hanging, script=NAMED_FAILURES["zombie"].script))  # type: ignore[misc]
     assert [verdict.name for verdict in scenarios() if not verdict.ok] == ["hanging, version 1, without verification"]
+
+
+def test_a_scenario_in_which_another_rule_finds_something_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    late_end = replace(NAMED_FAILURES["late-end"], found=frozenset({"fenced producer committed"}))
+    monkeypatch.setattr(transactions, "NAMED_FAILURES", {"late-end": late_end})
+    assert [(verdict.ok, verdict.found != "0 findings") for verdict in scenarios()] == [(False, True), (True, False)]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_an_action_that_is_only_slower_goes_on_when_the_faults_stop(seed: int) -> None:
+    plan = TransactionsPlan(seed=seed, steps=200, transactions=4, faults={"HandleMarker": 1.0})
+    state = simulate_transactions(plan).state
+    assert any(result in {"committed", "aborted"} for own in state.outcome.values() for result in own.values())
+    assert not state.marker_requests, "each marker was handled"
 
 
 def test_only_verification_prevents_the_hanging_transaction_and_not_the_late_requests(tmp_path: Path) -> None:
@@ -157,6 +172,8 @@ def test_the_same_plan_gives_the_same_bytes_in_every_process_and_another_seed_ot
         return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
     assert digest(7, "1") == digest(7, "2") != digest(8, "1")
+    seven, eight = (simulate_transactions(TransactionsPlan(seed=seed, steps=100)).events for seed in (7, 8))
+    assert [event.action for event in seven] != [event.action for event in eight]
 
 
 def test_the_recording_has_a_manifest_a_history_and_the_folders_of_a_broker(tmp_path: Path) -> None:
@@ -181,6 +198,18 @@ def test_the_command_writes_a_scenario_that_the_audit_finds(tmp_path: Path, caps
     assert UNASKED in capsys.readouterr().out
     assert main([*scenario, "--transaction-version", "2", "--out", cured]) == 0
     assert main(["audit", cured]) == 0
+
+
+def test_the_command_simulates_what_its_options_say(tmp_path: Path) -> None:
+    options = "--steps 20 --transactions 4 --partitions 3 --instances 5 --transaction-version 1 2 --mutant NoEndBump"
+    more = "--no-verification --repeats --fault Crash=2"
+    call = ["simulate", "transactions", "--seed", "6", "--out", str(tmp_path), *options.split(), *more.split()]
+    assert main(call) == 0
+    told = json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))
+    wanted = {"seed": 6, "steps": 20, "transactions": 4, "partitions": 3, "instances": 5, "versions": [1, 2]}
+    wanted |= {"mutant": "NoEndBump", "verification": False, "repeats": True}
+    assert {name: told[name] for name in wanted} == wanted
+    assert told["faults"]["Crash"] == 2.0
 
 
 def test_the_command_takes_one_to_five_instances(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

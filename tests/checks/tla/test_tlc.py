@@ -183,6 +183,16 @@ def test_the_command_has_what_the_job_asks_for_and_nothing_else(tmp_path: Path) 
     assert "-coverage" in several
 
 
+def test_the_coverage_counts_the_steps_of_an_action_and_not_only_those_to_new_states() -> None:
+    reading = tlc._Reading()
+    for line in (
+        "<Add line 9, col 1 to line 9, col 3 of module M>: 0:4",
+        "<Add line 12, col 1 to line 12, col 3 of module M>: 2:3",
+    ):
+        reading.take(2772, 0, line)
+    assert reading.result(0, 1.0).coverage == {"Add": 7}
+
+
 def test_the_last_statistics_count() -> None:
     nothing = tlc._Reading().result(0, 1.0)
     assert (nothing.generated, nothing.distinct, nothing.queue, nothing.depth) == (0, 0, 0, 0)

@@ -207,6 +207,17 @@ def test_with_small_constants_every_state_is_kept() -> None:
     assert [kept.state for kept in corpus.kept] == [0, 1]
 
 
+def test_walks_begin_in_kept_states_in_turn() -> None:
+    corpus, random = Corpus(every=True), Random(1)
+    corpus.begin((0,))
+    for number in (1, 2, 3):
+        corpus.offer(number, (number,), 1, ())
+    chosen = [kept.state for _ in range(60) if (kept := corpus.choose(random)) is not None]
+    visits = [chosen.count(kept.state) for kept in corpus.kept]
+    assert visits == [kept.visits for kept in corpus.kept]
+    assert max(visits) - min(visits) <= 1
+
+
 def test_walks_seldom_continue_from_a_kept_state_that_led_to_nothing_new() -> None:
     corpus = Corpus(every=True)
     corpus.begin((0,))
@@ -379,6 +390,19 @@ def test_coverage_counts_actions_refusals_and_pairs_of_faults() -> None:
     assert all(one < two for one, two in coverage.faults)
     assert tally.steps == sum(sum(row.coverage.actions.values()) for row in tally.layers.values())
     assert kept.to_json(kept.from_json(kept.to_json(tally))) == kept.to_json(tally)
+
+
+def test_a_campaign_without_a_step_is_no_success() -> None:
+    assert command.summary_of(campaign.run_seeds([0], [layer_named("Outbox")], sample=1_000), 0, 0, 1.0).ok
+    assert not command.summary_of(Tally(), 0, 0, 1.0).ok
+
+
+def test_results_by_the_rules_of_a_release_are_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "runs_fingerprint", lambda release="": f"rules of {release}")
+    for seconds, release in ((1.0, ""), (2.0, "4.3")):
+        kept.keep(tmp_path, (0, 9), Tally(seconds=seconds), release)
+    found = [kept.read_kept(tmp_path, (0, 9), release) for release in ("", "4.3", "3.9")]
+    assert found == [Tally(seconds=1.0), Tally(seconds=2.0), None]
 
 
 def test_a_property_without_a_value_is_told_apart_from_a_violated_one_and_is_not_ok() -> None:
@@ -568,7 +592,11 @@ def test_a_violating_run_is_reported_and_can_be_repeated(
 
 @pytest.mark.parametrize(
     "wrong",
-    [["--seeds", "9..1"], ["--seeds", "many"], ["--jobs", "0"], ["--mutant", "Nobody"], ["--spark", "--replay", "1"]],
+    [
+        *(["--seeds", "9..1"], ["--seeds", "many"], ["--jobs", "0"], ["--limit", "0"], ["--mutant", "Nobody"]),
+        *(["--spark", "--corpus"], ["--spark", "--replay", "1"], ["--spark", "--mutant", "NoEndBump"]),
+        *(["--kafka", "4.3", *other] for other in (["--corpus"], ["--system"], ["--mutant", "NoEndBump"])),
+    ],
 )
 def test_a_call_that_cannot_be_used_is_refused(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     try:
@@ -657,6 +685,16 @@ def test_the_command_walks_by_the_rules_of_a_release(tmp_path: Path, capsys: pyt
     assert cli.main([*call, "--corpus"]) == 2
     assert cli.main(["check", "walks", "--kafka", "1.0"]) == 2
     assert "no release '1.0'; there are 4.3, 3.9" in capsys.readouterr().err
+
+
+def test_a_run_by_the_rules_of_a_release_is_repeated_by_them(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    by_release = {"": (layer_named("Outbox"),), "4.3": (of_release(registry, "PartitionLogTwoProducers"),)}
+    monkeypatch.setattr(campaign, "all_layers", lambda release="": by_release[release])
+    for release, (layer,) in by_release.items():
+        assert cli.main(["check", "walks", "--replay", "5", *(["--kafka", release] if release else [])]) == 0
+        assert f"layer {layer.name}: " in capsys.readouterr().out
 
 
 def test_a_layer_of_which_tlc_shows_every_property_violated_is_not_walked(

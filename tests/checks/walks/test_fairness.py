@@ -1,6 +1,11 @@
 """The weakly fair actions of a specification, by each WF of its text."""
 
+from random import Random
+
+import pytest
+
 from kafka_eos_checks.walks import campaign
+from kafka_eos_checks.walks.walk import Walker
 
 
 def test_each_weakly_fair_action_is_a_group_for_each_binding() -> None:
@@ -15,3 +20,17 @@ def test_each_weakly_fair_action_is_a_group_for_each_binding() -> None:
         "WF(LearnFencing)": [{("LearnFencing", (each,))} for each in instances],
         "WF(Initialize)": [{("Initialize", (each,))} for each in instances],
     }
+
+
+def test_a_fair_action_that_changes_nothing_is_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = next(layer for layer in campaign.all_layers() if layer.name == "Outbox")
+    walker = Walker(layer)
+    state = walker.initial(walker.constants)
+    spec, fairness = walker.spec(state), walker.fairness
+    fairness.begin()
+    found = fairness.next(state, spec, Random(1), layer.walk.possible)
+    assert found is not None
+    for name in fairness.actions:
+        method = next(action.method for action in walker._actions if action.name == name)
+        monkeypatch.setattr(walker.machine, method, lambda self, *_: self)
+    assert fairness.next(state, spec, Random(1), layer.walk.possible) is None

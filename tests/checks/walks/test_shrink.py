@@ -41,6 +41,30 @@ def test_steps_without_which_another_property_is_violated_stay() -> None:
     assert (wrong.name, [each.action.name for each in taken], at_rest) == ("P", ["A", "C"], False)
 
 
+def test_a_shorter_schedule_of_the_same_steps_is_told_in_the_order_in_which_they_are_taken() -> None:
+    class Searched(Planted):
+        def initial(self, _: object) -> Any:
+            return ""
+
+        def replay(
+            self,
+            schedule: Sequence[Instance],
+            seed: int | None = None,  # noqa: ARG002
+        ) -> tuple[Wrong | None, list[Instance], Any]:
+            is_whole = "ABCD" in "".join(each.action.name for each in schedule)
+            return Wrong("P", "violates P") if is_whole else None, list(schedule), ()
+
+        def alike(self, state: Any, taken: Any) -> Any:
+            return [(taken, state + taken.action.name)]
+
+        def judged(self, _: object, after: str) -> Wrong | None:
+            return Wrong("P", "violates P") if after == "ABD" else None
+
+    run = SimpleNamespace(wrong=Wrong("P", "violates P"), schedule=[step(name) for name in "CABCDD"], fair=[], seed=1)
+    _, taken, _ = shrunk(cast(Walker, Searched()), cast(Run, run))
+    assert [each.action.name for each in taken] == ["A", "B", "D"]
+
+
 def test_a_violation_is_not_shrunk_to_a_run_in_which_the_property_has_no_value() -> None:
     class Undefined(Planted):
         def replay(

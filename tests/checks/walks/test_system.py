@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from xml.etree import ElementTree
@@ -128,8 +129,9 @@ def test_a_verdict_counts_requests_transactions_and_coverage() -> None:
 
 
 def test_evidence_names_the_faults_and_pairs_that_no_run_met_and_the_excused_ones() -> None:
-    one = Outcome(0, SET_UPS[0], faults=Counter(crash=1, time=2), excused=Counter(EndTxn=3))
-    verdict = verdict_of([one], 0.0)
+    one = Outcome(0, SET_UPS[0], milliseconds=7_500, faults=Counter(crash=1, time=2), excused=Counter(EndTxn=3))
+    verdict = verdict_of([one, replace(one, faults=Counter(), excused=Counter())], 0.0)
+    assert (verdict.figures["virtual_seconds"], verdict.figures["faults"]) == (15, 3)
     assert "fault never met: freeze" in verdict.evidence
     assert f"pairs of faults never met with {SET_UPS[0]}: crash and crash broker" in verdict.evidence
     assert "crash and time;" not in verdict.evidence

@@ -149,6 +149,7 @@ def test_a_run_lost_in_the_noise_of_its_start_is_not_rated() -> None:
     measured.samples["peer"] = lost
     verdict = peer_verdict(WORK, OURS, Side(name="peer", start=dict), measured)
     assert verdict.found == "equal results; too short next to its own start to be rated"
+    assert [": not rated; wall" in line for line in verdict.evidence.splitlines()] == [False, True]
     measured.samples |= {"ours": lost, "peer": [Sample(1.0, 1.0)] * 3}
     assert peer_verdict(WORK, OURS, PEER, measured).found == verdict.found
     assert "ratio" not in verdict.figures

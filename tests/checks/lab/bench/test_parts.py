@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from kafka_eos.formats.record_batch import decode_batch
+from kafka_eos.formats.segment import StoredBatch, read_segment
+from kafka_eos.formats.transaction_log import TransactionState, decode_value
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import read_coordinator_log
@@ -300,6 +302,13 @@ def test_the_json_of_a_run_is_readable_by_the_report(tmp_path: Path, monkeypatch
 def test_logs_of_coordinators_are_the_same_by_columns_and_by_the_readable_rule(tmp_path: Path) -> None:
     for version in (0, 1):
         log = coordinators.write_states(tmp_path / f"states-{version}", 4_000, version)
+        batches = [each.batch for each in read_segment(log.file(log.segments[0])) if isinstance(each, StoredBatch)]
+        values = [decode_value(record.value or b"") for batch in batches for record in batch.records()]
+        started = [value.transaction_partitions is not None for value in values if value is not None]
+        assert started == [
+            value.transaction_status is not TransactionState.EMPTY for value in values if value is not None
+        ]
+        assert set(started) == {True, False}
         told = coordinators._states(read_coordinator_log, log)
         assert told == coordinators._states(follow_coordinator_log, log)
         assert (told["records"], told["findings"]) == (4_000, 0)

@@ -8,6 +8,7 @@ from kafka_eos.formats import record_batch, segment
 from kafka_eos.formats.compression import CompressionType
 from kafka_eos.formats.record_batch import Record, RecordBatch
 from kafka_eos_checks import cli
+from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.lab.fuzz import command as fuzz
 
 SEED = 7
@@ -28,7 +29,9 @@ def test_the_valid_batches_have_every_codec_and_both_framings_of_snappy() -> Non
     assert snappy == {True, False}
     assert {batch.control_record() is None for batch in batches} == {True, False}
     assert any(record.headers for batch in batches for record in batch.records())
-    assert {batch.base_sequence for batch in batches if batch.control_record() is None} == {-1, 0, 2**31 - 1}
+    data = [batch for batch in batches if batch.control_record() is None]
+    assert {batch.base_sequence for batch in data} == {-1, 0, 2**31 - 1}
+    assert {min(batch.base_offset, 2) for batch in data} == {0, 2}
 
 
 def test_a_case_is_a_function_of_the_seed_and_its_number() -> None:
@@ -122,6 +125,22 @@ def test_a_run_without_cases_is_no_success() -> None:
 def test_unusable_arguments_end_with_exit_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["lab", "fuzz", *arguments]) == 2
     assert capsys.readouterr().err.startswith("kafka-eos lab fuzz: --")
+
+
+@pytest.mark.parametrize("kind", ["logs", "clusters", "histories"])
+def test_as_many_random_cases_are_judged_as_are_asked_for_from_the_first_one_on(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def judge(count: int, first: int) -> Verdict:
+        asked.append((count, first))
+        return Verdict(check="fuzz", name=kind, expected="equal", found="equal", ok=first == 5)
+
+    monkeypatch.setitem(fuzz.RANDOM, kind, judge)
+    assert cli.main(["lab", "fuzz", f"--{kind}", "3", "--first", "5"]) == 0
+    assert cli.main(["lab", "fuzz", f"--{kind}", "3"]) == 1
+    assert asked == [(3, 5), (3, 0)]
 
 
 @pytest.mark.parametrize("kind", ["logs", "clusters", "histories"])

@@ -77,6 +77,19 @@ def test_a_server_that_no_longer_answers_is_reported(monkeypatch: pytest.MonkeyP
     assert verdict.found == "ApiVersions v3: no answer within 0.5 s, after frame 8 of seed 7"
 
 
+class Ended(ServedProcess):
+    """A server that answers, and has ended when it is looked at."""
+
+    @property
+    def is_alive(self) -> bool:
+        return False
+
+
+def test_a_server_that_has_ended_after_the_last_frame_is_reported() -> None:
+    verdict = judge(8, 7, Ended())
+    assert (verdict.ok, verdict.found) == (False, "the server has ended")
+
+
 def test_a_server_that_takes_too_much_memory_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuzz_frames, "MOST_MEMORY", 1 << 20)
     assert judge(8, 7).found.endswith("MB resident")

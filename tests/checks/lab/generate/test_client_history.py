@@ -112,7 +112,7 @@ def test_requests_have_the_form_of_those_that_are_recorded_between_real_clients_
 
 
 def test_requests_agree_with_the_logs(tmp_path: Path) -> None:
-    """Each batch and each committed offset in the logs has one request that was answered with it."""
+    """Each batch, at its time, and each committed offset in the logs has one request that was answered with it."""
     cluster(2).write(tmp_path)
     [path] = (tmp_path / HISTORIES).iterdir()
     events = [event for event in read_history(path) if event.phase == "ok" and event.detail.get("delivered", True)]
@@ -126,7 +126,8 @@ def test_requests_agree_with_the_logs(tmp_path: Path) -> None:
                 if batch.is_control or log.topic == STATE_TOPIC:
                     continue
                 if log.topic != OFFSETS_TOPIC:
-                    stored[*place, batch.base_offset, *of_producer(batch), batch.record_count] += 1
+                    time_us = batch.base_timestamp * 1000
+                    stored[*place, batch.base_offset, *of_producer(batch), batch.record_count, time_us] += 1
                 elif batch.is_transactional:
                     [record] = batch.records()
                     key, value = decode_key(record.key or b""), decode_value(record.value or b"")
@@ -134,7 +135,7 @@ def test_requests_agree_with_the_logs(tmp_path: Path) -> None:
                     assert isinstance(value, OffsetCommitValue)
                     committed[key.group, key.topic, key.partition, value.offset, *of_producer(batch)[:2]] += 1
     sent = Counter(
-        (event.topic, event.partition, event.offset, *of_producer(event), event.record_count)
+        (event.topic, event.partition, event.offset, *of_producer(event), event.record_count, event.time_us)
         for event in events
         if event.action == "Produce"
     )

@@ -1,6 +1,7 @@
 """Generated histories of Jepsen: judged without a finding, and with those that are planted."""
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from kafka_eos_checks.audit.jepsen.anomalies import ABORTED_READ, BACKWARD_POLL,
 from kafka_eos_checks.audit.jepsen.operations import FAIL, INFO, read_operations
 from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.lab.generate import jepsen_history
-from kafka_eos_checks.lab.generate.jepsen_history import JepsenHistory
+from kafka_eos_checks.lab.generate.jepsen_history import PROCESSES, JepsenHistory
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +36,18 @@ def test_a_healthy_history_has_only_allowed_anomalies(seed: int, tmp_path: Path)
     assert [finding.in_words() for finding in result.findings] == []
     assert all(verdict.ok for verdict in result.verdicts)
     assert any(verdict.figures["allowed"] for verdict in result.verdicts), "some cycles of writes"
+
+
+def test_a_process_goes_on_under_a_new_number_after_an_unknown_outcome_and_only_then() -> None:
+    every, ended = set[str](), set[str]()
+    for line in JepsenHistory(2000, seed=1).lines():
+        process, kind = re.findall(r":process (\d+),|:type (:[a-z]+)", line)
+        assert process[0] not in ended
+        every.add(process[0])
+        if kind[1] == INFO:
+            ended.add(process[0])
+    assert len(ended) > 5
+    assert len(every) == len(ended) + PROCESSES
 
 
 def test_what_is_planted_is_found_in_its_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

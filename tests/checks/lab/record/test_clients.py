@@ -100,11 +100,10 @@ def test_an_expected_exit_code_is_returned(tmp_path: Path) -> None:
 
 
 def test_a_client_that_takes_too_long_is_ended(tmp_path: Path) -> None:
-    with (
-        python("import time; time.sleep(600)", Journal("r"), tmp_path) as client,
-        pytest.raises(ClientFailed, match="still running"),
-    ):
-        client.wait(0.2)
+    with python("import time; time.sleep(600)", Journal("r"), tmp_path) as client:
+        with pytest.raises(ClientFailed, match="still running"):
+            client.wait(0.2)
+        assert not client.runs()
 
 
 def test_half_a_line_of_a_killed_client_is_left_out(tmp_path: Path) -> None:

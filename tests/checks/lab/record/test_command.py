@@ -1,16 +1,22 @@
+import json
+import signal
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
+from unittest.mock import Mock
 
 import pytest
 
 from kafka_eos_checks import cli
 from kafka_eos_checks.brokers import jars
-from kafka_eos_checks.brokers.brokers import holds_records
+from kafka_eos_checks.brokers.brokers import BrokerFailed, holds_records
 from kafka_eos_checks.brokers.jars import KAFKA_VERSION, RECORDED, RELEASES
+from kafka_eos_checks.brokers.journal import StillWaiting
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.lab.record import command
+from kafka_eos_checks.lab.record.clients import ClientFailed
 from kafka_eos_checks.lab.record.command import chosen, recording_name
 from kafka_eos_checks.lab.record.stage import CLUSTERS, SCENARIOS, Scenario, Stage
 
@@ -104,6 +110,98 @@ def test_a_scenario_has_a_history_only_if_something_is_told_also_if_it_fails(tmp
     with pytest.raises(RuntimeError):
         played(fails)
     assert len(file.read_text().splitlines()) == 1
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """The calls of ``record``, which records nothing."""
+    calls: list[tuple[Any, ...]] = []
+
+    def record(*asked: Any) -> Path:
+        calls.append(asked)
+        return Path("made", recording_name(asked[0], asked[-1]))
+
+    monkeypatch.setattr(command, "record", record)
+    monkeypatch.setattr(command, "need", lambda *_: None)
+    monkeypatch.setattr(command, "need_jars", lambda *_: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    return calls
+
+
+@pytest.mark.parametrize("more", [[], ["--kafka", "3.9.1"]])
+def test_a_recording_has_the_command_that_makes_it_again(
+    recorded: list[tuple[Any, ...]], more: list[str], tmp_path: Path
+) -> None:
+    assert cli.main(["lab", "record", "transactions", "--out", str(tmp_path), "--seed", "3", *more]) == 0
+    [(cluster, _, out, seed, told, kafka)] = recorded
+    assert (cluster, out, seed, kafka) == ("transactions", tmp_path, 3, more[-1] if more else KAFKA_VERSION)
+    assert told == " ".join(["kafka-eos lab record transactions --seed 3", *more])
+
+
+def test_each_recording_is_packed_under_its_own_name(
+    recorded: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed: list[tuple[Path, Path]] = []
+    monkeypatch.setattr(command, "pack", lambda *paths: packed.append(paths) or 9)
+    call = ["lab", "record", "--out", "made", "--pack", "kept", "--kafka", "3.9.1", "transactions", "no-leader"]
+    assert cli.main(call) == 0
+    names = [f"{asked[0]}-3.9" for asked in recorded]
+    assert sorted(names) == ["no-leader-3.9", "transactions-3.9"]
+    assert packed == [(Path("made", name), Path("kept", f"{name}.tar.xz")) for name in names]
+
+
+class FakeCluster:
+    """A cluster of two brokers, whose folder must be new as that of a real one."""
+
+    def __init__(self, folder: Path, *, size: int, settings: dict[str, str], **_: Any) -> None:
+        folder.mkdir(parents=True)
+        self.brokers = [SimpleNamespace(name=f"b{n}", advertised_port=n, proxied_port=n + 10) for n in range(size)]
+        self.settings, self.cluster_id, self.runs = settings, "identity", True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert not self.runs
+
+    def features(self) -> dict[str, int]:
+        return {"transaction.version": 2}
+
+    def stop_all(self) -> None:
+        self.runs = False
+
+    def copy_logs(self, target: Path) -> None:
+        assert not self.runs, "logs are copied of stopped brokers"
+        (target / "1").mkdir(parents=True)
+
+
+def test_a_recording_replaces_the_one_before_and_has_the_logs_of_stopped_brokers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "Cluster", FakeCluster)
+    monkeypatch.setattr(command, "Proxy", lambda *_: nullcontext())
+    monkeypatch.setattr(command, "load_codec", lambda _: None)
+    monkeypatch.setattr(command, "client_versions", lambda kafka: {"kafka-clients": kafka})
+    monkeypatch.setattr(command, "play", lambda found, *_: {"name": found.name})
+    [(cluster, scenarios)] = chosen(["no-leader"]).items()
+    for seed in (1, 2):
+        folder = command.record(cluster, scenarios, tmp_path, seed, "the command", KAFKA_VERSION)
+        assert sorted(path.name for path in folder.iterdir()) == ["brokers", "manifest.json"]
+        (folder / "left.over").touch()
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    assert (folder, manifest["recording"], manifest["brokers"]) == (tmp_path / "no-leader", "no-leader", 3)
+    assert (manifest["command"], manifest["kafka"]) == ("the command", KAFKA_VERSION)
+    assert [row["name"] for row in manifest["scenarios"]] == [scenario.name for scenario in scenarios]
+
+
+@pytest.mark.usefixtures("recorded")
+@pytest.mark.parametrize("error", [BrokerFailed("it ended"), ClientFailed("it ended"), StillWaiting("it ended")])
+def test_a_scenario_that_does_not_go_as_planned_is_told_in_one_line(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "record", Mock(side_effect=error))
+    assert cli.main(["lab", "record", "one-broker", "--out", "made"]) == 1
+    assert capsys.readouterr().err == "kafka-eos lab record: it ended\n"
 
 
 def test_help_lists_every_scenario(capsys: pytest.CaptureFixture[str]) -> None:

@@ -97,6 +97,13 @@ def test_an_end_that_was_reached_before_the_request_to_stop_is_searched_again(
     assert FakeConsumer.assigned == [[("t", 0, 0), ("t", 1, 0)], [("t", 0, 2), ("t", 1, 0)]]
 
 
+def test_a_record_is_read_once_also_if_the_reader_is_told_to_stop_right_after_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read([message(0, 4, "a"), stop, message(0, 5, error=EOF), message(1, 0, error=EOF)], monkeypatch, capsys)
+    assert FakeConsumer.assigned[-1] == [("t", 0, 5), ("t", 1, 0)]
+
+
 def test_a_broker_that_is_away_is_waited_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

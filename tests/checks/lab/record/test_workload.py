@@ -35,7 +35,7 @@ class FakeKafkaException(Exception):  # noqa: N818 - confluent-kafka's name
     pass
 
 
-PURGE_QUEUE = -152
+PURGE_QUEUE, PURGE_INFLIGHT = -152, -151
 
 
 class FakeProducer:
@@ -121,7 +121,7 @@ def run(
         Consumer=FakeConsumer,
         TopicPartition=lambda topic, partition, offset=-1: SimpleNamespace(partition=partition, offset=offset),
         KafkaException=FakeKafkaException,
-        KafkaError=SimpleNamespace(_PURGE_QUEUE=PURGE_QUEUE),
+        KafkaError=SimpleNamespace(_PURGE_QUEUE=PURGE_QUEUE, _PURGE_INFLIGHT=PURGE_INFLIGHT),
     )
     monkeypatch.setattr(workload, "need", lambda module, extra: fake)
 
@@ -156,7 +156,13 @@ def test_an_idempotent_producer_reports_each_send_and_its_outcome(run: Any) -> N
 
 @pytest.mark.parametrize(
     ("code", "phase", "error"),
-    [(45, "info", 45), (6, "info", 6), (-192, "info", None), (PURGE_QUEUE, "fail", None)],
+    [
+        (45, "info", 45),
+        (6, "info", 6),
+        (-192, "info", None),
+        (PURGE_INFLIGHT, "info", None),
+        (PURGE_QUEUE, "fail", None),
+    ],
 )
 def test_only_a_record_that_never_left_the_queue_is_known_not_to_be_stored(
     run: Any, code: int, phase: str, error: int | None
@@ -267,6 +273,13 @@ def test_after_an_abort_the_same_records_are_read_again(run: Any) -> None:
     assert code == 0
     assert [about for action, _, about, _ in events if action == "Poll"] == ["s0", "s1", "s0", "s1"]
     assert [about for action, phase, about, _ in events if (action, phase) == ("CommitTransaction", "ok")] == [1]
+
+
+def test_after_an_abort_what_was_committed_before_it_is_not_read_again(run: Any) -> None:
+    _, events = run(abort_chance=0.5, seed=10, **(COPY | {"records": 4}))
+    ends = [action.removesuffix("Transaction") for action, phase, *_ in events if phase == "ok"]
+    assert [action for action in ends if action in {"Commit", "Abort"}] == ["Commit", "Abort", "Commit"]
+    assert [about for action, _, about, _ in events if action == "Poll"] == ["s0", "s1", "s2", "s3", "s2", "s3"]
 
 
 def test_offsets_that_are_refused_abort_the_transaction(run: Any) -> None:
