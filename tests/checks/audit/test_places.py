@@ -33,8 +33,6 @@ from kafka_eos_checks.lab.generate.traffic import Workload
 from .conftest import submitted
 
 fs = pytest.importorskip("pyarrow.fs", reason="URIs are read through pyarrow")
-moto = pytest.importorskip("moto.server", reason="an S3 on loopback: pip install 'moto[s3]' flask flask-cors")
-serving = pytest.importorskip("werkzeug.serving")
 
 BUCKET, SECRET = "copies", "do-not-print-this"
 DRIVER, WORKER = "the-driver", "a-worker"  # access keys, by which a request tells who asks
@@ -51,6 +49,12 @@ class Store:
     """
 
     def __init__(self) -> None:
+        # Not at the module's start: each process that collects the tests would import them.
+        moto = pytest.importorskip("moto.server", reason="an S3 on loopback: pip install 'moto[s3]' flask flask-cors")
+        serving = pytest.importorskip("werkzeug.serving")
+        from moto.core import DEFAULT_ACCOUNT_ID  # noqa: PLC0415
+        from moto.s3 import s3_backends  # noqa: PLC0415
+
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
         self._app = moto.DomainDispatcherApplication(moto.create_backend_app)
         self._server = serving.make_server("127.0.0.1", 0, self._answer, threaded=True)
@@ -62,6 +66,7 @@ class Store:
         keys = {"access_key": "test", "secret_key": "test"}
         self._own = fs.S3FileSystem(**keys, endpoint_override=self.address, allow_bucket_creation=True)
         self._own.create_dir(BUCKET)
+        self._objects = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
 
     def _answer(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         path, found = environ["PATH_INFO"], re.fullmatch(r"bytes=(\d+)-(\d+)", environ.get("HTTP_RANGE", ""))
@@ -75,8 +80,13 @@ class Store:
         return answer
 
     def put(self, folder: Path, name: str) -> str:
-        """Put a folder into the bucket; its URI."""
-        fs.copy_files(str(folder), f"{BUCKET}/{name}", destination_filesystem=self._own)
+        """Put a folder into the bucket; its URI. The objects are those that ``pyarrow.fs.copy_files`` makes."""
+        for path in (folder, *folder.rglob("*")):
+            key = f"{name}/{path.relative_to(folder)}".removesuffix("/.")
+            if path.is_dir():
+                self._objects.put_object(BUCKET, f"{key}/", b"")
+            else:
+                self._objects.put_object(BUCKET, key, path.read_bytes())
         return f"s3://{BUCKET}/{name}"
 
     def write(self, name: str, content: bytes) -> None:
