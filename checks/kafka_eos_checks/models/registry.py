@@ -376,38 +376,32 @@ def _tables(text: str) -> Mapping[str, Any]:
     return tomllib.loads(text)
 
 
-class Registry:
-    """The models and mutants of a folder of files, one for each module.
+class _Entries:
+    """The entries of files, validated.
 
     Attributes:
         models: the models by name.
         mutants: the mutants by name.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, texts: Iterable[tuple[Path, str]], modules: Container[str]) -> None:
         """Read and validate.
 
         Args:
-            folder: the files, ``<Module>.toml``; by default the project's own. The modules are in the folder above it.
-
-        Raises:
-            MalformedRegistry: with the first thing that is wrong.
+            texts: the files and what they say.
+            modules: the names of the modules that there are.
         """
-        self.folder = folder or spec_folder() / "models"
-        files = sorted(self.folder.glob("*.toml"))
-        if not files:
-            raise MalformedRegistry(f"{self.folder}: no models; name the folder of the files <Module>.toml")
-        self._modules = ModuleFolder(self.folder.parent).paths.keys()
+        self._modules = modules
         self.models: dict[str, Model] = {}
         self.mutants: dict[str, Model] = {}
-        for file in files:
-            self._read(file)
+        for file, text in texts:
+            self._read(file, text)
 
-    def _read(self, file: Path) -> None:
+    def _read(self, file: Path, text: str) -> None:
         """Take the entries of one file."""
         try:
-            content = _tables(file.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            content = _tables(text)
+        except tomllib.TOMLDecodeError as error:
             raise MalformedRegistry(f"{file}: no TOML: {error}") from None
         unknown = content.keys() - {"base", "model", "mutant"}
         if unknown:
@@ -435,7 +429,7 @@ class Registry:
         if "title" not in values:
             raise MalformedRegistry(f"{where}: title is missing; add it")
         values = dict(base) | values | {key: {**base.get(key, {}), **values.get(key, {})} for key in _MERGED}
-        place: dict[str, Any] = {"module": file.stem, "spec": self.folder.parent, "file": file, "source": where}
+        place: dict[str, Any] = {"module": file.stem, "spec": file.parent.parent, "file": file, "source": where}
         return _validate(Model(name=name, expect=expect, shipped=shipped, **place, **values), self._modules)
 
     def _mutant(self, file: Path, name: str, entry: dict[str, Any]) -> Model:
@@ -470,6 +464,44 @@ class Registry:
         place: dict[str, Any] = {"kind": "mutant", "file": file, "source": where}
         mutant = replace(base, name=name, expect=expect, shipped={}, graph="", probes=(), silent=(), **place, **values)
         return _validate(mutant, self._modules)
+
+
+@lru_cache(maxsize=8)
+def _entries(texts: tuple[tuple[Path, str], ...], modules: frozenset[str]) -> _Entries:
+    """The entries of files that say this, read once in a process."""
+    return _Entries(texts, modules)
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise MalformedRegistry(f"{file}: no TOML: {error}") from None
+
+
+class Registry:
+    """The models and mutants of a folder of files, one for each module.
+
+    Attributes:
+        models: the models by name.
+        mutants: the mutants by name.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """Read and validate.
+
+        Args:
+            folder: the files, ``<Module>.toml``; by default the project's own. The modules are in the folder above it.
+
+        Raises:
+            MalformedRegistry: with the first thing that is wrong.
+        """
+        self.folder = folder or spec_folder() / "models"
+        texts = tuple((file, _text(file)) for file in sorted(self.folder.glob("*.toml")))
+        if not texts:
+            raise MalformedRegistry(f"{self.folder}: no models; name the folder of the files <Module>.toml")
+        read = _entries(texts, frozenset(ModuleFolder(self.folder.parent).paths))
+        self.models, self.mutants = dict(read.models), dict(read.mutants)
 
     def get(self, name: str) -> Model:
         """The model or mutant of that name.

@@ -69,6 +69,19 @@ def test_a_folder_without_models_is_reported_in_one_line(tmp_path: Path) -> None
         Registry(tmp_path / "models")
 
 
+def test_entries_are_read_again_if_a_file_or_the_modules_have_changed_and_a_registry_has_its_own(
+    registry: Registry,
+) -> None:
+    registry.models["Other"] = registry.models.pop("Counter")
+    again = Registry(registry.folder)
+    assert "Counter" in again.models.keys() - registry.models.keys()
+    assert again.get("Counter") == registry.get("Other")
+    assert registry_of(registry, MODEL).models.keys() == {"M"}
+    (registry.folder.parent / "Counter.tla").unlink()
+    with pytest.raises(MalformedRegistry, match=r"no module Counter\.tla"):
+        Registry(registry.folder)
+
+
 def test_a_file_of_no_module_is_refused(registry: Registry) -> None:
     (registry.folder / "Conter.toml").write_text(MODEL.replace("model.M", "model.N"), encoding="utf-8")
     with pytest.raises(MalformedRegistry, match=r"no module Conter\.tla"):
