@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kafka_eos.formats.consumer_offsets import TOPIC, OffsetCommitKey, OffsetCommitValue
+from kafka_eos.formats.message_set import Message, build_message_set
 from kafka_eos.formats.record_batch import (
     ControlRecord,
     ControlType,
@@ -21,8 +22,17 @@ from kafka_eos_checks.audit.kernels.coordinators.group_log import read_group_log
 from kafka_eos_checks.audit.kernels.logs.transactions import Partition
 from kafka_eos_checks.audit.moments import LAG_MS, SKEW_MS, Directory, Moments, Source
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
-from kafka_eos_checks.audit.rules.offsets import BEYOND, WENT_BACK, Ends, GroupLog, follow_group_log, went_back
+from kafka_eos_checks.audit.rules.offsets import (
+    BEYOND,
+    WENT_BACK,
+    Ends,
+    GroupLog,
+    beyond_the_end,
+    follow_group_log,
+    went_back,
+)
 from kafka_eos_checks.audit.rules.transactions import longest
+from kafka_eos_checks.audit.segments.contents import Figures, Place
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 from kafka_eos_checks.kit.verdict import Verdict
 
@@ -195,11 +205,20 @@ def test_an_offset_at_the_end_is_none_beyond_it(
     assert bool(beyond(tmp_path, one_moment=True)[0]) == is_found
 
 
-def test_of_several_replicas_of_a_partition_the_longest_counts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("longest", [1, 2])
+def test_of_several_replicas_of_a_partition_the_longest_counts(longest: int, tmp_path: Path) -> None:
     log_of(tmp_path / "1", 7)
-    records_of(tmp_path / "1", 5)
-    records_of(tmp_path / "2", 7)
+    records_of(tmp_path / str(longest), 7)
+    records_of(tmp_path / str(3 - longest), 5)
     assert beyond(tmp_path, one_moment=True)[0] == []
+
+
+def test_a_copy_of_a_partition_that_may_be_older_than_the_commit_proves_nothing(tmp_path: Path) -> None:
+    log_of(tmp_path, more=[build_batch([record(7)], base_timestamp=1_700_000_000_000)])
+    records_of(tmp_path, 6)
+    found, verdict = beyond(tmp_path)
+    assert (found, verdict.unjudged_for) == ([], {"other-moment": 1})
+    assert beyond(tmp_path, one_moment=True)[0] != []
 
 
 def test_without_a_log_of_its_partition_an_offset_is_left_out(tmp_path: Path) -> None:
@@ -212,9 +231,12 @@ def test_without_a_log_of_its_partition_an_offset_is_left_out(tmp_path: Path) ->
     )
 
 
-def test_an_end_that_is_damaged_proves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("old", [True, False])
+def test_an_end_that_is_damaged_or_of_an_old_format_proves_nothing(old: bool, tmp_path: Path) -> None:
     log_of(tmp_path, 7)
-    records_of(tmp_path, 6, spoilt=True)
+    path = records_of(tmp_path, 6, spoilt=not old)
+    if old:
+        path.write_bytes(build_message_set([Message(offset=7, value=b"v")]))
     found, verdict = beyond(tmp_path, one_moment=True)
     assert (found, verdict.unknown, verdict.unjudged_for) == ([], 1, {"other-moment": 1})
 
@@ -237,5 +259,12 @@ def test_only_a_log_that_is_complete_up_to_a_commit_has_lost_records(
     directory = Directory(read_ms=complete_ms + LAG_MS if runs else None)
     own = Partition(log=log, end=6, stamped_ms=0 if runs else complete_ms)
     moments = Moments(Source(one_moment=False, directories={log.directory: directory}), [own])
-    assert Ends({("t", 0): own}, frozenset(), moments).standing(("t", 0), committed_ms) is kind
-    assert Ends({("t", 0): own}, frozenset([("t", 0)]), moments).standing(("t", 0), committed_ms) is Kind.NOT_JUDGED
+    commit = build_batch([record(7)], base_timestamp=committed_ms)
+    groups = read_group_log(log_of(tmp_path, more=[commit]))
+    counts = {Kind.TOO_RECENT: "recent", Kind.NOT_JUDGED: "unknown"}
+    for damaged, standing in ((frozenset[Place](), kind), (frozenset([("t", 0)]), Kind.NOT_JUDGED)):
+        figures: Figures = {"checked": 0, "unknown": 0, "recent": 0}
+        found = list(beyond_the_end(groups, Ends({("t", 0): own}, damaged, moments), figures))
+        assert [each.kind for each in found] == [Kind.VIOLATION] * (standing is Kind.VIOLATION)
+        expected = {"checked": 1, "unknown": 0, "recent": 0} | dict.fromkeys([counts.get(standing, "checked")], 1)
+        assert figures == expected
