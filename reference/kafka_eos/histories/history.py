@@ -29,7 +29,7 @@ OF_TESTS = ("DeclareApplication", "DeclareTopic", "DeclareRecord")
 NOTE = "Note"
 """The action of an event of a user's own, which no rule reads."""
 ACTIONS = (*OF_CLIENTS, *OF_REQUESTS, *OF_CLUSTERS, *OF_TESTS, NOTE)
-VOCABULARY = {"action": ACTIONS, "phase": PHASES}
+VOCABULARY = {"action": ACTIONS, "phase": PHASES, "isolation": ("read_committed", "read_uncommitted")}
 """The columns that have one of a few words, and these words. What has another one would be read by no rule."""
 
 

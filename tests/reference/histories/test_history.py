@@ -79,6 +79,15 @@ def test_every_column_has_a_type() -> None:
         ('{"run":null,"offset":3}', "missing column(s) run, process, action, phase"),
         (GOOD.replace("invoke", "begin"), "phase 'begin' is none of invoke, ok, fail, info"),
         (GOOD.replace("Send", "send"), "action 'send' is unknown; did you mean Send?; an event that no rule"),
+        (
+            '{"isolation":"READ_COMMITTED",' + GOOD[1:],
+            "isolation 'READ_COMMITTED' is unknown; did you mean read_committed",
+        ),
+        (
+            '{"isolation":"uncommitted",' + GOOD[1:],
+            "isolation 'uncommitted' is unknown; did you mean read_uncommitted?",
+        ),
+        ('{"isolation":"",' + GOOD[1:], "isolation '' is none of read_committed, read_uncommitted"),
         (GOOD.replace("Send", "poll_"), "action 'poll_' is unknown; did you mean Poll?"),
         (GOOD.replace("Send", "x"), "action 'x' is none of Send, BeginTransaction, "),
         (GOOD.replace("Send", ""), "action '' is none of Send, BeginTransaction, "),
