@@ -212,6 +212,16 @@ def test_a_file_that_must_not_be_read_is_told_with_a_remedy(
     assert "'/data/orders-0'; run it as the user of the broker" in capsys.readouterr().err
 
 
+def test_a_history_in_which_no_rule_finds_anything_to_judge_is_not_green(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    note = Event(run="r", process="p", action="Note", phase="ok")
+    write_history(tmp_path / "h.jsonl", [note])
+    assert cli.main(["audit", str(tmp_path / "h.jsonl")]) == 3
+    assert "nothing was judged" in capsys.readouterr().out
+    assert cli.main(["audit", str(tmp_path / "h.jsonl"), "--allow-unjudged"]) == 0
+
+
 def test_what_a_log_may_lack_because_it_is_the_older_copy_is_not_judged_and_exits_with_3(tmp_path: Path) -> None:
     write_log(tmp_path / "logs" / "orders-0", clean())
     sent = Event(
