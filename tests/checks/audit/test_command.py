@@ -36,7 +36,7 @@ from kafka_eos_checks.audit.oracle.synthetic import write_log
 from kafka_eos_checks.audit.rules import transactions
 from kafka_eos_checks.audit.rules.beside import BESIDE_RULES
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
-from kafka_eos_checks.audit.rules.histories import HISTORY_RULES
+from kafka_eos_checks.audit.rules.histories import BY_VALUE, HISTORY_RULES
 from kafka_eos_checks.audit.rules.log import LOG_RULES, Batch, Reason
 from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
 from kafka_eos_checks.audit.rules.rule_book import rule_of
@@ -233,6 +233,27 @@ def test_what_a_log_may_lack_because_it_is_the_older_copy_is_not_judged_and_exit
     assert cli.main([*given, "--allow-unjudged"]) == 0
     lost = {verdict.name: verdict for verdict in run([tmp_path / "logs", tmp_path / "h.jsonl"]).verdicts}
     assert (lost["acknowledged but lost"].standing, lost["acknowledged but lost"].unknown) == (Standing.NOT_JUDGED, 1)
+
+
+@pytest.mark.parametrize("rule", BY_VALUE)
+def test_a_history_whose_sends_have_no_value_is_told_so_and_not_that_logs_are_missing(
+    rule: str, tmp_path: Path
+) -> None:
+    write_log(tmp_path / "logs" / "orders-0", clean())
+    about: Any = {"run": "r", "process": "p", "topic": "orders", "partition": 0}
+    detail = {"val": "x", "transaction": 1}
+    events = [
+        Event(**about, action="Send", phase="invoke", detail=detail),
+        Event(**about, action="Send", phase="ok", offset=0, detail=detail),
+        Event(**about, action="CommitTransaction", phase="ok", detail=detail),
+    ]
+    write_history(tmp_path / "h.jsonl", events)
+    [found] = [each for each in run([tmp_path / "logs", tmp_path / "h.jsonl"]).verdicts if each.name == rule]
+    assert (found.unknown, found.unjudged_for) == (1, {"history": 1})
+    assert "no Send or Poll of the history has a `detail.value`" in found.unjudged
+    write_history(tmp_path / "h.jsonl", [*events, replace(events[0], process="q", detail={"value": "x"})])
+    [found] = [each for each in run([tmp_path / "logs", tmp_path / "h.jsonl"]).verdicts if each.name == rule]
+    assert (found.unknown, found.unjudged_for) == (1, {"logs-missing": 1})
 
 
 def test_what_is_not_judged_may_be_allowed_by_its_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
