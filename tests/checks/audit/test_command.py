@@ -296,6 +296,16 @@ def test_a_reason_names_the_first_place_that_could_not_be_judged(tmp_path: Path)
     assert unjudged["committed offset went back"].endswith(f"; the first in {OFFSETS}-3")
 
 
+def test_a_file_whose_name_is_no_history_s_is_told_so_and_not_that_it_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "h.txt").touch()
+    write_log(tmp_path / "logs" / "orders-0", clean())
+    for name, said in (("h.txt", "not named like a history"), ("h.jsonl", "no such history")):
+        assert cli.main(["audit", str(tmp_path / "logs"), "--history", str(tmp_path / name)]) == 2
+        assert f"{name}: {said}; give a file *.jsonl or *.parquet" in capsys.readouterr().err
+
+
 def test_every_reason_that_a_rule_gives_can_be_allowed() -> None:
     modules = (completeness, transactions)
     given = {value.code for module in modules for value in vars(module).values() if isinstance(value, Reason)}

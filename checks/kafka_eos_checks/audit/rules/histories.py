@@ -67,7 +67,7 @@ from kafka_eos.histories.history import Event
 from kafka_eos.machines.producer_state import Limits
 from kafka_eos_checks.audit.events.recorded import EPOCH_REFUSALS, INJECTED
 from kafka_eos_checks.audit.findings import Finding
-from kafka_eos_checks.audit.quoting import quoted
+from kafka_eos_checks.audit.quoting import named, quoted
 from kafka_eos_checks.audit.rules.applications import (
     APPLICATION_RULES,
 )
@@ -349,7 +349,7 @@ def refused(
                 producer_epoch=epoch,
                 base_sequence=event.base_sequence,
                 run=event.run,
-                evidence=f"event {event.order} of {event.process}: {evidence}",
+                evidence=f"{named(event)}: {evidence}",
             )
 
 
