@@ -61,7 +61,7 @@ class MalformedHistory(ValueError):  # noqa: N818 - named for the input, as Malf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """An event of a run.
+    """An event of a run. ``docs/histories.md`` says what each action needs, and what each rule reads.
 
     Attributes:
         run: the run's name; events of different runs are never compared.
