@@ -47,7 +47,7 @@ def _of(columns: Set[str]) -> str:
 def _of_lines(path: Path) -> str:
     with path.open("rb") as file:
         line = file.readline(LINE_BYTES)
-    if line.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) or b"\0" in line[:2]:
+    if line.startswith((BOM_UTF16_LE, BOM_UTF16_BE, b"{\0", b"\0{")):
         return "text in UTF-16, and a history is in UTF-8: iconv -f UTF-16 -t UTF-8"
     if line.startswith(BOM_UTF8):
         return "text with a byte order mark, and a history begins with {: tail -c +4 leaves the mark out"
