@@ -29,7 +29,7 @@ def test_a_history_with_deep_nesting_or_a_long_number_is_refused_with_its_line(
     assert "Traceback" not in said
 
 
-@pytest.mark.parametrize(("fault", "ends", "drawn"), [("error", 0, ["--around", "2"]), ("delay", 1, [])])
+@pytest.mark.parametrize(("fault", "ends", "drawn"), [("error", 3, ["--around", "2"]), ("delay", 1, [])])
 def test_the_request_of_an_event_may_be_any_value(
     fault: str, ends: int, drawn: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -24,7 +24,14 @@ from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.models.findings import possible_causes
 from kafka_eos_checks.tla.tlc import JAR_VARIABLE, find_jar
 
-DOCUMENTS = ("README.md", "docs/commands.md", "docs/operators.md", "docs/sql.md", "docs/upgrading.md")
+DOCUMENTS = (
+    "README.md",
+    "docs/commands.md",
+    "docs/histories.md",
+    "docs/operators.md",
+    "docs/sql.md",
+    "docs/upgrading.md",
+)
 
 
 @dataclass(frozen=True)
@@ -188,10 +195,13 @@ NEED = {
     "kafka-eos check": ("", CLONES),
     "kafka-eos check all": ("", CLONES),
 }
-# Tested below with a server or with Spark, or with the example.
+# Tested below with a server or with Spark, with the example, or with their page (tests/checks/audit/events).
 ELSEWHERE = {
     "kafka-eos audit",
+    "kafka-eos audit /var/lib/kafka/data --history lost.jsonl",
     "kafka-eos audit FOLDER question.jsonl",
+    "kafka-eos audit given.jsonl",
+    "kafka-eos audit lost.jsonl",
     "kafka-eos audit headers",
     "kafka-eos conform --bootstrap HOST:9092",
     "kafka-eos conform --bootstrap HOST:9092 --transaction-version 1",
@@ -202,6 +212,7 @@ ELSEWHERE = {
     "kafka-eos serve --faults plan.toml",
     "kafka-eos serve --data DIR --record history.jsonl",
     "kafka-eos serve --data copy/brokers/1",
+    "kafka-eos serve --record history.jsonl",
     "kafka-eos watch",
     "kafka-eos watch --bootstrap 127.0.0.1:9092",
     "kafka-eos watch --bootstrap HOST:9092",

@@ -50,7 +50,7 @@ from kafka_eos_checks.audit.quoting import redacted
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, REPLICAS, differs_from, segment_with
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.audit.rules.declared import WrongQuestion
-from kafka_eos_checks.audit.rules.histories import HISTORY_RULES
+from kafka_eos_checks.audit.rules.histories import BY_VALUE, HISTORY_RULES, NO_VALUES
 from kafka_eos_checks.audit.rules.log import GAP, LOG_RULES, OUTSIDE, Reason, Reasons, Subject, Unjudged
 from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
 from kafka_eos_checks.audit.rules.rule_book import READABLE, Place, dump_of, rule_of
@@ -705,7 +705,7 @@ def transaction_verdicts(
     return drafts, findings, result.moments, ended, known.named
 
 
-_OfRule = tuple[str, Figures, Mapping[Reason, Unjudged] | None]
+_OfRule = tuple[str, Figures, Mapping[Reason, Unjudged] | Reason | None]
 
 
 def _drafts(of_rules: Iterable[_OfRule], seconds: float) -> list[Draft]:
@@ -768,7 +768,8 @@ def history_verdicts(
     started = time.perf_counter()
     result = histories.judge(scanned, known, check_crc=check_crc)
     seconds = time.perf_counter() - started
-    of_rules = [(rule, {"events": histories.events, **result.figures[rule]}, None) for rule in HISTORY_RULES]
+    why = dict.fromkeys(() if histories.valued else BY_VALUE, NO_VALUES)
+    of_rules = [(rule, {"events": histories.events, **result.figures[rule]}, why.get(rule)) for rule in HISTORY_RULES]
     return _drafts(of_rules, seconds), result.findings
 
 
@@ -802,7 +803,7 @@ def _verdict(
     tally: Tally,
     *,
     seconds: float = 0.0,
-    reasons: Mapping[Reason, Unjudged] | None = None,
+    reasons: Mapping[Reason, Unjudged] | Reason | None = None,
     noted: Sequence[str] = (),
 ) -> Verdict:
     """The verdict of a rule: violations, and what could not be judged.
@@ -812,7 +813,7 @@ def _verdict(
         figures: the rule's figures: its subjects (:attr:`rule_book.Rule.subject`), ``unknown``, ``recent`` and more.
         tally: the tally of the findings of all rules.
         seconds: wall time.
-        reasons: for each reason, the subjects that could not be judged; None if the rule book has the only reason.
+        reasons: for each reason, the subjects that could not be judged; or the only reason, None for the rule book's.
         noted: more evidence.
     """
     violations, first = tally.of(rule, violations=True)
@@ -844,14 +845,15 @@ def _verdict(
 
 
 def _reasons(
-    rule: str, unknown: int, reasons: Mapping[Reason, Unjudged] | None, tally: Tally
+    rule: str, unknown: int, reasons: Mapping[Reason, Unjudged] | Reason | None, tally: Tally
 ) -> list[tuple[Reason, int, Subject | None]]:
     """The reasons why subjects could not be judged, most frequent first, each with their number and the first of them.
 
-    The reason is the rule book's if the rule has only one; the first is then that of the findings that are not judged.
+    If there is only one, which the rule book has unless it is given, the first is that of the findings that are not
+    judged.
     """
-    if reasons is None:
-        missing = rule_of(rule).missing
+    if reasons is None or isinstance(reasons, Reason):
+        missing = reasons or rule_of(rule).missing
         shown = tally.shown.get((rule, Kind.NOT_JUDGED), [])
         first = next((_subject(each) for each in shown), None)
         return [(missing, unknown, first)] if unknown and missing is not None else []

@@ -22,6 +22,7 @@ from kafka_eos.errors import ErrorCode
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.events.recorded import COMMITS, DECLARATIONS
 from kafka_eos_checks.audit.findings import Finding
+from kafka_eos_checks.audit.quoting import named
 from kafka_eos_checks.audit.rules.applications import (
     FENCED_GENERATION,
     NOT_PROCESSED,
@@ -210,7 +211,7 @@ class _About:
         """
         if finding.rule in {REFUSED, FENCED_GENERATION}:
             said = finding.evidence
-            names = [(f"event {e.order} of {e.process}:", f"event {e.order}: {e.process} ") for e in self.events]
+            names = [(f"{named(e)}:", f"event {e.order}: {e.process} ") for e in self.events]
             answer = next((number for number, own in enumerate(names) if said.startswith(own)), None)
             if answer is not None:
                 return answer

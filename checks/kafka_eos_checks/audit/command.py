@@ -78,7 +78,8 @@ applications that make no progress; then wrong state of brokers. --json has the 
 sorted by place.
 
 exit codes: 0 nothing found, 1 violations, corrupt regions or incomplete logs, 2 the input or the call cannot be used,
-  3 nothing found, but something could not be judged (0 with --allow-unjudged); what is too recent does not count
+  3 nothing found, but something, or all, could not be judged (0 with --allow-unjudged); what is too recent does not
+  count
 An output that cannot be written is refused before the audit. If writing fails later, the verdicts are printed all the
 same, and the exit code is 2.
 """

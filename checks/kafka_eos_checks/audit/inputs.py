@@ -128,9 +128,10 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
         found += (path for path in histories if not is_jepsen(path))
         found = list({path.resolve(): path for path in found}.values())  # given itself and in its folder
         operations += (path for path in histories if is_jepsen(path))
-        missing = [str(path) for path in found if not (is_history(path) and path.exists())]
-        if missing:
-            raise UnusableInput(f"{', '.join(missing)}: no such history; give a file *{' or *'.join(SUFFIXES)}")
+        for path in found:
+            if not is_history(path) or not path.exists():
+                wrong = "no such history" if not path.exists() else "not named like a history"
+                raise UnusableInput(f"{path}: {wrong}; give a file *{' or *'.join(SUFFIXES)}")
         there = _directories_in(folders)
         logs = [*logs_in(there), *segments]
         _demand_replicas(logs, folders)

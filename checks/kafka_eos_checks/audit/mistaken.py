@@ -2,10 +2,12 @@
 
 import json
 import tomllib
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Set
 from pathlib import Path
 from typing import Any
 
+from kafka_eos.histories.history import COLUMN_TYPES, REQUIRED
 from kafka_eos_checks.audit.places import is_uri
 from kafka_eos_checks.audit.segments.header_tables import is_table
 
@@ -44,7 +46,12 @@ def _of(columns: Set[str]) -> str:
 
 def _of_lines(path: Path) -> str:
     with path.open("rb") as file:
-        first = json.loads(file.readline(LINE_BYTES))
+        line = file.readline(LINE_BYTES)
+    if line.startswith((BOM_UTF16_LE, BOM_UTF16_BE, b"{\0", b"\0{")):
+        return "text in UTF-16, and a history is in UTF-8: iconv -f UTF-16 -t UTF-8"
+    if line.startswith(BOM_UTF8):
+        return "text with a byte order mark, and a history begins with {: tail -c +4 leaves the mark out"
+    first = json.loads(line)
     if not isinstance(first, dict):
         return ""
     return _without_events(first.keys())
@@ -68,8 +75,22 @@ def _without_events(columns: Set[str]) -> str:
 
 def _of_document(path: Path) -> str:
     with path.open("rb") as file:
-        document = json.loads(file.read(LINE_BYTES))
-    return _of(_first(document).keys())
+        text = file.read(LINE_BYTES)
+    try:
+        document = json.loads(text)
+    except ValueError:  # such as lines, or a document that is longer
+        document = json.loads(text[: text.find(b"\n") + 1])
+    columns = _first(document).keys()
+    if columns <= {*COLUMN_TYPES} and {*REQUIRED} <= columns:
+        lines = "one event a line" if isinstance(document, dict) else "one event a line, as `jq -c '.[]'` prints them"
+        return f"a history, and its name has to end with .jsonl; {lines}"
+    return _of(columns)
+
+
+def _of_packed(path: Path) -> str:
+    """A packed history. Other archives are told of by whoever unpacks recordings."""
+    is_history = Path(path.stem).suffix in {".jsonl", ".json", ".parquet", ".edn"}
+    return f"a packed history; unpack it ({UNPACK[path.suffix]}) and give {path.stem}" if is_history else ""
 
 
 def _first(document: Any) -> dict[str, Any]:
@@ -82,7 +103,9 @@ def _of_plan(path: Path) -> str:
     return "a plan of faults, which `kafka-eos serve --faults FILE` takes" if is_plan else ""
 
 
+UNPACK = {".gz": "gunzip", ".zst": "unzstd", ".bz2": "bunzip2", ".xz": "unxz", ".lz4": "unlz4", ".zip": "unzip"}
 _BY_SUFFIX: dict[str, Callable[[Path], str]] = {
+    **dict.fromkeys(UNPACK, _of_packed),
     ".jsonl": _of_lines,
     ".parquet": _of_table,
     ".json": _of_document,

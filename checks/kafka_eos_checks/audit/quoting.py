@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from secrets import token_bytes
 
+from kafka_eos.histories.history import Event
+
 _KEY: ContextVar[bytes | None] = ContextVar("key", default=None)
 
 
@@ -13,6 +15,11 @@ def quoted(text: object) -> str:
     """A value, transactional id or group as evidence shows it: in quotes, or as ``#…`` inside :func:`redacted`."""
     key = _KEY.get()
     return repr(text) if key is None else f"#{hmac.digest(key, repr(text).encode(), 'sha256').hex()[:12]}"
+
+
+def named(event: Event) -> str:
+    """An event as evidence names it: by its order and process, by its process alone if it has no order."""
+    return event.process if event.order is None else f"event {event.order} of {event.process}"
 
 
 @contextmanager

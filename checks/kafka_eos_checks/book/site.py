@@ -55,8 +55,8 @@ class BrokenBook(RuntimeError):  # noqa: N818 - named for what is broken
 MENU: dict[str, tuple[str, ...]] = {
     "Learn": ("guides/twenty-minutes", "try/index", "stories/index", "guides/reading-tla", "guides/reading-kafka"),
     "Use": ("guides/errors", "guides/configuration", "guides/versions", "guides/limits", "docs/operators",
-            "docs/upgrading", "docs/application-tests", "guides/broker-authors", "docs/behaviours", "docs/libraries",
-            "docs/served", "docs/sql"),
+            "docs/histories", "docs/upgrading", "docs/application-tests", "guides/broker-authors", "docs/behaviours",
+            "docs/libraries", "docs/served", "docs/sql"),
     "The spec": ("modules/index", "properties/index", "pictures/tower", "pictures/states", "docs/coverage"),
     "Ledgers": ("findings", "claims"),
     "Reference": ("docs/commands", "reference/commands", "reference/api", "reference/formats", "changelog"),

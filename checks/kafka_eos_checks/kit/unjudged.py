@@ -1,9 +1,9 @@
-"""The exit code of a check that found nothing but could not judge everything, and the option that allows it."""
+"""The exit code of a check that found nothing but could not judge everything or anything, and what allows it."""
 
 import argparse
 from collections.abc import Iterable
 
-from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.kit.verdict import Standing, Verdict
 
 UNJUDGED_EXIT = 3
 EVERY_REASON = frozenset({"*"})
@@ -37,12 +37,16 @@ def add_allow_unjudged(parser: argparse.ArgumentParser, reasons: Iterable[str]) 
 
 
 def exit_code(verdicts: Iterable[Verdict], allowed: frozenset[str]) -> int:
-    """1 if a verdict differs, 3 if something was not judged, for a reason that is not allowed or for none, else 0."""
+    """1 if a verdict differs, 3 if something was not judged, for a reason that is not allowed or for none, else 0.
+
+    It is also 3 if no verdict judged anything, unless every reason is allowed or what is there is too recent.
+    """
     every = list(verdicts)
     if not all(verdict.ok for verdict in every):
         return 1
     unjudged = [verdict for verdict in every if verdict.unknown]
-    fine = allowed == EVERY_REASON or all(
-        verdict.unjudged_for and set(verdict.unjudged_for) <= allowed for verdict in unjudged
+    judged = any(verdict.standing is not Standing.NOTHING or verdict.recent for verdict in every)
+    fine = allowed == EVERY_REASON or (
+        judged and all(verdict.unjudged_for and set(verdict.unjudged_for) <= allowed for verdict in unjudged)
     )
     return 0 if fine else UNJUDGED_EXIT

@@ -5,7 +5,7 @@ Parquet for volume. Absent values are ``None`` (JSON: the key is left out).
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from math import isinf
 from pathlib import Path
@@ -13,6 +13,24 @@ from types import NoneType, UnionType
 from typing import Any, NoReturn, get_args, get_type_hints
 
 PHASES = ("invoke", "ok", "fail", "info")
+OF_CLIENTS = (
+    *("Send", "BeginTransaction", "SendOffsetsToTransaction", "CommitTransaction", "AbortTransaction"),
+    *("Assign", "Revoke", "Seek", "Poll", "EndOfPartition", "CommitOffsets"),
+)
+OF_REQUESTS = (
+    *("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "Produce", "TxnOffsetCommit", "EndTxn"),
+    *("JoinGroup", "OffsetCommit"),
+)
+OF_CLUSTERS = (
+    *("WriteTxnMarkers", "TimeOut", "ExpireSession", "LeaderChange", "Failover"),
+    *("Crash", "Restart", "Freeze", "Resume", "Pause", "AdvanceClock"),
+)
+OF_TESTS = ("DeclareApplication", "DeclareTopic", "DeclareRecord")
+NOTE = "Note"
+"""The action of an event of a user's own, which no rule reads."""
+ACTIONS = (*OF_CLIENTS, *OF_REQUESTS, *OF_CLUSTERS, *OF_TESTS, NOTE)
+VOCABULARY = {"action": ACTIONS, "phase": PHASES, "isolation": ("read_committed", "read_uncommitted")}
+"""The columns that have one of a few words, and these words. What has another one would be read by no rule."""
 
 
 def _finite(word: str) -> float:
@@ -43,14 +61,14 @@ class MalformedHistory(ValueError):  # noqa: N818 - named for the input, as Malf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """An event of a run.
+    """An event of a run. ``docs/histories.md`` says what each action needs, and what each rule reads.
 
     Attributes:
         run: the run's name; events of different runs are never compared.
         order: total order within the run, from 0; None where no order is known.
         time_us: microseconds since the epoch, on the clock of the process that wrote the event. Never an order.
         process: who did it (a client, a broker), unique within the run.
-        action: the spec's name of the action (``Send``, ``Produce``, ``InitProducerId``, ``Crash`` …).
+        action: one of :data:`ACTIONS`, by the spec's names (``Send``, ``Produce``, ``InitProducerId``, ``Crash`` …).
         phase: ``invoke`` when it begins, ``ok`` when it is known to have happened, ``fail`` when it is known not
             to have happened, ``info`` when its outcome is unknown.
         topic: topic name.
@@ -147,9 +165,22 @@ def event_from_row(row: Mapping[str, Any], source: str = "history", number: int 
     missing = [name for name in REQUIRED if row.get(name) is None]
     if missing:
         raise MalformedHistory(source, number, f"missing column(s) {', '.join(missing)}")
-    if row["phase"] not in PHASES:
-        raise MalformedHistory(source, number, f"phase {row['phase']!r} is none of {', '.join(PHASES)}")
+    for name, words in VOCABULARY.items():
+        word = row.get(name)
+        if word is not None and word not in words:
+            raise MalformedHistory(source, number, _no_word(name, word, words))
     return Event(**{name: value for name, value in row.items() if value is not None})
+
+
+def _no_word(column: str, word: str, words: Sequence[str]) -> str:
+    """Why a word of a column is refused, and what to write instead."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only a history that is refused needs it
+
+    by_letters = {known.replace("_", "").lower(): known for known in words}
+    near = get_close_matches(word.replace("_", "").lower(), by_letters, n=1)
+    known = f"is unknown; did you mean {by_letters[near[0]]}?" if near else f"is none of {', '.join(words)}"
+    kept = f"; an event that no rule has to read is left out, or has the action {NOTE}" if column == "action" else ""
+    return f"{column} {word[:40]!r} {known}{kept}"
 
 
 def read_history(path: Path) -> Iterator[Event]:

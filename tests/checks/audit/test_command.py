@@ -212,6 +212,16 @@ def test_a_file_that_must_not_be_read_is_told_with_a_remedy(
     assert "'/data/orders-0'; run it as the user of the broker" in capsys.readouterr().err
 
 
+def test_a_history_in_which_no_rule_finds_anything_to_judge_is_not_green(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    note = Event(run="r", process="p", action="Note", phase="ok")
+    write_history(tmp_path / "h.jsonl", [note])
+    assert cli.main(["audit", str(tmp_path / "h.jsonl")]) == 3
+    assert "nothing was judged" in capsys.readouterr().out
+    assert cli.main(["audit", str(tmp_path / "h.jsonl"), "--allow-unjudged"]) == 0
+
+
 def test_what_a_log_may_lack_because_it_is_the_older_copy_is_not_judged_and_exits_with_3(tmp_path: Path) -> None:
     write_log(tmp_path / "logs" / "orders-0", clean())
     sent = Event(
@@ -223,6 +233,27 @@ def test_what_a_log_may_lack_because_it_is_the_older_copy_is_not_judged_and_exit
     assert cli.main([*given, "--allow-unjudged"]) == 0
     lost = {verdict.name: verdict for verdict in run([tmp_path / "logs", tmp_path / "h.jsonl"]).verdicts}
     assert (lost["acknowledged but lost"].standing, lost["acknowledged but lost"].unknown) == (Standing.NOT_JUDGED, 1)
+
+
+@pytest.mark.parametrize("rule", ["acknowledged but lost", "committed record missing"])
+def test_a_history_whose_sends_have_no_value_is_told_so_and_not_that_logs_are_missing(
+    rule: str, tmp_path: Path
+) -> None:
+    write_log(tmp_path / "logs" / "orders-0", clean())
+    about: Any = {"run": "r", "process": "p", "topic": "orders", "partition": 0}
+    detail = {"val": "x", "transaction": 1}
+    events = [
+        Event(**about, action="Send", phase="invoke", detail=detail),
+        Event(**about, action="Send", phase="ok", offset=0, detail=detail),
+        Event(**about, action="CommitTransaction", phase="ok", detail=detail),
+    ]
+    write_history(tmp_path / "h.jsonl", events)
+    [found] = [each for each in run([tmp_path / "logs", tmp_path / "h.jsonl"]).verdicts if each.name == rule]
+    assert (found.unknown, found.unjudged_for) == (1, {"history": 1})
+    assert "no Send or Poll of the history has a `detail.value`" in found.unjudged
+    write_history(tmp_path / "h.jsonl", [*events, replace(events[0], process="q", detail={"value": "x"})])
+    [found] = [each for each in run([tmp_path / "logs", tmp_path / "h.jsonl"]).verdicts if each.name == rule]
+    assert (found.unknown, found.unjudged_for) == (1, {"logs-missing": 1})
 
 
 def test_what_is_not_judged_may_be_allowed_by_its_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -263,6 +294,16 @@ def test_a_reason_names_the_first_place_that_could_not_be_judged(tmp_path: Path)
     assert unjudged["gap"].endswith("would show which; the first at orders-0 offset 1 (producer 7)")
     assert unjudged["illegal coordinator transition"].endswith(f"; the first in {TOPIC}-2")
     assert unjudged["committed offset went back"].endswith(f"; the first in {OFFSETS}-3")
+
+
+def test_a_file_whose_name_is_no_history_s_is_told_so_and_not_that_it_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "h.txt").touch()
+    write_log(tmp_path / "logs" / "orders-0", clean())
+    for name, said in (("h.txt", "not named like a history"), ("h.jsonl", "no such history")):
+        assert cli.main(["audit", str(tmp_path / "logs"), "--history", str(tmp_path / name)]) == 2
+        assert f"{name}: {said}; give a file *.jsonl or *.parquet" in capsys.readouterr().err
 
 
 def test_every_reason_that_a_rule_gives_can_be_allowed() -> None:

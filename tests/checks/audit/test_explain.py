@@ -167,7 +167,7 @@ def test_a_history_alone_is_drawn_around_an_event(tmp_path: Path, capsys: pytest
 
 def test_of_several_runs_one_has_to_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     history = tmp_path / "h.jsonl"
-    write_history(history, [produce(0, "ok"), Event(run="s", order=0, process="client", action="Close", phase="ok")])
+    write_history(history, [produce(0, "ok"), Event(run="s", order=0, process="client", action="Note", phase="ok")])
     assert run(str(history)) == 2
     assert "there are several runs; give --run with one of r, s" in capsys.readouterr().err
     assert run(str(history), "--run", "s", "--out", str(tmp_path / "h.html")) == 0
@@ -190,7 +190,7 @@ def test_faults_are_always_wanted_and_other_columns_have_to_agree() -> None:
     assert wanted.has(Event(run="r", process="broker-1", action="Crash", phase="ok"))
     assert wanted.has(Event(run="r", process="c", action="EndTxn", phase="invoke", producer_id=7))
     assert not wanted.has(Event(run="r", process="c", action="EndTxn", phase="invoke", producer_id=8))
-    assert not wanted.has(Event(run="r", process="c", action="Close", phase="invoke"))
+    assert not wanted.has(Event(run="r", process="c", action="Note", phase="invoke"))
 
 
 def test_sends_are_left_out_where_their_requests_are_there() -> None:

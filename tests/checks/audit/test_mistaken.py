@@ -14,6 +14,7 @@ from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.lab.generate.violations import row_of
 from kafka_eos_checks.watch.reports import Report, report_row
 
+EVENT = '{"run":"r","process":"p","action":"Send","phase":"ok"}\n'
 FINDING = Finding(rule="gap", topic="t", partition=0, evidence="sequence 5, expected 1")
 
 
@@ -37,6 +38,17 @@ GIVEN: list[tuple[str, Callable[[Path], object], str]] = [
     ("plan.toml", text('[[fault]]\ndo = "error"\n'), "a plan of faults, which `kafka-eos serve --faults FILE` takes"),
     ("audit.html", text("<!DOCTYPE html>"), "a page for a browser"),
     ("client.properties", text("acks=all\n"), "settings, which `kafka-eos settings FILE` takes"),
+    ("mark.jsonl", text("\ufeff" + EVENT), "text with a byte order mark, and a history begins with {: tail -c +4"),
+    ("wide.jsonl", lambda path: path.write_text(EVENT, encoding="utf-16"), "text in UTF-16, and a history is in UTF-8"),
+    ("wide-le.jsonl", lambda path: path.write_text(EVENT, encoding="utf-16-le"), "text in UTF-16"),
+    ("wide-be.jsonl", lambda path: path.write_text(EVENT, encoding="utf-16-be"), "text in UTF-16"),
+    ("lines.json", text(EVENT * 2), "a history, and its name has to end with .jsonl; one event a line"),
+    (
+        "list.json",
+        text(f"[{EVENT},{EVENT}]"),
+        "a history, and its name has to end with .jsonl; one event a line, as `jq",
+    ),
+    ("h.jsonl.gz", text("x"), "a packed history; unpack it (gunzip) and give h.jsonl"),
     ("other.jsonl", text('{"b": 1, "a": 2}\n'), "no history: a history has run, process, action, phase, and this a, b"),
     (f"{0:020d}.{SUFFIX}", text("PAR1"), "a table of `kafka-eos headers`; give the folder"),
 ]

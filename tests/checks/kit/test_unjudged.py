@@ -11,6 +11,8 @@ from kafka_eos_checks.kit.verdict import Verdict
 GOOD = Verdict(check="replay", name="gap", expected="0 findings", found="0 findings", ok=True)
 BAD = replace(GOOD, ok=False)
 UNJUDGED = replace(GOOD, unknown=2, unjudged_for={"no-log": 1, "too-old": 1})
+EMPTY = replace(GOOD, unjudged="there are no batches to look at")
+RECENT = replace(GOOD, unjudged="all 2 are too recent", recent=2)
 NAMELESS = replace(GOOD, unknown=1)
 
 
@@ -24,6 +26,12 @@ NAMELESS = replace(GOOD, unknown=1)
         ([UNJUDGED], "no-log", 3),
         ([UNJUDGED], "no-log, too-old", 0),
         ([UNJUDGED, NAMELESS], "no-log,too-old", 3),
+        ([GOOD, EMPTY], "", 0),
+        ([EMPTY, EMPTY], "", 3),
+        ([EMPTY], "no-log,too-old", 3),
+        ([], "", 3),
+        ([EMPTY, RECENT], "", 0),
+        ([EMPTY, UNJUDGED], "no-log,too-old", 0),
     ],
 )
 def test_what_is_not_judged_is_an_exit_code_of_its_own_unless_its_reasons_are_allowed(
@@ -42,7 +50,7 @@ def test_without_a_reason_every_reason_is_allowed_and_an_unknown_one_is_refused(
     add_allow_unjudged(parser, ["too-old", "no-log"])
     every = parser.parse_args(["--allow-unjudged"]).allow_unjudged
     assert every == EVERY_REASON
-    assert exit_code([UNJUDGED, NAMELESS], every) == 0
+    assert exit_code([UNJUDGED, NAMELESS], every) == exit_code([EMPTY], every) == 0
     with pytest.raises(SystemExit):
         parser.parse_args(["--allow-unjudged", "no-logs"])
     assert "no reason 'no-logs'; there are no-log, too-old" in capsys.readouterr().err

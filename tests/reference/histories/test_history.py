@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kafka_eos.histories.history import (
     COLUMN_TYPES,
-    PHASES,
+    VOCABULARY,
     Event,
     MalformedHistory,
     event_from_json,
@@ -29,8 +29,8 @@ BY_TYPE = {int: st.none() | st.integers(), str: st.none() | TEXT, dict: st.dicti
 EVENTS = st.builds(
     Event,
     **{name: BY_TYPE[kind] for name, kind in COLUMN_TYPES.items()}
-    | dict.fromkeys(("run", "process", "action"), TEXT)
-    | {"phase": st.sampled_from(PHASES)},
+    | dict.fromkeys(("run", "process"), TEXT)
+    | {name: st.sampled_from(words) for name, words in VOCABULARY.items()},
 )
 
 
@@ -78,6 +78,19 @@ def test_every_column_has_a_type() -> None:
         (GOOD.replace('"run":"r",', ""), "missing column(s) run"),
         ('{"run":null,"offset":3}', "missing column(s) run, process, action, phase"),
         (GOOD.replace("invoke", "begin"), "phase 'begin' is none of invoke, ok, fail, info"),
+        (GOOD.replace("Send", "send"), "action 'send' is unknown; did you mean Send?; an event that no rule"),
+        (
+            '{"isolation":"READ_COMMITTED",' + GOOD[1:],
+            "isolation 'READ_COMMITTED' is unknown; did you mean read_committed",
+        ),
+        (
+            '{"isolation":"uncommitted",' + GOOD[1:],
+            "isolation 'uncommitted' is unknown; did you mean read_uncommitted?",
+        ),
+        ('{"isolation":"",' + GOOD[1:], "isolation '' is none of read_committed, read_uncommitted"),
+        (GOOD.replace("Send", "poll_"), "action 'poll_' is unknown; did you mean Poll?"),
+        (GOOD.replace("Send", "x"), "action 'x' is none of Send, BeginTransaction, "),
+        (GOOD.replace("Send", ""), "action '' is none of Send, BeginTransaction, "),
     ],
 )
 def test_a_line_that_is_no_event_is_refused_with_file_line_and_reason(tmp_path: Path, line: str, reason: str) -> None:
@@ -100,9 +113,10 @@ def test_the_lines_before_a_bad_line_are_read(tmp_path: Path) -> None:
 
 
 def is_event_or_refused(line: str) -> bool:
-    """Whether a line is either an event with one of the phases, or refused."""
+    """Whether a line is either an event with words that are known, or refused."""
     try:
-        return event_from_json(line).phase in PHASES
+        event = event_from_json(line)
+        return all(getattr(event, name) in {None, *words} for name, words in VOCABULARY.items())
     except MalformedHistory:
         return True
 

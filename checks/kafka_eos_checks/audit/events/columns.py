@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from kafka_eos.histories.history import COLUMN_TYPES, PHASES, REQUIRED
+from kafka_eos.histories.history import COLUMN_TYPES, REQUIRED, VOCABULARY
 
 _JOINED = (
     *("value", "transaction", "input", "output", "offsets", "committed_offset", "committed"),
@@ -27,7 +27,7 @@ def struct_of(detail: Any, default: Any) -> Any:
     """A struct with the columns of an event, of the same types, as msgspec reads a line; only ``detail`` may differ."""
     columns: list[tuple[Any, ...]] = []
     for name in COLUMNS:
-        kind: Any = Literal[PHASES] if name == "phase" else COLUMN_TYPES[name]
+        kind: Any = Literal[VOCABULARY[name]] if name in VOCABULARY else COLUMN_TYPES[name]
         columns.append((name, kind) if name in REQUIRED else (name, kind | None, None))
     columns[COLUMNS.index("detail")] = ("detail", detail, default)
     return msgspec.defstruct("Column", columns, forbid_unknown_fields=True, gc=False)

@@ -17,8 +17,8 @@ from msgspec import UNSET
 from kafka_eos.histories.history import (
     COLUMN_TYPES,
     DECODER,
-    PHASES,
     REQUIRED,
+    VOCABULARY,
     Event,
     MalformedHistory,
     event_from_row,
@@ -141,8 +141,9 @@ def _columns(batch: Any) -> list[Any] | None:
         lists[name] = own
     if "detail" not in names:
         lists["detail"] = repeat(Detail())
-    if not set(batch.column("phase").unique().to_pylist()) <= set(PHASES):
-        return None
+    for name, words in VOCABULARY.items():
+        if name in names and not set(batch.column(name).unique().to_pylist()) <= {None, *words}:
+            return None
     return list(map(Column, *lists.values()))
 
 

@@ -212,6 +212,7 @@ class RunFacts:
         groups: the names of these groups, by hash.
         first_given: by group and partition, hashes of both, and the first offset that a member was given.
         tacit: processes that send records without naming an input.
+        valued: whether an event names its record by a value.
         unclear: whether a request commits offsets in a form that only the readable rules know.
     """
 
@@ -232,6 +233,7 @@ class RunFacts:
     groups: dict[int, str] = field(default_factory=dict)
     first_given: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     tacit: set[int] = field(default_factory=set)
+    valued: bool = False
     unclear: bool = False
 
     def add(self, other: "RunFacts") -> None:
@@ -255,6 +257,7 @@ class RunFacts:
         for name, given in other.first_given.items():
             self.first_given[name] = min(given, self.first_given.get(name, given))
         self.tacit |= other.tacit
+        self.valued |= other.valued
         self.unclear |= other.unclear
 
     def telling_of(self, processes: Collection[int]) -> Ints:
@@ -585,6 +588,7 @@ class _Columns:
         self.texts.append(encoded)
         self.sizes.append(np.fromiter(map(len, values), np.int64, len(values)))
         self.tells.append(tells)
+        self.facts.valued |= bool((tells & HAS_VALUE).any())
 
     def _sent(self, row: int, detail: Any) -> None:
         """Add a send that names its input."""

@@ -316,6 +316,11 @@ class Histories:
         return sum(run.events for run in self.runs)
 
     @property
+    def valued(self) -> bool:
+        """Whether an event names its record by a value."""
+        return any(run.valued for run in self.runs)
+
+    @property
     def buckets(self) -> int:
         """The number of buckets of values, transactions, processes, and blocks of offsets."""
         return self.named.buckets

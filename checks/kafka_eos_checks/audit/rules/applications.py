@@ -558,11 +558,15 @@ class Requests:
         return own[number][2] if number >= 0 and offset <= own[number][1] else (NOBODY, None)
 
 
+def _with(order: int | None) -> str:
+    return "" if order is None else f" with event {order}"
+
+
 def not_ended(declared: Declared, begun: Mapping[str, Begun], aborted: Mapping[str, Begun]) -> str:
     """The transactions that an application began and did not end, or aborted last, in words; "" for none."""
     own = declared.outputs | {declared.group}
     said = [
-        f"; transactional.id {quoted(name)} began a transaction with event {each.order} and never ended it"
+        f"; transactional.id {quoted(name)} began a transaction{_with(each.order)} and never ended it"
         for name, each in begun.items()
         if each.touched & own
     ]

@@ -67,12 +67,13 @@ from kafka_eos.histories.history import Event
 from kafka_eos.machines.producer_state import Limits
 from kafka_eos_checks.audit.events.recorded import EPOCH_REFUSALS, INJECTED
 from kafka_eos_checks.audit.findings import Finding
-from kafka_eos_checks.audit.quoting import quoted
+from kafka_eos_checks.audit.quoting import named, quoted
 from kafka_eos_checks.audit.rules.applications import (
     APPLICATION_RULES,
 )
-from kafka_eos_checks.audit.rules.log import HALF, SEQUENCE_MASK
+from kafka_eos_checks.audit.rules.log import HALF, SEQUENCE_MASK, Reason
 from kafka_eos_checks.audit.rules.readers import (
+    COMMITTED_MISSING,
     READER_RULES,
     given,
     passed_over,
@@ -84,6 +85,8 @@ from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, R
 LOST, DUPLICATE_VALUE, REFUSED = "acknowledged but lost", "duplicate value", "refused without cause"
 UNASKED = "transaction committed without its application"
 HISTORY_RULES = (LOST, DUPLICATE_VALUE, REFUSED, UNASKED, *READER_RULES, *APPLICATION_RULES, NOT_AS_SENT)
+BY_VALUE = (LOST, COMMITTED_MISSING)  # rules that look for the value of each of their subjects
+NO_VALUES = Reason("history", "no Send or Poll of the history has a `detail.value`, by which its record would be found")
 WINDOW = Limits().cached_batches  # batches that a leader remembers of a producer
 
 
@@ -346,7 +349,7 @@ def refused(
                 producer_epoch=epoch,
                 base_sequence=event.base_sequence,
                 run=event.run,
-                evidence=f"event {event.order} of {event.process}: {evidence}",
+                evidence=f"{named(event)}: {evidence}",
             )
 
 

@@ -51,7 +51,7 @@ from pathlib import Path
 
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.findings import Finding
-from kafka_eos_checks.audit.quoting import quoted
+from kafka_eos_checks.audit.quoting import named, quoted
 from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, Replicas, count, longest, place_of
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 
@@ -241,7 +241,7 @@ def polled(run: Sequence[Event], replicas: Replicas, skips: Figures, backward: F
         count(skips, "checked")
         count(backward, "checked")
         if step.offset < step.start and event.action == "Poll" and not step.may_go_back:
-            evidence = f"event {event.order} of {event.process}: it had been given offset {step.start - 1} before"
+            evidence = f"{named(event)}: it had been given offset {step.start - 1} before"
             yield _finding(NON_MONOTONIC, event, place, log, step.offset, evidence)
         if step.offset <= step.start:
             continue
@@ -380,7 +380,7 @@ def went_back(run: Iterable[Event], figures: Figures) -> Iterator[Finding]:
             before = ends.get((event.process, place), 0)
             ends[event.process, place] = offset
             if offset < before:
-                evidence = f"event {event.order} of {event.process}: the end was at offset {before} before"
+                evidence = f"{named(event)}: the end was at offset {before} before"
                 yield _finding(STABLE_WENT_BACK, event, place, None, offset, evidence)
 
 

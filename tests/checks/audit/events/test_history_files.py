@@ -85,6 +85,11 @@ def test_an_audit_of_a_history_in_parquet_finds_what_that_of_the_lines_finds(tmp
     [
         ({"run": "r", "process": "p", "action": "Send"}, "h.parquet:1: missing column.s. phase"),
         ({"run": "r", "process": "p", "action": "Send", "phase": "done"}, "phase 'done' is none of"),
+        ({"run": "r", "process": "p", "action": "send", "phase": "ok"}, "action 'send' is unknown; did you mean Send"),
+        (
+            {"run": "r", "process": "p", "action": "Poll", "phase": "ok", "isolation": "READ_COMMITTED"},
+            "isolation 'READ_COMMITTED' is unknown; did you mean read_committed",
+        ),
         ({"run": "r", "process": "p", "action": "Send", "phase": "ok", "who": "me"}, "unknown column 'who'"),
         ({"run": "r", "process": "p", "action": "Send", "phase": "ok", "detail": "{"}, "column 'detail': no JSON"),
         (
@@ -153,6 +158,8 @@ ODD = (
     *(b"1.0", b"-0", b"1e2", b"01", b"1e400", b"12345678901234567890123"),
     *(b'{"value": 1e22}', b'{"value": -0.0}', b'{"value": {"value": [1, 2.5]}}'),
 )
+WORDS = {"action": (b'"send"', b'""', b'"Poll"', b'"Note"'), "phase": (b'"OK"', b'"info"')}
+WORDS["isolation"] = (b'"READ_COMMITTED"', b'"read_committed"', b'"read_uncommitted"', b"null")
 BROKEN = (b"{} {}", b'{"value":1', b',"request":2}')  # together, one below the other, three objects in three lines
 INNER = (b"transaction", b"request", b"value", b"reason")  # fields of a detail, also one that is not known
 
@@ -170,8 +177,9 @@ def test_lines_are_read_by_columns_as_they_are_one_by_one(tmp_path: Path) -> Non
         lines = []
         for _ in range(rng.randint(1, 4)):
             own = dict(columns)
-            for name in rng.sample([*own, "topic", "order", "generation", "what"], rng.choice((0, 0, 1, 2))):
-                own[name] = rng.choice((*ODD, *(b'{"value": "x", "%b": %b}' % (k, v) for k in INNER for v in ODD)))
+            for name in rng.sample([*own, "topic", "order", "isolation", "what"], rng.choice((0, 0, 1, 2))):
+                details = (b'{"value": "x", "%b": %b}' % (k, v) for k in INNER for v in ODD)
+                own[name] = rng.choice((*ODD, *(WORDS.get(name, ()) * 5), *details))
             parts = [b'"%b": %b' % (name.encode(), value) for name, value in own.items()]
             rng.shuffle(parts)
             lines.append(
@@ -196,10 +204,11 @@ def any_table(rng: random.Random) -> Any:
     }
     columns = {name: [rng.choice(values) for _ in range(count)] for name, values in texts.items()}
     columns |= {name: [rng.choice(("t", "u", None)) for _ in range(count)] for name in ("topic", "group")}
+    columns["isolation"] = [rng.choice(("read_committed", "read_uncommitted", None)) for _ in range(count)]
     numbers = {name: [rng.choice((0, 3, 1 << 40, -1, None)) for _ in range(count)] for name in ("order", "offset")}
     if rng.random() < 0.1:
         name = rng.choice([*columns, *numbers])
-        strange = rng.choice(([None], ["done"], [0.5], [True], [7]))
+        strange = rng.choice(([None], ["done"], ["Send"], [0.5], [True], [7]))
         columns |= {name: strange * count}
         numbers.pop(name, None)
     if rng.random() < 0.03:

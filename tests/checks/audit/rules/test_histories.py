@@ -23,6 +23,8 @@ from kafka_eos.formats.transaction_log import (
 )
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
+from kafka_eos_checks.audit.rules.applications import Begun, not_ended
+from kafka_eos_checks.audit.rules.declared import Declared
 from kafka_eos_checks.audit.rules.histories import DUPLICATE_VALUE, LOST, REFUSED, UNASKED
 from kafka_eos_checks.audit.segments.contents import read_contents
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
@@ -162,6 +164,16 @@ def test_an_epoch_refused_although_nobody_fenced_it_is_without_cause() -> None:
     [finding] = join(numbered([*GRANTED, refused]), []).findings
     assert finding.rule == REFUSED
     assert "EndTxn refused with PRODUCER_FENCED, but nothing has a higher epoch" in finding.evidence
+
+
+def test_an_event_is_named_by_its_order_and_without_one_by_its_process() -> None:
+    events = [*GRANTED, produce("invoke", 0), FENCED]
+    assert FENCED.order is None
+    for run, said in ((numbered(events), f"event {len(events) - 1} of p: Produce"), (events, "p: Produce")):
+        [finding] = join(run, ()).findings
+        assert finding.evidence.startswith(said)
+    for order, said in ((3, " began a transaction with event 3 and never"), (None, " began a transaction and never")):
+        assert said in not_ended(Declared("g"), {"t": Begun(order, {"g"})}, {})
 
 
 def test_a_higher_epoch_or_another_request_for_the_transactional_id_is_a_cause() -> None:

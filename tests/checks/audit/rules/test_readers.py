@@ -252,6 +252,8 @@ def test_the_last_stable_offset_goes_back_only_with_another_leader(tmp_path: Pat
     log = log_of(tmp_path, "a", COMMIT, "b", COMMIT)
     assert found([end(2), end(2), end(4)], log) == [(POLL_SKIP, 2)]
     assert found([end(4), end(2)], log) == [(STABLE_WENT_BACK, 2)]
+    without_order = join([end(4), end(2), poll(2, "a"), poll(2, "a")], ()).findings
+    assert [finding.evidence.partition(": ")[0] for finding in without_order] == ["reader", "reader"]
     assert found([end(4), event("LeaderChange", "ok", "broker"), end(2)], log) == []
 
 
