@@ -297,7 +297,9 @@ def scan(
         is_internal = split.log.topic in INTERNAL_TOPICS and split.log.has_records
         take = partial(_take_records, split, states, commits, records) if is_internal or records else None
         columns = tuple(dict.fromkeys((*READ_FIRST, *REPLICA_COLUMNS))) if log in replicated else READ_FIRST
-        for chunk, headers, runs in summaries_of(split, check_crc, high_watermarks.get(log, -1), take, columns):
+        offsets = neighbours.offsets.get(log, ())
+        mark = high_watermarks.get(log, -1)
+        for chunk, headers, runs in summaries_of(split, check_crc, mark, take, columns, offsets):
             told = chunk.transactions
             part = Part(log, split.number, chunk.start, told.steps)
             beside += neighbours.of_chunk(part, headers, runs)

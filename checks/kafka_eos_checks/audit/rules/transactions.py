@@ -274,6 +274,7 @@ class PartitionTransactions:
         begins_epoch: leader epoch of the first batch; -1 if it is not known.
         end: one past the last offset.
         holes: how many holes the log has.
+        hole_starts: the first missing offset of each of them.
         batches: transactional batches, markers included.
         stamped_ms: the last timestamp of a broker, in milliseconds since the epoch; -1 for none.
         first_marker_ms: when the first marker was appended, in milliseconds since the epoch; -1 for none.
@@ -290,6 +291,7 @@ class PartitionTransactions:
     begins_epoch: int = -1
     end: int = 0
     holes: int = 0
+    hole_starts: list[int] = field(default_factory=list)
     batches: int = 0
     stamped_ms: int = -1
     first_marker_ms: int = -1
@@ -311,11 +313,6 @@ class PartitionTransactions:
         number = bisect_left(self.markers, place, key=lambda marker: (marker.file, marker.position))
         return self.markers[number].stamped_ms if number < len(self.markers) else inf
 
-    @property
-    def whole(self) -> bool:
-        """Whether the log has every batch that was ever written to it, as far as its offsets show."""
-        return self.start == 0 and not self.holes
-
     def aborts_in(self, segment: str) -> Iterator[AbortedTransaction]:
         """The ABORT markers that end data, in the segment with this base offset in its name, in log order."""
         for marker in self.markers:
@@ -332,9 +329,9 @@ class PartitionTransactions:
     def index_of(self, segment: str) -> None:
         """Nothing; see :meth:`kafka_eos_checks.audit.rules.beside.Aborts.index_of`."""
 
-    def coordinator_epochs_at(self, offset: int) -> dict[int, int | None]:
-        """By producer id, the coordinator epoch of the last marker below an offset; None if the marker has none."""
-        return {each.producer_id: each.coordinator_epoch for each in self.markers if each.offset < offset}
+    def coordinator_epochs_at(self, offset: int, after: int) -> dict[int, int | None]:
+        """By producer id, the coordinator epoch of the last marker between two offsets; None if the marker has none."""
+        return {each.producer_id: each.coordinator_epoch for each in self.markers if after < each.offset < offset}
 
     def open_at(self, offset: int) -> dict[int, int]:
         """The transactions that were open when the log ended at an offset: producer id -> first offset."""
@@ -421,7 +418,9 @@ def _take(result: PartitionTransactions, name: str, headers: Headers, marks: Mar
         result.begins_ms = int(headers.column("base_timestamp")[0])
         result.begins_epoch = int(headers.column("leader_epoch")[0])
     highest = np.maximum.accumulate(np.concatenate(([result.end], ends)))
-    holes = result.holes + np.cumsum(base > highest[:-1])
+    jumps = base > highest[:-1]
+    holes = result.holes + np.cumsum(jumps)
+    result.hole_starts += highest[:-1][jumps].tolist()
     result.end, result.holes = int(highest[-1]), int(holes[-1])
     stamped = control | is_set(headers, TIMESTAMP_TYPE_MASK) | (result.log.topic in COORDINATOR_TOPICS)
     stamps = headers.column("max_timestamp")

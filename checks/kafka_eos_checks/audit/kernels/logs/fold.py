@@ -60,6 +60,7 @@ def summaries_of(
     high_watermark: int = -1,
     take: Callable[[Block], None] | None = None,
     columns: Sequence[str] = READ_FIRST,
+    offsets: Sequence[int] = (),
 ) -> Iterator[tuple[Summary, Headers, Runs]]:
     """Read a split and summarise it: the summary, the batches and the runs of each chunk.
 
@@ -67,7 +68,7 @@ def summaries_of(
     """
     index = read_index(split.path)
     for start, headers, marks in chunks_of(split, index, check_crc, take, columns):
-        summary, runs = summarise(split, start, headers, marks, high_watermark)
+        summary, runs = summarise(split, start, headers, marks, high_watermark, offsets)
         yield summary, headers, runs
 
 
@@ -98,6 +99,7 @@ def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary
                 holes=combine.holes,
                 before=combine.holes - chunk.holes,
                 disordered=chunk.disordered,
+                hole_starts=chunk.hole_starts,
             )
         damage += [(splits[chunk.split].segment, d) for d in chunk.damage]
         batches += chunk.batches
