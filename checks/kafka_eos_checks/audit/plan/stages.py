@@ -509,7 +509,8 @@ def judge_transactions(
     logs = [(partitions[number].log, number, marks.get(number, -1)) for number in again]
     read = partial(_read_again, check_crc=check_crc)
     for number, (whole, steps) in zip(again, asker(engine, [log for log, *_ in logs])(read, logs), strict=True):
-        partitions[number] = replace(whole, damaged=partitions[number].damaged)
+        scanned_once = partitions[number]
+        partitions[number] = replace(whole, damaged=scanned_once.damaged, damaged_end=scanned_once.damaged_end)
         exact += steps
     if coordinators:  # of which topics each log is, and so which markers it must have
         own = [partitions[number].log for number in others]

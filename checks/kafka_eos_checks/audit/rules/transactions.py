@@ -144,6 +144,9 @@ OWNER_UNKNOWN = Reason(
     "transactional id expired or the log was lost",
 )
 STATE_COMPACTED = Reason("compacted", "their log of __transaction_state was compacted; give a copy from before that")
+END_DAMAGED = Reason(
+    "damaged", "the end of their partition's log cannot be read and may have had their markers; give another replica"
+)
 STATE_DAMAGED = Reason("damaged", "their log of __transaction_state is damaged; give another replica of it")
 HOLES = Reason(
     "compacted",
@@ -279,6 +282,7 @@ class PartitionTransactions:
         stamped_ms: the last timestamp of a broker, in milliseconds since the epoch; -1 for none.
         first_marker_ms: when the first marker was appended, in milliseconds since the epoch; -1 for none.
         damaged: whether bytes that are no unfinished tail may have been batches, or are messages of an old format.
+        damaged_end: whether bytes that are no batch, and no unfinished tail, follow the last batch.
         topic_id: the id of the topic; None if the files do not tell.
     """
 
@@ -296,6 +300,7 @@ class PartitionTransactions:
     stamped_ms: int = -1
     first_marker_ms: int = -1
     damaged: bool = False
+    damaged_end: bool = False
     topic_id: str | None = None
 
     def stamped_before(self, offset: int) -> float:
@@ -392,6 +397,18 @@ def hides_batches(region: CorruptRegion) -> bool:
     return region.kind not in {RegionKind.TORN_TAIL, RegionKind.ZEROES}
 
 
+def has_damaged_end(headers: Headers, before: bool) -> bool:
+    """Whether bytes that may have been batches with producers follow the last batch.
+
+    Args:
+        headers: batches, and the damage among them.
+        before: whether such bytes follow the last batch before these.
+    """
+    last = int(headers.positions[-1]) if len(headers) else -1
+    corrupt = [region.position for region in headers.damage if region.kind is RegionKind.CORRUPT]
+    return max(corrupt, default=-1) > last or (before and not len(headers))
+
+
 def topic_of(log: PartitionLog) -> str | None:
     """The id of a log's topic; None if its folder does not tell."""
     return topic_id(places.place(log.folder))
@@ -403,6 +420,7 @@ def read_transactions(log: PartitionLog, check_crc: bool = True) -> PartitionTra
     for name in log.segments:
         for headers, marks in read_marked(log.file(name), READ, check_crc=check_crc):
             result.damaged |= any(map(hides_batches, headers.damage))
+            result.damaged_end = has_damaged_end(headers, result.damaged_end)
             if len(headers):
                 _take(result, name, headers, marks)
     result.end_merged()
@@ -962,12 +980,14 @@ def fate_of(
     age_ms = min(moments.reach(partition), moments.last_ms) - appended_by
     owner = coordinators.owner(opened.producer_id)
     who = "no given log of __transaction_state names its producer" if owner is None else _state_of(owner[1])
+    if opened.holes < partition.holes:
+        return Fate(Kind.NOT_JUDGED, "a later hole in the log may have had its marker", OPEN_BEHIND_HOLE)
+    if partition.damaged_end:
+        return Fate(Kind.NOT_JUDGED, "the damaged end of the log may have had its marker", END_DAMAGED)
     if age_ms > moments.source.longest_ms + GRACE_MS:
         longest = f"no transaction may take more than {span(moments.source.longest_ms)} (transaction.max.timeout.ms)"
         why = f"open for at least {span(age_ms)}, and {longest}; {who}"
         return Fate(Kind.VIOLATION, why, is_overdue=True)
-    if opened.holes < partition.holes:
-        return Fate(Kind.NOT_JUDGED, "a later hole in the log may have had its marker", OPEN_BEHIND_HOLE)
     if owner is None:
         recent_after = moments.common_recent_after(coordinators.logs)
         if opened.timestamp + SKEW_MS > recent_after:

@@ -86,6 +86,7 @@ def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary
     batches = records = markers = transactional = chunks = 0
     whole = PartitionFold(log, [split.segment for split in splits])
     missing: tuple[int, int] | None = None
+    damaged_end = False
     for chunk in summaries:
         combine.add(chunk)
         if chunk.batches:
@@ -101,6 +102,7 @@ def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary
                 disordered=chunk.disordered,
                 hole_starts=chunk.hole_starts,
             )
+        damaged_end = chunk.damaged_end or (damaged_end and not chunk.batches)
         damage += [(splits[chunk.split].segment, d) for d in chunk.damage]
         batches += chunk.batches
         records += chunk.records
@@ -120,5 +122,7 @@ def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary
         hole=combine.hole or missing,
         chunks=chunks,
         reruns=combine.reruns,
-        partition=replace(whole.partition(), damaged=any(hides_batches(region) for _, region in damage)),
+        partition=replace(
+            whole.partition(), damaged=any(hides_batches(region) for _, region in damage), damaged_end=damaged_end
+        ),
     )

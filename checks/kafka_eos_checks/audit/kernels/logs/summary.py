@@ -37,6 +37,7 @@ from kafka_eos_checks.audit.rules.log import (
     Violation,
     after,
 )
+from kafka_eos_checks.audit.rules.transactions import has_damaged_end
 from kafka_eos_checks.audit.segments.headers import (
     CONTROL_MASK,
     TRANSACTIONAL_MASK,
@@ -105,6 +106,7 @@ class Summary:
         disordered: whether its offsets go backwards somewhere, or are not those of their segment.
         boundary: one row per producer, dtype :data:`BOUNDARY`; empty when ``disordered``.
         damage: its regions without a readable batch.
+        damaged_end: whether such bytes, and no unfinished tail, follow its last batch.
         transactional: number of batches of transactions, markers included.
         transactions: the steps of transactions, and the chunk's times.
         hole: the last hole inside it, as :attr:`rules.log.Log.hole`.
@@ -124,6 +126,7 @@ class Summary:
     disordered: bool
     boundary: NDArray[np.void]
     damage: tuple[CorruptRegion, ...] = ()
+    damaged_end: bool = False
     transactional: int = 0
     transactions: Transactional = NOT_TRANSACTIONAL
     hole: tuple[int, int] | None = None
@@ -191,6 +194,7 @@ def summarise(
         disordered=disordered,
         boundary=boundary,
         damage=headers.damage,
+        damaged_end=has_damaged_end(headers, False),
         transactional=int(np.count_nonzero(is_set(headers, TRANSACTIONAL_MASK))),
         transactions=steps_of(headers, marks, split.log.topic, columns, runs, high_watermark=high_watermark),
         hole=last_hole(columns, runs),

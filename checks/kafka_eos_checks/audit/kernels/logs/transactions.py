@@ -174,6 +174,7 @@ class Partition:
             appended.
         is_ordered: whether no offset goes backwards. Otherwise the steps of chunks cannot be combined.
         damaged: as :attr:`kafka_eos_checks.audit.rules.transactions.PartitionTransactions.damaged`.
+        damaged_end: as :attr:`kafka_eos_checks.audit.rules.transactions.PartitionTransactions.damaged_end`.
         topic_id: the id of the topic; None if the files do not tell.
     """
 
@@ -191,6 +192,7 @@ class Partition:
     chunks: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     is_ordered: bool = True
     damaged: bool = False
+    damaged_end: bool = False
     topic_id: str | None = None
 
     def stamped_before(self, offset: int) -> float:  # noqa: ARG002 - that of the high watermark, which the scan had
