@@ -107,6 +107,7 @@ class _Index:
         Kafka: FileRecords.searchForOffsetFromPosition
         """
         first, below = bisect_left(self.highest, offset), bisect_left(self.highest, upper)
+        below += below < len(self.offsets) and self.offsets[below] < upper
         fitting = bisect_right(self.places, self.places[first] + max_bytes) - 1
         return first, min(below, max(fitting, first + at_least_one))
 

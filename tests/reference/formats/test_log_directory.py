@@ -201,7 +201,7 @@ def test_folders_that_lie_too_deep_are_told_and_no_link_is_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "copy"
-    for folder in ("1", "2/data", "deep/kafka/data/3", "deep/kafka/data/3/orders-0/nested"):
+    for folder in ("1", "1/orders-0/no", "2/data", "deep/kafka/data/3", "deep/kafka/data/3/orders-0/no"):
         make_partition(root / folder, "orders-0")
     (root / "deep" / "again").symlink_to(root / "deep")
     (root / "deep" / "kafka" / "data" / "link").symlink_to(root / "1")

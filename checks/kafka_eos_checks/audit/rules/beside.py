@@ -12,8 +12,9 @@ from the batches, and the rules compare them with the batches.
 ``producer snapshot``
     An entry of a ``.snapshot`` that does not follow from the producer's batches below the snapshot's offset: epoch,
     last sequence, last offset, number of offsets, timestamp, coordinator epoch, first offset of the open transaction.
-    Or a producer without a batch there. A hole may have had a batch or marker of any producer, so after it a producer
-    is unknown until its next batch, and its coordinator epoch until its next marker.
+    Or a producer without a batch there. A hole may have had a batch or a marker of any producer. So an entry is unknown
+    if it has a later batch than the log, a coordinator epoch of which no marker after the hole tells, or another open
+    transaction than the one that was open before the hole.
 
 ``replicas differ``
     Two replicas of a partition that have different batches at one offset in one leader epoch. If the cleaner has
@@ -434,7 +435,7 @@ def producers_at(
 ) -> Iterator[tuple[int, dict[int, ProducerSnapshotEntry]]]:
     """The producers after the batches below each of some ascending offsets.
 
-    Left out are those without a batch since the hole below the offset, as :func:`hole_below` tells it, if holes count.
+    Their coordinator epochs are those of markers after the hole below the offset (:func:`hole_below`), if holes count.
     """
     behind = np.zeros(1, LAST)
     behind["interval"] = len(offsets)
@@ -522,7 +523,7 @@ class _Producers:
         return latest
 
     def at(self, offset: int, hole: int) -> dict[int, ProducerSnapshotEntry]:
-        """The expected entry of each producer with a batch since a hole; all batches taken are below ``offset``."""
+        """The expected entry of each producer; all batches taken are below it. Markers count after a hole."""
         epochs, opened = self._transactions.coordinator_epochs_at(offset, hole), self._transactions.open_at(offset)
         rows = self._latest()
         self._rows = [rows]
@@ -533,7 +534,6 @@ class _Producers:
         return {
             producer_id: _entry(producer_id, last, known[1].get(producer_id), epochs.get(producer_id), opened)
             for producer_id, last in known[0].items()
-            if last.base_offset > hole
         }
 
 

@@ -1000,7 +1000,7 @@ def test_what_may_have_its_marker_in_a_hole_and_is_committed_is_not_to_be_aborte
 
 
 @pytest.mark.parametrize("hours", [0, 24])
-@pytest.mark.parametrize("lost", ["the end", "a hole"])
+@pytest.mark.parametrize("lost", ["the end", "the end before zeroes", "a hole"])
 def test_what_may_have_its_marker_in_a_damaged_end_or_in_a_hole_does_not_hang_however_old_it_is(
     lost: str, hours: int, tmp_path: Path
 ) -> None:
@@ -1008,12 +1008,14 @@ def test_what_may_have_its_marker_in_a_damaged_end_or_in_a_hole_does_not_hang_ho
     partition(tmp_path, 0, ("data", 0), at=NOW - hours * 3_600_000, marked_at=NOW)
     path = tmp_path / "orders-0" / f"{0:020d}.log"
     data = path.read_bytes()
-    if lost == "the end":
+    if lost != "a hole":
         path.write_bytes(data + b"?" * len(data))
-    else:
+    if lost == "the end before zeroes":
+        (tmp_path / "orders-0" / f"{2:020d}.log").write_bytes(bytes(90))
+    if lost == "a hole":
         partition(tmp_path, 0, (COMMIT, 0), start=2, pid=PID + 1)
     states, log = find_logs(tmp_path)
-    why = END_DAMAGED if lost == "the end" else OPEN_BEHIND_HOLE
+    why = OPEN_BEHIND_HOLE if lost == "a hole" else END_DAMAGED
     for audit in (
         readable_transactions([states, log], Source()),
         *(by_steps([states, log], LocalEngine(), Source(), size, 1000)[0] for size in (100, 1 << 20)),

@@ -394,7 +394,6 @@ def _expected(
     there = last >= 0
     expected["producer_epoch"][there] = of_any["producer_epoch"][last[there]]
     expected["timestamp"][there] = of_any["max_timestamp"][last[there]]
-    there[there] = of_any["base_offset"][last[there]] > hole[there]
     expected["last_sequence"] = expected["last_offset"] = -1
     has_data = data >= 0
     has_data[has_data] = of_data["producer_epoch"][data[has_data]] == expected["producer_epoch"][has_data]
