@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from kafka_eos_checks.audit.completeness import (
     LINKED,
     MISSING_INSIDE,
     NAMED_PARTITION,
+    TOO_DEEP,
     DamagedFile,
     Incomplete,
     damaged_files,
@@ -513,7 +515,8 @@ def _of_logs(
     seconds = time.perf_counter() - started
     drafts, found, known, ended, decided_on = transaction_verdicts(scanned, engine, source, check_crc=check_crc)
     incomplete += unseen_partitions(decided_on - {_place(each.log) for each in incomplete}, inputs.logs, source)
-    judged.add(log_verdicts(scanned.audits, seconds, incomplete, inputs.links, damaged), found_in_logs)
+    unread = {LINKED: inputs.links, TOO_DEEP: inputs.deeper}
+    judged.add(log_verdicts(scanned.audits, seconds, incomplete, unread, damaged), found_in_logs)
     judged.add(drafts, found)
     judged.add(*offset_verdicts(scanned, engine, known, check_crc=check_crc))
     judged.add(*beside_verdicts(scanned, engine, ended, one_moment=source.is_still, check_crc=check_crc))
@@ -540,10 +543,10 @@ def bill_of(engine: Engine, inputs: Inputs, spent: float, wall: float) -> Bill:
 
 def log_verdicts(
     audits: Sequence[LogAudit],
-    seconds: float = 0.0,
-    incomplete: Sequence[Incomplete] = (),
-    links: Sequence[str] = (),
-    damaged: Sequence[DamagedFile] = (),
+    seconds: float,
+    incomplete: Sequence[Incomplete],
+    unread: Mapping[Reason, Sequence[str]],
+    damaged: Sequence[DamagedFile],
 ) -> list[Draft]:
     """A verdict on readability, and one for each rule over logs; about transactions only if a log has any.
 
@@ -551,13 +554,13 @@ def log_verdicts(
         audits: the audits of the logs.
         seconds: wall time.
         incomplete: the logs that lack records, or may.
-        links: symbolic links in the place of logs.
+        unread: by reason, links and folders that may have logs, and were not read.
         damaged: small files next to logs that are not in their format.
     """
     figures: Figures = {"logs": len(audits)}
     for name in ("segment_bytes", "batches", "records", "markers", "holes", "reruns"):
         figures[name] = sum(getattr(audit, name) for audit in audits)
-    readable = _readable(audits, figures, seconds, incomplete, links, damaged)
+    readable = _readable(audits, figures, seconds, incomplete, unread, damaged)
     counts = {"batches": int(figures["batches"]), "transactional": sum(audit.transactional for audit in audits)}
     rules = [rule for rule in LOG_RULES if rule != OUTSIDE or counts["transactional"]]
     return [lambda _: readable, *(partial(_of_log_rule, rule, counts[rule_of(rule).subject]) for rule in rules)]
@@ -575,14 +578,14 @@ def _readable(
     figures: Figures,
     seconds: float,
     incomplete: Sequence[Incomplete],
-    links: Sequence[str],
+    unread: Mapping[Reason, Sequence[str]],
     damaged: Sequence[DamagedFile],
 ) -> Verdict:
     """The verdict on readability: damage is a violation, except a torn or zero-filled tail, which a crash leaves.
 
     A log that certainly lacks records is a violation, too, and so is a damaged checkpoint. A log that may lack some,
-    and one behind a symbolic link, is not judged. Messages of the formats before batches are no damage: they have
-    nothing that the rules judge.
+    and one behind a symbolic link or too deep below what was given, is not judged. Messages of the formats before
+    batches are no damage: they have nothing that the rules judge.
     """
     certain = [each for each in incomplete if each.is_certain]
     unsure = [each for each in incomplete if not each.is_certain]
@@ -613,9 +616,10 @@ def _readable(
     said = [*(each.in_words() for each in (*certain, *unsure)), *(each.in_words() for each in damaged)]
     lacking, elsewhere = why.get(MISSING_INSIDE, ()), why.get(NAMED_PARTITION, ())
     advice = [COPY_AGAIN] * (len(incomplete) > len(lacking) + len(elsewhere)) + [LOOK_FOR_MISSING] * bool(lacking)
-    why |= {LINKED: list(links)} if links else {}
+    why |= {reason: list(own) for reason, own in unread.items() if own}
+    nouns = {LINKED: "link", TOO_DEEP: "folder"}
     told = (
-        f"{counted(len(own), 'link' if reason is LINKED else 'log')}: {reason.words}; the first: {own[0]}"
+        f"{counted(len(own), nouns.get(reason, 'log'))}: {reason.words}; the first: {own[0]}"
         for reason, own in why.items()
     )
     return Verdict(
@@ -626,7 +630,7 @@ def _readable(
         ok=found == "0 corrupt regions",
         seconds=seconds,
         figures={**figures, "unfinished_tails": len(tails)} | ({"old_format_bytes": old} if old else {}),
-        evidence="\n".join(_shortened([*said, *links, *regions, *tails])),
+        evidence="\n".join(_shortened([*said, *chain(*unread.values()), *regions, *tails])),
         unjudged="; ".join(told),
         unknown=sum(map(len, why.values())),
         unjudged_for={reason.code: len(own) for reason, own in why.items()},

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SHOWN_NOTES = 10  # findings of each kind on the terminal
 UNJUDGED_REASONS = frozenset(  # the codes of all reasons that the rules give
     {
-        *("ambiguous", "compacted", "damaged", "first-sequence", "history", "holes", "incomplete", "links"),
+        *("ambiguous", "compacted", "damaged", "first-sequence", "history", "holes", "incomplete", "links", "too-deep"),
         *("logs-missing", "made-again", "missing-partition", "no-coordinator-log", "other-moment", "unknown-producer"),
     }
 )

@@ -78,6 +78,9 @@ NAMED_PARTITION = Reason(
 LINKED = Reason(
     "links", "they stand in the place of logs and are not followed; give the folders that the links lead to"
 )
+TOO_DEEP = Reason(
+    "too-deep", "they have partitions and are not read, because they lie deeper than is searched; give them, too"
+)
 MISSING_INSIDE = Reason(
     "holes",
     "offsets are missing inside, and nothing shows that the log was compacted: a segment or a batch is gone, the "

@@ -1,12 +1,19 @@
 """The inputs of an audit: log directories, recordings (packed or not) and histories."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from kafka_eos.formats.log_directory import LogDirectory, NotALogDirectory, broker_id, cluster_id, links_to_logs
+from kafka_eos.formats.log_directory import (
+    LogDirectory,
+    NotALogDirectory,
+    broker_id,
+    cluster_id,
+    deeper_directories,
+    links_to_logs,
+)
 from kafka_eos_checks.audit.events.history_files import SUFFIXES, files_of, is_history
 from kafka_eos_checks.audit.jepsen.operations import HISTORY, is_jepsen
 from kafka_eos_checks.audit.mistaken import seems
@@ -43,6 +50,7 @@ class Inputs:
         packed: the archives among them, each with the folder that it was unpacked to.
         brokers: the ids of brokers by log directory, where ``meta.properties`` has them.
         links: symbolic links in the place of logs, relative to their log directories; they are not followed.
+        deeper: folders with partitions that lie too deep below the paths that were given, and are not read.
     """
 
     logs: tuple[PartitionLog, ...]
@@ -56,6 +64,7 @@ class Inputs:
     packed: Mapping[Path, Path] = field(default_factory=dict)
     brokers: Mapping[Path, int] = field(default_factory=dict)
     links: tuple[str, ...] = ()
+    deeper: tuple[str, ...] = ()
 
     @property
     def segment_bytes(self) -> int:
@@ -148,6 +157,7 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
             packed=packed,
             brokers={directory: known for directory, known in ids.items() if known is not None},
             links=tuple(_links_in(folders)),
+            deeper=tuple(_deeper_in(folders, {log.directory for log in logs})),
         )
 
 
@@ -168,6 +178,14 @@ def _links_in(folders: Iterable[Path]) -> Iterator[str]:
     for folder in folders:
         for link in () if is_uri(str(folder)) else links_to_logs(folder, LOG_SUFFIXES):
             yield str(link.relative_to(folder.resolve()))
+
+
+def _deeper_in(folders: Mapping[Path, Path], read: Collection[Path]) -> Iterator[str]:
+    """The folders of this machine that lie too deep below some folders and are not given themselves."""
+    for folder, given in folders.items():
+        for path in () if is_uri(str(folder)) else deeper_directories(folder, LOG_SUFFIXES):
+            if (folder / path).resolve() not in read:
+                yield str(given / path)
 
 
 class Contents(NamedTuple):

@@ -26,6 +26,9 @@ splitBytes        bytes that a task reads (default 134217728)
 pushdown          ``true``: a query's comparisons with constants limit what is read (default ``false``)
 ================= ====================================================================================================
 
+Spark puts a Python traceback before the reason of an error, unless the session has
+``spark.sql.execution.pyspark.udf.hideTraceback.enabled``.
+
 Any other option is an error. So are a topic and a partition that have no log there; of ``offsets``, and in a stream,
 they have no row.
 

@@ -318,9 +318,9 @@ def examine(folder: Path, cluster: Cluster, application: Application | None, his
         identified = identify(find_logs(folder / DATA), application)
         if INPUT not in identified.records:
             return Examined(f"no input in {', '.join(application.inputs)}: nothing was tested")
-        if not (application.everything or identified.outputs or known.groups.get(application.group)):
+        if not (application.everything or identified.outputs or _has_moved(cluster, application)):
             outputs = ", ".join(application.outputs)
-            return Examined(f"no output in {outputs}, and no offset committed: nothing was tested")
+            return Examined(f"no output in {outputs}, and no offset committed past an input: nothing was tested")
         history.declare(list(declaration(application, identified)))
     events = list(read_history(folder / HISTORY))
     if application is None and not any("request" in event.detail for event in events) and not _records(folder):
@@ -335,6 +335,14 @@ def examine(folder: Path, cluster: Cluster, application: Application | None, his
         return Examined(_not_judged(result), warnings)
     note = [] if known.groups else [f"no group has joined or committed an offset; is {application.group!r} its name?"]
     return Examined(_failure(folder, result.findings, events, observed, problems, note), warnings)
+
+
+def _has_moved(cluster: Cluster, application: Application) -> bool:
+    """Whether the group has committed an offset above the start of an input."""
+    group = cluster.groups.known.get(application.group)
+    leaders = [leader for topic in application.inputs for leader in cluster.topics[topic].partitions]
+    known = [(leader, group.committed(leader.name)) for leader in leaders] if group is not None else []
+    return any(offset is not None and offset.offset > leader.log_start_offset for leader, offset in known)
 
 
 def _records(folder: Path) -> bool:

@@ -135,26 +135,36 @@ class PartitionState:
         """Fold the bytes that a leader gave from :attr:`position` on.
 
         The last batch may be cut off, as in a Fetch response. A batch that is corrupt, or of a format before Kafka
-        0.11, is reported, and the batches after it up to the high watermark are not read.
+        0.11, is reported, and the batches after it up to the high watermark are not read. The same holds if all that
+        the leader gave was read before, because it would give the same again.
         """
         data = np.frombuffer(bytearray(records), np.uint8)
         positions, fields, stop, sound = sound_batches(data, _NO_LANES)
         sound = sound and _is_cut_off(records, stop)
         headers = Headers(positions, fields, stop)
+        ends = headers.column("base_offset") + headers.column("last_offset_delta") + 1
+        if len(headers) and ends.max() <= self.position:
+            why = f"the leader gives nothing but offsets up to {ends.max() - 1} where {self.position} was asked for"
+            return Taken(batches=len(headers), reports=[self._skipped(why, now_ms)])
         taken = Taken(batches=len(headers))
         since = _stamps(headers, now_ms)
         taken.reports += self._logs(headers, since)
         self._transactions(Block(headers, data, 0), now_ms, since, taken)
         if len(headers):
             self.idle.difference_update(headers.column("producer_id").tolist())
-            ends = headers.column("base_offset") + headers.column("last_offset_delta") + 1
-            self.position = max(self.position, int(ends.max()))
+            self.position = int(ends.max())
         if not sound:
-            evidence = f"no sound batch at byte {stop} of what the leader gave from there; offsets up to "
-            evidence += f"{self.high_watermark} are not read"
-            taken.reports.append(self.report(CORRUPT, self.position, evidence, Since(ms=now_ms, clock=Clock.WATCHER)))
-            self.skip_to(max(self.high_watermark, self.position + 1))
+            taken.reports.append(
+                self._skipped(f"no sound batch at byte {stop} of what the leader gave from there", now_ms)
+            )
         return taken
+
+    def _skipped(self, why: str, now_ms: int) -> Report:
+        """Report what cannot be read, and go on at the high watermark."""
+        evidence = f"{why}; offsets up to {self.high_watermark} are not read"
+        report = self.report(CORRUPT, self.position, evidence, Since(ms=now_ms, clock=Clock.WATCHER))
+        self.skip_to(max(self.high_watermark, self.position + 1))
+        return report
 
     def _logs(self, headers: Headers, since: "Stamps") -> Iterator[Report]:
         columns = columns_of(headers, self.topic)

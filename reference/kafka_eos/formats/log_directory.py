@@ -7,7 +7,8 @@ Kafka: org.apache.kafka.storage.internals.log.LogFileUtils, UnifiedLog.parseTopi
 """
 
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -16,7 +17,7 @@ META_PROPERTIES = "meta.properties"
 PARTITION_METADATA = "partition.metadata"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 
-DEEPEST = 3  # levels below a folder, at which a message names folders with partitions
+MOST_FOLDERS = 10_000  # that are looked at for partitions deeper than log directories lie
 NAMED = 5  # folders in a message
 LONGEST_NAME = 255  # of a folder
 
@@ -125,7 +126,7 @@ def find_log_directories(path: Path, suffixes: Sequence[str] = ("log",)) -> tupl
     directories = (_log_directory(candidate, suffixes) for candidate in candidates)
     found = tuple(directory for directory in directories if directory is not None)
     if not found:
-        deeper = [path / folder.relative_to(root) for folder in islice(_deeper(root, suffixes, DEEPEST), NAMED + 1)]
+        deeper = [path / folder.relative_to(root) for folder in islice(_deeper([root], suffixes), NAMED + 1)]
         named = " ".join([*map(str, deeper[:NAMED]), *("…" for _ in deeper[NAMED:])])
         remedy = f"give {named}" if deeper else "give a broker's log.dirs or a copy of it"
         if not deeper and any(_SEGMENT_FILE.fullmatch(child.name) for child in root.iterdir()):
@@ -137,18 +138,56 @@ def find_log_directories(path: Path, suffixes: Sequence[str] = ("log",)) -> tupl
     return found
 
 
-def _deeper(path: Path, suffixes: Sequence[str], levels: int) -> Iterator[Path]:
-    """The folders with partitions at some levels below a folder, in order; those that cannot be read are left out."""
+def deeper_directories(path: Path, suffixes: Sequence[str] = ("log",)) -> list[Path]:
+    """The folders with partitions below ``path`` that lie too deep for :func:`find_log_directories`, relative to it.
+
+    Arguments and errors are those of :func:`find_log_directories`.
+    """
+    root = path.resolve()
+    found = find_log_directories(path, suffixes)
+    if not all(directory.is_whole for directory in found):
+        return []
+    partitions = {partition.path for directory in found for partition in directory.partitions}
+    below = [
+        grandchild
+        for child in sorted(root.iterdir())
+        if child not in partitions and _is_own_directory(child)
+        for grandchild in _children(child)
+        if grandchild not in partitions
+    ]
+    return [folder.relative_to(root) for folder in _deeper(below, suffixes)]
+
+
+def _deeper(folders: Iterable[Path], suffixes: Sequence[str]) -> Iterator[Path]:
+    """The folders with partitions at and below some folders, those of a level before deeper ones.
+
+    Nothing below such a folder is looked at, nor more than :data:`MOST_FOLDERS`; what cannot be read is left out.
+    """
+    waiting = deque(folders)
+    for _ in range(MOST_FOLDERS):
+        if not waiting:
+            return
+        folder = waiting.popleft()
+        children = _children(folder)
+        if any(_is_partition(child, suffixes) for child in children):
+            yield folder
+        else:
+            waiting += children
+
+
+def _children(folder: Path) -> list[Path]:
+    """The folders right in a folder, in order, links left out; none if it cannot be read."""
     try:
-        children = [child for child in sorted(path.iterdir()) if _is_own_directory(child)]
-        has_partitions = any(isinstance(_partition(child, suffixes), Partition) for child in children)
+        return [child for child in sorted(folder.iterdir()) if _is_own_directory(child)]
     except OSError:
-        return
-    if has_partitions:
-        yield path
-    elif levels:
-        for child in children:
-            yield from _deeper(child, suffixes, levels - 1)
+        return []
+
+
+def _is_partition(path: Path, suffixes: Sequence[str]) -> bool:
+    try:
+        return isinstance(_partition(path, suffixes), Partition)
+    except OSError:
+        return False
 
 
 def _log_directory(path: Path, suffixes: Sequence[str]) -> LogDirectory | None:

@@ -358,6 +358,9 @@ def decode_batch(buffer: Buffer, position: int = 0) -> tuple[RecordBatch, int]:
         raise MalformedBatch(position + 23, f"last offset delta {last_offset_delta} is negative")
     if record_count < 0:
         raise MalformedBatch(position + 57, f"record count {record_count} is negative")
+    if record_count > last_offset_delta + 1:  # the cleaner leaves fewer, and nobody more: LogValidator.validateBatch
+        why = f"record count {record_count} is more than the {last_offset_delta + 1} offset(s) of the batch"
+        raise MalformedBatch(position + 57, why)
     batch = RecordBatch(
         base_offset=base_offset,
         partition_leader_epoch=leader_epoch,

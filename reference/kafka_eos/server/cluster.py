@@ -629,7 +629,8 @@ class Cluster:
             leader = self._leader(name, number, store, replicas)
             leader.epochs = epochs or [(0, 0)]
             leader.recover(batches)
-            leader.log_start_offset = min(started.get(leader.name, 0), leader.log_end_offset)
+            first = batches[0].base_offset if batches else 0
+            leader.log_start_offset = min(max(started.get(leader.name, 0), first), leader.log_end_offset)
             found.setdefault(name, {})[number] = (leader, batches)
         for name in (self.configs.topics.keys() | self._assigned.keys()) - found.keys():
             self.configs.set_topic(name, {})

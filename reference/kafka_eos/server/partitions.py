@@ -359,12 +359,20 @@ class Leader:
         self.epochs = [*before, (self.leader_epoch + 1, self.log_end_offset)]
         self.store.epochs(self.epochs)
 
+    def _end_at(self, offset: int) -> None:
+        """Let the log end at an offset."""
+        nothing = Batch(producer_id=NO_PRODUCER_ID, epoch=-1, sequence=NO_SEQUENCE, count=0, offset=offset)
+        self.state = replace(self.state, log=replace(self.state.log, entries=pvector([nothing])))
+
     def recover(self, batches: Iterable[RecordBatch]) -> None:
         """Restore the machines from what an earlier process has written, without any check.
 
-        Kafka: UnifiedLog.rebuildProducerState
+        The log ends after its last batch, wherever that is: batches before it may be missing, or go beyond it.
+
+        Kafka: UnifiedLog.rebuildProducerState, LogSegment.readNextOffset
         """
         for batch in batches:
+            self._end_at(batch.base_offset)
             if batch.is_control:
                 marker = batch.control_record()
                 assert marker is not None, "no cleaner empties control batches here"

@@ -77,29 +77,42 @@ class Store(Protocol):
         """Close what the store has open; it may not be used afterwards."""
 
 
+def _last_offset_delta(encoded: bytes) -> int:
+    """The last offset of an encoded batch, counted from its first one."""
+    return int.from_bytes(encoded[23:27], "big", signed=True)
+
+
 class _Index:
-    """The starts of batches: offsets, places in bytes, timestamps. One more place is the end."""
+    """Of each batch the base offset, the highest offset up to its end, its place in bytes and its timestamp.
+
+    One more place is the end. A log that was damaged may have a batch at an offset once more, or offsets that go back.
+    """
 
     def __init__(self) -> None:
-        self.offsets, self.places, self.timestamps = array("q"), array("q", [0]), array("q")
+        self.offsets, self.highest = array("q"), array("q")
+        self.places, self.timestamps = array("q", [0]), array("q")
         self.most_recent: tuple[int, int] | None = None
 
-    def append(self, size: int, base_offset: int, max_timestamp: int) -> None:
+    def append(self, size: int, base_offset: int, last_offset: int, max_timestamp: int) -> None:
         if self.most_recent is None or max_timestamp > self.most_recent[1]:
             self.most_recent = (base_offset, max_timestamp)
         self.offsets.append(base_offset)
+        self.highest.append(max(last_offset, self.highest[-1]) if self.highest else last_offset)
         self.timestamps.append(max_timestamp)
         self.places.append(self.places[-1] + size)
 
     def span(self, offset: int, upper: int, max_bytes: int, at_least_one: bool) -> tuple[int, int]:
-        """The first batch of a response, and the one after its last."""
-        first = max(bisect_right(self.offsets, offset) - 1, 0)
-        below = bisect_left(self.offsets, upper)
+        """The first batch of a response, which has the offset or follows it, and the one after its last.
+
+        Kafka: FileRecords.searchForOffsetFromPosition
+        """
+        first, below = bisect_left(self.highest, offset), bisect_left(self.highest, upper)
+        below += below < len(self.offsets) and self.offsets[below] < upper
         fitting = bisect_right(self.places, self.places[first] + max_bytes) - 1
         return first, min(below, max(fitting, first + at_least_one))
 
     def first_with_timestamp(self, timestamp: int, start: int) -> int | None:
-        places = range(max(bisect_right(self.offsets, start) - 1, 0), len(self.offsets))
+        places = range(bisect_left(self.highest, start), len(self.offsets))
         return next((self.offsets[place] for place in places if self.timestamps[place] >= timestamp), None)
 
 
@@ -115,7 +128,7 @@ class MemoryStore:
         """See :class:`Store`."""
         self._batches.append(data)
         self._memory.stored_bytes += len(data)
-        self._index.append(len(data), base_offset, max_timestamp)
+        self._index.append(len(data), base_offset, base_offset + _last_offset_delta(data), max_timestamp)
 
     def read(self, offset: int, upper: int, max_bytes: int, at_least_one: bool) -> bytes:
         """See :class:`Store`."""
@@ -169,7 +182,7 @@ class FileStore:
             DamagedLog: when there is other damage.
         """
         store = cls(found.path)
-        batches = []
+        stored: list[list[RecordBatch]] = [[] for _ in found.segments]
         for number, segment in enumerate(found.segments):
             for region in read_segment(segment.log):
                 if isinstance(region, CorruptRegion):
@@ -178,15 +191,12 @@ class FileStore:
                         raise DamagedLog(f"{segment.log}: at byte {region.position}: {region.reason}")
                     os.truncate(segment.log, region.position)
                     break
-                batches.append(region.batch)
-        rest = iter(batches)
-        batch = next(rest, None)
-        for segment, following in zip(found.segments, (*found.segments[1:], None), strict=True):
+                stored[number].append(region.batch)
+        for segment, batches in zip(found.segments, stored, strict=True):
             store._open(segment.base_offset)
-            while batch is not None and (following is None or batch.base_offset < following.base_offset):
-                store._index.append(batch.size, batch.base_offset, batch.max_timestamp)
-                batch = next(rest, None)
-        return store, batches
+            for batch in batches:
+                store._index.append(batch.size, batch.base_offset, batch.next_offset - 1, batch.max_timestamp)
+        return store, [batch for batches in stored for batch in batches]
 
     def _open(self, base_offset: int) -> None:
         file = os.open(self.path / f"{base_offset:020}.log", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
@@ -200,7 +210,7 @@ class FileStore:
         if written != len(data):  # a full disk: what was written of it must not stay
             os.ftruncate(self._segments[-1][1], self._index.places[-1] - self._segments[-1][0])
             raise OSError(f"{self.path}: only {written} of {len(data)} bytes could be written")
-        self._index.append(len(data), base_offset, max_timestamp)
+        self._index.append(len(data), base_offset, base_offset + _last_offset_delta(data), max_timestamp)
 
     def read(self, offset: int, upper: int, max_bytes: int, at_least_one: bool) -> bytes:
         """See :class:`Store`."""

@@ -579,6 +579,20 @@ def test_a_link_in_the_place_of_a_partition_is_not_judged(there: bool, cluster: 
     assert alone.standing is Standing.OK, "nobody asked for the others"
 
 
+def test_a_broker_whose_folder_lies_deeper_than_the_others_is_not_judged_unless_it_is_given(
+    cluster: Path, tmp_path: Path
+) -> None:
+    deep = cluster / "brokers" / "deep" / "kafka"
+    shutil.copytree(cluster / "brokers" / "1", deep / "2")
+    meta = deep / "2" / "meta.properties"
+    meta.write_text(meta.read_text(encoding="ascii").replace("node.id=1", "node.id=2"), encoding="ascii")
+    found = of(run([cluster]), READABLE)
+    assert (found.standing, found.unjudged_for) == (Standing.NOT_JUDGED, {"too-deep": 1})
+    assert found.unjudged.startswith("1 folder: they have partitions and are not read")
+    assert found.unjudged.endswith("/brokers/deep/kafka/2")
+    assert of(run([cluster, deep]), READABLE).standing is Standing.OK
+
+
 def test_a_partition_with_links_only_is_not_judged(cluster: Path, tmp_path: Path) -> None:
     for file in segments(cluster, "generated-0"):
         file.rename(tmp_path / file.name)

@@ -179,6 +179,20 @@ def test_a_segment_in_the_place_of_a_directory_is_told_as_a_file(tmp_path: Path)
         source.KafkaLogReader("batches", [], {"path": str(path)}).partitions()
 
 
+def test_a_wrong_path_is_told_in_one_line_if_the_session_hides_tracebacks(tmp_path: Path, spark: Any) -> None:
+    hidden = "spark.sql.execution.pyspark.udf.hideTraceback.enabled"
+    assert hidden in source.__doc__
+    spark.conf.set(hidden, True)
+    try:
+        with pytest.raises(Exception, match="no such file or directory; give a broker's") as told:
+            spark.read.format("kafka_log").load(str(tmp_path / "nowhere")).count()
+    finally:
+        spark.conf.unset(hidden)
+    first, *_ = str(told.value).splitlines()
+    assert first.endswith("nowhere: no such file or directory; give a broker's log.dirs or a copy of it")
+    assert "Traceback" not in str(told.value)
+
+
 def test_an_unknown_granularity_is_refused_with_the_known_ones(tmp_path: Path, spark: Any) -> None:
     with pytest.raises(Exception, match="none of batches, records, corrupt"):
         spark.read.format("kafka_log").option("granularity", "bytes").load(str(tmp_path)).collect()

@@ -755,8 +755,12 @@ def test_an_unknown_group_is_noted_with_the_findings(broker: InProcessBroker, ap
 
 
 def test_a_test_in_which_nothing_was_processed_has_tested_nothing(broker: InProcessBroker, app: Application) -> None:
-    said = "no output in out, and no offset committed: nothing was tested"
+    said = "no output in out, and no offset committed past an input: nothing was tested"
     assert found(broker, everything=False) == said
+    app.commit_offset(0)
+    assert found(broker, everything=False) == said, "its first offset, which it committed before it did anything"
+    app.commit_offset(1)
+    assert found(broker, everything=False) != said
 
 
 def test_an_input_without_an_output_in_one_of_the_topics_is_found(broker: InProcessBroker, app: Application) -> None:

@@ -52,6 +52,20 @@ def test_the_cluster_that_operators_practise_with_hangs_where_the_page_says(
     assert printed.endswith("abort --topic generated --partition 0 --start-offset 6429\n")
 
 
+def test_a_log_with_offsets_that_go_back_is_watched_to_its_end_and_each_report_comes_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = str(tmp_path / "copy")
+    assert main(["lab", "generate", made, *shlex.split("--transactions 2000 --clients 8 --faults 1 --seed 7")]) == 0
+    capsys.readouterr()
+    with ServedProcess("--data", f"{made}/brokers/1") as server:
+        assert main(["watch", "--bootstrap", server.bootstrap, "--once", "--from-start", "--jsonl"]) == 1
+    reports = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    once = [(row["rule"], row["topic"], row["partition"], row["offset"], row["evidence"]) for row in reports]
+    assert len(once) == len(set(once))
+    assert {row["rule"] for row in reports} >= {"order", "duplicate", "hanging transaction"}
+
+
 class Client:
     """A client that writes batches to ``orders`` that no client library would write."""
 

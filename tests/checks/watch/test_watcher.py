@@ -196,6 +196,19 @@ def test_what_follows_a_corrupt_batch_up_to_the_high_watermark_is_not_read(writt
     assert report.evidence.endswith("offsets up to 4 are not read")
 
 
+def test_what_a_leader_gives_once_more_is_said_once_and_passed_over(written: Written) -> None:
+    batches = [build_batch([Record(value=b"v")], base_offset=offset, producer_id=PID) for offset in (0, 1, 1)]
+    records = b"".join(batch.encode() for batch in batches)
+    state = PartitionState(topic="orders", partition=0, high_watermark=4)
+    assert [report.rule for report in state.take(records, NOW).reports] == [ORDER]
+    assert (state.position, state.drained) == (2, False)
+    [report] = state.take(records[len(batches[0].encode()) :], NOW).reports
+    assert (report.rule, report.offset) == (CORRUPT, 2)
+    why = "the leader gives nothing but offsets up to 1 where 2 was asked for; offsets up to 4 are not read"
+    assert report.evidence == why
+    assert (state.position, state.drained) == (4, True)
+
+
 def test_a_large_batch_that_is_cut_off_is_not_corrupt() -> None:
     batch = build_batch([Record(value=bytes(9 << 20))])
     state = PartitionState(topic="orders", partition=0, high_watermark=1)

@@ -2,10 +2,12 @@ from pathlib import Path
 
 import pytest
 
+from kafka_eos.formats import log_directory
 from kafka_eos.formats.log_directory import (
     LogDirectory,
     NotALogDirectory,
     Partition,
+    deeper_directories,
     find_log_directories,
     is_set_aside,
 )
@@ -193,6 +195,22 @@ def test_folders_with_partitions_further_below_are_named_as_they_can_be_given(
         make_partition(tmp_path / "copy" / f"broker-{number}" / "data-1", "orders-0")
     with pytest.raises(NotALogDirectory, match=f"give {named} copy/broker-3/data-1 copy/broker-4/data-1 …$"):
         find_log_directories(Path("copy"))
+
+
+def test_folders_that_lie_too_deep_are_told_and_no_link_is_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "copy"
+    for folder in ("1", "1/orders-0/no", "2/data", "deep/kafka/data/3", "deep/kafka/data/3/orders-0/no"):
+        make_partition(root / folder, "orders-0")
+    (root / "deep" / "again").symlink_to(root / "deep")
+    (root / "deep" / "kafka" / "data" / "link").symlink_to(root / "1")
+    told = [Path("2/data"), Path("deep/kafka/data/3")]
+    assert [directory.path.name for directory in find_log_directories(root)] == ["1"]
+    assert deeper_directories(root) == told
+    assert deeper_directories(root / "1" / "orders-0") == deeper_directories(root / "1") == []
+    monkeypatch.setattr(log_directory, "MOST_FOLDERS", 2)
+    assert deeper_directories(root) == told[:1], "a search ends"
 
 
 def test_the_given_directory_itself_may_be_a_link(tmp_path: Path) -> None:

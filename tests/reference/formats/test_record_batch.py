@@ -49,7 +49,7 @@ batches = st.builds(
     timestamp_type=st.sampled_from(TimestampType),
     is_transactional=st.booleans(),
     is_control=st.booleans(),
-    last_offset_delta=st.integers(0, 2**31 - 1),
+    last_offset_delta=st.integers(7, 2**31 - 1),  # as many offsets as records at least
     base_timestamp=st.integers(-1, 2**62),
     max_timestamp=st.integers(-1, 2**62),
     delete_horizon_ms=st.none() | st.integers(0, 2**62),
@@ -245,6 +245,7 @@ def test_a_field_without_place_in_the_header_is_not_built(field: str) -> None:
         (21, b"\x00\x05", 21, "compression type 5"),
         (23, b"\xff\xff\xff\xff", 23, "last offset delta -1"),
         (57, b"\xff\xff\xff\xff", 57, "record count -1"),
+        (57, b"\0\0\0\x02", 57, r"record count 2 is more than the 1 offset\(s\)"),
     ],
 )
 def test_an_impossible_header_is_malformed(position: int, new: bytes, at: int, reason: str) -> None:
@@ -280,7 +281,8 @@ def test_a_batch_cut_off_anywhere_is_malformed_at_the_end_of_the_buffer() -> Non
 @pytest.mark.parametrize("compression", CompressionType)
 @pytest.mark.parametrize("count", [0, 1, 3, 2**31 - 1])
 def test_a_wrong_record_count_is_malformed(compression: CompressionType, count: int) -> None:
-    batch = build_batch([Record(value=b"v"), Record(offset_delta=1, value=b"w")], compression=compression)
+    written = [Record(value=b"v"), Record(offset_delta=1, value=b"w")]
+    batch = build_batch(written, compression=compression, last_offset_delta=2**31 - 2)
     lying = decode_batch(changed(batch, 57, count.to_bytes(4, "big")))[0]
     with pytest.raises(MalformedBatch, match=r"left after|cannot hold|end inside") as caught:
         lying.records()

@@ -527,3 +527,21 @@ def test_partitions_are_described_of_all_topics_where_none_is_named(wire: Wire) 
     own = [row for row in described() if not row[0].startswith("__")]
     assert own == described("t", "u") == [("t", E.NONE, 1), ("u", E.NONE, 2)]
     assert described("t", "v") == [("t", E.NONE, 1), ("v", E.UNKNOWN_TOPIC_OR_PARTITION, 0)]
+
+
+def test_a_log_that_lost_its_first_records_or_has_some_once_more_ends_after_its_last_batch(
+    make: Make, tmp_path: Path
+) -> None:
+    """As after retention, and after damage, with another process than Kafka's that wrote to the log."""
+    before = make(storage=Directory(tmp_path))
+    before.topic("t")
+    [log] = (tmp_path / "t-0").glob("*.log")
+    offsets = (5, 7, 9, 9)
+    log.write_bytes(b"".join(build_batch([Record(value=b"v")], base_offset=offset).encode() for offset in offsets))
+    after = make(storage=Directory(tmp_path))
+    errors = [after.fetch("t", offset)["ErrorCode"] for offset in (4, 5, 10, 11)]
+    assert errors == [E.OFFSET_OUT_OF_RANGE, E.NONE, E.NONE, E.OFFSET_OUT_OF_RANGE]
+    assert after.fetch("t", 10)["HighWatermark"] == 10
+    assert (after.fetch("t", 10)["Records"], decode_batch(after.fetch("t", 6)["Records"])[0].base_offset) == (b"", 7)
+    after.produce("t")
+    assert decode_batch(after.fetch("t", 10)["Records"])[0].base_offset == 10

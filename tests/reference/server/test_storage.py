@@ -55,6 +55,27 @@ def test_files_are_read_as_memory_is(
     assert not list(folder.iterdir())
 
 
+def test_a_reader_is_given_the_batch_that_has_the_offset_or_the_next_one_also_where_offsets_go_back(
+    tmp_path: Path,
+) -> None:
+    directory = Directory(tmp_path)
+    directory.cluster_id("c")
+    store = directory.create("t", 0, UUID(int=5))
+    records = [Record(value=b"v", offset_delta=delta) for delta in range(2)]
+    offsets = (4, 7, 7, 1, 3, 9)  # of two records each: a hole, a batch once more, two that go back
+    written = [build_batch(records, base_offset=offset, base_timestamp=1_000 + offset).encode() for offset in offsets]
+    for data, offset in zip(written, offsets, strict=True):
+        store.append(data, offset, 1_000 + offset)
+    [(*_, found, _, _)] = Directory(tmp_path).recover()
+    for each in (store, found):
+        starts = [each.read(offset, 11, 1 << 20, True) for offset in (4, 5, 6, 7, 8, 9, 10)]
+        assert starts == [b"".join(written[first:]) for first in (0, 0, 1, 1, 1, 5, 5)]
+        assert each.read(4, 9, 1 << 20, True) == b"".join(written[:5])
+        assert each.read(4, 7, 1 << 20, True) == written[0], "the batch at 7 does not begin below it"
+        assert each.read(4, 8, 1 << 20, True) == b"".join(written[:2]), "the batch at 7 does"
+        assert each.first_with_timestamp(1_008, 5) == 9
+
+
 @given(sizes=SIZES, others=SIZES)
 def test_memory_counts_the_bytes_of_the_partitions_that_are_not_deleted(sizes: list[int], others: list[int]) -> None:
     memory = Memory()

@@ -299,7 +299,9 @@ def scan(
         is_internal = split.log.topic in INTERNAL_TOPICS and split.log.has_records
         take = partial(_take_records, split, states, commits, records) if is_internal or records else None
         columns = tuple(dict.fromkeys((*READ_FIRST, *REPLICA_COLUMNS))) if log in replicated else READ_FIRST
-        for chunk, headers, runs in summaries_of(split, check_crc, high_watermarks.get(log, -1), take, columns):
+        offsets = neighbours.offsets.get(log, ())
+        mark = high_watermarks.get(log, -1)
+        for chunk, headers, runs in summaries_of(split, check_crc, mark, take, columns, offsets):
             told = chunk.transactions
             part = Part(log, split.number, chunk.start, told.steps)
             beside += neighbours.of_chunk(part, headers, runs)
@@ -512,7 +514,8 @@ def judge_transactions(
     logs = [(partitions[number].log, number, marks.get(number, -1)) for number in again]
     read = partial(_read_again, check_crc=check_crc)
     for number, (whole, steps) in zip(again, asker(engine, [log for log, *_ in logs])(read, logs), strict=True):
-        partitions[number] = replace(whole, damaged=partitions[number].damaged)
+        scanned_once = partitions[number]
+        partitions[number] = replace(whole, damaged=scanned_once.damaged, damaged_end=scanned_once.damaged_end)
         exact += steps
     if coordinators:  # of which topics each log is, and so which markers it must have
         own = [partitions[number].log for number in others]

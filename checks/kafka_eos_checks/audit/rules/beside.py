@@ -12,7 +12,9 @@ from the batches, and the rules compare them with the batches.
 ``producer snapshot``
     An entry of a ``.snapshot`` that does not follow from the producer's batches below the snapshot's offset: epoch,
     last sequence, last offset, number of offsets, timestamp, coordinator epoch, first offset of the open transaction.
-    Or a producer without a batch there.
+    Or a producer without a batch there. A hole may have had a batch or a marker of any producer. So an entry is unknown
+    if it has a later batch than the log, a coordinator epoch of which no marker after the hole tells, or another open
+    transaction than the one that was open before the hole.
 
 ``replicas differ``
     Two replicas of a partition that have different batches at one offset in one leader epoch. If the cleaner has
@@ -20,16 +22,17 @@ from the batches, and the rules compare them with the batches.
     compared: producer, epoch, sequence, last offset, and whether the batch is transactional or a marker. Replicas whose
     ``partition.metadata`` names different topic ids are not compared.
 
-*Gone*, and no finding: what follows from batches that retention or the cleaner has removed. *Not judged*: an index in a
-log with holes or damage. *Too recent*, unless all files are of one moment: entries of the newest index beyond the end
-of the log, or, if it has none of these, markers after its last entry. Left out: a log without any index next to it;
-producers that a snapshot lacks, because they may have expired; and the coordinator epoch of a producer that expired in
-between.
+*Gone*, and no finding: what follows from batches that the log no longer has, or may have had in a hole. *Not judged*:
+an index in a log with holes or damage. *Too recent*, unless all files are of one moment: entries of the newest index
+beyond the end of the log, or, if it has none of these, markers after its last entry. Left out: a log without any index
+next to it; producers that a snapshot lacks, because they may have expired; and the coordinator epoch of a producer that
+expired in between.
 
 KIP:   KIP-98, KIP-101, KIP-360
 Kafka: TransactionIndex, ProducerStateManager (takeSnapshot, lastStableOffset), UnifiedLog.truncateTo
 """
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -67,6 +70,7 @@ from kafka_eos_checks.audit.segments.splits import PartitionLog
 
 ABORTED_INDEX, SNAPSHOT, REPLICAS = "aborted index", "producer snapshot", "replicas differ"
 BESIDE_RULES = (ABORTED_INDEX, SNAPSHOT, REPLICAS)
+NO_HOLE = -1  # instead of an offset
 
 LAST = np.dtype(
     [
@@ -345,7 +349,9 @@ def judge_snapshots(
         one_moment: whether log and snapshots are of one moment.
     """
     log = transactions.log
-    for name, (offset, producers) in zip(files.snapshots, producers_at(files.offsets, last, transactions), strict=True):
+    holes = [hole_below(offset, transactions.hole_starts, transactions.end) for offset in files.offsets]
+    known = producers_at(files.offsets, last, transactions, holes)
+    for name, hole, (offset, producers) in zip(files.snapshots, holes, known, strict=True):
         if not is_judged(log, offset, log.end_after(transactions.end), result, one_moment=one_moment):
             continue
         try:
@@ -356,8 +362,8 @@ def judge_snapshots(
         result.count(SNAPSHOT, "entries", len(entries))
         for entry in entries:
             expected = producers.get(entry.producer_id)
-            is_gone = expected is None or _is_gone(expected, entry, transactions)
-            if is_gone and not transactions.whole:
+            is_partial = transactions.start != 0 or hole != NO_HOLE
+            if is_partial and (expected is None or _is_gone(expected, entry, transactions.start or 0, hole)):
                 result.count(SNAPSHOT, "gone")
             else:
                 compare_entry(log, name, expected, entry, result)
@@ -387,18 +393,27 @@ def compare_entry(
         result.find(SNAPSHOT, log, evidence, file=file, offset=offset_in(file), **where)
 
 
-def _is_gone(
-    expected: ProducerSnapshotEntry, found: ProducerSnapshotEntry, transactions: PartitionTransactions
-) -> bool:
+def hole_below(offset: int, starts: Sequence[int], end: int) -> int:
+    """The first missing offset of the last hole that begins below an offset; :data:`NO_HOLE` for none.
+
+    The holes of the log begin at ``starts``, ascending, and its last one at its end.
+    """
+    if end < offset:
+        return end
+    number = bisect_left(starts, offset)
+    return starts[number - 1] if number else NO_HOLE
+
+
+def _is_gone(expected: ProducerSnapshotEntry, found: ProducerSnapshotEntry, start: int, hole: int) -> bool:
     """Whether an entry follows from batches that the log no longer has, because it starts late or has holes.
 
     The log then lacks a batch or marker that the entry names, or the first batch of the producer's open transaction.
-    That batch may also be in a hole.
+    That batch, or the marker of a transaction that was open before the hole, may also be in the hole.
     """
-    first, start = found.current_txn_first_offset, transactions.start or 0
+    first, due = found.current_txn_first_offset, expected.current_txn_first_offset
     missing = found.last_offset > expected.last_offset or (first is not None and first < start)
     unmarked = expected.coordinator_epoch == -1 != found.coordinator_epoch
-    in_hole = transactions.holes > 0 and first not in {None, expected.current_txn_first_offset}
+    in_hole = hole != NO_HOLE and first != due and (first is not None or (due is not None and due < hole))
     return missing or unmarked or in_hole or found.last_offset < start
 
 
@@ -416,9 +431,12 @@ def _difference(expected: ProducerSnapshotEntry | None, found: ProducerSnapshotE
 
 
 def producers_at(
-    offsets: Sequence[int], last: Iterable[Last], transactions: PartitionTransactions
+    offsets: Sequence[int], last: Iterable[Last], transactions: PartitionTransactions, holes: Sequence[int] = ()
 ) -> Iterator[tuple[int, dict[int, ProducerSnapshotEntry]]]:
-    """The producers after the batches below each of some ascending offsets."""
+    """The producers after the batches below each of some ascending offsets.
+
+    Their coordinator epochs are those of markers after the hole below the offset (:func:`hole_below`), if holes count.
+    """
     behind = np.zeros(1, LAST)
     behind["interval"] = len(offsets)
     producers, parts = _Producers(transactions), chain(last, [behind])
@@ -430,7 +448,7 @@ def producers_at(
         cut = int(np.searchsorted(rest["interval"], number, side="right"))
         producers.take(rest[:cut])
         rest = rest[cut:]
-        yield offset, producers.at(offset)
+        yield offset, producers.at(offset, holes[number] if holes else NO_HOLE)
 
 
 class _Last(NamedTuple):
@@ -504,9 +522,9 @@ class _Producers:
         latest: Last = rows[order[np.append(key[order][1:] != key[order][:-1], True)[: len(order)]]]
         return latest
 
-    def at(self, offset: int) -> dict[int, ProducerSnapshotEntry]:
-        """The expected entry of each producer at an offset; all batches taken so far are below it."""
-        epochs, opened = self._transactions.coordinator_epochs_at(offset), self._transactions.open_at(offset)
+    def at(self, offset: int, hole: int) -> dict[int, ProducerSnapshotEntry]:
+        """The expected entry of each producer; all batches taken are below it. Markers count after a hole."""
+        epochs, opened = self._transactions.coordinator_epochs_at(offset, hole), self._transactions.open_at(offset)
         rows = self._latest()
         self._rows = [rows]
         known = []

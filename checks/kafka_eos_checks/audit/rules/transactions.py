@@ -144,6 +144,9 @@ OWNER_UNKNOWN = Reason(
     "transactional id expired or the log was lost",
 )
 STATE_COMPACTED = Reason("compacted", "their log of __transaction_state was compacted; give a copy from before that")
+END_DAMAGED = Reason(
+    "damaged", "the end of their partition's log cannot be read and may have had their markers; give another replica"
+)
 STATE_DAMAGED = Reason("damaged", "their log of __transaction_state is damaged; give another replica of it")
 HOLES = Reason(
     "compacted",
@@ -274,10 +277,12 @@ class PartitionTransactions:
         begins_epoch: leader epoch of the first batch; -1 if it is not known.
         end: one past the last offset.
         holes: how many holes the log has.
+        hole_starts: the first missing offset of each of them.
         batches: transactional batches, markers included.
         stamped_ms: the last timestamp of a broker, in milliseconds since the epoch; -1 for none.
         first_marker_ms: when the first marker was appended, in milliseconds since the epoch; -1 for none.
         damaged: whether bytes that are no unfinished tail may have been batches, or are messages of an old format.
+        damaged_end: whether bytes that are no batch, and no unfinished tail, follow the last batch.
         topic_id: the id of the topic; None if the files do not tell.
     """
 
@@ -290,10 +295,12 @@ class PartitionTransactions:
     begins_epoch: int = -1
     end: int = 0
     holes: int = 0
+    hole_starts: list[int] = field(default_factory=list)
     batches: int = 0
     stamped_ms: int = -1
     first_marker_ms: int = -1
     damaged: bool = False
+    damaged_end: bool = False
     topic_id: str | None = None
 
     def stamped_before(self, offset: int) -> float:
@@ -311,11 +318,6 @@ class PartitionTransactions:
         number = bisect_left(self.markers, place, key=lambda marker: (marker.file, marker.position))
         return self.markers[number].stamped_ms if number < len(self.markers) else inf
 
-    @property
-    def whole(self) -> bool:
-        """Whether the log has every batch that was ever written to it, as far as its offsets show."""
-        return self.start == 0 and not self.holes
-
     def aborts_in(self, segment: str) -> Iterator[AbortedTransaction]:
         """The ABORT markers that end data, in the segment with this base offset in its name, in log order."""
         for marker in self.markers:
@@ -332,9 +334,9 @@ class PartitionTransactions:
     def index_of(self, segment: str) -> None:
         """Nothing; see :meth:`kafka_eos_checks.audit.rules.beside.Aborts.index_of`."""
 
-    def coordinator_epochs_at(self, offset: int) -> dict[int, int | None]:
-        """By producer id, the coordinator epoch of the last marker below an offset; None if the marker has none."""
-        return {each.producer_id: each.coordinator_epoch for each in self.markers if each.offset < offset}
+    def coordinator_epochs_at(self, offset: int, after: int) -> dict[int, int | None]:
+        """By producer id, the coordinator epoch of the last marker between two offsets; None if the marker has none."""
+        return {each.producer_id: each.coordinator_epoch for each in self.markers if after < each.offset < offset}
 
     def open_at(self, offset: int) -> dict[int, int]:
         """The transactions that were open when the log ended at an offset: producer id -> first offset."""
@@ -395,6 +397,18 @@ def hides_batches(region: CorruptRegion) -> bool:
     return region.kind not in {RegionKind.TORN_TAIL, RegionKind.ZEROES}
 
 
+def has_damaged_end(headers: Headers, before: bool) -> bool:
+    """Whether bytes that may have been batches with producers follow the last batch.
+
+    Args:
+        headers: batches, and the damage among them.
+        before: whether such bytes follow the last batch before these.
+    """
+    last = int(headers.positions[-1]) if len(headers) else -1
+    corrupt = [region.position for region in headers.damage if region.kind is RegionKind.CORRUPT]
+    return max(corrupt, default=-1) > last or (before and not len(headers))
+
+
 def topic_of(log: PartitionLog) -> str | None:
     """The id of a log's topic; None if its folder does not tell."""
     return topic_id(places.place(log.folder))
@@ -406,6 +420,7 @@ def read_transactions(log: PartitionLog, check_crc: bool = True) -> PartitionTra
     for name in log.segments:
         for headers, marks in read_marked(log.file(name), READ, check_crc=check_crc):
             result.damaged |= any(map(hides_batches, headers.damage))
+            result.damaged_end = has_damaged_end(headers, result.damaged_end)
             if len(headers):
                 _take(result, name, headers, marks)
     result.end_merged()
@@ -421,7 +436,9 @@ def _take(result: PartitionTransactions, name: str, headers: Headers, marks: Mar
         result.begins_ms = int(headers.column("base_timestamp")[0])
         result.begins_epoch = int(headers.column("leader_epoch")[0])
     highest = np.maximum.accumulate(np.concatenate(([result.end], ends)))
-    holes = result.holes + np.cumsum(base > highest[:-1])
+    jumps = base > highest[:-1]
+    holes = result.holes + np.cumsum(jumps)
+    result.hole_starts += highest[:-1][jumps].tolist()
     result.end, result.holes = int(highest[-1]), int(holes[-1])
     stamped = control | is_set(headers, TIMESTAMP_TYPE_MASK) | (result.log.topic in COORDINATOR_TOPICS)
     stamps = headers.column("max_timestamp")
@@ -963,12 +980,14 @@ def fate_of(
     age_ms = min(moments.reach(partition), moments.last_ms) - appended_by
     owner = coordinators.owner(opened.producer_id)
     who = "no given log of __transaction_state names its producer" if owner is None else _state_of(owner[1])
+    if opened.holes < partition.holes:
+        return Fate(Kind.NOT_JUDGED, "a later hole in the log may have had its marker", OPEN_BEHIND_HOLE)
+    if partition.damaged_end:
+        return Fate(Kind.NOT_JUDGED, "the damaged end of the log may have had its marker", END_DAMAGED)
     if age_ms > moments.source.longest_ms + GRACE_MS:
         longest = f"no transaction may take more than {span(moments.source.longest_ms)} (transaction.max.timeout.ms)"
         why = f"open for at least {span(age_ms)}, and {longest}; {who}"
         return Fate(Kind.VIOLATION, why, is_overdue=True)
-    if opened.holes < partition.holes:
-        return Fate(Kind.NOT_JUDGED, "a later hole in the log may have had its marker", OPEN_BEHIND_HOLE)
     if owner is None:
         recent_after = moments.common_recent_after(coordinators.logs)
         if opened.timestamp + SKEW_MS > recent_after:

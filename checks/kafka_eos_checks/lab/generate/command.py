@@ -2,9 +2,12 @@
 
 import argparse
 import json
+import shutil
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -154,16 +157,15 @@ def add_parser(subparsers: Any, help_line: str) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the logs and the list of planted violations, and print a summary."""
-    left = ""
     try:
         _complete(arguments)
         _check(arguments)
-        started, left = time.perf_counter(), f"; {arguments.folder} is unfinished, remove it"
-        arguments.folder.mkdir(parents=True, exist_ok=True)
-        write = _write_jepsen if arguments.jepsen else _write_cluster if arguments.transactions else _write
-        what, batches, size, planted = write(arguments)
+        started = time.perf_counter()
+        with _nothing_if_unfinished(arguments.folder):
+            write = _write_jepsen if arguments.jepsen else _write_cluster if arguments.transactions else _write
+            what, batches, size, planted = write(arguments)
     except (ValueError, OSError) as error:
-        print(f"kafka-eos lab generate: {error}{left}", file=sys.stderr)
+        print(f"kafka-eos lab generate: {error}", file=sys.stderr)
         return 2
     seconds = time.perf_counter() - started
     unit = "operations" if arguments.jepsen else "batches"
@@ -173,6 +175,17 @@ def run(arguments: argparse.Namespace) -> int:
         f"({batches / seconds:,.0f} {unit}/s) in {arguments.folder}; planted: {counts}"
     )
     return 0
+
+
+@contextmanager
+def _nothing_if_unfinished(folder: Path) -> Iterator[None]:
+    """A folder, empty or new, that is removed with all that was written to it if that is not finished."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _complete(arguments: argparse.Namespace) -> None:

@@ -352,7 +352,7 @@ def _offset_at(leader: Leader, timestamp: int, committed: bool) -> tuple[int, in
         for record in batch.records():
             if batch.timestamp(record) >= wanted and batch.offset(record) >= start:
                 return batch.timestamp(record), batch.offset(record), batch.partition_leader_epoch
-        place = batch.next_offset
+        place = max(place + 1, batch.next_offset)
     return _NOT_FOUND
 
 

@@ -435,9 +435,43 @@ def test_a_hole_may_have_had_the_first_data_of_a_transaction(
     batches: tuple[tuple[int, int, int | None], ...], tmp_path: Path
 ) -> None:
     log = transaction_log(tmp_path, *batches)
-    first = batches[0][0]
+    first, last = batches[0][0], batches[-2][0]
     write_snapshot(log / f"{first + 1:020d}.snapshot", [entry_of(0, first, 0)])
-    write_snapshot(log / f"{4:020d}.snapshot", [entry_of(0, batches[-2][0], 0)])
+    write_snapshot(log / f"{last + 1:020d}.snapshot", [entry_of(0, last, 0)])
     assert both_forms(tmp_path).findings == []
-    write_snapshot(log / f"{4:020d}.snapshot", [entry_of(0, batches[-2][0], None)])
-    assert len(both_forms(tmp_path).findings) == 1, "the log has data that no marker has ended yet"
+    write_snapshot(log / f"{last + 1:020d}.snapshot", [entry_of(0, last, None)])
+    assert len(both_forms(tmp_path).findings) == (last != 2), "the log has data that no marker has ended yet"
+
+
+def test_what_a_hole_may_have_had_is_unknown_until_the_next_batch_and_the_next_marker(tmp_path: Path) -> None:
+    """The hole has the offsets 2 to 3. The snapshots are of a log that had a marker of another coordinator in it."""
+    log = transaction_log(tmp_path, (0, 0, None), (1, 0, 5), (4, 0, None), (5, 0, 6))
+    later = replace(entry_of(0, 0, None, 5), timestamp=STAMPED + 7)
+    snapshots = {2: later, 3: later, 4: later, 5: entry_of(0, 4, 4, 9), 6: entry_of(0, 4, None, 9)}
+    for offset, entry in snapshots.items():
+        write_snapshot(log / f"{offset:020d}.snapshot", [entry])
+    result = both_forms(tmp_path)
+    assert [(finding.file, finding.evidence) for finding in result.findings] == [
+        (f"{2:020d}.snapshot", f"timestamp {STAMPED + 7}, expected {STAMPED}"),
+        (f"{6:020d}.snapshot", "coordinator_epoch 9, expected 6"),
+    ]
+    assert result.figures[SNAPSHOT]["gone"] == 3
+
+
+def test_a_transaction_that_was_open_before_a_hole_may_have_ended_there(tmp_path: Path) -> None:
+    log = transaction_log(tmp_path, (0, 0, None))
+    plain = data_batch(Batch(0, 3, 3, 7, 0, 0, 0, unsequenced=False))
+    segment = log / f"{FIRST}.log"
+    segment.write_bytes(segment.read_bytes() + plain.encode())
+    write_snapshot(log / f"{4:020d}.snapshot", [entry_of(0, 3, None)])
+    result = both_forms(tmp_path)
+    assert (result.findings, result.figures[SNAPSHOT]["gone"]) == ([], 1)
+
+
+@pytest.mark.parametrize("end", [2, 3])
+def test_an_entry_is_unknown_if_the_last_segment_begins_beyond_the_last_batch(end: int, tmp_path: Path) -> None:
+    log = transaction_log(tmp_path, (0, 0, None), (1, 0, None))
+    (log / f"{end:020d}.log").touch()
+    write_snapshot(log / f"{end:020d}.snapshot", [entry_of(0, 1, None, 5)])
+    result = both_forms(tmp_path)
+    assert (len(result.findings), result.figures[SNAPSHOT]["gone"]) == ((1, 0) if end == 2 else (0, 1))

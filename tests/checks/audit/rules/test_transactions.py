@@ -40,11 +40,13 @@ from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES, follow_coordinator_log
 from kafka_eos_checks.audit.rules.rule_book import rule_of
 from kafka_eos_checks.audit.rules.transactions import (
+    END_DAMAGED,
     FENCED,
     HANGING,
     MOST_WAYS,
     NO_TRANSACTION,
     OLD_COORDINATOR,
+    OPEN_BEHIND_HOLE,
     TORN,
     TRANSACTION_RULES,
     fate_of,
@@ -607,7 +609,7 @@ def test_a_log_that_had_ended_at_an_offset_had_nothing_from_there_on(tmp_path: P
     ends = range(4)
     assert [transactions.open_at(end) for end in ends] == [{}, {PID: 0}, {}, {PID: 2}]
     assert [transactions.stamped_before(end) for end in ends] == [-math.inf, -math.inf, NOW + 5, NOW + 5]
-    assert [transactions.coordinator_epochs_at(end) for end in ends] == [{}, {}, {PID: 0}, {PID: 0}]
+    assert [transactions.coordinator_epochs_at(end, -1) for end in ends] == [{}, {}, {PID: 0}, {PID: 0}]
 
 
 def test_markers_that_may_belong_to_very_many_transactions_are_unknown(tmp_path: Path) -> None:
@@ -995,3 +997,43 @@ def test_what_may_have_its_marker_in_a_hole_and_is_committed_is_not_to_be_aborte
     assert advice.startswith("next: keep its records: ")
     [other] = [each for each in run([tmp_path], one_moment=True).notes if (each.rule, each.offset) == (HANGING, 2)]
     assert rule_of(HANGING).advice(other)[0].startswith("next: give all logs of __transaction_state")
+
+
+@pytest.mark.parametrize("hours", [0, 24])
+@pytest.mark.parametrize("lost", ["the end", "the end before zeroes", "a hole"])
+def test_what_may_have_its_marker_in_a_damaged_end_or_in_a_hole_does_not_hang_however_old_it_is(
+    lost: str, hours: int, tmp_path: Path
+) -> None:
+    coordinator(tmp_path, EMPTY, *ended("COMMIT", 0, 2), version=2)
+    partition(tmp_path, 0, ("data", 0), at=NOW - hours * 3_600_000, marked_at=NOW)
+    path = tmp_path / "orders-0" / f"{0:020d}.log"
+    data = path.read_bytes()
+    if lost != "a hole":
+        path.write_bytes(data + b"?" * len(data))
+    if lost == "the end before zeroes":
+        (tmp_path / "orders-0" / f"{2:020d}.log").write_bytes(bytes(90))
+    if lost == "a hole":
+        partition(tmp_path, 0, (COMMIT, 0), start=2, pid=PID + 1)
+    states, log = find_logs(tmp_path)
+    why = OPEN_BEHIND_HOLE if lost == "a hole" else END_DAMAGED
+    for audit in (
+        readable_transactions([states, log], Source()),
+        *(by_steps([states, log], LocalEngine(), Source(), size, 1000)[0] for size in (100, 1 << 20)),
+    ):
+        assert [finding.kind for finding in audit.findings if finding.rule == HANGING] == [Kind.NOT_JUDGED]
+        assert [*audit.reasons[HANGING]] == [why]
+    path.write_bytes(data)
+    for other in (tmp_path / "orders-0").glob(f"{2:020d}.*"):
+        other.unlink()
+    assert hangs(tmp_path), "with a log of which the end is known"
+
+
+def test_damage_before_a_batch_says_nothing_of_the_end(tmp_path: Path) -> None:
+    coordinator(tmp_path, EMPTY, *ended("COMMIT", 0, 2), version=2)
+    partition(tmp_path, 0, ("data", 0))
+    path = tmp_path / "orders-0" / f"{0:020d}.log"
+    data = path.read_bytes()
+    path.write_bytes(b"?" * len(data) + data)
+    assert "COMPLETE_COMMIT" in hangs(tmp_path)
+    path.write_bytes(data + data[:-1])
+    assert "COMPLETE_COMMIT" in hangs(tmp_path), "a crash leaves such a tail of a batch that nobody has acknowledged"

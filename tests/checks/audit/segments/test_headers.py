@@ -266,3 +266,20 @@ def test_a_batch_may_reach_the_last_offset_but_not_beyond_it() -> None:
         data = np.frombuffer(bytearray(build_batch(records, base_offset=base).encode()), np.uint8)
         positions, _, stop, good = sound_batches(data, np.empty(0, np.int64))
         assert (len(positions), stop, good) == ((1, len(data), True) if is_sound else (0, 0, False)), base
+
+
+@pytest.mark.parametrize(
+    ("records", "offsets", "is_sound"), [(0, 1, True), (0, 3, True), (2, 3, True), (3, 3, True), (4, 3, False)]
+)
+def test_a_batch_may_have_fewer_records_than_offsets_but_not_more(
+    records: int, offsets: int, is_sound: bool, tmp_path: Path
+) -> None:
+    """The cleaner leaves fewer, also none. The readable decoder agrees, and reads on after the damage."""
+    made = build_batch([Record(value=b"v") for _ in range(records)], last_offset_delta=offsets - 1)
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(made.encode() + build_batch([Record(value=b"v")], base_offset=9).encode())
+    [*blocks] = read_blocks(path)
+    first = [int(offset) for block in blocks for offset in block.headers.column("base_offset")]
+    damage = [region for block in blocks for region in block.headers.damage]
+    assert (first, damage) == ([0, 9] if is_sound else [9], [part for part in read_segment(path) if part in damage])
+    assert len(damage) == (not is_sound)

@@ -106,7 +106,7 @@ def test_a_batch_that_claims_another_number_of_records_than_it_has_is_reported(
     tmp_path: Path, few_lanes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(records, "FEW_LANES", few_lanes)
-    good = build_batch([Record(offset_delta=i, value=b"v") for i in range(3)])
+    good = build_batch([Record(offset_delta=i, value=b"v") for i in range(3)], last_offset_delta=(1 << 31) - 2)
     claims = [4, 2, 0, (1 << 31) - 1]
     encoded = [good.encode()]
     for claimed in claims:

@@ -42,7 +42,7 @@ def page(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Page:
 def test_every_query_of_the_page_prints_what_the_page_shows(
     page: Page, spark: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert len(page.queries) == 6
+    assert len(page.queries) == 7
     zone = spark.conf.get(_ZONE)
     spark.conf.set(_ZONE, "UTC")
     try:

@@ -47,8 +47,8 @@ def test_a_seed_decides_every_byte(tmp_path: Path) -> None:
     [
         (["--partitions", "0"], "--partitions 0: give 1 or more"),
         (["--records", "3", "2"], "--records 3 2"),
-        (["--faults", "5000"], "made is unfinished, remove it"),
         (["--faults", "5000"], "have room for"),
+        (["--transactions", "30", "--clients", "3", "--faults", "9"], "; give more --transactions"),
         (["--topic", "a[b]"], "--topic 'a[b]': letters, digits"),
         (["--topic", ".."], "'..' is not allowed"),
         (["--partitions", "7000"], "one for each partition"),
@@ -59,6 +59,7 @@ def test_a_call_that_makes_no_log_says_why(
 ) -> None:
     assert generate(tmp_path / "made", *arguments) == 2
     assert says in capsys.readouterr().err
+    assert not (tmp_path / "made").exists(), "nothing unfinished is left"
 
 
 def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

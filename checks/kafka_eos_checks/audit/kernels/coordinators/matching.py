@@ -168,6 +168,7 @@ def _readable(steps: Paired, partitions: Sequence[Partition], unproved: Flags) -
                 holes=known.holes,
                 stamped_ms=known.stamped_ms,
                 first_marker_ms=known.first_marker_ms,
+                damaged_end=known.damaged_end,
             )
         return by_log[number]
 

@@ -36,10 +36,12 @@ from kafka_eos_checks.audit.kernels.logs.transactions import (
 from kafka_eos_checks.audit.rules.beside import (
     INDEXED,
     LAST,
+    NO_HOLE,
     SNAPSHOT,
     Beside,
     Last,
     compare_entry,
+    hole_below,
     is_judged,
     offset_in,
 )
@@ -338,29 +340,28 @@ def judge_entries(
     at = np.array([offset_in(each.file) for each in judged], np.int64)
     number = np.searchsorted(np.array(offsets, np.int64), at)[files]
     result.count(SNAPSHOT, "entries", len(found))
-    expected, there = _expected(partition, offsets, own_tails, found["producer_id"], number)
+    hole = np.array([hole_below(each, partition.hole_starts, partition.end) for each in at.tolist()], np.int64)[files]
+    expected, there = _expected(partition, offsets, own_tails, found["producer_id"], number, hole)
     wrong = ~there
     for name in STORED.names or ():
         differs = expected[name] != found[name]
         if name == "coordinator_epoch":  # the producer may have expired since its last marker
             differs &= found[name] != -1
         wrong |= differs
-    if partition.start != 0 or partition.holes:
-        gone = ~there | _gone(expected, found, partition)
-        result.count(SNAPSHOT, "gone", int(gone.sum()))
-        wrong &= ~gone
+    gone = (~there | _gone(expected, found, partition.start or 0, hole)) & ((partition.start != 0) | (hole != NO_HOLE))
+    result.count(SNAPSHOT, "gone", int(gone.sum()))
+    wrong &= ~gone
     for row in np.flatnonzero(wrong).tolist():
         due = _entry(expected[row]) if there[row] else None
         compare_entry(partition.log, judged[files[row]].file, due, _entry(found[row]), result)
 
 
-def _gone(expected: NDArray[np.void], found: NDArray[np.void], partition: Partition) -> NDArray[np.bool_]:
+def _gone(expected: NDArray[np.void], found: NDArray[np.void], start: int, hole: Ints) -> NDArray[np.bool_]:
     """Whether each entry follows from batches that the log no longer has, as in the readable rule."""
-    first, start = found["current_txn_first_offset"], partition.start or 0
+    first, due = found["current_txn_first_offset"], expected["current_txn_first_offset"]
     gone = (found["last_offset"] > expected["last_offset"]) | ((first != -1) & (first < start))
     gone |= (expected["coordinator_epoch"] == -1) & (found["coordinator_epoch"] != -1)
-    if partition.holes:
-        gone |= (first != -1) & (first != expected["current_txn_first_offset"])
+    gone |= (hole != NO_HOLE) & (first != due) & ((first != -1) | (due < hole))
     older: NDArray[np.bool_] = gone | (found["last_offset"] < start)
     return older
 
@@ -372,11 +373,16 @@ def _entry(row: np.void) -> ProducerSnapshotEntry:
 
 
 def _expected(
-    partition: Partition, offsets: Sequence[int], own_tails: Iterable[Tail], producer_id: Ints, number: Ints
+    partition: Partition,
+    offsets: Sequence[int],
+    own_tails: Iterable[Tail],
+    producer_id: Ints,
+    number: Ints,
+    hole: Ints,
 ) -> tuple[NDArray[np.void], NDArray[np.bool_]]:
     """The entries of some producer ids that follow from the log at the snapshots of some numbers, and whether any does.
 
-    A marker of a new epoch removes the batches of a producer.
+    A marker of a new epoch removes the batches of a producer. ``hole`` is as :func:`hole_below` tells it.
     """
     ordered = sorted(own_tails, key=lambda tail: tail.split)
     expected = np.zeros(len(producer_id), STORED.newbyteorder("="))
@@ -400,12 +406,11 @@ def _expected(
     steps = paired((part._replace(log=0) for part in parts), [partition])
     interval, pids = _intervals(steps.steps["offset"], offsets), steps.steps["producer_id"]
     marker = _Last(pids[steps.markers], interval[steps.markers]).up_to(producer_id, number)
-    epochs = (
-        np.where(marker >= 0, steps.steps["coordinator_epoch"][steps.markers][marker], NO_EPOCH)
-        if len(steps.markers)
-        else np.full(len(producer_id), NO_EPOCH)
-    )
-    expected["coordinator_epoch"] = np.where(epochs == NO_EPOCH, -1, epochs)
+    expected["coordinator_epoch"] = -1
+    marked = np.flatnonzero(marker >= 0)
+    last_marker = steps.steps[steps.markers[marker[marked]]]
+    is_known = (last_marker["coordinator_epoch"] != NO_EPOCH) & (last_marker["offset"] > hole[marked])
+    expected["coordinator_epoch"][marked[is_known]] = last_marker["coordinator_epoch"][is_known]
     ends = np.full(len(steps.steps), len(offsets) + 1)  # the interval of the marker that ends the data of a step
     has_marker = steps.ends != NOTHING
     ended = steps.begun[steps.ends[has_marker]]

@@ -60,6 +60,7 @@ def summaries_of(
     high_watermark: int = -1,
     take: Callable[[Block], None] | None = None,
     columns: Sequence[str] = READ_FIRST,
+    offsets: Sequence[int] = (),
 ) -> Iterator[tuple[Summary, Headers, Runs]]:
     """Read a split and summarise it: the summary, the batches and the runs of each chunk.
 
@@ -67,7 +68,7 @@ def summaries_of(
     """
     index = read_index(split.path)
     for start, headers, marks in chunks_of(split, index, check_crc, take, columns):
-        summary, runs = summarise(split, start, headers, marks, high_watermark)
+        summary, runs = summarise(split, start, headers, marks, high_watermark, offsets)
         yield summary, headers, runs
 
 
@@ -85,6 +86,7 @@ def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary
     batches = records = markers = transactional = chunks = 0
     whole = PartitionFold(log, [split.segment for split in splits])
     missing: tuple[int, int] | None = None
+    damaged_end = False
     for chunk in summaries:
         combine.add(chunk)
         if chunk.batches:
@@ -98,7 +100,9 @@ def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary
                 holes=combine.holes,
                 before=combine.holes - chunk.holes,
                 disordered=chunk.disordered,
+                hole_starts=chunk.hole_starts,
             )
+        damaged_end = chunk.damaged_end or (damaged_end and not chunk.batches)
         damage += [(splits[chunk.split].segment, d) for d in chunk.damage]
         batches += chunk.batches
         records += chunk.records
@@ -118,5 +122,7 @@ def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary
         hole=combine.hole or missing,
         chunks=chunks,
         reruns=combine.reruns,
-        partition=replace(whole.partition(), damaged=any(hides_batches(region) for _, region in damage)),
+        partition=replace(
+            whole.partition(), damaged=any(hides_batches(region) for _, region in damage), damaged_end=damaged_end
+        ),
     )

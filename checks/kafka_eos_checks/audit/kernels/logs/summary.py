@@ -37,6 +37,7 @@ from kafka_eos_checks.audit.rules.log import (
     Violation,
     after,
 )
+from kafka_eos_checks.audit.rules.transactions import has_damaged_end
 from kafka_eos_checks.audit.segments.headers import (
     CONTROL_MASK,
     TRANSACTIONAL_MASK,
@@ -105,10 +106,12 @@ class Summary:
         disordered: whether its offsets go backwards somewhere, or are not those of their segment.
         boundary: one row per producer, dtype :data:`BOUNDARY`; empty when ``disordered``.
         damage: its regions without a readable batch.
+        damaged_end: whether such bytes, and no unfinished tail, follow its last batch.
         transactional: number of batches of transactions, markers included.
         transactions: the steps of transactions, and the chunk's times.
         hole: the last hole inside it, as :attr:`rules.log.Log.hole`.
         leaders: the first and the last leader epoch of its batches, -1 for none; None if one goes back inside.
+        hole_starts: the first missing offset of the last hole inside it below each snapshot of its log, if it has any.
     """
 
     split: int
@@ -123,10 +126,12 @@ class Summary:
     disordered: bool
     boundary: NDArray[np.void]
     damage: tuple[CorruptRegion, ...] = ()
+    damaged_end: bool = False
     transactional: int = 0
     transactions: Transactional = NOT_TRANSACTIONAL
     hole: tuple[int, int] | None = None
     leaders: tuple[int, int] | None = (-1, -1)
+    hole_starts: tuple[int, ...] = ()
 
 
 def chunks_of(
@@ -156,7 +161,12 @@ def chunks_of(
 
 
 def summarise(
-    split: Split, start: int, headers: Headers, marks: Marks, high_watermark: int = -1
+    split: Split,
+    start: int,
+    headers: Headers,
+    marks: Marks,
+    high_watermark: int = -1,
+    offsets: Sequence[int] = (),
 ) -> tuple[Summary, Runs]:
     """The summary of a chunk of a split, and its runs.
 
@@ -166,6 +176,7 @@ def summarise(
         headers: its batches.
         marks: the marks of its markers.
         high_watermark: the high watermark of the log, from its directory's checkpoint; -1 if unknown.
+        offsets: the offsets of the snapshots of the log, ascending.
     """
     columns = columns_of(headers, split.log.topic)
     runs = runs_of(columns)
@@ -183,10 +194,12 @@ def summarise(
         disordered=disordered,
         boundary=boundary,
         damage=headers.damage,
+        damaged_end=has_damaged_end(headers, False),
         transactional=int(np.count_nonzero(is_set(headers, TRANSACTIONAL_MASK))),
         transactions=steps_of(headers, marks, split.log.topic, columns, runs, high_watermark=high_watermark),
         hole=last_hole(columns, runs),
         leaders=leaders_of(columns),
+        hole_starts=hole_starts(columns, runs, offsets),
     )
     return summary, runs
 
@@ -210,6 +223,19 @@ def last_hole(columns: Columns, runs: Runs) -> tuple[int, int] | None:
         return None
     behind = int(np.searchsorted(runs.holes, runs.holes[-1]))
     return int(columns.last_offset[behind - 1]) + 1, int(columns.base_offset[behind])
+
+
+def hole_starts(columns: Columns, runs: Runs, offsets: Sequence[int]) -> tuple[int, ...]:
+    """The first missing offset of the last hole of a chunk below each of some offsets; none for one without a hole.
+
+    Also none if offsets go backwards, because the log is then read again.
+    """
+    if not offsets or runs.disordered or not len(columns) or not runs.holes[-1]:
+        return ()
+    starts = columns.last_offset[np.flatnonzero(np.diff(runs.holes))] + 1
+    interval = np.searchsorted(np.array(offsets, np.int64), starts, side="right")
+    last = np.append(interval[1:] != interval[:-1], True)
+    return tuple(starts[last & (interval < len(offsets))].tolist())
 
 
 def local(columns: Columns, runs: Runs, room: range = ANYWHERE) -> tuple[int, int, int, bool, NDArray[np.void]]:

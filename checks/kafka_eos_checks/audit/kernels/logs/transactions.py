@@ -165,6 +165,8 @@ class Partition:
         begins_epoch: leader epoch of the first batch; -1 if it is not known.
         end: one past the last offset.
         holes: how many holes it has.
+        hole_starts: the first missing offset of some of them, ascending: of all that :attr:`Summary.hole_starts` has,
+            and of those between two chunks.
         stamped_ms: the last timestamp of a broker, in milliseconds since the epoch; -1 for none.
         marked_ms: when the last marker below the high watermark was appended; -1 for none.
         first_marker_ms: when the first marker was appended; -1 for none.
@@ -172,6 +174,7 @@ class Partition:
             appended.
         is_ordered: whether no offset goes backwards. Otherwise the steps of chunks cannot be combined.
         damaged: as :attr:`kafka_eos_checks.audit.rules.transactions.PartitionTransactions.damaged`.
+        damaged_end: as :attr:`kafka_eos_checks.audit.rules.transactions.PartitionTransactions.damaged_end`.
         topic_id: the id of the topic; None if the files do not tell.
     """
 
@@ -182,12 +185,14 @@ class Partition:
     begins_epoch: int = -1
     end: int = 0
     holes: int = 0
+    hole_starts: tuple[int, ...] = ()
     stamped_ms: int = -1
     marked_ms: int = -1
     first_marker_ms: int = -1
     chunks: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     is_ordered: bool = True
     damaged: bool = False
+    damaged_end: bool = False
     topic_id: str | None = None
 
     def stamped_before(self, offset: int) -> float:  # noqa: ARG002 - that of the high watermark, which the scan had
@@ -210,6 +215,7 @@ class PartitionFold:
         self.end: int | None = None
         self._partition = Partition(log=log, segments=tuple(segments))
         self._chunks: list[tuple[tuple[int, int], int, int]] = []
+        self._hole_starts: list[int] = []
 
     def add(
         self,
@@ -220,6 +226,7 @@ class PartitionFold:
         holes: int,
         before: int,
         disordered: bool,
+        hole_starts: Sequence[int] = (),
     ) -> None:
         """Fold one more chunk; it has at least one batch.
 
@@ -230,9 +237,13 @@ class PartitionFold:
             holes: the number of holes of the log up to the end of the chunk.
             before: the number of holes that the chunk's steps do not count yet.
             disordered: whether offsets go backwards inside of the chunk.
+            hole_starts: the first missing offsets of holes inside of the chunk, see :attr:`Partition.hole_starts`.
         """
         known = self._partition
         first, end = offsets
+        if self.end is not None and first > self.end:
+            self._hole_starts.append(self.end)
+        self._hole_starts += hole_starts
         backwards = disordered or (self.end is not None and first < self.end)
         self._partition = replace(
             known,
@@ -254,7 +265,8 @@ class PartitionFold:
         for place, before, first_marker_ms in reversed(self._chunks):
             chunks[place] = before, next_ms
             next_ms = next_ms if first_marker_ms == NO_TIME else first_marker_ms
-        return replace(self._partition, chunks=chunks, first_marker_ms=next_ms)
+        starts = tuple(self._hole_starts)
+        return replace(self._partition, chunks=chunks, first_marker_ms=next_ms, hole_starts=starts)
 
 
 class Part(NamedTuple):
