@@ -33,7 +33,6 @@ from zlib import crc32
 import numpy as np
 
 from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
-from kafka_eos.formats.segment import RegionKind
 from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos_checks.audit.engines.local import Engine, LocalEngine, Row, asker
 from kafka_eos_checks.audit.findings import Finding
@@ -645,13 +644,10 @@ def audit_offsets(
 
 
 def _ends_of(scanned: Scanned, moments: Moments) -> Ends:
-    """The ends of all partitions; not known with damage, or messages of old formats, whose offsets are not read."""
-    unclear = {audit.log for audit in scanned.audits if any(region.kind in _UNCLEAR for _, region in audit.damage)}
+    """The ends of all partitions; not known behind damage, or messages of old formats, whose offsets are not read."""
     logs = {(own.log.topic, own.log.partition): own for own in longest(_partitions(scanned)) if own.log.segments}
-    return Ends(logs, frozenset(place for place, own in logs.items() if own.log in unclear), moments)
-
-
-_UNCLEAR = (RegionKind.CORRUPT, RegionKind.OLD_FORMAT)
+    unclear = (place for place, own in logs.items() if own.damaged_end or (own.damaged and own.start is None))
+    return Ends(logs, frozenset(unclear), moments)
 
 
 def judge_commits(
