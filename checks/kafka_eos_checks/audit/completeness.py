@@ -72,8 +72,8 @@ MISSING_PARTITION = Reason(
 )
 NAMED_PARTITION = Reason(
     "missing-partition",
-    "a transaction was decided there, and no given directory has it: give those of all brokers, unless its topic was "
-    "deleted since",
+    "a transaction was decided there, and no given directory has it, though one has another partition of its topic: "
+    "give the directories of all brokers",
 )
 LINKED = Reason(
     "links", "they stand in the place of logs and are not followed; give the folders that the links lead to"
@@ -310,6 +310,8 @@ def missing_partitions(logs: Sequence[PartitionLog], source: Source) -> Iterator
 def unseen_partitions(named: Set[Place], logs: Sequence[PartitionLog], source: Source) -> Iterator[Incomplete]:
     """The partitions of decided transactions that no broker has, if all directories are whole and those of brokers.
 
+    A topic without any log may have been deleted since.
+
     Args:
         named: the partitions that coordinators have in decided transactions.
         logs: all that were read.
@@ -321,7 +323,8 @@ def unseen_partitions(named: Set[Place], logs: Sequence[PartitionLog], source: S
             return
         entries |= told.entries
     given = {(log.topic, log.partition) for log in logs}
-    for topic, partition in sorted(named - given):
+    topics = {topic for topic, _ in given}
+    for topic, partition in sorted(each for each in named - given if each[0] in topics):
         name = f"{topic}-{partition}"
         if name not in entries and not any(is_set_aside(each, topic, partition) for each in entries):
             log = PartitionLog("", topic, partition, name, ())

@@ -407,8 +407,15 @@ def test_a_partition_that_only_its_coordinator_names_is_on_a_broker_that_is_miss
     empty.rename(broker / f"generated-1.{'0f' * 16}-delete")
     assert missing(cluster) == "", "it is being deleted"
     (broker / f"generated-1.{'0f' * 16}-delete").rmdir()
+    properties = (broker / "meta.properties").read_bytes()
     (broker / "meta.properties").unlink()
     assert missing(cluster) == "", "nobody knows that it is all of a broker"
+    (broker / "meta.properties").write_bytes(properties)
+    assert missing(cluster) != ""
+    for number in (0, 2):
+        shutil.rmtree(broker / f"generated-{number}")
+    (broker / HIGH_WATERMARKS).write_text("0\n0\n")
+    assert missing(cluster) == "", "the topic may have been deleted"
 
 
 def test_a_broker_without_any_partition_of_its_checkpoint_may_have_lost_them(cluster: Path) -> None:

@@ -15,7 +15,7 @@ from kafka_eos_checks.audit.rules.histories import HISTORY_RULES
 from kafka_eos_checks.kit.paths import CLONE
 
 PAGE = (CLONE / "docs" / "histories.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(r"```json\n(.*?)```\n```\n\$ kafka-eos audit (\S+)\n(.*?)```", PAGE, re.DOTALL)
+EXAMPLES = re.findall(r"```text\n(.*?)```\n```\n\$ kafka-eos audit (\S+)\n(.*?)```", PAGE, re.DOTALL)
 OF_REQUESTS = {"connection", "correlation", "broker", "delivered", "member"}  # no rule over histories reads these
 
 

@@ -31,9 +31,22 @@ from kafka_eos_checks.audit.kernels.coordinators.group_log import (
     next_markers,
     read_group_log,
 )
+from kafka_eos_checks.audit.kernels.logs.transactions import Partition
+from kafka_eos_checks.audit.moments import AT_ONE_MOMENT
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
 from kafka_eos_checks.audit.plan import stages
-from kafka_eos_checks.audit.rules.offsets import Commit, GroupLog, Name, follow_group_log, went_back
+from kafka_eos_checks.audit.rules.offsets import (
+    BEYOND,
+    OFFSET_RULES,
+    WENT_BACK,
+    Commit,
+    Ends,
+    GroupLog,
+    Name,
+    beyond_the_end,
+    follow_group_log,
+    went_back,
+)
 from kafka_eos_checks.audit.segments import headers
 from kafka_eos_checks.audit.segments.contents import Figures
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs, plan
@@ -127,27 +140,34 @@ def test_any_log_in_any_cuts_is_folded_as_the_readable_rule_does(
 
 
 @in_both("count", 50, 200)
-def test_the_plan_finds_what_went_back_with_the_records_at_the_edges_of_chunks(
+def test_the_plan_finds_what_went_back_or_is_beyond_the_end_with_the_records_at_the_edges_of_chunks(
     count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left_out = found = 0
+    left_out = found = past = 0
     for seed in range(count):
         rng = random.Random(seed)
         with random_log(rng) as log:
             monkeypatch.setattr(headers, "BLOCK_BYTES", rng.choice((1000, 1 << 20, 1 << 20)))
-            figures: Figures = {"checked": 0, "unknown": 0}
-            expected = list(went_back([follow_group_log(log)], figures))
+            figures: dict[str, Figures] = {rule: {"checked": 0, "unknown": 0} for rule in OFFSET_RULES}
+            readable = follow_group_log(log)
+            named = {place for _, place in readable.commits}
+            empty = {place: Partition(log=PartitionLog("", *place, "", ("0.log",))) for place in named}
+            ends = Ends(empty, frozenset(), AT_ONE_MOMENT)
+            monkeypatch.setattr(stages, "_ends_of", lambda *_, ends=ends: ends)
+            beyond = [replace(each, time_ms=None) for each in beyond_the_end(readable, ends, figures[BEYOND])]
+            back = list(went_back([readable], figures[WENT_BACK]))
             engine = LocalEngine()
             scanned = stages.scan_logs([log], engine, split_bytes=rng.choice((1000, 1 << 30, 1 << 30)))
             own, own_figures = stages.audit_offsets(scanned, engine)
             rows = [value for rows in scanned.rows for _, value in engine.collect(stages.COMMITS, rows)]
             told = [replace(each, time_ms=None) for each in own]
-            assert sorted(told, key=Finding.sort_key) == sorted(expected, key=Finding.sort_key)
+            assert sorted(told, key=Finding.sort_key) == sorted([*back, *beyond], key=Finding.sort_key)
         assert own_figures == ({log: figures} if scanned.audits[0].batches else {})
         left_out += sum(number for _, number in rows)
-        found += len(expected)
+        found, past = found + len(back), past + len(beyond)
     assert left_out > count / 8
     assert found > count / 8
+    assert past > count / 8
 
 
 @in_both("count", 60, 300)
