@@ -514,17 +514,14 @@ def _of_logs(
     found_in_logs = scanned.findings + list(_unreadable(scanned.audits, incomplete, damaged))
     seconds = time.perf_counter() - started
     drafts, found, known, ended, decided_on = transaction_verdicts(scanned, engine, source, check_crc=check_crc)
-    incomplete += unseen_partitions(decided_on - {_place(each.log) for each in incomplete}, inputs.logs, source)
+    told = {(each.log.topic, each.log.partition) for each in incomplete}
+    incomplete += unseen_partitions(decided_on - told, inputs.logs, source)
     unread = {LINKED: inputs.links, TOO_DEEP: inputs.deeper}
     judged.add(log_verdicts(scanned.audits, seconds, incomplete, unread, damaged), found_in_logs)
     judged.add(drafts, found)
     judged.add(*offset_verdicts(scanned, engine, known, check_crc=check_crc))
     judged.add(*beside_verdicts(scanned, engine, ended, one_moment=source.is_still, check_crc=check_crc))
     return scanned, known
-
-
-def _place(log: PartitionLog) -> LogPlace:
-    return log.topic, log.partition
 
 
 def bill_of(engine: Engine, inputs: Inputs, spent: float, wall: float) -> Bill:
@@ -749,7 +746,7 @@ def offset_verdicts(
     seconds = time.perf_counter() - started
     of_rules: list[_OfRule] = []
     for rule in OFFSET_RULES if by_log else ():
-        own = {log: figures[rule] for log, figures in by_log.items()}
+        own = {log: told[rule] for log, told in by_log.items()}
         names = ("checked", UNKNOWN, RECENT)
         figures: Figures = {name: sum(int(each.get(name, 0)) for each in own.values()) for name in names}
         reasons = _in_logs(rule, [(log, int(each[UNKNOWN])) for log, each in own.items()])

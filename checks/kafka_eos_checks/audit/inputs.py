@@ -1,8 +1,9 @@
 """The inputs of an audit: log directories, recordings (packed or not) and histories."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -142,7 +143,7 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
                 wrong = "no such history" if not path.exists() else "not named like a history"
                 raise UnusableInput(f"{path}: {wrong}; give a file *{' or *'.join(SUFFIXES)}")
         there = _directories_in(folders)
-        logs = [*logs_in(there), *segments]
+        logs = [*logs_in(chain(*there.values())), *segments]
         _demand_replicas(logs, folders)
         directories = sorted({log.directory for log in logs})
         ids = {directory: broker_id(directory) for directory in directories}
@@ -152,19 +153,19 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
             tuple(operations),
             one_moment=bool(recorded) and all(recorded) and not segments,
             directories={folder: _named(folder, folders) for folder in directories},
-            whole=frozenset(each.path for each in there if each.is_whole),
+            whole=frozenset(each.path for each in chain(*there.values()) if each.is_whole),
             given=tuple(map(str, (*paths, *histories))),
             packed=packed,
             brokers={directory: known for directory, known in ids.items() if known is not None},
-            links=tuple(_links_in(folders)),
-            deeper=tuple(_deeper_in(folders, {log.directory for log in logs})),
+            links=tuple(_links_in(there)),
+            deeper=tuple(_deeper_in(folders, there, {log.directory for log in logs})),
         )
 
 
-def _directories_in(folders: Mapping[Path, Path]) -> list[LogDirectory]:
-    """The log directories in some folders; a folder without any may have files that tell what was meant."""
+def _directories_in(folders: Mapping[Path, Path]) -> dict[Path, list[LogDirectory]]:
+    """The log directories in each of some folders; one without any may have files that tell what was meant."""
     try:
-        return find_directories(*folders)
+        return {folder: find_directories(folder) for folder in folders}
     except NotALogDirectory as error:
         for folder, given in folders.items():
             for path in () if is_uri(str(folder)) or not folder.is_dir() else sorted(folder.iterdir()):
@@ -173,17 +174,19 @@ def _directories_in(folders: Mapping[Path, Path]) -> list[LogDirectory]:
         raise
 
 
-def _links_in(folders: Iterable[Path]) -> Iterator[str]:
-    """The symbolic links in the place of logs in some folders of this machine."""
-    for folder in folders:
-        for link in () if is_uri(str(folder)) else links_to_logs(folder, LOG_SUFFIXES):
+def _links_in(there: Mapping[Path, Sequence[LogDirectory]]) -> Iterator[str]:
+    """The symbolic links in the place of logs in some folders of this machine, by the directories found there."""
+    for folder, found in there.items():
+        for link in () if is_uri(str(folder)) else links_to_logs(found, LOG_SUFFIXES):
             yield str(link.relative_to(folder.resolve()))
 
 
-def _deeper_in(folders: Mapping[Path, Path], read: Collection[Path]) -> Iterator[str]:
+def _deeper_in(
+    folders: Mapping[Path, Path], there: Mapping[Path, Sequence[LogDirectory]], read: Collection[Path]
+) -> Iterator[str]:
     """The folders of this machine that lie too deep below some folders and are not given themselves."""
     for folder, given in folders.items():
-        for path in () if is_uri(str(folder)) else deeper_directories(folder, LOG_SUFFIXES):
+        for path in () if is_uri(str(folder)) else deeper_directories(folder, there[folder], LOG_SUFFIXES):
             if (folder / path).resolve() not in read:
                 yield str(given / path)
 

@@ -138,13 +138,15 @@ def find_log_directories(path: Path, suffixes: Sequence[str] = ("log",)) -> tupl
     return found
 
 
-def deeper_directories(path: Path, suffixes: Sequence[str] = ("log",)) -> list[Path]:
-    """The folders with partitions below ``path`` that lie too deep for :func:`find_log_directories`, relative to it.
+def deeper_directories(path: Path, found: Sequence[LogDirectory], suffixes: Sequence[str] = ("log",)) -> list[Path]:
+    """The folders with partitions that lie too deep below a folder for :func:`find_log_directories`, relative to it.
 
-    Arguments and errors are those of :func:`find_log_directories`.
+    Args:
+        path: the folder.
+        found: the log directories that were found at it.
+        suffixes: the suffixes that they were found with.
     """
     root = path.resolve()
-    found = find_log_directories(path, suffixes)
     if not all(directory.is_whole for directory in found):
         return []
     partitions = {partition.path for directory in found for partition in directory.partitions}
@@ -244,15 +246,12 @@ def _partition(path: Path, suffixes: Sequence[str]) -> Partition | Skipped:
     )
 
 
-def links_to_logs(path: Path, suffixes: Sequence[str] = ("log",)) -> list[Path]:
-    """The symbolic links that stand for a partition's folder or a segment in the log directories at ``path``.
+def links_to_logs(found: Iterable[LogDirectory], suffixes: Sequence[str] = ("log",)) -> list[Path]:
+    """The symbolic links that stand for a partition's folder or a segment in some log directories.
 
-    They are not followed, because they may lead anywhere. Arguments and errors are those of
-    :func:`find_log_directories`.
+    They are not followed, because they may lead anywhere. ``suffixes`` are those that the directories were found with.
     """
-    links = (
-        each.path for found in find_log_directories(path, suffixes) for each in found.skipped if each.reason == LINK
-    )
+    links = (each.path for directory in found for each in directory.skipped if each.reason == LINK)
     return [link for link in links if _PARTITION.fullmatch(link.name) or _is_segment(link.name, suffixes)]
 
 

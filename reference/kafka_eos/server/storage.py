@@ -83,7 +83,7 @@ def _last_offset_delta(encoded: bytes) -> int:
 
 
 class _Index:
-    """Of each batch the base offset, the highest offset up to its end, its place in bytes and its timestamp.
+    """The batches by number: base offset, highest offset up to their end, place in bytes, and timestamp of each.
 
     One more place is the end. A log that was damaged may have a batch at an offset once more, or offsets that go back.
     """

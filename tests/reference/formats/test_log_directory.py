@@ -197,6 +197,10 @@ def test_folders_with_partitions_further_below_are_named_as_they_can_be_given(
         find_log_directories(Path("copy"))
 
 
+def deeper(path: Path) -> list[Path]:
+    return deeper_directories(path, find_log_directories(path))
+
+
 def test_folders_that_lie_too_deep_are_told_and_no_link_is_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,10 +211,10 @@ def test_folders_that_lie_too_deep_are_told_and_no_link_is_followed(
     (root / "deep" / "kafka" / "data" / "link").symlink_to(root / "1")
     told = [Path("2/data"), Path("deep/kafka/data/3")]
     assert [directory.path.name for directory in find_log_directories(root)] == ["1"]
-    assert deeper_directories(root) == told
-    assert deeper_directories(root / "1" / "orders-0") == deeper_directories(root / "1") == []
+    assert deeper(root) == told
+    assert deeper(root / "1" / "orders-0") == deeper(root / "1") == []
     monkeypatch.setattr(log_directory, "MOST_FOLDERS", 2)
-    assert deeper_directories(root) == told[:1], "a search ends"
+    assert deeper(root) == told[:1], "a search ends"
 
 
 def test_the_given_directory_itself_may_be_a_link(tmp_path: Path) -> None:

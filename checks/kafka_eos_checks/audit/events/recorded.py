@@ -18,7 +18,7 @@ from msgspec import UNSET
 from numpy.typing import NDArray
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.histories.history import PHASES, MalformedHistory
+from kafka_eos.histories.history import OF_TESTS, PHASES, MalformedHistory
 from kafka_eos_checks.audit.segments.headers import Bytes, Ints
 from kafka_eos_checks.audit.segments.strings import hashes
 
@@ -117,7 +117,7 @@ VALUED = [*SENDS, POLLED]
 
 EPOCH_REFUSALS = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 COMMITS = frozenset({"TxnOffsetCommit", "OffsetCommit"})
-DECLARATIONS = frozenset({"DeclareApplication", "DeclareTopic", "DeclareRecord"})
+DECLARATIONS = frozenset(OF_TESTS)
 GENERATIONS = COMMITS | {"JoinGroup"}
 GENERATION_STEPS = {("JoinGroup", "ok"), *((action, phase) for action in COMMITS for phase in ("invoke", "ok"))}
 COMMITTING = frozenset({"SendOffsetsToTransaction", "CommitOffsets"})

@@ -28,7 +28,7 @@ Kafka: OffsetMetadataManager.replay, replayEndTransactionMarker
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -119,6 +119,21 @@ class GroupLog:
             before = self.commits[name][-1].record if self.commits[name] else -1
             if decision is ControlType.COMMIT and before < commit.record:
                 self.commits[name].append(commit)
+
+    def finding(self, rule: str, commit: Commit, evidence: str) -> Finding:
+        """A violation of a rule at the record of a commit."""
+        return Finding(
+            rule=rule,
+            topic=self.log.topic,
+            partition=self.log.partition,
+            broker=self.log.broker,
+            file=commit.file,
+            position=commit.position,
+            offset=commit.record,
+            producer_id=commit.producer_id,
+            producer_epoch=commit.producer_epoch,
+            evidence=evidence,
+        )
 
     def skip(self) -> None:
         """Add a hole, which may have had a marker."""
@@ -221,7 +236,7 @@ class Ends:
         return own.log.end_after(own.end)
 
     def standing(self, place: Place, moment_ms: float) -> Kind:
-        """What it means that a log ends below an offset that was committed at a moment."""
+        """The kind of a finding about a log that ends below an offset, by the moment at which this was committed."""
         own = self.logs[place]
         if place in self.damaged:
             return Kind.NOT_JUDGED
@@ -240,19 +255,9 @@ def beyond_the_end(log: GroupLog, ends: Ends, figures: Figures) -> Iterator[Find
         end = ends.offset(place)
         if offset <= end:
             continue
-        commit, (topic, partition) = log.commits[group, place][-1], place
-        found = Finding(
-            rule=BEYOND,
-            topic=log.log.topic,
-            partition=log.log.partition,
-            broker=log.log.broker,
-            file=commit.file,
-            position=commit.position,
-            offset=commit.record,
-            producer_id=commit.producer_id,
-            producer_epoch=commit.producer_epoch,
-            evidence=f"group {quoted(group)} has committed offset {offset} of {topic}-{partition}, which ends at {end}",
-        )
+        topic, partition = place
+        evidence = f"group {quoted(group)} has committed offset {offset} of {topic}-{partition}, which ends at {end}"
+        found = log.finding(BEYOND, log.commits[group, place][-1], evidence)
         [found] = dated([found], {(log.log.broker, log.log.topic, log.log.partition): log.log.folder})
         kind = ends.standing(place, inf if found.time_ms is None else found.time_ms)
         if kind is Kind.VIOLATION:
@@ -285,18 +290,8 @@ def went_back(logs: Sequence[GroupLog], figures: Figures) -> Iterator[Finding]:
                     if commit.holes > highest.holes:
                         count(figures, "unknown")
                     else:
-                        yield Finding(
-                            rule=WENT_BACK,
-                            topic=each.log.topic,
-                            partition=each.log.partition,
-                            broker=each.log.broker,
-                            file=commit.file,
-                            position=commit.position,
-                            offset=commit.record,
-                            producer_id=commit.producer_id,
-                            producer_epoch=commit.producer_epoch,
-                            evidence=f"group {quoted(group)} had offset {highest.offset} of {topic}-{partition} before "
-                            f"{commit.offset}{_circumstance(highest, commit)}",
-                            kind=(Kind.VIOLATION if commit.transactional else Kind.TOLD).value,
-                        )
+                        evidence = f"group {quoted(group)} had offset {highest.offset} of {topic}-{partition} before "
+                        evidence += f"{commit.offset}{_circumstance(highest, commit)}"
+                        found = each.finding(WENT_BACK, commit, evidence)
+                        yield found if commit.transactional else replace(found, kind=Kind.TOLD.value)
                 highest = commit

@@ -19,7 +19,7 @@ Kafka: KafkaProducer.sendOffsetsToTransaction, OffsetMetadataManager.replayEndTr
 
 from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.findings import Finding
@@ -191,16 +191,5 @@ def not_as_sent(
                 continue
             group, (topic, partition) = name
             how = "was sent only in transactions that are aborted" if fates else "was never sent"
-            yield Finding(
-                rule=NOT_AS_SENT,
-                topic=log.log.topic,
-                partition=log.log.partition,
-                broker=log.log.broker,
-                file=commit.file,
-                position=commit.position,
-                offset=commit.record,
-                producer_id=pid,
-                producer_epoch=epoch,
-                run=run[0].run,
-                evidence=f"group {quoted(group)}: offset {offset} of {topic}-{partition} counts, and {how}",
-            )
+            evidence = f"group {quoted(group)}: offset {offset} of {topic}-{partition} counts, and {how}"
+            yield replace(log.finding(NOT_AS_SENT, commit, evidence), run=run[0].run)
