@@ -58,6 +58,7 @@ from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
 from kafka_eos_checks.audit.rules.rule_book import READABLE, Place, dump_of, rule_of
 from kafka_eos_checks.audit.rules.transactions import (
     FENCED,
+    NO_BIT,
     NO_TRANSACTION,
     RECENT,
     TORN,
@@ -700,7 +701,9 @@ def transaction_verdicts(
     }
     unknown = [(state.log, state.unknown + state.unreadable) for state in states]
     of_rules: list[_OfRule] = [(rule, figures, _in_logs(rule, unknown)) for rule in COORDINATOR_RULES if states]
-    of_rules += [(rule, result.figures[rule], result.reasons[rule]) for rule in TRANSACTION_RULES]
+    of_rules += [
+        (rule, result.figures[rule], result.reasons[rule]) for rule in TRANSACTION_RULES if states or rule != NO_BIT
+    ]
     drafts = _drafts(of_rules, time.perf_counter() - started)
     findings = Found(engine, *([known.rows] if states else [])) + result.findings
     return drafts, findings, result.moments, ended, known.named

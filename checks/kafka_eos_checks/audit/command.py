@@ -44,7 +44,7 @@ EPILOG = """examples:
 rules over logs: order, stale epoch, duplicate, gap, batch outside transaction, leader epoch went back
 rules over __transaction_state: illegal coordinator transition, decision changed
 rules over transactions: torn transaction, hanging transaction, marker without transaction,
-  fenced producer committed, marker of an old coordinator
+  fenced producer committed, marker of an old coordinator, data without transaction
 rules over __consumer_offsets: committed offset went back, committed offset beyond the end
 rules over the files next to a log: aborted index, producer snapshot, replicas differ
 rules over histories: acknowledged but lost, duplicate value, refused without cause,

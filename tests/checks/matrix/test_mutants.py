@@ -33,7 +33,7 @@ from kafka_eos_checks.audit.rules.readers import (
     STABLE_WENT_BACK,
 )
 from kafka_eos_checks.audit.rules.sent_offsets import NOT_AS_SENT
-from kafka_eos_checks.audit.rules.transactions import FENCED, HANGING, NO_TRANSACTION, TORN
+from kafka_eos_checks.audit.rules.transactions import FENCED, HANGING, NO_BIT, NO_TRANSACTION, TORN
 from kafka_eos_checks.conform.mechanisms import IDEMPOTENCE
 from kafka_eos_checks.graphs.state_graph import GraphUnusable
 from kafka_eos_checks.kit.verdict import Verdict, read_verdicts
@@ -203,7 +203,7 @@ def test_every_rule_that_a_client_can_break_has_a_mutant_a_named_failure_or_a_wr
     by_a_reader = {STABLE_WENT_BACK, POLL_SKIP, NON_MONOTONIC, INCONSISTENT, PRECOMMITTED}
     of_declared_applications = {NOT_PROCESSED, OUTPUT_OF_NOTHING}  # tests/checks/testing/test_in_process_broker.py
     of_requests = {NOT_AS_SENT}  # simulated applications record calls, not requests; `lab generate` plants it
-    of_no_client = {ORDER, LEADER_BACK, OUTSIDE}  # no client gives offsets or leader epochs, or leaves its transaction
+    of_no_client = {ORDER, LEADER_BACK, OUTSIDE, NO_BIT}  # no client gives offsets or leader epochs, or omits the bit
     of_lost_records = {BEYOND}  # no simulated broker loses what a group has read; `lab generate` plants it
     others = by_scenarios | by_a_reader | of_declared_applications | of_requests | of_no_client | of_lost_records
     assert by_mutants == RULES - others

@@ -1,7 +1,8 @@
 """Random clusters with faults and cuts, on which the plan's findings on transactions are compared with the oracle's.
 
 A cluster is a few partitions and logs of ``__transaction_state``, written by a few producers with transactions of both
-versions. Markers are lost, repeated, changed or late; zombies write; coordinators are fenced. Logs start late, have
+versions. Markers are lost, repeated, changed or late; zombies write; data lack the transactional bit; coordinators are
+fenced. Logs start late, have
 holes or go backwards; they lose their first or last batches, some in the middle, or all, and what is left may be
 followed by bytes that are no batch. Some tell the id of their topic. A coordinator's log is missing, incomplete, or
 names a producer id of another one. Logs are of different moments. All of it follows from a seed.
@@ -75,6 +76,9 @@ class _Producer:
     joined: set[int] = field(default_factory=set)
 
 
+_IDEMPOTENT = _Producer("", 5, 2, 0)  # has no transactional id
+
+
 class _Cluster:
     """A random cluster: the batches that producers and their coordinators append to all logs."""
 
@@ -82,6 +86,8 @@ class _Cluster:
         self.rng = random.Random(seed)
         self.losses = random.Random(f"losses of {seed}")
         self.origins = random.Random(f"origins of {seed}")
+        self.bits = random.Random(f"bits of {seed}")
+        self.mixed = self.bits.random() < 0.3  # some data are outside of transactions
         self.loses = self.losses.random() < 0.5
         self.pace = self.losses.choice((1, 1, 40))  # so that clocks may differ by more or by less than some steps
         self.clean = self.rng.random() < 0.3  # no faults, but logs may lack something
@@ -152,6 +158,20 @@ class _Cluster:
         self.partitions[number].append(batch)
         self.ends[number] += 1
 
+    def plain(self, producer: _Producer) -> None:
+        """Append a batch without the transactional bit to some log."""
+        number = self.bits.randrange(len(self.partitions))
+        batch = build_batch(
+            [Record(value=b"v")],
+            base_offset=self.ends[number],
+            base_timestamp=self.now,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            base_sequence=0,
+        )
+        self.partitions[number].append(batch)
+        self.ends[number] += 1
+
     def transaction(self, producer: _Producer) -> None:
         """Run one transaction, in which something may go wrong."""
         places = self.rng.sample(range(len(self.partitions)), self.rng.randint(1, len(self.partitions)))
@@ -195,6 +215,8 @@ class _Cluster:
                 self.append(self.rng.randrange(len(self.partitions)), producer, None, max(0, producer.epoch - 1))
             if self.happens(0.02):
                 self.now += 30 * 60_000
+            while self.mixed and self.bits.random() < 0.2:
+                self.plain(self.bits.choice((_IDEMPOTENT, _IDEMPOTENT if self.clean else producer)))
         if self.rng.random() < 0.3:  # the last transaction is under way
             producer = self.rng.choice(self.producers)
             self.append(self.rng.randrange(len(self.partitions)), producer, None, producer.epoch)

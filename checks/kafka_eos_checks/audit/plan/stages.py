@@ -7,7 +7,8 @@ stage                   mapped over                      rows
                                                          records of the internal topics
 :func:`fold_log`        the summaries of a log           its audit by the rules over logs, and the log as a whole
 :func:`fold_bucket`     records of ids of a log          the coordinators' rules, and what is known of each producer id
-:func:`judge_bucket`    steps and ids of a bucket        the rules over transactions
+:func:`judge_bucket`    steps, ids and plain data of a   the rules over transactions
+                        bucket
 :func:`judge_commits`   commits of a log                 the rule over committed offsets
 :func:`judge_stretch`   transactions of some segments    the rule over indexes of aborted transactions
 :func:`judge_producers` last batches of a bucket         the rule over snapshots
@@ -31,6 +32,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
@@ -50,7 +52,7 @@ from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import (
 )
 from kafka_eos_checks.audit.kernels.coordinators.group_log import fold_group_log, read_group_log, thinned
 from kafka_eos_checks.audit.kernels.coordinators.id_slices import sliced_ids
-from kafka_eos_checks.audit.kernels.coordinators.matching import judge_steps
+from kafka_eos_checks.audit.kernels.coordinators.matching import judge_plain_data, judge_steps
 from kafka_eos_checks.audit.kernels.coordinators.missing import Owing, by_task, there_in
 from kafka_eos_checks.audit.kernels.coordinators.slices import SLICE_MARKERS, Cuts, Slice, cuts_of, sliced
 from kafka_eos_checks.audit.kernels.histories.stored import SplitRecords
@@ -58,9 +60,12 @@ from kafka_eos_checks.audit.kernels.logs.fold import LogAudit, fold, summaries_o
 from kafka_eos_checks.audit.kernels.logs.summary import READ_FIRST, Summary
 from kafka_eos_checks.audit.kernels.logs.transactions import (
     NO_STEPS,
+    PLAIN_DATA,
     Part,
     Partition,
     Parts,
+    by_bucket,
+    plain_data_of,
     scattered,
 )
 from kafka_eos_checks.audit.kernels.logs.whole import read_in_order
@@ -108,7 +113,7 @@ from kafka_eos_checks.audit.segments.contents import Figures, Place
 from kafka_eos_checks.audit.segments.headers import Block
 from kafka_eos_checks.audit.segments.splits import SPLIT_BYTES, PartitionLog, Split, plan, tasks
 
-SUMMARY, STEPS, RESULT, KNOWN, STATE_CHUNK, STATES, COMMITS, CUT = range(8)  # kinds of rows
+SUMMARY, STEPS, RESULT, KNOWN, STATE_CHUNK, STATES, COMMITS, CUT, PLAIN_ROWS = range(9)  # kinds of rows
 BUCKET_BYTES = 512 << 20  # of logs for each bucket of producer ids, whose steps are judged together
 MOST_BUCKETS = 4096
 INTERNAL_SPLIT_BYTES = 16 << 20  # where records are read, because they take ten times as long as headers
@@ -214,6 +219,7 @@ def scan_logs(
         replicated={number: place for place, own in enumerate(_by_place(logs)) if len(own) > 1 for number in own},
         least_slice=slice_markers if buckets > 1 else None,
         named=named,
+        has_owners=any(log.topic == COORDINATOR_TOPIC for log in logs),
     )
     rows = []
     for label, are_states in (("scan", False), ("coordinators", True)):
@@ -286,9 +292,14 @@ def scan(
     replicated: Mapping[int, int],
     least_slice: int | None,
     named: Named,
+    has_owners: bool,
 ) -> Iterator[Row]:
-    """The rows of some splits: each chunk's summary, its steps, its last batches, and records if they are needed."""
+    """The rows of some splits: each chunk's summary, its steps, its last batches, and records if they are needed.
+
+    If there are coordinators' logs, also the data without the transactional bit.
+    """
     steps: list[Part] = []
+    plain: list[NDArray[np.void]] = []
     for log, split in task:
         yield from neighbours.of_split(log, split, buckets)
         beside: list[tuple[Part, Last]] = []
@@ -310,6 +321,8 @@ def scan(
             yield Row(SUMMARY, log, summary, chunk.boundary.nbytes)
             if len(told.steps) and split.log.topic != COORDINATOR_TOPIC:
                 steps.append(part)
+            if has_owners:
+                plain.append(plain_data_of(log, split, headers, runs))
             yield from named.rows(records, split)
         yield from neighbours.of_chunks(beside, buckets)
         yield from named.rows(records, split, at_end=True)
@@ -325,6 +338,8 @@ def scan(
             yield Row(SLICES, own.task, cut, cut.steps.nbytes)
     for bucket, piece in scattered(steps, buckets):
         yield Row(STEPS, bucket, piece, piece.steps.nbytes)
+    for bucket, data in by_bucket(np.concatenate(plain), buckets) if plain else ():
+        yield Row(PLAIN_ROWS, bucket, data, data.nbytes)
 
 
 def _take_records(
@@ -545,7 +560,7 @@ def judge_transactions(
         slices=scanned.slices,
         buckets=scanned.buckets,
     )
-    results = engine.regroup(judge, [STEPS, KNOWN], scanned.rows[0], known.rows, label="transactions")
+    results = engine.regroup(judge, [STEPS, KNOWN, PLAIN_ROWS], scanned.rows[0], known.rows, label="transactions")
     asked = NOT_ASKED
     cuts: list[Cuts] = []
     for _, (found, own_asked, own_cuts) in engine.collect(RESULT, results):
@@ -573,7 +588,7 @@ def _read_again(item: tuple[PartitionLog, int, int], *, check_crc: bool) -> tupl
 
 def judge_bucket(
     bucket: int,
-    values: Iterable[Parts | tuple[int, FoldedIds | FoldedSlice]],
+    values: Iterable[Parts | tuple[int, FoldedIds | FoldedSlice] | NDArray[np.void]],
     *,
     around: Around,
     bases: Mapping[int, Mapping[int, int]],
@@ -585,8 +600,11 @@ def judge_bucket(
     parts: list[Part] = []
     ids: dict[int, list[FoldedIds]] = defaultdict(list)
     of_slices: dict[int, list[FoldedSlice]] = defaultdict(list)
+    plain = [np.empty(0, PLAIN_DATA)]
     for value in values:
-        if isinstance(value, Parts):
+        if isinstance(value, np.ndarray):
+            plain.append(value)
+        elif isinstance(value, Parts):
             parts += [part for part in value.each() if part.log not in around.again]
         elif isinstance(value[1], FoldedSlice):
             of_slices[value[0]].append(value[1])
@@ -616,6 +634,10 @@ def judge_bucket(
     own_steps = steps.of_logs(around.chosen)
     judged.add(judge_steps(own_steps, around.partitions, knowledge, around.moments))
     around.owing.judge(own_steps, knowledge, cut, judged)
+    data = np.concatenate(plain)
+    data = data[np.isin(data["log"], around.chosen)]
+    writers = np.concatenate([own_steps.steps["producer_id"], [own.producer_id for own in cuts]])
+    judge_plain_data(data, writers, around.partitions, knowledge, judged)
     logs = [*(partition.log for partition in around.partitions), *(each.log for each in around.coordinators)]
     yield from found_rows(judged.findings, bucket, folders(logs) if judged.findings else None)
     yield from around.open_rows(judged.open)

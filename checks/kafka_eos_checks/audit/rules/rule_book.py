@@ -406,6 +406,16 @@ _RULES: Mapping[str, Rule] = {
         then=_DUMP,
         urgency=Urgency.BOOKKEEPING,
     ),
+    t.NO_BIT: Rule(
+        subject="producer_ids",
+        noun="producer ids of transactional ids in these logs",
+        means="A client with a transactional id wrote records that belong to none of its transactions. Everybody reads "
+        "them at once, and keeps them if the transaction is aborted. The leader cannot tell, and accepts them.",
+        ends=_NEVER,
+        then=_DUMP_DATA,
+        decide=f"{_WRITER}, and with which client library: it has to set the transactional bit in every batch, as "
+        f"Kafka's own clients do{_KEEP}",
+    ),
     offsets.WENT_BACK: Rule(
         subject="checked",
         noun="committed offsets",

@@ -45,6 +45,12 @@ the marker of the next transaction, if that transaction has this decision and no
 ``marker of an old coordinator``
     A marker with a coordinator epoch below that of an earlier marker of the same producer id on the partition.
 
+``data without transaction``
+    A data batch without the transactional bit, of a producer id that a transactional id has or had. Readers of
+    committed data get it although the transaction is aborted. A leader refuses it only while the producer has a
+    transaction open on the partition (rule ``batch outside transaction``), because it does not know whose producer id
+    it is: Kafka 4.3.0 accepts all others. A log has one finding for each such producer id.
+
 *Not judged*: producer ids that none of the given logs of ``__transaction_state`` names; before transaction version 2,
 markers whose coordinator's log or partition is compacted or damaged; markers without data that may belong to more than
 :data:`MOST_WAYS` transactions. Nor does a partition with holes or damage miss any marker.
@@ -78,6 +84,7 @@ from math import inf, isinf
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, topic_id
 from kafka_eos.formats.record_batch import ControlType
@@ -114,7 +121,8 @@ from kafka_eos_checks.audit.segments.splits import PartitionLog
 
 TORN, HANGING, NO_TRANSACTION = "torn transaction", "hanging transaction", "marker without transaction"
 FENCED, OLD_COORDINATOR = "fenced producer committed", "marker of an old coordinator"
-TRANSACTION_RULES = (TORN, HANGING, NO_TRANSACTION, FENCED, OLD_COORDINATOR)
+NO_BIT = "data without transaction"
+TRANSACTION_RULES = (TORN, HANGING, NO_TRANSACTION, FENCED, OLD_COORDINATOR, NO_BIT)
 OF_MARKERS = (TORN, NO_TRANSACTION, OLD_COORDINATOR)  # the rules that look at every marker
 
 # The fields of a batch header that the rules need.
@@ -212,6 +220,26 @@ class OpenTransaction:
         return self.offset if self.begun is None else self.begun
 
 
+class PlainData(NamedTuple):
+    """The data batches of a producer id without the transactional bit, on a partition.
+
+    Attributes:
+        file: segment of the first of them, relative to the folder of its partition.
+        position: position of its first byte there.
+        offset: its base offset.
+        producer_id: its producer id.
+        epoch: its producer epoch.
+        batches: how many there are.
+    """
+
+    file: str
+    position: int
+    offset: int
+    producer_id: int
+    epoch: int
+    batches: int
+
+
 class Replaced(NamedTuple):
     """Data that were still open when data of a later epoch came.
 
@@ -272,6 +300,7 @@ class PartitionTransactions:
         markers: the markers, in log order.
         open: data that no marker has ended, by producer id.
         merged: data that were still open when data of a later epoch came.
+        plain: data without the transactional bit, by producer id.
         start: the first offset; None for a log without batches.
         begins_ms: timestamp of the first batch, in milliseconds since the epoch.
         begins_epoch: leader epoch of the first batch; -1 if it is not known.
@@ -290,6 +319,7 @@ class PartitionTransactions:
     markers: list[Marker] = field(default_factory=list)
     open: dict[int, OpenTransaction] = field(default_factory=dict)
     merged: list[Replaced] = field(default_factory=list)
+    plain: dict[int, PlainData] = field(default_factory=dict)
     start: int | None = None
     begins_ms: int = 0
     begins_epoch: int = -1
@@ -349,6 +379,11 @@ class PartitionTransactions:
         """Topic and partition."""
         return self.log.topic, self.log.partition
 
+    @property
+    def producer_ids(self) -> set[int]:
+        """The producer ids of its batches."""
+        return {*self.open, *self.plain, *(marker.producer_id for marker in self.markers)}
+
     def data(self, batch: OpenTransaction) -> None:
         """Add one more transactional batch with data."""
         opened = self.open.get(batch.producer_id)
@@ -374,8 +409,10 @@ class PartitionTransactions:
         """A marker, or the first batch of a transaction, as something that could not be judged."""
         return Subject(self.log.topic, self.log.partition, at.offset, at.producer_id)
 
-    def finding(self, rule: str, at: Marker | OpenTransaction, evidence: str, kind: Kind = Kind.VIOLATION) -> Finding:
-        """A finding at a marker, or at the first batch of a transaction."""
+    def finding(
+        self, rule: str, at: Marker | OpenTransaction | PlainData, evidence: str, kind: Kind = Kind.VIOLATION
+    ) -> Finding:
+        """A finding at a marker, or at the first batch of a transaction or of other data."""
         return Finding(
             rule=rule,
             topic=self.log.topic,
@@ -443,6 +480,7 @@ def _take(result: PartitionTransactions, name: str, headers: Headers, marks: Mar
     stamped = control | is_set(headers, TIMESTAMP_TYPE_MASK) | (result.log.topic in COORDINATOR_TOPICS)
     stamps = headers.column("max_timestamp")
     result.stamped_ms = max(result.stamped_ms, int(stamps[stamped].max(initial=-1)))
+    _take_plain(result.plain, name, headers, ~(transactional | control))
     chosen = np.flatnonzero(transactional)
     columns = (
         chosen,
@@ -491,6 +529,15 @@ def _take(result: PartitionTransactions, name: str, headers: Headers, marks: Mar
                 holes=before,
             )
         )
+
+
+def _take_plain(result: dict[int, PlainData], name: str, headers: Headers, which: NDArray[np.bool_]) -> None:
+    """Add the data without the transactional bit among some batches."""
+    own = np.flatnonzero(which & (headers.column("producer_id") >= 0))
+    fields = (headers.column(field)[own].tolist() for field in ("base_offset", "producer_id", "producer_epoch"))
+    for position, offset, pid, epoch in zip(headers.positions[own].tolist(), *fields, strict=True):
+        known = result.get(pid) or PlainData(name, position, offset, pid, epoch, 0)
+        result[pid] = known._replace(batches=known.batches + 1)
 
 
 class Coordinators:
@@ -1167,6 +1214,18 @@ def old_coordinators(partition: PartitionTransactions) -> Iterator[Finding]:
             yield partition.finding(OLD_COORDINATOR, marker, evidence)
 
 
+def without_transaction(partition: PartitionTransactions, coordinators: Coordinators) -> Iterator[Finding]:
+    """The data without the transactional bit of producer ids that transactional ids have or had."""
+    for plain in partition.plain.values():
+        owner = coordinators.owner(plain.producer_id)
+        if owner is not None:
+            more = plain.batches - 1
+            evidence = f"no transactional bit, and the producer id is that of transactional id {quoted(owner[1].name)}"
+            if more:
+                evidence += f"; so {'is 1 more batch' if more == 1 else f'are {more} more batches'} here"
+            yield partition.finding(NO_BIT, plain, evidence)
+
+
 @dataclass(slots=True)
 class Judged:
     """The result of the rules over transactions for some producer ids. Results for disjoint producer ids can be added.
@@ -1187,6 +1246,7 @@ class Judged:
             HANGING: {"transactions": 0, "open": 0, UNKNOWN: 0, RECENT: 0},
             FENCED: {"committed": 0, UNKNOWN: 0, RECENT: 0},
             OLD_COORDINATOR: {"markers": 0},
+            NO_BIT: {"producer_ids": 0},
         }
     )
     reasons: dict[str, Reasons] = field(default_factory=lambda: defaultdict(Reasons))
@@ -1200,6 +1260,10 @@ class Judged:
                 _count(self.figures[rule], name, int(more))
         for rule, reasons in other.reasons.items():
             self.reasons[rule].add(reasons)
+
+    def count_producer_ids(self, count: int) -> None:
+        """Count producer ids of transactional ids, which have written to these logs."""
+        _count(self.figures[NO_BIT], "producer_ids", count)
 
     def count_markers(self, markers: int, unknown: Reasons, recent: int = 0) -> None:
         """Count markers, and those that cannot be judged."""
@@ -1520,6 +1584,10 @@ def audit_transactions(
     coordinators = Coordinators(longest(coordinator_logs), given=coordinators_given)
     judged = judge(partitions, coordinators, moments)
     judged.add(lost_markers(partitions, coordinators, moments, known_since(replicas, moments)))
+    writers = {pid for partition in partitions for pid in partition.producer_ids}
+    judged.count_producer_ids(sum(coordinators.owner(pid) is not None for pid in writers))
+    for partition in partitions:
+        judged.findings += without_transaction(partition, coordinators)
     ends = {(each.log.broker, each.log.topic, each.log.partition): each.end for each in partitions}
     answers = answers_about(asked_about(judged.open), coordinators)
     findings = [*judged.findings, *with_decisions(judged.open, ends, answers)]

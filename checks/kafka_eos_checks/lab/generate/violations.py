@@ -1,8 +1,8 @@
 """Violations of the audit's rules, planted in the traffic of a cluster at known places.
 
 Each is what one fault of a broker, a coordinator or a client leaves in the logs, and gives exactly one finding of its
-rule. Indexes and snapshots are computed from the logs with the violations, so that they agree with them. No two
-violations are in neighbouring transactions.
+rule; a batch without the transactional bit gives one of each of two rules. Indexes and snapshots are computed from the
+logs with the violations, so that they agree with them. No two violations are in neighbouring transactions.
 
 ==================================== ================================================================================
 rule                                 what is planted
@@ -11,6 +11,7 @@ duplicate, gap, stale epoch          a batch of an idempotent producer twice, le
 order                                a batch with the last offset of the batch before it
 leader epoch went back               a batch before it with a higher leader epoch
 batch outside transaction            a batch more after the first of a transaction, without the transactional bit
+data without transaction             the same batch
 torn transaction                     an ABORT marker on one partition of a committed transaction; and a completed
                                      transaction of which one partition has nothing, as if its log had been cut there by
                                      an unclean election before it went on
@@ -54,7 +55,7 @@ from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, REPLICAS, SNAPSHO
 from kafka_eos_checks.audit.rules.coordinator import DECISION_CHANGED, ILLEGAL_TRANSITION
 from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, LEADER_BACK, ORDER, OUTSIDE, STALE_EPOCH
 from kafka_eos_checks.audit.rules.offsets import BEYOND, WENT_BACK
-from kafka_eos_checks.audit.rules.transactions import FENCED, HANGING, OLD_COORDINATOR, TORN
+from kafka_eos_checks.audit.rules.transactions import FENCED, HANGING, NO_BIT, OLD_COORDINATOR, TORN
 from kafka_eos_checks.audit.rules.transactions import NO_TRANSACTION as WITHOUT
 from kafka_eos_checks.audit.segments import header_tables
 from kafka_eos_checks.audit.segments.headers import FIELDS, Headers, Ints
@@ -88,11 +89,13 @@ Row = dict[str, Any]  # rule, topic, partition, offset
 
 
 def planted_in(batches: Batches, topic: str, partition: int) -> Iterator[Row]:
-    """Yield the violations planted in batches that have their offsets."""
+    """The violations planted in batches that have their offsets."""
     names = {code: rule for rule, code in CODES.items()}
     rows = np.flatnonzero(batches.planted != NOTHING)
     for code, offset in zip(batches.planted[rows].tolist(), batches.base_offset[rows].tolist(), strict=True):
         yield row_of(names[code], topic, partition, offset)
+        if names[code] == OUTSIDE:
+            yield row_of(NO_BIT, topic, partition, offset)
 
 
 def row_of(rule: str, topic: str, partition: int, offset: int | None) -> Row:
@@ -201,6 +204,7 @@ class Violations:
     _rng: np.random.Generator = field(init=False)
     _of_leaders: np.random.Generator = field(init=False)
     _done: Counter[str] = field(init=False, default_factory=Counter)
+    _outside: list[tuple[int, int]] = field(init=False, default_factory=list)  # client and partition, once each
     _marked_ms: Ints = field(init=False)  # when each partition has a marker at the latest, shape (partitions,)
 
     def __post_init__(self) -> None:
@@ -246,11 +250,16 @@ class Violations:
             for row in places.tolist():
                 if rule == LOST:
                     fits[row] &= ~np.isin(own.partitions[row], self.lost)
+                elif rule == OUTSIDE:
+                    others = [partition for client, partition in self._outside if client == own.client[row]]
+                    fits[row] &= ~np.isin(own.partitions[row], others)
                 if due and free[row] and fits[row].any():
                     planted[row] = CODES[rule]
                     spoilt[row] = self._rng.choice(np.flatnonzero(fits[row]))
                     if rule == LOST:
                         self.lost.append(int(own.partitions[row, spoilt[row]]))
+                    elif rule == OUTSIDE:
+                        self._outside.append((int(own.client[row]), int(own.partitions[row, spoilt[row]])))
                     free[max(0, row - 2) : row + 3] = False
                     self._done[rule] += 1
                     due -= 1

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -44,6 +45,7 @@ from kafka_eos_checks.audit.rules.transactions import (
     FENCED,
     HANGING,
     MOST_WAYS,
+    NO_BIT,
     NO_TRANSACTION,
     OLD_COORDINATOR,
     OPEN_BEHIND_HOLE,
@@ -63,7 +65,8 @@ COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
 PID = 7
 NOW = 1_700_000_000_000
 
-Step = tuple[str, int] | tuple[ControlType, int]  # ("data", epoch), (a marker, epoch), ("hole", offsets)
+# ("data", epoch), ("plain", epoch) without the transactional bit, (a marker, epoch), ("hole", offsets)
+Step = tuple[str, int] | tuple[ControlType, int]
 
 
 def partition(
@@ -91,7 +94,7 @@ def partition(
                     producer_id=pid,
                     producer_epoch=value,
                     base_sequence=sum(not batch.is_control and batch.producer_epoch == value for batch in batches),
-                    is_transactional=True,
+                    is_transactional=what == "data",
                 )
             )
         offset += 1
@@ -1037,3 +1040,86 @@ def test_damage_before_a_batch_says_nothing_of_the_end(tmp_path: Path) -> None:
     assert "COMPLETE_COMMIT" in hangs(tmp_path)
     path.write_bytes(data + data[:-1])
     assert "COMPLETE_COMMIT" in hangs(tmp_path), "a crash leaves such a tail of a batch that nobody has acknowledged"
+
+
+def test_data_without_the_transactional_bit_of_a_transactional_id_are_one_finding_a_log(tmp_path: Path) -> None:
+    """Kafka 4.3.0 accepts them, because the producer has no transaction open on the partition."""
+    coordinator(tmp_path, ("EMPTY", 0), *ended("ABORT", 0, 2), version=2)
+    partition(tmp_path, 0, ("data", 0), (ABORT, 1))
+    partition(tmp_path, 1, ("plain", 0), ("data", 0), (ABORT, 1), ("plain", 1), ("plain", 1))
+    partition(tmp_path, 2, ("plain", 0), pid=PID + 1)  # an idempotent producer's
+    partition(tmp_path, 3, ("plain", 0), ("plain", 0))
+    partition(tmp_path, 4, ("plain", 0))
+    assert found(tmp_path) == [(NO_BIT, 1, 0), (NO_BIT, 3, 0), (NO_BIT, 4, 0)]
+    verdict = figures(tmp_path)[NO_BIT]
+    assert verdict.figures == {"producer_ids": 1}
+    words = "no transactional bit, and the producer id is that of transactional id 't'"
+    assert [line.partition("): ")[2] for line in verdict.evidence.splitlines()] == [
+        f"{words}; so are 2 more batches here",
+        f"{words}; so is 1 more batch here",
+        words,
+    ]
+
+
+@pytest.mark.parametrize(("step", "count"), [("plain", 1), ("data", 1), (COMMIT, 1), ("hole", 0)])
+def test_a_producer_id_that_has_written_anything_is_looked_at(
+    tmp_path: Path, step: str | ControlType, count: int
+) -> None:
+    coordinator(tmp_path, ("EMPTY", 0), version=2)
+    partition(tmp_path, 0, (step, 0))  # type: ignore[arg-type]
+    partition(tmp_path, 1, ("plain", 0), ("data", 0), (COMMIT, 0), pid=PID + 1)
+    logs = find_logs(tmp_path)
+    for audit in (readable_transactions(logs, Source()), by_steps(logs, LocalEngine(), Source(), 100, 1000)[0]):
+        assert audit.figures[NO_BIT] == {"producer_ids": count}
+
+
+def test_data_without_the_transactional_bit_are_right_if_no_log_or_logs_of_several_clusters_name_the_producer(
+    tmp_path: Path,
+) -> None:
+    partition(tmp_path, 0, ("data", 0), (COMMIT, 1), ("plain", 1))
+    assert found(tmp_path) == []
+    assert NO_BIT not in figures(tmp_path), "no log of __transaction_state, so nobody's producer id is known"
+    coordinator(tmp_path, ("EMPTY", 0), *ended("COMMIT", 0, 2), version=2, partitions=[0])
+    assert found(tmp_path) == [(NO_BIT, 0, 2)]
+    (tmp_path / f"{TOPIC}-0").rename(tmp_path / f"{TOPIC}-1")
+    coordinator(tmp_path, ("EMPTY", 0), version=2)
+    assert found(tmp_path) == []
+    assert figures(tmp_path)[NO_BIT].figures == {"producer_ids": 0}
+    assert (
+        figures(tmp_path)[NO_BIT].unjudged == "there are no producer ids of transactional ids in these logs to look at"
+    )
+
+
+class Backwards(LocalEngine):
+    """Gives the rows to the stages in the opposite order."""
+
+    def regroup(self, stage: Any, *arguments: Any, **named: Any) -> Any:
+        return super().regroup(lambda key, values: stage(key, reversed([*values])), *arguments, **named)
+
+
+@pytest.mark.parametrize("buckets", [1, 3])
+@pytest.mark.parametrize("split_bytes", [50, 100, 1 << 20])
+def test_the_first_batch_without_the_transactional_bit_is_found_wherever_a_log_is_cut(
+    tmp_path: Path, buckets: int, split_bytes: int
+) -> None:
+    """In all segments of the longest replica, in the order of the files, in whatever order the tasks end."""
+    coordinator(tmp_path / "1", ("EMPTY", 0), version=2)
+    for broker, count in (("1", 1), ("2", 2)):
+        partition(tmp_path / broker, 0, ("data", 0), ("plain", 0))
+        partition(tmp_path / broker, 0, *[("plain", 0)] * count, start=2)
+        partition(tmp_path / broker, 2, ("data", 0))
+        partition(tmp_path / broker, 2, ("plain", 0), start=1)
+    partition(tmp_path / "2", 1, ("data", 0), (COMMIT, 0), ("hole", 3), ("plain", 0), ("hole", -2), ("plain", 0))
+    logs = find_logs(tmp_path / "1") + find_logs(tmp_path / "2")
+    engine = Backwards()
+    engine.buckets = buckets
+    expected, told = readable_transactions(logs, Source()), by_steps(logs, engine, Source(), split_bytes, 1000)[0]
+    assert told.figures[NO_BIT] == expected.figures[NO_BIT] == {"producer_ids": 1}
+    slow, quick = ({each for each in audit.findings if each.rule == NO_BIT} for audit in (expected, told))
+    assert {replace(each, time_ms=None) for each in quick} == slow
+    first, backwards, second = sorted(slow, key=lambda each: each.partition)
+    assert (first.partition, first.file, first.offset) == (0, f"{0:020d}.log", 1)
+    assert first.evidence.endswith("so are 2 more batches here"), "the longer replica has one more"
+    assert (second.partition, second.file, second.offset) == (2, f"{1:020d}.log", 1)
+    assert (backwards.partition, backwards.offset) == (1, 5)
+    assert backwards.evidence.endswith("so is 1 more batch here")

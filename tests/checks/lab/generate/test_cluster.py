@@ -37,7 +37,14 @@ RULES = {  # what is judged of a cluster of one broker
     "leader epoch went back",
     *("illegal coordinator transition", "decision changed"),
     *("torn transaction", "hanging transaction", "marker without transaction", "fenced producer committed"),
-    *("marker of an old coordinator", "committed offset went back", BEYOND, "aborted index", "producer snapshot"),
+    *(
+        "marker of an old coordinator",
+        "data without transaction",
+        "committed offset went back",
+        BEYOND,
+        "aborted index",
+        "producer snapshot",
+    ),
 }
 
 

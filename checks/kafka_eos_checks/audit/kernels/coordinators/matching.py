@@ -17,7 +17,7 @@ from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2
 from kafka_eos_checks.audit.internal_topics.decisions import Decisions, concatenate_decisions, stretches
 from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import FoldedIds
 from kafka_eos_checks.audit.kernels.logs.readable import data_of, ending_of, marker_of
-from kafka_eos_checks.audit.kernels.logs.transactions import NOTHING, Paired, Partition
+from kafka_eos_checks.audit.kernels.logs.transactions import NOTHING, Paired, Partition, Rows
 from kafka_eos_checks.audit.moments import SKEW_MS, Moments
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, Transaction, TransactionalId
 from kafka_eos_checks.audit.rules.log import Reason, Reasons, Subject
@@ -31,9 +31,11 @@ from kafka_eos_checks.audit.rules.transactions import (
     Coordinators,
     Judged,
     PartitionTransactions,
+    PlainData,
     Replaced,
     judge,
     why_incomplete,
+    without_transaction,
 )
 from kafka_eos_checks.audit.segments.headers import Ints
 from kafka_eos_checks.audit.segments.marks import NO_DECISION, NO_EPOCH
@@ -111,6 +113,32 @@ def judge_steps(steps: Paired, partitions: Sequence[Partition], coordinators: Kn
     unproved = columns.prove(judged)
     judged.add(judge(_readable(steps, partitions, unproved), coordinators, moments))
     return judged
+
+
+def judge_plain_data(
+    rows: Rows, writers: Ints, partitions: Sequence[Partition], coordinators: Knowledge, judged: Judged
+) -> None:
+    """Judge data without the transactional bit; the readable rule judges those of known producer ids.
+
+    Args:
+        rows: those of some producer ids in the logs that count, of :data:`PLAIN_DATA`, in any order.
+        writers: the producer ids of all other batches there, in any order, some more than once.
+        partitions: all logs, by number.
+        coordinators: the coordinators' logs of these producer ids.
+        judged: what is found is added to it.
+    """
+    writers = np.unique(np.concatenate([writers, rows["producer_id"]]))
+    judged.count_producer_ids(int(np.isin(coordinators.producer_ids, writers).sum()))
+    by_log: dict[int, PartitionTransactions] = {}
+    own = rows[np.isin(rows["producer_id"], coordinators.producer_ids)]
+    for row in own[np.lexsort((own["position"], own["segment"]))].tolist():
+        log, segment, position, offset, pid, epoch, batches = row
+        partition = by_log.setdefault(log, PartitionTransactions(partitions[log].log))
+        first = PlainData(partition.log.segments[segment], position, offset, pid, epoch, 0)
+        known = partition.plain.get(pid, first)
+        partition.plain[pid] = known._replace(batches=known.batches + batches)
+    for partition in by_log.values():
+        judged.findings += without_transaction(partition, coordinators)
 
 
 class Proof(NamedTuple):

@@ -9,6 +9,7 @@ steps leave no row.
 The readable form of the same fold is :func:`kafka_eos_checks.audit.rules.transactions.read_transactions`.
 """
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -29,7 +30,7 @@ from kafka_eos_checks.audit.segments.headers import (
 )
 from kafka_eos_checks.audit.segments.marks import NO_DECISION, NO_EPOCH, Marks
 from kafka_eos_checks.audit.segments.order import places_of_each, stable_order
-from kafka_eos_checks.audit.segments.splits import PartitionLog
+from kafka_eos_checks.audit.segments.splits import PartitionLog, Split
 
 NO_TIME = -1
 NOTHING = -1  # instead of a step: the marker ends no data
@@ -51,6 +52,11 @@ STEP = np.dtype(
 )
 Steps = NDArray[np.void]
 NO_STEPS: Steps = np.empty(0, STEP)
+Rows = NDArray[np.void]
+# One row for each producer id of a chunk that has data without the transactional bit: the first batch, and how many.
+PLAIN_DATA = np.dtype(
+    [(name, np.int64) for name in ("log", "segment", "position", "offset", "producer_id", "producer_epoch", "batches")]
+)
 _WHOLE = f"V{STEP.itemsize}"  # a step as bytes: numpy joins these ten times as fast as field by field
 
 
@@ -134,6 +140,30 @@ def steps_of(
         first_marker_ms=int(marker_ms[0]),
         marked_ms=int(steps["timestamp"][below[-1]]) if len(below) else NO_TIME,
     )
+
+
+def plain_data_of(log: int, split: Split, headers: Headers, runs: Runs) -> Rows:
+    """The producer ids that have data without the transactional bit in a chunk.
+
+    Args:
+        log: the number of the log.
+        split: the chunk's split.
+        headers: the chunk's batches.
+        runs: their runs.
+
+    Returns:
+        Rows of :data:`PLAIN_DATA`, by producer id.
+    """
+    is_plain = headers.fields["attributes"][runs.first] & (TRANSACTIONAL_MASK | CONTROL_MASK) == 0
+    rows, counts = runs.first[is_plain], np.diff(runs.begin, append=len(runs.order))[is_plain]
+    first = np.flatnonzero(np.diff(headers.fields["producer_id"][rows], prepend=-1))
+    found = np.empty(len(first), PLAIN_DATA)
+    found["log"], found["segment"] = log, bisect_left(split.log.segments, split.segment)
+    found["position"] = headers.positions[rows[first]]
+    for field_name, name in (("base_offset", "offset"), ("producer_id",) * 2, ("producer_epoch",) * 2):
+        found[name] = headers.fields[field_name][rows[first]]
+    found["batches"] = np.add.reduceat(counts, first) if len(first) else 0
+    return found
 
 
 def _rows_of_steps(headers: Headers, columns: Columns, runs: Runs) -> Ints:
