@@ -120,7 +120,7 @@ def _add_options_of_one(parser: argparse._ArgumentGroup) -> None:
         "--dry-run", action="store_true", help="say what would be created and asked, and send nothing that writes"
     )
     parser.add_argument(
-        "--list", action="store_true", help="with --dry-run: name every edge, with what the spec allows"
+        "--list", action="store_true", help="a dry run that names every edge, with what the spec allows"
     )
     parser.add_argument("--command-config", type=Path, metavar="FILE", help="client properties: TLS and SASL")
     parser.add_argument("--prefix", default=PREFIX, help=f"prefix of all created names (default {PREFIX})")
@@ -193,17 +193,18 @@ def _target(arguments: argparse.Namespace) -> Target:
 
 def _with(session: Session, arguments: argparse.Namespace) -> int:
     edges = session.edges()
+    useless = [each for each in arguments.only or () if not any(_matches(edge, [each]) for edge in edges.values())]
+    if useless:
+        raise Unusable(f"no edge matches --only {' or '.join(map(repr, useless))}; --list names them all")
     wanted = {name for name, edge in edges.items() if _matches(edge, arguments.only)}
-    if not wanted:
-        raise Unusable(f"no edge matches --only {' or '.join(arguments.only)}; --dry-run --list names them all")
-    if arguments.dry_run:
+    if arguments.dry_run or arguments.list:
         _dry_run(session, wanted, arguments.list)
         return 0
     chosen = None
     if arguments.repeat:
         chosen = next((edge for edge in edges.values() if arguments.repeat in {edge.id, edge.name}), None)
         if chosen is None:
-            raise Unusable(f"no scenario is called {arguments.repeat!r}; --dry-run --list names them all")
+            raise Unusable(f"no scenario is called {arguments.repeat!r}; --list names them all")
     if not arguments.yes:
         _may_write(session)
     if chosen is not None:

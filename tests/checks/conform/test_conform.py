@@ -283,7 +283,9 @@ def test_a_scenario_is_repeated_with_every_message(capsys: pytest.CaptureFixture
 
 def test_a_dry_run_touches_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with served() as cluster:
-        assert call(cluster, "--dry-run", "--list") == 0
+        assert call(cluster, "--dry-run") == 0
+        assert "INVALID_TXN_STATE" not in capsys.readouterr().out
+        assert call(cluster, "--list") == 0
         assert names(cluster) == set()
         assert cluster.call(lambda server: server.cluster.transactions.known) == {}
     told = capsys.readouterr().out
@@ -317,7 +319,8 @@ def test_names_of_loopback_are_recognised() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--only", "nothing"), "no edge matches"),
+        (("--only", "nothing"), "no edge matches --only 'nothing'; --list names"),
+        (("--only", "commit: *", "--only", "comit: *"), "no edge matches --only 'comit: *'; --list names"),
         (("--prefix", "a b"), "--prefix"),
         (("--command-config", "/nowhere"), "/nowhere"),
     ],
