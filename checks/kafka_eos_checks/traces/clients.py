@@ -7,11 +7,12 @@ only: each is a :class:`NotJudged` with the file, the run, the event and what to
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.kit.verdict import Verdict, counted
 from kafka_eos_checks.lab.record.trace import DAMAGED, INCOMPLETE, NO_WIRE_EVENTS, NoTrace, wire_trace
-from kafka_eos_checks.traces.validation import Trace, partition_log_trace
+from kafka_eos_checks.traces.validation import Trace, TraceUnusable, partition_log_trace
 
 OTHER_BATCHES, MISSING_PARTITION = "other-batches", "missing-partition"
 WORDS = {
@@ -26,6 +27,10 @@ WORDS = {
 }
 """The reasons why a trace is not judged, by their codes: what it is of, and what is wrong."""
 
+NOTHING_TO_REPLAY = (
+    "nothing to replay; give a directory with transactions, "
+    "or a history with idempotent batches outside of transactions"
+)
 SHOWN = 20  # partitions in a verdict's evidence
 
 Read = tuple[str, Event]  # the name of a file, and an event in it
@@ -109,6 +114,26 @@ def with_left_out(verdict: Verdict, left_out: Sequence[NotJudged]) -> Verdict:
     )
 
 
-def has_nothing(verdict: Verdict) -> bool:
-    """Whether a verdict is on partitions only that are no subject of a replay of histories."""
-    return not verdict.figures.get("traces") and set(verdict.unjudged_for) == {OTHER_BATCHES}
+def of_paths(found: Iterable[tuple[Path, Sequence[Verdict]]]) -> list[Verdict]:
+    """The verdicts on all given paths; one that has nothing to replay is told.
+
+    Raises:
+        TraceUnusable: none of them has anything to replay.
+    """
+    verdicts: list[Verdict] = []
+    empty: list[Path] = []
+    for path, own in found:
+        verdicts += own
+        if all(map(_has_nothing, own)):
+            empty.append(path)
+            if not own:
+                told = Verdict(check="trace", name=path.name, expected="all accepted", found="no traces", ok=True)
+                verdicts.append(replace(told, unjudged=NOTHING_TO_REPLAY))
+    if empty and all(map(_has_nothing, verdicts)):
+        raise TraceUnusable(f"{', '.join(map(str, empty))}: {NOTHING_TO_REPLAY}")
+    return verdicts
+
+
+def _has_nothing(verdict: Verdict) -> bool:
+    """Whether a verdict is on nothing, or only on partitions that are no subject of a replay of histories."""
+    return not verdict.figures.get("traces") and bool(verdict.unjudged) and {*verdict.unjudged_for} <= {OTHER_BATCHES}

@@ -43,7 +43,7 @@ from kafka_eos_checks.lab.record.trace import wire_trace
 from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry
 from kafka_eos_checks.models.releases import Releases, shipped
 from kafka_eos_checks.mutants.rules import mutated
-from kafka_eos_checks.traces.clients import WORDS, NotJudged, Read, client_traces, has_nothing, with_left_out, without
+from kafka_eos_checks.traces.clients import WORDS, NotJudged, Read, client_traces, of_paths, with_left_out, without
 from kafka_eos_checks.traces.coordinators import (
     Recorded,
     UnreadableLog,
@@ -55,7 +55,7 @@ from kafka_eos_checks.traces.coordinators import (
 from kafka_eos_checks.traces.coordinators import spoiled as coordinators_spoiled
 from kafka_eos_checks.traces.leaders import JUDGED_BY, leader_model, leader_traces
 from kafka_eos_checks.traces.leaders import spoiled as leaders_spoiled
-from kafka_eos_checks.traces.scan import HISTORY_SUFFIX, NOTHING_TO_REPLAY, parts_of, pieces_of
+from kafka_eos_checks.traces.scan import HISTORY_SUFFIX, parts_of, pieces_of
 from kafka_eos_checks.traces.validation import (
     Candidate,
     Trace,
@@ -286,19 +286,18 @@ def opened_paths(paths: Sequence[Path]) -> Iterator[list[Path]]:
         yield here
 
 
-def given(models: Models, paths: Sequence[Path]) -> Iterator[Verdict]:
+def given(models: Models, paths: Sequence[Path]) -> list[Verdict]:
     """The given runs: log directories, histories of wire events, and recordings, which have both.
 
     Raises:
-        TraceUnusable, UnusableInput: there is nothing to judge in one of the paths, or it is something else.
+        TraceUnusable, UnusableInput: there is nothing to judge in any of the paths, or one is something else.
         NotALogDirectory, UnreadableLog, MalformedHistory, OSError: it cannot be read.
     """
     with opened_paths(paths) as here:
-        for path, folder in zip(paths, here, strict=True):
-            verdicts = [verdict for part in parts_of(folder) for verdict in _given(models, path, part)]
-            if all(map(has_nothing, verdicts)):
-                raise TraceUnusable(f"{path}: {NOTHING_TO_REPLAY}")
-            yield from verdicts
+        return of_paths(
+            (path, [verdict for part in parts_of(folder) for verdict in _given(models, path, part)])
+            for path, folder in zip(paths, here, strict=True)
+        )
 
 
 def _given(models: Models, path: Path, part: Path) -> Iterator[Verdict]:
@@ -437,7 +436,7 @@ def replayed(arguments: argparse.Namespace, registry: Registry) -> list[Verdict]
     """The verdicts of a replay of the paths, on Spark or in this process; the first one has the time of all.
 
     Raises:
-        TraceUnusable: there is nothing to judge in one of them.
+        TraceUnusable: there is nothing to judge in any of them.
         NotALogDirectory, UnusableInput, OSError: it cannot be read.
     """
     from kafka_eos_checks.traces import replays  # noqa: PLC0415 - only a replay needs Arrow
@@ -494,7 +493,7 @@ def run(arguments: argparse.Namespace) -> int:
         if replays:
             verdicts = replayed(arguments, registry)
         elif arguments.paths:
-            verdicts = list(given(models_of(registry, arguments.kafka), arguments.paths))
+            verdicts = given(models_of(registry, arguments.kafka), arguments.paths)
         else:
             if arguments.only not in {"simulated", "told"}:
                 need_clone("the kept recordings")

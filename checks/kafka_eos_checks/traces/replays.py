@@ -36,7 +36,7 @@ from kafka_eos_checks.traces.clients import (
     NotJudged,
     Read,
     client_traces,
-    has_nothing,
+    of_paths,
     with_left_out,
     without,
 )
@@ -66,7 +66,6 @@ from kafka_eos_checks.traces.scan import (
     LEADER,
     LOG,
     MARKERS,
-    NOTHING_TO_REPLAY,
     PIECE_BYTES,
     STATE,
     TRANSACTIONAL_BATCH,
@@ -81,7 +80,6 @@ from kafka_eos_checks.traces.transitions import read_transition
 from kafka_eos_checks.traces.validation import (
     RememberingJudge,
     Trace,
-    TraceUnusable,
     replayed,
 )
 
@@ -430,11 +428,11 @@ def verdicts_of(table: "pa.Table", paths: Sequence[Path]) -> list[Verdict]:
         paths: the paths, which ``source`` counts from 0.
 
     Raises:
-        TraceUnusable: there is nothing to judge in one of the paths.
+        TraceUnusable: there is nothing to judge in any of the paths.
     """
     import pyarrow.compute as pc  # noqa: PLC0415 - the light install has no pyarrow
 
-    verdicts: list[Verdict] = []
+    verdicts: list[tuple[Path, list[Verdict]]] = []
     for source, path in enumerate(paths):
         own = table.filter(pc.equal(table["source"], source))
         subjects = {name: own.filter(pc.equal(own["subject"], name)) for name in (*_NAMES, LOG)}
@@ -443,12 +441,9 @@ def verdicts_of(table: "pa.Table", paths: Sequence[Path]) -> list[Verdict]:
             for subject, name in _NAMES.items()
             if subjects[subject].num_rows
         ]
-        if all(map(has_nothing, found)) and not subjects[LOG].num_rows:
-            raise TraceUnusable(f"{path}: {NOTHING_TO_REPLAY}")
-        verdicts += found
         unread = subjects[LOG]
         if unread.num_rows:
-            verdicts.append(
+            found.append(
                 Verdict(
                     check="trace",
                     name=f"logs of {path.name}",
@@ -458,7 +453,8 @@ def verdicts_of(table: "pa.Table", paths: Sequence[Path]) -> list[Verdict]:
                     evidence=_evidence(unread),
                 )
             )
-    return verdicts
+        verdicts.append((path, found))
+    return of_paths(verdicts)
 
 
 def _verdict_on(subject: str, name: str, own: "pa.Table") -> Verdict:

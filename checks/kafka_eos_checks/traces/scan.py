@@ -89,10 +89,6 @@ ROWS = {
 }
 PIECE_BYTES = 32 << 20  # a worker needs some seconds for the steps of so many bytes
 HISTORY_SUFFIX = ".jsonl"
-NOTHING_TO_REPLAY = (
-    "nothing to replay; give a directory with transactions, "
-    "or a history with idempotent batches outside of transactions"
-)
 LINE_BYTES = 1 << 20  # read at a time from a history
 
 

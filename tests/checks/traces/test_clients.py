@@ -131,6 +131,29 @@ def test_the_same_partition_in_two_runs_is_two_traces(
     assert "idempotent-lost-acks-1 of run second in h.jsonl: h.jsonl: run second, event" in said
 
 
+@pytest.mark.parametrize("options", BOTH)
+def test_a_path_with_nothing_to_replay_does_not_hide_the_others(
+    rows: list[Row], options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    right, empty, others = written(tmp_path, rows), tmp_path / "empty.jsonl", tmp_path / "others.jsonl"
+    empty.write_text("")
+    request = rows[request_of(rows, answer_in(rows, 0))]
+    others.write_text(json.dumps(request | {"transactional_id": "t"}) + "\n")
+
+    def call(*paths: Path) -> int:
+        return cli.main(["check", "traces", *map(str, paths), *options])
+
+    assert call(right) == 0
+    assert call(empty, right) == 0
+    said = capsys.readouterr().out
+    assert "nothing to judge for: empty.jsonl" in said
+    assert "traces=2" in said
+    assert call(others, right) == 3
+    assert "1 partition with batches of a transaction" in capsys.readouterr().out
+    assert call(empty, others) == 2
+    assert f"{empty}, {others}: nothing to replay; give" in capsys.readouterr().err
+
+
 def test_a_partition_with_no_answer_has_nothing_to_judge(
     rows: list[Row], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
