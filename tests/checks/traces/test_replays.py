@@ -5,7 +5,7 @@ import random
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, permutations
 from pathlib import Path
 from typing import Any
 
@@ -770,3 +770,14 @@ def test_rows_that_are_not_sorted_are_an_error() -> None:
     rows = pa.RecordBatch.from_pydict({"key": [1, 1, 2, 1]})
     with pytest.raises(AssertionError, match="not sorted by key"):
         list(replays.runs([rows], ["key"]))
+
+
+@pytest.mark.parametrize("versions", [*permutations([0, 1, 2]), (0, 2, 2), (0, 0)])
+def test_leaders_are_judged_by_the_lowest_version_that_ended_a_transaction(versions: tuple[int, ...]) -> None:
+    import pyarrow as pa  # noqa: PLC0415
+
+    owners: dict[str, int] = {}
+    for version in versions:
+        rows = pa.RecordBatch.from_pydict({"name": ["x"], "version": [version]})
+        replays._note_owners(owners, 7, [rows])
+    assert owners == {"x": min(filter(None, versions), default=0)}
