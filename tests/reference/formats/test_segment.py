@@ -219,6 +219,13 @@ def test_a_file_of_kafka_is_read_as_it_was_written(vector: dict[str, Any], tmp_p
     assert [dataclasses.asdict(entry) for entry in READERS[path.suffix](path)] == vector["entries"]
 
 
+def test_a_time_index_has_two_times_for_an_offset_and_an_offset_index_no_two_positions(tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000007.timeindex"
+    path.write_bytes(bytes.fromhex("000000000000000100000002" + "000000000000000300000002"))
+    found = [(entry.timestamp, entry.offset) for entry in read_time_index(path, 7)]
+    assert found == [(1, 9), (3, 9)]
+
+
 @pytest.mark.parametrize("suffix", READERS)
 def test_an_absent_file_has_no_entries(suffix: str, tmp_path: Path) -> None:
     assert READERS[suffix](tmp_path / f"00000000000000000000{suffix}") == ()
