@@ -392,6 +392,18 @@ def test_a_segment_that_is_torn_before_another_one_is_unreadable(copy: Path) -> 
         coordinators.read_recorded(copy)
 
 
+def test_zeroes_in_the_middle_are_unreadable_and_not_the_end_of_a_log(copy: Path) -> None:
+    segment = largest(copy, "*/__transaction_state-*/*.log")
+    only_replica(segment)
+    data = segment.read_bytes()
+    gone = middle(batches(copy, str(segment.relative_to(copy)), lambda _: True))[1]
+    end = gone.position + len(gone.batch.encode())
+    segment.write_bytes(data[: gone.position] + bytes(end - gone.position) + data[end:])
+    assert f"at byte {gone.position}" in of_logs(copy)[segment.parent.name]
+    with pytest.raises(coordinators.UnreadableLog, match=f"at byte {gone.position}"):
+        coordinators.read_recorded(copy)
+
+
 def test_a_segment_that_is_missing_in_the_middle_is_missed(copy: Path) -> None:
     segment = largest(copy, "*/__transaction_state-*/*.log")
     only_replica(segment)

@@ -78,10 +78,10 @@ def test_a_preallocated_tail_is_one_region_of_zeroes() -> None:
     assert found(bytes(30)) == [(0, 30, RegionKind.ZEROES)]
 
 
-def test_a_hole_of_zeroes_ends_where_the_next_batch_begins() -> None:
+def test_zeroes_before_a_batch_are_damage_and_no_tail() -> None:
     assert found(batch(0).encode() + bytes(77) + batch(1).encode()) == [
         (0, 0),
-        (100, 177, RegionKind.ZEROES),
+        (100, 177, RegionKind.CORRUPT),
         (177, 1),
     ]
 
