@@ -27,7 +27,7 @@ from kafka_eos_checks.conform import command, stage, territory
 from kafka_eos_checks.conform.mechanisms import MECHANISMS, MEMBERS
 from kafka_eos_checks.conform.result import Report, diagram, story, write_json, write_junit
 from kafka_eos_checks.conform.run import Found
-from kafka_eos_checks.conform.session import Target, Unusable, conform, open_session
+from kafka_eos_checks.conform.session import Session, Target, Unusable, conform, open_session
 from kafka_eos_checks.conform.territory import PARTITIONS
 from kafka_eos_checks.conform.wire import Address, Connection
 from kafka_eos_checks.mutants.rules import mutated
@@ -388,6 +388,18 @@ def test_groups_of_kip_848_are_not_supported_where_group_version_is_0() -> None:
         session.wire.close()
     assert report.found[Found.UNSUPPORTED] > 150
     assert set(report.found) == {Found.UNSUPPORTED}
+    assert not report.conforms, "nothing was compared"
+
+
+def test_a_broker_that_supports_nothing_that_it_is_asked_for_does_not_conform(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Session, "unsupported", lambda _: {MEMBERS.needs: "not here"})
+    with served() as cluster:
+        assert call(cluster, "--only", "members: *") == 1
+    told = capsys.readouterr().out
+    assert "NOT SUPPORTED  not here" in told
+    assert "nothing was compared: the broker supports none of these edges" in told
 
 
 def test_scenarios_wait_for_the_next_assignment_of_a_group_as_long_as_the_broker_says() -> None:
