@@ -145,11 +145,16 @@ def recordings(engine: str, archives: Sequence[Path]) -> Iterator[Verdict]:
             name = recording.name.removesuffix(".tar.xz")
             progress_console.print(f"auditing the recording {name} ({engine})")
             release = manifest_of(recording)["kafka"]
+            known, causes = expected.get(name, {}), expected[CAUSES].get(name, {})
+            absent = set(known)
             for verdict in audit([recording], engine, spark=spark):
-                if verdict.standing is not Standing.NOTHING:
-                    cause = expected[CAUSES].get(name, {}).get(verdict.name, "")
-                    told = replace(verdict, figures={**verdict.figures, **_figures(release, cause)})
-                    yield _of_recording(told, name, expected.get(name, {}).get(verdict.name, 0))
+                absent.discard(verdict.name)
+                if verdict.standing is not Standing.NOTHING or verdict.name in known:
+                    figures = {**verdict.figures, **_figures(release, causes.get(verdict.name, ""))}
+                    yield _of_recording(replace(verdict, figures=figures), name, known.get(verdict.name, 0))
+            for rule in sorted(absent):
+                nothing = Verdict(check="replay", name=rule, expected="", found="no such rule", ok=False)
+                yield _of_recording(nothing, name, known[rule])
 
 
 def _figures(release: str, cause: str) -> dict[str, str]:

@@ -54,8 +54,8 @@ has its only replica there, so nothing else is lost; other users of that broker 
 sasl.password or sasl.jaas.config, ssl.ca.location or ssl.truststore.location (PEM), ssl.certificate.location,
 ssl.key.location, ssl.key.password, ssl.endpoint.identification.algorithm.
 
-exit codes: 0 it conforms, 1 something diverges or could not be told, 2 the call or the broker cannot be used; with
---peers: 0 the reference and Apache Kafka 4.3 conform, 1 they do not, 2 the call cannot be used
+exit codes: 0 it conforms, 1 something diverges or could not be told, or nothing is supported, 2 the call or the broker
+cannot be used; with --peers: 0 the reference and Apache Kafka 4.3 conform, 1 they do not, 2 the call cannot be used
 """
 _LEGAL_PREFIX = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 
@@ -338,6 +338,8 @@ def print_report(report: Report) -> None:
         markup=False,
         soft_wrap=True,
     )
+    if not report.is_compared:
+        answer_console.print("nothing was compared: the broker supports none of these edges", markup=False)
     if report.left:
         answer_console.print(f"left behind: {', '.join(report.left)}", markup=False, soft_wrap=True)
 

@@ -85,8 +85,13 @@ class Report:
 
     @property
     def conforms(self) -> bool:
-        """Whether no edge diverges, and every edge could be judged."""
-        return not any(self.found[each] for each in (Found.DIVERGES, Found.UNKNOWN))
+        """Whether some edge conforms, none diverges, and every edge that the broker supports could be judged."""
+        return self.is_compared and not any(self.found[each] for each in (Found.DIVERGES, Found.UNKNOWN))
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether the broker supports any edge."""
+        return any(count for found, count in self.found.items() if found is not Found.UNSUPPORTED)
 
     @property
     def edges(self) -> int:

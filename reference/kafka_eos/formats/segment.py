@@ -53,7 +53,7 @@ class RegionKind(StrEnum):
 
     CORRUPT: bytes that are no batch of format version 2, or whose CRC is wrong.
     TORN_TAIL: the file ends inside its last batch, as after a crash during an append.
-    ZEROES: nothing but zero bytes, as in a preallocated file or after a power failure.
+    ZEROES: nothing but zero bytes up to the end of the file, as in a preallocated one or after a power failure.
     OLD_FORMAT: messages of format version 0 or 1, as from before Kafka 0.11, each with its CRC. They are sound, and
         have neither producer nor transaction.
     """
@@ -266,10 +266,10 @@ def _plausible_size(data: Buffer, position: int) -> int | None:
 
 
 def _kind(data: Buffer, position: int, end: int) -> RegionKind:
-    if _NOT_ZERO.search(data, position, end) is None:
-        return RegionKind.ZEROES
     if end < len(data):
         return RegionKind.CORRUPT
+    if _NOT_ZERO.search(data, position, end) is None:
+        return RegionKind.ZEROES
     if len(data) - position < HEADER_BYTES:
         return RegionKind.TORN_TAIL
     length = int.from_bytes(data[position + 8 : position + LOG_OVERHEAD_BYTES], "big", signed=True)

@@ -187,7 +187,7 @@ class FileStore:
             for region in read_segment(segment.log):
                 if isinstance(region, CorruptRegion):
                     is_last = number == len(found.segments) - 1
-                    if not is_last or region.kind is RegionKind.CORRUPT:
+                    if not is_last or region.kind not in {RegionKind.TORN_TAIL, RegionKind.ZEROES}:
                         raise DamagedLog(f"{segment.log}: at byte {region.position}: {region.reason}")
                     os.truncate(segment.log, region.position)
                     break

@@ -246,7 +246,9 @@ class _Compiler:
                 for _ in range(buffer.varint()):
                     tag, size = buffer.varint(), buffer.varint()
                     if tag in tagged:
-                        row[tagged[tag].name] = tagged[tag].type.read(Buffer(buffer.take(size), buffer.max_elements))
+                        own = Buffer(buffer.take(size), buffer.max_elements)
+                        row[tagged[tag].name] = tagged[tag].type.read(own)
+                        buffer.max_elements = own.max_elements
                     else:
                         row.setdefault("_tagged", {})[tag] = buffer.take(size)
             return row

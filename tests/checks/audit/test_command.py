@@ -120,6 +120,18 @@ def test_zeroes_are_an_unfinished_tail_at_the_end_of_a_log_and_a_violation_befor
     assert "zeroes" in finding.evidence
 
 
+@pytest.mark.parametrize("topic", ["orders", "__transaction_state"])
+def test_zeroes_before_a_batch_of_the_last_segment_are_a_violation(topic: str, tmp_path: Path) -> None:
+    write_log(tmp_path / f"{topic}-0", clean())
+    [path] = (tmp_path / f"{topic}-0").glob("*.log")
+    batches = [item for item in read_segment(path) if isinstance(item, StoredBatch)]
+    begin, end = (batches[number].position for number in (20, 21))
+    data = path.read_bytes()
+    path.write_bytes(data[:begin] + bytes(end - begin) + data[end:])
+    found = [(each.rule, each.position) for each in run([tmp_path]).findings if each.rule == "readable"]
+    assert found == [("readable", begin)]
+
+
 def test_a_corrupt_region_is_a_finding_and_its_next_command_names_the_broker_s_file(tmp_path: Path) -> None:
     for number, base in ((1, 0), (2, 1)):
         write_log(tmp_path / "logs" / str(number) / f"orders-{base}", clean())

@@ -1,4 +1,5 @@
 import argparse
+import errno
 import re
 import subprocess
 import sys
@@ -202,6 +203,14 @@ def test_a_bug_is_not_reported_as_an_unusable_call(probe: Probe) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
+        probe(run)
+
+
+def test_a_disk_that_is_full_for_another_file_is_not_told_of_the_output(probe: Probe) -> None:
+    def run(_: argparse.Namespace) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device", "verdicts.json")
+
+    with pytest.raises(OSError, match=r"verdicts\.json"):
         probe(run)
 
 

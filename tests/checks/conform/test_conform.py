@@ -4,8 +4,9 @@ import io
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -26,9 +27,9 @@ from kafka_eos_checks.conform import command, stage, territory
 from kafka_eos_checks.conform.mechanisms import MECHANISMS, MEMBERS
 from kafka_eos_checks.conform.result import Report, diagram, story, write_json, write_junit
 from kafka_eos_checks.conform.run import Found
-from kafka_eos_checks.conform.session import Target, conform, open_session
+from kafka_eos_checks.conform.session import Session, Target, Unusable, conform, open_session
 from kafka_eos_checks.conform.territory import PARTITIONS
-from kafka_eos_checks.conform.wire import Connection
+from kafka_eos_checks.conform.wire import Address, Connection
 from kafka_eos_checks.mutants.rules import mutated
 
 MACHINES = Machines()
@@ -309,6 +310,27 @@ def test_brokers_elsewhere_are_written_to_only_with_yes(
         assert call(cluster, "--only", "commit: *", "--yes") == 0
 
 
+@pytest.mark.parametrize(
+    ("asked", "told", "elsewhere"),
+    [
+        ("here", ["here", "here"], ""),
+        ("here", ["here", "away"], "away: topics"),
+        ("away", ["here"], "away: topics"),
+        ("far", ["here", "away"], "away, far: topics"),
+    ],
+)
+def test_the_broker_that_is_asked_first_and_all_that_it_tells_of_have_to_be_on_loopback(
+    asked: str, told: list[str], elsewhere: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "is_loopback", lambda host: host == "here")
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    rows = {"Brokers": [{"Host": host} for host in told]}
+    wire = SimpleNamespace(bootstrap=Address(asked, 9092), ask=lambda *_: rows)
+    session: Any = SimpleNamespace(wire=wire, target=Target(bootstrap=f"{asked}:9092"))
+    with pytest.raises(Unusable, match=f"^{elsewhere}") if elsewhere else nullcontext():
+        command._may_write(session)
+
+
 def test_names_of_loopback_are_recognised() -> None:
     assert command.is_loopback("127.0.0.1")
     assert command.is_loopback("::1")
@@ -369,6 +391,18 @@ def test_groups_of_kip_848_are_not_supported_where_group_version_is_0() -> None:
         session.wire.close()
     assert report.found[Found.UNSUPPORTED] > 150
     assert set(report.found) == {Found.UNSUPPORTED}
+    assert not report.conforms, "nothing was compared"
+
+
+def test_a_broker_that_supports_nothing_that_it_is_asked_for_does_not_conform(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Session, "unsupported", lambda _: {MEMBERS.needs: "not here"})
+    with served() as cluster:
+        assert call(cluster, "--only", "members: *") == 1
+    told = capsys.readouterr().out
+    assert "NOT SUPPORTED  not here" in told
+    assert "nothing was compared: the broker supports none of these edges" in told
 
 
 def test_scenarios_wait_for_the_next_assignment_of_a_group_as_long_as_the_broker_says() -> None:

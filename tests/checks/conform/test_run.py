@@ -9,6 +9,7 @@ from kafka_eos.errors import ErrorCode
 from kafka_eos.machines.transaction_coordinator import Identity
 from kafka_eos_checks.conform.known import Cause
 from kafka_eos_checks.conform.mechanisms import TRANSACTIONS
+from kafka_eos_checks.conform.observation import STABLE, WATERMARK
 from kafka_eos_checks.conform.quotient import Quotient, edge_of, steps
 from kafka_eos_checks.conform.run import (
     BUSY,
@@ -115,6 +116,18 @@ def test_a_divergence_that_the_shortest_way_does_not_show_stays_one(monkeypatch:
         [result] = runner.results.values()
         assert result.found is Found.DIVERGES
         assert (result.reason == "the shortest way to it does not show it") == (found is not Found.DIVERGES)
+
+
+def test_a_difference_that_stays_is_told_once_also_if_another_one_comes() -> None:
+    seen: dict[str, str] = {}
+    stage: Any = SimpleNamespace(observe=lambda _, **__: (dict(seen), {}))
+    play = Runner(Quotient(TRANSACTIONS, VERSION_2), lambda: stage)._begin()
+    for field in (WATERMARK, STABLE):
+        seen[field] = "another"
+        with pytest.raises(Diverged) as diverged:
+            play.compare_state()
+        assert [each.what for each in diverged.value.differences] == [field]
+    play.compare_state()
 
 
 def test_what_diverges_on_the_way_to_an_edge_says_nothing_of_the_edge() -> None:

@@ -301,6 +301,20 @@ def test_a_graph_without_edges_or_without_refusals_shows_nothing(
         assert not conformance_verdict(registry.get("Counter"), replace(comparison, **{nothing: 0})).ok
 
 
+def test_an_action_that_no_edge_of_the_graph_takes_has_to_be_one_that_is_never_taken(
+    registry: Registry, graph: StateGraph, compare_counter: Callable[..., Comparison]
+) -> None:
+    model, names = registry.get("Counter"), {instance.action.name for instance in graph.instances}
+    assert len(names) > 1
+    for name in names:
+        taken = [edge for edge in edges_of(graph) if graph.instances[edge[1]].action.name != name]
+        comparison = compare_counter(graph=with_edges(graph, taken))
+        assert comparison.untaken == {name}
+        said = f"taken or not, against the registry's 'never': {name}"
+        assert conformance_verdict(model, comparison).found.endswith(said)
+        assert said not in conformance_verdict(replace(model, never=(name,)), comparison).found
+
+
 @pytest.mark.tlc
 def test_a_machine_without_some_steps_to_known_states_does_not_speak_the_specs_language(
     registry: Registry, counter: ModuleType, monkeypatch: pytest.MonkeyPatch
@@ -451,6 +465,26 @@ def test_a_graph_with_the_numbers_of_the_registry_needs_no_second_run(
     monkeypatch.setattr(tlc, "run", run)
     model = replace(registry.get("Counter"), expect=Expectation(states=1, generated=1))
     assert export(model, counter.Counter).states_inside == 1
+
+
+@pytest.mark.parametrize(
+    "expect", [Expectation(states=1, generated=2), Expectation(states=2, generated=1), Expectation()]
+)
+def test_a_graph_with_another_number_than_the_registry_needs_a_second_run(
+    expect: Expectation, registry: Registry, counter: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: list[bool] = []
+
+    def run(job: tlc.Job, _: object = None) -> tlc.Result:
+        counts.append(job.dump is None)
+        if job.dump is None:
+            return tlc.Result(verdict="holds", distinct=1, generated=1)
+        job.dump.write_text(DUMP, encoding="utf-8")
+        return tlc.Result(verdict="holds", distinct=2, generated=2)
+
+    monkeypatch.setattr(tlc, "run", run)
+    assert export(replace(registry.get("Counter"), expect=expect), counter.Counter).states_inside == 1
+    assert counts == [False, True]
 
 
 def test_a_dump_with_two_states_of_the_same_values_is_refused(graph: StateGraph) -> None:

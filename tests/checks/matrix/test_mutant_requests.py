@@ -90,6 +90,18 @@ def test_a_hang_says_nothing_where_the_unchanged_reference_is_as_slow(monkeypatc
 
 
 @pytest.mark.parametrize(
+    ("unchanged", "found"), [(CONFORMS, HANGS), *((each, "") for each in (DIVERGES, FAILS, HANGS))]
+)
+def test_a_hang_counts_only_where_the_unchanged_reference_conforms(
+    unchanged: str, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mutant_requests, "_asked", lambda own, *_: (unchanged if own is AS_SERVED else HANGS, 1, ""))
+    verdict = find_by_requests(REGISTRY.get("NoDuplicateCache"), replace(AS_SERVED))
+    said = f"{found}: idempotence, version 2" if found else TOO_SLOW
+    assert (verdict.ok, verdict.found) == (bool(found), said)
+
+
+@pytest.mark.parametrize(
     ("rows", "outcome", "told"),
     [
         ([(Found.KNOWN, True)], CONFORMS, ""),

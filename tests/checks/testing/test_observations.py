@@ -318,7 +318,7 @@ def test_outputs_to_one_of_two_topics_are_told_how_to_be_declared(broker: InProc
 # --- warnings --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", [12, 16])
+@pytest.mark.parametrize("version", [12, 14, 15, 16])
 def test_a_reader_of_uncommitted_inputs_is_a_warning(version: int, broker: InProcessBroker, app: Application) -> None:
     def fetch(topic: str, isolation: int) -> None:
         topic_id = broker.call(lambda server: server.cluster.topic_id(topic))

@@ -5,7 +5,7 @@ import random
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, permutations
 from pathlib import Path
 from typing import Any
 
@@ -392,6 +392,18 @@ def test_a_segment_that_is_torn_before_another_one_is_unreadable(copy: Path) -> 
         coordinators.read_recorded(copy)
 
 
+def test_zeroes_in_the_middle_are_unreadable_and_not_the_end_of_a_log(copy: Path) -> None:
+    segment = largest(copy, "*/__transaction_state-*/*.log")
+    only_replica(segment)
+    data = segment.read_bytes()
+    gone = middle(batches(copy, str(segment.relative_to(copy)), lambda _: True))[1]
+    end = gone.position + len(gone.batch.encode())
+    segment.write_bytes(data[: gone.position] + bytes(end - gone.position) + data[end:])
+    assert f"at byte {gone.position}" in of_logs(copy)[segment.parent.name]
+    with pytest.raises(coordinators.UnreadableLog, match=f"at byte {gone.position}"):
+        coordinators.read_recorded(copy)
+
+
 def test_a_segment_that_is_missing_in_the_middle_is_missed(copy: Path) -> None:
     segment = largest(copy, "*/__transaction_state-*/*.log")
     only_replica(segment)
@@ -770,3 +782,14 @@ def test_rows_that_are_not_sorted_are_an_error() -> None:
     rows = pa.RecordBatch.from_pydict({"key": [1, 1, 2, 1]})
     with pytest.raises(AssertionError, match="not sorted by key"):
         list(replays.runs([rows], ["key"]))
+
+
+@pytest.mark.parametrize("versions", [*permutations([0, 1, 2]), (0, 2, 2), (0, 0)])
+def test_leaders_are_judged_by_the_lowest_version_that_ended_a_transaction(versions: tuple[int, ...]) -> None:
+    import pyarrow as pa  # noqa: PLC0415
+
+    owners: dict[str, int] = {}
+    for version in versions:
+        rows = pa.RecordBatch.from_pydict({"name": ["x"], "version": [version]})
+        replays._note_owners(owners, 7, [rows])
+    assert owners == {"x": min(filter(None, versions), default=0)}

@@ -406,6 +406,17 @@ def test_the_coordinator_is_not_asked_about_young_transactions(written: Written)
     assert found(watcher, at=NOW + 10_000) == [(HANGING, 0)]
 
 
+def test_a_transaction_that_a_broker_calls_old_is_no_suspect_before_it_was_seen_for_long_enough(
+    written: Written,
+) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0, stamp_ms=NOW - 3_600_000, by_broker=True)
+    watcher = written.watcher(hanging_after_ms=10_000)
+    assert found(watcher) == [(LAGS, 0)]
+    assert found(watcher, at=NOW + 9_999) == []
+    assert found(watcher, at=NOW + 10_000) == [(HANGING, 0)]
+
+
 def test_data_of_a_later_epoch_in_an_open_transaction_make_it_hang(written: Written) -> None:
     log = written.logs[PLACE]
     log.data(PID, EPOCH, 0)

@@ -78,10 +78,10 @@ def test_a_preallocated_tail_is_one_region_of_zeroes() -> None:
     assert found(bytes(30)) == [(0, 30, RegionKind.ZEROES)]
 
 
-def test_a_hole_of_zeroes_ends_where_the_next_batch_begins() -> None:
+def test_zeroes_before_a_batch_are_damage_and_no_tail() -> None:
     assert found(batch(0).encode() + bytes(77) + batch(1).encode()) == [
         (0, 0),
-        (100, 177, RegionKind.ZEROES),
+        (100, 177, RegionKind.CORRUPT),
         (177, 1),
     ]
 
@@ -217,6 +217,13 @@ def test_a_file_of_kafka_is_read_as_it_was_written(vector: dict[str, Any], tmp_p
     path = tmp_path / vector["file"]
     path.write_bytes(bytes.fromhex(vector["hex"]))
     assert [dataclasses.asdict(entry) for entry in READERS[path.suffix](path)] == vector["entries"]
+
+
+def test_a_time_index_has_two_times_for_an_offset_and_an_offset_index_no_two_positions(tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000007.timeindex"
+    path.write_bytes(bytes.fromhex("000000000000000100000002" + "000000000000000300000002"))
+    found = [(entry.timestamp, entry.offset) for entry in read_time_index(path, 7)]
+    assert found == [(1, 9), (3, 9)]
 
 
 @pytest.mark.parametrize("suffix", READERS)

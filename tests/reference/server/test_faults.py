@@ -152,6 +152,9 @@ def test_a_request_has_one_fate_and_all_events() -> None:
 def test_what_has_nothing_to_move_is_no_match() -> None:
     nothing = Asked(api="Heartbeat", client="c", node=1, subjects=Subjects((), (), ()))
     assert not any(rule(do).matches(nothing) for do in ("move-leader", "move-coordinator", "time-out-transaction"))
+    for numbers, moves in (((-1, -1), False), ((-1, 0), True)):  # a topic is named without partitions, as by Metadata
+        named = Subjects(tuple(("t", number) for number in numbers), (), ())
+        assert rule("move-leader").matches(Asked(api="Fetch", client="c", node=1, subjects=named)) == moves
     assert rule("restart").matches(nothing)
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_eos.formats.log_directory import find_log_directories
+from kafka_eos.formats.message_set import Message
 from kafka_eos.formats.record_batch import Record, RecordBatch, build_batch
 from kafka_eos.server import storage
 from kafka_eos.server.cluster import Broker, Cluster, Settings
@@ -146,6 +147,20 @@ def test_other_damage_is_named_and_nothing_is_changed(tmp_path: Path) -> None:
     with pytest.raises(DamagedLog, match=r"00\.log: at byte 0: CRC32C"):
         list(Directory(tmp_path).recover())
     assert log.read_bytes() == damaged
+
+
+@pytest.mark.parametrize("damage", ["zeroes before a batch", "a message of an older format"])
+def test_what_is_no_unfinished_write_is_not_cut_off(damage: str, tmp_path: Path) -> None:
+    directory = Directory(tmp_path)
+    directory.cluster_id("c")
+    first, second = fill(directory.create("t", 0, UUID(int=5)), [10, 20])
+    log = tmp_path / "t-0" / f"{0:020}.log"
+    old = Message(offset=2, magic=1, value=b"old").encode()
+    log.write_bytes(first + old if damage == "a message of an older format" else bytes(len(first)) + second)
+    kept = log.read_bytes()
+    with pytest.raises(DamagedLog, match=r"00\.log: at byte \d+: "):
+        list(Directory(tmp_path).recover())
+    assert log.read_bytes() == kept
 
 
 def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:

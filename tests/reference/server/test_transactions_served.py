@@ -473,6 +473,16 @@ def last_timestamp(wire: Wire) -> int:
     return int(known["LastTimestamp"])
 
 
+def test_a_batch_outside_of_transactions_is_in_none_over_a_restart(make: Make, tmp_path: Path) -> None:
+    before = make(storage=Directory(tmp_path))
+    before.topic()
+    _, *who = before.init(None)
+    assert before.produce(producer=(who[0], who[1]), sequence=0, count=2) == (0, 0)
+    after = make(storage=Directory(tmp_path))
+    assert after.fetch(committed=True)["LastStableOffset"] == 2
+    assert after.produce(producer=(who[0], who[1]), sequence=2) == (0, 2)
+
+
 def test_a_transactional_id_expires_after_its_last_use_over_a_restart(make: Make, tmp_path: Path) -> None:
     settings = Settings(transactions=TransactionSettings(id_expiration_ms=EXPIRY_CHECK_MS - 1_000))
     before = make(storage=Directory(tmp_path), settings=settings)

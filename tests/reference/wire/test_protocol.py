@@ -135,6 +135,27 @@ def test_a_message_has_as_many_elements_as_its_reader_takes_and_no_more() -> Non
         STRUCTURES.read("Room", 9, Buffer(data, 1))
 
 
+LISTS = Codec({
+    "Lists": {
+        "type": "data", "validVersions": "0", "flexibleVersions": "0+",
+        "fields": [
+            {"name": name, "type": "[]int8", "versions": "0+", "taggedVersions": "0+", "tag": tag}
+            for tag, name in enumerate(("First", "Second"))
+        ],
+    }
+})  # fmt: skip
+
+
+def test_the_elements_of_all_tagged_fields_are_counted_together() -> None:
+    row = {"First": [5, 6], "Second": [7]}
+    data = LISTS.write("Lists", 0, row)
+    assert LISTS.read("Lists", 0, Buffer(data, 3)) == row
+    with pytest.raises(MalformedMessage, match="2 elements more than there may be"):
+        LISTS.read("Lists", 0, Buffer(data, 1))
+    with pytest.raises(MalformedMessage, match="1 elements more than there may be"):
+        LISTS.read("Lists", 0, Buffer(data, 2))
+
+
 @pytest.mark.parametrize(("message", "version"), [("Room", 13), ("Hall", 0)])
 def test_an_unknown_message_is_neither_written_nor_read(message: str, version: int) -> None:
     with pytest.raises(MalformedMessage, match=f"^at byte 0: {message} has no version {version}"):

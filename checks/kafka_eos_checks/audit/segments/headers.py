@@ -18,9 +18,10 @@ import numpy as np
 from google_crc32c import value as crc32c
 from numpy.typing import NDArray
 
+from kafka_eos.errors import MalformedBatch
 from kafka_eos.formats.compression import CompressionType
-from kafka_eos.formats.record_batch import CHECKED_FROM, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC
-from kafka_eos.formats.segment import CorruptRegion, scan
+from kafka_eos.formats.record_batch import CHECKED_FROM, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, decode_batch
+from kafka_eos.formats.segment import CorruptRegion, RegionKind, scan
 from kafka_eos_checks.audit.places import LocalFile, Window, open_at, written_bytes_of
 from kafka_eos_checks.kit.memory import keep_freed_memory
 
@@ -341,7 +342,8 @@ def _plausible(fields: Fields) -> NDArray[np.bool_]:
 def find_damage(file: File, position: int, limit: int) -> CorruptRegion | None:
     """The region from ``position`` on that has no batch, judged by the readable decoder.
 
-    None if there is a batch after all, because a broker is writing to the file.
+    None if there is a batch after all, because a broker is writing to the file. In front of a batch behind the limit it
+    is damage, and no unfinished tail.
     """
     near = file.pread(min(SEARCH_BYTES, limit - position), position)
     region = _first_region(near)
@@ -352,7 +354,21 @@ def find_damage(file: File, position: int, limit: int) -> CorruptRegion | None:
         region = _first_region(file.pread(limit - position, position))
     if region is None:
         return None
-    return replace(region, position=position, end=position + region.end)
+    end, kind = position + region.end, region.kind
+    if kind in {RegionKind.TORN_TAIL, RegionKind.ZEROES} and end < file.size and is_batch(file, end):
+        kind = RegionKind.CORRUPT
+    return replace(region, position=position, end=end, kind=kind)
+
+
+def is_batch(file: File, position: int) -> bool:
+    """Whether a whole batch with the right CRC begins at a position."""
+    head = file.pread(HEADER_BYTES, position)
+    length = LOG_OVERHEAD_BYTES + int.from_bytes(head[8:12], "big", signed=True)
+    try:
+        decode_batch(file.pread(max(length, 0), position))
+    except MalformedBatch:
+        return False
+    return True
 
 
 def _first_region(data: bytes) -> CorruptRegion | None:

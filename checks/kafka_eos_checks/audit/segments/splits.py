@@ -7,13 +7,11 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 
-from kafka_eos.errors import MalformedBatch
 from kafka_eos.formats.log_directory import LogDirectory, find_log_directories
-from kafka_eos.formats.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, decode_batch
 from kafka_eos.formats.varint import INT64_MAX, INT64_MIN
 from kafka_eos_checks.audit.places import Ask, ask_here, listed, open_at, place, sizes_of
 from kafka_eos_checks.audit.segments import header_tables
-from kafka_eos_checks.audit.segments.headers import File, read_index
+from kafka_eos_checks.audit.segments.headers import is_batch, read_index
 from kafka_eos_checks.audit.weights import TABLE_WEIGHT
 
 SUFFIXES = ("log", header_tables.SUFFIX)
@@ -188,19 +186,9 @@ def ranges_of(segment: Path, split_bytes: int) -> list[tuple[int, int]]:
     if size > split_bytes:
         with open_at(segment, 0) as file:
             for point in read_index(segment).tolist():
-                if points[-1] + split_bytes <= point < size and _is_batch(file, point):
+                if points[-1] + split_bytes <= point < size and is_batch(file, point):
                     points.append(point)
     return [(a, b) for a, b in zip(points, [*points[1:], size], strict=True) if a < b]
-
-
-def _is_batch(file: File, position: int) -> bool:
-    head = file.pread(HEADER_BYTES, position)
-    length = LOG_OVERHEAD_BYTES + int.from_bytes(head[8:12], "big", signed=True)
-    try:
-        decode_batch(file.pread(max(length, 0), position))
-    except MalformedBatch:
-        return False
-    return True
 
 
 def tasks(splits: Iterable[Split], task_bytes: int = SPLIT_BYTES, *, whole_logs: bool = False) -> list[list[Split]]:

@@ -37,13 +37,14 @@ from kafka_eos_checks.audit.rules.applications import (
     OUTPUT_OF_NOTHING,
     SKIPPED,
     TWICE,
+    LogFacts,
     declarations,
     judge_generations,
     judge_inputs,
     listen,
     read_requests,
 )
-from kafka_eos_checks.audit.rules.declared import WrongQuestion
+from kafka_eos_checks.audit.rules.declared import Declared, WrongQuestion
 from kafka_eos_checks.audit.rules.histories import Join
 from kafka_eos_checks.audit.rules.readers import POLL_SKIP
 from kafka_eos_checks.audit.segments.contents import Figures, read_contents
@@ -593,6 +594,15 @@ def test_without_offsets_or_whole_logs_a_declared_application_is_not_judged(copi
     found, figures = copier.judged(tmp_path / "a hole")
     assert found == []
     assert figures[TWICE]["unknown"] == 3
+
+
+@pytest.mark.parametrize("broken", range(3))
+def test_a_topic_is_whole_only_if_each_of_its_partitions_is(broken: int) -> None:
+    declared = Declared("g", inputs={"in"}, outputs={"out"})
+    for topic, whole in (("out", {"out": False}), ("in", {"out": True})):
+        logs = {(each, number): (each, number) != (topic, broken) for each in ("in", "out") for number in range(3)}
+        facts = LogFacts.of(declared, logs, covered=True)
+        assert (facts.whole, facts.inputs_whole) == (whole, topic == "out")
 
 
 def test_an_aborted_output_may_be_there_again_in_a_hole(copier: Copier, tmp_path: Path) -> None:

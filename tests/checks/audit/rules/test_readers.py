@@ -120,6 +120,13 @@ def test_a_record_of_a_committed_transaction_that_is_nowhere_is_missing_or_if_ac
     assert found(given_up, log) == []
 
 
+def test_a_record_that_was_refused_at_first_and_then_acknowledged_is_looked_for(tmp_path: Path) -> None:
+    log = log_of(tmp_path, "a", ABORT)
+    refused = [event("Send", phase, value="a", transaction=1) for phase in ("invoke", "fail")]
+    assert found([*refused, *transaction(1, "a", "Commit", 0)], log) == [(COMMITTED_MISSING, 0)]
+    assert found([*refused, *transaction(1, "b", "Commit")], log_of(tmp_path / "b", "b", COMMIT)) == []
+
+
 def test_one_replica_with_the_commit_is_enough_and_a_shorter_one_says_nothing(tmp_path: Path) -> None:
     short, long = log_of(tmp_path / "1", "a"), log_of(tmp_path / "2", "a", COMMIT)
     assert found(transaction(1, "a", "Commit", 0), short, long) == []
@@ -255,6 +262,9 @@ def test_the_last_stable_offset_goes_back_only_with_another_leader(tmp_path: Pat
     without_order = join([end(4), end(2), poll(2, "a"), poll(2, "a")], ()).findings
     assert [finding.evidence.partition(": ")[0] for finding in without_order] == ["reader", "reader"]
     assert found([end(4), event("LeaderChange", "ok", "broker"), end(2)], log) == []
+    assert found([end(4), event("Crash", "ok", "broker"), end(2)], log) == [], "the brokers of all partitions"
+    elsewhere = replace(event("LeaderChange", "ok", "broker"), partition=1)
+    assert found([end(4), elsewhere, end(2)], log) == [(STABLE_WENT_BACK, 2)]
 
 
 @pytest.mark.spark

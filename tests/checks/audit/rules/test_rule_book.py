@@ -68,6 +68,8 @@ def test_a_fault_of_a_log_says_what_to_decide_after_a_command_without_prose(rule
     without_id = rule_of(rule).advice(replace(finding, producer_id=-1))[4]
     assert "kafka-transactions" not in without_id
     assert ("its batch has no producer id" in without_id) == (rule != REPLICAS)
+    first = rule_of(rule).advice(replace(finding, producer_id=0))[4]
+    assert ("producer 0;" in first) == (rule != REPLICAS)
 
 
 @pytest.mark.parametrize("rule", [*LOG_RULES, REPLICAS])

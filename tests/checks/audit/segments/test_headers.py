@@ -172,6 +172,24 @@ def test_a_damaged_end_is_reported_with_its_position(tmp_path: Path, kind: str) 
 
 
 @pytest.mark.usefixtures("block_bytes")
+@pytest.mark.parametrize("damage", ["a length beyond the split", "zeroes"])
+def test_damage_at_the_end_of_a_split_is_no_unfinished_tail_of_the_segment(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / SEGMENT
+    begin, end = write_segment(path, some_batches(50))[30:32]
+    data = bytearray(path.read_bytes())
+    if damage == "zeroes":
+        data[begin:end] = bytes(end - begin)
+    else:
+        data[begin + 8 : begin + 12] = (end + 1000).to_bytes(4, "big")
+    for rest, kind in ((data[end:], "corrupt"), (b"", None), (data[end:-9], "corrupt")):
+        path.write_bytes(data[:end] + rest)
+        for stop in (None, end):
+            found = [region for block in read_blocks(path, 0, stop) for region in block.headers.damage]
+            tail = "zeroes" if damage == "zeroes" else "torn tail"
+            assert (found[0].position, found[0].end, found[0].kind) == (begin, end, kind or tail)
+
+
+@pytest.mark.usefixtures("block_bytes")
 def test_batches_around_damage_are_read_and_the_damage_is_that_of_the_readable_reader(tmp_path: Path) -> None:
     for seed in range(25):
         rng = random.Random(seed)
