@@ -28,6 +28,7 @@ from kafka_eos_checks.conform.session import Session, Target, Unusable, conform,
 from kafka_eos_checks.conform.territory import PARTITIONS, PREFIX, NotOurs
 from kafka_eos_checks.conform.wire import NoAnswer, Unreachable, Unsupported
 from kafka_eos_checks.kit.arguments import add_json
+from kafka_eos_checks.kit.outputs import check_output, make_folder
 from kafka_eos_checks.kit.terminal import answer_console, progress_console
 
 EPILOG = """examples:
@@ -141,6 +142,13 @@ def run(arguments: argparse.Namespace) -> int:
     _refuse_what_does_not_apply(arguments)
     if arguments.peers:
         return peers_command.run(arguments)
+    if arguments.list and not arguments.dry_run:
+        arguments.parser.error("--list names what --dry-run would ask; add --dry-run")
+    for file in filter(None, (arguments.json, arguments.junit)):
+        make_folder(file.parent)
+        check_output(file)
+    if arguments.diagrams:
+        make_folder(arguments.diagrams)
     try:
         target = _target(arguments)
         session = open_session(target, _mechanisms([arguments.repeat] if arguments.repeat else arguments.only))
@@ -194,8 +202,9 @@ def _target(arguments: argparse.Namespace) -> Target:
 def _with(session: Session, arguments: argparse.Namespace) -> int:
     edges = session.edges()
     wanted = {name for name, edge in edges.items() if _matches(edge, arguments.only)}
-    if not wanted:
-        raise Unusable(f"no edge matches --only {' or '.join(arguments.only)}; --dry-run --list names them all")
+    for pattern in arguments.only or ():
+        if not any(_matches(edge, [pattern]) for edge in edges.values()):
+            raise Unusable(f"no edge matches --only {pattern}; --dry-run --list names them all")
     if arguments.dry_run:
         _dry_run(session, wanted, arguments.list)
         return 0

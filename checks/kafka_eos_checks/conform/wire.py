@@ -272,4 +272,4 @@ class Wire:
 
 def wait(attempt: int) -> None:
     """A pause that grows, up to a tenth of a second."""
-    time.sleep(min(0.002 * 2**attempt, 0.1))
+    time.sleep(min(0.002 * 2 ** min(attempt, 6), 0.1))

@@ -318,6 +318,7 @@ def test_names_of_loopback_are_recognised() -> None:
     ("arguments", "said"),
     [
         (("--only", "nothing"), "no edge matches"),
+        (("--only", "commit: *", "--only", "comit: *"), "no edge matches --only comit: *"),
         (("--prefix", "a b"), "--prefix"),
         (("--command-config", "/nowhere"), "/nowhere"),
     ],
@@ -328,6 +329,13 @@ def test_a_call_that_cannot_be_used_ends_with_2(
     with served() as cluster:
         assert call(cluster, *arguments) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_list_without_a_dry_run_is_refused_before_anything_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+    with served() as cluster, pytest.raises(SystemExit) as refused:
+        call(cluster, "--list")
+    assert refused.value.code == 2
+    assert "add --dry-run" in capsys.readouterr().err
 
 
 def test_a_version_that_the_cluster_does_not_have_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
