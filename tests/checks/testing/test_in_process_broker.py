@@ -763,6 +763,18 @@ def test_a_test_in_which_nothing_was_processed_has_tested_nothing(broker: InProc
     assert found(broker, everything=False) != said
 
 
+@pytest.mark.parametrize("ended", [True, False], ids=["aborted", "open"])
+def test_a_test_in_which_nothing_was_committed_has_tested_nothing(
+    broker: InProcessBroker, app: Application, ended: bool
+) -> None:
+    app.produce("out", "a")
+    app.send_offset(1)
+    if ended:
+        app.end(commit=False)
+    said = "no committed output in out, and no offset committed past an input: nothing was tested"
+    assert found(broker, everything=False) == said
+
+
 def test_an_input_without_an_output_in_one_of_the_topics_is_found(broker: InProcessBroker, app: Application) -> None:
     broker.create_topic("also")
     for offset, value in enumerate("abc"):
