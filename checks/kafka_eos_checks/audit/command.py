@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kafka_eos_checks.audit.engines.cost import Bill
     from kafka_eos_checks.audit.plan.found import Found
 
+OUTPUTS = ("as_jepsen", "findings", "json", "html")  # arguments that name files
 SHOWN_NOTES = 10  # findings of each kind on the terminal
 UNJUDGED_REASONS = frozenset(  # the codes of all reasons that the rules give
     {
@@ -189,7 +190,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from kafka_eos_checks.audit.findings import check_suffix  # noqa: PLC0415
     from kafka_eos_checks.audit.inputs import UnusableInput  # noqa: PLC0415
     from kafka_eos_checks.audit.rules.rule_book import most_urgent_first  # noqa: PLC0415
-    from kafka_eos_checks.kit.outputs import check_output  # noqa: PLC0415
+    from kafka_eos_checks.kit.outputs import check_output, check_outputs  # noqa: PLC0415
     from kafka_eos_checks.kit.terminal import answer_console, print_verdicts  # noqa: PLC0415
     from kafka_eos_checks.kit.verdict import headline  # noqa: PLC0415
 
@@ -198,7 +199,9 @@ def _run(arguments: argparse.Namespace) -> int:
     try:
         if arguments.findings:
             check_suffix(arguments.findings)
-        for file in filter(None, (arguments.as_jepsen, arguments.findings, arguments.json, arguments.html)):
+        outputs = {f"--{name.replace('_', '-')}": getattr(arguments, name) for name in OUTPUTS}
+        check_outputs(outputs, [*arguments.paths, *arguments.history])
+        for file in filter(None, outputs.values()):
             check_output(file)
         result, failures = _audit_and_write(arguments)
     except (UnusableInput, NotALogDirectory, MalformedHistory, OSError) as error:
@@ -302,7 +305,7 @@ def _audit_and_write(arguments: argparse.Namespace) -> tuple["Audit", list[str]]
     from kafka_eos_checks.audit import audit, findings  # noqa: PLC0415
     from kafka_eos_checks.audit.places import place  # noqa: PLC0415
     from kafka_eos_checks.audit.rules.rule_book import most_urgent_first  # noqa: PLC0415
-    from kafka_eos_checks.kit.outputs import unwritten  # noqa: PLC0415
+    from kafka_eos_checks.kit.outputs import Unwritable, unwritten  # noqa: PLC0415
     from kafka_eos_checks.kit.verdict import write_verdicts  # noqa: PLC0415
 
     failures: list[str] = []
@@ -312,7 +315,7 @@ def _audit_and_write(arguments: argparse.Namespace) -> tuple["Audit", list[str]]
         try:
             how()
         except OSError as error:
-            failures.append(unwritten(file, error))
+            failures.append(str(error) if isinstance(error, Unwritable) else unwritten(file, error))
 
     paths, histories = (list(map(place, given)) for given in (arguments.paths, arguments.history))
     with ExitStack() as stack:

@@ -28,6 +28,7 @@ from kafka_eos_checks.audit.rules.rule_book import Place, rule_of
 from kafka_eos_checks.drawing.sequence_diagram import FAULTS, MAX_STEPS, Violation, from_events, steps_of
 from kafka_eos_checks.drawing.svg import inert, visible
 from kafka_eos_checks.kit.arguments import add_source_arguments
+from kafka_eos_checks.kit.outputs import check_outputs
 from kafka_eos_checks.kit.paths import output_folder
 from kafka_eos_checks.kit.recording import as_given, given_path
 from kafka_eos_checks.kit.terminal import answer_console
@@ -347,6 +348,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"kafka-eos explain: --out {out}: expected a name that ends in {' or '.join(SUFFIXES)}", file=sys.stderr)
         return 2
     try:
+        check_outputs({"--out": out}, arguments.paths)
         arguments.paths = list(map(place_of, arguments.paths))
         shown = _explained(arguments)
         title = ", ".join(path.name for path in arguments.paths)

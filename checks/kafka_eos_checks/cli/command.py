@@ -16,6 +16,7 @@ from kafka_eos_checks.cli.doors import Command, Group
 from kafka_eos_checks.kit.arguments import Parser, drop_output, standard_output
 from kafka_eos_checks.kit.missing import Missing
 from kafka_eos_checks.kit.nearest import did_you_mean
+from kafka_eos_checks.kit.outputs import Unwritable
 
 DESCRIPTION = "An executable, machine-checked reference of Apache Kafka's exactly-once semantics."
 EPILOG = """Each command has a --help of its own, with examples.
@@ -57,6 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader has seen enough, as `head` does
         drop_output()
         return 141
+    except Unwritable as error:
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        return 2
     except OSError as error:
         if error.errno not in _FULL or error.filename is not None:
             raise

@@ -28,6 +28,7 @@ from kafka_eos_checks.conform.session import Session, Target, Unusable, conform,
 from kafka_eos_checks.conform.territory import PARTITIONS, PREFIX, NotOurs
 from kafka_eos_checks.conform.wire import NoAnswer, Unreachable, Unsupported
 from kafka_eos_checks.kit.arguments import add_json
+from kafka_eos_checks.kit.outputs import check_output, make_folder
 from kafka_eos_checks.kit.terminal import answer_console, progress_console
 
 EPILOG = """examples:
@@ -141,6 +142,11 @@ def run(arguments: argparse.Namespace) -> int:
     _refuse_what_does_not_apply(arguments)
     if arguments.peers:
         return peers_command.run(arguments)
+    for file in filter(None, (arguments.json, arguments.junit)):
+        make_folder(file.parent)
+        check_output(file)
+    if arguments.diagrams:
+        make_folder(arguments.diagrams)
     try:
         target = _target(arguments)
         session = open_session(target, _mechanisms([arguments.repeat] if arguments.repeat else arguments.only))

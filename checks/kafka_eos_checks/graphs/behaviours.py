@@ -20,6 +20,7 @@ from kafka_eos.machines import machine as machines
 from kafka_eos.machines.machine import Instance
 from kafka_eos.machines.spec_mapping import SpecValue, to_spec
 from kafka_eos_checks.graphs.command import reference_of
+from kafka_eos_checks.kit.outputs import make_folder
 from kafka_eos_checks.kit.terminal import progress_console
 from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry, bounds_predicate
 from kafka_eos_checks.models.releases import Releases, columns
@@ -211,7 +212,7 @@ def write(found: Behaviours, folder: Path, *, runs: bool = True) -> int:
         The number of behaviours.
     """
     home = folder / found.model.name
-    home.mkdir(parents=True, exist_ok=True)
+    make_folder(home)
     _write(home / "graph.json", found.graph())
     (home / "graph.schema.json").write_bytes(SCHEMA.read_bytes())
     count = 0

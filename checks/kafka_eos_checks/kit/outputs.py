@@ -1,6 +1,63 @@
 """Files that a command writes when its work is done: checked before the work begins, and again when they fail."""
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
+
+# Of a log directory and a recording; nobody asks for verdicts in a file of such a name.
+_READ_SUFFIXES = {".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".metadata", ".properties", ".xz", ".edn"}
+_READ_NAMES = (".headers.parquet", "history.jsonl", "manifest.json")
+_READ_FOLDER = "histories"
+
+
+class Unwritable(OSError):  # noqa: N818 - named for the file
+    """A file for results that cannot be written; the message names it, the reason and the remedy."""
+
+
+def check_outputs(outputs: Mapping[str, Path | None], inputs: Iterable[Any] = ()) -> None:
+    """Refuse outputs that are one file, or a file of the input, before the work whose results they are for.
+
+    Args:
+        outputs: by the option that names it; None for an option that was not given.
+        inputs: the paths that are read. A text that is no path of this machine is left alone.
+
+    Raises:
+        Unwritable: see there.
+    """
+    places: dict[Path, str] = {}
+    for option, path in outputs.items():
+        if path is None or not (path.is_file() or not path.exists()):  # a device or a pipe loses nothing
+            continue
+        place = path.resolve()
+        if place in places:
+            raise Unwritable(f"{path} is named by {places[place]} and {option}; give two files")
+        places[place] = option
+        for given in inputs:
+            if _is_read(place, Path(str(given)).resolve()):
+                raise Unwritable(f"{option} {path} would overwrite a file of the input; give another file")
+
+
+def _is_read(place: Path, given: Path) -> bool:
+    """Whether a file is an input, or of a folder that is one, with the name of a file that is read there."""
+    if place == given:
+        return True
+    if given not in place.parents or not place.exists():
+        return False
+    # A checkpoint of a broker has no suffix.
+    named = place.suffix in {"", *_READ_SUFFIXES} or place.name.endswith(_READ_NAMES)
+    return named or place.parent.name == _READ_FOLDER
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder for results.
+
+    Raises:
+        Unwritable: see there.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Unwritable(f"{folder} cannot be made: {error.strerror or error}; give another folder") from error
 
 
 def check_output(path: Path) -> None:
@@ -9,12 +66,12 @@ def check_output(path: Path) -> None:
     No folder is made, because a folder that is missing may be a typing error. A file that exists keeps its content.
 
     Raises:
-        OSError: the file cannot be written; names it, the reason and the remedy.
+        Unwritable: see there.
     """
     if not path.parent.is_dir():
-        raise OSError(f"{path} cannot be written: there is no folder {path.parent}; make it, or give another file")
+        raise Unwritable(f"{path} cannot be written: there is no folder {path.parent}; make it, or give another file")
     if path.is_dir():
-        raise OSError(f"{path} cannot be written: it is a folder; give a file")
+        raise Unwritable(f"{path} cannot be written: it is a folder; give a file")
     is_new = not path.exists()
     try:
         if is_new or path.is_file():  # a pipe's reader would take a file that is closed for the end
@@ -22,7 +79,7 @@ def check_output(path: Path) -> None:
         if is_new:
             path.resolve().unlink()  # of a link, the file that it names
     except OSError as error:
-        raise OSError(unwritten(path, error)) from error
+        raise Unwritable(unwritten(path, error)) from error
 
 
 def unwritten(path: Path, error: OSError) -> str:

@@ -8,6 +8,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from kafka_eos_checks.kit.outputs import Unwritable, make_folder, unwritten
+
 
 class Standing(StrEnum):
     """The values of a verdict: as expected, not as expected, not judged, or nothing there to judge.
@@ -127,9 +129,16 @@ def write_verdicts(path: Path, verdicts: Sequence[Verdict]) -> None:
 
 
 def write_document(path: Path, content: Any) -> None:
-    """Write a JSON document, and the folder it stands in."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    """Write a JSON document, and the folder it stands in.
+
+    Raises:
+        Unwritable: the file cannot be written.
+    """
+    make_folder(path.parent)
+    try:
+        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise Unwritable(unwritten(path, error)) from error
 
 
 def read_verdicts(path: Path) -> list[Verdict]:

@@ -12,6 +12,7 @@ from kafka_eos.histories.application_history import ApplicationRecorder
 from kafka_eos.histories.history import Event, write_history
 from kafka_eos.histories.simulator import Simulation
 from kafka_eos.machines.consume_transform_produce import Constants, ConsumeTransformProduce
+from kafka_eos_checks.kit.outputs import make_folder
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry
 from kafka_eos_checks.mutants.rules import mutated
 
@@ -100,7 +101,7 @@ def simulate_application(plan: ApplicationPlan, registry: Registry | None = None
 def write_application(simulated: SimulatedApplication, folder: Path) -> None:
     """Write manifest.json, histories/ and brokers/, as a recording of a real cluster has them."""
     histories = folder / "histories"
-    histories.mkdir(parents=True, exist_ok=True)
+    make_folder(histories)
     write_history(histories / "simulated.jsonl", simulated.events)
     manifest = json.dumps({"cluster": "simulated", **simulated.manifest}, indent=1)
     (folder / "manifest.json").write_text(manifest + "\n", encoding="utf-8")

@@ -15,6 +15,7 @@ from kafka_eos.histories.simulator import Simulation
 from kafka_eos.machines.idempotent_producer import Constants, IdempotentProducer
 from kafka_eos.machines.producer_state import Limits
 from kafka_eos.machines.replicated_log import ReplicaLog
+from kafka_eos_checks.kit.outputs import make_folder
 from kafka_eos_checks.kit.paths import output_folder
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry
 from kafka_eos_checks.mutants.rules import mutated
@@ -148,7 +149,7 @@ def segment_bytes(log: ReplicaLog) -> bytes:
 def write_recording(simulated: Simulated, folder: Path) -> None:
     """Write manifest.json, histories/ and brokers/, as a recording of a real cluster has them."""
     histories = folder / "histories"
-    histories.mkdir(parents=True, exist_ok=True)
+    make_folder(histories)
     write_history(histories / "simulated.jsonl", simulated.events)
     manifest = {"cluster": "simulated", **asdict(simulated.plan), "faults": {**FAULTS, **simulated.plan.faults}}
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")

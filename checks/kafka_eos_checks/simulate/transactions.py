@@ -16,6 +16,7 @@ from kafka_eos.histories.transaction_history import TOPIC, ReadCommitted, Transa
 from kafka_eos.machines.transactions import Constants, Transactions
 from kafka_eos_checks.audit import audit
 from kafka_eos_checks.audit.explain import Moment, drawn, of_finding, story
+from kafka_eos_checks.kit.outputs import make_folder
 from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.mutants.rules import mutated
@@ -223,7 +224,7 @@ def _rules(rules: Iterable[str]) -> str:
 def write_transactions(simulated: SimulatedTransactions, folder: Path) -> None:
     """Write manifest.json, histories/ and brokers/, as a recording of a real cluster has them."""
     histories = folder / "histories"
-    histories.mkdir(parents=True, exist_ok=True)
+    make_folder(histories)
     write_history(histories / "simulated.jsonl", simulated.events)
     manifest = json.dumps({"cluster": "simulated", **simulated.manifest}, indent=1)
     (folder / "manifest.json").write_text(manifest + "\n", encoding="utf-8")

@@ -145,6 +145,7 @@ class Identified:
         inputs: by identity, the input that has it.
         hidden: the identities of inputs that are aborted or not yet committed.
         outputs: by identity, the outputs that have it, each with the name that tells it from others.
+        appeared: whether an output with an identity is visible to readers of committed data.
         blank: by role, the records without an identity that are visible, and the first of them.
         rows: what the function gave, as columns of events.
     """
@@ -153,6 +154,7 @@ class Identified:
     inputs: dict[Hashable, StoredRecord] = field(default_factory=dict)
     hidden: set[Hashable] = field(default_factory=set)
     outputs: dict[Hashable, list[tuple[Hashable, StoredRecord]]] = field(default_factory=lambda: defaultdict(list))
+    appeared: bool = False
     blank: dict[str, list[StoredRecord]] = field(default_factory=lambda: defaultdict(list))
     rows: list[dict[str, Any]] = field(default_factory=list)
     _texts: dict[Hashable, str] = field(default_factory=dict)
@@ -181,6 +183,7 @@ def identify(logs: Iterable[PartitionLog], application: Application) -> Identifi
         if log.topic in application.inputs:
             _identify_inputs(log, application, found)
         elif log.topic in application.outputs:
+            hidden = read_contents(log).hidden
             for record in records_of(log):
                 found.records[OUTPUT] = record
                 identity, which = _identity(record, application)
@@ -188,6 +191,7 @@ def identify(logs: Iterable[PartitionLog], application: Application) -> Identifi
                     found.blank[OUTPUT].append(record)
                 else:
                     found.outputs[identity].append((which, record))
+                    found.appeared |= record.offset not in hidden
                     found.rows.append(_row(application, record, found.text(identity), which))
     if INPUT in found.records:
         _check_identities(application, found)
@@ -318,9 +322,10 @@ def examine(folder: Path, cluster: Cluster, application: Application | None, his
         identified = identify(find_logs(folder / DATA), application)
         if INPUT not in identified.records:
             return Examined(f"no input in {', '.join(application.inputs)}: nothing was tested")
-        if not (application.everything or identified.outputs or _has_moved(cluster, application)):
-            outputs = ", ".join(application.outputs)
-            return Examined(f"no output in {outputs}, and no offset committed past an input: nothing was tested")
+        if not (application.everything or identified.appeared or _has_moved(cluster, application)):
+            what = "no committed output" if identified.outputs else "no output"
+            where = ", ".join(application.outputs)
+            return Examined(f"{what} in {where}, and no offset committed past an input: nothing was tested")
         history.declare(list(declaration(application, identified)))
     events = list(read_history(folder / HISTORY))
     if application is None and not any("request" in event.detail for event in events) and not _records(folder):

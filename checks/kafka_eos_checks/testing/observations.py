@@ -6,6 +6,9 @@ A *problem* fails the test like a finding of the audit. A *warning* is told alth
 ``offset beyond its inputs``
     A transaction committed an offset past an input, and a later one wrote the output of that input.
 
+``offset set back``
+    An offset was committed outside of transactions, below inputs whose outputs are there and had been counted.
+
 ``transaction left open``
     The application has a transaction open, and the test says that it has processed every input.
 
@@ -43,7 +46,7 @@ from kafka_eos_checks.audit.segments.splits import find_logs
 if TYPE_CHECKING:
     from kafka_eos_checks.testing.exactly_once import Application, Identified, StoredRecord
 
-BEYOND_INPUTS = "offset beyond its inputs"
+BEYOND_INPUTS, SET_BACK = "offset beyond its inputs", "offset set back"
 LEFT_OPEN, OUTPUTS = "transaction left open", "outputs of an input"
 
 
@@ -145,6 +148,7 @@ class Observed:
     def problems(self, findings: Sequence[Finding]) -> Iterator[Problem]:
         """The reasons to fail the test besides the findings of the audit."""
         yield from self._too_far(findings)
+        yield from self._set_back()
         if self.application.everything:
             for each in self._own_open():
                 yield Problem(
@@ -187,6 +191,37 @@ class Observed:
                         "output of that input",
                         means="An application that stops between the two loses the input.",
                         step="commit the offset of the last input whose output is in the transaction, plus one",
+                    )
+
+    def _set_back(self) -> Iterator[Problem]:
+        """Yield partitions whose offset a later commit outside of transactions has taken back below processed inputs.
+
+        The audit finds an offset that a transaction has taken back.
+        """
+        visible: dict[Place, list[StoredRecord]] = defaultdict(list)
+        for identity, source in self.identified.inputs.items():
+            if any(not self._is_hidden(output) for _, output in self.identified.outputs.get(identity, ())):
+                visible[source.topic, source.partition].append(source)
+        for log in find_logs(self.data):
+            if log.topic != CONSUMER_OFFSETS:
+                continue
+            commits = read_group_log(log).commits
+            for place, sources in visible.items():
+                own = commits[self.application.group, place]
+                if not own or own[-1].transactional or own[-1].offset is None:
+                    continue
+                now, highest = own[-1].offset, max(each.offset or 0 for each in own)
+                again = [source for source in sources if now <= source.offset < highest]
+                if again:
+                    yield Problem(
+                        name=SET_BACK,
+                        evidence=f"group {self.application.group!r} had committed offset {highest} of "
+                        f"{place[0]}-{place[1]}, and then {now}, outside of a transaction; outputs of {len(again)} "
+                        f"input(s) from there on are written, the first of {min(again, key=lambda one: one.offset)}",
+                        means="An application that starts again reads these inputs once more, and writes their outputs "
+                        "twice.",
+                        step="send offsets with send_offsets_to_transaction only; leave out consumer.commit() and "
+                        "enable.auto.commit",
                     )
 
     def _wrong_number(self) -> Iterator[Problem]:

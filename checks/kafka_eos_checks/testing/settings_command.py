@@ -37,6 +37,7 @@ from kafka_eos.clients.settings import STREAMS as STREAMS_RULES
 from kafka_eos_checks.conform.security import UnusableProperties, read_properties
 from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.nearest import did_you_mean
+from kafka_eos_checks.kit.outputs import check_outputs
 from kafka_eos_checks.kit.verdict import write_document
 
 Condition: TypeAlias = Callable[[Values, bool], bool]
@@ -385,6 +386,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
+    check_outputs({"--json": arguments.json}, arguments.settings)
     try:
         given = read_settings(arguments.settings)
         judged = judge(arguments.client or client_of(given), given)

@@ -35,6 +35,7 @@ from kafka_eos.machines.transaction_coordinator import TransactionCoordinator
 from kafka_eos_checks.audit.inputs import ARCHIVE_SUFFIX, UnusableInput, opened
 from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.missing import need_clone
+from kafka_eos_checks.kit.outputs import check_outputs
 from kafka_eos_checks.kit.recording import given_path, kept_recording, unpacked
 from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.kit.unjudged import add_allow_unjudged, exit_code
@@ -488,6 +489,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.parser.error("--table has the verdicts of a replay; add --spark or --alone")
     if arguments.table and arguments.table.suffix not in {".jsonl", ".parquet"}:
         arguments.parser.error(f"--table {arguments.table}: write to a file named *.jsonl or *.parquet")
+    check_outputs({"--table": arguments.table, "--json": arguments.json}, arguments.paths)
     try:
         registry = Registry()
         if replays:

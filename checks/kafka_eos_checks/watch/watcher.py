@@ -13,8 +13,9 @@ this, because that report has what it blocks; one that is found to hang later na
 
 A transaction is *torn* if it was committed on a partition and aborted on another one. Markers alone show that if each
 transaction has an epoch of its own, one below its markers' (transaction version 2). An epoch of version 1 names many
-transactions, so nothing is reported about them. A producer's last transactions are remembered, so partitions may be
-read that far apart.
+transactions, so nothing is reported about them. How a transaction ended is remembered until each partition was read up
+to its end, so partitions may be read one after the other
+(:class:`kafka_eos_checks.watch.endings.Endings`).
 
 A report of a transaction is *resolved* when its marker is read, or when everything was read and the last stable offset
 is after it. What cannot be read is asked for again after a wait that doubles up to five seconds, or half a minute for a
@@ -31,7 +32,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos_checks.audit.rules.transactions import HANGING, TORN
 from kafka_eos_checks.watch.advice import WORDS, Tools, hangs, nobody_tells, will_end
@@ -48,6 +48,7 @@ from kafka_eos_checks.watch.cluster import (
     Topics,
     Transaction,
 )
+from kafka_eos_checks.watch.endings import MOST_ENDS, Endings
 from kafka_eos_checks.watch.reports import (
     RESOLVED,
     Blocked,
@@ -63,12 +64,10 @@ from kafka_eos_checks.watch.state import CUT, LAGS, Ending, OpenTransaction, Par
 WAIT_MS = 500  # for anything new, all brokers together
 REFRESH_MS = 10_000  # between looks for new topics and leaders
 CHECK_MS = 2_000  # between questions to the coordinators
-LAST_TRANSACTIONS = 3  # of a producer, whose decisions are remembered
-MOST_PRODUCERS = 10_000  # of which decisions are remembered: those that ended a transaction last; and names
+MOST_NAMES = 10_000  # of transactional ids that are remembered
 NAMED = 3  # partitions in a line about many
 
 Tell = Callable[[str], None]
-Decisions = dict[int, dict[ControlType, tuple[Place, int]]]  # by marker epoch and decision, a partition and offset
 
 
 class AnotherCluster(ValueError):  # noqa: N818 - named for what is wrong
@@ -124,7 +123,7 @@ class Watcher:
         heard: whether any broker answered in the last poll.
         deleted: the number of offsets that were deleted before they were read.
         missing: topics that were asked for and are not there, or may not be described.
-        decided: by producer id, how its last transactions ended, as far as their epochs name them.
+        endings: how transactions ended, as far as the epochs of their markers name them.
     """
 
     cluster: Cluster
@@ -137,7 +136,8 @@ class Watcher:
     heard: bool = False
     deleted: int = 0
     missing: frozenset[str] = frozenset()
-    decided: dict[int, Decisions] = field(default_factory=dict)
+    endings: Endings = field(default_factory=Endings)
+    _behind: set[Place] = field(default_factory=set)  # not read up to its end since this round of endings began
     _initial: set[Place] = field(default_factory=set)
     _leaders: dict[Place, int] = field(default_factory=dict)
     _refreshed_ms: int | None = None
@@ -154,22 +154,14 @@ class Watcher:
     def to_json(self) -> dict[str, Any]:
         """The state that a restart needs."""
         rows = [state.to_json() for state in self.partitions.values()]
-        decided = [
-            [pid, epoch, decision.name, *place, offset]
-            for pid, epochs in self.decided.items()
-            for epoch, own in epochs.items()
-            for decision, (place, offset) in own.items()
-        ]
-        return {"cluster_id": self.cluster_id, "partitions": rows, "decided": decided}
+        return {"cluster_id": self.cluster_id, "partitions": rows, "decided": self.endings.to_json()}
 
     def resume(self, row: dict[str, Any]) -> None:
         """Continue from the state that :meth:`to_json` gave."""
         self.cluster_id = row["cluster_id"]
         states = map(partition_from_json, row["partitions"])
         self.partitions = {(state.topic, state.partition): state for state in states}
-        for pid, epoch, decision, topic, number, offset in row["decided"]:
-            own = self.decided.setdefault(pid, {}).setdefault(epoch, {})
-            own[ControlType[decision]] = ((topic, number), offset)
+        self.endings.resume(row["decided"])
 
     @property
     def drained(self) -> bool:
@@ -230,6 +222,7 @@ class Watcher:
                     read.add(place)
             for place in positions:
                 self.partitions[place].forget_idle(now_ms, self.options.forget_after_ms)
+        self._next_round()
         self._tell_of_failures(read, now_ms)
         found += self._hanging(read, now_ms)
         if self._checked_ms is None or now_ms - self._checked_ms >= self.options.check_ms:
@@ -367,20 +360,27 @@ class Watcher:
 
     def _torn(self, state: PartitionState, ending: Ending) -> Iterator[Report]:
         """Remember how a transaction ended on a partition, and see whether it ended otherwise on another one."""
-        epochs = self.decided.pop(ending.producer_id, {})
-        own = epochs.setdefault(ending.epoch, {})
-        if own and ending.decision not in own:
-            [((topic, number), offset)] = own.values()
-            [other] = own
+        own, told = (state.topic, state.partition), self.endings.forgotten
+        other = self.endings.add(ending.producer_id, ending.epoch, ending.decision, own, ending.offset)
+        if self.endings.forgotten and not told:
+            self.tell(
+                f"more than {MOST_ENDS:,} transactions ended in partitions that were read before others were: torn "
+                "transactions among the first of them are not noticed; audit the log directories to find these"
+            )
+        if other is not None:
+            (topic, number), offset = other.place, other.offset
             evidence = "the transaction of this epoch: "
-            evidence += f"{ending.decision.name} here, {other.name} at {topic}-{number} offset {offset}"
+            evidence += f"{ending.decision.name} here, {other.decision.name} at {topic}-{number} offset {offset}"
             yield state.report(TORN, ending.offset, evidence, ending.since, (ending.producer_id, ending.epoch))
-        own.setdefault(ending.decision, ((state.topic, state.partition), ending.offset))
-        if len(epochs) > LAST_TRANSACTIONS:
-            del epochs[min(epochs)]
-        self.decided[ending.producer_id] = epochs
-        if len(self.decided) > MOST_PRODUCERS:
-            del self.decided[next(iter(self.decided))]
+
+    def _next_round(self) -> None:
+        """Begin a new round of endings if each partition was read up to its end since this one began."""
+        self._behind = {
+            place for place in self._behind if place in self.partitions and not self.partitions[place].drained
+        }
+        if not self._behind:
+            self.endings.next_round()
+            self._behind = set(self.partitions)
 
     def _check(self, now_ms: int) -> Iterator[Report]:
         """Ask the coordinators about transactions that are open for long, and judge the last stable offsets."""
@@ -425,7 +425,7 @@ class Watcher:
             self._asking = BackOff()
         for pid in producer_ids:
             self._names[pid] = known[pid].name if pid in known else ""
-        while len(self._names) > MOST_PRODUCERS:
+        while len(self._names) > MOST_NAMES:
             del self._names[next(iter(self._names))]
         return known
 

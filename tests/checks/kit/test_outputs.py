@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_eos_checks.kit.outputs import check_output
+from kafka_eos_checks.cli.command import main
+from kafka_eos_checks.kit.outputs import Unwritable, check_output, check_outputs
 
 
 def test_a_file_that_can_be_written_is_not_made_and_keeps_its_content(tmp_path: Path) -> None:
@@ -69,3 +70,53 @@ def test_the_reader_of_a_pipe_is_not_told_of_an_end(tmp_path: Path) -> None:
         assert asked.poll(0) == [], "the reader was told that a writer has come and gone"
     finally:
         os.close(reader)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["orders-0/00000000000000000000.log", "replication-offset-checkpoint", "history.jsonl", "histories/clients.jsonl"],
+)
+def test_no_output_overwrites_a_file_of_the_input(tmp_path: Path, name: str) -> None:
+    read = tmp_path / "copy" / name
+    read.parent.mkdir(parents=True, exist_ok=True)
+    read.touch()
+    with pytest.raises(Unwritable, match=f"--json {read} would overwrite a file of the input; give another file"):
+        check_outputs({"--json": read}, [tmp_path / "copy"])
+    with pytest.raises(Unwritable, match="would overwrite"):
+        check_outputs({"--json": read}, [tmp_path / "nothing", str(read)])
+
+
+def test_an_earlier_report_in_the_folder_of_the_input_may_be_written_again(tmp_path: Path) -> None:
+    names = ("findings.jsonl", "verdicts.json", "audit.html")
+    for name in names:
+        (tmp_path / name).touch()
+    check_outputs({f"--{name}": tmp_path / name for name in names}, [tmp_path])
+    check_outputs({"--json": tmp_path / "orders-0" / "new.log", "--html": None}, [tmp_path])
+
+
+def test_two_outputs_in_one_file_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(Unwritable, match=r"f.jsonl is named by --findings and --json; give two files"):
+        check_outputs({"--findings": tmp_path / "f.jsonl", "--json": tmp_path / "." / "f.jsonl"})
+    check_outputs({"--findings": Path("/dev/null"), "--json": Path("/dev/null")})
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("settings acks=all --json /proc/f.json", "/proc/f.json cannot be written: "),
+        ("settings {own} --json {own}", "--json {own} would overwrite a file of the input"),
+        ("explain {own} --out {own}", "--out {own} would overwrite a file of the input"),
+        ("check traces {own} --alone --json {own}", "--json {own} would overwrite a file of the input"),
+        ("audit {own} --findings {own}", "--findings {own} would overwrite a file of the input"),
+        ("simulate --steps 3 --out /proc/simulated", "/proc/simulated/histories cannot be made: "),
+        ("conform --bootstrap 127.0.0.1:1 --junit /proc/f.xml", "/proc/f.xml cannot be written: "),
+    ],
+)
+def test_a_command_says_which_output_it_cannot_write_and_writes_nothing(
+    tmp_path: Path, call: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / ("own.html" if "--out {own}" in call else "own.jsonl")
+    own.write_text("acks=all\n")
+    assert main([word.format(own=own) for word in call.split()]) == 2
+    assert message.format(own=own) in capsys.readouterr().err
+    assert own.read_text() == "acks=all\n"

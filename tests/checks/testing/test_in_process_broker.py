@@ -772,6 +772,18 @@ def test_a_group_at_the_first_input_that_is_left_has_tested_nothing(broker: InPr
     assert "input skipped: in-0 offset 2" in found(broker, everything=False)
 
 
+@pytest.mark.parametrize("ended", [True, False], ids=["aborted", "open"])
+def test_a_test_in_which_nothing_was_committed_has_tested_nothing(
+    broker: InProcessBroker, app: Application, ended: bool
+) -> None:
+    app.produce("out", "a")
+    app.send_offset(1)
+    if ended:
+        app.end(commit=False)
+    said = "no committed output in out, and no offset committed past an input: nothing was tested"
+    assert found(broker, everything=False) == said
+
+
 def test_an_input_without_an_output_in_one_of_the_topics_is_found(broker: InProcessBroker, app: Application) -> None:
     broker.create_topic("also")
     for offset, value in enumerate("abc"):

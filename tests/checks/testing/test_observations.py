@@ -74,6 +74,29 @@ def test_an_offset_of_an_empty_partition_is_found_too(broker: InProcessBroker, a
     assert "group 'g' has committed offset 2 of more-0, which ends at 0" in said
 
 
+@pytest.mark.parametrize("everything", [True, False])
+def test_an_offset_that_is_set_back_outside_of_transactions_is_found(
+    broker: InProcessBroker, app: Application, everything: bool
+) -> None:
+    copy_all(app)
+    app.commit_offset(3)
+    broker.assert_exactly_once(**EXACTLY_ONCE, everything=everything)
+    app.commit_offset(1)
+    said = found(broker, everything=everything)
+    assert said.startswith("offset set back (not exactly once: 1 finding(s))")
+    assert (
+        "group 'g' had committed offset 3 of in-0, and then 1, outside of a transaction; outputs of 2 input(s)" in said
+    )
+    assert "the first of in-0 offset 1" in said
+
+
+def test_an_offset_that_was_set_back_and_forward_again_is_none(broker: InProcessBroker, app: Application) -> None:
+    copy_all(app)
+    app.commit_offset(1)
+    app.commit_offset(3)
+    broker.assert_exactly_once(**EXACTLY_ONCE)
+
+
 def test_an_offset_past_an_input_of_the_next_transaction_is_found(broker: InProcessBroker, app: Application) -> None:
     app.copy("a", 1)
     app.copy("b", 2)

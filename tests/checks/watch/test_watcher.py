@@ -542,19 +542,53 @@ def test_a_torn_transaction_is_also_found_across_a_restart(written: Written) -> 
     assert found(second, at=NOW + 10_000) == [(TORN, 1)]
 
 
+def transactions(log: Log, pid: int, *decisions: ControlType) -> None:
+    """Write transactions of version 2, with data and a marker each, from epoch 0 on."""
+    for epoch, decision in enumerate(decisions):
+        log.data(pid, epoch, 0)
+        log.marker(pid, epoch + 1, decision)
+
+
+def test_torn_transactions_are_found_however_far_apart_their_partitions_are_read(written: Written) -> None:
+    written.logs["orders", 1] = Log()
+    transactions(written.logs[PLACE], PID, *[COMMIT] * 40)
+    transactions(written.logs["orders", 1], PID, COMMIT, ABORT, *[COMMIT] * 37, ABORT)
+    reports = looks(written.watcher())
+    assert [(report.rule, report.producer_epoch) for report in reports] == [(TORN, 2), (TORN, 40)]
+
+
+def test_ends_of_transactions_wait_for_a_partition_that_is_read_slowly(written: Written) -> None:
+    slow = written.logs["orders", 1] = Log()
+    transactions(written.logs[PLACE], PID, *[COMMIT] * 10)
+    transactions(slow, 9, *[COMMIT] * 60)
+    transactions(slow, PID, ABORT)
+    written.batches_a_fetch = lambda: 20
+    assert found(written.watcher(), times=10) == [(TORN, 121)]
+
+
 def test_the_memory_of_producers_and_their_transactions_is_bounded(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kafka_eos_checks.watch.watcher.MOST_PRODUCERS", 2)
-    log = written.logs[PLACE]
+    monkeypatch.setattr("kafka_eos_checks.watch.endings.MOST_PRODUCERS", 2)
     for pid in (1, 2, 1, 3):
-        for epoch in range(5):
-            log.data(pid, epoch, 0)
-            log.marker(pid, epoch + 1, COMMIT)
+        transactions(written.logs[PLACE], pid, *[COMMIT] * 5)
     watcher = written.watcher()
-    watcher.poll(NOW)
-    kept = {pid: sorted(epochs) for pid, epochs in watcher.decided.items()}
+    looks(watcher)
+    kept = {pid: sorted(ends) for pid, ends in watcher.endings.ends.items()}
     assert kept == {1: [3, 4, 5], 3: [3, 4, 5]}
+
+
+def test_the_watcher_says_that_it_forgets_ends_of_transactions_before_all_partitions_are_read(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafka_eos_checks.watch.endings.MOST_ENDS", 8)
+    transactions(written.logs[PLACE], PID, *[COMMIT] * 20)
+    told: list[str] = []
+    watcher = written.watcher(told)
+    watcher.poll(NOW)
+    assert len(watcher.endings.ends[PID]) <= 8
+    [line] = told
+    assert line.endswith("audit the log directories to find these")
 
 
 # --- the text of reports ----------------------------------------------------------------------------------------------
