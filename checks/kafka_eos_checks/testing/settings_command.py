@@ -31,6 +31,7 @@ from kafka_eos.clients.settings import (
     is_unchecked,
     is_unchecked_by_streams,
     known_to_streams,
+    refused_by_brokers,
     streams_values,
 )
 from kafka_eos.clients.settings import STREAMS as STREAMS_RULES
@@ -121,7 +122,7 @@ PRODUCER = (
         True,
         "the records of a transaction take effect all or none, and an instance that was replaced adds none",
         "Transactions",
-        lambda values, _: values.has("transactional.id"),
+        lambda values, _: values.has("transactional.id") and values.number("transaction.timeout.ms") > 0,
         ("late-end-of-transaction", "client-keeps-epoch"),
     ),
 )
@@ -214,6 +215,7 @@ class Judged:
     Attributes:
         client: the client that they were judged for.
         refused: why the client refuses them, None if it accepts them.
+        by_brokers: why brokers refuse the producer's transactions, "" if none does.
         guarantees: those about this client; none of a refused one.
         ignored: settings that the client does not use, about which it logs a warning.
         unchecked: settings from which the client reads more than is checked here.
@@ -222,6 +224,7 @@ class Judged:
 
     client: str
     refused: RefusedSettings | None = None
+    by_brokers: str = ""
     guarantees: tuple[Guarantee, ...] = ()
     ignored: tuple[str, ...]
     unchecked: tuple[str, ...]
@@ -241,6 +244,7 @@ class Judged:
             "refused": None
             if refused is None
             else {"settings": list(refused.settings), "why": refused.why, "source": refused.source},
+            "refused_by_brokers": self.by_brokers or None,
             "guarantees": [
                 {
                     "holds": guarantee.holds,
@@ -263,6 +267,7 @@ class Judged:
             yield f"refused by {self.client}: {self.refused}"
         else:
             yield f"accepted by {self.client}"
+            yield from filter(None, [self.by_brokers])
         for guarantee in self.guarantees:
             mark, models = ("yes", "holds by the repaired rules") if guarantee.holds else ("NO ", "shows it")
             yield f"{mark}  {guarantee.words} ({guarantee.model} {models})"
@@ -329,7 +334,8 @@ def judge(client: str, given: Mapping[str, str]) -> Judged:
         return replace(judged, refused=refused)
     idempotent = kind.idempotence(values)
     about = tuple(guarantee for guarantee in kind.guarantees if guarantee.about(values, idempotent))
-    return replace(judged, guarantees=about)
+    by_brokers = "" if kind.guarantees is CONSUMER else refused_by_brokers(values)
+    return replace(judged, guarantees=about, by_brokers=by_brokers)
 
 
 def _judge_streams(given: Mapping[str, str]) -> Judged:
@@ -342,9 +348,10 @@ def _judge_streams(given: Mapping[str, str]) -> Judged:
         known=frozenset({*STREAMS_RULES.kinds, *JAVA_PRODUCER.kinds, *JAVA_CONSUMER.kinds}),
     )
     try:
-        return replace(judged, guarantees=of_streams(streams_values(given)))
+        values = streams_values(given)
     except RefusedSettings as refused:
         return replace(judged, refused=refused)
+    return replace(judged, guarantees=of_streams(values), by_brokers=refused_by_brokers(values.producer))
 
 
 def read_settings(words: Iterable[str]) -> dict[str, str]:

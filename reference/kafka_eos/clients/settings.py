@@ -452,6 +452,25 @@ def producer_settings(given: Given) -> ProducerSettings:
     )
 
 
+LONGEST_TRANSACTION_MS = 900_000  # the default of the broker's transaction.max.timeout.ms
+
+
+def refused_by_brokers(values: Values) -> str:
+    """Why a broker refuses the transactions of a producer whose settings its client accepts; "" if none does.
+
+    Kafka: TransactionStateManager.validateTransactionTimeoutMs, TransactionStateManagerConfig
+    """
+    timeout = values.number("transaction.timeout.ms")
+    if not values.has("transactional.id") or 0 < timeout <= LONGEST_TRANSACTION_MS:
+        return ""
+    if timeout <= 0:
+        return f"each broker refuses a transaction timeout of {timeout} ms (INVALID_TRANSACTION_TIMEOUT): give one above 0"
+    return (
+        f"a broker refuses a transaction timeout of {timeout} ms (INVALID_TRANSACTION_TIMEOUT) unless its "
+        f"transaction.max.timeout.ms is as high; the default is {LONGEST_TRANSACTION_MS}"
+    )
+
+
 # ---- librdkafka's producer
 
 

@@ -215,3 +215,43 @@ def test_a_line_that_is_no_setting_is_told_with_its_place(tmp_path: Path, capsys
     file.write_text("acks=all\nacks all\n")
     assert main(["settings", str(file)]) == 2
     assert f"{file}, line 2: 'acks all' is not name=value" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("client", "given", "said"),
+    [
+        ("java-producer", {"transaction.timeout.ms": "0"}, "each broker refuses a transaction timeout of 0 ms"),
+        ("java-producer", {"transaction.timeout.ms": "1"}, ""),
+        ("java-producer", {"transaction.timeout.ms": "900000"}, ""),
+        ("java-producer", {"transaction.timeout.ms": "900001"}, "a broker refuses a transaction timeout of 900001 ms"),
+        (
+            "librdkafka-producer",
+            {"transaction.timeout.ms": "900001"},
+            "a broker refuses a transaction timeout of 900001",
+        ),
+    ],
+)
+def test_a_transaction_timeout_that_brokers_refuse_is_told(
+    client: str, given: dict[str, str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert judge(client, given).by_brokers == "", "without transactions nobody is told of it"
+    in_transactions = given | {"transactional.id": "a"}
+    told = judge(client, in_transactions)
+    assert told.by_brokers[: len(said)] == said
+    assert bool(told.by_brokers) is bool(said)
+    assert told.to_json()["refused_by_brokers"] == (told.by_brokers or None)
+    assert ("Transactions" in models(client, in_transactions)) is (given["transaction.timeout.ms"] != "0")
+    words = [f"{name}={value}" for name, value in in_transactions.items()]
+    main(["settings", "--client", client, *words])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"accepted by {client}"
+    assert (lines[1] == told.by_brokers) is bool(said)
+
+
+def test_a_transaction_timeout_of_streams_that_brokers_refuse_is_told() -> None:
+    longer = EOS | {"producer.transaction.timeout.ms": "1000000"}
+    assert (
+        judge("streams", EOS).by_brokers
+        == judge("streams", longer | {"processing.guarantee": "at_least_once"}).by_brokers
+    )
+    assert judge("streams", longer).by_brokers.startswith("a broker refuses a transaction timeout of 1000000 ms")
