@@ -295,11 +295,20 @@ def given(models: Models, paths: Sequence[Path]) -> Iterator[Verdict]:
         NotALogDirectory, UnreadableLog, MalformedHistory, OSError: it cannot be read.
     """
     with opened_paths(paths) as here:
+        nothing: list[Verdict] = []
+        replayed = False
         for path, folder in zip(paths, here, strict=True):
             verdicts = [verdict for part in parts_of(folder) for verdict in _given(models, path, part)]
-            if all(map(has_nothing, verdicts)):
+            if not verdicts:
                 raise TraceUnusable(f"{path}: {NOTHING_TO_REPLAY}")
-            yield from verdicts
+            if all(map(has_nothing, verdicts)):
+                nothing += verdicts
+            else:
+                replayed = True
+                yield from verdicts
+        if not replayed:
+            raise TraceUnusable(f"{', '.join(map(str, paths))}: {NOTHING_TO_REPLAY}")
+        yield from nothing
 
 
 def _given(models: Models, path: Path, part: Path) -> Iterator[Verdict]:

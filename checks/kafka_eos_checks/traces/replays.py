@@ -443,7 +443,7 @@ def verdicts_of(table: "pa.Table", paths: Sequence[Path]) -> list[Verdict]:
             for subject, name in _NAMES.items()
             if subjects[subject].num_rows
         ]
-        if all(map(has_nothing, found)) and not subjects[LOG].num_rows:
+        if not found and not subjects[LOG].num_rows:
             raise TraceUnusable(f"{path}: {NOTHING_TO_REPLAY}")
         verdicts += found
         unread = subjects[LOG]
@@ -458,6 +458,8 @@ def verdicts_of(table: "pa.Table", paths: Sequence[Path]) -> list[Verdict]:
                     evidence=_evidence(unread),
                 )
             )
+    if all(map(has_nothing, verdicts)):
+        raise TraceUnusable(f"{', '.join(map(str, paths))}: {NOTHING_TO_REPLAY}")
     return verdicts
 
 

@@ -232,3 +232,26 @@ def test_of_many_partitions_that_are_left_out_the_first_are_named_and_the_others
     verdict = Verdict(check="trace", name="clients", expected="all accepted", found="all accepted", ok=True)
     evidence = with_left_out(verdict, left_out).evidence
     assert evidence == f"left out: {', '.join(f't-{number}' for number in range(SHOWN))}{told}"
+
+
+def transactional(rows: list[Row], partition: int) -> list[Row]:
+    """The requests for one partition, as those of a transactional producer."""
+    own = [row | {"transactional_id": "t"} for row in rows if row.get("partition") == partition]
+    return [row for row in own if row["action"] == "Produce"]
+
+
+@pytest.mark.parametrize("options", BOTH)
+def test_a_history_with_transactions_only_costs_the_other_paths_no_verdict(
+    rows: list[Row], tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str]
+) -> None:
+    other = tmp_path / "transactions.jsonl"
+    other.write_text("".join(json.dumps(row) + "\n" for row in transactional(rows, 0)))
+    paths = [str(other), str(written(tmp_path, rows))]
+    assert cli.main(["check", "traces", *paths, *options]) == 3
+    said = " ".join(capsys.readouterr().out.split())
+    assert "all accepted" in said
+    assert "left out: idempotent-lost-acks-0" in said
+    assert cli.main(["check", "traces", *paths, *options, "--allow-unjudged", "other-batches"]) == 0
+    capsys.readouterr()
+    assert cli.main(["check", "traces", str(other), str(other), *options]) == 2
+    assert "nothing to replay" in capsys.readouterr().err
