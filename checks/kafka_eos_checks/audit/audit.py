@@ -273,8 +273,9 @@ def of_inputs(
     with open_engine(engine, spark, jobs if jobs > 1 and inputs.weight > LEAST_WEIGHT else 1) as running:
         found = Found(running)
         told = read_histories(inputs.histories, inputs.logs, running) if inputs.histories else None
-        if told is not None and not told.events:
-            raise UnusableInput(f"{', '.join(map(str, inputs.histories))}: no event in it, so nothing to judge")
+        blank = inputs.histories if told is not None and not told.events else list(filter(_is_blank, inputs.histories))
+        if blank:
+            raise UnusableInput(f"{', '.join(map(str, blank))}: no event in it, so nothing to judge")
         rows: Sequence[Any] = ()
         if inputs.logs:
             named = NO_HISTORY if told is None else told.named
@@ -738,6 +739,14 @@ def beside_verdicts(
         if any(figures.values()):
             of_rules.append((rule, figures, reasons))
     return _drafts(of_rules, seconds), found
+
+
+def _is_blank(history: Path) -> bool:
+    """Whether a history of lines has none, as a question that a failed command should have written."""
+    if history.suffix != ".jsonl" or not history.is_file():
+        return False
+    with history.open("rb") as lines:
+        return not any(map(bytes.strip, lines))
 
 
 def offset_verdicts(

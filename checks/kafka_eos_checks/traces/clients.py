@@ -14,7 +14,7 @@ from kafka_eos_checks.kit.verdict import Verdict, counted
 from kafka_eos_checks.lab.record.trace import DAMAGED, INCOMPLETE, NO_WIRE_EVENTS, NoTrace, wire_trace
 from kafka_eos_checks.traces.validation import Trace, TraceUnusable, partition_log_trace
 
-OTHER_BATCHES, MISSING_PARTITION = "other-batches", "missing-partition"
+OTHER_BATCHES, MISSING_PARTITION, NOTHING = "other-batches", "missing-partition", "nothing-to-replay"
 WORDS = {
     OTHER_BATCHES: (
         "partition",
@@ -24,6 +24,7 @@ WORDS = {
     INCOMPLETE: ("partition", "of a history that lacks requests, or whose leader left offsets out"),
     NO_WIRE_EVENTS: ("partition", "of a history without wire events"),
     MISSING_PARTITION: ("transactional id", "with partitions whose logs are not given"),
+    NOTHING: ("path", "with nothing to replay"),
 }
 """The reasons why a trace is not judged, by their codes: what it is of, and what is wrong."""
 
@@ -128,7 +129,7 @@ def of_paths(found: Iterable[tuple[Path, Sequence[Verdict]]]) -> list[Verdict]:
             empty.append(path)
             if not own:
                 told = Verdict(check="trace", name=path.name, expected="all accepted", found="no traces", ok=True)
-                verdicts.append(replace(told, unjudged=NOTHING_TO_REPLAY))
+                verdicts.append(with_left_out(told, [NotJudged(path.name, NOTHING, NOTHING_TO_REPLAY)]))
     if empty and all(map(_has_nothing, verdicts)):
         raise TraceUnusable(f"{', '.join(map(str, empty))}: {NOTHING_TO_REPLAY}")
     return verdicts
@@ -136,4 +137,4 @@ def of_paths(found: Iterable[tuple[Path, Sequence[Verdict]]]) -> list[Verdict]:
 
 def _has_nothing(verdict: Verdict) -> bool:
     """Whether a verdict is on nothing, or only on partitions that are no subject of a replay of histories."""
-    return not verdict.figures.get("traces") and bool(verdict.unjudged) and {*verdict.unjudged_for} <= {OTHER_BATCHES}
+    return not verdict.figures.get("traces") and {*verdict.unjudged_for} in ({OTHER_BATCHES}, {NOTHING})

@@ -464,7 +464,7 @@ def refused_by_brokers(values: Values) -> str:
     if not values.has("transactional.id") or 0 < timeout <= LONGEST_TRANSACTION_MS:
         return ""
     if timeout <= 0:
-        return f"each broker refuses a transaction timeout of {timeout} ms (INVALID_TRANSACTION_TIMEOUT): give one above 0"
+        return f"each broker refuses a transaction timeout of {timeout} ms (INVALID_TRANSACTION_TIMEOUT): give more"
     return (
         f"a broker refuses a transaction timeout of {timeout} ms (INVALID_TRANSACTION_TIMEOUT) unless its "
         f"transaction.max.timeout.ms is as high; the default is {LONGEST_TRANSACTION_MS}"

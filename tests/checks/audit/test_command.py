@@ -634,3 +634,15 @@ def test_a_folder_that_an_earlier_catalog_in_memory_has_left_is_refused_with_a_r
     assert "[LOCATION_ALREADY_EXISTS]" in said
     assert "remedy: the folder is of an earlier session, whose catalog was in memory and is gone." in said
     assert "spark.sql.catalogImplementation hive" in said
+
+
+@pytest.mark.parametrize("text", ["", "\n \n"])
+def test_a_history_without_events_next_to_another_is_refused_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    told = tmp_path / "history.jsonl"
+    write_history(told, [Event(run="r", order=0, process="p", action="Note", phase="ok")])
+    (tmp_path / "question.jsonl").write_text(text)
+    partition(tmp_path / "data", data(0, NOW))
+    assert cli.main(["audit", str(tmp_path / "data"), str(told), str(tmp_path / "question.jsonl")]) == 2
+    assert f"{tmp_path}/question.jsonl: no event in it, so nothing to judge" in capsys.readouterr().err

@@ -144,12 +144,15 @@ def test_a_path_with_nothing_to_replay_does_not_hide_the_others(
         return cli.main(["check", "traces", *map(str, paths), *options])
 
     assert call(right) == 0
-    assert call(empty, right) == 0
+    assert call(empty, right) == 3
     said = capsys.readouterr().out
-    assert "nothing to judge for: empty.jsonl" in said
+    assert "not judged empty.jsonl: 1 path with nothing to replay" in said
     assert "traces=2" in said
+    assert call(empty, right, Path("--allow-unjudged=nothing-to-replay")) == 0
     assert call(others, right) == 3
     assert "1 partition with batches of a transaction" in capsys.readouterr().out
+    assert call(others, right, Path("--allow-unjudged=other-batches")) == 0
+    capsys.readouterr()
     assert call(empty, others) == 2
     assert f"{empty}, {others}: nothing to replay; give" in capsys.readouterr().err
 
@@ -244,7 +247,7 @@ def test_a_reason_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str
     said = capsys.readouterr().err
     assert (
         "no reason 'bad'; there are damaged-history, incomplete-history, missing-partition, no-wire-events, "
-        "other-batches" in said
+        "nothing-to-replay, other-batches" in said
     )
     assert "give their PATHs" in said
 

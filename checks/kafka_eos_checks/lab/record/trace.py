@@ -5,8 +5,10 @@ between are reconstructed:
 
 - appends are in the order of their offsets;
 - an answer without error, with an offset that the same batch already has, acknowledges a duplicate;
-- an answer with an error of the log's own checks is a refusal. Requests with other errors never reached the log, or it
-  is unknown whether they did (NOT_LEADER_OR_FOLLOWER from a broker that has just come back);
+- an answer with an error of the log's own checks is a refusal, and so is one with an error about producers that no
+  leader gives outside of a transaction. Requests with other errors never reached the log, or it is unknown whether they
+  did (NOT_LEADER_OR_FOLLOWER from a broker that has just come back);
+- a request that a test answered with an error (``detail["fault"]``) never reached the log;
 - a gap between offsets was filled by requests whose answers nobody saw;
 - a restart takes a snapshot first: both a clean shutdown and the recovery of an unclean one write one at the end of
   the log (``LogLoader.recoverSegment``), and a snapshot keeps only the last batch of each producer.
@@ -27,15 +29,22 @@ from kafka_eos.errors import ErrorCode
 from kafka_eos.histories.history import Event
 from kafka_eos.machines.producer_state import Batch, Log, ProducerState
 
-# Errors of the checks that a log makes before it appends.
+# Errors of the checks that a log makes before it appends, and errors about producers that it never gives.
 _REFUSALS = frozenset(
     {
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         ErrorCode.INVALID_PRODUCER_EPOCH,
         ErrorCode.INVALID_TXN_STATE,
         ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.TRANSACTION_ABORTABLE,
     }
 )
+_MADE_UP = "error"  # the fault of a request that was answered with an error and not handled
+_HIGHEST_ERROR = 200  # Kafka 4.3 has errors up to 133
 _Identity = tuple[int, int, int, int]  # producer id, epoch, base sequence, record count
 
 
@@ -136,7 +145,7 @@ def questions(events: Iterable[Event], topic: str, partition: int) -> list[_Ques
                 if asked.answer is not None:
                     raise _damaged(event, f"request {request} is answered again, after event {_order(asked.answer)}")
                 found[request].answer = _answer(event, asked.invoke)
-    return list(found.values())
+    return [question for question in found.values() if question.invoke.detail.get("fault") != _MADE_UP]
 
 
 def _request(event: Event) -> int:
@@ -170,6 +179,8 @@ def _answer(event: Event, invoke: Event) -> Event:
     """
     if event.error is None or (event.phase == "ok") != (event.error == ErrorCode.NONE):
         raise _damaged(event, f"an answer of phase {event.phase} with error {event.error}")
+    if not ErrorCode.UNKNOWN_SERVER_ERROR <= event.error <= _HIGHEST_ERROR:
+        raise _damaged(event, f"an answer with error {event.error}, which Kafka does not have")
     if event.phase == "ok" and event.offset is None:
         raise _damaged(event, "an answer without error and without an offset")
     for name in _BATCH:

@@ -84,6 +84,21 @@ def test_an_answer_with_an_error_is_a_refusal(wire: Wire) -> None:
     assert {e.phase for e in trace} == {"ok"}
 
 
+@pytest.mark.parametrize("error", [46, 49, 51, 90, 120])
+def test_an_error_about_producers_that_no_leader_gives_is_a_refusal(wire: Wire, error: int) -> None:
+    wire.answer(wire.ask(0), error=error)
+    assert [(e.action, e.error) for e in wire_trace(wire.events, "t", 0)] == [("RefuseBatch", error)]
+
+
+def test_a_request_that_a_test_answered_with_an_error_never_reached_the_log(wire: Wire) -> None:
+    wire.append(0, 0)
+    asked = wire.ask(1)
+    wire.events[-1] = replace(wire.events[-1], detail={**asked["detail"], "fault": "error"})
+    wire.answer(asked, error=OUT_OF_ORDER)
+    wire.append(1, 1)
+    assert wire.trace() == [("AppendBatch", 0, 0), ("AppendBatch", 1, 1)]
+
+
 def test_an_answer_of_a_broker_that_does_not_lead_yet_implies_nothing_about_the_log(wire: Wire) -> None:
     wire.append(0, 0)
     asked = wire.ask(1)
@@ -164,6 +179,7 @@ def with_columns(number: int, **columns: Any) -> Callable[[list[Event]], list[Ev
         (with_columns(1, error=None), 1, "an answer of phase ok with error None"),
         (with_columns(1, error=45), 1, "an answer of phase ok with error 45"),
         (with_columns(1, phase="fail"), 1, "an answer of phase fail with error 0"),
+        (with_columns(1, phase="fail", error=9999), 1, "an answer with error 9999, which Kafka does not have"),
         (with_columns(1, producer_epoch=1), 1, "an answer with producer_epoch 1, and 0 in its request, event 0"),
         (with_columns(0, detail={"request": [0], "broker": "b"}), 0, "not a number and a name"),
         (with_columns(1, detail={"request": 0}), 1, "not a number and a name"),
