@@ -76,6 +76,7 @@ def test_a_verdict_on_a_recording_has_the_release_and_the_finding_of_the_ledger_
 ) -> None:
     expected = EXPECTED.replace("late-end-of-transaction", cause)
     [verdict] = recorded(monkeypatch, tmp_path, rule("torn transaction", 3), expected=expected)
+    assert verdict.expected == "3 findings"
     assert verdict.figures == {"Kafka": "4.3.0"} | ({"findings": findings} if findings else {})
 
 
