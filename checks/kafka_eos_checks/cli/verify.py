@@ -209,6 +209,8 @@ def run(arguments: argparse.Namespace) -> int:
 def run_parts(parts: Callable[[Registry], Parts], *, prefix: str = "", from_clone: bool = True) -> int:
     """Run the parts of a job, print and write the verdicts of each as it is done, then write the report.
 
+    A part without a verdict fails.
+
     Args:
         parts: the parts of the job for a registry.
         prefix: the prefix of the names of the verdict files.
@@ -224,11 +226,16 @@ def run_parts(parts: Callable[[Registry], Parts], *, prefix: str = "", from_clon
     started = time.perf_counter()
     verdicts: list[Verdict] = []
     for name, part in chosen.items():
-        found = sorted(part(), key=lambda verdict: verdict.name)
+        found = sorted(part(), key=lambda verdict: verdict.name) or [_without_verdicts(name)]
         print_verdicts(found, name)
         write_verdicts(build_folder() / "verdicts" / f"{prefix}{name}.json", found)
         verdicts += found
     return finish(verdicts, time.perf_counter() - started)
+
+
+def _without_verdicts(part: str) -> Verdict:
+    """The verdict on a part of a job that has none of its own."""
+    return Verdict(check=part, name=f"the part {part}", expected="verdicts", found="nothing was judged", ok=False)
 
 
 def finish(verdicts: Sequence[Verdict], seconds: float) -> int:

@@ -1,12 +1,15 @@
 """The verdicts of ``kafka-eos check all``: on recordings next to what is expected in them, and the end of a job."""
 
+import argparse
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kafka_eos_checks.cli import verify
-from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.kit.verdict import Verdict, read_verdicts
 from kafka_eos_checks.ledger import report
+from kafka_eos_checks.models.registry import MalformedRegistry
 
 EXPECTED = """
 [one]
@@ -30,13 +33,20 @@ def rule(name: str, findings: int, unjudged: str = "", unknown: int = 0) -> Verd
     )
 
 
-def judged(monkeypatch: pytest.MonkeyPatch, folder: Path, *verdicts: Verdict) -> dict[str, bool]:
-    """Whether each verdict on a recording is as expected, by name."""
-    (folder / "expected.toml").write_text(EXPECTED, encoding="utf-8")
+def recorded(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, *verdicts: Verdict, expected: str = EXPECTED
+) -> list[Verdict]:
+    """The verdicts on a recording in which the audit finds what some verdicts say."""
+    (folder / "expected.toml").write_text(expected, encoding="utf-8")
     monkeypatch.setattr(verify, "recordings_folder", lambda: folder)
     monkeypatch.setattr(verify, "manifest_of", lambda _: {"kafka": "4.3.0"})
     monkeypatch.setattr(verify, "audit", lambda *_, **__: verdicts)
-    return {verdict.name: verdict.ok for verdict in verify.recordings("local", [folder / "one.tar.xz"])}
+    return list(verify.recordings("local", [folder / "one.tar.xz"]))
+
+
+def judged(monkeypatch: pytest.MonkeyPatch, folder: Path, *verdicts: Verdict) -> dict[str, bool]:
+    """Whether each of them is as expected, by name."""
+    return {verdict.name: verdict.ok for verdict in recorded(monkeypatch, folder, *verdicts)}
 
 
 @pytest.mark.parametrize(("findings", "ok"), [(3, True), (2, False), (4, False), (0, False)])
@@ -60,11 +70,53 @@ def test_a_rule_that_the_audit_does_not_have_finds_nothing_of_what_is_expected(
     assert judged(monkeypatch, tmp_path, rule("gap", 0)) == {"one: gap": True, "one: torn transaction": False}
 
 
-@pytest.mark.parametrize(("findings", "code"), [([], 1), ([0], 0), ([0, 0], 0), ([0, 1], 1)])
-def test_a_job_without_a_verdict_or_with_one_that_differs_fails(
-    findings: list[int], code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(("cause", "findings"), [("late-offsets", "late-offsets"), ("the operator", None), ("", None)])
+def test_a_verdict_on_a_recording_has_the_release_and_the_finding_of_the_ledger_behind_it(
+    cause: str, findings: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    expected = EXPECTED.replace("late-end-of-transaction", cause)
+    [verdict] = recorded(monkeypatch, tmp_path, rule("torn transaction", 3), expected=expected)
+    assert verdict.expected == "3 findings"
+    assert verdict.figures == {"Kafka": "4.3.0"} | ({"findings": findings} if findings else {})
+
+
+@pytest.fixture
+def build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     for module in (verify, report.paths):
         monkeypatch.setattr(module, "build_folder", lambda: tmp_path)
+    return tmp_path
+
+
+def good() -> Iterator[Verdict]:
+    yield rule("good", 0)
+
+
+def test_a_part_without_a_verdict_fails_though_others_have_some(build: Path) -> None:
+    assert verify.run_parts(lambda _: {"proofs": good, "costs": good}) == 0
+    assert verify.run_parts(lambda _: {"proofs": good, "costs": lambda: iter(())}, prefix="some-") == 1
+    [verdict] = read_verdicts(build / "verdicts" / "some-costs.json")
+    assert (verdict.name, verdict.ok, verdict.found) == ("the part costs", False, "nothing was judged")
+
+
+def test_only_the_chosen_part_of_the_job_runs(build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verify, "proofs", good)
+    assert verify.run(argparse.Namespace(engine="local", only="proofs")) == 0
+    assert [file.name for file in (build / "verdicts").iterdir()] == ["proofs.json"]
+
+
+def test_a_registry_that_cannot_be_used_is_no_verdict(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken() -> None:
+        raise MalformedRegistry("models/X.toml: no TOML")
+
+    monkeypatch.setattr(verify, "Registry", broken)
+    assert verify.run(argparse.Namespace(engine="local", only=None)) == 2
+    assert capsys.readouterr().err == "kafka-eos check: models/X.toml: no TOML\n"
+
+
+@pytest.mark.usefixtures("build")
+@pytest.mark.parametrize(("findings", "code"), [([], 1), ([0], 0), ([0, 0], 0), ([0, 1], 1)])
+def test_a_job_without_a_verdict_or_with_one_that_differs_fails(findings: list[int], code: int) -> None:
     verdicts = [rule(str(number), each) for number, each in enumerate(findings)]
     assert verify.finish(verdicts, 0.0) == code

@@ -110,6 +110,13 @@ def test_clients_of_version_1_conform_on_a_cluster_of_version_2_with_two_brokers
         assert report.versions["EndTxn"] == 4
 
 
+def test_clients_may_follow_version_0_on_a_cluster_of_version_2() -> None:
+    with served() as cluster:
+        session = open_session(Target(bootstrap=cluster.bootstrap_servers, transaction_version=0), [])
+        session.wire.close()
+    assert (session.asked, session.settings.client, session.settings.level) == (0, 1, 2)
+
+
 @pytest.mark.thorough
 def test_a_broker_without_verification_conforms_only_to_the_spec_without_verification() -> None:
     with served(1, Machines(leaders=LeaderRules(verification=False))) as cluster:

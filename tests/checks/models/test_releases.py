@@ -195,6 +195,11 @@ def test_releases_with_the_same_rules_share_an_expectation(registry: Registry) -
     newer, older = columns([model], ["2.0", "1.0"], releases)
     assert newer.expected(releases) == older.expected(releases) == Shipped(states=7)
     assert columns([replace(model, shipped={})], ["1.0"], releases)[0].expected(releases) is None
+    file = registry.folder.parent / "releases.toml"
+    file.write_text(file.read_text(encoding="utf-8").replace('"1.0" = "NoLimit"\n', ""), encoding="utf-8")
+    other = Releases(registry.folder.parent)
+    newer, older = columns([model], ["2.0", "1.0"], other)
+    assert (newer.expected(other), older.expected(other)) == (Shipped(states=7), None), "the older one has no such rule"
 
 
 @pytest.mark.parametrize(

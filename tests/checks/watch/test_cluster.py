@@ -87,6 +87,12 @@ def test_brokers_that_do_not_tell_of_transactions_or_producers_tell_nothing() ->
     assert cluster.open_transactions(1, ("orders", 0)) is None
 
 
+def test_a_transaction_may_be_open_from_offset_0_on() -> None:
+    known = [{"ProducerId": 10 + start, "CurrentTxnStartOffset": start} for start in (-1, 0, 5)]
+    cluster = asked(DescribeProducers={"Topics": [{"Partitions": [{"ErrorCode": 0, "ActiveProducers": known}]}]})
+    assert cluster.open_transactions(1, ("orders", 0)) == {10: 0, 15: 5}
+
+
 @pytest.mark.parametrize(
     ("failures", "known"),
     [

@@ -133,6 +133,12 @@ def test_one_replica_with_the_commit_is_enough_and_a_shorter_one_says_nothing(tm
     assert judged(transaction(1, "a", "Commit", 0), short)[1][COMMITTED_MISSING] == 1
 
 
+def test_a_reader_may_be_given_the_value_of_any_replica(tmp_path: Path) -> None:
+    logs = [log_of(tmp_path / value, value, COMMIT) for value in ("a", "b")]
+    assert [found([poll(0, value)], *logs) for value in ("a", "b")] == [[], []]
+    assert found([poll(0, "c")], *logs) == [(INCONSISTENT, 0)]
+
+
 def test_after_a_hole_the_transaction_of_a_marker_is_unknown(tmp_path: Path) -> None:
     log = log_of(tmp_path, "a", 3, ABORT)
     assert judged(transaction(1, "a", "Commit", 0), log) == (

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.audit import _copied
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES
@@ -12,7 +13,7 @@ from kafka_eos_checks.audit.places import place
 from kafka_eos_checks.audit.rules.beside import ABORTED_INDEX, BESIDE_RULES, REPLICAS
 from kafka_eos_checks.audit.rules.coordinator import COORDINATOR_RULES
 from kafka_eos_checks.audit.rules.decided import ENDED, NOT_BY_HAND
-from kafka_eos_checks.audit.rules.histories import HISTORY_RULES
+from kafka_eos_checks.audit.rules.histories import HISTORY_RULES, LOST
 from kafka_eos_checks.audit.rules.log import DUPLICATE, GAP, LOG_RULES
 from kafka_eos_checks.audit.rules.offsets import OFFSET_RULES
 from kafka_eos_checks.audit.rules.rule_book import READABLE, Place, most_urgent_first, rule_of
@@ -132,6 +133,13 @@ def test_a_transaction_that_a_later_marker_ended_is_not_told_to_hang_and_has_no_
     means, ends, *rest = rule_of(HANGING).advice(finding)
     assert means.startswith("means: Nobody will end this transaction.")
     assert ends == "ends by itself: no"
+
+
+def test_a_test_names_the_command_that_draws_a_finding_only_if_a_history_has_an_event_of_it() -> None:
+    finding = Finding(rule=LOST, topic="orders", partition=3, offset=57, run="r")
+    sent = Event(run="r", order=0, process="p", action="Send", phase="ok", topic="orders", partition=3, offset=57)
+    for events, drawn in (([], False), ([sent], True)):
+        assert any("kafka-eos explain" in line for line in _by_rule(Path("logs"), [finding], events)) == drawn
 
 
 @pytest.mark.parametrize("rule", RULES)
