@@ -761,6 +761,33 @@ def test_fenced_producers_are_told_what_kafka_tells_them(both: Both) -> None:
     assert told[1] == told[0]
 
 
+def test_data_without_the_transactional_bit_are_refused_only_in_an_open_transaction_as_by_kafka(both: Both) -> None:
+    """What the others do is found by the audit's rule ``data without transaction``."""
+    topic, other, name = both.topic(), both.topic(), "plain"
+    both.ask("FindCoordinator", 4, {"KeyType": 1, "CoordinatorKeys": [name]})
+
+    def story(port: int) -> list[ErrorCode]:
+        producer = producer_at(port, name)
+        who = {"TransactionalId": name, **{key: producer[key] for key in ("ProducerId", "ProducerEpoch")}}
+        row: Message = {f"V3AndBelow{key}": value for key, value in who.items()}
+        row |= {"V3AndBelowTopics": [{"Name": topic, "Partitions": [0]}]}
+        assert set(errors_in(once_ready(port, "AddPartitionsToTxn", 3, row))) == {0}
+
+        def produce(place: str, sequence: int, **bits: bool) -> ErrorCode:
+            own = {"producer_id": who["ProducerId"], "producer_epoch": who["ProducerEpoch"], "base_sequence": sequence}
+            part = [{"Name": place, "PartitionData": [{"Index": 0, "Records": batch(1, **own, **bits).encode()}]}]
+            row = {"TransactionalId": name, "Acks": -1, "TimeoutMs": 5000, "TopicData": part}
+            return ErrorCode(produced(ask(port, "Produce", 9, row), 9)[0][0])
+
+        told = [produce(topic, 0, is_transactional=True), produce(other, 0), produce(topic, 1)]
+        assert ask(port, "EndTxn", 3, who | {"Committed": False})["ErrorCode"] == 0
+        time.sleep(1)
+        return [*told, produce(topic, 1)]
+
+    kafka, served = (story(port) for port in both.ports.values())
+    assert served == kafka == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE, ErrorCode.NONE]
+
+
 def test_transactions_are_described_and_listed_as_by_kafka(both: Both) -> None:
     topic, name = both.topic(), "described"
     both.ask("FindCoordinator", 4, {"KeyType": 1, "CoordinatorKeys": [name]})

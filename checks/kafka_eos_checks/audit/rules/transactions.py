@@ -49,7 +49,7 @@ the marker of the next transaction, if that transaction has this decision and no
     A data batch without the transactional bit, of a producer id that a transactional id has or had. Readers of
     committed data get it although the transaction is aborted. A leader refuses it only while the producer has a
     transaction open on the partition (rule ``batch outside transaction``), because it does not know whose producer id
-    it is: Kafka 4.3.0 accepts all others. A log has one finding for each such producer id.
+    it is: Kafka 4.3.0 and 3.9.1 accept all others. A log has one finding for each such producer id.
 
 *Not judged*: producer ids that none of the given logs of ``__transaction_state`` names; before transaction version 2,
 markers whose coordinator's log or partition is compacted or damaged; markers without data that may belong to more than
