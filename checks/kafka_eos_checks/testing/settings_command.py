@@ -60,6 +60,31 @@ def always(_values: Values, _idempotent: bool) -> bool:
     return True
 
 
+LONGEST_MS = 900_000
+"""The default of the brokers' ``transaction.max.timeout.ms``."""
+
+
+def _may_time_out(values: Values) -> bool:
+    """Whether a broker can accept the timeout of transactions."""
+    return values.number("transaction.timeout.ms") > 0
+
+
+def _of_brokers(values: Values) -> str:
+    """The words for a timeout of transactions that brokers refuse; "" if each accepts it."""
+    if not values.has("transactional.id"):
+        return ""
+    own = values.number("transaction.timeout.ms")
+    refused = "initTransactions() fails with INVALID_TRANSACTION_TIMEOUT"
+    if own <= 0:
+        return f"every broker refuses transaction.timeout.ms={own}, and {refused}; give one above 0"
+    if own > LONGEST_MS:
+        return (
+            f"a broker refuses transaction.timeout.ms={own} unless its transaction.max.timeout.ms, {LONGEST_MS} by "
+            f"default, is as large: {refused}"
+        )
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Guarantee:
     """A guarantee of settings, or the lack of one.
@@ -121,7 +146,7 @@ PRODUCER = (
         True,
         "the records of a transaction take effect all or none, and an instance that was replaced adds none",
         "Transactions",
-        lambda values, _: values.has("transactional.id"),
+        lambda values, _: values.has("transactional.id") and _may_time_out(values),
         ("late-end-of-transaction", "client-keeps-epoch"),
     ),
 )
@@ -218,6 +243,7 @@ class Judged:
         ignored: settings that the client does not use, about which it logs a warning.
         unchecked: settings from which the client reads more than is checked here.
         known: the names that the client knows.
+        brokers: what brokers refuse although the client accepts it; "" for nothing.
     """
 
     client: str
@@ -226,6 +252,7 @@ class Judged:
     ignored: tuple[str, ...]
     unchecked: tuple[str, ...]
     known: frozenset[str]
+    brokers: str = ""
 
     def missing(self, required: Iterable[str]) -> list[str]:
         """The required guarantees, by their models, that are not given."""
@@ -252,6 +279,7 @@ class Judged:
             ],
             "ignored": list(self.ignored),
             "unchecked": list(self.unchecked),
+            "brokers": self.brokers,
         }
 
     def _meant(self, name: str) -> str:
@@ -268,6 +296,8 @@ class Judged:
             yield f"{mark}  {guarantee.words} ({guarantee.model} {models})"
             for finding in guarantee.findings:
                 yield f"     Kafka 4.3 as it ships breaks this: kafka-eos ledger findings {finding}"
+        if self.brokers:
+            yield f"NO   {self.brokers}"
         for name in self.ignored:
             yield f"not used by {self.client}, which only logs a warning: {name}{self._meant(name)}"
         if self.unchecked:
@@ -329,7 +359,8 @@ def judge(client: str, given: Mapping[str, str]) -> Judged:
         return replace(judged, refused=refused)
     idempotent = kind.idempotence(values)
     about = tuple(guarantee for guarantee in kind.guarantees if guarantee.about(values, idempotent))
-    return replace(judged, guarantees=about)
+    brokers = _of_brokers(values) if kind.guarantees is PRODUCER else ""
+    return replace(judged, guarantees=about, brokers=brokers)
 
 
 def _judge_streams(given: Mapping[str, str]) -> Judged:

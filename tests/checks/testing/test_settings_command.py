@@ -212,6 +212,35 @@ def test_a_later_setting_wins_and_a_file_may_have_any_name(tmp_path: Path, capsy
 
 def test_a_line_that_is_no_setting_is_told_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "producer.properties"
-    file.write_text("acks=all\nacks all\n")
+    file.write_text("acks=all\nacks\n")
     assert main(["settings", str(file)]) == 2
-    assert f"{file}, line 2: 'acks all' is not name=value" in capsys.readouterr().err
+    assert f"{file}, line 2: 'acks' is not name=value" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("timeout", "given", "said"),
+    [
+        ("60000", True, ""),
+        ("900000", True, ""),
+        (
+            "900001",
+            True,
+            "a broker refuses transaction.timeout.ms=900001 unless its transaction.max.timeout.ms, 900000",
+        ),
+        ("0", False, "every broker refuses transaction.timeout.ms=0, and initTransactions() fails with INVALID_"),
+        ("-1", False, "every broker refuses transaction.timeout.ms=-1"),
+    ],
+)
+def test_a_timeout_of_transactions_that_brokers_refuse_is_told(
+    timeout: str, given: bool, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = ["transactional.id=t", f"transaction.timeout.ms={timeout}"]
+    assert main(["settings", "--require", "Transactions", *settings]) == (0 if given else 1)
+    printed = capsys.readouterr().out
+    assert said in printed
+    assert ("NO " in printed) is bool(said)
+
+
+def test_a_timeout_without_transactions_is_sent_to_no_broker(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["settings", "transaction.timeout.ms=0"]) == 0
+    assert "broker refuses" not in capsys.readouterr().out
