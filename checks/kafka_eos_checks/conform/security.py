@@ -92,10 +92,10 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _unescaped(text: str) -> str:
-    """A name or value without its backslashes.
+    r"""A name or value without its backslashes.
 
     Raises:
-        ValueError: a ``\\u`` without four hexadecimal digits.
+        ValueError: a ``\u`` without four hexadecimal digits.
     """
 
     def character(found: re.Match[str]) -> str:
