@@ -156,7 +156,8 @@ class Interpreter:
         return self._offsets(row, row["GenerationIdOrMemberEpoch"])
 
     def _offsets(self, row: Message, generation: int | None) -> Iterator[Columns]:
-        member = {"member": row["MemberId"]} if row.get("MemberId") else {}
+        names = {"member": row.get("MemberId"), "instance": row.get("GroupInstanceId")}
+        member = {column: name for column, name in names.items() if name}
         for topic in row["Topics"]:
             for partition in topic["Partitions"]:
                 yield {

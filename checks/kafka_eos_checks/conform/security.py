@@ -10,7 +10,7 @@ import hmac
 import re
 import secrets
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,7 +47,10 @@ class UnusableProperties(ValueError):  # noqa: N818 - named for the input
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """A file of Java properties, as far as clients need it: ``name=value`` or ``name: value``, # and ! for comments.
+    """Read a file of Java properties as ``java.util.Properties.load`` does; a later line wins.
+
+    A line without any separator is refused: Java takes it for a name with an empty value. White space after a value is
+    left out, as Kafka's clients do.
 
     Raises:
         UnusableProperties: when a line has another form.
@@ -57,15 +60,53 @@ def read_properties(path: Path) -> dict[str, str]:
     except (OSError, UnicodeDecodeError) as error:
         raise UnusableProperties(f"{path}: {error}") from None
     found: dict[str, str] = {}
-    for number, line in enumerate(re.sub(r"\\\n\s*", "", text).splitlines(), start=1):
-        stripped = line.strip()
-        if not stripped or stripped[0] in "#!":
-            continue
-        name, *values = re.split("[=:]", stripped, maxsplit=1)
-        if not name or not values:
-            raise UnusableProperties(f"{path}, line {number}: {stripped!r} is not name=value")
-        found[name.strip()] = values[0].strip()
+    for number, line in _logical_lines(text):
+        name, separator, value = _NAME.match(line).groups()  # type: ignore[union-attr]  # it matches any text
+        if not name or not separator:
+            raise UnusableProperties(f"{path}, line {number}: {line.strip()!r} is not name=value")
+        try:
+            found[_unescaped(name)] = _unescaped(value).strip()
+        except ValueError:
+            raise UnusableProperties(
+                f"{path}, line {number}: a \\u without four hexadecimal digits, which Java refuses; write \\\\ for one "
+                "backslash"
+            ) from None
     return found
+
+
+# A name, which ends before the first separator that is not escaped; the separator; the value.
+_NAME = re.compile(r"((?:[^\\=: \t\f]|\\.?)*)([ \t\f]*[=:][ \t\f]*|[ \t\f]+|)(.*)", re.DOTALL)
+_ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines with their numbers; an odd number of backslashes at its end continues one, except a comment."""
+    lines = enumerate(text.split("\n"), start=1)
+    for number, physical in lines:
+        line = physical.lstrip(" \t\f")
+        if not line or line[0] in "#!":
+            continue
+        while (len(line) - len(line.rstrip("\\"))) % 2:
+            line = line[:-1] + next(lines, (0, ""))[1].lstrip(" \t\f")
+        yield number, line
+
+
+def _unescaped(text: str) -> str:
+    r"""A name or value without its backslashes.
+
+    Raises:
+        ValueError: a ``\u`` without four hexadecimal digits.
+    """
+
+    def character(found: re.Match[str]) -> str:
+        digits, letter = found[1], found[2]
+        if digits is not None:
+            return chr(int(digits, 16))
+        if letter == "u":
+            raise ValueError("no four digits")
+        return _ESCAPED.get(letter, letter)
+
+    return re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.?))", character, text, flags=re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

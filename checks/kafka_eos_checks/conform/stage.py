@@ -5,6 +5,7 @@ The machines count producer ids from 0; requests get the broker's own ids instea
 
 import re
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from kafka_eos.errors import ErrorCode, MalformedBatch
-from kafka_eos.formats.record_batch import ControlType, Record, RecordBatch, build_batch
+from kafka_eos.formats.record_batch import ControlType, Header, Record, RecordBatch, build_batch
 from kafka_eos.machines.broker import HEARTBEAT
 from kafka_eos.machines.transaction_coordinator import Identity
 from kafka_eos.machines.transactional_partition import ABORT, COMMIT, PLAIN, TRANSACTIONAL
@@ -50,6 +51,8 @@ BESIDE = {
 None of them is judged by an answer of the spec. Those that read back are compared with the fields of ``observation``,
 which are values of the machine.
 """
+Records = tuple[tuple[bytes | None, bytes | None, tuple[Header, ...]], ...]  # key, value and headers of each
+
 TRANSACTION_TIMEOUT_MS = 60_000
 SESSION_TIMEOUT_MS = 45_000
 
@@ -187,6 +190,7 @@ class Stage:
         salts: the ends of the names of transactional.ids, which decide where their coordinators are.
         consumers: the members of a group of KIP-848 that have joined.
         has_group: the group was used.
+        sent: by the broker's producer id, epoch and sequence, the records of the batches that were sent.
     """
 
     wire: Wire
@@ -203,6 +207,7 @@ class Stage:
     session_ms: int = SESSION_TIMEOUT_MS
     salts: dict[str, str] = field(default_factory=dict)
     consumers: set[str] = field(default_factory=set)
+    sent: dict[tuple[int, int, int], set[Records]] = field(default_factory=lambda: defaultdict(set))
     _has_epochs: bool = False
 
     def transactional_id(self, name: str) -> str:
@@ -403,6 +408,7 @@ class Stage:
             producer_epoch=real["ProducerEpoch"],
             base_sequence=given.sequence,
         )
+        self.sent[batch.producer_id, batch.producer_epoch, batch.base_sequence].add(_contents(batch))
         part = {"Index": self.partition, "Records": batch.encode()}
         return {
             "TransactionalId": self.transactional_id(given.request.name) if transactional else None,
@@ -598,7 +604,13 @@ class Stage:
             self._producer(batch.producer_id),
             batch.producer_epoch,
             -1 if batch.is_control else batch.base_sequence,
-        )
+        ) + self._changed(batch)
+
+    def _changed(self, batch: RecordBatch) -> str:
+        """The words for a batch whose records are not those that were sent; "" for any other batch."""
+        sent = self.sent.get((batch.producer_id, batch.producer_epoch, batch.base_sequence))
+        is_other = sent is not None and not batch.is_control and _contents(batch) not in sent
+        return " with other records than were sent" if is_other else ""
 
     def _committed(self) -> tuple[str, str]:
         given: list[str] = []
@@ -608,7 +620,7 @@ class Stage:
                 return error_name(row["ErrorCode"]), ""
             stable = str(row["LastStableOffset"])
             passed = fetched.committed(batches, row["AbortedTransactions"])
-            given += [str(batch.base_offset) for batch in passed]
+            given += [f"{batch.base_offset}{self._changed(batch)}" for batch in passed]
         return observation.joined(given), stable
 
     def _latest(self) -> int | str:
@@ -691,6 +703,10 @@ class Stage:
             with suppress(NoAnswer, Unsupported):
                 row = {"GroupId": self.group, "MemberId": self.member_id, "Members": [{"MemberId": self.member_id}]}
                 self.wire.ask("LeaveGroup", row, self.places.coordinator(GROUP_KEY, self.group))
+
+
+def _contents(batch: RecordBatch) -> Records:
+    return tuple((record.key, record.value, record.headers) for record in batch.records())
 
 
 def _kind(batch: RecordBatch) -> str:

@@ -359,11 +359,13 @@ def _at(finding: Finding) -> Found:
 def shared_ids(events: Sequence[Event]) -> Iterator[str]:
     """Yield transactional.ids that members of one generation share: each instance fences the other.
 
-    An id that one member takes over from another changes hands with the generation.
+    An id that one member takes over from another changes hands with the generation. A static member that starts again
+    in its generation has another member id, and the same instance.
     """
     users: dict[tuple[str, int, str], dict[str, int | None]] = defaultdict(dict)
     for event in events:
-        name, group, member = event.transactional_id, event.group, event.detail.get("member")
+        name, group = event.transactional_id, event.group
+        member = event.detail.get("instance", event.detail.get("member"))
         generation = -1 if event.generation is None else event.generation
         asked = (event.action, event.phase) == ("TxnOffsetCommit", "invoke") and generation >= 0
         if asked and name and group is not None and isinstance(member, str):

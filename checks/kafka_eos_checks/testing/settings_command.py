@@ -267,7 +267,8 @@ class Judged:
             yield f"refused by {self.client}: {self.refused}"
         else:
             yield f"accepted by {self.client}"
-            yield from filter(None, [self.by_brokers])
+        if self.by_brokers:
+            yield f"NO   {self.by_brokers}"
         for guarantee in self.guarantees:
             mark, models = ("yes", "holds by the repaired rules") if guarantee.holds else ("NO ", "shows it")
             yield f"{mark}  {guarantee.words} ({guarantee.model} {models})"

@@ -463,11 +463,12 @@ def refused_by_brokers(values: Values) -> str:
     timeout = values.number("transaction.timeout.ms")
     if not values.has("transactional.id") or 0 < timeout <= LONGEST_TRANSACTION_MS:
         return ""
+    refused = "initTransactions() fails with INVALID_TRANSACTION_TIMEOUT"
     if timeout <= 0:
-        return f"each broker refuses a transaction timeout of {timeout} ms (INVALID_TRANSACTION_TIMEOUT): give more"
+        return f"every broker refuses transaction.timeout.ms={timeout}, and {refused}; give one above 0"
     return (
-        f"a broker refuses a transaction timeout of {timeout} ms (INVALID_TRANSACTION_TIMEOUT) unless its "
-        f"transaction.max.timeout.ms is as high; the default is {LONGEST_TRANSACTION_MS}"
+        f"a broker refuses transaction.timeout.ms={timeout} unless its transaction.max.timeout.ms, "
+        f"{LONGEST_TRANSACTION_MS} by default, is as large: {refused}"
     )
 
 

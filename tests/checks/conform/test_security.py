@@ -23,6 +23,43 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
+@pytest.mark.parametrize(
+    ("text", "properties"),
+    [
+        ("acks=1\nacks = all \n", {"acks": "all"}),
+        ("acks:all\nlinger.ms 5\n\tretries\t=\t3", {"acks": "all", "linger.ms": "5", "retries": "3"}),
+        ("acks=a\\\n   ll\nretries=3", {"acks": "all", "retries": "3"}),
+        ("acks=a\\\r\n   ll\r\nretries=3", {"acks": "all", "retries": "3"}),
+        ("# acks is \\\nacks=1", {"acks": "1"}),
+        ("ssl.key.location=C:\\\\\nacks=1", {"ssl.key.location": "C:\\", "acks": "1"}),
+        ("client.id=\\u0061\\=b\\:\\t\\z", {"client.id": "a=b:\tz"}),
+        ("a\\ b\\=c=d", {"a b=c": "d"}),
+        ("sasl.password=a=b: c", {"sasl.password": "a=b: c"}),
+        ("client.id=a\u2028b\x0bc", {"client.id": "a\u2028b\x0bc"}),
+        ("client.id=", {"client.id": ""}),
+        ("client.id=a\\", {"client.id": "a"}),
+    ],
+)
+def test_properties_are_read_as_java_reads_them(text: str, properties: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_bytes(text.encode())
+    assert read_properties(path) == properties
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("acks=all\nretries\n", "line 2: 'retries' is not name=value"),
+        ("acks=all\n\nclient.id=\\u00zz", r"line 3: a \u without four hexadecimal digits, which Java refuses"),
+        ("=all", "line 1: '=all' is not name=value"),
+    ],
+)
+def test_a_line_that_is_no_property_is_refused_with_its_number(text: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(UnusableProperties) as refused:
+        read_properties(written(tmp_path, text))
+    assert said in str(refused.value)
+
+
 def test_both_families_of_names_mean_the_same(tmp_path: Path) -> None:
     librdkafka = "security.protocol=sasl_plaintext\nsasl.mechanisms=PLAIN\nsasl.username=u\nsasl.password=p\n"
     java = (

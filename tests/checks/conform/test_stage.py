@@ -1,6 +1,7 @@
 """A scenario's place on a broker: ids and epochs in the machines' terms, waiting, reading back, and leaving."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from kafka_eos.formats.record_batch import (
     RecordBatch,
     build_batch,
     build_control_batch,
+    decode_batch,
 )
 from kafka_eos.machines.transaction_coordinator import Identity
 from kafka_eos.machines.transactional_partition import ABORT, COMMIT, PLAIN, TRANSACTIONAL
@@ -220,6 +222,18 @@ def test_what_could_not_be_deleted_is_told_with_the_reason() -> None:
     territory.topics.append("ours")
     territory.clean()
     assert territory.left == ["topic ours (NOT_COORDINATOR)"]
+
+
+def test_records_that_are_not_those_that_were_sent_are_told() -> None:
+    stage = staged(nothing)
+    request = Asked(request=Request("ProduceOutside", FIRST), sequence=0, count=2)
+    row = stage._produce_row(request, given(7000, 0))
+    sent, _ = decode_batch(row["TopicData"][0]["PartitionData"][0]["Records"])
+    assert "other records" not in stage._entry(sent)
+    for records in (sent.records()[:1], [replace(record, value=b"w") for record in sent.records()]):
+        named = {"producer_id": 7000, "producer_epoch": 0, "base_sequence": 0}
+        assert stage._entry(build_batch(records, **named)).endswith(" with other records than were sent")
+    assert "other" not in stage._entry(build_batch([Record(value=b"w")], producer_id=1, base_sequence=0)), "of another"
 
 
 def test_a_log_is_read_on_up_to_where_reading_ends() -> None:

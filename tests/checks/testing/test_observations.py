@@ -364,8 +364,8 @@ def test_a_reader_of_uncommitted_inputs_is_a_warning(version: int, broker: InPro
     assert "warning:  client 'app' reads 'in'" in found(broker, outputs_per_input=2)
 
 
-def commit(order: int, member: str | None, generation: int = 1, name: str = "x") -> Event:
-    detail = {"request": order} | ({"member": member} if member else {})
+def commit(order: int, member: str | None, generation: int = 1, name: str = "x", instance: str | None = None) -> Event:
+    detail = {"request": order} | ({"member": member} if member else {}) | ({"instance": instance} if instance else {})
     return Event(
         run="r", order=order, process="p", action="TxnOffsetCommit", phase="invoke", transactional_id=name, group="g",
         generation=generation, topic="in", partition=0, detail=detail,
@@ -384,8 +384,9 @@ def test_members_of_a_generation_that_share_a_transactional_id_are_a_warning() -
         [commit(1, "m1"), commit(2, "m2", name="y")],
         [commit(1, None), commit(2, None)],
         [commit(1, "m1", -1), commit(2, "m2", -1)],
+        [commit(1, "i-1", instance="i"), commit(2, "i-2", instance="i")],
     ],
-    ids=["taken over", "an id each", "no members", "no generation"],
+    ids=["taken over", "an id each", "no members", "no generation", "a static member"],
 )
 def test_other_uses_of_a_transactional_id_are_none(events: list[Event]) -> None:
     assert list(shared_ids(events)) == []

@@ -212,22 +212,26 @@ def test_a_later_setting_wins_and_a_file_may_have_any_name(tmp_path: Path, capsy
 
 def test_a_line_that_is_no_setting_is_told_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "producer.properties"
-    file.write_text("acks=all\nacks all\n")
+    file.write_text("acks=all\nacks\n")
     assert main(["settings", str(file)]) == 2
-    assert f"{file}, line 2: 'acks all' is not name=value" in capsys.readouterr().err
+    assert f"{file}, line 2: 'acks' is not name=value" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("client", "given", "said"),
     [
-        ("java-producer", {"transaction.timeout.ms": "0"}, "each broker refuses a transaction timeout of 0 ms"),
+        ("java-producer", {"transaction.timeout.ms": "0"}, "every broker refuses transaction.timeout.ms=0, and"),
         ("java-producer", {"transaction.timeout.ms": "1"}, ""),
         ("java-producer", {"transaction.timeout.ms": "900000"}, ""),
-        ("java-producer", {"transaction.timeout.ms": "900001"}, "a broker refuses a transaction timeout of 900001 ms"),
+        (
+            "java-producer",
+            {"transaction.timeout.ms": "900001"},
+            "a broker refuses transaction.timeout.ms=900001 unless",
+        ),
         (
             "librdkafka-producer",
             {"transaction.timeout.ms": "900001"},
-            "a broker refuses a transaction timeout of 900001",
+            "a broker refuses transaction.timeout.ms=900001",
         ),
     ],
 )
@@ -245,13 +249,11 @@ def test_a_transaction_timeout_that_brokers_refuse_is_told(
     main(["settings", "--client", client, *words])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"accepted by {client}"
-    assert (lines[1] == told.by_brokers) is bool(said)
+    assert (lines[1] == f"NO   {told.by_brokers}") is bool(said)
 
 
 def test_a_transaction_timeout_of_streams_that_brokers_refuse_is_told() -> None:
     longer = EOS | {"producer.transaction.timeout.ms": "1000000"}
-    assert (
-        judge("streams", EOS).by_brokers
-        == judge("streams", longer | {"processing.guarantee": "at_least_once"}).by_brokers
-    )
-    assert judge("streams", longer).by_brokers.startswith("a broker refuses a transaction timeout of 1000000 ms")
+    for given in (EOS, longer | {"processing.guarantee": "at_least_once"}):
+        assert judge("streams", given).by_brokers == ""
+    assert judge("streams", longer).by_brokers.startswith("a broker refuses transaction.timeout.ms=1000000 unless")

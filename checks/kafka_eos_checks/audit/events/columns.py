@@ -11,7 +11,7 @@ _JOINED = (
     *("value", "transaction", "input", "output", "offsets", "committed_offset", "committed"),
     *("next_producer_id", "next_producer_epoch", "repeats", "fault", "request"),
 )
-_OTHERS = ("connection", "correlation", "broker", "delivered", "member")  # of each request, so that it is read fast
+_OTHERS = ("connection", "correlation", "broker", "delivered", "member", "instance")  # of requests: to read them fast
 DETAILS = (*_JOINED, *_OTHERS)
 Detail = msgspec.defstruct(
     "Detail", [(name, Any, msgspec.UNSET) for name in DETAILS], frozen=True, forbid_unknown_fields=True, gc=False

@@ -16,7 +16,14 @@ from kafka_eos_checks.kit.paths import CLONE
 
 PAGE = (CLONE / "docs" / "histories.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```text\n(.*?)```\n```\n\$ kafka-eos audit (\S+)\n(.*?)```", PAGE, re.DOTALL)
-OF_REQUESTS = {"connection", "correlation", "broker", "delivered", "member"}  # no rule over histories reads these
+OF_REQUESTS = {
+    "connection",
+    "correlation",
+    "broker",
+    "delivered",
+    "member",
+    "instance",
+}  # no rule over histories reads these
 
 
 def table(heading: str) -> list[list[str]]:
