@@ -1,7 +1,8 @@
 """Events of histories as columns: a row for each event, with the fields that rules join by, and its place.
 
 Texts become hashes of 64 bits: of a process, of a topic and partition, of a topic and value. If two texts share a hash,
-their events become suspects and never the reverse: the readable rules then compare the texts themselves.
+their events become suspects: the readable rules then compare the texts themselves. The exceptions are the generations
+of groups and the offsets as sent. There, a text that shares the hash of another one could hide a violation.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence

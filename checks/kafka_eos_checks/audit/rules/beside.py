@@ -363,7 +363,7 @@ def judge_snapshots(
         for entry in entries:
             expected = producers.get(entry.producer_id)
             is_partial = transactions.start != 0 or hole != NO_HOLE
-            if is_partial and (expected is None or _is_gone(expected, entry, transactions.start or 0, hole)):
+            if is_partial and (expected is None or is_gone(expected, entry, transactions.start or 0, hole)):
                 result.count(SNAPSHOT, "gone")
             else:
                 compare_entry(log, name, expected, entry, result)
@@ -404,7 +404,7 @@ def hole_below(offset: int, starts: Sequence[int], end: int) -> int:
     return starts[number - 1] if number else NO_HOLE
 
 
-def _is_gone(expected: ProducerSnapshotEntry, found: ProducerSnapshotEntry, start: int, hole: int) -> bool:
+def is_gone(expected: ProducerSnapshotEntry, found: ProducerSnapshotEntry, start: int, hole: int) -> bool:
     """Whether an entry follows from batches that the log no longer has, because it starts late or has holes.
 
     The log then lacks a batch or marker that the entry names, or the first batch of the producer's open transaction.

@@ -9,7 +9,7 @@ import pytest
 from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.segment import ProducerSnapshotEntry
 from kafka_eos_checks.audit.findings import Kind
-from kafka_eos_checks.audit.rules.beside import NO_HOLE, _is_gone
+from kafka_eos_checks.audit.rules.beside import NO_HOLE, is_gone
 from kafka_eos_checks.audit.rules.coordinator import follow_coordinator_log
 from kafka_eos_checks.audit.rules.transactions import (
     OPEN_OF_NOBODY,
@@ -85,4 +85,4 @@ def test_a_snapshot_that_knows_a_marker_of_a_log_without_markers_is_of_batches_t
         producer_id=PID, producer_epoch=0, last_sequence=0, last_offset=0, offset_delta=0, timestamp=NOW,
         coordinator_epoch=in_log, current_txn_first_offset=None,
     )  # fmt: skip
-    assert _is_gone(one, replace(one, coordinator_epoch=in_snapshot), 0, NO_HOLE) == gone
+    assert is_gone(one, replace(one, coordinator_epoch=in_snapshot), 0, NO_HOLE) == gone
