@@ -1,6 +1,5 @@
 """Seeded runs of an application on a group, written as recordings."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -12,9 +11,9 @@ from kafka_eos.histories.application_history import ApplicationRecorder
 from kafka_eos.histories.history import Event, write_history
 from kafka_eos.histories.simulator import Simulation
 from kafka_eos.machines.consume_transform_produce import Constants, ConsumeTransformProduce
-from kafka_eos_checks.kit.outputs import make_folder
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry
 from kafka_eos_checks.mutants.rules import mutated
+from kafka_eos_checks.simulate import recording
 
 # The faults of a run, with their weights next to an ordinary action's 10. An abort, an expiry and a timeout also mend
 # the rest, so they go on; the constants limit the number of faults.
@@ -100,12 +99,6 @@ def simulate_application(plan: ApplicationPlan, registry: Registry | None = None
 
 def write_application(simulated: SimulatedApplication, folder: Path) -> None:
     """Write manifest.json, histories/ and brokers/, as a recording of a real cluster has them."""
-    histories = folder / "histories"
-    make_folder(histories)
-    write_history(histories / "simulated.jsonl", simulated.events)
-    manifest = json.dumps({"cluster": "simulated", **simulated.manifest}, indent=1)
-    (folder / "manifest.json").write_text(manifest + "\n", encoding="utf-8")
+    write_history(recording.begin(folder, simulated.manifest), simulated.events)
     for (topic, number), batches in simulated.logs.items():
-        partition = folder / "brokers" / "1" / f"{topic}-{number}"
-        partition.mkdir(parents=True, exist_ok=True)
-        (partition / f"{0:020d}.log").write_bytes(b"".join(batch.encode() for batch in batches))
+        recording.write_segment(folder, 1, f"{topic}-{number}", b"".join(batch.encode() for batch in batches))

@@ -1,7 +1,6 @@
 """``kafka-eos simulate``: a seeded run of the reference under faults, written as a recording that the audit reads."""
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -15,11 +14,11 @@ from kafka_eos.histories.simulator import Simulation
 from kafka_eos.machines.idempotent_producer import Constants, IdempotentProducer
 from kafka_eos.machines.producer_state import Limits
 from kafka_eos.machines.replicated_log import ReplicaLog
-from kafka_eos_checks.kit.outputs import make_folder
+from kafka_eos_checks.kit.arguments import at_least_one
 from kafka_eos_checks.kit.paths import output_folder
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry
 from kafka_eos_checks.mutants.rules import mutated
-from kafka_eos_checks.simulate import mirror, payment, transfer, word_count
+from kafka_eos_checks.simulate import mirror, payment, recording, transfer, word_count
 from kafka_eos_checks.simulate.applications import ApplicationPlan, simulate_application, write_application
 from kafka_eos_checks.simulate.named_failures import NAMED_FAILURES
 from kafka_eos_checks.simulate.schedules import EVERY_STEP, Scenario, first_step, run_scenarios
@@ -148,16 +147,11 @@ def segment_bytes(log: ReplicaLog) -> bytes:
 
 def write_recording(simulated: Simulated, folder: Path) -> None:
     """Write manifest.json, histories/ and brokers/, as a recording of a real cluster has them."""
-    histories = folder / "histories"
-    make_folder(histories)
-    write_history(histories / "simulated.jsonl", simulated.events)
-    manifest = {"cluster": "simulated", **asdict(simulated.plan), "faults": {**FAULTS, **simulated.plan.faults}}
-    (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    manifest = {**asdict(simulated.plan), "faults": {**FAULTS, **simulated.plan.faults}}
+    write_history(recording.begin(folder, manifest), simulated.events)
     for number, replica in enumerate(sorted(simulated.state.replicas), start=1):
-        partition = folder / "brokers" / str(number) / f"{TOPIC}-{PARTITION}"
-        partition.mkdir(parents=True, exist_ok=True)
         segment = segment_bytes(simulated.state.replicas[replica])
-        (partition / f"{0:020d}.log").write_bytes(segment)
+        recording.write_segment(folder, number, f"{TOPIC}-{PARTITION}", segment)
 
 
 DEFAULTS, TRANSACTIONS_DEFAULTS = Plan(seed=0), TransactionsPlan(seed=0)
@@ -206,7 +200,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         help="the idempotent producer (default), transactions, an application on a group, or every schedule of one",
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the random choices (default 0)")
-    parser.add_argument("--steps", type=int, help=f"steps with faults (default {DEFAULTS.steps})")
+    parser.add_argument("--steps", type=at_least_one, help=f"steps with faults (default {DEFAULTS.steps})")
     parser.add_argument(
         "--fault",
         action="append",
@@ -217,12 +211,14 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     parser.add_argument("--mutant", help="a mutant of the registry, for a run that goes wrong")
     parser.add_argument("--out", type=Path, help="folder of the recording (default build/simulated)")
     producer = parser.add_argument_group(PRODUCER)
-    producer.add_argument("--values", type=int, help=f"values to send (default {DEFAULTS.values})")
+    producer.add_argument("--values", type=at_least_one, help=f"values to send (default {DEFAULTS.values})")
     producer.add_argument("--replicas", type=int, choices=range(1, 6), help=f"default {DEFAULTS.replicas}")
     transactions = parser.add_argument_group(TRANSACTIONS)
     transactions.add_argument("--scenario", choices=tuple(NAMED_FAILURES), help="a named failure, step by step")
     transactions.add_argument(
-        "--transactions", type=int, help=f"transactions of each instance (default {TRANSACTIONS_DEFAULTS.transactions})"
+        "--transactions",
+        type=at_least_one,
+        help=f"transactions of each instance (default {TRANSACTIONS_DEFAULTS.transactions})",
     )
     transactions.add_argument(
         "--partitions",
@@ -255,7 +251,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     )
     application = parser.add_argument_group(APPLICATION)
     application.add_argument(
-        "--inputs", type=int, help=f"inputs of each partition (default {ApplicationPlan(seed=0).inputs})"
+        "--inputs", type=at_least_one, help=f"inputs of each partition (default {ApplicationPlan(seed=0).inputs})"
     )
     applications = parser.add_argument_group(", ".join(APPLICATIONS))
     applications.add_argument(
@@ -285,7 +281,7 @@ def run(arguments: argparse.Namespace) -> int:
             return run_scenarios(APPLICATIONS[arguments.machine](arguments.mutant or ""), arguments.crash_at or 0)
         if arguments.scenario is not None:
             _refuse(arguments, DRAWN, "is not for a scenario, in which nothing is drawn")
-        faults = {name: float(weight) for name, _, weight in (fault.partition("=") for fault in arguments.fault)}
+        faults = dict(map(_weighted, arguments.fault))
         runs = {PRODUCER: _run_producer, TRANSACTIONS: _run_transactions, APPLICATION: _run_application}
         said = runs[arguments.machine](arguments, faults, folder)
     except (MalformedRegistry, ValueError) as error:
@@ -294,6 +290,14 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"{said}; written to {folder}")
     print(f"audit it with: kafka-eos audit {folder}")
     return 0
+
+
+def _weighted(fault: str) -> tuple[str, float]:
+    name, _, weight = fault.partition("=")
+    try:
+        return name, float(weight)
+    except ValueError:
+        raise WrongOption(f"--fault {fault}: expected ACTION=WEIGHT with a number, such as Crash=2") from None
 
 
 def _refuse(arguments: argparse.Namespace, names: tuple[str, ...], why: str) -> None:

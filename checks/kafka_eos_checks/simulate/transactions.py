@@ -1,6 +1,5 @@
 """``kafka-eos simulate transactions``: seeded runs and named failures of transactions, written as recordings."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,10 +15,10 @@ from kafka_eos.histories.transaction_history import TOPIC, ReadCommitted, Transa
 from kafka_eos.machines.transactions import Constants, Transactions
 from kafka_eos_checks.audit import audit
 from kafka_eos_checks.audit.explain import Moment, drawn, of_finding, story
-from kafka_eos_checks.kit.outputs import make_folder
 from kafka_eos_checks.kit.verdict import Verdict
 from kafka_eos_checks.models.registry import Registry
 from kafka_eos_checks.mutants.rules import mutated
+from kafka_eos_checks.simulate import recording
 from kafka_eos_checks.simulate.named_failures import NAMED_FAILURES, Script
 
 MOST_PARTITIONS = 3
@@ -223,13 +222,7 @@ def _rules(rules: Iterable[str]) -> str:
 
 def write_transactions(simulated: SimulatedTransactions, folder: Path) -> None:
     """Write manifest.json, histories/ and brokers/, as a recording of a real cluster has them."""
-    histories = folder / "histories"
-    make_folder(histories)
-    write_history(histories / "simulated.jsonl", simulated.events)
-    manifest = json.dumps({"cluster": "simulated", **simulated.manifest}, indent=1)
-    (folder / "manifest.json").write_text(manifest + "\n", encoding="utf-8")
+    write_history(recording.begin(folder, simulated.manifest), simulated.events)
     logs = {f"{TOPIC}-{number}": batches for number, batches in simulated.logs.items()}
     for name, batches in {**logs, f"{COORDINATOR_TOPIC}-0": simulated.coordinator_log}.items():
-        partition = folder / "brokers" / "1" / name
-        partition.mkdir(parents=True, exist_ok=True)
-        (partition / f"{0:020d}.log").write_bytes(b"".join(batch.encode() for batch in batches))
+        recording.write_segment(folder, 1, name, b"".join(batch.encode() for batch in batches))

@@ -208,6 +208,19 @@ class Told:
         return self.wrong + self.resolved
 
 
+def _resume(watcher: "Watcher", journal: "Journal") -> None:
+    """Continue from a checkpoint, if there is one.
+
+    Raises:
+        UnusableFolder: no watcher can.
+    """
+    if journal.state is not None:
+        try:
+            watcher.resume(journal.state)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise journal.unusable(error) from None
+
+
 def follow(
     watcher: "Watcher",
     journal: "Journal | None",
@@ -235,8 +248,7 @@ def follow(
             told.wrong += "resolves" not in row
 
     if journal is not None:
-        if journal.state is not None:
-            watcher.resume(journal.state)
+        _resume(watcher, journal)
         report(journal.recovered)
     while not stopped.is_set() and quiet < 3:
         moment = now_ms()

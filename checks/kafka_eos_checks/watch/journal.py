@@ -69,6 +69,11 @@ class Journal:
         """Let others use the folder."""
         self._lock.close()
 
+    def unusable(self, error: Exception) -> UnusableFolder:
+        """The error about a checkpoint that cannot be read, or whose state no watcher can continue from."""
+        why = f"{type(error).__name__} {error}"
+        return UnusableFolder(f"{self._folder / CHECKPOINT} is no checkpoint: {why}; give another folder")
+
     def commit(self, state: Row, seen_ms: int, reports: Sequence[Report]) -> list[Row]:
         """Keep the present state with the reports that belong to it; return the reports as they are written."""
         rows = [report_row(self._written + 1 + i, seen_ms, report) for i, report in enumerate(reports)]
@@ -116,7 +121,7 @@ class Journal:
             known, total, latest = kept["format"], kept["reports"], kept["latest"]
             self.state = kept["state"]
         except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
-            raise UnusableFolder(f"{checkpoint} is no checkpoint: {error}; give another folder") from None
+            raise self.unusable(error) from None
         if known != FORMAT:
             raise UnusableFolder(f"{checkpoint} has format {known}, and known is {FORMAT}; give another folder")
         missing = total - count

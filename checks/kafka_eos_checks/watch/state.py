@@ -334,7 +334,13 @@ def _is_cut_off(records: bytes, position: int) -> bool:
 
 
 def partition_from_json(row: dict[str, Any]) -> PartitionState:
-    """Read a state that :meth:`PartitionState.to_json` wrote."""
+    """Read a state that :meth:`PartitionState.to_json` wrote.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is none.
+    """
+    if not isinstance(row["position"], int):
+        raise TypeError(f"position {row['position']!r}")
     producers = {pid: Producer(*rest) for pid, *rest in row["producers"]}
     return PartitionState(
         topic=row["topic"],

@@ -92,6 +92,13 @@ JOINED = {"GenerationId": 6, "ProtocolName": "", "Leader": "", "MemberId": "", "
             ANSWERED,
             [OFFSET | {"group": "g", "generation": 6, "error": 48, "detail": {"committed_offset": 5, "member": "m"}}],
         ),
+        (
+            "OffsetCommit",
+            8,
+            OFFSETS | {"GroupId": "g", "GenerationIdOrMemberEpoch": 6, "GroupInstanceId": "i"},
+            ANSWERED,
+            [OFFSET | {"group": "g", "generation": 6, "error": 48, "detail": {"committed_offset": 5, "instance": "i"}}],
+        ),
         ("JoinGroup", 5, JOIN, JOINED | {"ErrorCode": 0}, [{"group": "g", "error": 0, "generation": 6}]),
         ("JoinGroup", 5, JOIN, JOINED | {"ErrorCode": 27}, [{"group": "g", "error": 27}]),
         (

@@ -102,8 +102,8 @@ def test_the_command_writes_a_recording_and_says_how_to_audit_it(
     ("arguments", "reason"),
     [
         (["--fault", "Meteor=1"], "no action 'Meteor'"),
-        (["--fault", "Crash"], "could not convert string to float"),
-        (["--fault", "Crash=often"], "could not convert string to float"),
+        (["--fault", "Crash"], "expected ACTION=WEIGHT with a number"),
+        (["--fault", "Crash=often"], "expected ACTION=WEIGHT with a number"),
         (["--mutant", "Gremlin"], "no entry 'Gremlin'"),
     ],
 )
@@ -113,3 +113,46 @@ def test_the_command_refuses_what_it_cannot_run(
     assert main(["simulate", *arguments, "--out", str(tmp_path / "run")]) == 2
     assert reason in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_a_recording_takes_the_place_of_an_earlier_simulated_one(tmp_path: Path) -> None:
+    for replicas in (3, 1):
+        plan = ["--seed", "7", "--steps", "120", "--replicas", str(replicas)]
+        assert main(["simulate", *plan, "--out", str(tmp_path / "out")]) == 0
+    assert [path.name for path in (tmp_path / "out" / "brokers").iterdir()] == ["1"]
+    assert main(["audit", str(tmp_path / "out")]) == 0
+
+
+def test_a_recording_that_is_not_simulated_is_left_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = tmp_path / "brokers" / "1" / "orders-0" / "00000000000000000000.log"
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(b"kept")
+    for manifest in ("", "[]", '{"cluster": "mine"}'):
+        (tmp_path / "manifest.json").write_text(manifest)
+        assert main(["simulate", "--steps", "120", "--out", str(tmp_path)]) == 2
+        assert f"{tmp_path} has a recording that `kafka-eos simulate` has not written" in capsys.readouterr().err
+    assert kept.read_bytes() == b"kept"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--steps", "-5"], "--steps -5: expected a whole number, at least 1"),
+        (["--values", "0"], "--values 0: expected a whole number, at least 1"),
+        (["transactions", "--transactions", "0"], "--transactions 0: expected a whole number, at least 1"),
+        (["application", "--inputs", "0"], "--inputs 0: expected a whole number, at least 1"),
+    ],
+)
+def test_a_run_of_nothing_is_refused(
+    arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as refused:
+        main(["simulate", *arguments, "--out", str(tmp_path / "out")])
+    assert refused.value.code == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_weight_that_is_no_number_is_refused_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--fault", "Crash=x", "--out", str(tmp_path / "out")]) == 2
+    assert "--fault Crash=x: expected ACTION=WEIGHT with a number, such as Crash=2" in capsys.readouterr().err

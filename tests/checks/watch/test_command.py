@@ -17,7 +17,7 @@ from kafka_eos_checks.cli import main
 from kafka_eos_checks.watch import cluster, command
 from kafka_eos_checks.watch.cluster import ClusterFailed, Topics
 from kafka_eos_checks.watch.command import follow, print_json, print_report
-from kafka_eos_checks.watch.journal import REPORTS, Journal
+from kafka_eos_checks.watch.journal import CHECKPOINT, REPORTS, Journal, UnusableFolder
 from kafka_eos_checks.watch.watcher import Options, Watcher
 
 from .conftest import PLACE, Log, Written
@@ -183,6 +183,31 @@ def test_json_on_the_terminal_has_the_lines_of_the_file(
     assert printed == (tmp_path / REPORTS).read_text()
     assert [json.loads(line)["offset"] for line in printed.splitlines()] == [1, 3, 5]
     assert (told.wrong, told.resolved) == (3, 0)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda state: state.pop("partitions"),
+        lambda state: state.update(partitions=3),
+        lambda state: state["partitions"][0].update(position="x"),
+        lambda state: state["partitions"][0].pop("producers"),
+        lambda state: state.update(decided=[[1]]),
+    ],
+)
+def test_a_state_that_no_watcher_can_continue_from_is_an_unusable_folder(
+    written: Written, tmp_path: Path, damage: Callable[[dict[str, Any]], object]
+) -> None:
+    with Journal(tmp_path) as journal:
+        follow(written.watcher(), journal, threading.Event(), once=True)
+    kept = json.loads((tmp_path / CHECKPOINT).read_text())
+    damage(kept["state"])
+    (tmp_path / CHECKPOINT).write_text(json.dumps(kept))
+    with (
+        Journal(tmp_path) as journal,
+        pytest.raises(UnusableFolder, match=r"checkpoint.json is no checkpoint: .*; give"),
+    ):
+        follow(written.watcher(), journal, threading.Event(), once=True)
 
 
 def test_reports_have_the_same_numbers_with_and_without_a_folder(written: Written, tmp_path: Path) -> None:
