@@ -27,7 +27,7 @@ from kafka_eos_checks.conform.security import Security, UnusableProperties, read
 from kafka_eos_checks.conform.session import Session, Target, Unusable, conform, open_session, repeat
 from kafka_eos_checks.conform.territory import PARTITIONS, PREFIX, NotOurs
 from kafka_eos_checks.conform.wire import NoAnswer, Unreachable, Unsupported
-from kafka_eos_checks.kit.arguments import add_json
+from kafka_eos_checks.kit.arguments import above_zero, add_json
 from kafka_eos_checks.kit.outputs import check_output, make_folder
 from kafka_eos_checks.kit.terminal import answer_console, progress_console
 
@@ -126,7 +126,11 @@ def _add_options_of_one(parser: argparse._ArgumentGroup) -> None:
     parser.add_argument("--command-config", type=Path, metavar="FILE", help="client properties: TLS and SASL")
     parser.add_argument("--prefix", default=PREFIX, help=f"prefix of all created names (default {PREFIX})")
     parser.add_argument(
-        "--timeout", type=float, default=10.0, metavar="SECONDS", help="seconds to wait for any answer (default 10)"
+        "--timeout",
+        type=above_zero,
+        default=10.0,
+        metavar="SECONDS",
+        help="seconds to wait for any answer (default 10)",
     )
     parser.add_argument(
         "--yes", action="store_true", help="do not ask before writing to brokers that are not on loopback"

@@ -57,7 +57,9 @@ def read_properties(path: Path) -> dict[str, str]:
     """
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise UnusableProperties(f"{path}: {error.strerror or error}; give a properties file") from None
+    except UnicodeDecodeError as error:
         raise UnusableProperties(f"{path}: {error}") from None
     found: dict[str, str] = {}
     for number, line in _logical_lines(text):

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kafka_eos.machines.spec_mapping import snake_case
-from kafka_eos_checks.kit.arguments import add_json
+from kafka_eos_checks.kit.arguments import above_zero, add_json
 from kafka_eos_checks.kit.missing import need
 from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
@@ -196,7 +196,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("modules", nargs="*", metavar="MODULE", help="the subjects of the contracts; default: all")
-    parser.add_argument("--seconds", type=float, default=SECONDS, metavar="S", help="CPU time for each contract")
+    parser.add_argument("--seconds", type=above_zero, default=SECONDS, metavar="S", help="CPU time for each contract")
     parser.add_argument(
         "--kafka", default="", metavar="RELEASE", help="by the rules of this release of Kafka as it ships"
     )

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from kafka_eos_checks.graphs import model_check, release_check
 from kafka_eos_checks.graphs.model_check import MOST_TOLD, Outcome, check_models, judge, select, to_verdict
-from kafka_eos_checks.kit.arguments import add_json, at_least_one
+from kafka_eos_checks.kit.arguments import above_zero, add_json, at_least_one
 from kafka_eos_checks.kit.paths import build_folder
 from kafka_eos_checks.kit.terminal import WordTable, answer_console, print_verdicts, progress_console
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
@@ -71,7 +71,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
     add_json(parser)
     parser.add_argument("--jobs", type=at_least_one, metavar="N", help="models at a time (default: one a processor)")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="TLC's threads for each model (default 1)")
-    parser.add_argument("--timeout", type=float, default=900.0, metavar="S", help="seconds for each model")
+    parser.add_argument("--timeout", type=above_zero, default=900.0, metavar="S", help="seconds for each model")
     parser.set_defaults(run=run)
 
 

@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
@@ -82,6 +83,21 @@ def at_least_one(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError("expected a whole number, at least 1")
     return int(text)
+
+
+def above_zero(text: str) -> float:
+    """The ``type`` of an argument that is a number of seconds or the like.
+
+    Raises:
+        argparse.ArgumentTypeError: the text is no number above 0.
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < inf:
+        raise argparse.ArgumentTypeError("expected a number above 0")
+    return number
 
 
 def _name(action: argparse.Action) -> str:

@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Any
 
 from kafka_eos_checks.graphs.state_graph import instance_text
-from kafka_eos_checks.kit.arguments import add_json, at_least_one
+from kafka_eos_checks.kit.arguments import above_zero, add_json, at_least_one
 from kafka_eos_checks.kit.progress import count_progress
 from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progress_console
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
@@ -262,7 +262,7 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         "--kafka", default="", metavar="RELEASE", help="by the rules of this release of Kafka as it ships"
     )
     parser.add_argument("--mutant", metavar="NAME", help="find a mutant or a model that must fail; or all")
-    parser.add_argument("--limit", type=float, default=60.0, help="seconds of CPU for a mutant (default: 60)")
+    parser.add_argument("--limit", type=above_zero, default=60.0, help="seconds of CPU for a mutant (default: 60)")
     add_json(parser)
     parser.set_defaults(run=run)
 

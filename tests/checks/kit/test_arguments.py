@@ -168,6 +168,26 @@ def test_every_number_of_jobs_is_at_least_one(capsys: pytest.CaptureFixture[str]
         assert "--jobs 0: expected a whole number, at least 1" in capsys.readouterr().err, command
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        *(
+            "check models --timeout",
+            "check conjuncts --timeout",
+            "check walks --limit",
+            "check contracts --seconds",
+        ),
+        "conform --bootstrap 127.0.0.1:1 --timeout",
+    ],
+)
+def test_every_limit_of_time_is_above_zero(call: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for text in ("0", "-1", "nan", "inf", "soon"):
+        with pytest.raises(SystemExit) as refused:
+            cli.main([*call.split()[:-1], f"{call.rsplit(maxsplit=1)[-1]}={text}"])
+        assert refused.value.code == 2
+        assert f"{call.rsplit(maxsplit=1)[-1]} {text}: expected a number above 0" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("text", "milliseconds"), [("0.5", 30_000), ("15", 900_000), ("999999", 59_999_940_000)])
 def test_the_longest_time_of_a_transaction_is_given_in_minutes(text: str, milliseconds: int) -> None:
     parser = Parser(prog="tool")

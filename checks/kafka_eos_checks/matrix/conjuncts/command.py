@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kafka_eos_checks.graphs.state_graph import GraphUnusable
-from kafka_eos_checks.kit.arguments import add_json, at_least_one
+from kafka_eos_checks.kit.arguments import above_zero, add_json, at_least_one
 from kafka_eos_checks.kit.terminal import WordTable, answer_console, print_verdicts, progress_console
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.matrix.conjuncts.equivalents import check_known, read_equivalents, read_follows
@@ -186,7 +186,9 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         help="properties: search at most so many states of each mutant of spec/models (default 20000)",
     )
     parser.add_argument("--jobs", type=at_least_one, default=2, metavar="N", help="runs of TLC at a time (default 2)")
-    parser.add_argument("--timeout", type=float, default=120.0, metavar="S", help="seconds for each run (default 120)")
+    parser.add_argument(
+        "--timeout", type=above_zero, default=120.0, metavar="S", help="seconds for each run (default 120)"
+    )
     add_json(parser, "the verdicts, one a module")
     parser.set_defaults(run=run)
 
