@@ -112,6 +112,7 @@ class Directory:
         recovery_points: up to which offset each partition was flushed, at the checkpoint of that.
         start_offsets: the first offset of the partitions that do not begin with their first segment: records were
             deleted, or older segments are in tiered storage; None if the checkpoint of that is missing.
+        cluster: the id of its cluster; None if the directory does not tell.
         entries: the names of the directory's entries; None if only some of its partitions are looked at.
         damaged: its files that are not in their format; they count as missing.
     """
@@ -123,6 +124,7 @@ class Directory:
     checkpoint_ms: float = -inf
     recovery_points: Mapping[Place, int] = field(default_factory=dict)
     start_offsets: Mapping[Place, int] | None = None
+    cluster: str | None = None
     entries: frozenset[str] | None = None
     damaged: Sequence["Damaged"] = ()
 
@@ -147,6 +149,7 @@ def read_directory(folder: Path, now_ms: int, *, is_whole: bool = False) -> Dire
         checkpoint_ms=_written_ms(folder / HIGH_WATERMARKS),
         recovery_points=read_checkpoint(folder / RECOVERY_POINTS) or {},
         start_offsets=read_checkpoint(folder / START_OFFSETS),
+        cluster=cluster_id(folder),
         damaged=damaged_in(folder, dict.fromkeys(CHECKPOINTS, TOPIC_PARTITION_OFFSET)),
         entries=frozenset(path.name for path in folder.iterdir()) if is_whole else None,
     )
@@ -289,6 +292,11 @@ class Source:
         """Whether each log is of the same moment as the files next to it: no broker wrote while they were copied."""
         stopped = [directory.stopped for directory in self.directories.values()]
         return self.one_moment or (bool(stopped) and all(stopped))
+
+    def are_of_one_cluster(self, one: PartitionLog, other: PartitionLog) -> bool:
+        """Whether two logs are of one cluster, as far as their directories tell."""
+        told = {self.directories.get(log.directory, Directory()).cluster for log in (one, other)} - {None}
+        return len(told) < len(("one", "other"))
 
     def is_short(self, log: PartitionLog, end: int) -> bool:
         """Whether a log ends below its high watermark: records are missing, or its copy is the older file."""

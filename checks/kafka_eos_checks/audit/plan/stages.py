@@ -637,7 +637,7 @@ def judge_bucket(
     data = np.concatenate(plain)
     data = data[np.isin(data["log"], around.chosen)]
     writers = np.concatenate([own_steps.steps["producer_id"], [own.producer_id for own in cuts]])
-    judge_plain_data(data, writers, around.partitions, knowledge, judged)
+    judge_plain_data(data, writers, around.partitions, knowledge, around.moments.source, judged)
     logs = [*(partition.log for partition in around.partitions), *(each.log for each in around.coordinators)]
     yield from found_rows(judged.findings, bucket, folders(logs) if judged.findings else None)
     yield from around.open_rows(judged.open)

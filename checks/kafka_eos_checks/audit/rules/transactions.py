@@ -49,7 +49,8 @@ the marker of the next transaction, if that transaction has this decision and no
     A data batch without the transactional bit, of a producer id that a transactional id has or had. Readers of
     committed data get it although the transaction is aborted. A leader refuses it only while the producer has a
     transaction open on the partition (rule ``batch outside transaction``), because it does not know whose producer id
-    it is: Kafka 4.3.0 and 3.9.1 accept all others. A log has one finding for each such producer id.
+    it is: Kafka 4.3.0 and 3.9.1 accept all others. A log has one finding for each such producer id. In logs of several
+    clusters, which mirrored topics need, a producer id is of the cluster that its directory names.
 
 *Not judged*: producer ids that none of the given logs of ``__transaction_state`` names; before transaction version 2,
 markers whose coordinator's log or partition is compacted or damaged; markers without data that may belong to more than
@@ -1214,11 +1215,13 @@ def old_coordinators(partition: PartitionTransactions) -> Iterator[Finding]:
             yield partition.finding(OLD_COORDINATOR, marker, evidence)
 
 
-def without_transaction(partition: PartitionTransactions, coordinators: Coordinators) -> Iterator[Finding]:
-    """The data without the transactional bit of producer ids that transactional ids have or had."""
+def without_transaction(
+    partition: PartitionTransactions, coordinators: Coordinators, source: Source
+) -> Iterator[Finding]:
+    """The data without the transactional bit of producer ids that transactional ids of the cluster have or had."""
     for plain in partition.plain.values():
         owner = coordinators.owner(plain.producer_id)
-        if owner is not None:
+        if owner is not None and source.are_of_one_cluster(partition.log, owner[0].log):
             more = plain.batches - 1
             evidence = f"no transactional bit, and the producer id is that of transactional id {quoted(owner[1].name)}"
             if more:
@@ -1587,7 +1590,7 @@ def audit_transactions(
     writers = {pid for partition in partitions for pid in partition.producer_ids}
     judged.count_producer_ids(sum(coordinators.owner(pid) is not None for pid in writers))
     for partition in partitions:
-        judged.findings += without_transaction(partition, coordinators)
+        judged.findings += without_transaction(partition, coordinators, source)
     ends = {(each.log.broker, each.log.topic, each.log.partition): each.end for each in partitions}
     answers = answers_about(asked_about(judged.open), coordinators)
     findings = [*judged.findings, *with_decisions(judged.open, ends, answers)]

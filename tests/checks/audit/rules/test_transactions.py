@@ -1090,6 +1090,20 @@ def test_data_without_the_transactional_bit_are_right_if_no_log_or_logs_of_sever
     )
 
 
+@pytest.mark.parametrize(("clusters", "count"), [("AA", 1), ("AB", 0), ("A ", 1), (" B", 1)])
+def test_a_producer_id_is_of_its_own_cluster(tmp_path: Path, clusters: str, count: int) -> None:
+    """Audits of a mirror have the logs of two clusters, whose producer ids have nothing to do with each other."""
+    coordinator(tmp_path / "1", ("EMPTY", 0), version=2)
+    partition(tmp_path / "2", 0, ("plain", 0))
+    for broker, cluster in zip("12", clusters.replace(" ", "."), strict=True):
+        if cluster != ".":
+            (tmp_path / broker / "meta.properties").write_text(f"cluster.id={cluster}\n")
+    for oracle in (None, 1.0):
+        result = run([tmp_path / "1", tmp_path / "2"], one_moment=True, oracle=oracle)
+        assert [finding.rule for finding in result.findings if finding.rule == NO_BIT] == [NO_BIT] * count
+        assert oracle is None or result.verdicts[-1].ok
+
+
 class Backwards(LocalEngine):
     """Gives the rows to the stages in the opposite order."""
 

@@ -18,7 +18,7 @@ from kafka_eos_checks.audit.internal_topics.decisions import Decisions, concaten
 from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import FoldedIds
 from kafka_eos_checks.audit.kernels.logs.readable import data_of, ending_of, marker_of
 from kafka_eos_checks.audit.kernels.logs.transactions import NOTHING, Paired, Partition, Rows
-from kafka_eos_checks.audit.moments import SKEW_MS, Moments
+from kafka_eos_checks.audit.moments import SKEW_MS, Moments, Source
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog, Transaction, TransactionalId
 from kafka_eos_checks.audit.rules.log import Reason, Reasons, Subject
 from kafka_eos_checks.audit.rules.transactions import (
@@ -116,7 +116,12 @@ def judge_steps(steps: Paired, partitions: Sequence[Partition], coordinators: Kn
 
 
 def judge_plain_data(
-    rows: Rows, writers: Ints, partitions: Sequence[Partition], coordinators: Knowledge, judged: Judged
+    rows: Rows,
+    writers: Ints,
+    partitions: Sequence[Partition],
+    coordinators: Knowledge,
+    source: Source,
+    judged: Judged,
 ) -> None:
     """Judge data without the transactional bit; the readable rule judges those of known producer ids.
 
@@ -125,6 +130,7 @@ def judge_plain_data(
         writers: the producer ids of all other batches there, in any order, some more than once.
         partitions: all logs, by number.
         coordinators: the coordinators' logs of these producer ids.
+        source: what is known of the directories of all logs.
         judged: what is found is added to it.
     """
     writers = np.unique(np.concatenate([writers, rows["producer_id"]]))
@@ -138,7 +144,7 @@ def judge_plain_data(
         known = partition.plain.get(pid, first)
         partition.plain[pid] = known._replace(batches=known.batches + batches)
     for partition in by_log.values():
-        judged.findings += without_transaction(partition, coordinators)
+        judged.findings += without_transaction(partition, coordinators, source)
 
 
 class Proof(NamedTuple):
