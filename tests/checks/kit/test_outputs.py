@@ -120,3 +120,9 @@ def test_a_command_says_which_output_it_cannot_write_and_writes_nothing(
     assert main([word.format(own=own) for word in call.split()]) == 2
     assert message.format(own=own) in capsys.readouterr().err
     assert own.read_text() == "acks=all\n"
+
+
+def test_one_file_by_two_spellings_is_one_file(tmp_path: Path) -> None:
+    outputs = {"--json": tmp_path / "a.json", "--out": tmp_path / "folder" / ".." / "a.json"}
+    with pytest.raises(Unwritable, match="is named by --json and --out; give two files"):
+        check_outputs(outputs)

@@ -1,6 +1,7 @@
 """The columns of ``__consumer_offsets`` against the readable decoder, on made and on broken bytes."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import example
 from hypothesis import strategies as st
 
+from kafka_eos.formats.compression import CompressionType
 from kafka_eos.formats.consumer_offsets import (
     MalformedOffsetRecord,
     OffsetCommitKey,
@@ -15,8 +17,11 @@ from kafka_eos.formats.consumer_offsets import (
     decode_key,
     decode_value,
 )
+from kafka_eos.formats.record_batch import Record, build_batch
 from kafka_eos_checks.audit.internal_topics import commits
 from kafka_eos_checks.audit.internal_topics.commits import Name, decode_commits, decode_details, name_of
+from kafka_eos_checks.audit.oracle.synthetic import write_segment
+from kafka_eos_checks.audit.segments.headers import read_blocks
 
 from ..conftest import drawn
 from .conftest import Pair, records_of
@@ -159,3 +164,13 @@ def test_what_kafka_writes_is_never_decoded_one_by_one(monkeypatch: pytest.Monke
     monkeypatch.setattr(commits, "decode_value", asked.append)
     assert rows(given_pairs) == expected
     assert not asked
+
+
+def test_a_batch_whose_records_cannot_be_decoded_is_damage(tmp_path: Path) -> None:
+    whole = build_batch([Record(value=b"v")], base_offset=0, compression=CompressionType.GZIP).encode()
+    for data, damaged in ((whole, False), (whole[:-1] + bytes([whole[-1] ^ 0xFF]), True)):
+        segment = tmp_path / f"{0:020d}.log"
+        write_segment(segment, [data])
+        [block] = read_blocks(segment, check_crc=False)
+        assert not block.headers.damage
+        assert commits.chunk_of(block).damaged is damaged

@@ -136,6 +136,15 @@ def test_all_findings_are_in_order_however_many_are_held_at_once(monkeypatch: py
         assert all(violations[number - 1].rule == rule for rule, number in few.numbers().items())
 
 
+def test_the_last_row_of_a_task_has_all_findings_that_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KEY_BITS", 1)
+    monkeypatch.setattr(module, "OF_A_ROW", 2)
+    findings = [Finding(rule="r", topic="t", partition=0, offset=offset) for offset in range(7)]
+    rows = [row for row in found_rows(findings, 3) if row.kind == module.FINDINGS]
+    assert [(row.key, len(row.value)) for row in rows] == [(6, 2), (7, 5)]
+    assert [finding for row in rows for finding in row.value] == findings
+
+
 @pytest.fixture
 def warehouse(spark: Any) -> Iterator[Any]:
     """A session without the table that the test makes."""

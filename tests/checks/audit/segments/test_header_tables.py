@@ -70,6 +70,18 @@ def test_a_table_has_the_findings_of_its_segment_however_it_is_cut(
     assert judge([found]).found == "0 differences"
 
 
+def test_a_table_is_cut_as_a_segment_that_takes_as_long_to_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(header_tables, "ROWS", 40)
+    monkeypatch.setattr("kafka_eos_checks.audit.segments.headers.BLOCK_BYTES", 2000)
+    write_log(tmp_path / "data" / "orders-0", faulty_log(1, 400))
+    assert headers_of(tmp_path / "data", "--out", tmp_path / "tables") == 0
+    [table] = (tmp_path / "tables").rglob(TABLE)
+    size = table.stat().st_size
+    assert 1 < len(plan(find_logs(tmp_path / "tables"), size)) == len(header_tables.ranges_of(table, size // 16))
+
+
 def test_a_row_group_that_is_too_large_for_memory_is_damage_and_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from kafka_eos_checks.audit.kernels.logs.runs import runs_of
 from kafka_eos_checks.audit.oracle.random_logs import columns_of, random_log
-from kafka_eos_checks.audit.rules.log import Producer, after
+from kafka_eos_checks.audit.rules.log import Batch, Producer, after
 
 
 def test_inside_of_a_run_the_readable_rule_finds_nothing() -> None:
@@ -34,3 +34,9 @@ def test_holes_are_counted_from_the_end_of_what_lies_before() -> None:
     assert runs_of(columns, end=base - 1).holes.tolist() == [1]
     assert runs_of(columns, end=base + 9).disordered
     assert runs_of(columns, end=base + 9).end >= base + 9
+
+
+def test_a_jump_below_the_end_of_what_lies_before_is_no_hole() -> None:
+    columns = columns_of([Batch(at, at, at, 7, 0, at, at, unsequenced=False) for at in (5, 8, 12)])
+    assert runs_of(columns).holes.tolist() == [0, 1, 2]
+    assert runs_of(columns, end=10).holes.tolist() == [0, 0, 1]
