@@ -324,6 +324,14 @@ def of_inputs(
     )
 
 
+def _is_blank(history: Path) -> bool:
+    """Whether a history of lines has none, as a question that a failed command should have written."""
+    if history.suffix != ".jsonl" or not history.is_file():
+        return False
+    with history.open("rb") as lines:
+        return not any(map(bytes.strip, lines))
+
+
 def _can_be_drawn(findings: Sequence[Finding], inputs: Inputs, check_crc: bool) -> dict[str, bool]:
     """Whether a history has an event of each finding, by rule; without rules if that is too much to read once more."""
     if not findings or inputs.history_bytes + inputs.segment_bytes > READ_TO_DRAW:
@@ -739,14 +747,6 @@ def beside_verdicts(
         if any(figures.values()):
             of_rules.append((rule, figures, reasons))
     return _drafts(of_rules, seconds), found
-
-
-def _is_blank(history: Path) -> bool:
-    """Whether a history of lines has none, as a question that a failed command should have written."""
-    if history.suffix != ".jsonl" or not history.is_file():
-        return False
-    with history.open("rb") as lines:
-        return not any(map(bytes.strip, lines))
 
 
 def offset_verdicts(

@@ -41,6 +41,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from kafka_eos.formats.log_directory import META_PROPERTIES, PARTITION_METADATA, broker_id, cluster_id
+from kafka_eos.formats.transaction_log import DEFAULT_MAX_TIMEOUT_MS
 from kafka_eos_checks.audit.places import Unreachable, is_uri
 from kafka_eos_checks.audit.segments.contents import Place
 from kafka_eos_checks.audit.segments.splits import PartitionLog
@@ -53,7 +54,7 @@ LOCK, CLEAN_SHUTDOWN, HIGH_WATERMARKS = ".lock", ".kafka_cleanshutdown", "replic
 START_OFFSETS, RECOVERY_POINTS = "log-start-offset-checkpoint", "recovery-point-offset-checkpoint"
 CLEANED = "cleaner-offset-checkpoint"  # the offsets up to which logs were compacted
 CHECKPOINTS = (HIGH_WATERMARKS, START_OFFSETS, RECOVERY_POINTS, CLEANED)
-LONGEST_MS = 15 * 60_000  # Kafka's default of transaction.max.timeout.ms
+LONGEST_MS = DEFAULT_MAX_TIMEOUT_MS
 GRACE_MS = 5 * 60_000  # added to it, as by `kafka-transactions find-hanging`
 
 

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.log_directory import NotALogDirectory
+from kafka_eos.formats.transaction_log import DEFAULT_MAX_TIMEOUT_MS
 from kafka_eos.histories.history import MalformedHistory, read_history
 from kafka_eos.histories.simulator import Simulation
 from kafka_eos.machines.consumer import Consumer
@@ -80,7 +81,6 @@ RECORDED = (
 SHOWS_THE_DEPARTURE = ("one-broker/crash-with-lost-acks-0", "violations/java-crash-with-lost-acks-0")
 # Recordings whose coordinators are compared with the spec, with the transaction versions that their Kafka knows
 COORDINATORS = {"transactions": frozenset({1, 2}), "transactions-3.9": frozenset({1})}
-TRANSACTION_MAX_TIMEOUT_MS = 900_000  # the default of transaction.max.timeout.ms, which the recorded brokers have
 SIMULATED_SEEDS, SIMULATED_STEPS = 12, 150
 _WRONG_OFFSET = "one offset wrong"
 RESENT = (3, 4, 5)  # M4, M5 and M6 of five batches in flight, by their sequences from 0
@@ -343,7 +343,7 @@ def partitions(path: Path) -> list[Trace | NotJudged]:
 def _expired(name: str, logs: Recorded) -> Verdict:
     """The verdict on claim C24: the ages of the transactions that their coordinator aborted at their timeout."""
     ages = sorted(expired(logs))
-    at_the_maximum = all(age.open_ms >= TRANSACTION_MAX_TIMEOUT_MS for age in ages)
+    at_the_maximum = all(age.open_ms >= DEFAULT_MAX_TIMEOUT_MS for age in ages)
     found = "not shown" if at_the_maximum else "after their own timeout"
     return Verdict(
         check="trace",
@@ -354,7 +354,7 @@ def _expired(name: str, logs: Recorded) -> Verdict:
         figures={"transactions": len(ages), "shortest open, ms": min((age.open_ms for age in ages), default=0)},
         evidence="\n".join(
             f"{age.transactional_id}: aborted after {age.open_ms} ms; its own timeout is {age.own_ms} ms, the broker's "
-            f"transaction.max.timeout.ms {TRANSACTION_MAX_TIMEOUT_MS} ms"
+            f"transaction.max.timeout.ms {DEFAULT_MAX_TIMEOUT_MS} ms"
             for age in ages
         ),
         claims=("C24",),

@@ -31,6 +31,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from kafka_eos.formats.compression import CompressionType
+from kafka_eos.formats.transaction_log import DEFAULT_MAX_TIMEOUT_MS
 from kafka_eos.formats.varint import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 
 Given: TypeAlias = Mapping[str, str]
@@ -452,23 +453,20 @@ def producer_settings(given: Given) -> ProducerSettings:
     )
 
 
-LONGEST_TRANSACTION_MS = 900_000  # the default of the broker's transaction.max.timeout.ms
-
-
 def refused_by_brokers(values: Values) -> str:
     """Why a broker refuses the transactions of a producer whose settings its client accepts; "" if none does.
 
-    Kafka: TransactionStateManager.validateTransactionTimeoutMs, TransactionStateManagerConfig
+    Kafka: TransactionStateManager.validateTransactionTimeoutMs
     """
     timeout = values.number("transaction.timeout.ms")
-    if not values.has("transactional.id") or 0 < timeout <= LONGEST_TRANSACTION_MS:
+    if not values.has("transactional.id") or 0 < timeout <= DEFAULT_MAX_TIMEOUT_MS:
         return ""
     refused = "initTransactions() fails with INVALID_TRANSACTION_TIMEOUT"
     if timeout <= 0:
         return f"every broker refuses transaction.timeout.ms={timeout}, and {refused}; give one above 0"
     return (
         f"a broker refuses transaction.timeout.ms={timeout} unless its transaction.max.timeout.ms, "
-        f"{LONGEST_TRANSACTION_MS} by default, is as large: {refused}"
+        f"{DEFAULT_MAX_TIMEOUT_MS} by default, is as large: {refused}"
     )
 
 

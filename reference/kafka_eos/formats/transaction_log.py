@@ -43,6 +43,8 @@ from kafka_eos.formats.record_fields import (
 )
 
 TOPIC = "__transaction_state"
+DEFAULT_MAX_TIMEOUT_MS = 900_000
+"""The default of the broker's ``transaction.max.timeout.ms``. Kafka: TransactionStateManagerConfig"""
 KEY_VERSION = 0
 FIRST_FLEXIBLE_VERSION = NEWEST_VERSION = 1
 NO_PRODUCER_ID = NO_PRODUCER_EPOCH = NO_TIMESTAMP = -1

@@ -26,6 +26,8 @@ OF_CLUSTERS = (
     *("Crash", "Restart", "Freeze", "Resume", "Pause", "AdvanceClock"),
 )
 OF_TESTS = ("DeclareApplication", "DeclareTopic", "DeclareRecord")
+INJECTED = "error"
+"""The ``detail["fault"]`` of a request whose answer a test has made up: ``kafka_eos.server.faults.Fault.ERROR``."""
 NOTE = "Note"
 """The action of an event of a user's own, which no rule reads."""
 ACTIONS = (*OF_CLIENTS, *OF_REQUESTS, *OF_CLUSTERS, *OF_TESTS, NOTE)

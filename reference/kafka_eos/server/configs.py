@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from kafka_eos.errors import ErrorCode, Rejected
 from kafka_eos.formats.compression import CompressionType
 from kafka_eos.formats.record_batch import TimestampType
+from kafka_eos.formats.transaction_log import DEFAULT_MAX_TIMEOUT_MS
 
 LARGEST_INT, LARGEST_LONG = 2**31 - 1, 2**63 - 1
 ALL_BROKERS = ""
@@ -308,7 +309,7 @@ READ_ONLY_BROKER_CONFIGS: Mapping[str, Config] = {
         ("offsets.topic.num.partitions", _INT, 50),
         ("offsets.topic.replication.factor", ConfigType.SHORT, 3),
         ("socket.request.max.bytes", _INT, 100 << 20),
-        ("transaction.max.timeout.ms", _INT, 900_000),
+        ("transaction.max.timeout.ms", _INT, DEFAULT_MAX_TIMEOUT_MS),
         ("transaction.state.log.num.partitions", _INT, 50),
         ("transaction.state.log.replication.factor", ConfigType.SHORT, 3),
         ("transactional.id.expiration.ms", _INT, 604_800_000),

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.record_batch import Record, RecordBatch
 from kafka_eos.formats.transaction_log import (
+    DEFAULT_MAX_TIMEOUT_MS,
     TRANSACTION_VERSION_2,
     TopicPartitions,
     TransactionLogKey,
@@ -73,7 +74,7 @@ class TransactionSettings(NamedTuple):
     """
 
     version: int = 2
-    max_timeout_ms: int = 900_000
+    max_timeout_ms: int = DEFAULT_MAX_TIMEOUT_MS
     id_expiration_ms: int = 604_800_000
 
 

@@ -762,7 +762,7 @@ def test_fenced_producers_are_told_what_kafka_tells_them(both: Both) -> None:
 
 
 def test_data_without_the_transactional_bit_are_refused_only_in_an_open_transaction_as_by_kafka(both: Both) -> None:
-    """What the others do is found by the audit's rule ``data without transaction``."""
+    """The audit's rule ``data without transaction`` finds those that are accepted."""
     topic, other, name = both.topic(), both.topic(), "plain"
     both.ask("FindCoordinator", 4, {"KeyType": 1, "CoordinatorKeys": [name]})
 

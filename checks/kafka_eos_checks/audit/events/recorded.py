@@ -19,7 +19,7 @@ from msgspec import UNSET
 from numpy.typing import NDArray
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.histories.history import OF_TESTS, PHASES, MalformedHistory
+from kafka_eos.histories.history import INJECTED, OF_TESTS, PHASES, MalformedHistory
 from kafka_eos_checks.audit.segments.headers import Bytes, Ints
 from kafka_eos_checks.audit.segments.strings import hashes
 
@@ -127,7 +127,6 @@ FENCING = ENDING | {"TimeOut"}
 REQUESTS = COMMITS | ENDING | {"Produce"}
 TELLING = REQUESTS | GENERATIONS | DECLARATIONS | {"TimeOut"}
 BATCH_REFUSALS = (ErrorCode.INVALID_TXN_STATE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
-INJECTED = "error"  # the fault of a request whose answer a test has made up: kafka_eos.server.faults.Fault.ERROR
 
 
 @lru_cache(1 << 16)

@@ -136,15 +136,7 @@ class _Cluster:
         elif self.happens(0.005):
             self.ends[number] = max(0, self.ends[number] - 2)
         if what is None:
-            batch = build_batch(
-                [Record(value=b"v")],
-                base_offset=self.ends[number],
-                base_timestamp=self.now,
-                producer_id=producer.producer_id,
-                producer_epoch=epoch,
-                base_sequence=0,
-                is_transactional=True,
-            )
+            batch = self._data(number, producer, epoch, is_transactional=True)
         else:
             coordinator_epoch = 1 if self.happens(0.05) else 2
             marker = ControlRecord(control_type=what, coordinator_epoch=coordinator_epoch)
@@ -161,16 +153,20 @@ class _Cluster:
     def plain(self, producer: _Producer) -> None:
         """Append a batch without the transactional bit to some log."""
         number = self.bits.randrange(len(self.partitions))
-        batch = build_batch(
+        self.partitions[number].append(self._data(number, producer, producer.epoch, is_transactional=False))
+        self.ends[number] += 1
+
+    def _data(self, number: int, producer: _Producer, epoch: int, *, is_transactional: bool) -> RecordBatch:
+        """A batch with data at the end of a log."""
+        return build_batch(
             [Record(value=b"v")],
             base_offset=self.ends[number],
             base_timestamp=self.now,
             producer_id=producer.producer_id,
-            producer_epoch=producer.epoch,
+            producer_epoch=epoch,
             base_sequence=0,
+            is_transactional=is_transactional,
         )
-        self.partitions[number].append(batch)
-        self.ends[number] += 1
 
     def transaction(self, producer: _Producer) -> None:
         """Run one transaction, in which something may go wrong."""

@@ -63,9 +63,9 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.histories.history import Event
+from kafka_eos.histories.history import INJECTED, Event
 from kafka_eos.machines.producer_state import Limits
-from kafka_eos_checks.audit.events.recorded import EPOCH_REFUSALS, INJECTED
+from kafka_eos_checks.audit.events.recorded import EPOCH_REFUSALS
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.quoting import named, quoted
 from kafka_eos_checks.audit.rules.applications import (

@@ -26,7 +26,7 @@ from functools import cached_property
 from itertools import accumulate
 
 from kafka_eos.errors import ErrorCode
-from kafka_eos.histories.history import Event
+from kafka_eos.histories.history import INJECTED, Event
 from kafka_eos.machines.producer_state import Batch, Log, ProducerState
 
 # Errors of the checks that a log makes before it appends, and errors about producers that it never gives.
@@ -43,7 +43,6 @@ _REFUSALS = frozenset(
         ErrorCode.TRANSACTION_ABORTABLE,
     }
 )
-_MADE_UP = "error"  # the fault of a request that was answered with an error and not handled
 _HIGHEST_ERROR = 200  # Kafka 4.3 has errors up to 133
 _Identity = tuple[int, int, int, int]  # producer id, epoch, base sequence, record count
 
@@ -145,7 +144,7 @@ def questions(events: Iterable[Event], topic: str, partition: int) -> list[_Ques
                 if asked.answer is not None:
                     raise _damaged(event, f"request {request} is answered again, after event {_order(asked.answer)}")
                 found[request].answer = _answer(event, asked.invoke)
-    return [question for question in found.values() if question.invoke.detail.get("fault") != _MADE_UP]
+    return [question for question in found.values() if question.invoke.detail.get("fault") != INJECTED]
 
 
 def _request(event: Event) -> int:

@@ -15,7 +15,7 @@ from kafka_eos.formats.record_batch import ControlType
 from kafka_eos.formats.transaction_log import TRANSACTION_VERSION_2
 from kafka_eos_checks.audit.internal_topics.decisions import Decisions, stretches
 from kafka_eos_checks.audit.kernels.coordinators.matching import Knowledge
-from kafka_eos_checks.audit.kernels.logs.transactions import NOTHING, Paired, Partition
+from kafka_eos_checks.audit.kernels.logs.transactions import NOTHING, Paired, Partition, Rows
 from kafka_eos_checks.audit.moments import SKEW_MS, Moments
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog
 from kafka_eos_checks.audit.rules.transactions import (
@@ -34,7 +34,6 @@ from kafka_eos_checks.audit.rules.transactions import (
 from kafka_eos_checks.audit.segments.headers import Ints
 
 Flags = NDArray[np.bool_]
-Rows = NDArray[np.void]
 _KEY = [("log", np.int64), ("producer_id", np.int64), ("epoch", np.int64)]
 _COUNTS = ("due", "due_later", "near", "near_later", "doubtful")
 # One row for each log, producer id and epoch, or several to be added: the attributes of Owed.
