@@ -13,7 +13,14 @@ from functools import partial
 from typing import Any
 
 from kafka_eos.errors import ErrorCode, MalformedBatch
-from kafka_eos.formats.record_batch import ControlType, Header, Record, RecordBatch, build_batch
+from kafka_eos.formats.record_batch import (
+    ControlType,
+    Header,
+    Record,
+    RecordBatch,
+    TimestampType,
+    build_batch,
+)
 from kafka_eos.machines.broker import HEARTBEAT
 from kafka_eos.machines.transaction_coordinator import Identity
 from kafka_eos.machines.transactional_partition import ABORT, COMMIT, PLAIN, TRANSACTIONAL
@@ -51,7 +58,8 @@ BESIDE = {
 None of them is judged by an answer of the spec. Those that read back are compared with the fields of ``observation``,
 which are values of the machine.
 """
-Records = tuple[tuple[bytes | None, bytes | None, tuple[Header, ...]], ...]  # key, value and headers of each
+Records = tuple[tuple[bytes | None, bytes | None, tuple[Header, ...], int], ...]
+"""Key, value, headers and timestamp of each record, in milliseconds since the epoch."""
 
 TRANSACTION_TIMEOUT_MS = 60_000
 SESSION_TIMEOUT_MS = 45_000
@@ -110,10 +118,23 @@ class Places:
     seconds: float = 20.0
     closing_seconds: float = 10.0
     _known: dict[tuple[str, str, int], Address] = field(default_factory=dict)
+    _leader_epochs: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def leader(self, topic: str, partition: int) -> Address:
         """The address of a partition's leader."""
         return self._found(("leader", topic, partition), self._ask_leader)
+
+    def leader_epoch(self, topic: str, partition: int, reached: int) -> int:
+        """The epoch of a partition's leader as Metadata tells it, -1 if it does not.
+
+        It is asked for again only if ``reached`` is above what was told before.
+        """
+        if reached > self._leader_epochs.get((topic, partition), -1):
+            row = {"Topics": [{"Name": topic}], "AllowAutoTopicCreation": False}
+            for found in self.wire.ask("Metadata", row, self.leader(topic, partition))["Topics"]:
+                for part in found["Partitions"]:
+                    self._leader_epochs[topic, part["PartitionIndex"]] = part.get("LeaderEpoch", -1)
+        return self._leader_epochs.get((topic, partition), -1)
 
     def coordinator(self, kind: int, key: str) -> Address:
         """The address of the coordinator of a group or a transactional.id."""
@@ -590,11 +611,12 @@ class Stage:
     def _log(self) -> tuple[str, str]:
         lines: list[str] = []
         watermark = ""
+        epochs = _Epochs(partial(self.places.leader_epoch, self.topic, self.partition))
         for row, batches in self._fetched(committed=False):
             if row["ErrorCode"]:
                 return error_name(row["ErrorCode"]), ""
             watermark = str(row["HighWatermark"])
-            lines += [self._entry(batch) for batch in batches]
+            lines += [self._entry(batch) + epochs.wrong(batch) for batch in batches]
         return observation.joined(lines), watermark
 
     def _entry(self, batch: RecordBatch) -> str:
@@ -609,8 +631,12 @@ class Stage:
     def _changed(self, batch: RecordBatch) -> str:
         """The words for a batch whose records are not those that were sent; "" for any other batch."""
         sent = self.sent.get((batch.producer_id, batch.producer_epoch, batch.base_sequence))
-        is_other = sent is not None and not batch.is_control and _contents(batch) not in sent
-        return " with other records than were sent" if is_other else ""
+        if sent is None or batch.is_control:
+            return ""
+        found, asked = _contents(batch), sent
+        if batch.timestamp_type is TimestampType.LOG_APPEND_TIME:  # the topic's setting: the leader's own clock
+            found, asked = _untimed(found), set(map(_untimed, sent))
+        return "" if found in asked else " with other records than were sent"
 
     def _committed(self) -> tuple[str, str]:
         given: list[str] = []
@@ -705,8 +731,46 @@ class Stage:
                 self.wire.ask("LeaveGroup", row, self.places.coordinator(GROUP_KEY, self.group))
 
 
+@dataclass(slots=True)
+class _Epochs:
+    """The epochs of leaders and coordinators in a log that is read from its start.
+
+    Attributes:
+        known: the epoch of the partition's leader, if it is asked about one that a batch has.
+    """
+
+    known: Callable[[int], int]
+    _leader: int = 0
+    _coordinators: dict[int, int] = field(default_factory=dict)
+
+    def wrong(self, batch: RecordBatch) -> str:
+        """The words for the epochs of the next batch, if no leader or coordinator writes them there; "" otherwise.
+
+        A leader stamps batches with its own epoch, which only rises (KIP-101). A marker has the epoch of the
+        transaction coordinator that decided it, which a coordinator of the same transactional.id only raises (KIP-98).
+        """
+        words, epoch = "", batch.partition_leader_epoch
+        known = self.known(epoch)
+        if epoch < self._leader:
+            words += f" in leader epoch {epoch} where {self._leader} had been reached"
+        elif epoch > known >= 0:
+            words += f" in leader epoch {epoch} of a leader in epoch {known}"
+        self._leader = max(self._leader, epoch)
+        control = batch.control_record() if batch.is_control else None
+        if control is not None:
+            reached = self._coordinators.get(batch.producer_id, 0)
+            if control.coordinator_epoch < reached:
+                words += f" in coordinator epoch {control.coordinator_epoch} where {reached} had been reached"
+            self._coordinators[batch.producer_id] = max(reached, control.coordinator_epoch)
+        return words
+
+
 def _contents(batch: RecordBatch) -> Records:
-    return tuple((record.key, record.value, record.headers) for record in batch.records())
+    return tuple((record.key, record.value, record.headers, batch.timestamp(record)) for record in batch.records())
+
+
+def _untimed(records: Records) -> Records:
+    return tuple((key, value, headers, -1) for key, value, headers, _ in records)
 
 
 def _kind(batch: RecordBatch) -> str:

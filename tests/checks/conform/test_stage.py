@@ -14,6 +14,7 @@ from kafka_eos.formats.record_batch import (
     ControlType,
     Record,
     RecordBatch,
+    TimestampType,
     build_batch,
     build_control_batch,
     decode_batch,
@@ -250,3 +251,72 @@ def test_a_log_is_read_on_up_to_where_reading_ends() -> None:
     for committed, end in ((False, 3), (True, 2)):
         read = [batch.base_offset for _, batches in stage._fetched(committed) for batch in batches]
         assert read == list(range(end))
+
+
+def log_of(stored: list[RecordBatch], told: int) -> tuple[str, int]:
+    """What is read back of a log whose leader is in an epoch, and how often Metadata was asked."""
+    asked = []
+
+    def leader(api: str, row: Message) -> Message:
+        asked.append(api)
+        if api == "Metadata":
+            return {"Topics": [{"Partitions": [{"PartitionIndex": 0, "LeaderEpoch": told}]}]}
+        own = {"ErrorCode": 0, "HighWatermark": stored[-1].next_offset, "AbortedTransactions": None}
+        own |= {"PartitionIndex": 0, "Records": b"".join(batch.encode() for batch in stored)}
+        return {"Responses": [{"Topic": "topic", "Partitions": [own]}]}
+
+    stage = staged(leader)
+    stage.places._known["leader", "topic", 0] = Address("127.0.0.1", 1)
+    return stage._log()[0], asked.count("Metadata")
+
+
+@pytest.mark.parametrize(
+    ("epochs", "told", "words", "asked"),
+    [
+        ((0, 0, 0), 0, [], 1),
+        ((0, 3, 3), 3, [], 1),
+        ((3, 3, 4), 3, ["", "", " in leader epoch 4 of a leader in epoch 3"], 2),
+        ((0, 2, 1), 2, ["", "", " in leader epoch 1 where 2 had been reached"], 1),
+        ((-1, 0, 0), 0, [" in leader epoch -1 where 0 had been reached", "", ""], 1),
+        ((0, 5, 5), -1, [], 3),  # a broker that does not tell the epoch
+    ],
+)
+def test_a_leader_epoch_that_the_leader_has_not_or_that_goes_back_is_told(
+    epochs: tuple[int, ...], told: int, words: list[str], asked: int
+) -> None:
+    stored = [
+        build_batch([Record(value=b"v")], base_offset=offset, partition_leader_epoch=epoch)
+        for offset, epoch in enumerate(epochs)
+    ]
+    lines = [f"{offset} {PLAIN} of producer id -1 epoch -1" for offset in range(3)]
+    expected = [line + word for line, word in zip(lines, words or [""] * 3, strict=True)]
+    assert log_of(stored, told) == ("; ".join(expected), asked)
+
+
+def test_the_coordinator_epoch_of_a_producers_markers_does_not_go_back() -> None:
+    def ended(offset: int, producer_id: int, coordinator_epoch: int) -> RecordBatch:
+        record = ControlRecord(control_type=ControlType.COMMIT, coordinator_epoch=coordinator_epoch)
+        batch = build_control_batch(record, producer_id=producer_id, producer_epoch=0, base_offset=offset)
+        return replace(batch, partition_leader_epoch=0)
+
+    markers = [(7, 1), (7, 1), (7, 2), (8, 0), (7, 1), (8, -1), (7, 2)]
+    said = log_of([ended(offset, *each) for offset, each in enumerate(markers)], 0)[0].split("; ")
+    assert [line.partition(" epoch 0")[2] for line in said] == [
+        *[""] * 4,
+        " in coordinator epoch 1 where 2 had been reached",
+        " in coordinator epoch -1 where 0 had been reached",
+        "",
+    ]
+
+
+def test_timestamps_are_those_that_were_sent_unless_the_topic_has_the_time_of_the_append() -> None:
+    stage = staged(nothing)
+    request = Asked(request=Request("ProduceOutside", FIRST), sequence=0, count=2)
+    row = stage._produce_row(request, given(7000, 0))
+    sent, _ = decode_batch(row["TopicData"][0]["PartitionData"][0]["Records"])
+    named = {"producer_id": 7000, "producer_epoch": 0, "base_sequence": 0}
+    later = build_batch(list(sent.records()), base_timestamp=sent.base_timestamp + 1, **named)
+    assert stage._entry(later).endswith(" with other records than were sent")
+    assert "other records" not in stage._entry(sent.stamped(TimestampType.LOG_APPEND_TIME, sent.max_timestamp + 5))
+    other = build_batch([Record(value=b"w")] * 2, **named).stamped(TimestampType.LOG_APPEND_TIME, 5)
+    assert stage._entry(other).endswith(" with other records than were sent")
