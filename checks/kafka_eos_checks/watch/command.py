@@ -155,7 +155,7 @@ def run(arguments: argparse.Namespace) -> int:
         cluster.close()
         if journal is not None:
             journal.close()
-    read = f"{counted(len(watcher.partitions), 'partition')}, {watcher.batches:,} batches"
+    read = f"{counted(len(watcher.watched), 'partition')}, {watcher.batches:,} batches"
     tell(f"{read}, {told.wrong} report{'' if told.wrong == 1 else 's'}, {told.resolved} resolved")
     if watcher.unresolved:
         tell(f"reports of transactions that are not over: {watcher.unresolved}")
@@ -165,9 +165,9 @@ def run(arguments: argparse.Namespace) -> int:
         tell(f"not judged: {watcher.deleted:,} offsets that were deleted before they were read")
     if watcher.missing:
         tell(f"not there, or may not be described: {', '.join(sorted(watcher.missing))}")
-    elif not watcher.partitions:
+    elif not watcher.watched:
         tell("nothing was watched: the cluster tells of no partition")
-    unjudged = watcher.unread or watcher.deleted or watcher.missing or not watcher.partitions
+    unjudged = watcher.unread or watcher.deleted or watcher.missing or not watcher.watched
     return 1 if told.wrong else 2 if unjudged else 0
 
 
@@ -265,7 +265,7 @@ def follow(
             watcher.tell(f"a broker answers again, after {duration(moment - back_off.since_ms)}")
             back_off = BackOff()
         if not reached and not once:
-            count = counted(len(watcher.partitions), "partition")
+            count = counted(len(watcher.watched), "partition")
             watcher.tell(f"watching {count}, and silent while nothing is wrong")
         reached = True
         due = watcher.batches != position and time.monotonic() >= due_at

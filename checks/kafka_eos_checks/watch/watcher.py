@@ -164,6 +164,12 @@ class Watcher:
         self.endings.resume(row["decided"])
 
     @property
+    def watched(self) -> dict[Place, PartitionState]:
+        """The partitions of the given topics; a checkpoint may have others, which stay as they are."""
+        wanted = self.options.topics
+        return {place: state for place, state in self.partitions.items() if not wanted or place[0] in wanted}
+
+    @property
     def drained(self) -> bool:
         """Whether everything was read that there is, and can be read."""
         return all(self.partitions[place].drained for place in self._leaders if self._is_read(place))
@@ -171,7 +177,7 @@ class Watcher:
     @property
     def unresolved(self) -> int:
         """The number of reported transactions that have not ended."""
-        return sum(len(state.reported) for state in self.partitions.values())
+        return sum(len(state.reported) for state in self.watched.values())
 
     def _is_read(self, place: Place) -> bool:
         return place in self.partitions and place not in self.unread
@@ -380,13 +386,13 @@ class Watcher:
         }
         if not self._behind:
             self.endings.next_round()
-            self._behind = set(self.partitions)
+            self._behind = set(self.watched)
 
     def _check(self, now_ms: int) -> Iterator[Report]:
         """Ask the coordinators about transactions that are open for long, and judge the last stable offsets."""
         asked = [
             (place, pid, opened)
-            for place, state in self.partitions.items()
+            for place, state in self.watched.items()
             if state.drained
             for pid, opened in state.open.items()
             if self._is_old(state, opened, now_ms)
@@ -507,7 +513,7 @@ class Watcher:
     def _blocked(self, one: OfTransaction, place: Place) -> tuple[Blocked, ...]:
         """The offsets that the open transaction of a producer hides, in all partitions."""
         pid = one.producer_id
-        begins = {own: state.open[pid].offset for own, state in self.partitions.items() if pid in state.open}
+        begins = {own: state.open[pid].offset for own, state in self.watched.items() if pid in state.open}
         begins[place] = min(one.offset, begins.get(place, one.offset))
         return tuple(
             Blocked(topic=topic, partition=number, first=first, end=end)

@@ -1103,6 +1103,25 @@ def test_only_the_given_topics_are_read(written: Written) -> None:
     assert found(written.watcher(topics=frozenset({"orders"}))) == [("duplicate", 1)]
 
 
+def test_partitions_of_a_checkpoint_that_are_not_asked_for_stay_as_they_are_and_are_not_judged(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.stable = log.data(PID, EPOCH, 0)
+    first = written.watcher(hanging_after_ms=3_600_000)
+    assert found(first) == []
+    kept = first.to_json()
+    other = written.logs["payments", 0] = Log()
+    other.data(PID + 1, EPOCH, 0)
+    other.marker(PID + 1, EPOCH)
+    second = written.watcher(topics=frozenset({"payments"}), hanging_after_ms=3_600_000)
+    second.resume(kept)
+    assert found(second, at=NOW + 120_000, times=3) == [], "nobody looked whether the transaction in orders-0 has ended"
+    assert list(second.watched) == [("payments", 0)]
+    assert second.to_json()["partitions"][0] == kept["partitions"][0]
+    third = written.watcher(hanging_after_ms=3_600_000)
+    third.resume(second.to_json())
+    assert found(third, at=NOW + 120_000, times=3) == [(LAGS, 0)]
+
+
 def test_a_checkpoint_of_another_cluster_is_refused(written: Written) -> None:
     watcher = written.watcher()
     watcher.poll(NOW)
