@@ -32,6 +32,7 @@ NOTHING_TO_REPLAY = (
     "nothing to replay; give a directory with transactions, "
     "or a history with idempotent batches outside of transactions"
 )
+NAMELESS = "no topic or no partition"
 SHOWN = 20  # partitions in a verdict's evidence
 
 Read = tuple[str, Event]  # the name of a file, and an event in it
@@ -63,7 +64,7 @@ def client_traces(written: Iterable[Read], restarts: Iterable[Read]) -> Iterator
     """The traces of one partition, one for each run; none where no request was answered.
 
     Args:
-        written: the events of action Produce for the partition.
+        written: the events of action Produce for the partition, or those that name none (:data:`NAMELESS`).
         restarts: the events of action Restart.
     """
     runs: dict[tuple[str, str], list[Event]] = defaultdict(list)
@@ -73,12 +74,17 @@ def client_traces(written: Iterable[Read], restarts: Iterable[Read]) -> Iterator
     for file, event in restarts:
         restarted[file, event.run].append(event)
     for (file, run), events in sorted(runs.items()):
-        name = f"{events[0].topic}-{events[0].partition}"
+        name = log_name(events[0])
         if len(runs) > 1:
             name = f"{name} of run {run} in {file}"
         found = _trace(name, file, events, restarted[file, run])
         if isinstance(found, NotJudged) or found.steps:
             yield found
+
+
+def log_name(event: Event) -> str:
+    """The name of an event's partition, :data:`NAMELESS` if it names none."""
+    return NAMELESS if event.topic is None or event.partition is None else f"{event.topic}-{event.partition}"
 
 
 def _trace(name: str, file: str, events: list[Event], restarts: list[Event]) -> Trace | NotJudged:
@@ -87,8 +93,8 @@ def _trace(name: str, file: str, events: list[Event], restarts: list[Event]) -> 
         return NotJudged(name, OTHER_BATCHES, reason)
     together = sorted((*events, *restarts), key=lambda event: -1 if event.order is None else event.order)
     topic, partition = events[0].topic, events[0].partition
-    assert topic is not None, "a Produce of a partition"
-    assert partition is not None, "a Produce of a partition"
+    if topic is None or partition is None:
+        return NotJudged(name, DAMAGED, f"{file}: {counted(len(events), 'event')} of action Produce; record again")
     try:
         return partition_log_trace(name, wire_trace(together, topic, partition))
     except NoTrace as error:

@@ -330,11 +330,12 @@ def _history(model: Model, name: str, path: Path) -> Iterator[Verdict]:
 
 def partitions(path: Path) -> list[Trace | NotJudged]:
     """The traces of those partitions of a history to which only idempotent producers wrote, outside of transactions."""
-    written: dict[tuple[str, int], list[Read]] = defaultdict(list)
+    written: dict[Any, list[Read]] = defaultdict(list)  # by topic and partition, ("", -1) where one of them is missing
     restarts: list[Read] = []
     for event in read_history(path):
-        if event.action == "Produce" and event.topic is not None and event.partition is not None:
-            written[event.topic, event.partition].append((path.name, event))
+        if event.action == "Produce":
+            named = event.topic is not None and event.partition is not None
+            written[(event.topic, event.partition) if named else ("", -1)].append((path.name, event))
         elif event.action == "Restart":
             restarts.append((path.name, event))
     return [found for _, events in sorted(written.items()) for found in client_traces(events, restarts)]

@@ -51,6 +51,7 @@ from kafka_eos_checks.audit.segments.headers import (
 from kafka_eos_checks.audit.segments.marks import NO_DECISION, NO_EPOCH, marks_of
 from kafka_eos_checks.audit.segments.records import decode_block
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs, plan
+from kafka_eos_checks.traces.clients import log_name
 from kafka_eos_checks.traces.transitions import read_transition
 
 if TYPE_CHECKING:
@@ -384,8 +385,8 @@ def event_rows(piece: Piece, buckets: int) -> "Iterator[pa.RecordBatch]":
             order = -1 if event.order is None else event.order
             if event.action == "Restart":
                 rows += [("", order, bucket, 0, line) for bucket in range(buckets)]
-            elif event.action == "Produce" and event.topic is not None and event.partition is not None:
-                log = f"{event.topic}-{event.partition}"
+            elif event.action == "Produce":
+                log = log_name(event)
                 rows.append((log, order, crc32(f"{piece.source} {log}".encode()) % buckets, 1, line))
             if len(rows) >= 1 << 14:
                 yield _events(piece, rows)

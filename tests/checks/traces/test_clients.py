@@ -108,6 +108,21 @@ def test_a_damaged_partition_may_be_left_unjudged_if_its_reason_is_allowed(rows:
 
 
 @pytest.mark.parametrize("options", BOTH)
+@pytest.mark.parametrize("lost", [["topic"], ["partition"], ["topic", "partition"]], ids="+".join)
+def test_requests_that_name_no_partition_are_not_judged(
+    rows: list[Row], tmp_path: Path, capsys: pytest.CaptureFixture[str], lost: list[str], options: list[str]
+) -> None:
+    answer = answer_in(rows, 1)
+    for place in (answer, request_of(rows, answer)):
+        for field in lost:
+            del rows[place][field]
+    assert cli.main(["check", "traces", str(written(tmp_path, rows)), *options]) == 3
+    said = " ".join(capsys.readouterr().out.split())
+    assert "no topic or no partition: h.jsonl: 2 events of action Produce; record again" in said
+    assert "1 partition of a damaged history" in said
+
+
+@pytest.mark.parametrize("options", BOTH)
 def test_a_rejected_trace_is_a_failure_even_if_another_one_is_not_judged(
     rows: list[Row], tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str]
 ) -> None:

@@ -1103,7 +1103,9 @@ def test_only_the_given_topics_are_read(written: Written) -> None:
     assert found(written.watcher(topics=frozenset({"orders"}))) == [("duplicate", 1)]
 
 
-def test_partitions_of_a_checkpoint_that_are_not_asked_for_stay_as_they_are_and_are_not_judged(written: Written) -> None:
+def test_partitions_of_a_checkpoint_that_are_not_asked_for_stay_as_they_are_and_unjudged(
+    written: Written,
+) -> None:
     log = written.logs[PLACE]
     log.stable = log.data(PID, EPOCH, 0)
     first = written.watcher(hanging_after_ms=3_600_000)
