@@ -33,7 +33,6 @@ from kafka_eos_checks.audit.rules.applications import (
     NOT_PROCESSED,
     OFFSET_ALONE,
     OUTPUT_ALONE,
-    TWICE,
     Attempt,
     Offsets,
     Requests,
@@ -258,14 +257,28 @@ class Observed:
                     "records of transactions that abort; set read_committed"
                 )
         yield from shared_ids(self.events)
+        yield from self._without_generation()
+
+    def _without_generation(self) -> Iterator[str]:
+        """Yield the first transaction of each transactional.id with offsets that the group could not refuse (KIP-447).
+
+        A group without members has no generation that a request could lack.
+        """
+        told: set[str] = set()
+        for (name, number), with_generation in self._generations().items() if self.has_members else ():
+            if with_generation == {False} and name not in told:
+                told.add(name)
+                yield (
+                    f"transaction {number} of {name!r} committed its offsets without the generation and member of its "
+                    f"consumer: group {self.application.group!r} could not refuse it, although another member may "
+                    "have had the partition; send the consumer's group metadata"
+                )
 
     # --- hints -------------------------------------------------------------------------------------------------------
 
     def hints(self, rule: str, findings: Sequence[Finding]) -> Iterator[str]:
         """The mistakes that the requests show behind findings of a rule."""
-        if rule == TWICE:
-            yield from self._repeated(findings)
-        elif rule == NOT_PROCESSED:
+        if rule == NOT_PROCESSED:
             yield from self._aborted()
         elif rule == OUTPUT_ALONE and any(self._too_far(findings)):
             yield f"an offset past the input was committed too early; see {BEYOND_INPUTS!r} above"
@@ -274,21 +287,6 @@ class Observed:
                 "if each input has its output in only one of the topics, ask once for each topic, with an identity= "
                 "that returns None for the inputs whose output is elsewhere"
             )
-
-    def _repeated(self, findings: Sequence[Finding]) -> Iterator[str]:
-        group, said = self.application.group, set()
-        generations = self._generations()
-        for finding in findings:
-            found = self._copies(finding)
-            attempts = [self.requests.attempt(((each.topic, each.partition), each.offset)) for each in found]
-            for each in attempts if self.has_members else ():
-                if generations.get(each) == {False}:
-                    said.add(
-                        f"transaction {each[1]} of {each[0]!r} committed its offsets without the generation and member "
-                        f"of its consumer: group {group!r} could not refuse it, although another member may have had "
-                        "the partition; send the consumer's group metadata"
-                    )
-        yield from sorted(said)[:3]
 
     def _generations(self) -> dict[Attempt, set[bool]]:
         """Whether the offsets of each transaction were committed with a generation, from the requests."""
@@ -335,12 +333,6 @@ class Observed:
     def _input_of(self, finding: Finding) -> "StoredRecord | None":
         """The input whose output a finding is about."""
         return self.identified.inputs.get(self._identities.get(_at(finding), (None, 0))[0])
-
-    def _copies(self, finding: Finding) -> list["StoredRecord"]:
-        """The visible copies of the output that a finding is about."""
-        identity, name = self._identities.get(_at(finding), (None, 0))
-        same = (each for which, each in self.identified.outputs.get(identity, ()) if which == name)
-        return [each for each in same if each.topic == finding.topic and not self._is_hidden(each)]
 
     def _is_hidden(self, record: "StoredRecord") -> bool:
         """Whether a record is in a transaction that was aborted, or is open."""

@@ -108,7 +108,15 @@ def test_kafkas_own_copier_is_exact_under_faults(broker: InProcessBroker) -> Non
         "org.apache.kafka.tools.TransactionalMessageCopier",
         *("--broker-list", broker.bootstrap_servers, "--input-topic", "in", "--input-partition", "0"),
         *("--output-topic", "out", "--max-messages", str(ROWS), "--consumer-group", "g"),
-        *("--transaction-size", "2", "--transactional-id", "copier", "--enable-random-aborts", "--group-mode"),
+        *(
+            "--transaction-size",
+            "2",
+            "--transactional-id",
+            "copier",
+            "--enable-random-aborts",
+            "--group-mode",
+            "--use-group-metadata",
+        ),
     )
     done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

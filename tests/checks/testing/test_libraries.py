@@ -56,13 +56,13 @@ def python_tour(library: str, module: str) -> dict[str, Any]:
     return {"command": (sys.executable, str(tour)), "missing": missing}
 
 
-def built_tour(toolchain: str, program: Path, *command: str) -> dict[str, Any]:
-    """The command of a tour that is built with a toolchain, and the reason if it cannot run."""
+def built_tour(toolchain: str, built: Path, *command: str) -> dict[str, Any]:
+    """The command of a tour that a toolchain has built, by default the built program; the reason if it cannot run."""
     if shutil.which(toolchain) is None:
         missing: str | None = f"{toolchain} is not installed, which the library needs"
     else:
-        missing = None if program.exists() else f"{program} is not there; `make test-all` builds it"
-    return {"command": (*command, str(program)), "missing": missing}
+        missing = None if built.exists() else f"{built} is not there; `make test-all` builds it"
+    return {"command": command or (str(built),), "missing": missing}
 
 
 def java_tour() -> dict[str, Any]:
@@ -126,7 +126,7 @@ ALL = (
     ),
     Library(
         name="KafkaJS",
-        **built_tour("node", LIBRARIES / "node" / "tour_kafkajs.js", "node"),
+        **built_tour("node", BUILT / "node" / "node_modules", "node", str(LIBRARIES / "node" / "tour_kafkajs.js")),
         kinds=kinds(["default", "idempotent"], ["gzip"]),
         exactly_once=frozenset({"idempotent"}),
         calls_in_order=False,
