@@ -16,7 +16,7 @@ from kafka_eos_checks.cli.doors import Command, Group
 from kafka_eos_checks.kit.arguments import Parser, drop_output, standard_output
 from kafka_eos_checks.kit.missing import Missing
 from kafka_eos_checks.kit.nearest import did_you_mean
-from kafka_eos_checks.kit.outputs import Unwritable
+from kafka_eos_checks.kit.outputs import Unwritable, check_output
 
 DESCRIPTION = "An executable, machine-checked reference of Apache Kafka's exactly-once semantics."
 EPILOG = """Each command has a --help of its own, with examples.
@@ -48,6 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 2  # nothing was checked, so this is no success
         parsed = parser.parse_args(left)
         with standard_output(parsed):
+            if getattr(parsed, "json", None) is not None:
+                check_output(parsed.json, makes_folder=True)
             code = int(parsed.run(parsed))
         sys.stdout.flush()  # flush here, where a reader that has left is no error
     except Missing as missing:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 # Of a log directory and a recording; nobody asks for verdicts in a file of such a name.
@@ -57,17 +58,33 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Unwritable(f"{folder} cannot be made: {error.strerror or error}; give another folder") from error
+        raise Unwritable(_no_folder(folder, error)) from error
 
 
-def check_output(path: Path) -> None:
+def _no_folder(folder: Path, error: OSError) -> str:
+    return f"{folder} cannot be made: {error.strerror or error}; give another folder"
+
+
+def check_output(path: Path, *, makes_folder: bool = False) -> None:
     """Refuse a file that cannot be written, before the work whose results it is for.
 
-    No folder is made, because a folder that is missing may be a typing error. A file that exists keeps its content.
+    No folder is made here. A file that exists keeps its content.
+
+    Args:
+        path: the file.
+        makes_folder: whether :func:`make_folder` makes its folder after the work; otherwise a folder that is missing
+            is refused, because it may be a typing error.
 
     Raises:
         Unwritable: see there.
     """
+    if makes_folder and not path.parent.exists():
+        there = next(folder for folder in path.absolute().parents if folder.exists())
+        try:
+            with TemporaryFile(dir=there):
+                return
+        except OSError as error:
+            raise Unwritable(_no_folder(path.parent, error)) from error
     if not path.parent.is_dir():
         raise Unwritable(f"{path} cannot be written: there is no folder {path.parent}; make it, or give another file")
     if path.is_dir():

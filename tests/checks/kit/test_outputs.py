@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_eos_checks.cli import command
 from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.kit.outputs import Unwritable, check_output, check_outputs
 
@@ -104,6 +105,8 @@ def test_two_outputs_in_one_file_are_refused(tmp_path: Path) -> None:
     ("call", "message"),
     [
         ("settings acks=all --json /proc/f.json", "/proc/f.json cannot be written: "),
+        ("settings acks=all --json /proc/new/folder/f.json", "/proc/new/folder cannot be made: "),
+        ("check models --json {own}/f.json", "{own}/f.json cannot be written: there is no folder {own}"),
         ("settings {own} --json {own}", "--json {own} would overwrite a file of the input"),
         ("explain {own} --out {own}", "--out {own} would overwrite a file of the input"),
         ("check traces {own} --alone --json {own}", "--json {own} would overwrite a file of the input"),
@@ -120,6 +123,25 @@ def test_a_command_says_which_output_it_cannot_write_and_writes_nothing(
     assert main([word.format(own=own) for word in call.split()]) == 2
     assert message.format(own=own) in capsys.readouterr().err
     assert own.read_text() == "acks=all\n"
+
+
+@pytest.mark.parametrize("name", ["proofs", "models", "traces", "walks", "graphs"])
+def test_a_check_whose_verdicts_cannot_be_written_does_not_begin(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def begun(*_: object) -> None:
+        raise AssertionError("it has begun")
+
+    parser, _ = command.parser_of(["check", name])
+    monkeypatch.setitem(parser._defaults, "run", begun)
+    monkeypatch.setattr(command, "parser_of", lambda words: (parser, words[2:]))
+    assert main(["check", name, "--json", "/proc/new/f.json"]) == 2
+    assert capsys.readouterr().err.startswith("kafka-eos: /proc/new cannot be made: ")
+
+
+def test_a_folder_that_is_made_later_is_not_made_by_the_check(tmp_path: Path) -> None:
+    check_output(tmp_path / "new" / "folder" / "f.json", makes_folder=True)
+    assert not any(tmp_path.iterdir())
 
 
 def test_one_file_by_two_spellings_is_one_file(tmp_path: Path) -> None:
