@@ -107,6 +107,13 @@ def test_an_acknowledged_value_that_is_not_at_its_offset_is_lost(tmp_path: Path)
     assert found([send("ok", "c", 2)], [log]) == [(LOST, 2)]
 
 
+def test_a_value_is_lost_whose_offset_a_later_segment_has_again(tmp_path: Path) -> None:
+    log_of(tmp_path, [values(0, b"a", b"b")])
+    write_segment(tmp_path / "orders-0" / f"{1:020d}.log", [values(1, b"c").encode()])
+    [log] = find_logs(tmp_path / "orders-0")
+    assert found([send("ok", "a", 0), send("ok", "b", 1)], [log]) == [(LOST, 1)]
+
+
 def test_a_value_that_one_replica_has_is_not_lost(tmp_path: Path) -> None:
     short, long = log_of(tmp_path / "1", [values(0, b"a")]), log_of(tmp_path / "2", [values(0, b"a", b"b")])
     assert found([send("ok", "b", 1)], [short, long]) == []
