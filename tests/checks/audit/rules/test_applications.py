@@ -622,6 +622,17 @@ def test_without_offsets_or_whole_logs_a_declared_application_is_not_judged(copi
     assert figures[TWICE]["unknown"] == 3
 
 
+def test_without_a_single_log_of_its_offsets_a_declared_application_is_not_judged(
+    copier: Copier, tmp_path: Path
+) -> None:
+    copier.copy(1)
+    assert copier.judged(tmp_path)[0] != []
+    shutil.copytree(tmp_path / f"{OFFSETS}-0", tmp_path / f"{OFFSETS}-1")
+    found, figures = copier.judged(tmp_path)
+    assert found == []
+    assert figures[SKIPPED]["unknown"] == figures[NOT_PROCESSED]["unknown"] == 3
+
+
 @pytest.mark.parametrize("broken", range(3))
 def test_a_topic_is_whole_only_if_each_of_its_partitions_is(broken: int) -> None:
     declared = Declared("g", inputs={"in"}, outputs={"out"})
@@ -763,6 +774,11 @@ def not_there(number: int, offset: int) -> Event:
 def test_a_declared_application_may_commit_any_offset(tmp_path: Path) -> None:
     found, _ = at_offsets(FAR, FAR[0] + 1, HIGHEST).judged(tmp_path)
     assert found == [f"{SKIPPED} in {offset}" for offset in FAR[2:]]
+
+
+def test_an_input_is_committed_with_the_first_offset_past_it_though_a_lower_one_follows(tmp_path: Path) -> None:
+    found, _ = at_offsets(range(4), 3, 1, 4).judged(tmp_path)
+    assert sorted(found) == [f"{SKIPPED} in 3", f"{OUTPUT_ALONE} out 2", f"{OUTPUT_ALONE} out 4"]
 
 
 def test_the_log_of_a_declared_topic_may_start_anywhere(tmp_path: Path) -> None:
