@@ -16,6 +16,7 @@ from kafka_eos_checks.audit.oracle.random_logs import by_chunks, chunked, column
 from kafka_eos_checks.audit.rules.log import (
     DUPLICATE,
     GAP,
+    LEADER_BACK,
     LOG_RULES,
     MARKER,
     NONE,
@@ -118,6 +119,12 @@ def test_the_last_hole_has_its_first_missing_offset_and_the_next_one_that_is_the
         assert by_chunks(batches, cuts).hole == (13, 20), cuts
         assert by_chunks(batches[:4], cuts).hole == (7, 9), cuts
         assert by_chunks(batches[:2], [1]).hole is None
+
+
+def test_a_leader_epoch_is_compared_across_a_chunk_without_any() -> None:
+    batches = [batch._replace(leader_epoch=epoch) for batch, epoch in zip(clean_batches(3), (5, -1, 4), strict=True)]
+    for cuts in ([], [1], [2], [1, 2]):
+        assert [(position, rule) for position, rule, _ in chunked(batches, cuts)] == [(2, LEADER_BACK)], cuts
 
 
 def clean_batches(count: int) -> list[Batch]:
