@@ -13,6 +13,13 @@ SEGMENT = f"{0:020d}.log"
 LOG = PartitionLog("", "orders", 0, "", (SEGMENT,))
 
 
+def test_a_chunk_that_begins_within_its_segment_follows_no_hole() -> None:
+    batches = columns_of([Batch(at, at, at, 7, 0, at, at, unsequenced=False) for at in range(2)])
+    chunks = [summary_of(batches.take(slice(at, at + 1)), at, at + 1) for at in range(2)]
+    audit = fold(LOG, [Split(LOG, 0, 1, SEGMENT, 0, 2)], chunks)
+    assert (audit.holes, audit.hole) == (0, None)
+
+
 @pytest.mark.parametrize(("follow", "damaged"), [(0, True), (1, False)])
 def test_the_damaged_end_of_a_chunk_is_that_of_the_log_until_a_batch_follows(follow: int, damaged: bool) -> None:
     batches = columns_of([Batch(at, at, at, 7, 0, at, at, unsequenced=False) for at in range(1 + follow)])
