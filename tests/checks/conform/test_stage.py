@@ -98,7 +98,7 @@ def test_a_request_is_repeated_at_the_new_coordinator_when_the_old_one_refuses_i
         asked.append(at)
         return {"ErrorCode": ErrorCode.NOT_COORDINATOR if at == old else ErrorCode.NONE}
 
-    wire: Any = SimpleNamespace(ask=ask, version=lambda api: 4)
+    wire: Any = SimpleNamespace(ask=ask, version=lambda _: 4)
     stage = Stage(wire, Places(wire), "topic", 0, "prefix")
     stage.places._known["coordinator", "prefix-A", module.TRANSACTION_KEY] = old
     assert stage.ask(Asked(request=Request("EndTxn", "A")), None).error == ErrorCode.NONE
