@@ -154,10 +154,13 @@ def marker(at: int) -> bytes:
     return build_control_batch(record, base_offset=at, **OWN).encode()
 
 
-def of_another(at: int, group: str = "g", partition: int = 0, *, transactional: bool = True) -> list[bytes]:
-    """Offset 9, which another producer commits, and its marker."""
+def of_another(
+    at: int, group: str = "g", partition: int = 0, offset: int | None = 9, *, transactional: bool = True
+) -> list[bytes]:
+    """An offset or a tombstone, which another producer commits, and its marker."""
     key = OffsetCommitKey(group=group, topic="in", partition=partition).encode()
-    record, own = Record(key=key, value=OffsetCommitValue(offset=9).encode()), {"producer_id": 8, "producer_epoch": 0}
+    value, own = None if offset is None else OffsetCommitValue(offset=offset), {"producer_id": 8, "producer_epoch": 0}
+    record = Record(key=key, value=None if value is None else value.encode())
     if not transactional:
         return [build_batch([record], base_offset=at).encode()]
     end = ControlRecord(control_type=ControlType.COMMIT, coordinator_epoch=0)
@@ -174,13 +177,15 @@ def of_another(at: int, group: str = "g", partition: int = 0, *, transactional: 
         ([of_another(0, "other"), of_another(0)], 1, 0),
         ([[*of_another(0), *of_another(2, transactional=False)]], 0, 1),
         ([[*of_another(0), *of_another(2, partition=1, transactional=False)]], 1, 0),
+        ([[*of_another(0), *of_another(2, offset=None)]], 0, 1),
         ([of_another(5)], 0, 1),
         ([[stored(0, 6), marker(1)]], 2, 0),
         ([of_another(0), [stored(0, 6), marker(1)]], 2, 0),
     ],
     ids=[
         *("another producer's", "another partition", "another group", "another log", "outside of transactions"),
-        *("outside of transactions elsewhere", "a log that begins later", "another offset", "in another log"),
+        *("outside of transactions elsewhere", "a tombstone in a transaction", "a log that begins later"),
+        *("another offset", "in another log"),
     ],
 )
 def test_a_suspect_is_judged_by_what_the_logs_have_of_its_group(

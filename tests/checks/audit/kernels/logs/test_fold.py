@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from kafka_eos.formats.segment import CorruptRegion, RegionKind
 from kafka_eos_checks.audit.kernels.logs.fold import fold
 from kafka_eos_checks.audit.oracle.random_logs import columns_of, summary_of
 from kafka_eos_checks.audit.rules.log import Batch
@@ -11,6 +12,16 @@ from kafka_eos_checks.audit.segments.splits import PartitionLog, Split
 
 SEGMENT = f"{0:020d}.log"
 LOG = PartitionLog("", "orders", 0, "", (SEGMENT,))
+
+
+@pytest.mark.parametrize("kind", RegionKind)
+def test_a_log_is_damaged_by_any_bytes_except_an_unfinished_tail_and_zeroes(kind: RegionKind) -> None:
+    batches = columns_of([Batch(0, 0, 0, 7, 0, 0, 0, unsequenced=False)])
+    region = CorruptRegion(position=1, end=2, kind=kind, reason="")
+    chunk = replace(summary_of(batches, 0, 2), damage=(region,))
+    partition = fold(LOG, [Split(LOG, 0, 1, SEGMENT, 0, 2)], [chunk]).partition
+    assert partition is not None
+    assert partition.damaged is (kind not in {RegionKind.TORN_TAIL, RegionKind.ZEROES})
 
 
 def test_a_chunk_that_begins_within_its_segment_follows_no_hole() -> None:
