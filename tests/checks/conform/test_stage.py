@@ -26,7 +26,7 @@ from kafka_eos_checks.conform.mechanisms import Asked, Request
 from kafka_eos_checks.conform.observation import coordinator_line
 from kafka_eos_checks.conform.stage import Places, Stage, _kind
 from kafka_eos_checks.conform.territory import Territory
-from kafka_eos_checks.conform.visible import DATA, FIRST, MEMBER, STRANGER
+from kafka_eos_checks.conform.visible import DATA, FIRST, MEMBER, SECOND, STRANGER
 from kafka_eos_checks.conform.wire import Address, NoAnswer, Unsupported
 
 HERE = {"Coordinators": [{"ErrorCode": 0, "Host": "127.0.0.1", "Port": 1}]}
@@ -105,6 +105,20 @@ def test_a_request_is_repeated_at_the_new_coordinator_when_the_old_one_refuses_i
     assert asked == [old, new]
 
 
+def test_a_leader_is_asked_for_until_its_partition_has_no_error() -> None:
+    errors = iter([ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE])
+
+    def broker(api: str, row: Message) -> Message:
+        part = {"PartitionIndex": 0, "LeaderId": 1, "ErrorCode": next(errors)}
+        brokers = [{"NodeId": 1, "Host": "127.0.0.1", "Port": 1}]
+        return {"Brokers": brokers, "Topics": [{"ErrorCode": 0, "Partitions": [part]}]}
+
+    stage = staged(broker)
+    stage.places.seconds = 20.0
+    assert stage.places.leader("topic", 0) == Address("127.0.0.1", 1)
+    assert list(errors) == []
+
+
 def test_bytes_that_are_no_batch_are_told_as_such() -> None:
     def read() -> tuple[str, str]:
         raise MalformedBatch(7, "half a header")
@@ -142,6 +156,14 @@ def test_a_request_with_the_group_marks_it_as_used(action: str) -> None:
     assert not stage.has_group
     stage._row(Asked(request=Request(action, FIRST), member=FIRST))
     assert stage.has_group
+
+
+@pytest.mark.parametrize("member", [FIRST, SECOND])
+def test_a_member_has_an_id_of_its_own_and_owns_what_it_was_given(member: str) -> None:
+    stage = staged(lambda *_: {"Topics": [{"TopicId": "id"}]})
+    for owned, partitions in ((False, []), (True, [{"TopicId": "id", "Partitions": [0]}])):
+        row = stage._row(Asked(request=Request("JoinConsumerGroup", member), member=member, owned=owned))
+        assert (row["MemberId"], row["TopicPartitions"]) == (f"prefix-{member}", partitions)
 
 
 @pytest.mark.parametrize(
