@@ -563,9 +563,7 @@ def test_an_abort_after_which_nothing_was_written_is_told_with_the_inputs_that_a
     assert finding.evidence.endswith("no committed offset is past it")
 
 
-def test_transactions_without_an_end_are_told_in_the_order_in_which_they_began(
-    copier: Copier, tmp_path: Path
-) -> None:
+def test_transactions_without_an_end_are_told_in_the_order_in_which_they_began(copier: Copier, tmp_path: Path) -> None:
     copier.copy(0)
     copier.write("v1", "y")
     copier.write("v2", "x")
