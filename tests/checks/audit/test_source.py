@@ -286,6 +286,9 @@ def test_the_rules_in_sql_find_what_the_readable_rules_find(tmp_path: Path, comp
         if seed % 15 == 0:
             last = max(folder.glob("*.log"))
             last.rename(last.with_name(f"{int(last.stem) - 3 + seed % 2 * 6:020}.log"))
+    for first, offsets in ((0, (0, 1, 9)), (5, (5, 6))):  # the last batch of a segment belongs behind the next one
+        encoded = [build_batch([Record(value=b"v")], base_offset=offset).encode() for offset in offsets]
+        write_segment(tmp_path / "orders-99" / f"{first:020d}.log", encoded)
     audits = stages.audit_logs(find_logs(tmp_path))
     expected = sorted(
         (f.rule, f.partition, f.position, f.offset, f.producer_id, f.producer_epoch, f.base_sequence)

@@ -58,6 +58,13 @@ def test_an_incomplete_last_batch_is_left_out() -> None:
     assert batches({"Records": None}) == []
 
 
+def test_a_batch_with_a_negative_length_is_damaged_and_not_cut() -> None:
+    log = bytearray(data(0) + data(1))
+    log[len(data(0)) + 8] |= 0x80
+    with pytest.raises(MalformedBatch):
+        batches(part(bytes(log)))
+
+
 def test_a_damaged_batch_is_reported() -> None:
     log = bytearray(data(0))
     log[-1] ^= 1

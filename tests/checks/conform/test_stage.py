@@ -24,10 +24,11 @@ from kafka_eos.machines.transactional_partition import ABORT, COMMIT, PLAIN, TRA
 from kafka_eos.wire.protocol import Message
 from kafka_eos_checks.conform import stage as module
 from kafka_eos_checks.conform.mechanisms import Asked, Request
+from kafka_eos_checks.conform.observation import coordinator_line
 from kafka_eos_checks.conform.stage import Places, Stage, _kind
 from kafka_eos_checks.conform.territory import Territory
-from kafka_eos_checks.conform.visible import FIRST, MEMBER, STRANGER
-from kafka_eos_checks.conform.wire import Address, NoAnswer
+from kafka_eos_checks.conform.visible import DATA, FIRST, MEMBER, SECOND, STRANGER
+from kafka_eos_checks.conform.wire import Address, NoAnswer, Unsupported
 
 HERE = {"Coordinators": [{"ErrorCode": 0, "Host": "127.0.0.1", "Port": 1}]}
 
@@ -64,6 +65,12 @@ def test_a_producer_id_of_the_machines_stands_for_one_of_the_broker_for_the_whol
     assert stage.learn(Identity(producer_id=1, epoch=0), given(7000, 0)).producer_id == 0  # nor is one given twice
 
 
+def test_an_answer_without_a_producer_id_takes_no_number_of_the_machines() -> None:
+    stage = staged(nothing)
+    assert stage.learn(Identity(producer_id=0, epoch=0), given(-1, 0)) == Identity(producer_id=-1, epoch=0)
+    assert stage.learn(Identity(producer_id=0, epoch=0), given(7000, 0)) == Identity(producer_id=0, epoch=0)
+
+
 def test_a_strangers_producer_id_is_none_that_the_broker_has_given() -> None:
     stage = staged(nothing)
     for number in range(3):
@@ -79,6 +86,38 @@ def test_a_question_is_repeated_at_growing_intervals_until_the_leader_is_known(m
     said = iter([["NOT_LEADER_OR_FOLLOWER"], ["COORDINATOR_LOAD_IN_PROGRESS"], ["NOT_COORDINATOR"], ["7"]])
     assert staged(nothing)._when_there(lambda: next(said)) == ["7"]
     assert waited == [0, 1, 2]
+
+
+def test_a_request_is_repeated_at_the_new_coordinator_when_the_old_one_refuses_it() -> None:
+    old, new = Address("127.0.0.1", 2), Address("127.0.0.1", 1)
+    asked: list[Address | None] = []
+
+    def ask(api: str, row: Message, at: Address | None = None, version: int | None = None) -> Message:
+        if api == "FindCoordinator":
+            return HERE
+        assert at not in asked, "it has refused the request"
+        asked.append(at)
+        return {"ErrorCode": ErrorCode.NOT_COORDINATOR if at == old else ErrorCode.NONE}
+
+    wire: Any = SimpleNamespace(ask=ask, version=lambda _: 4)
+    stage = Stage(wire, Places(wire), "topic", 0, "prefix")
+    stage.places._known["coordinator", "prefix-A", module.TRANSACTION_KEY] = old
+    assert stage.ask(Asked(request=Request("EndTxn", "A")), None).error == ErrorCode.NONE
+    assert asked == [old, new]
+
+
+def test_a_leader_is_asked_for_until_its_partition_has_no_error() -> None:
+    errors = iter([ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE])
+
+    def broker(api: str, row: Message) -> Message:
+        part = {"PartitionIndex": 0, "LeaderId": 1, "ErrorCode": next(errors)}
+        brokers = [{"NodeId": 1, "Host": "127.0.0.1", "Port": 1}]
+        return {"Brokers": brokers, "Topics": [{"ErrorCode": 0, "Partitions": [part]}]}
+
+    stage = staged(broker)
+    stage.places.seconds = 20.0
+    assert stage.places.leader("topic", 0) == Address("127.0.0.1", 1)
+    assert list(errors) == []
 
 
 def test_bytes_that_are_no_batch_are_told_as_such() -> None:
@@ -118,6 +157,14 @@ def test_a_request_with_the_group_marks_it_as_used(action: str) -> None:
     assert not stage.has_group
     stage._row(Asked(request=Request(action, FIRST), member=FIRST))
     assert stage.has_group
+
+
+@pytest.mark.parametrize("member", [FIRST, SECOND])
+def test_a_member_has_an_id_of_its_own_and_owns_what_it_was_given(member: str) -> None:
+    stage = staged(lambda *_: {"Topics": [{"TopicId": "id"}]})
+    for owned, partitions in ((False, []), (True, [{"TopicId": "id", "Partitions": [0]}])):
+        row = stage._row(Asked(request=Request("JoinConsumerGroup", member), member=member, owned=owned))
+        assert (row["MemberId"], row["TopicPartitions"]) == (f"prefix-{member}", partitions)
 
 
 @pytest.mark.parametrize(
@@ -211,6 +258,29 @@ def test_after_a_transaction_that_was_never_closed_the_next_one_is_waited_for_a_
     with pytest.raises(NoAnswer, match="within 8 s"):
         stage.settle(["A"], 0)
     assert stage.places.closing_seconds == 2
+
+
+def test_without_states_of_transactions_the_last_expected_offset_shows_that_they_are_closed() -> None:
+    watermarks = iter([2, 3])
+
+    def leader(api: str, row: Message) -> Message:
+        if api == "DescribeTransactions":
+            raise Unsupported(api)
+        own = {"HighWatermark": next(watermarks)}  # asked a third time, there is no answer
+        return {"Responses": [{"Partitions": [own]}]}
+
+    stage = staged(leader)
+    stage.places.closing_seconds = 20.0
+    stage.places._known["leader", "topic", 0] = Address("127.0.0.1", 1)
+    stage.settle(["A"], 3)
+    assert stage.places.closing_seconds == 20
+
+
+def test_of_a_transactions_partitions_the_scenarios_own_has_its_topic_and_its_number() -> None:
+    topics = [{"Topic": "topic", "Partitions": [0, 1]}, {"Topic": "other", "Partitions": [0]}]
+    told = {"ErrorCode": 0, "TransactionState": "Ongoing", "ProducerId": 7, "ProducerEpoch": 0, "Topics": topics}
+    described = staged(lambda *_: {"TransactionStates": [told]}).described("A")
+    assert described == coordinator_line("Ongoing", "id 7", 0, [DATA, "?", "?"])
 
 
 def test_what_could_not_be_deleted_is_told_with_the_reason() -> None:

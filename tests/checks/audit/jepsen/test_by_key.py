@@ -161,6 +161,24 @@ def test_pieces_judged_key_by_key_have_the_anomalies_of_the_whole_history(count:
     assert set(ANOMALIES) - set(shown) == set()
 
 
+def test_a_cycle_with_an_operation_that_never_ends_is_told_as_of_the_whole_history(tmp_path: Path) -> None:
+    ends = (
+        (1, "send", "[[:send :x [1 :b]] [:send :y [0 :c]]]"),
+        (2, "poll", "[[:poll {:x [[0 :a] [1 :b]] :y [[0 :c] [1 :d]]}]]"),
+    )
+    lines = ["{:type :invoke, :process 0, :f :send, :value [[:send :x :a] [:send :y :d]]}\n"]
+    lines += [
+        f"{{:type :{kind}, :process {process}, :f :{function}, :value {own}}}\n"
+        for process, function, value in ends
+        for kind, own in (("invoke", "nil"), ("ok", value))
+    ]
+    path = tmp_path / "history.edn"
+    path.write_text("".join(lines), encoding="utf-8")
+    expected, _ = anomalies(read_operations(path), str(path))
+    assert [finding.rule for finding in expected] == [":G0"]
+    assert jepsen_plan.judge_operations(path, path.stat().st_size, LocalEngine(), []).shown == expected
+
+
 def test_a_written_history_is_read_as_it_was_made(tmp_path: Path) -> None:
     made = random_history(5, 200)
     assert write(tmp_path / "h.edn", made) == made

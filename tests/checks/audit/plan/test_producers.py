@@ -22,7 +22,7 @@ from kafka_eos.formats.transaction_log import (
 from kafka_eos.histories.history import Event, write_history
 from kafka_eos_checks.audit import places
 from kafka_eos_checks.audit.engines.local import LocalEngine
-from kafka_eos_checks.audit.moments import AT_ONE_MOMENT
+from kafka_eos_checks.audit.moments import AT_ONE_MOMENT, Moments, Source
 from kafka_eos_checks.audit.oracle import readable_histories
 from kafka_eos_checks.audit.oracle.synthetic import write_segment
 from kafka_eos_checks.audit.plan.history_plan import judge_histories
@@ -154,10 +154,13 @@ def marker(at: int) -> bytes:
     return build_control_batch(record, base_offset=at, **OWN).encode()
 
 
-def of_another(at: int, group: str = "g", partition: int = 0, *, transactional: bool = True) -> list[bytes]:
-    """Offset 9, which another producer commits, and its marker."""
+def of_another(
+    at: int, group: str = "g", partition: int = 0, offset: int | None = 9, *, transactional: bool = True
+) -> list[bytes]:
+    """An offset or a tombstone, which another producer commits, and its marker."""
     key = OffsetCommitKey(group=group, topic="in", partition=partition).encode()
-    record, own = Record(key=key, value=OffsetCommitValue(offset=9).encode()), {"producer_id": 8, "producer_epoch": 0}
+    value, own = None if offset is None else OffsetCommitValue(offset=offset), {"producer_id": 8, "producer_epoch": 0}
+    record = Record(key=key, value=None if value is None else value.encode())
     if not transactional:
         return [build_batch([record], base_offset=at).encode()]
     end = ControlRecord(control_type=ControlType.COMMIT, coordinator_epoch=0)
@@ -174,13 +177,15 @@ def of_another(at: int, group: str = "g", partition: int = 0, *, transactional: 
         ([of_another(0, "other"), of_another(0)], 1, 0),
         ([[*of_another(0), *of_another(2, transactional=False)]], 0, 1),
         ([[*of_another(0), *of_another(2, partition=1, transactional=False)]], 1, 0),
+        ([[*of_another(0), *of_another(2, offset=None)]], 0, 1),
         ([of_another(5)], 0, 1),
         ([[stored(0, 6), marker(1)]], 2, 0),
         ([of_another(0), [stored(0, 6), marker(1)]], 2, 0),
     ],
     ids=[
         *("another producer's", "another partition", "another group", "another log", "outside of transactions"),
-        *("outside of transactions elsewhere", "a log that begins later", "another offset", "in another log"),
+        *("outside of transactions elsewhere", "a tombstone in a transaction", "a log that begins later"),
+        *("another offset", "in another log"),
     ],
 )
 def test_a_suspect_is_judged_by_what_the_logs_have_of_its_group(
@@ -219,13 +224,26 @@ def test_a_suspect_is_judged_by_what_the_logs_have_of_its_group(
     ids=["plain", "shorter replica", "as long a replica", "other group", "tombstone", "outside of transactions"],
 )
 def test_what_else_is_in_the_logs_makes_no_suspect(logs: list[list[bytes]], tmp_path: Path) -> None:
+    found, engine = both(tmp_path, sent_and_committed(), logs)
+    assert found.figures[NOT_AS_SENT]["checked"] == 2
+    assert SUSPECT not in engine.given
+
+
+def test_an_offset_that_logs_lack_which_may_be_older_makes_no_suspect(tmp_path: Path) -> None:
+    moments = Moments(Source(one_moment=False), ())
+    found, engine = both(tmp_path, sent_and_committed(), [of_another(0)], moments=moments)
+    assert found.figures[NOT_AS_SENT] == {"checked": 1, "unknown": 1}
+    assert SUSPECT not in engine.given
+
+
+def sent_and_committed() -> list[Event]:
+    """A producer sends an offset in a transaction, and commits it."""
     own: dict[str, Any] = {"run": "r", "process": "p", **OWN}
     sent: dict[str, Any] = {"detail": {"committed_offset": 4}, **WHERE}
     events = [Event(action="TxnOffsetCommit", phase=phase, **sent, **own) for phase in ("invoke", "ok")]
-    events += [Event(action="EndTxn", phase=phase, detail={"committed": True}, **own) for phase in ("invoke", "ok")]
-    found, engine = both(tmp_path, events, logs)
-    assert found.figures[NOT_AS_SENT]["checked"] == 2
-    assert SUSPECT not in engine.given
+    return events + [
+        Event(action="EndTxn", phase=phase, detail={"committed": True}, **own) for phase in ("invoke", "ok")
+    ]
 
 
 def test_a_made_up_refusal_is_not_checked(tmp_path: Path) -> None:
@@ -268,6 +286,7 @@ def both(
     *,
     topic: str = TOPIC,
     backwards: bool = False,
+    moments: Moments = AT_ONE_MOMENT,
 ) -> tuple[Join, Counting]:
     """Judge events by the plan and by the readable rules; there are no findings, and the same figures.
 
@@ -279,8 +298,8 @@ def both(
     events = [replace(event, order=order, time_us=1) for order, event in enumerate(events)]
     write_history(history, events[::-1] if backwards else events)
     logs, engine = [log for broker in sorted(folder.glob("broker-*")) for log in find_logs(broker)], Counting()
-    _, found = judge_histories([history], logs, AT_ONE_MOMENT, engine)
-    readable = readable_histories.join(events, logs)
+    _, found = judge_histories([history], logs, moments, engine)
+    readable = readable_histories.join(events, logs, moments)
     assert [list(found.findings), list(readable.findings)] == [[], []]
     assert found.figures == readable.figures
     return found, engine

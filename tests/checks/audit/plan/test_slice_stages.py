@@ -1,16 +1,20 @@
 """Slices whose markers cannot be counted are put together; all others know where their decisions go."""
 
+import random
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from kafka_eos_checks.audit.kernels.coordinators.coordinator_log import read_coordinator_log
 from kafka_eos_checks.audit.kernels.coordinators.slices import Counts, Cuts, Shared
 from kafka_eos_checks.audit.kernels.logs.transactions import Partition
-from kafka_eos_checks.audit.plan.slice_stages import Around, CutId, Piece, _routes
+from kafka_eos_checks.audit.oracle.random_states import RandomStates, folder_of, write_random_log
+from kafka_eos_checks.audit.plan.slice_stages import Around, CutId, Piece, _routes, rows_of_ids
 from kafka_eos_checks.audit.rules.coordinator import CoordinatorLog
-from kafka_eos_checks.audit.segments.splits import PartitionLog
+from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
 
 LOG, STATES = PartitionLog("", "t", 0, "/t-0", ()), PartitionLog("", "__transaction_state", 0, "/s-0", ())
 SHARED = (Shared(0, 7, 1, 0, 0, 0, 4, 0, is_last=False), Shared(0, 7, 1, 1, 4, 0, 4, 1, is_last=True))
@@ -71,3 +75,19 @@ def test_slices_whose_markers_cannot_be_counted_are_put_together(known: Around, 
 )
 def test_where_no_order_can_be_used_none_is_needed(known: Around, owners: list[CutId]) -> None:
     assert routed(known, *owners) == {0}
+
+
+def test_only_the_last_decision_of_an_id_stays_with_it_and_none_with_a_slice(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path)
+    write_random_log(folder, random.Random(0), RandomStates(records=80))
+    [log] = find_logs(folder)
+    folded = read_coordinator_log(log).folded
+    assert folded is not None
+    every = [folded.transactional_id(number).transactions for number in range(len(folded.names))]
+    assert max(map(len, every)) > 1
+    cut = set(folded.owned_producer_id.tolist())
+    for joint, kept in ((None, 1), (7, 0)):
+        bare, _, rows = rows_of_ids(0, (0, 0), folded, cut, 2, 3, joint)
+        left = [bare.transactional_id(number).transactions for number in range(len(bare.names))]
+        assert left == [own[len(own) - kept :] if own else [] for own in every]
+        assert sum(len(row.value.decisions) for row in rows) == len(folded.decisions)

@@ -79,6 +79,12 @@ def test_each_range_is_read_once_and_its_events_go_to_the_tasks_that_need_them(
     assert orders(8, 4) | orders(8, 5) == expected
 
 
+def test_an_event_at_the_start_of_a_range_is_sought_there(files: list[Path]) -> None:
+    starts = starts_of([(number, part) for number, file in enumerate(files) for part in ranges_of(file, 500)])
+    rows = list(sought(7, (), 0, starts, starts))
+    assert [(row.key, row.value.places.tolist()) for row in rows] == [(n, [at]) for n, at in enumerate(starts.tolist())]
+
+
 @pytest.mark.parametrize("ordered", [True, False])
 def test_fetched_events_are_in_the_order_of_their_run(ordered: bool, files: list[Path]) -> None:
     lines = files[0].read_bytes().splitlines(keepends=True)

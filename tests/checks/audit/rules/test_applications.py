@@ -1,6 +1,7 @@
 """Each rule over applications finds the mistake of a mutated application or group, and counts what it cannot judge."""
 
 import re
+import shutil
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -24,7 +25,8 @@ from kafka_eos.histories.application_history import GROUP, INPUTS, OUTPUTS
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.kernels.histories.following import BLOCK_BITS
-from kafka_eos_checks.audit.moments import AT_ONE_MOMENT, Moments
+from kafka_eos_checks.audit.moments import AT_ONE_MOMENT, Moments, Source
+from kafka_eos_checks.audit.oracle.synthetic import write_segment
 from kafka_eos_checks.audit.plan import history_stages
 from kafka_eos_checks.audit.plan.declared_stages import SPAN_BITS
 from kafka_eos_checks.audit.rules.applications import (
@@ -156,6 +158,30 @@ def test_without_the_logs_of_offsets_only_what_is_processed_twice_is_known(tmp_p
     assert found == []
     assert unknown[TWICE] == 0
     assert min(unknown[rule] for rule in INPUT_RULES[1:]) > 0
+
+
+def test_an_input_is_unknown_if_the_logs_may_be_older_than_its_application(tmp_path: Path) -> None:
+    simulated = simulate_application(RIGHT, REGISTRY)
+    write_application(simulated, tmp_path)
+    result = join(simulated.events, find_logs(tmp_path / "brokers"), Moments(Source(one_moment=False), ()))
+    assert result.findings == []
+    inputs = sum(len(own) for own in listen(simulated.events).inputs.values())
+    assert [result.figures[rule]["unknown"] for rule in INPUT_RULES] == [0, inputs, inputs, inputs]
+
+
+def test_the_offsets_of_a_group_are_unknown_if_two_logs_have_them_and_a_third_has_not(tmp_path: Path) -> None:
+    simulated = simulate_application(RIGHT, REGISTRY)
+    write_application(simulated, tmp_path)
+    [log] = [log for log in find_logs(tmp_path / "brokers") if log.topic == OFFSETS]
+    folder = Path(log.folder)
+    shutil.copytree(folder, folder.parent / f"{OFFSETS}-1")
+    key, value = OffsetCommitKey(group="other", topic=INPUTS, partition=0), OffsetCommitValue(offset=1)
+    batch = build_batch([Record(key=key.encode(), value=value.encode())])
+    write_segment(folder.parent / f"{OFFSETS}-2" / f"{0:020d}.log", [batch.encode()])
+    result = join(simulated.events, find_logs(tmp_path / "brokers"))
+    assert result.findings == []
+    inputs = sum(len(own) for own in listen(simulated.events).inputs.values())
+    assert [result.figures[rule]["unknown"] for rule in INPUT_RULES] == [0, inputs, inputs, inputs]
 
 
 def test_an_open_transaction_may_still_be_committed(tmp_path: Path) -> None:
@@ -537,6 +563,14 @@ def test_an_abort_after_which_nothing_was_written_is_told_with_the_inputs_that_a
     assert finding.evidence.endswith("no committed offset is past it")
 
 
+def test_transactions_without_an_end_are_told_in_the_order_in_which_they_began(copier: Copier, tmp_path: Path) -> None:
+    copier.copy(0)
+    copier.write("v1", "y")
+    copier.write("v2", "x")
+    found = copier.joined(tmp_path).findings
+    assert [re.findall(r"id '(.)' began", finding.evidence) for finding in found] == [["y", "x"]] * 2
+
+
 def test_a_transaction_elsewhere_follows_an_abort(copier: Copier, tmp_path: Path) -> None:
     copier.copy(0)
     copier.copy(1, ControlType.ABORT)
@@ -594,6 +628,17 @@ def test_without_offsets_or_whole_logs_a_declared_application_is_not_judged(copi
     found, figures = copier.judged(tmp_path / "a hole")
     assert found == []
     assert figures[TWICE]["unknown"] == 3
+
+
+def test_without_a_single_log_of_its_offsets_a_declared_application_is_not_judged(
+    copier: Copier, tmp_path: Path
+) -> None:
+    copier.copy(1)
+    assert copier.judged(tmp_path)[0] != []
+    shutil.copytree(tmp_path / f"{OFFSETS}-0", tmp_path / f"{OFFSETS}-1")
+    found, figures = copier.judged(tmp_path)
+    assert found == []
+    assert figures[SKIPPED]["unknown"] == figures[NOT_PROCESSED]["unknown"] == 3
 
 
 @pytest.mark.parametrize("broken", range(3))
@@ -737,6 +782,11 @@ def not_there(number: int, offset: int) -> Event:
 def test_a_declared_application_may_commit_any_offset(tmp_path: Path) -> None:
     found, _ = at_offsets(FAR, FAR[0] + 1, HIGHEST).judged(tmp_path)
     assert found == [f"{SKIPPED} in {offset}" for offset in FAR[2:]]
+
+
+def test_an_input_is_committed_with_the_first_offset_past_it_though_a_lower_one_follows(tmp_path: Path) -> None:
+    found, _ = at_offsets(range(4), 3, 1, 4).judged(tmp_path)
+    assert sorted(found) == [f"{SKIPPED} in 3", f"{OUTPUT_ALONE} out 2", f"{OUTPUT_ALONE} out 4"]
 
 
 def test_the_log_of_a_declared_topic_may_start_anywhere(tmp_path: Path) -> None:

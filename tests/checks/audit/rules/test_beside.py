@@ -360,6 +360,16 @@ def test_replicas_with_another_batch_in_the_same_leader_epoch_differ_and_with_an
     assert rules(brokers)[REPLICAS] == 0, "the topic was deleted and made again"
 
 
+def test_batches_that_are_damaged_in_both_replicas_are_compared(brokers: Path) -> None:
+    for broker, place in (("1", 65), ("2", 50)):  # in the records and in the producer id of the first batch
+        segment = brokers / broker / PARTITION / f"{FIRST}.log"
+        data = bytearray(segment.read_bytes())
+        data[place] ^= 1
+        segment.write_bytes(data)
+    [finding] = [finding for finding in run([brokers], one_moment=True).findings if finding.rule == REPLICAS]
+    assert (finding.offset, finding.broker) == (0, "2")
+
+
 def test_a_log_without_its_beginning_is_judged_from_where_it_begins(brokers: Path) -> None:
     segment = brokers / "2" / PARTITION / f"{FIRST}.log"
     stored = [part for part in read_segment(segment) if isinstance(part, StoredBatch)]

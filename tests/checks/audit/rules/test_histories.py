@@ -81,19 +81,19 @@ def log_of(folder: Path, batches: Sequence[RecordBatch]) -> PartitionLog:
     return log
 
 
-def values(offset: int, *given: bytes, transactional: bool = False) -> RecordBatch:
+def values(offset: int, *given: bytes, transactional: bool = False, pid: int = 7) -> RecordBatch:
     return build_batch(
         [Record(offset_delta=i, value=value) for i, value in enumerate(given)],
         base_offset=offset,
-        producer_id=7,
+        producer_id=pid,
         producer_epoch=0,
         is_transactional=transactional,
     )
 
 
-def ended(offset: int, how: ControlType, epoch: int = 0) -> RecordBatch:
+def ended(offset: int, how: ControlType, epoch: int = 0, pid: int = 7) -> RecordBatch:
     marker = ControlRecord(control_type=how, coordinator_epoch=0)
-    return build_control_batch(marker, producer_id=7, producer_epoch=epoch, base_offset=offset)
+    return build_control_batch(marker, producer_id=pid, producer_epoch=epoch, base_offset=offset)
 
 
 def test_acknowledged_values_that_are_in_the_log_are_not_lost(tmp_path: Path) -> None:
@@ -105,6 +105,13 @@ def test_an_acknowledged_value_that_is_not_at_its_offset_is_lost(tmp_path: Path)
     log = log_of(tmp_path, [values(0, b"a", b"b")])
     assert found([send("ok", "b", 0)], [log]) == [(LOST, 0)]
     assert found([send("ok", "c", 2)], [log]) == [(LOST, 2)]
+
+
+def test_a_value_is_lost_whose_offset_a_later_segment_has_again(tmp_path: Path) -> None:
+    log_of(tmp_path, [values(0, b"a", b"b")])
+    write_segment(tmp_path / "orders-0" / f"{1:020d}.log", [values(1, b"c").encode()])
+    [log] = find_logs(tmp_path / "orders-0")
+    assert found([send("ok", "a", 0), send("ok", "b", 1)], [log]) == [(LOST, 1)]
 
 
 def test_a_value_that_one_replica_has_is_not_lost(tmp_path: Path) -> None:
@@ -365,6 +372,18 @@ def test_what_a_marker_commits_without_the_application_asking_is_found_once(tmp_
     assert "transaction 1 of p was committed (marker at offset 4)" in finding.evidence
     assert found([*both, asked("CommitTransaction", 1)], [log]) == []
     assert found([*committed, *begun(1)], [log])[-1] == (UNASKED, 2), "nor did it abort"
+
+
+def test_a_transaction_of_two_producer_ids_is_found_at_the_data_that_were_committed_first(tmp_path: Path) -> None:
+    log = log_of(
+        tmp_path,
+        [
+            values(0, b"v0", transactional=True), values(1, b"w", transactional=True, pid=8),
+            ended(2, ControlType.COMMIT, pid=8), ended(3, ControlType.COMMIT),
+        ],
+    )  # fmt: skip
+    other = replace(send("invoke", "w"), detail={"value": "w", "transaction": 0})
+    assert found(begun(0, other), [log]) == [(UNASKED, 1)]
 
 
 def test_what_is_aborted_or_open_was_not_committed(tmp_path: Path) -> None:

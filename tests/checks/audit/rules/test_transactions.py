@@ -1003,7 +1003,7 @@ def test_what_may_have_its_marker_in_a_hole_and_is_committed_is_not_to_be_aborte
 
 
 @pytest.mark.parametrize("hours", [0, 24])
-@pytest.mark.parametrize("lost", ["the end", "the end before zeroes", "a hole"])
+@pytest.mark.parametrize("lost", ["the end", "the end before zeroes", "the end after a step back", "a hole"])
 def test_what_may_have_its_marker_in_a_damaged_end_or_in_a_hole_does_not_hang_however_old_it_is(
     lost: str, hours: int, tmp_path: Path
 ) -> None:
@@ -1012,7 +1012,7 @@ def test_what_may_have_its_marker_in_a_damaged_end_or_in_a_hole_does_not_hang_ho
     path = tmp_path / "orders-0" / f"{0:020d}.log"
     data = path.read_bytes()
     if lost != "a hole":
-        path.write_bytes(data + b"?" * len(data))
+        path.write_bytes(data * (1 + lost.endswith("step back")) + b"?" * len(data))
     if lost == "the end before zeroes":
         (tmp_path / "orders-0" / f"{2:020d}.log").write_bytes(bytes(90))
     if lost == "a hole":

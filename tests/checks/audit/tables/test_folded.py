@@ -468,6 +468,14 @@ def test_committed_offsets_have_every_field_and_the_decision_of_their_transactio
     assert decided == {100: "abort", 101: "abort", 102: "commit", 104: "commit", 108: None}
 
 
+def test_offsets_of_an_earlier_segment_have_the_decision_of_their_own_marker(tmp_path: Path) -> None:
+    folder = tmp_path / "__consumer_offsets-3"
+    write_partition(folder, data(0, 7, records=[commit("g", 1)]), data(1, 8, records=[commit("h", 2)]))
+    write_partition(folder, marker(2, 8, ControlType.ABORT), marker(3, 7), base=2)
+    found = read("offsets", tmp_path)
+    assert {row["group"]: row["decision"] for row in found} == {"g": "commit", "h": "abort"}
+
+
 def test_topic_and_partition_of_offsets_are_those_that_were_committed(commits: Path) -> None:
     assert {row["log_offset"] for row in read("offsets", commits, partition="1")} == {101, 108}
     assert read("offsets", commits, topic="__consumer_offsets") == []

@@ -26,6 +26,11 @@ def test_requests_are_counted_once_partitions_each_and_refusals_apart() -> None:
     }
 
 
+def test_requests_without_a_number_count_one_for_each_answer() -> None:
+    events = [Event(run="r", process="wire/client", action="EndTxn", phase="ok")] * 2
+    assert wire.requests(events) == {"EndTxn": {"requests": 2, "partitions": 2, "refused": 0}}
+
+
 def test_markers_are_the_control_batches() -> None:
     data = build_batch([Record(value=b"v")], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
     marker = build_control_batch(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka_eos_checks.brokers.jars import KAFKA_VERSION
+from kafka_eos_checks.brokers.jars import KAFKA_VERSION, RECORDED
 from kafka_eos_checks.brokers.journal import Journal, StillWaiting
 from kafka_eos_checks.lab.record import stage as stage_module
 from kafka_eos_checks.lab.record.stage import Stage
@@ -55,6 +55,17 @@ def test_a_topic_is_created_with_kafkas_names_of_its_settings_and_kept_in_the_ma
     assert stage.topic(3, suffix="-o", segment_ms="500") == "s-o"
     assert cluster.made == [("s-o", 3, {"segment.ms": "500"}, None)]
     assert stage.topics == {"s-o": {"partitions": 3, "configs": {"segment.ms": "500"}}}
+
+
+@pytest.mark.parametrize(("kafka", "release"), [*zip(RECORDED, RECORDED, strict=True), ("2.8.2", "3.9.1")])
+def test_a_java_client_is_of_the_brokers_release_or_of_the_oldest_that_fits(
+    kafka: str, release: str, stage: Stage, cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    monkeypatch.setattr(stage_module, "start_java_workload", lambda *given: started.append(given[-1]))
+    cluster.kafka = kafka
+    stage.start_java("client", stage.topic(), records=1)
+    assert started == [release]
 
 
 def test_the_leader_of_a_topic_is_a_broker_of_the_cluster_and_must_be_there(stage: Stage, cluster: Any) -> None:

@@ -159,6 +159,7 @@ def test_an_idempotent_producer_reports_each_send_and_its_outcome(run: Any) -> N
     [
         (45, "info", 45),
         (6, "info", 6),
+        (-1, "info", -1),
         (-192, "info", None),
         (PURGE_INFLIGHT, "info", None),
         (PURGE_QUEUE, "fail", None),

@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.kernels.logs import summary
-from kafka_eos_checks.audit.kernels.logs.runs import Columns
+from kafka_eos_checks.audit.kernels.logs.runs import Columns, runs_of
 from kafka_eos_checks.audit.kernels.logs.summary import Combine
 from kafka_eos_checks.audit.oracle import random_logs
 from kafka_eos_checks.audit.oracle.random_logs import by_chunks, chunked, columns_of, readable, summary_of
 from kafka_eos_checks.audit.rules.log import (
     DUPLICATE,
     GAP,
+    LEADER_BACK,
     LOG_RULES,
     MARKER,
     NONE,
@@ -118,6 +119,18 @@ def test_the_last_hole_has_its_first_missing_offset_and_the_next_one_that_is_the
         assert by_chunks(batches, cuts).hole == (13, 20), cuts
         assert by_chunks(batches[:4], cuts).hole == (7, 9), cuts
         assert by_chunks(batches[:2], [1]).hole is None
+
+
+def test_a_hole_that_begins_at_a_snapshot_hides_none_below_it() -> None:
+    columns = columns_of([Batch(i, at, at, -1, -1, -1, -1, True) for i, at in enumerate((0, 2, 5))])
+    assert summary.hole_starts(columns, runs_of(columns), (3, 9)) == (1, 3)
+    assert summary.hole_starts(columns, runs_of(columns), (4, 9)) == (3,)
+
+
+def test_a_leader_epoch_is_compared_across_a_chunk_without_any() -> None:
+    batches = [batch._replace(leader_epoch=epoch) for batch, epoch in zip(clean_batches(3), (5, -1, 4), strict=True)]
+    for cuts in ([], [1], [2], [1, 2]):
+        assert [(position, rule) for position, rule, _ in chunked(batches, cuts)] == [(2, LEADER_BACK)], cuts
 
 
 def clean_batches(count: int) -> list[Batch]:
