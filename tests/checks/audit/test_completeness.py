@@ -3,7 +3,7 @@
 import gzip
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -433,6 +433,90 @@ def test_the_tables_of_headers_of_a_log_without_its_first_segment_lack_it_too(cl
         file.unlink()
     assert main(["headers", str(cluster), "--out", str(tmp_path / "headers"), "--topic", "generated"]) == 0
     assert incomplete(tmp_path / "headers") == ([(f"{second.stem}.headers.parquet", 0)], "")
+
+
+def without_indexes_of_aborts(log: Path) -> None:
+    for file in log.glob("*.txnindex"):
+        file.unlink()
+
+
+def empty_the_second(log: Path) -> None:
+    sorted(log.glob("*.log"))[1].write_bytes(b"")
+
+
+def lose_the_second(log: Path) -> None:
+    sorted(log.glob("*.log"))[1].unlink()
+
+
+def link_the_second(log: Path) -> None:
+    lose_the_second(log)
+    sorted(log.glob("*.index"))[1].with_suffix(".log").symlink_to("nowhere")
+
+
+def link_the_last(log: Path) -> None:
+    last = max(log.glob("*.log"))
+    last.unlink()
+    last.symlink_to("nowhere")
+
+
+def link_the_partition(log: Path) -> None:
+    shutil.rmtree(log)
+    log.symlink_to("nowhere")
+
+
+def replace_the_second(log: Path) -> None:
+    second = sorted(log.glob("*.log"))[1]
+    second.rename(second.with_suffix(".log.swap"))
+
+
+def delete_the_first(log: Path) -> None:
+    for file in log.glob(f"{0:020d}.*"):
+        file.rename(f"{file}.deleted")
+
+
+def without_segments(log: Path) -> None:
+    for file in log.glob("*.log"):
+        file.unlink()
+
+
+def set_aside(log: Path) -> None:
+    log.rename(log.with_name(f"{log.name}.{'0' * 32}-delete"))
+
+
+def unknown_to_high_watermarks(log: Path) -> None:
+    shutil.rmtree(log)
+    marks = log.parent / HIGH_WATERMARKS
+    lines = [line for line in marks.read_text().splitlines()[2:] if not line.startswith("generated 0")]
+    marks.write_text("\n".join(["0", str(len(lines)), *lines, ""]))
+    (log.parent / RECOVERY_POINTS).write_text("0\n1\ngenerated 0 5\n")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *(without_indexes_of_aborts, empty_the_second, lose_the_second, link_the_second, link_the_last),
+        *(link_the_partition, replace_the_second, delete_the_first, without_segments, set_aside),
+        unknown_to_high_watermarks,
+    ],
+)
+def test_tables_of_headers_show_the_same_damage_as_their_logs(
+    damage: Callable[[Path], None], cluster: Path, tmp_path: Path
+) -> None:
+    damage(cluster / "brokers" / "1" / "generated-0")
+    shutil.copytree(cluster / "brokers" / "1", tmp_path / "logs" / "1", symlinks=True)
+    meta = cluster / "brokers" / "1" / "meta.properties"
+    meta.write_text(meta.read_text().replace("node.id=1", "node.id=2"))
+    shutil.copytree(cluster / "brokers" / "1", tmp_path / "logs" / "2", symlinks=True)
+    (tmp_path / "logs" / "3").mkdir()
+    for name in ("meta.properties", HIGH_WATERMARKS):  # a broker whose partitions are all missing
+        shutil.copy(tmp_path / "logs" / "1" / name, tmp_path / "logs" / "3")
+    assert main(["headers", str(tmp_path / "logs"), "--out", str(tmp_path / "tables")]) == 0
+    of_logs, of_tables = (run([tmp_path / name], one_moment=True) for name in ("logs", "tables"))
+    assert [(each.name, each.found, each.unjudged_for, each.recent) for each in of_tables.verdicts] == [
+        (each.name, each.found, each.unjudged_for, each.recent) for each in of_logs.verdicts
+    ]
+    if "link" in damage.__name__:
+        assert violated(of_logs) == [], "nobody knows what is behind the link"
 
 
 @pytest.mark.parametrize("name", ["retention", "retention-2.8", "compaction", "deleted-records"])
