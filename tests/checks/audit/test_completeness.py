@@ -1,6 +1,7 @@
 """A log that lacks records is told as such, and what it lacks counts against nobody."""
 
 import gzip
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -8,10 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import pytest
 
+from kafka_eos.formats.compression import CompressionType
 from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT
+from kafka_eos.formats.record_batch import LOG_OVERHEAD_BYTES
 from kafka_eos.formats.segment import StoredBatch, read_leader_epochs, read_segment
 from kafka_eos.formats.transaction_log import TOPIC
 from kafka_eos_checks.audit.audit import COPY_AGAIN, Audit, run
@@ -649,6 +653,37 @@ def test_a_segment_emptied_with_its_indexes_is_not_judged_where_no_cleaner_was(n
         checkpoint.write_text(f"0\n1\n{named} {1 << 40}\n")
         found, unjudged = incomplete(cluster)
         assert (found, f"has nothing in the segment {first.name}" in unjudged) == ([], is_told)
+
+
+# --- batches whose records cannot be decoded -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("topic", [OFFSETS_TOPIC, TOPIC, "generated"])
+def test_a_batch_that_says_it_is_compressed_and_is_not_is_damage_where_records_are_read(
+    topic: str, cluster: Path, tmp_path: Path
+) -> None:
+    segment = segments(cluster, f"{topic}-0")[0]
+    batch = next(
+        item
+        for item in read_segment(segment)
+        if isinstance(item, StoredBatch) and item.position and not item.batch.is_control
+    )
+    data = bytearray(segment.read_bytes())
+    data[batch.position + 22] |= CompressionType.SNAPPY
+    end = batch.position + LOG_OVERHEAD_BYTES + int.from_bytes(data[batch.position + 8 : batch.position + 12], "big")
+    crc = google_crc32c.value(bytes(data[batch.position + 21 : end]))
+    data[batch.position + 17 : batch.position + 21] = crc.to_bytes(4, "big")
+    segment.write_bytes(data)
+    history = tmp_path / "history.jsonl"
+    event = {"run": "a", "process": "p", "action": "Send", "phase": "ok", "topic": topic, "partition": 0, "offset": 0}
+    history.write_text(json.dumps({**event, "detail": {"value": "v"}}) + "\n")
+    result = run([cluster], histories=[history] if topic == "generated" else [])
+    readable = of(result, READABLE)
+    assert readable.found == "1 corrupt region"
+    assert f"{segment.name} bytes {batch.position}-{end}: corrupt: " in readable.evidence
+    [finding] = [each for each in result.findings if each.rule == READABLE]
+    assert (finding.file, finding.position) == (segment.name, batch.position)
+    assert topic != "generated" or not violated(run([cluster])), "without a history nobody reads its records"
 
 
 # --- links in the place of logs --------------------------------------------------------------------------------------
