@@ -40,7 +40,7 @@ exit codes: 0 written, 2 the input or the call cannot be used
 """
 BESIDE, INDEXES = (".txnindex", ".snapshot"), (".index", ".timeindex")
 INDEX_BYTES = 24  # whole entries of each index: they show that its segment had records
-SOURCE = ".kafka-eos-source"  # in a folder of tables: the log directory that they are of, if it has no meta.properties
+SOURCE = ".kafka-eos-source"  # marks a folder of tables; says which log directory they are of, if no other file does
 MOST_NAMED = 5  # folders in a message
 
 
@@ -250,9 +250,28 @@ def _demand_own(out: Path, directories: Mapping[Path, Path]) -> None:
             f"--out {out} has tables of log directories that are not given: {', '.join(others)}; {remedy}"
         )
     for directory, folder in directories.items():
+        if (segment := _segment_of_others(folder)) is not None:
+            raise UnusableInput(
+                f"--out {folder} has segments that are no copies of this command: {segment}; give another"
+            )
         known, given = _told_by(folder), _told_by(directory) or str(directory)
         if known not in ("", given):
             raise UnusableInput(f"--out {folder} has tables of another log directory: {known}, not {given}; {remedy}")
+
+
+def _segment_of_others(folder: Path) -> Path | None:
+    """A segment in a folder for tables that this command has not copied there, such as one of a backup; None if none.
+
+    It copies the segments of coordinators' topics, and empty ones.
+    """
+    from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS  # noqa: PLC0415
+    from kafka_eos_checks.audit.segments.header_tables import is_table  # noqa: PLC0415
+
+    there = _tables_in(folder, "*/")
+    found = [file for file in there if not is_table(file) and file.stat().st_size]
+    if (folder / SOURCE).is_file() or any(map(is_table, there)):
+        found = [file for file in found if _topic_of(file.parent.name) not in COORDINATOR_TOPICS]
+    return min(found, default=None)
 
 
 def _told_by(folder: Path) -> str:
@@ -267,16 +286,17 @@ def _told_by(folder: Path) -> str:
 
 
 def _tables_in(folder: Path, below: str) -> list[Path]:
-    """The tables, and the segments that are copied, in the folders that match a pattern."""
+    """The tables, and the segments that are copied, in the folders that match a pattern; no link is followed."""
     from kafka_eos_checks.audit.segments.splits import SUFFIXES  # noqa: PLC0415
 
-    return [table for suffix in SUFFIXES for table in folder.glob(f"{below}{'[0-9]' * 20}.{suffix}")]
+    found = [table for suffix in SUFFIXES for table in folder.glob(f"{below}{'[0-9]' * 20}.{suffix}")]
+    return [table for table in found if not table.is_symlink() and not table.parent.is_symlink()]
 
 
 def _left(folders: Set[Path], directories: Set[Path]) -> str:
     """The folders of tables next to those that were written, in words; the audit would judge them, too."""
     found = {table.parent for directory in directories for table in _tables_in(directory, "*/")}
-    left = sorted(str(folder) for folder in found - folders if not folder.is_symlink())
+    left = sorted(map(str, found - folders))
     names = ", ".join(left[:MOST_NAMED]) + (f" and {len(left) - MOST_NAMED} more" if len(left) > MOST_NAMED else "")
     return (
         f"; tables of partitions that are not in what is given, remove them or the audit judges them: {names}"
@@ -343,6 +363,7 @@ def _copy_top(directory: Path, folder: Path, topics: Set[str] | None) -> int:
             count += _copy(path, target)
         else:
             count += _copy(path, target, topics=topics)
+    (folder / SOURCE).touch()
     if not _told_by(folder):
         (folder / SOURCE).write_text(str(directory), encoding="utf-8")
     return count

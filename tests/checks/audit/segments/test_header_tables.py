@@ -374,6 +374,27 @@ def test_tables_never_go_where_the_logs_are(tmp_path: Path, capsys: pytest.Captu
     assert "has the logs themselves (orders-0); give another folder" in capsys.readouterr().err
 
 
+def test_segments_that_are_in_the_folder_for_tables_are_never_touched(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, out = faulty(tmp_path, 1), tmp_path / "backup"
+    shutil.copytree(data / "orders-0", data / "__consumer_offsets-0")
+    for left in ("", "orders-0"):  # all of the backup, or only a topic of coordinators
+        shutil.rmtree(out, ignore_errors=True)
+        shutil.copytree(data, out)
+        shutil.rmtree(out / left) if left else None
+        before = files_in(out)
+        assert headers_of(data, "--out", out) == 2
+        said = capsys.readouterr().err
+        assert f"--out {out} has segments that are no copies of this command: {out}/__consumer_offsets-0/0000" in said
+        assert files_in(out) == before
+    (out / SOURCE).touch()
+    assert headers_of(data, "--out", out) == 0, "an interrupted call goes on"
+    assert headers_of(data, "--out", out) == 0
+    shutil.copytree(data / "orders-0", out / "payments-0")
+    assert headers_of(data, "--out", out) == 2
+
+
 def broker(folder: Path, number: int) -> Path:
     """A log directory of a broker, with an identity."""
     data = faulty(folder / str(number), number)
