@@ -590,6 +590,9 @@ def _readable(
 ) -> Verdict:
     """The verdict on readability: damage is a violation, except a torn or zero-filled tail, which a crash leaves.
 
+    A batch whose records cannot be decoded is damage, too, where records are read: in the topics of coordinators, and
+    in those that a history names.
+
     A log that certainly lacks records is a violation, too, and so is a damaged checkpoint. A log that may lack some,
     and one behind a symbolic link or too deep below what was given, is not judged. Messages of the formats before
     batches are no damage: they have nothing that the rules judge.
@@ -600,6 +603,7 @@ def _readable(
     regions: list[str] = []
     old = 0
     for audit in audits:
+        regions += [f"{audit.log}/{file} {_in_words(region)}" for file, region in audit.undecoded]
         for file, region in audit.damage:
             words = f"{audit.log}/{file} {_in_words(region)}"
             is_old = region.kind is RegionKind.OLD_FORMAT
@@ -655,7 +659,7 @@ def _unreadable(
         return Finding(rule=READABLE, topic=topic, partition=partition, broker=broker, file=file, evidence=evidence)
 
     for audit in audits:
-        for file, region in audit.damage:
+        for file, region in (*audit.damage, *audit.undecoded):
             if _is_corrupt(audit, file, region):
                 yield replace(found(audit.log, file, _in_words(region)), position=region.position)
     for each in incomplete:

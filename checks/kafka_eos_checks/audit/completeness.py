@@ -64,7 +64,7 @@ from kafka_eos_checks.audit.segments.splits import SUFFIXES, PartitionLog, find_
 
 _NUMBERED = re.compile(r"([0-9]{20})\.(.+)")
 _INDEXES = {"index", "timeindex", "txnindex"}
-_ASIDE = {"log.deleted", "log.swap", "log.cleaned"}  # a segment that its broker is deleting or replacing
+ASIDE = {"log.deleted", "log.swap", "log.cleaned"}  # a segment that its broker is deleting or replacing
 
 MAY_LACK = Reason("incomplete", "records may be missing; copy the log again, or give another replica")
 MISSING_PARTITION = Reason(
@@ -337,15 +337,17 @@ def look_around(log: PartitionLog) -> Around | None:
     folder = place(log.folder)
     epochs_begin = _epochs_begin(folder)  # before the folder is listed: retention changes it first
     try:
-        names = {path.name: path for path in folder.iterdir() if _NUMBERED.fullmatch(path.name) and path.is_file()}
-        sizes = {name: path.stat().st_size for name, path in names.items() if name.endswith(".log")}
+        names = {path.name: path for path in folder.iterdir() if _NUMBERED.fullmatch(path.name)}
+        names = {name: path for name, path in names.items() if path.is_symlink() or path.is_file()}
+        own = {name: path for name, path in names.items() if name.endswith(".log") and not path.is_symlink()}
+        sizes = {name: path.stat().st_size for name, path in own.items()}
     except FileNotFoundError:
         return None
     by_suffix: dict[str, set[int]] = defaultdict(set)
     for name in names:
         by_suffix[name[21:]].add(int(name[:20]))
     segments = set[int]().union(*(by_suffix[suffix] for suffix in SUFFIXES))
-    aside = set[int]().union(*(by_suffix[suffix] for suffix in _ASIDE))
+    aside = set[int]().union(*(by_suffix[suffix] for suffix in ASIDE))
     if not segments or len(log.segments) < min(len(segments), 2):
         return None
     lost = [

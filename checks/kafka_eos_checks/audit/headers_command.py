@@ -4,7 +4,7 @@ import argparse
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kafka_eos_checks.kit.recording import given_path
 
 if TYPE_CHECKING:
-    from kafka_eos_checks.audit.segments.splits import PartitionLog
+    from kafka_eos.formats.log_directory import LogDirectory
 
 EPILOG = """examples:
   kafka-eos headers /var/lib/kafka/data --out headers
@@ -26,9 +26,10 @@ batch: offsets, producer, sequences, timestamps, and of markers their decision. 
 records in it. Segments of __transaction_state and __consumer_offsets are copied as they are, because the rules need
 their records: these name transactional ids, groups, members and topics. Files .txnindex and .snapshot are copied too;
 they name producer ids. So are partition.metadata and leader-epoch-checkpoint, and of a log directory meta.properties,
-.kafka_cleanshutdown, replication-offset-checkpoint and log-start-offset-checkpoint, of which only the chosen topics:
-with them the audit tells logs that lack their end or their beginning.
-CRCs are compared; a region without a readable batch is a row of the table.
+.kafka_cleanshutdown and the checkpoints of offsets, of which only the chosen topics unless they are damaged: with them
+the audit tells logs that lack their end or their beginning. It tells missing segments by what is left of them, so the
+first entries of .index and .timeindex are copied, empty segments, links, and the names of segments and partitions that
+the broker has set aside. CRCs are compared; a region without a readable batch is a row of the table.
 
 Tables and copies have the time of their files, by which the audit tells what is too recent. A table that was made of a
 segment of the same size and time is kept. So an interrupted call can be repeated, and a later call writes only what has
@@ -37,8 +38,9 @@ broker are never touched: an --out that has some is refused. Give all brokers in
 
 exit codes: 0 written, 2 the input or the call cannot be used
 """
-BESIDE = (".txnindex", ".snapshot")
-SOURCE = ".kafka-eos-source"  # in a folder of tables: the log directory that they are of, if it has no meta.properties
+BESIDE, INDEXES = (".txnindex", ".snapshot"), (".index", ".timeindex")
+INDEX_BYTES = 24  # whole entries of each index: they show that its segment had records
+SOURCE = ".kafka-eos-source"  # marks a folder of tables; says which log directory they are of, if no other file does
 MOST_NAMED = 5  # folders in a message
 
 
@@ -95,60 +97,141 @@ def _write(given: Sequence[Path], out: Path, topics: Sequence[str] | None) -> st
     from kafka_eos_checks.audit.places import stats_of  # noqa: PLC0415
     from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS  # noqa: PLC0415
     from kafka_eos_checks.audit.segments.header_tables import SUFFIX, is_table, segment_bytes, write_table  # noqa: PLC0415
-    from kafka_eos_checks.audit.segments.splits import find_logs  # noqa: PLC0415
+    from kafka_eos_checks.audit.segments.splits import find_directories, logs_in  # noqa: PLC0415
     from kafka_eos_checks.kit.progress import byte_progress  # noqa: PLC0415
 
-    found = find_logs(*given)
-    logs = [log for log in found if not topics or log.topic in {*topics, *COORDINATOR_TOPICS}]
+    found = find_directories(*given)
+    _demand_all(given, found)
+    logs = [log for log in logs_in(found) if not topics or log.topic in {*topics, *COORDINATOR_TOPICS}]
     if missing := set(topics or ()) - {log.topic for log in logs}:
         raise UnusableInput(f"no log of {', '.join(sorted(missing))} in what is given")
-    folders = _folders(out, logs)
+    directories = _folders(out, found)
+    folders = {log: directories[log.directory] / f"{log.topic}-{log.partition}" for log in logs}
     files = [(log, name, log.file(name)) for log in logs for name in log.segments if not is_table(name)]
     paths = [path for _, _, path in files]
     told = dict(zip(paths, stats_of(paths), strict=True))
     size = sum(each.st_size for each in told.values())
     chosen = {log.topic for log in logs} if topics else None
-    directories = {log.directory: folders[log].parent for log in logs}
     _demand_own(out, directories)
     copied = sum(_copy_top(directory, folder, chosen) for directory, folder in directories.items())
+    own = {folder: log.folder for log, folder in folders.items()}
+    own |= {target: str(path) for path, target in _without_segments(found, directories, chosen)}
+    for folder in own:
+        _make(folder)
     tables = batches = kept = 0
     written = set[Path]()
     with byte_progress("headers", size) as advance:
         for log, name, path in files:
-            folder = folders[log]
-            folder.mkdir(parents=True, exist_ok=True)
-            target = folder / (name if log.topic in COORDINATOR_TOPICS else f"{Path(name).stem}.{SUFFIX}")
             size_and_time = told[path].st_size, told[path].st_mtime_ns
+            is_copied = log.topic in COORDINATOR_TOPICS or not told[path].st_size
+            target = folders[log] / (name if is_copied else f"{Path(name).stem}.{SUFFIX}")
             written.add(target)
-            if log.topic in COORDINATOR_TOPICS:
+            if is_copied:
                 copied += _copy(path, target)
-            elif target.is_file() and (segment_bytes(target), target.stat().st_mtime_ns) == size_and_time:
+            elif _is_file(target) and (segment_bytes(target), target.stat().st_mtime_ns) == size_and_time:
                 kept += 1
             else:
                 batches += write_table(path, target)
                 os.utime(target, ns=2 * size_and_time[1:])
                 tables += 1
+                target.with_name(name).unlink(missing_ok=True)  # which was empty
             advance(told[path].st_size)
-    for log in logs:
-        for path in _beside(log):
-            written.add(folders[log] / path.name)
-            copied += _copy(path, folders[log] / path.name)
-    gone = [path for folder in folders.values() for path in folder.iterdir() if _is_ours(path) and path not in written]
+    for folder, source in own.items():
+        for path in _beside(source):
+            written.add(folder / path.name)
+            copied += _copy_beside(path, folder / path.name)
+    written |= set(_links(found, directories, chosen))
+    gone = [path for folder in own for path in folder.iterdir() if _is_ours(path) and path not in written]
     for path in gone:
         path.unlink()
     more = f", {len(gone)} of files that are gone removed" if gone else ""
-    more += _left(set(folders.values()), {*directories.values()}) if chosen is None else ""
+    more += _left(set(own), {*directories.values()})
     return (
         f"{tables} tables of {batches:,} batches, {copied} files copied, {kept} tables kept{more}; "
         f"{len(logs)} logs of {size:,} bytes in {out}"
     )
 
 
+def _demand_all(given: Sequence[Path], found: Sequence["LogDirectory"]) -> None:
+    """Refuse folders with partitions that lie too deep to be read: the tables would not tell of them."""
+    from kafka_eos.formats.log_directory import deeper_directories  # noqa: PLC0415
+    from kafka_eos_checks.audit.inputs import UnusableInput  # noqa: PLC0415
+    from kafka_eos_checks.audit.places import is_uri  # noqa: PLC0415
+    from kafka_eos_checks.audit.segments.splits import SUFFIXES, find_directories  # noqa: PLC0415
+
+    read = {directory.path for directory in found}
+    for path in given:
+        if is_uri(str(path)):
+            continue
+        for folder in deeper_directories(path, find_directories(path), SUFFIXES):
+            if (path / folder).resolve() not in read:
+                raise UnusableInput(f"{path / folder} has partitions and lies too deep to be read; give it, too")
+
+
+def _topic_of(name: str) -> str:
+    """The topic in the name of a partition's folder, also of one that its broker has set aside."""
+    head, _, number = name.rpartition("-")
+    return head if number.isdecimal() else name.rpartition(".")[0].rpartition("-")[0]
+
+
+def _left_out(
+    found: Iterable["LogDirectory"], directories: Mapping[Path, Path], topics: Set[str] | None
+) -> Iterator[tuple[Path, Path, str]]:
+    """The entries of log directories that are no logs: each with its path in the folder of tables, and why."""
+    for directory in found:
+        for each in directory.skipped:
+            inside = each.path.relative_to(directory.path)
+            if topics is None or _topic_of(inside.parts[0]) in topics:
+                yield each.path, directories[directory.path] / inside, each.reason
+
+
+def _without_segments(
+    found: Iterable["LogDirectory"], directories: Mapping[Path, Path], topics: Set[str] | None
+) -> Iterator[tuple[Path, Path]]:
+    """The folders of partitions that have no segment, or that the broker has set aside, each with its own in tables.
+
+    Of one that is set aside only its name tells something: that nothing is missing.
+    """
+    from kafka_eos.formats.log_directory import NO_SEGMENTS, SET_ASIDE  # noqa: PLC0415
+
+    for path, target, reason in _left_out(found, directories, topics):
+        if reason == NO_SEGMENTS or reason.startswith(SET_ASIDE):
+            yield path, target
+
+
+def _links(
+    found: Iterable["LogDirectory"], directories: Mapping[Path, Path], topics: Set[str] | None
+) -> Iterator[Path]:
+    """Copy the links in the place of partitions and their files as links, which nobody follows; what was copied."""
+    from kafka_eos.formats.log_directory import LINK, stands_for_logs  # noqa: PLC0415
+
+    for path, target, reason in _left_out(found, directories, topics):
+        if reason == LINK and stands_for_logs(path.name):
+            if target.is_symlink() or target.is_file():
+                target.unlink()
+            if not target.exists():  # otherwise the folder of a partition, whose tables are told to be left
+                target.symlink_to(path.readlink())
+                yield target
+
+
+def _make(folder: Path) -> None:
+    """Make the folder of a partition, where a link may have stood for it."""
+    if folder.is_symlink():
+        folder.unlink()
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def _is_file(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
+
+
 def _is_ours(path: Path) -> bool:
     """Whether a file is named like one that this command writes into a partition's folder."""
+    from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA  # noqa: PLC0415
     from kafka_eos_checks.audit.segments.header_tables import is_table  # noqa: PLC0415
 
-    return is_table(path) or path.suffix in (".log", *BESIDE)
+    is_own = is_table(path) or path.suffix in (".log", *BESIDE, *INDEXES) or _is_aside(path)
+    return is_own or path.name in (PARTITION_METADATA, LEADER_EPOCH_CHECKPOINT)
 
 
 def _demand_own(out: Path, directories: Mapping[Path, Path]) -> None:
@@ -159,18 +242,36 @@ def _demand_own(out: Path, directories: Mapping[Path, Path]) -> None:
         directories: each log directory with the folder for its tables.
     """
     from kafka_eos_checks.audit.inputs import UnusableInput  # noqa: PLC0415
-    from kafka_eos_checks.audit.segments.header_tables import SUFFIX  # noqa: PLC0415
 
     remedy = "give all log directories in one call, or each an --out of its own; or remove these tables"
-    tables = (*out.glob(f"*/*.{SUFFIX}"), *out.glob(f"*/*/*.{SUFFIX}"))
+    tables = [*_tables_in(out, "*/"), *_tables_in(out, "*/*/")]
     if others := sorted({str(table.parent.parent) for table in tables} - {*map(str, directories.values())}):
         raise UnusableInput(
             f"--out {out} has tables of log directories that are not given: {', '.join(others)}; {remedy}"
         )
     for directory, folder in directories.items():
+        if (segment := _segment_of_others(folder)) is not None:
+            raise UnusableInput(
+                f"--out {folder} has segments that are no copies of this command: {segment}; give another"
+            )
         known, given = _told_by(folder), _told_by(directory) or str(directory)
         if known not in ("", given):
             raise UnusableInput(f"--out {folder} has tables of another log directory: {known}, not {given}; {remedy}")
+
+
+def _segment_of_others(folder: Path) -> Path | None:
+    """A segment in a folder for tables that this command has not copied there, such as one of a backup; None if none.
+
+    It copies the segments of coordinators' topics, and empty ones.
+    """
+    from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS  # noqa: PLC0415
+    from kafka_eos_checks.audit.segments.header_tables import is_table  # noqa: PLC0415
+
+    there = _tables_in(folder, "*/")
+    found = [file for file in there if not is_table(file) and file.stat().st_size]
+    if (folder / SOURCE).is_file() or any(map(is_table, there)):
+        found = [file for file in found if _topic_of(file.parent.name) not in COORDINATOR_TOPICS]
+    return min(found, default=None)
 
 
 def _told_by(folder: Path) -> str:
@@ -184,11 +285,17 @@ def _told_by(folder: Path) -> str:
     return source.read_text(encoding="utf-8", errors="replace") if source.is_file() else ""
 
 
-def _left(folders: set[Path], directories: set[Path]) -> str:
-    """The folders of tables next to those that were written, in words; the audit would judge them, too."""
-    from kafka_eos_checks.audit.segments.header_tables import SUFFIX  # noqa: PLC0415
+def _tables_in(folder: Path, below: str) -> list[Path]:
+    """The tables, and the segments that are copied, in the folders that match a pattern; no link is followed."""
+    from kafka_eos_checks.audit.segments.splits import SUFFIXES  # noqa: PLC0415
 
-    found = {table.parent for directory in directories for table in directory.glob(f"*/*.{SUFFIX}")}
+    found = [table for suffix in SUFFIXES for table in folder.glob(f"{below}{'[0-9]' * 20}.{suffix}")]
+    return [table for table in found if not table.is_symlink() and not table.parent.is_symlink()]
+
+
+def _left(folders: Set[Path], directories: Set[Path]) -> str:
+    """The folders of tables next to those that were written, in words; the audit would judge them, too."""
+    found = {table.parent for directory in directories for table in _tables_in(directory, "*/")}
     left = sorted(map(str, found - folders))
     names = ", ".join(left[:MOST_NAMED]) + (f" and {len(left) - MOST_NAMED} more" if len(left) > MOST_NAMED else "")
     return (
@@ -198,63 +305,85 @@ def _left(folders: set[Path], directories: set[Path]) -> str:
     )
 
 
-def _folders(out: Path, logs: Sequence["PartitionLog"]) -> dict["PartitionLog", Path]:
-    """The folder for the tables of each log; with several brokers each has a folder, named like its log directory."""
+def _folders(out: Path, found: Iterable["LogDirectory"]) -> dict[Path, Path]:
+    """The folder for the tables of each log directory; of several each has its own, named like the directory."""
     from kafka_eos_checks.audit.inputs import UnusableInput  # noqa: PLC0415
 
-    folders = {log: out / Path(log.broker).name / f"{log.topic}-{log.partition}" for log in logs}
+    logs = {directory.path: directory.partitions for directory in found}
+    folders = {path: out / path.name if len(logs) > 1 else out for path in logs}
     if len(set(folders.values())) < len(folders):
         raise UnusableInput("several log directories have the same name; write each with an --out of its own")
-    if own := next((log for log in logs if folders[log].resolve() == Path(log.folder).resolve()), None):
-        raise UnusableInput(f"--out {out} has the logs themselves ({own}); give another folder")
+    if own := next((path for path, folder in folders.items() if folder.resolve() == path.resolve()), None):
+        named = next((f"{each.topic}-{each.partition}" for each in logs[own]), str(own))
+        raise UnusableInput(f"--out {out} has the logs themselves ({named}); give another folder")
     return folders
 
 
-def _beside(log: "PartitionLog") -> Iterator[Path]:
+def _beside(folder: str) -> Iterator[Path]:
+    """The files in a partition's folder that are copied, besides its segments."""
     from kafka_eos.formats.log_directory import (  # noqa: PLC0415 - `--help` needs no numpy
         LEADER_EPOCH_CHECKPOINT,
         PARTITION_METADATA,
     )
     from kafka_eos_checks.audit.places import place  # noqa: PLC0415
 
-    for path in sorted(place(log.folder).iterdir()):
-        is_wanted = path.suffix in BESIDE or path.name in (PARTITION_METADATA, LEADER_EPOCH_CHECKPOINT)
-        if is_wanted and path.is_file() and not path.is_symlink():
+    for path in sorted(place(folder).iterdir()):
+        is_wanted = path.suffix in (*BESIDE, *INDEXES) or _is_aside(path)
+        is_wanted |= path.name in (PARTITION_METADATA, LEADER_EPOCH_CHECKPOINT)
+        if is_wanted and _is_file(path):
             yield path
 
 
-def _copy_top(directory: Path, folder: Path, topics: set[str] | None) -> int:
+def _copy_beside(path: Path, target: Path) -> int:
+    """Copy a file from a partition's folder: of an index the first entries, of a segment that is set aside the name."""
+    if path.suffix in INDEXES:
+        return _copy(path, target, first=INDEX_BYTES)
+    return _copy(path, target, first=0 if _is_aside(path) else None)
+
+
+def _is_aside(path: Path) -> bool:
+    """Whether a file is a segment that its broker deletes or replaces."""
+    from kafka_eos_checks.audit.completeness import ASIDE  # noqa: PLC0415 - `--help` needs no numpy
+
+    return path.name.partition(".")[2] in ASIDE
+
+
+def _copy_top(directory: Path, folder: Path, topics: Set[str] | None) -> int:
     """Copy what tells of a log directory's moment, before its segments are read; the number of files."""
     from kafka_eos.formats.log_directory import META_PROPERTIES  # noqa: PLC0415
-    from kafka_eos_checks.audit.moments import (  # noqa: PLC0415
-        CLEAN_SHUTDOWN,
-        CLEANED,
-        HIGH_WATERMARKS,
-        START_OFFSETS,
-    )
+    from kafka_eos_checks.audit.moments import CHECKPOINTS, CLEAN_SHUTDOWN, read_checkpoint  # noqa: PLC0415
 
     count = 0
     folder.mkdir(parents=True, exist_ok=True)
-    for name in (META_PROPERTIES, CLEAN_SHUTDOWN, HIGH_WATERMARKS, START_OFFSETS, CLEANED):
+    for name in (META_PROPERTIES, CLEAN_SHUTDOWN, *CHECKPOINTS):
         path, target = directory / name, folder / name
-        if path.is_file() and not path.is_symlink():
-            count += _copy(path, target, None if name in {META_PROPERTIES, CLEAN_SHUTDOWN} else topics)
-        else:
+        if not _is_file(path):
             target.unlink(missing_ok=True)
+        elif name not in CHECKPOINTS or topics is None or read_checkpoint(path) is None:  # damage is for the audit
+            count += _copy(path, target)
+        else:
+            count += _copy(path, target, topics=topics)
+    (folder / SOURCE).touch()
     if not _told_by(folder):
         (folder / SOURCE).write_text(str(directory), encoding="utf-8")
     return count
 
 
-def _copy(path: Path, target: Path, topics: set[str] | None = None) -> int:
-    """Copy a file with its time; of a checkpoint only the lines of some topics, if they are given."""
+def _copy(path: Path, target: Path, *, first: int | None = None, topics: Set[str] | None = None) -> int:
+    """Copy a file with its time, where a link may have stood for it.
+
+    Only its first bytes are copied if ``first`` says how many, and of a checkpoint only the lines of some topics.
+    """
     changed = path.stat().st_mtime_ns
+    if target.is_symlink():
+        target.unlink()
     with path.open("rb") as file, target.open("wb") as out:
-        if topics is None:
-            shutil.copyfileobj(file, out)
+        if topics is not None:
+            own = [line for line in file.read().splitlines()[2:] if line.split()[0].decode("latin-1") in topics]
+            out.write(b"\n".join([b"0", b"%d" % len(own), *own, b""]))
+        elif first is not None:
+            out.write(file.read(first))
         else:
-            version, _, *lines = [*file.read().splitlines(keepends=True), b"", b""]
-            own = [line for line in lines if line.rsplit(b" ", 2)[0].decode("utf-8", "replace") in topics]
-            out.writelines([version, b"%d\n" % len(own), *own])
+            shutil.copyfileobj(file, out)
     os.utime(target, ns=(changed, changed))
     return 1

@@ -23,7 +23,6 @@ endingTimestamp   only before this time
 producerId        only of this producer id
 crc               ``true`` (default) or ``false``: whether a batch that differs from its CRC is corrupt
 splitBytes        bytes that a task reads (default 134217728)
-pushdown          ``true``: a query's comparisons with constants limit what is read (default ``false``)
 ================= ====================================================================================================
 
 Spark puts a Python traceback before the reason of an error, unless the session has
@@ -38,12 +37,15 @@ from the start of its log. One task reads a whole log there, however long the lo
 log. It also keeps the transactional id of each producer id, if that column is wanted.
 
 Segments are chosen by the offsets in their names. Corrupt regions are always shown, because their offsets, times and
-producers are not known. Push-down needs ``spark.sql.python.filterPushdown.enabled``, and without it Spark fails a read
-that could do it, so it is off by default. Spark compares every row again, so it changes no result.
+producers are not known. Only options limit what is read, never a query's conditions: Spark 4.1 to 4.3 reads for the
+next query of the same view or DataFrame what the conditions of the last one have left of a Python data source.
+
+So it keeps the plan of the first query, too: the segments, and how far each is read. Load growing logs anew for each
+query, or make the view again.
 
 ``spark.readStream.format("kafka_log")`` follows growing segments: each micro-batch has the complete batches
 appended since the previous one. Bytes after the last complete batch of a log's last segment wait for the rest of their
-batch. The stream has the same options, except ``pushdown``. Granularities ``transactions`` and ``offsets`` cannot be
+batch. The stream has the same options. Granularities ``transactions`` and ``offsets`` cannot be
 streamed.
 
 Columns of every granularity except ``offsets``: ``broker`` (the name of the log directory, or its path if several share
@@ -95,8 +97,8 @@ offsets: records of other types than committed offsets, and unreadable records, 
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,14 +109,7 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
     InputPartition,
-    LessThan,
-    LessThanOrEqual,
 )
 from pyspark.sql.types import StructType
 from pyspark.sql.utils import is_remote
@@ -123,7 +118,6 @@ from kafka_eos.formats.compression import CompressionType
 from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.formats.segment import CorruptRegion
 from kafka_eos.formats.transaction_log import TOPIC as STATE_TOPIC
-from kafka_eos.formats.varint import INT64_MAX, INT64_MIN
 from kafka_eos_checks.audit.places import is_uri, place
 from kafka_eos_checks.audit.rules.log import SEQUENCE_MASK
 from kafka_eos_checks.audit.segments.headers import (
@@ -142,7 +136,7 @@ from kafka_eos_checks.audit.segments.headers import (
 from kafka_eos_checks.audit.segments.records import Records, decode_block
 from kafka_eos_checks.audit.segments.splits import SPLIT_BYTES, PartitionLog, Split, find_logs, plan, tasks
 from kafka_eos_checks.audit.tables.folded import OFFSETS, TRANSACTIONS, CommittedOffsets, Transactional, record_batch
-from kafka_eos_checks.audit.tables.selection import Range, Selection, from_options
+from kafka_eos_checks.audit.tables.selection import Selection, from_options
 from kafka_eos_checks.kit.nearest import did_you_mean
 from kafka_eos_checks.kit.schemas import ddl
 
@@ -161,7 +155,6 @@ OPTIONS = (
     "producerId",
     "crc",
     "splitBytes",
-    "pushdown",
 )
 NAMED = 10  # topics or partitions in the error about another one
 _SPARKS_OWN = {"paths", "location", "owner", "provider"}  # for a load of several paths, and for a table of the catalog
@@ -282,8 +275,7 @@ class KafkaLogSource(DataSource):
 
     def reader(self, schema: StructType) -> "KafkaLogReader":
         """A reader of all columns, or of those that the user named."""
-        kind = PushdownReader if _flag(self.options, "pushdown", default=False) else KafkaLogReader
-        return kind(self._granularity(), self._names(schema), dict(self.options))
+        return KafkaLogReader(self._granularity(), self._names(schema), dict(self.options))
 
     def streamReader(self, schema: StructType) -> "KafkaLogStreamReader":  # noqa: N802 - Spark's name
         """A reader that follows growing segments.
@@ -334,7 +326,7 @@ class KafkaLogReader(DataSourceReader):
         self._check_crc = _flag(self._options, "crc", default=True)
         self._kinds = {name: SCHEMAS[granularity][name] for name in names}
         self._split_bytes = _bytes(self._options, "splitbytes", default=SPLIT_BYTES)
-        self._selection = self._named = from_options(self._options)
+        self._selection = from_options(self._options)
         if granularity in FOLDED:
             for name in _RANGES:
                 if name.lower() in self._options:
@@ -379,7 +371,7 @@ class KafkaLogReader(DataSourceReader):
         """
         found = self.found()
         if self._granularity != "offsets":
-            _refuse_missing(self._named, found)
+            _refuse_missing(self._selection, found)
         folded = self._granularity in FOLDED
         coordinators = (
             tuple(log for log in found if log.topic == STATE_TOPIC) if "transactional_id" in self._kinds else ()
@@ -483,63 +475,6 @@ def _refuse_missing(named: Selection, found: Sequence[PartitionLog]) -> None:
 def _there_is(names: Sequence[Any]) -> str:
     """The words that name the first of some things, for the end of an error."""
     return f"; there is {', '.join(map(str, names[:NAMED]))}{', …' * (len(names) > NAMED)}"
-
-
-class PushdownReader(KafkaLogReader):
-    """A :class:`KafkaLogReader` that reads less where a query compares columns with constants."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take the filters that limit reading. All filters are given back, so Spark compares every row again."""
-        for each in filters:
-            self._selection = narrowed(self._selection, each, ranges=self._granularity not in FOLDED)
-        return filters
-
-
-def narrowed(selection: Selection, condition: Filter, *, ranges: bool = True) -> Selection:
-    """Narrow a selection by a condition; it keeps every row for which the condition holds, and perhaps more.
-
-    Args:
-        selection: the selection.
-        condition: a condition of the query.
-        ranges: whether conditions on offsets and times narrow it.
-    """
-    attribute: tuple[str, ...] = getattr(condition, "attribute", ())
-    column = attribute[0] if len(attribute) == 1 else ""
-    if isinstance(condition, In):
-        return _among(selection, column, set(condition.value))
-    value = getattr(condition, "value", None)
-    if isinstance(condition, EqualTo):
-        selection = _among(selection, column, {value})
-    if (
-        not ranges
-        or not isinstance(value, int)
-        or not isinstance(condition, EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual)
-    ):
-        return selection
-    start = INT64_MIN if isinstance(condition, LessThan | LessThanOrEqual) else value
-    end = INT64_MAX if isinstance(condition, GreaterThan | GreaterThanOrEqual) else min(value + 1, INT64_MAX)
-    if column in {"offset", "base_offset", "last_offset"}:
-        # The batch with such a first or last offset has it, so it reaches into the range.
-        return replace(selection, offsets=selection.offsets.within(Range(start, end)))
-    if column == "timestamp":
-        return replace(selection, times=selection.times.within(Range(start, end)))
-    if column == "max_timestamp":
-        return replace(selection, times=selection.times.within(Range(start)))
-    return selection
-
-
-def _among(selection: Selection, column: str, values: set[Any]) -> Selection:
-    if column == "topic":
-        return replace(selection, topics=_both(selection.topics, values))
-    if column == "partition":
-        return replace(selection, partitions=_both(selection.partitions, values))
-    if column == "producer_id":
-        return replace(selection, producers=_both(selection.producers, values))
-    return selection
-
-
-def _both(known: frozenset[Any] | None, values: set[Any]) -> frozenset[Any]:
-    return frozenset(values) if known is None else known & values
 
 
 class KafkaLogStreamReader(DataSourceStreamReader):

@@ -206,13 +206,15 @@ def explore(model: Model) -> Behaviours:
 
 
 def write(found: Behaviours, folder: Path, *, runs: bool = True) -> int:
-    """Write the files of a model into a folder of its name.
+    """Write the files of a model into a folder of its name, and remove the runs that an earlier call left there.
 
     Returns:
         The number of behaviours.
     """
     home = folder / found.model.name
     make_folder(home)
+    for left in (home / "behaviours").glob("*.itf.json"):
+        left.unlink()
     _write(home / "graph.json", found.graph())
     (home / "graph.schema.json").write_bytes(SCHEMA.read_bytes())
     count = 0

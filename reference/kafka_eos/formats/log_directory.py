@@ -21,7 +21,7 @@ MOST_FOLDERS = 10_000  # that are looked at for partitions deeper than log direc
 NAMED = 5  # folders in a message
 LONGEST_NAME = 255  # of a folder
 
-LINK = "a symbolic link"
+LINK, NO_SEGMENTS, SET_ASIDE = "a symbolic link", "no segments", "a partition set aside by the broker"
 _PARTITION = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
 _SET_ASIDE = re.compile(r"[a-zA-Z0-9._-]+-[0-9]+\.[0-9a-f]+-(?P<fate>delete|future|stray)")
 _SEGMENT_FILE = re.compile(r"(?P<offset>[0-9]{20})\.(?P<suffix>[a-z.]+)")
@@ -216,14 +216,14 @@ def _log_directory(path: Path, suffixes: Sequence[str]) -> LogDirectory | None:
 def _partition(path: Path, suffixes: Sequence[str]) -> Partition | Skipped:
     """The partition at ``path``, judged by its name and files, or why it is none."""
     if set_aside := _SET_ASIDE.fullmatch(path.name):
-        return Skipped(path=path, reason=f"a partition set aside by the broker ({set_aside['fate']})")
+        return Skipped(path=path, reason=f"{SET_ASIDE} ({set_aside['fate']})")
     named = _PARTITION.fullmatch(path.name)
     if not named:
         return Skipped(path=path, reason="not named TOPIC-NUMBER")
     files = {(suffix, offset): file for suffix, offset, file in _segment_files(path)}
     logs = {offset: files[suffix, offset] for suffix in reversed(suffixes) for own, offset in files if own == suffix}
     if not logs:
-        return Skipped(path=path, reason="no segments")
+        return Skipped(path=path, reason=NO_SEGMENTS)
     segments = tuple(
         Segment(
             base_offset=offset,
@@ -253,6 +253,11 @@ def links_to_logs(found: Iterable[LogDirectory], suffixes: Sequence[str] = ("log
     """
     links = (each.path for directory in found for each in directory.skipped if each.reason == LINK)
     return [link for link in links if _PARTITION.fullmatch(link.name) or _is_segment(link.name, suffixes)]
+
+
+def stands_for_logs(name: str) -> bool:
+    """Whether a name is that of a partition's folder, or of a file that belongs to a segment."""
+    return any(pattern.fullmatch(name) is not None for pattern in (_PARTITION, _SEGMENT_FILE))
 
 
 def _is_segment(name: str, suffixes: Sequence[str]) -> bool:

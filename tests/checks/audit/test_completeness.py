@@ -1,17 +1,21 @@
 """A log that lacks records is told as such, and what it lacks counts against nobody."""
 
 import gzip
+import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import pytest
 
+from kafka_eos.formats.compression import CompressionType
 from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.formats.log_directory import LEADER_EPOCH_CHECKPOINT
+from kafka_eos.formats.record_batch import LOG_OVERHEAD_BYTES
 from kafka_eos.formats.segment import StoredBatch, read_leader_epochs, read_segment
 from kafka_eos.formats.transaction_log import TOPIC
 from kafka_eos_checks.audit.audit import COPY_AGAIN, Audit, run
@@ -435,6 +439,90 @@ def test_the_tables_of_headers_of_a_log_without_its_first_segment_lack_it_too(cl
     assert incomplete(tmp_path / "headers") == ([(f"{second.stem}.headers.parquet", 0)], "")
 
 
+def without_indexes_of_aborts(log: Path) -> None:
+    for file in log.glob("*.txnindex"):
+        file.unlink()
+
+
+def empty_the_second(log: Path) -> None:
+    sorted(log.glob("*.log"))[1].write_bytes(b"")
+
+
+def lose_the_second(log: Path) -> None:
+    sorted(log.glob("*.log"))[1].unlink()
+
+
+def link_the_second(log: Path) -> None:
+    lose_the_second(log)
+    sorted(log.glob("*.index"))[1].with_suffix(".log").symlink_to("nowhere")
+
+
+def link_the_last(log: Path) -> None:
+    last = max(log.glob("*.log"))
+    last.unlink()
+    last.symlink_to("nowhere")
+
+
+def link_the_partition(log: Path) -> None:
+    shutil.rmtree(log)
+    log.symlink_to("nowhere")
+
+
+def replace_the_second(log: Path) -> None:
+    second = sorted(log.glob("*.log"))[1]
+    second.rename(second.with_suffix(".log.swap"))
+
+
+def delete_the_first(log: Path) -> None:
+    for file in log.glob(f"{0:020d}.*"):
+        file.rename(f"{file}.deleted")
+
+
+def without_segments(log: Path) -> None:
+    for file in log.glob("*.log"):
+        file.unlink()
+
+
+def set_aside(log: Path) -> None:
+    log.rename(log.with_name(f"{log.name}.{'0' * 32}-delete"))
+
+
+def unknown_to_high_watermarks(log: Path) -> None:
+    shutil.rmtree(log)
+    marks = log.parent / HIGH_WATERMARKS
+    lines = [line for line in marks.read_text().splitlines()[2:] if not line.startswith("generated 0")]
+    marks.write_text("\n".join(["0", str(len(lines)), *lines, ""]))
+    (log.parent / RECOVERY_POINTS).write_text("0\n1\ngenerated 0 5\n")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *(without_indexes_of_aborts, empty_the_second, lose_the_second, link_the_second, link_the_last),
+        *(link_the_partition, replace_the_second, delete_the_first, without_segments, set_aside),
+        unknown_to_high_watermarks,
+    ],
+)
+def test_tables_of_headers_show_the_same_damage_as_their_logs(
+    damage: Callable[[Path], None], cluster: Path, tmp_path: Path
+) -> None:
+    damage(cluster / "brokers" / "1" / "generated-0")
+    shutil.copytree(cluster / "brokers" / "1", tmp_path / "logs" / "1", symlinks=True)
+    meta = cluster / "brokers" / "1" / "meta.properties"
+    meta.write_text(meta.read_text().replace("node.id=1", "node.id=2"))
+    shutil.copytree(cluster / "brokers" / "1", tmp_path / "logs" / "2", symlinks=True)
+    (tmp_path / "logs" / "3").mkdir()
+    for name in ("meta.properties", HIGH_WATERMARKS):  # a broker whose partitions are all missing
+        shutil.copy(tmp_path / "logs" / "1" / name, tmp_path / "logs" / "3")
+    assert main(["headers", str(tmp_path / "logs"), "--out", str(tmp_path / "tables")]) == 0
+    of_logs, of_tables = (run([tmp_path / name], one_moment=True) for name in ("logs", "tables"))
+    assert [(each.name, each.found, each.unjudged_for, each.recent) for each in of_tables.verdicts] == [
+        (each.name, each.found, each.unjudged_for, each.recent) for each in of_logs.verdicts
+    ]
+    if "link" in damage.__name__:
+        assert violated(of_logs) == [], "nobody knows what is behind the link"
+
+
 @pytest.mark.parametrize("name", ["retention", "retention-2.8", "compaction", "deleted-records"])
 def test_in_logs_of_real_brokers_a_first_segment_that_is_emptied_or_removed_is_told(name: str, tmp_path: Path) -> None:
     unpack(recordings_folder() / "healthy" / f"healthy-{name}.tar.xz", tmp_path)
@@ -565,6 +653,37 @@ def test_a_segment_emptied_with_its_indexes_is_not_judged_where_no_cleaner_was(n
         checkpoint.write_text(f"0\n1\n{named} {1 << 40}\n")
         found, unjudged = incomplete(cluster)
         assert (found, f"has nothing in the segment {first.name}" in unjudged) == ([], is_told)
+
+
+# --- batches whose records cannot be decoded -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("topic", [OFFSETS_TOPIC, TOPIC, "generated"])
+def test_a_batch_that_says_it_is_compressed_and_is_not_is_damage_where_records_are_read(
+    topic: str, cluster: Path, tmp_path: Path
+) -> None:
+    segment = segments(cluster, f"{topic}-0")[0]
+    batch = next(
+        item
+        for item in read_segment(segment)
+        if isinstance(item, StoredBatch) and item.position and not item.batch.is_control
+    )
+    data = bytearray(segment.read_bytes())
+    data[batch.position + 22] |= CompressionType.SNAPPY
+    end = batch.position + LOG_OVERHEAD_BYTES + int.from_bytes(data[batch.position + 8 : batch.position + 12], "big")
+    crc = google_crc32c.value(bytes(data[batch.position + 21 : end]))
+    data[batch.position + 17 : batch.position + 21] = crc.to_bytes(4, "big")
+    segment.write_bytes(data)
+    history = tmp_path / "history.jsonl"
+    event = {"run": "a", "process": "p", "action": "Send", "phase": "ok", "topic": topic, "partition": 0, "offset": 0}
+    history.write_text(json.dumps({**event, "detail": {"value": "v"}}) + "\n")
+    result = run([cluster], histories=[history] if topic == "generated" else [])
+    readable = of(result, READABLE)
+    assert readable.found == "1 corrupt region"
+    assert f"{segment.name} bytes {batch.position}-{end}: corrupt: " in readable.evidence
+    [finding] = [each for each in result.findings if each.rule == READABLE]
+    assert (finding.file, finding.position) == (segment.name, batch.position)
+    assert topic != "generated" or not violated(run([cluster])), "without a history nobody reads its records"
 
 
 # --- links in the place of logs --------------------------------------------------------------------------------------

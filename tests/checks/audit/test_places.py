@@ -244,7 +244,7 @@ def test_tables_of_headers_are_made_of_logs_by_uri(copies: Callable[[str], tuple
         for number in ("0", "1")
     )
     assert made == by_uri
-    beside = {".log", ".txnindex", ".snapshot", ".metadata", ".properties", ""}  # "" of .kafka_cleanshutdown
+    beside = {".log", ".index", ".txnindex", ".snapshot", ".metadata", ".properties", ""}  # "" of .kafka_cleanshutdown
     assert {path.suffix for path in made} == {".parquet", *beside}
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import datasource
 
 from kafka_eos.formats.compression import CompressionType
 from kafka_eos.formats.log_directory import NotALogDirectory
@@ -147,9 +146,6 @@ def test_committed_offsets_of_an_unknown_topic_and_a_condition_that_nothing_meet
 ) -> None:
     mixed_segment(tmp_path)
     assert source.KafkaLogReader("offsets", [], {"path": str(tmp_path), "topic": "x"}).partitions() == []
-    reader = source.PushdownReader("batches", ["base_offset"], {"path": str(tmp_path)})
-    reader.pushFilters([datasource.EqualTo(("topic",), "x")])
-    assert reader.partitions() == []
     assert spark.read.format("kafka_log").load(str(tmp_path)).where("topic = 'x'").count() == 0
 
 
@@ -204,7 +200,7 @@ def test_an_unknown_granularity_is_refused_with_the_known_ones(tmp_path: Path, s
         ("startingofset", "5", "unknown option startingofset; did you mean startingOffset?"),
         ("bootstrap", "h:9092", "unknown option bootstrap; there are path, granularity, topic"),
         ("crc", "no", "option crc is 'no', neither true nor false"),
-        ("pushdown", "1", "option pushdown is '1', neither true nor false"),
+        ("pushdown", "true", "unknown option pushdown; there are path, granularity, topic"),
         ("splitBytes", "4k", "option splitbytes is '4k', not a number of bytes"),
     ],
 )
@@ -356,51 +352,22 @@ def test_an_option_that_is_no_number_is_refused(tmp_path: Path, spark: Any) -> N
         spark.read.format("kafka_log").option("startingOffset", "x").load(str(tmp_path)).collect()
 
 
-CONDITIONS = {
-    "batches": (
-        "topic = 'orders' AND `partition` IN (0, 5)", "base_offset >= 90", "last_offset <= 31",
-        "last_offset > 100 AND producer_id IN (7, 9)", "max_timestamp > 20020", "base_offset = 33 OR base_offset = 66",
-    ),
-    "records": ("`offset` = 50", "`timestamp` >= 20010", "`timestamp` < 3010 AND `offset` > 4"),
-}  # fmt: skip
-
-
-def test_push_down_changes_no_result(tmp_path: Path, spark: Any) -> None:
+@pytest.mark.parametrize("granularity", ["batches", "records"])
+def test_a_query_has_all_rows_whatever_another_query_of_the_same_view_has_asked_for(
+    granularity: str, tmp_path: Path, spark: Any
+) -> None:
     long_log(tmp_path)
     setting = "spark.sql.python.filterPushdown.enabled"
-    read = {}
-    for wish in ("false", "true"):
-        spark.conf.set(setting, wish)
-        try:
-            for granularity, conditions in CONDITIONS.items():
-                frame = spark.read.format("kafka_log").option("granularity", granularity).option("pushdown", wish)
-                for condition in conditions:
-                    rows = frame.load(str(tmp_path)).where(condition).collect()
-                    read[wish, condition] = sorted(map(str, rows))
-        finally:
-            spark.conf.unset(setting)
-    conditions = {condition for _, condition in read}
-    assert {condition for condition in conditions if read["false", condition] != read["true", condition]} == set()
-    assert all(read["true", condition] for condition in conditions)
-
-
-def test_what_is_pushed_down_is_not_read(tmp_path: Path) -> None:
-    long_log(tmp_path)
-    reader = source.PushdownReader("batches", ["base_offset"], {"path": str(tmp_path)})
-    conditions = [datasource.GreaterThanOrEqual(("base_offset",), 90), datasource.EqualTo(("producer_id",), 7)]
-    assert list(reader.pushFilters(conditions)) == conditions
-    [task] = reader.partitions()
-    assert [split.segment for split in task.splits] == [f"{90:020d}.log"]
-    assert [offset for batch in reader.read(task) for offset in batch["base_offset"].to_pylist()] == [
-        90, 96, 102, 108, 114,
-    ]  # fmt: skip
-
-
-def test_without_its_setting_a_wish_for_push_down_is_refused_by_spark(tmp_path: Path, spark: Any) -> None:
-    long_log(tmp_path)
-    frame = spark.read.format("kafka_log").option("pushdown", "true").load(str(tmp_path))
-    with pytest.raises(Exception, match="PUSHDOWN_DISABLED"):
-        frame.where("base_offset > 5").collect()
+    column = "base_offset" if granularity == "batches" else "`offset`"
+    spark.conf.set(setting, "true")
+    try:
+        rows = spark.read.format("kafka_log").option("granularity", granularity).load(str(tmp_path))
+        whole = rows.count()
+        few = rows.where(f"{column} >= 90").count()
+        assert 0 < few < whole == rows.count()
+        assert rows.where(f"{column} >= 90").unionAll(rows.where(f"{column} < 90")).count() == whole
+    finally:
+        spark.conf.unset(setting)
 
 
 # --- growing segments ------------------------------------------------------------------------------------------------

@@ -103,6 +103,17 @@ def test_the_same_model_gives_the_same_bytes(exported: Path, tmp_path: Path) -> 
     assert all((exported / each).read_bytes() == (tmp_path / MODEL / each).read_bytes() for each in files)
 
 
+def test_runs_of_an_earlier_call_are_removed(tmp_path: Path) -> None:
+    found = explore(Registry().get(MODEL))
+    count = write(found, tmp_path)
+    folder = tmp_path / MODEL / "behaviours"
+    (folder / f"{count + 1:05}.itf.json").write_text("{}")
+    assert write(found, tmp_path) == count
+    assert len(list(folder.iterdir())) == count
+    write(found, tmp_path, runs=False)
+    assert not list(folder.iterdir())
+
+
 def test_the_graph_is_of_the_schema_and_a_number_for_a_big_integer_is_not(graph: dict[str, Any]) -> None:
     validate = fastjsonschema.compile(json.loads(SCHEMA.read_text()))
     validate(graph)

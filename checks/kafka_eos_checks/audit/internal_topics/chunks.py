@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kafka_eos.formats.segment import CorruptRegion
 from kafka_eos_checks.audit.segments.headers import Block, Ints, Narrow
 from kafka_eos_checks.audit.segments.records import Records
 
@@ -22,6 +23,7 @@ class Chunk:
         first_offset: the offset of the first record; -1 without records.
         end_offset: one past the last record; -1 without records.
         holes: jumps of the offsets inside the chunk, and records that cannot be read.
+        undecoded: batches with the right CRC whose records cannot be decoded.
     """
 
     split: int
@@ -31,6 +33,7 @@ class Chunk:
     first_offset: int
     end_offset: int
     holes: int
+    undecoded: tuple[CorruptRegion, ...]
 
 
 def placed(
@@ -69,6 +72,7 @@ def placed(
         "first_offset": int(records.offset[0]) if count else -1,
         "end_offset": int(records.offset[-1]) + 1 if count else -1,
         "holes": int(holes[-1]) + int(unreadable[-1]) if count else 0,
+        "undecoded": records.damage,
     }
     return columns, facts
 

@@ -35,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from kafka_eos.formats.segment import CorruptRegion
 from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos_checks.audit.engines.local import Engine, LocalEngine, Row, asker
 from kafka_eos_checks.audit.findings import Finding
@@ -305,9 +306,11 @@ def scan(
         beside: list[tuple[Part, Last]] = []
         states: list[StateChunk] = []
         commits: list[CommitChunk] = []
+        undecoded: dict[int, CorruptRegion] = {}  # by position, because two readers may tell of the same batch
         records = named.records_of(log, split)
         is_internal = split.log.topic in INTERNAL_TOPICS and split.log.has_records
-        take = partial(_take_records, split, states, commits, records) if is_internal or records else None
+        reads = is_internal or records
+        take = partial(_take_records, split, states, commits, records, undecoded) if reads else None
         columns = tuple(dict.fromkeys((*READ_FIRST, *REPLICA_COLUMNS))) if log in replicated else READ_FIRST
         offsets = neighbours.offsets.get(log, ())
         mark = high_watermarks.get(log, -1)
@@ -317,7 +320,9 @@ def scan(
             beside += neighbours.of_chunk(part, headers, runs)
             if log in replicated:
                 yield digest_row(log, replicated[log], split, chunk.start, headers)
-            summary = replace(chunk, transactions=told._replace(steps=NO_STEPS))
+            wrong = tuple(region for _, region in sorted(undecoded.items()))
+            undecoded.clear()
+            summary = replace(chunk, transactions=told._replace(steps=NO_STEPS), undecoded=wrong)
             yield Row(SUMMARY, log, summary, chunk.boundary.nbytes)
             if len(told.steps) and split.log.topic != COORDINATOR_TOPIC:
                 steps.append(part)
@@ -343,15 +348,26 @@ def scan(
 
 
 def _take_records(
-    split: Split, states: list[StateChunk], commits: list[CommitChunk], records: SplitRecords | None, block: Block
+    split: Split,
+    states: list[StateChunk],
+    commits: list[CommitChunk],
+    records: SplitRecords | None,
+    undecoded: dict[int, CorruptRegion],
+    block: Block,
 ) -> None:
-    """Add the records of a block of an internal topic, or of one that a history names."""
+    """Add the records of a block of an internal topic, or of one that a history names; and what cannot be decoded."""
+    found: list[CorruptRegion] = []
     if records is not None:
         records.take(block)
+        found += records.undecoded
+        records.undecoded.clear()
     if split.log.topic == OFFSETS_TOPIC:
         commits.append(commit_chunk(block, split.number, split.segment))
+        found += commits[-1].undecoded
     elif split.log.topic == COORDINATOR_TOPIC:
         states.append(state_chunk(block, split.number, split.segment))
+        found += states[-1].undecoded
+    undecoded.update((region.position, region) for region in found)
 
 
 class IdSlice(NamedTuple):

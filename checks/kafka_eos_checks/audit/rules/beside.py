@@ -6,8 +6,9 @@ from the batches, and the rules compare them with the batches.
 
 ``aborted index``
     An entry of a ``.txnindex`` that does not agree with an ABORT marker in its segment that ends data: producer, first
-    and last offset, and last stable offset have to be equal. Or such a marker without an entry. A last stable offset
-    that is too high ends the search for aborted transactions too early, and their records are delivered.
+    and last offset, and last stable offset have to be equal. Or such a marker without an entry, or an entry behind the
+    one of a later marker. A last stable offset that is too high, or comes too early, ends the search for aborted
+    transactions too early, and their records are delivered.
 
 ``producer snapshot``
     An entry of a ``.snapshot`` that does not follow from the producer's batches below the snapshot's offset: epoch,
@@ -19,7 +20,9 @@ from the batches, and the rules compare them with the batches.
 ``replicas differ``
     Two replicas of a partition that have different batches at one offset in one leader epoch. If the cleaner has
     removed records from one of the batches, or has set its delete horizon, only the fields that the cleaner keeps are
-    compared: producer, epoch, sequence, last offset, and whether the batch is transactional or a marker. Replicas whose
+    compared: producer, epoch, sequence, last offset, and whether the batch is transactional or a marker. Batches of
+    different leader epochs are not judged: one replica is an older copy, or was down while another leader was elected,
+    and is to be truncated; or an unclean election has lost the records of one of them. Replicas whose
     ``partition.metadata`` names different topic ids are not compared.
 
 *Gone*, and no finding: what follows from batches that the log no longer has, or may have had in a hole. *Not judged*:
@@ -276,7 +279,7 @@ def judge_index(transactions: Aborts, name: str, result: Beside, *, one_moment: 
     start = transactions.start or 0
     kept = [entry for entry in entries if entry.first_offset >= start]
     result.count(ABORTED_INDEX, "gone", len(entries) - len(kept))
-    is_last = segment == log.segments[-1].partition(".")[0]
+    is_last = segment >= log.segments[-1].partition(".")[0]  # also of a segment behind the log's end, that was not read
     inside = [entry for entry in kept if entry.last_offset < transactions.end or not is_last]
     beyond = [entry for entry in kept if entry.last_offset >= transactions.end and is_last]
     if beyond and one_moment:
@@ -307,16 +310,20 @@ def _compare_index(
 ) -> None:
     """Compare entries with the entries due, in a log that starts at ``start``; ``lost`` says why the file has none."""
     due = {each.last_offset: each for each in aborted}
+    highest = -1  # offset of a marker so far
     for entry in entries:
         expected = due.pop(entry.last_offset, None)
         if expected is None:
             evidence = f"an entry of {_in_words(entry)}, where no ABORT marker ends data"
+        elif entry.last_offset < highest:
+            evidence = f"an entry of {_in_words(entry)} behind the one of offset {highest}: a search may end before it"
         elif entry.last_stable_offset < start:  # a transaction that began before the log does held it back
             result.count(ABORTED_INDEX, "gone")
             continue
         elif entry != expected:
             evidence = f"expected {_in_words(expected)}, found {_in_words(entry)}"
         else:
+            highest = entry.last_offset
             continue
         result.find(ABORTED_INDEX, log, evidence, file=file, offset=entry.last_offset)
     for offset, missing in due.items():
@@ -626,7 +633,12 @@ def compare_replicas(
             own = _table(found)
             places = np.minimum(np.searchsorted(known["base_offset"], own["base_offset"]), len(order) - 1)
             there = {name: column[places] for name, column in known.items()}
-            same = (there["base_offset"] == own["base_offset"]) & (there["leader_epoch"] == own["leader_epoch"])
+            here = there["base_offset"] == own["base_offset"]
+            same = there["leader_epoch"] == own["leader_epoch"]
+            if len(apart := np.flatnonzero(here & ~same)):
+                offset, producer_id = (int(own[name][apart[0]]) for name in ("base_offset", "producer_id"))
+                result.leave(REPLICAS, log, offset, producer_id, len(apart))
+            same &= here
             for row in np.flatnonzero(same & _differ(there, own)).tolist():
                 evidence = f"{differs_from(first.broker)}{int(own['leader_epoch'][row])}"
                 offset, position = int(own["base_offset"][row]), int(found.positions[row])

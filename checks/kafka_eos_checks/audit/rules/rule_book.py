@@ -473,6 +473,11 @@ _RULES: Mapping[str, Rule] = {
         then=_DUMP + "{other}",
         decide="which of the two is right: ask the application that wrote at that time; which consumers have read it, "
         f"by their groups' offsets; let the right one lead{_KEEP}",
+        missing=Reason(
+            "other-moment",
+            "another replica has a batch of another leader there: one is the older copy, or its broker was down and "
+            "has to truncate it, or an unclean election has lost its records; compare both with what clients sent",
+        ),
     ),
     histories.LOST: Rule(
         subject="checked",

@@ -304,12 +304,16 @@ def _write_cluster(arguments: argparse.Namespace) -> Written:
 
 
 def _write_jepsen(arguments: argparse.Namespace) -> Written:
+    from kafka_eos_checks.lab.generate.jepsen_history import PLANTED as ANOMALIES  # noqa: PLC0415
     from kafka_eos_checks.lab.generate.jepsen_history import JepsenHistory  # noqa: PLC0415
 
     history = JepsenHistory(arguments.jepsen, arguments.faults, arguments.seed)
     path = arguments.folder / "history.edn"
     with path.open("w", encoding="utf-8") as out:
         out.writelines(history.lines())
+    for rule in ANOMALIES if history.faults else ():
+        if (room := len(history.planted.get(rule, ()))) < history.faults:
+            raise ValueError(f"room for {room} of {rule}, not for {history.faults}; give more --jepsen")
     rows = [
         {"rule": rule, "topic": f"key {key}", "partition": -1} for rule, keys in history.planted.items() for key in keys
     ]

@@ -38,6 +38,7 @@ from kafka_eos_checks.audit.rules.transactions import read_transactions
 from kafka_eos_checks.audit.segments import headers
 from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.kit.recording import kept_recording, unpacked
+from kafka_eos_checks.kit.verdict import Standing
 
 from ..test_moments import PID, data, partition
 
@@ -119,6 +120,10 @@ def test_an_entry_of_the_index_that_is_wrong_or_missing_or_too_many_is_found(bro
     assert rules(brokers)[ABORTED_INDEX] == 2
     write_index(path, [*entries, replace(entries[0], first_offset=3, last_offset=3)])
     assert rules(brokers)[ABORTED_INDEX] == 2
+    write_index(path, [*entries[1:], entries[0]])
+    (found, *_) = [finding for finding in judged(brokers).findings if finding.broker == "1"]
+    assert found.offset == entries[0].last_offset
+    assert f"behind the one of offset {entries[-1].last_offset}: a search may end before it" in found.evidence
     path.write_bytes(path.read_bytes()[:-1])
     assert "no multiple of an entry" in str(judged(brokers).findings)
 
@@ -325,7 +330,7 @@ def test_producers_that_a_snapshot_does_not_have_may_have_expired(brokers: Path)
     assert rules(brokers)[SNAPSHOT] == 0
 
 
-def test_replicas_with_another_batch_in_the_same_leader_epoch_differ_and_with_another_epoch_do_not(
+def test_replicas_with_another_batch_in_the_same_leader_epoch_differ_and_with_another_epoch_are_not_judged(
     brokers: Path,
 ) -> None:
     segment = brokers / "2" / PARTITION / f"{FIRST}.log"
@@ -351,6 +356,11 @@ def test_replicas_with_another_batch_in_the_same_leader_epoch_differ_and_with_an
     assert (finding.offset, finding.broker) == (0, "2")
     put(first.partition_leader_epoch + 9)
     assert rules(brokers)[REPLICAS] == 0
+    found = judged(brokers)
+    assert found.figures[REPLICAS]["unknown"] == 1
+    assert (found.first[REPLICAS].offset, found.first[REPLICAS].producer_id) == (0, first.producer_id)
+    (verdict,) = [each for each in run([brokers]).verdicts if each.name == REPLICAS]
+    assert (verdict.standing, verdict.unjudged_for) == (Standing.NOT_JUDGED, {"other-moment": 1})
     put(first.partition_leader_epoch, delete_horizon_ms=1)
     assert rules(brokers)[REPLICAS] == 0, "the cleaner of one replica has seen the batch"
     put(first.partition_leader_epoch)

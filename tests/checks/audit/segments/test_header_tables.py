@@ -251,11 +251,14 @@ def test_existing_tables_are_kept_and_those_of_grown_segments_are_written_again(
     tables = len(list(out.rglob(f"*.{header_tables.SUFFIX}")))
     assert f"{tables} tables of" in capsys.readouterr().out
     assert headers_of(data, "--out", out) == 0
-    assert f"0 tables of 0 batches, 0 files copied, {tables} tables kept" in capsys.readouterr().out
+    assert f"0 tables of 0 batches, {tables} files copied, {tables} tables kept" in capsys.readouterr().out
     last = max((data / "orders-0").glob("*.log"))
     last.write_bytes(last.read_bytes() + b"\0" * 70)
     assert headers_of(data, "--out", out) == 0
-    assert f"1 tables of {400 - 2 * 150} batches, 0 files copied, {tables - 1} tables kept" in capsys.readouterr().out
+    assert (
+        f"1 tables of {400 - 2 * 150} batches, {tables} files copied, {tables - 1} tables kept"
+        in capsys.readouterr().out
+    )
     assert not list(out.rglob("*.part"))
 
 
@@ -300,6 +303,58 @@ def test_a_log_that_lacks_its_end_is_told_in_tables_too(tmp_path: Path) -> None:
     assert not (out / ".kafka_cleanshutdown").exists(), "the broker runs again"
 
 
+def test_tables_have_nothing_that_their_logs_no_longer_have(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, out = faulty(tmp_path, 2), tmp_path / "tables"
+    topic, first = data / "orders-0", f"{0:020d}"
+    shutil.copytree(topic, data / "__consumer_offsets-0")
+    (topic / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    kept = (topic / f"{first}.log").read_bytes()
+    (topic / f"{first}.log").write_bytes(b"")
+    assert headers_of(data, "--out", out) == 0
+    assert (out / "orders-0" / f"{first}.log").stat().st_size == 0, "an empty segment is copied"
+    (topic / "leader-epoch-checkpoint").unlink()
+    (topic / f"{first}.log").write_bytes(kept)
+    moved = shutil.move(data / "__consumer_offsets-0", tmp_path / "__consumer_offsets-0")
+    capsys.readouterr()
+    assert headers_of(data, "--out", out) == 0
+    assert f"that are not in what is given, remove them or the audit judges them: {moved.parent}/tables/__consumer" in (
+        capsys.readouterr().out
+    )
+    assert not (out / "orders-0" / "leader-epoch-checkpoint").exists()
+    assert not (out / "orders-0" / f"{first}.log").exists()
+    (data / "orders-0").rename(tmp_path / "orders-0")
+    (data / "orders-0").symlink_to(tmp_path / "orders-0")
+    (data / "payments-0").mkdir()
+    write_log(data / "shipping-0", faulty_log(1, 5, 0.0))
+    shutil.rmtree(out)
+    assert headers_of(data, "--out", out) == 0
+    assert (out / "orders-0").is_symlink()
+    assert (out / "payments-0").is_dir()
+    before = files_in(tmp_path / "orders-0")
+    (data / "orders-0").unlink()
+    shutil.copytree(tmp_path / "orders-0", data / "orders-0")
+    assert headers_of(data, "--out", out) == 0
+    assert not (out / "orders-0").is_symlink()
+    assert files_in(tmp_path / "orders-0") == before, "nothing is written through a link"
+
+
+def test_headers_refuses_folders_that_lie_too_deep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    broker(tmp_path / "copy", 1)
+    deep = broker(tmp_path / "copy" / "more" / "deep", 2)
+    assert headers_of(tmp_path / "copy", "--out", tmp_path / "tables") == 2
+    assert f"{deep} has partitions and lies too deep to be read; give it, too" in capsys.readouterr().err
+    assert headers_of(tmp_path / "copy", deep, "--out", tmp_path / "tables") == 0
+
+
+def test_a_damaged_checkpoint_stays_damaged_whichever_topics_are_chosen(tmp_path: Path) -> None:
+    data, out = faulty(tmp_path, 2), tmp_path / "tables"
+    (data / "cleaner-offset-checkpoint").write_text("0\n2\norders 0 300\n")
+    assert headers_of(data, "--out", out, "--topic", "orders") == 0
+    for folder in (data, out):
+        [told] = [verdict for verdict in audit.run([folder]).verdicts if verdict.name == "readable"]
+        assert "1 damaged file" in told.found, folder
+
+
 def test_a_hole_of_compaction_is_known_in_tables_too(tmp_path: Path) -> None:
     data, out = tmp_path / "data", tmp_path / "tables"
     encoded = [build_batch([Record(value=b"v")], base_offset=offset).encode() for offset in (0, 5)]
@@ -317,6 +372,27 @@ def test_tables_never_go_where_the_logs_are(tmp_path: Path, capsys: pytest.Captu
     data = faulty(tmp_path, 1)
     assert headers_of(data, "--out", data) == 2
     assert "has the logs themselves (orders-0); give another folder" in capsys.readouterr().err
+
+
+def test_segments_that_are_in_the_folder_for_tables_are_never_touched(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, out = faulty(tmp_path, 1), tmp_path / "backup"
+    shutil.copytree(data / "orders-0", data / "__consumer_offsets-0")
+    for left in ("", "orders-0"):  # all of the backup, or only a topic of coordinators
+        shutil.rmtree(out, ignore_errors=True)
+        shutil.copytree(data, out)
+        shutil.rmtree(out / left) if left else None
+        before = files_in(out)
+        assert headers_of(data, "--out", out) == 2
+        said = capsys.readouterr().err
+        assert f"--out {out} has segments that are no copies of this command: {out}/__consumer_offsets-0/0000" in said
+        assert files_in(out) == before
+    (out / SOURCE).touch()
+    assert headers_of(data, "--out", out) == 0, "an interrupted call goes on"
+    assert headers_of(data, "--out", out) == 0
+    shutil.copytree(data / "orders-0", out / "payments-0")
+    assert headers_of(data, "--out", out) == 2
 
 
 def broker(folder: Path, number: int) -> Path:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pyspark.sql import datasource
 
 from kafka_eos.formats import consumer_offsets, transaction_log
 from kafka_eos.formats.record_batch import (
@@ -552,54 +551,6 @@ def test_a_stream_is_refused_with_what_to_read_instead(
     writer = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
     with pytest.raises(Exception, match=f"granularity {granularity} cannot be streamed"):
         writer.start().awaitTermination(60)
-
-
-CONDITIONS = {
-    "transactions": (
-        "topic = 'generated' AND `partition` = 1", "producer_id IN (1016, 1017)", "last_offset > 500",
-        "max_timestamp > 1700000001000 AND topic = '__consumer_offsets'",
-    ),
-    "offsets": ("topic = 'generated-input' AND `partition` IN (0, 2)", "`offset` >= 20", "producer_id = 1015"),
-}  # fmt: skip
-
-
-@pytest.mark.spark
-@pytest.mark.parametrize("granularity", CONDITIONS)
-def test_push_down_changes_no_result(granularity: str, cluster: Path, spark: Any) -> None:
-    setting = "spark.sql.python.filterPushdown.enabled"
-    read_by: dict[tuple[str, str], list[str]] = {}
-    for wish in ("false", "true"):
-        spark.conf.set(setting, wish)
-        try:
-            frame = spark.read.format("kafka_log").option("granularity", granularity).option("pushdown", wish)
-            for condition in CONDITIONS[granularity]:
-                rows = frame.load(str(cluster / "brokers")).where(condition).collect()
-                read_by[wish, condition] = sorted(map(str, rows))
-        finally:
-            spark.conf.unset(setting)
-    for condition in CONDITIONS[granularity]:
-        assert read_by["true", condition] == read_by["false", condition] != []
-
-
-def test_what_is_pushed_down_is_not_read(cluster: Path) -> None:
-    options = {"path": str(cluster / "brokers")}
-    reader = source.PushdownReader("transactions", ["topic", "partition", "producer_id", "last_offset"], options)
-    conditions: list[datasource.Filter] = [
-        datasource.EqualTo(("topic",), "generated"),
-        datasource.In(("partition",), (1,)),
-        datasource.EqualTo(("producer_id",), 1016),
-        datasource.GreaterThan(("last_offset",), 10**9),
-    ]
-    assert list(reader.pushFilters(conditions)) == conditions
-    [task] = reader.partitions()
-    assert {(split.log.topic, split.log.partition) for split in task.splits} == {("generated", 1)}
-    rows = [row for batch in reader.read(task) for row in batch.to_pylist()]
-    whole = read("transactions", cluster / "brokers", tuple(rows[0]), topic="generated", partition="1")
-    assert rows == [row for row in whole if row["producer_id"] == 1016], "an offset does not narrow what is folded"
-    offsets = source.PushdownReader("offsets", ["topic", "partition"], options)
-    list(offsets.pushFilters([datasource.EqualTo(("partition",), 1)]))
-    found = [row for task in offsets.partitions() for batch in offsets.read(task) for row in batch.to_pylist()]
-    assert {row["partition"] for row in found} == {1}
 
 
 def test_every_column_of_a_granularity_is_documented() -> None:

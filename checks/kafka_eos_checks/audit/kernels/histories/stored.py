@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from kafka_eos.formats.segment import CorruptRegion
 from kafka_eos_checks.audit.events.recorded import Hashes, Rows, key_hashes, text_hash
 from kafka_eos_checks.audit.kernels.coordinators.group_log import next_markers
 from kafka_eos_checks.audit.segments.contents import Contents, read_contents
@@ -136,11 +137,15 @@ class SplitRecords:
         split: the number of the split.
         segment: the number of its segment in the log.
         with_values: whether the values are wanted, too.
+
+    Attributes:
+        undecoded: batches so far with the right CRC whose records cannot be decoded.
     """
 
     def __init__(self, topic: str, number: int, split: int, segment: int, *, with_values: bool = False) -> None:
         self.topic, self.number, self._piece = topic, number, Piece(split)
         self._values: list[tuple[int, bytes | None]] | None = [] if with_values else None
+        self.undecoded: list[CorruptRegion] = []
         self._segment = segment
         self._blocks: list[tuple[int, ...]] = []
         self._held = np.zeros(0, _HELD)
@@ -169,6 +174,7 @@ class SplitRecords:
         if piece.goes_back:
             return
         records = decode_block(block)
+        self.undecoded += records.damage
         piece.damaged_end = bool(headers.damage)
         piece.whole = piece.whole and not headers.damage and not records.damage
         if not len(headers):

@@ -21,6 +21,7 @@ class LogAudit:
         log: the log.
         findings: violations, in order of position.
         damage: regions without a readable batch, each with its segment's file name.
+        undecoded: the same of batches with the right CRC whose records cannot be decoded, if the records were read.
         segment_bytes: bytes of all segments.
         batches: readable batches, markers included.
         records: records that their headers count.
@@ -37,6 +38,7 @@ class LogAudit:
     log: PartitionLog
     findings: tuple[Finding, ...] = ()
     damage: tuple[tuple[str, CorruptRegion], ...] = ()
+    undecoded: tuple[tuple[str, CorruptRegion], ...] = ()
     segment_bytes: int = 0
     batches: int = 0
     records: int = 0
@@ -83,6 +85,7 @@ def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary
     """
     combine = Combine(splits, reread_from(splits, check_crc))
     damage: list[tuple[str, CorruptRegion]] = []
+    undecoded: list[tuple[str, CorruptRegion]] = []
     batches = records = markers = transactional = chunks = 0
     whole = PartitionFold(log, [split.segment for split in splits])
     missing: tuple[int, int] | None = None
@@ -104,6 +107,7 @@ def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary
             )
         damaged_end = chunk.damaged_end or (damaged_end and not chunk.batches)
         damage += [(splits[chunk.split].segment, d) for d in chunk.damage]
+        undecoded += [(splits[chunk.split].segment, d) for d in chunk.undecoded]
         batches += chunk.batches
         records += chunk.records
         markers += chunk.markers
@@ -113,6 +117,7 @@ def fold(log: PartitionLog, splits: Sequence[Split], summaries: Iterable[Summary
         log=log,
         findings=tuple(combine.finish()),
         damage=tuple(damage),
+        undecoded=tuple(undecoded),
         segment_bytes=sum(split.size for split in splits),
         batches=batches,
         records=records,

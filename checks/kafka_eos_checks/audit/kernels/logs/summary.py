@@ -107,6 +107,7 @@ class Summary:
         boundary: one row per producer, dtype :data:`BOUNDARY`; empty when ``disordered``.
         damage: its regions without a readable batch.
         damaged_end: whether such bytes, and no unfinished tail, follow its last batch.
+        undecoded: batches with the right CRC whose records cannot be decoded, if the records were read.
         transactional: number of batches of transactions, markers included.
         transactions: the steps of transactions, and the chunk's times.
         hole: the last hole inside it, as :attr:`rules.log.Log.hole`.
@@ -127,6 +128,7 @@ class Summary:
     boundary: NDArray[np.void]
     damage: tuple[CorruptRegion, ...] = ()
     damaged_end: bool = False
+    undecoded: tuple[CorruptRegion, ...] = ()
     transactional: int = 0
     transactions: Transactional = NOT_TRANSACTIONAL
     hole: tuple[int, int] | None = None
