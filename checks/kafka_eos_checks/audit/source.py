@@ -120,6 +120,7 @@ from kafka_eos.formats.segment import CorruptRegion
 from kafka_eos.formats.transaction_log import TOPIC as STATE_TOPIC
 from kafka_eos_checks.audit.places import is_uri, place
 from kafka_eos_checks.audit.rules.log import SEQUENCE_MASK
+from kafka_eos_checks.audit.segments.header_tables import SUFFIX as TABLES
 from kafka_eos_checks.audit.segments.headers import (
     COMPRESSION_MASK,
     CONTROL_MASK,
@@ -350,7 +351,10 @@ class KafkaLogReader(DataSourceReader):
         found = find_logs(*(path for text in paths for path in _matching(text)))
         for log in found:
             if not log.has_records:
-                raise ValueError(f"kafka_log: {log.folder} has tables of headers; read them by format 'parquet'")
+                raise ValueError(
+                    f"kafka_log: {log.folder} has tables of headers; read them by format 'parquet' with option "
+                    f"pathGlobFilter='*.{TABLES}'"
+                )
         return found
 
     def logs(self) -> list[PartitionLog]:
