@@ -75,6 +75,19 @@ def test_a_guide_shows_what_a_command_prints_and_refuses_another_exit_code(links
         guides.guide(links, file)
 
 
+def test_lines_that_a_guide_leaves_out_are_an_ellipsis(
+    monkeypatch: pytest.MonkeyPatch, links: Links, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(guides, "output_of", lambda _: (0, "one\ntwo\nthree\n"))
+    file = tmp_path / "guide.md"
+
+    def shown(lines: str) -> str:
+        file.write_text(f"# Title\n```run lines {lines}\nkafka-eos\n```\n", encoding="utf-8")
+        return guides.guide(links, file).text.partition("kafka-eos\n")[2].removesuffix("\n```\n")
+
+    assert [shown(each) for each in ("1-3", "2-3", "1-2")] == ["one\ntwo\nthree", "…\ntwo\nthree", "one\ntwo\n…"]
+
+
 def test_every_error_code_of_the_reference_has_its_two_sentences(tmp_path: Path) -> None:
     assert errors.read_advice()["PRODUCER_FENCED"].do.startswith("Close this producer")
     text = errors.FILE.read_text(encoding="utf-8")

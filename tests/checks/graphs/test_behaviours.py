@@ -57,6 +57,11 @@ def test_the_graph_has_the_states_of_the_registry_and_decides_every_instance(gra
     assert sorted(pairs) == [(state, label) for state in sorted(inside) for label in range(len(graph["instances"]))]
 
 
+def test_a_run_ends_with_its_longest_number_of_steps_and_only_the_way_to_an_edge_may_exceed_it() -> None:
+    explored = explore(Registry().get(MODEL))
+    assert len(list(explored.runs(longest=1))) == explored.edge_count
+
+
 def test_behaviours_of_kafka_as_it_ships_differ_and_name_the_rules(
     tmp_path: Path, graph: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -112,6 +112,16 @@ def test_a_finding_is_of_a_model_if_a_rule_behind_it_is_in_a_module_of_the_model
     assert found("ApplicationLoop", "4.3") == [set(), set()]
 
 
+def test_no_step_comes_upon_a_finding_by_an_action_that_the_model_never_takes(releases: Releases) -> None:
+    model = Registry().models["Broker"]
+    [column] = columns([model], ["4.3"], releases)
+    expected = column.expected(releases)
+    assert expected is not None
+    assert (expected.never, "Restart" in model.never) == ((), True)
+    reached, others = reached_findings(column, releases)
+    assert "retry-refused-after-restart" in others - reached
+
+
 def test_rules_with_one_name_are_told_apart_by_the_module_that_has_them(releases: Releases) -> None:
     of_transactions, of_coordinator = releases.rule("Transactions", "AddError"), releases.rule("Broker", "AddError")
     assert of_transactions is not None

@@ -56,6 +56,13 @@ def test_the_reference_violates_no_rule_under_the_faults_that_its_version_withst
     assert ended > 60
 
 
+def test_only_clients_that_all_speak_version_2_meet_a_former_coordinator_and_repeated_requests() -> None:
+    spoken = ((2,), (1,), (1, 2))
+    kinds = [TransactionsPlan(seed=0, versions=versions).constants().faults for versions in spoken]
+    assert kinds[0] - kinds[1] == {transactions.FORMER, *transactions.REPEATS}
+    assert kinds[1] == kinds[2] == transactions.WITHSTOOD
+
+
 def test_the_audit_finds_a_named_failure_where_it_is_known_and_nothing_under_version_2() -> None:
     verdicts = list(scenarios())
     assert [verdict.name for verdict in verdicts if not verdict.ok] == []

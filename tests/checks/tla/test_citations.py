@@ -33,6 +33,11 @@ def test_a_citation_goes_on_over_lines_and_ends_with_its_sentence() -> None:
     ]
 
 
+def test_a_line_that_begins_below_the_label_does_not_go_on_with_the_citation() -> None:
+    text = "    Kafka: UnifiedLog.append\n    and this is prose\n"
+    assert [citation.text for citation in citations(FILE, text)] == ["UnifiedLog.append"]
+
+
 def test_a_citation_in_a_box_of_comments_is_read_without_the_box() -> None:
     text = "(* KIPs: 98.  Kafka: TransactionIndex,   *)\n(* CompletedFetch.                         *)\n"
     assert [citation.text for citation in citations(FILE, text)] == ["TransactionIndex, CompletedFetch"]

@@ -34,3 +34,20 @@ def test_a_fair_action_that_changes_nothing_is_no_step(monkeypatch: pytest.Monke
         method = next(action.method for action in walker._actions if action.name == name)
         monkeypatch.setattr(walker.machine, method, lambda self, *_: self)
     assert fairness.next(state, spec, Random(1), layer.walk.possible) is None
+
+
+def test_a_fair_step_out_of_the_bounds_is_told_until_the_next_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = next(layer for layer in campaign.all_layers() if layer.name == "Outbox")
+    walker = Walker(layer)
+    state = walker.initial(walker.constants)
+    spec, fairness = walker.spec(state), walker.fairness
+    fairness.begin()
+    with monkeypatch.context() as patched:
+        patched.setattr(fairness, "_within", lambda _: False)
+        assert fairness.next(state, spec, Random(1), layer.walk.possible) is None
+        assert fairness.cut_off
+    for name in fairness.actions:
+        method = next(action.method for action in walker._actions if action.name == name)
+        monkeypatch.setattr(walker.machine, method, lambda self, *_: self)
+    assert fairness.next(state, spec, Random(1), layer.walk.possible) is None
+    assert not fairness.cut_off

@@ -609,6 +609,10 @@ def test_a_default_delivery_timeout_grows_with_linger_and_request_timeout() -> N
         producer_settings({"linger.ms": "200000", "delivery.timeout.ms": "229999"})
 
 
+def test_a_linger_beyond_32_bits_is_cut_to_the_longest_one() -> None:
+    assert producer_settings({"linger.ms": "3000000000"}).linger_ms == 2**31 - 1
+
+
 def test_a_refusal_names_the_settings_the_reason_and_the_source() -> None:
     with pytest.raises(RefusedSettings) as caught:
         producer_settings({"acks": "1", "enable.idempotence": "true"})

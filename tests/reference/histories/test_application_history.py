@@ -81,6 +81,30 @@ def test_an_instance_reads_on_from_where_it_was_set_and_gets_what_is_there(proto
         assert polled <= {(event.process, event.partition) for event in of(recorder, "Seek")}
 
 
+@PROTOCOLS
+def test_an_instance_seeks_only_where_it_fetches_a_committed_offset(protocol: str) -> None:
+    for seed in SEEDS:
+        recorder = recorded(seed, protocol)
+        unknown = {(each, number) for each in ("A", "B") for number in (0, 1)}
+        for event in of(recorder, "Seek", "Poll", "Assign", "Revoke", "Crash", "AbortTransaction"):
+            if event.action == "Seek":
+                assert (event.process, event.partition) in unknown
+                unknown.remove((event.process, event.partition))
+            elif event.action != "Poll":
+                unknown |= {(event.process, number) for number in (0, 1)}
+
+
+def test_offsets_are_sent_only_of_partitions_that_the_transaction_has_outputs_of() -> None:
+    for seed in SEEDS:
+        outputs: dict[tuple[str, int], set[str]] = {}
+        for event in of(recorded(seed), "Send", "SendOffsetsToTransaction"):
+            sent = outputs.setdefault((event.process, event.detail["transaction"]), set())
+            if event.action == "Send":
+                sent.add(str(event.partition))
+            else:
+                assert event.detail["offsets"].keys() == sent
+
+
 def test_an_instance_begins_each_of_its_transactions_once_and_before_it_sends() -> None:
     for seed in SEEDS:
         recorder = recorded(seed)

@@ -105,6 +105,14 @@ def test_a_row_that_is_no_event_is_refused_with_its_number(row: dict[str, Any], 
         list(read_events(tmp_path / "h.parquet"))
 
 
+def test_a_line_that_begins_with_a_range_is_of_this_range_only(tmp_path: Path) -> None:
+    path = tmp_path / "h.jsonl"
+    write_history(path, [EVENTS[0]] * 3)
+    size = path.stat().st_size // 3
+    parts = [[at for places, _ in numbered_events(part) for at in places] for part in ranges_of(path, size)]
+    assert parts == [[0], [size], [2 * size]]
+
+
 def test_a_file_that_is_no_parquet_exits_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "h.parquet").write_bytes(b"no")
     assert cli.main(["audit", str(tmp_path / "h.parquet")]) == 2
@@ -259,6 +267,14 @@ def test_details_are_one_in_each_row(tmp_path: Path) -> None:
     columns = {name: ["ok"] * len(BROKEN) for name in REQUIRED}
     pq.write_table(pa.table(columns | {"detail": [text.decode() for text in BROKEN]}), path)
     assert by_columns(path, 1) == in_full(path) == "column 'detail': no JSON: Extra data: line 1 column 4 (char 3)"
+
+
+def test_a_row_without_a_required_value_is_refused_in_a_block_of_others(tmp_path: Path) -> None:
+    whole = {"run": "r", "process": "p", "action": "Send", "phase": "ok"}
+    for name in whole:
+        pq.write_table(pa.Table.from_pylist([whole, {**whole, name: None}]), tmp_path / "h.parquet")
+        with pytest.raises(MalformedHistory, match=f"column.*{name}"):
+            [list(numbered_events(part)) for part in ranges_of(tmp_path / "h.parquet")]
 
 
 def test_an_empty_detail_is_refused_as_no_json(tmp_path: Path) -> None:

@@ -141,6 +141,15 @@ def test_control_records_have_no_name() -> None:
     assert rows([(KEY, V4), (KEY, V4)], [True, False])[1] == readable((KEY, V4))
 
 
+def test_markers_have_no_key_among_those_of_several_chunks() -> None:
+    def chunk(keys: list[bytes], *numbers: int) -> commits.Commits:
+        columns: dict[str, Any] = {name: np.zeros(len(numbers), np.int64) for name in commits.COLUMNS}
+        return commits.Commits(**{**columns, "key": np.array(numbers, np.int32)}, keys=keys)
+
+    merged = commits.concatenate_commits([chunk([b"a"], 0, -1), chunk([b"b", b"a"], 0, 1, -1)])
+    assert (merged.keys, merged.key.tolist()) == ([b"a", b"b"], [0, -1, 1, 0, -1])
+
+
 def test_what_kafka_writes_is_never_decoded_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     topic_id = ((0, bytes(range(16))),)
     given_pairs = [

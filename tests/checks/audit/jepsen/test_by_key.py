@@ -16,7 +16,7 @@ from kafka_eos_checks.audit.jepsen import by_key
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES, allowed, anomalies, subscribes
 from kafka_eos_checks.audit.jepsen.by_key import stretch_of, stretches_of
 from kafka_eos_checks.audit.jepsen.operations import FAIL, INFO, OK, Operation, Pairs, forms_in, read_operations
-from kafka_eos_checks.audit.jepsen.pieces import pieces_of
+from kafka_eos_checks.audit.jepsen.pieces import Part, pieces_of
 from kafka_eos_checks.audit.plan import jepsen_plan
 from kafka_eos_checks.audit.plan.found import Found
 
@@ -29,6 +29,16 @@ def by_pieces(path: Path, engine: Engine | None = None) -> tuple[list[Finding], 
     judged = jepsen_plan.judge_operations(path, path.stat().st_size, running, kept)
     assert judged.findings == []
     return sorted(Found(running, *kept), key=Finding.sort_key), judged.allowed, dict(judged.figures)
+
+
+def test_the_parts_of_operations_without_a_completion_come_last() -> None:
+    place, completed = Part._fields.index("ended"), Part._fields.index("completed")
+    given = [(3, True), (1, False), (2, True)]
+    parts = [
+        Part(*(at if i == place else has if i == completed else 0 for i in range(len(Part._fields))))
+        for at, has in given
+    ]
+    assert [part.ended for part in by_key.by_key(parts)[0]] == [2, 3, 1]
 
 
 def write(path: Path, operations: list[Operation], *, numbered: bool = True) -> list[Operation]:

@@ -412,6 +412,8 @@ def test_of_each_component_a_shortest_cycle_is_found() -> None:
 def test_nodes_that_do_not_count_make_a_cycle_no_longer() -> None:
     through_moments: list[list[int]] = [[3], [2], [0], [4], [5], [1, 0]]  # 0 -> 3 -> 4 -> 5 -> 0, or 5 -> 1 -> 2 -> 0
     assert list(cycles(through_moments, lambda node: node in {3, 4, 5})) == [[0, 3, 4, 5]]
+    or_back: list[list[int]] = [[1, 3], [0], [], [4], [5], [0]]  # 0 -> 3 -> 4 -> 5 -> 0, or 0 -> 1 -> 0
+    assert list(cycles(or_back, lambda node: node in {3, 4, 5})) == [[0, 3, 4, 5]]
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -161,6 +161,8 @@ def test_a_reader_that_skips_a_committed_record_is_found_and_may_skip_an_aborted
     member = [replace(each, group="g") for each in (end(0), poll(3, "c"))]
     assert found(member, log) == [(POLL_SKIP, 2)]
     assert found([member[0], event("Revoke", "ok", "reader"), event("Assign", "ok", "reader"), member[1]], log) == []
+    for moved in ("Revoke", "Assign"):
+        assert found([member[0], event(moved, "ok", "reader"), member[1]], log) == []
 
 
 def test_a_reader_that_reads_uncommitted_data_may_not_pass_over_an_aborted_record_either(tmp_path: Path) -> None:
