@@ -89,7 +89,6 @@ class Tally:
         known = {(name, point) for name, layer in self.layers.items() for point in layer.coverage.points()}
         for seed, name, points in sorted(other.news):
             fresh = tuple(point for point in points if (name, point) not in known)
-            known.update((name, point) for point in fresh)
             if fresh:
                 self.news.append((seed, name, fresh))
         for name, layer in other.layers.items():
