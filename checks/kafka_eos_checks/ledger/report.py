@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from kafka_eos import machines
 from kafka_eos_checks.drawing.page import KINDS, Page, environment, shown_evidence
 from kafka_eos_checks.drawing.page import render as render_page
 from kafka_eos_checks.drawing.plots import LARGEST
@@ -28,6 +29,7 @@ from kafka_eos_checks.models.releases import CHECK as RELEASE
 from kafka_eos_checks.models.releases import Releases
 
 MAX_SECONDS = 10_000_000  # four months
+MOST_NAMED = 5  # files in a message
 
 
 class UnusableVerdicts(ValueError):  # noqa: N818 - named for the input
@@ -113,7 +115,7 @@ def given_verdicts(arguments: argparse.Namespace) -> list[Verdict]:
 
 
 def latest_verdicts(folder: Path) -> list[Verdict]:
-    """The newest verdicts of a folder.
+    """The newest verdicts of a folder, without those of an earlier spec: see :func:`_by_time`.
 
     Raises:
         UnusableVerdicts: a file holds no verdicts.
@@ -127,12 +129,36 @@ def newest(verdicts: Sequence[Verdict]) -> list[Verdict]:
 
 
 def _by_time(folder: Path) -> list[Path]:
-    """The files with verdicts, the last written one last."""
-    return sorted(folder.glob("*.json"), key=lambda file: file.stat().st_mtime)
+    """The files with verdicts, the last written one last.
+
+    Those that are older than a file of the spec or of its machines are of what has changed since. They are left out,
+    and told on standard error.
+    """
+    every = sorted(folder.glob("*.json"), key=_written)
+    changed = max(sources(), key=_written)
+    fresh = [file for file in every if _written(file) >= _written(changed)]
+    if old := [str(file) for file in every if file not in fresh]:
+        more = f" and {len(old) - MOST_NAMED} more" if len(old) > MOST_NAMED else ""
+        print(
+            f"kafka-eos: left out, because {changed} has changed since: {', '.join(old[:MOST_NAMED])}{more}; "
+            "check again, or name a file with --verdicts",
+            file=sys.stderr,
+        )
+    return fresh
+
+
+def sources() -> list[Path]:
+    """The files of the spec, its models and its machines, which verdicts are about."""
+    spec = (file for kind in ("tla", "toml") for file in paths.spec_folder().rglob(f"*.{kind}"))
+    return [*spec, *Path(machines.__file__).parent.glob("*.py")]
+
+
+def _written(file: Path) -> float:
+    return file.stat().st_mtime
 
 
 def kept_verdicts(folder: Path) -> dict[tuple[str, str], tuple[Verdict, datetime]]:
-    """The last verdict of each check and name in a folder, and when its file was written.
+    """The last verdict of each check and name in a folder, and when its file was written; none of an earlier spec.
 
     Raises:
         UnusableVerdicts: a file holds no verdicts.

@@ -79,7 +79,7 @@ def test_a_fresh_clone_shows_the_kept_recordings_and_says_that_the_rest_is_not_c
 def test_verdicts_of_earlier_commands_are_shown_with_their_time(
     build: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monday, tuesday = datetime(2026, 1, 5, 12, 30, tzinfo=UTC), datetime(2026, 1, 6, 12, 30, tzinfo=UTC)
+    monday, tuesday = datetime(2126, 1, 7, 12, 30, tzinfo=UTC), datetime(2126, 1, 8, 12, 30, tzinfo=UTC)
     mended = replace(of_model("AppendedAtOnceMended"), check="model")
     taken(build, "mutants.json", monday, of_model("AppendedAtOnce"))
     taken(build, "models.json", tuesday, mended, of_model("ActsOnLoaded", ok=False))

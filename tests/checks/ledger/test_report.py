@@ -17,7 +17,7 @@ from kafka_eos_checks.drawing.sequence_diagram import Step, from_story
 from kafka_eos_checks.drawing.svg import NAMESPACE, visible
 from kafka_eos_checks.kit import paths
 from kafka_eos_checks.kit.verdict import Verdict, verdict_from_json, write_verdicts
-from kafka_eos_checks.ledger.report import load_verdicts, render, report_of, write_report
+from kafka_eos_checks.ledger.report import load_verdicts, render, report_of, sources, write_report
 
 NOW = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 ALLOWED_TAGS = {
@@ -379,11 +379,40 @@ def test_of_verdicts_of_the_same_check_and_name_in_build_verdicts_the_newest_cou
     older, newer = tmp_path / "verdicts" / "b.json", tmp_path / "verdicts" / "a.json"
     write_verdicts(older, [FAILS])
     write_verdicts(newer, [replace(FAILS, ok=True)])
-    os.utime(older, (1, 1))
+    now = newer.stat().st_mtime
+    os.utime(older, (now + 1, now + 1))
+    os.utime(newer, (now + 2, now + 2))
     assert cli.main(["ledger", "report"]) == 0
-    os.utime(newer, (0, 0))
+    os.utime(newer, (now, now))
     assert cli.main(["ledger", "report"]) == 1
     assert json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))["count"] == 1
+
+
+@pytest.mark.parametrize("call", ["report", "claims C03", "properties PartitionLog"])
+def test_verdicts_of_an_earlier_spec_are_told_and_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], call: str
+) -> None:
+    monkeypatch.setattr(paths, "build_folder", lambda: tmp_path)
+    kept = tmp_path / "verdicts" / "a.json"
+    write_verdicts(kept, [HOLDS])
+    changed = max(sources(), key=lambda file: file.stat().st_mtime_ns)
+    assert changed.suffix in {".tla", ".toml", ".py"}
+    at = changed.stat().st_mtime
+    os.utime(kept, (at, at))
+    cli.main(["ledger", *call.split()])
+    assert "left out" not in capsys.readouterr().err
+    os.utime(kept, (at - 1, at - 1))
+    assert cli.main(["ledger", *call.split()]) != 0
+    said = capsys.readouterr().err
+    assert f"left out, because {changed} has changed since: {kept}; check again" in said
+    cli.main(["ledger", *call.split(), "--verdicts", str(kept)])
+    assert "left out" not in capsys.readouterr().err
+
+
+def test_the_sources_are_those_of_the_spec_its_models_its_releases_and_its_machines() -> None:
+    found = {str(file.relative_to(paths.CLONE)) for file in sources()}
+    assert {"spec/PartitionLog.tla", "spec/releases.toml", "spec/models/PartitionLog.toml"} <= found
+    assert "reference/kafka_eos/machines/partition_log.py" in found
 
 
 def test_no_verdict_is_no_success(
