@@ -23,10 +23,6 @@ class Range:
     start: int = INT64_MIN
     end: int = INT64_MAX
 
-    def within(self, other: "Range") -> "Range":
-        """The numbers that are in both ranges."""
-        return Range(max(self.start, other.start), min(self.end, other.end))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
