@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafka_eos_checks.kit.recording import given_path
+from kafka_eos_checks.kit.verdict import first_of
 
 if TYPE_CHECKING:
     from kafka_eos.formats.log_directory import LogDirectory
@@ -93,15 +94,17 @@ def _opened(given: str, stack: ExitStack) -> Path:
 
 def _write(given: Sequence[Path], out: Path, topics: Sequence[str] | None) -> str:
     """Write the tables that do not exist yet; return what was done, in words."""
-    from kafka_eos_checks.audit.inputs import UnusableInput  # noqa: PLC0415
+    from kafka_eos_checks.audit.inputs import UnusableInput, deeper_in  # noqa: PLC0415
     from kafka_eos_checks.audit.places import stats_of  # noqa: PLC0415
     from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS  # noqa: PLC0415
     from kafka_eos_checks.audit.segments.header_tables import SUFFIX, is_table, segment_bytes, write_table  # noqa: PLC0415
     from kafka_eos_checks.audit.segments.splits import find_directories, logs_in  # noqa: PLC0415
     from kafka_eos_checks.kit.progress import byte_progress  # noqa: PLC0415
 
-    found = find_directories(*given)
-    _demand_all(given, found)
+    there = {path: find_directories(path) for path in given}
+    found = [directory for own in there.values() for directory in own]
+    for deep in deeper_in({path: path for path in given}, there, {directory.path for directory in found}):
+        raise UnusableInput(f"{deep} has partitions and lies too deep to be read; give it, too")
     logs = [log for log in logs_in(found) if not topics or log.topic in {*topics, *COORDINATOR_TOPICS}]
     if missing := set(topics or ()) - {log.topic for log in logs}:
         raise UnusableInput(f"no log of {', '.join(sorted(missing))} in what is given")
@@ -150,22 +153,6 @@ def _write(given: Sequence[Path], out: Path, topics: Sequence[str] | None) -> st
         f"{tables} tables of {batches:,} batches, {copied} files copied, {kept} tables kept{more}; "
         f"{len(logs)} logs of {size:,} bytes in {out}"
     )
-
-
-def _demand_all(given: Sequence[Path], found: Sequence["LogDirectory"]) -> None:
-    """Refuse folders with partitions that lie too deep to be read: the tables would not tell of them."""
-    from kafka_eos.formats.log_directory import deeper_directories  # noqa: PLC0415
-    from kafka_eos_checks.audit.inputs import UnusableInput  # noqa: PLC0415
-    from kafka_eos_checks.audit.places import is_uri  # noqa: PLC0415
-    from kafka_eos_checks.audit.segments.splits import SUFFIXES, find_directories  # noqa: PLC0415
-
-    read = {directory.path for directory in found}
-    for path in given:
-        if is_uri(str(path)):
-            continue
-        for folder in deeper_directories(path, find_directories(path), SUFFIXES):
-            if (path / folder).resolve() not in read:
-                raise UnusableInput(f"{path / folder} has partitions and lies too deep to be read; give it, too")
 
 
 def _topic_of(name: str) -> str:
@@ -297,12 +284,8 @@ def _left(folders: Set[Path], directories: Set[Path]) -> str:
     """The folders of tables next to those that were written, in words; the audit would judge them, too."""
     found = {table.parent for directory in directories for table in _tables_in(directory, "*/")}
     left = sorted(map(str, found - folders))
-    names = ", ".join(left[:MOST_NAMED]) + (f" and {len(left) - MOST_NAMED} more" if len(left) > MOST_NAMED else "")
-    return (
-        f"; tables of partitions that are not in what is given, remove them or the audit judges them: {names}"
-        if left
-        else ""
-    )
+    said = "tables of partitions that are not in what is given, remove them or the audit judges them"
+    return f"; {said}: {first_of(left, MOST_NAMED)}" if left else ""
 
 
 def _folders(out: Path, found: Iterable["LogDirectory"]) -> dict[Path, Path]:

@@ -158,7 +158,7 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
             packed=packed,
             brokers={directory: known for directory, known in ids.items() if known is not None},
             links=tuple(_links_in(there)),
-            deeper=tuple(_deeper_in(folders, there, {log.directory for log in logs})),
+            deeper=tuple(deeper_in(folders, there, {log.directory for log in logs})),
         )
 
 
@@ -181,7 +181,7 @@ def _links_in(there: Mapping[Path, Sequence[LogDirectory]]) -> Iterator[str]:
             yield str(link.relative_to(folder.resolve()))
 
 
-def _deeper_in(
+def deeper_in(
     folders: Mapping[Path, Path], there: Mapping[Path, Sequence[LogDirectory]], read: Collection[Path]
 ) -> Iterator[str]:
     """The folders of this machine that lie too deep below some folders and are not given themselves."""

@@ -13,14 +13,7 @@ from functools import partial
 from typing import Any
 
 from kafka_eos.errors import ErrorCode, MalformedBatch
-from kafka_eos.formats.record_batch import (
-    ControlType,
-    Header,
-    Record,
-    RecordBatch,
-    TimestampType,
-    build_batch,
-)
+from kafka_eos.formats.record_batch import ControlType, Header, Record, RecordBatch, TimestampType, build_batch
 from kafka_eos.machines.broker import HEARTBEAT
 from kafka_eos.machines.transaction_coordinator import Identity
 from kafka_eos.machines.transactional_partition import ABORT, COMMIT, PLAIN, TRANSACTIONAL
@@ -124,14 +117,17 @@ class Places:
         """The address of a partition's leader."""
         return self._found(("leader", topic, partition), self._ask_leader)
 
+    def metadata(self, topic: str, at: Address | None = None) -> Message:
+        """The answer to Metadata about a topic, by default of the first broker; the topic is not created."""
+        return self.wire.ask("Metadata", {"Topics": [{"Name": topic}], "AllowAutoTopicCreation": False}, at)
+
     def leader_epoch(self, topic: str, partition: int, reached: int) -> int:
         """The epoch of a partition's leader as Metadata tells it, -1 if it does not.
 
         It is asked for again only if ``reached`` is above what was told before.
         """
         if reached > self._leader_epochs.get((topic, partition), -1):
-            row = {"Topics": [{"Name": topic}], "AllowAutoTopicCreation": False}
-            for found in self.wire.ask("Metadata", row, self.leader(topic, partition))["Topics"]:
+            for found in self.metadata(topic, self.leader(topic, partition))["Topics"]:
                 for part in found["Partitions"]:
                     self._leader_epochs[topic, part["PartitionIndex"]] = part.get("LeaderEpoch", -1)
         return self._leader_epochs.get((topic, partition), -1)
@@ -169,7 +165,7 @@ class Places:
         raise NoAnswer(f"topic {topic}: CreateTopics is not offered, and nobody makes what is asked about")
 
     def _ask_leader(self, topic: str, partition: int) -> Address | str:
-        row = self.wire.ask("Metadata", {"Topics": [{"Name": topic}], "AllowAutoTopicCreation": False})
+        row = self.metadata(topic)
         nodes = {each["NodeId"]: Address(each["Host"], each["Port"]) for each in row["Brokers"]}
         for found in row["Topics"]:
             for part in found["Partitions"]:
@@ -383,8 +379,8 @@ class Stage:
         self.has_group = True
         if given.assigns and self.assigns_after:
             time.sleep(self.assigns_after)
-        rows = self.wire.ask("Metadata", {"Topics": [{"Name": self.topic}], "AllowAutoTopicCreation": False})["Topics"]
-        owned = [{"TopicId": _first(rows)["TopicId"], "Partitions": [self.partition]}]
+        told = _first(self.places.metadata(self.topic)["Topics"])
+        owned = [{"TopicId": told["TopicId"], "Partitions": [self.partition]}]
         epochs = {"JoinConsumerGroup": 0, "LeaveConsumerGroup": -1}
         return {
             "GroupId": self.group,

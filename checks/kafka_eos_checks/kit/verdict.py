@@ -98,6 +98,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def first_of(names: Sequence[str], most: int) -> str:
+    """The first of some names, and how many more there are: ``a, b and 3 more``."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
 def headline(verdicts: Sequence[Verdict]) -> str:
     """All verdicts in one line: what was found that differs, how many are not judged, or have nothing to judge."""
     counts = Counter(verdict.standing for verdict in verdicts)

@@ -5,6 +5,7 @@
 
 import argparse
 import sys
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -18,7 +19,7 @@ from kafka_eos_checks.drawing.plots import LARGEST
 from kafka_eos_checks.drawing.svg import visible
 from kafka_eos_checks.kit import paths
 from kafka_eos_checks.kit.terminal import answer_console
-from kafka_eos_checks.kit.verdict import Verdict, read_verdicts, write_document
+from kafka_eos_checks.kit.verdict import Verdict, first_of, read_verdicts, write_document
 from kafka_eos_checks.ledger.claims import Entry, MalformedClaims, Standing, ledger, read_claims
 from kafka_eos_checks.ledger.findings import Entry as FindingEntry
 from kafka_eos_checks.ledger.findings import entries as finding_entries
@@ -136,15 +137,11 @@ def _by_time(folder: Path) -> list[Path]:
     """
     every = sorted(folder.glob("*.json"), key=_written)
     changed = max(sources(), key=_written)
-    fresh = [file for file in every if _written(file) >= _written(changed)]
-    if old := [str(file) for file in every if file not in fresh]:
-        more = f" and {len(old) - MOST_NAMED} more" if len(old) > MOST_NAMED else ""
-        print(
-            f"kafka-eos: left out, because {changed} has changed since: {', '.join(old[:MOST_NAMED])}{more}; "
-            "check again, or name a file with --verdicts",
-            file=sys.stderr,
-        )
-    return fresh
+    first = bisect_left(every, _written(changed), key=_written)
+    if old := first_of([str(file) for file in every[:first]], MOST_NAMED):
+        remedy = "check again; `kafka-eos ledger report --verdicts FILE` shows them nevertheless"
+        print(f"kafka-eos: left out, because {changed} has changed since: {old}; {remedy}", file=sys.stderr)
+    return every[first:]
 
 
 def sources() -> list[Path]:

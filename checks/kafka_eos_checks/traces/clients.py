@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kafka_eos.histories.history import Event
-from kafka_eos_checks.kit.verdict import Verdict, counted
+from kafka_eos_checks.kit.verdict import Verdict, counted, first_of
 from kafka_eos_checks.lab.record.trace import DAMAGED, INCOMPLETE, NO_WIRE_EVENTS, NoTrace, wire_trace
 from kafka_eos_checks.traces.validation import Trace, TraceUnusable, partition_log_trace
 
@@ -55,8 +55,7 @@ class NotJudged:
 
 def without(transactional_id: str, absent: Sequence[str]) -> NotJudged:
     """A transactional id whose transactions have partitions that are not there."""
-    more = f" and {len(absent) - SHOWN} more" if len(absent) > SHOWN else ""
-    words = f"no log of {', '.join(absent[:SHOWN])}{more}: the markers there are taken for written"
+    words = f"no log of {first_of(absent, SHOWN)}: the markers there are taken for written"
     return NotJudged(transactional_id, MISSING_PARTITION, f"{words}; give the log directories of every broker")
 
 
@@ -108,8 +107,7 @@ def with_left_out(verdict: Verdict, left_out: Sequence[NotJudged]) -> Verdict:
     shown = [*told[:SHOWN], *([f"… and {len(told) - SHOWN} more"] if len(told) > SHOWN else [])]
     others = [each.name for each in left_out if each.code == OTHER_BATCHES]
     if others:
-        more = f" and {len(others) - SHOWN} more" if len(others) > SHOWN else ""
-        shown.append(f"left out: {', '.join(others[:SHOWN])}{more}")
+        shown.append(f"left out: {first_of(others, SHOWN)}")
     return replace(
         verdict,
         evidence="\n".join(filter(None, (verdict.evidence, *shown))),

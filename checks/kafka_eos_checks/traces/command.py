@@ -330,12 +330,13 @@ def _history(model: Model, name: str, path: Path) -> Iterator[Verdict]:
 
 def partitions(path: Path) -> list[Trace | NotJudged]:
     """The traces of those partitions of a history to which only idempotent producers wrote, outside of transactions."""
-    written: dict[Any, list[Read]] = defaultdict(list)  # by topic and partition, ("", -1) where one of them is missing
+    written: dict[tuple[str, int], list[Read]] = defaultdict(list)  # those that name no partition together
     restarts: list[Read] = []
     for event in read_history(path):
         if event.action == "Produce":
-            named = event.topic is not None and event.partition is not None
-            written[(event.topic, event.partition) if named else ("", -1)].append((path.name, event))
+            topic, partition = event.topic, event.partition
+            place = ("", -1) if topic is None or partition is None else (topic, partition)
+            written[place].append((path.name, event))
         elif event.action == "Restart":
             restarts.append((path.name, event))
     return [found for _, events in sorted(written.items()) for found in client_traces(events, restarts)]

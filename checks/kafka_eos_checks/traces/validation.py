@@ -29,7 +29,7 @@ from kafka_eos.machines.explorer import attempt
 from kafka_eos.machines.machine import Instance
 from kafka_eos.machines.spec_mapping import SpecValue, record_fields, snake_case, to_spec
 from kafka_eos_checks.graphs.state_graph import frame_text, instance_text
-from kafka_eos_checks.kit.verdict import Verdict
+from kafka_eos_checks.kit.verdict import Verdict, first_of
 from kafka_eos_checks.models.registry import Configuration, Model, write_model
 from kafka_eos_checks.tla import tlc
 from kafka_eos_checks.tla.values import canonical, format_value, parse_value
@@ -273,8 +273,7 @@ class _Reference:
             for instance in machines.instances(self.machine, self.constants)
             if not isinstance(attempt(state, instance), (NotEnabled, Rejected))
         ]
-        more = f" and {len(labels) - _SHOWN} more" if len(labels) > _SHOWN else ""
-        return (", ".join(labels[:_SHOWN]) or "nothing") + more
+        return first_of(labels, _SHOWN) or "nothing"
 
 
 class _Possible:

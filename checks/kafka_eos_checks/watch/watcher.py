@@ -34,6 +34,7 @@ from typing import Any
 from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.transaction_log import TOPIC as COORDINATOR_TOPIC
 from kafka_eos_checks.audit.rules.transactions import HANGING, TORN
+from kafka_eos_checks.kit.verdict import first_of
 from kafka_eos_checks.watch.advice import WORDS, Tools, hangs, nobody_tells, will_end
 from kafka_eos_checks.watch.backoff import BackOff
 from kafka_eos_checks.watch.cluster import (
@@ -166,8 +167,7 @@ class Watcher:
     @property
     def watched(self) -> dict[Place, PartitionState]:
         """The partitions of the given topics; a checkpoint may have others, which stay as they are."""
-        wanted = self.options.topics
-        return {place: state for place, state in self.partitions.items() if not wanted or place[0] in wanted}
+        return {place: state for place, state in self.partitions.items() if self._is_wanted(place)}
 
     @property
     def drained(self) -> bool:
@@ -178,6 +178,9 @@ class Watcher:
     def unresolved(self) -> int:
         """The number of reported transactions that have not ended."""
         return sum(len(state.reported) for state in self.watched.values())
+
+    def _is_wanted(self, place: Place) -> bool:
+        return not self.options.topics or place[0] in self.options.topics
 
     def _is_read(self, place: Place) -> bool:
         return place in self.partitions and place not in self.unread
@@ -246,15 +249,14 @@ class Watcher:
             )
         self.cluster_id, self._refreshed_ms = topics.cluster_id, now_ms
         self._all_led = all(node >= 0 for (topic, _), node in topics.leaders.items() if topic == COORDINATOR_TOPIC)
-        wanted = self.options.topics
         before = self._leaders
-        self._leaders = {place: node for place, node in topics.leaders.items() if not wanted or place[0] in wanted}
+        self._leaders = {place: node for place, node in topics.leaders.items() if self._is_wanted(place)}
         for place in list(self.unread):
             if self._leaders.get(place, -1) not in {-1, before.get(place)}:
                 self.unread[place].until_ms = now_ms  # another broker leads it
             elif place not in self._leaders and place[0] not in topics.unsure:
                 del self.unread[place]
-        missing = frozenset(wanted - topics.ids.keys())
+        missing = frozenset(self.options.topics - topics.ids.keys())
         for topic in sorted(missing - self.missing):
             self.tell(f"topic {topic} is not there, or may not be described")
         self.missing = missing
@@ -538,9 +540,7 @@ def _since(started: float) -> int:
 def _named(places: Collection[Place]) -> str:
     """The first partitions of some, how many more there are, and the verb."""
     names = [f"{topic}-{number}" for topic, number in sorted(places)]
-    rest = len(names) - NAMED
-    words = ", ".join(names[:NAMED]) + (f" and {rest} more" if rest > 0 else "")
-    return f"{words} {'is' if len(names) == 1 else 'are'}"
+    return f"{first_of(names, NAMED)} {'is' if len(names) == 1 else 'are'}"
 
 
 def _holds(state: PartitionState, opened: OpenTransaction) -> bool:

@@ -244,8 +244,8 @@ def test_tables_of_headers_are_made_of_logs_by_uri(copies: Callable[[str], tuple
         for number in ("0", "1")
     )
     assert made == by_uri
-    beside = {".log", ".index", ".txnindex", ".snapshot", ".metadata", ".properties", ""}  # "" of .kafka_cleanshutdown
-    assert {path.suffix for path in made} == {".parquet", *beside}
+    copied = {".log", ".index", ".txnindex", ".snapshot", ".metadata", ".properties"}
+    assert {path.suffix for path in made} == {".parquet", *copied, ""}  # .kafka_cleanshutdown has no suffix
 
 
 def test_any_file_system_of_pyarrow_can_be_read(

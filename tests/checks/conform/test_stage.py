@@ -324,7 +324,7 @@ def test_a_log_is_read_on_up_to_where_reading_ends() -> None:
 
 
 def log_of(stored: list[RecordBatch], told: int) -> tuple[str, int]:
-    """What is read back of a log whose leader is in an epoch, and how often Metadata was asked."""
+    """The line that is read back of a log, and how often Metadata was asked; ``told``: the epoch that it tells."""
     asked = []
 
     def leader(api: str, row: Message) -> Message:

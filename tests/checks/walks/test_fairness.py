@@ -22,32 +22,40 @@ def test_each_weakly_fair_action_is_a_group_for_each_binding() -> None:
     }
 
 
-def test_a_fair_action_that_changes_nothing_is_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    layer = next(layer for layer in campaign.all_layers() if layer.name == "Outbox")
-    walker = Walker(layer)
+@pytest.fixture
+def walker() -> Walker:
+    """A walker that begins a run."""
+    made = Walker(next(layer for layer in campaign.all_layers() if layer.name == "Outbox"))
+    made.fairness.begin()
+    return made
+
+
+def fair_step(walker: Walker) -> object:
+    """The fair step from the initial state; None if there is none."""
     state = walker.initial(walker.constants)
-    spec, fairness = walker.spec(state), walker.fairness
-    fairness.begin()
-    found = fairness.next(state, spec, Random(1), layer.walk.possible)
-    assert found is not None
-    for name in fairness.actions:
+    return walker.fairness.next(state, walker.spec(state), Random(1), walker.layer.walk.possible)
+
+
+def change_nothing(walker: Walker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no fair action change anything."""
+    for name in walker.fairness.actions:
         method = next(action.method for action in walker._actions if action.name == name)
         monkeypatch.setattr(walker.machine, method, lambda self, *_: self)
-    assert fairness.next(state, spec, Random(1), layer.walk.possible) is None
 
 
-def test_a_fair_step_out_of_the_bounds_is_told_until_the_next_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    layer = next(layer for layer in campaign.all_layers() if layer.name == "Outbox")
-    walker = Walker(layer)
-    state = walker.initial(walker.constants)
-    spec, fairness = walker.spec(state), walker.fairness
-    fairness.begin()
+def test_a_fair_action_that_changes_nothing_is_no_step(walker: Walker, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fair_step(walker) is not None
+    change_nothing(walker, monkeypatch)
+    assert fair_step(walker) is None
+
+
+def test_a_fair_step_out_of_the_bounds_is_told_until_the_next_search(
+    walker: Walker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(fairness, "_within", lambda _: False)
-        assert fairness.next(state, spec, Random(1), layer.walk.possible) is None
-        assert fairness.cut_off
-    for name in fairness.actions:
-        method = next(action.method for action in walker._actions if action.name == name)
-        monkeypatch.setattr(walker.machine, method, lambda self, *_: self)
-    assert fairness.next(state, spec, Random(1), layer.walk.possible) is None
-    assert not fairness.cut_off
+        patched.setattr(walker.fairness, "_within", lambda _: False)
+        assert fair_step(walker) is None
+        assert walker.fairness.cut_off
+    change_nothing(walker, monkeypatch)
+    assert fair_step(walker) is None
+    assert not walker.fairness.cut_off

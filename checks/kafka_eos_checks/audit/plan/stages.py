@@ -358,9 +358,7 @@ def _take_records(
     """Add the records of a block of an internal topic, or of one that a history names; and what cannot be decoded."""
     found: list[CorruptRegion] = []
     if records is not None:
-        records.take(block)
-        found += records.undecoded
-        records.undecoded.clear()
+        found += records.take(block)
     if split.log.topic == OFFSETS_TOPIC:
         commits.append(commit_chunk(block, split.number, split.segment))
         found += commits[-1].undecoded

@@ -137,15 +137,11 @@ class SplitRecords:
         split: the number of the split.
         segment: the number of its segment in the log.
         with_values: whether the values are wanted, too.
-
-    Attributes:
-        undecoded: batches so far with the right CRC whose records cannot be decoded.
     """
 
     def __init__(self, topic: str, number: int, split: int, segment: int, *, with_values: bool = False) -> None:
         self.topic, self.number, self._piece = topic, number, Piece(split)
         self._values: list[tuple[int, bytes | None]] | None = [] if with_values else None
-        self.undecoded: list[CorruptRegion] = []
         self._segment = segment
         self._blocks: list[tuple[int, ...]] = []
         self._held = np.zeros(0, _HELD)
@@ -168,13 +164,16 @@ class SplitRecords:
         self._piece.blocks = np.array(self._blocks, BLOCK)
         return self._piece
 
-    def take(self, block: Block) -> None:
-        """Take the next block of the split."""
-        piece, headers = self._piece, block.headers
-        if piece.goes_back:
-            return
+    def take(self, block: Block) -> tuple[CorruptRegion, ...]:
+        """Take the next block of the split; return its batches with the right CRC whose records cannot be decoded."""
+        if self._piece.goes_back:
+            return ()
         records = decode_block(block)
-        self.undecoded += records.damage
+        self._take(block, records)
+        return records.damage
+
+    def _take(self, block: Block, records: Records) -> None:
+        piece, headers = self._piece, block.headers
         piece.damaged_end = bool(headers.damage)
         piece.whole = piece.whole and not headers.damage and not records.damage
         if not len(headers):
