@@ -289,12 +289,14 @@ class Observed:
             )
 
     def _generations(self) -> dict[Attempt, set[bool]]:
-        """Whether the offsets of each transaction were committed with a generation, from the requests."""
+        """Whether the group's offsets of each transaction were committed with a generation, from the requests."""
         found: dict[Attempt, set[bool]] = defaultdict(set)
         for event in self.events:
+            if (event.action, event.phase, event.group) != ("TxnOffsetCommit", "ok", self.application.group):
+                continue
             place, committed = place_of(event), event.detail.get("committed_offset")
-            if event.action == "TxnOffsetCommit" and event.phase == "ok" and place and isinstance(committed, int):
-                for attempt in self.requests.commits.get(((event.group or "", place), committed), ()):
+            if place and isinstance(committed, int):
+                for attempt in self.requests.commits.get(((self.application.group, place), committed), ()):
                     if attempt[0] == event.transactional_id:
                         found[attempt].add(event.generation is not None and event.generation >= 0)
         return found

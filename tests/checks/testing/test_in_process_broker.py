@@ -80,12 +80,12 @@ class Application:
     def v3_transaction(self) -> dict[str, Any]:
         return {f"V3AndBelow{name}": value for name, value in self.transaction().items()}
 
-    def send_offset(self, offset: int, topic: str = "in") -> None:
+    def send_offset(self, offset: int, topic: str = "in", group: str = "g") -> None:
         """Send an offset to the transaction."""
         if self.version == 1:
-            assert self.ask("AddOffsetsToTxn", 3, GroupId="g", **self.transaction())["ErrorCode"] == 0
+            assert self.ask("AddOffsetsToTxn", 3, GroupId=group, **self.transaction())["ErrorCode"] == 0
         topics = [{"Name": topic, "Partitions": [{"PartitionIndex": 0, "CommittedOffset": offset}]}]
-        row = self.ask("TxnOffsetCommit", 3 + self.version, GroupId="g", Topics=topics, **self.transaction())
+        row = self.ask("TxnOffsetCommit", 3 + self.version, GroupId=group, Topics=topics, **self.transaction())
         assert row["Topics"][0]["Partitions"][0]["ErrorCode"] == 0
 
     def commit_offset(self, offset: int) -> None:
