@@ -8,9 +8,10 @@ from kafka_eos_checks.kit.paths import build_folder, pom_file
 from kafka_eos_checks.kit.terminal import progress_console
 
 KAFKA_VERSION = "4.3.0"
+NEWEST = "4.4.0"  # it has the rules of KAFKA_VERSION (spec/releases.toml)
 # Each release with its profile in pom.xml, which is also its folder of jars.
-RELEASES = {KAFKA_VERSION: "kafka", "3.9.1": "kafka-3.9", "2.8.2": "kafka-2.8"}
-RECORDED = (KAFKA_VERSION, "3.9.1")  # those that describe transactions, which the recorder waits for
+RELEASES = {KAFKA_VERSION: "kafka", NEWEST: "kafka-4.4", "3.9.1": "kafka-3.9", "2.8.2": "kafka-2.8"}
+RECORDED = (KAFKA_VERSION, NEWEST, "3.9.1")  # those that describe transactions, which the recorder waits for
 WITH_ZOOKEEPER = frozenset({"2.8.2"})
 _MAVEN_SECONDS = 600
 _STANDARD_ERROR = 2  # where Maven writes, for standard output has answers only
@@ -51,9 +52,10 @@ def have_tests_jars() -> bool:
     return (tests_folder() / f"kafka_2.13-{KAFKA_VERSION}-test.jar").is_file()
 
 
-def clients_jar() -> Path:
-    """The jar with the message schemas, the newest release's, which knows all versions that are asked for."""
-    return jars_folder() / f"kafka-clients-{KAFKA_VERSION}.jar"
+def clients_jar(kafka: str = KAFKA_VERSION) -> Path:
+    """The jar with the message schemas of a release; an earlier one's messages are among :data:`KAFKA_VERSION`'s."""
+    release = NEWEST if kafka == NEWEST else KAFKA_VERSION
+    return jars_folder(release) / f"kafka-clients-{release}.jar"
 
 
 def need_jars(kafka: str = KAFKA_VERSION) -> Path:

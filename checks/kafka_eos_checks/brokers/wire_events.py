@@ -149,7 +149,8 @@ class Interpreter:
         yield self._transaction(row) | {"group": row["GroupId"]}
 
     def _commit_offsets_in_transaction(self, row: Message) -> Iterator[Columns]:
-        for columns in self._offsets(row, row.get("GenerationId")):
+        generation = row.get("GenerationIdOrMemberEpoch", row.get("GenerationId"))  # by its name since 4.4, and before
+        for columns in self._offsets(row, generation):
             yield self._transaction(row) | columns
 
     def _commit_offsets(self, row: Message) -> Iterator[Columns]:

@@ -131,6 +131,22 @@ def _mock(folder: Path) -> Iterator[str]:  # noqa: ARG001 - it is in memory
     del owner
 
 
+def _in_every_setting(release: str) -> Iterator[Peer]:
+    """A release of Apache Kafka with each level of ``transaction.version``, and with older clients at the highest."""
+    for name, of_clients, level in (
+        ("", 2, 2),
+        (", clients of version 1", 1, 2),
+        (", transaction.version 1", 1, 1),
+        (", transaction.version 0", 0, 0),
+    ):
+        yield Peer(
+            name=f"Apache Kafka {release}{name}",
+            transaction_version=of_clients,
+            start=_kafka(release, level),
+            has_to_conform=True,
+        )
+
+
 PEERS = (
     *(
         Peer(
@@ -141,22 +157,7 @@ PEERS = (
         )
         for version in (2, 1, 0)
     ),
-    Peer(name="Apache Kafka 4.3.0", transaction_version=2, start=_kafka("4.3.0", 2), has_to_conform=True),
-    Peer(
-        name="Apache Kafka 4.3.0, clients of version 1",
-        transaction_version=1,
-        start=_kafka("4.3.0", 2),
-        has_to_conform=True,
-    ),
-    *(
-        Peer(
-            name=f"Apache Kafka 4.3.0, transaction.version {version}",
-            transaction_version=version,
-            start=_kafka("4.3.0", version),
-            has_to_conform=True,
-        )
-        for version in (1, 0)
-    ),
+    *(each for release in ("4.4.0", "4.3.0") for each in _in_every_setting(release)),
     Peer(name="Apache Kafka 3.9.1", transaction_version=0, start=_kafka("3.9.1", None)),
     Peer(name="Apache Kafka 2.8.2", transaction_version=0, start=_kafka("2.8.2", None), verification=False),
     Peer(name="kfake", transaction_version=2, start=_kfake),

@@ -215,6 +215,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     try:
         if arguments.kafka:
+            arguments.kafka = Releases().chosen(arguments.kafka)
             verdicts = list(of_kafka(arguments.modules, arguments.kafka, arguments.seconds))
         else:
             verdicts = list(checked(arguments.modules, arguments.seconds))

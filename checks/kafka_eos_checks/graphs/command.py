@@ -490,7 +490,7 @@ def as_shipped(models: Sequence[Model], release: str) -> list[Model]:
     """
     releases = Releases()
     found = []
-    for column in columns(models, [releases.get(release).name], releases):
+    for column in columns(models, [releases.chosen(release)], releases):
         if column.rules:
             expected = column.expected(releases)
             never = (expected.never if expected else ()) or column.model.never

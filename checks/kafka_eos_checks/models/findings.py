@@ -233,7 +233,8 @@ def _finding(row: Mapping[str, Any], where: str) -> KafkaFinding:
 
 def concerned(finding: KafkaFinding) -> str:
     """The releases, or clients, that a finding is known to concern; it may concern others too."""
-    return finding.concerns or f"Kafka {' and '.join(releases_of(finding.id))}"
+    *others, oldest = releases_of(finding.id) or ("",)
+    return finding.concerns or f"Kafka {' and '.join(filter(None, [', '.join(others), oldest]))}"
 
 
 def possible_causes(rule: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ reference through :mod:`kafka_eos_checks.mutants.rules`, check that Kafka. ::
 
     [release."4.3"]
     title = "Apache Kafka 4.3, with its Java client"
+    also = ["4.4"]                                     # later releases that have the same rules
 
     [release."3.9"]
     title = "Apache Kafka 3.9"
@@ -24,6 +25,7 @@ reference through :mod:`kafka_eos_checks.mutants.rules`, check that Kafka. ::
     finding = "retry-refused-after-restart"            # of the ledger, if the rule is the cause of one
 """
 
+import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -48,12 +50,14 @@ class Release:
     Attributes:
         name: as Kafka numbers it, without the last number.
         title: one line.
+        also: later releases that have the same rules, the newest first.
         absent: constant -> a value that no model of this release has in it.
         unstated: module -> ``constant``, ``value``, and the ``reason`` why its rules are not stated for them.
     """
 
     name: str
     title: str
+    also: tuple[str, ...] = ()
     absent: Mapping[str, str] = field(default_factory=dict)
     unstated: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
@@ -99,7 +103,8 @@ def releases_of(finding: str) -> tuple[str, ...]:
     """
     content = _read_once()
     rules = [row for rows in content["rule"].values() for row in rows.values() if row.get("finding") == finding]
-    return tuple(name for name in content["release"] if any(name in row for row in rules))
+    concerned = {name: own for name, own in content["release"].items() if any(name in row for row in rules)}
+    return tuple(each for name, own in concerned.items() for each in (*own.get("also", ()), name))
 
 
 class Releases:
@@ -146,14 +151,14 @@ class Releases:
 
     def _release(self, name: str, row: Mapping[str, Any]) -> Release:
         where = f'{self.file} [release."{name}"]'
-        if row.keys() - {"title", "absent", "unstated"} or "title" not in row:
-            raise MalformedRegistry(f"{where}: it takes title, absent and unstated, and has {', '.join(row)}")
+        if row.keys() - {"title", "also", "absent", "unstated"} or "title" not in row:
+            raise MalformedRegistry(f"{where}: it takes title, also, absent and unstated, and has {', '.join(row)}")
         for module, value in row.get("unstated", {}).items():
             if module not in self.modules.paths:
                 raise MalformedRegistry(f"{where}: no module {module}.tla; correct 'unstated'")
             if value.keys() != {"constant", "value", "reason"}:
                 raise MalformedRegistry(f"{where}: unstated.{module} takes constant, value and reason")
-        return Release(name=name, **row)
+        return Release(name=name, **{**row, "also": tuple(row.get("also", ()))})
 
     def _rule(self, module: str, name: str, row: Mapping[str, Any]) -> Rule:
         where = f"{self.file} [rule.{module}.{name}]"
@@ -178,8 +183,22 @@ class Releases:
             MalformedRegistry: when there is none.
         """
         if name not in self.releases:
-            raise MalformedRegistry(f"{self.file}: no release {name!r}; there are {', '.join(self.releases)}")
+            there = (each for release in self.releases.values() for each in (*release.also, release.name))
+            raise MalformedRegistry(f"{self.file}: no release {name!r}; there are {', '.join(there)}")
         return self.releases[name]
+
+    def chosen(self, name: str) -> str:
+        """The release to check where a caller has named one; standard error tells if it is another one.
+
+        Raises:
+            MalformedRegistry: as :meth:`get`.
+        """
+        for release in self.releases.values():
+            if name in release.also:
+                told = f"Kafka {name} has the rules of {release.name}, which are checked ({self.file})"
+                print(f"kafka-eos: {told}", file=sys.stderr)
+                return release.name
+        return self.get(name).name
 
     @property
     def newest(self) -> str:

@@ -128,7 +128,7 @@ def models_of(registry: Registry, release: str = "") -> Models:
     if not release:
         return models
     releases = Releases(registry.folder.parent)
-    name = releases.get(release).name
+    name = releases.chosen(release)
     return Models(*(shipped(model, releases.replaced(model, name), name) for model in models))
 
 

@@ -23,6 +23,7 @@ from kafka_eos_checks.kit.terminal import answer_console, print_verdicts, progre
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.models.kept_verdicts import Kept
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry
+from kafka_eos_checks.models.releases import Releases
 from kafka_eos_checks.tla.result_cache import ResultCache, cache_folder
 from kafka_eos_checks.walks import campaign, executors, guards, kept, whole
 from kafka_eos_checks.walks.broken import explained, find_all, find_broken
@@ -279,6 +280,8 @@ def run(arguments: argparse.Namespace) -> int:
         print("kafka-eos check walks: --kafka runs --seeds; leave out --corpus, --system, --mutant", file=sys.stderr)
         return 2
     try:
+        if arguments.kafka:
+            arguments.kafka = Releases().chosen(arguments.kafka)
         if arguments.system:
             return _system(arguments)
         if arguments.replay is not None:

@@ -144,7 +144,7 @@ def record(cluster_name: str, scenarios: list[Scenario], out: Path, seed: int, c
     for old in (folder, work):
         shutil.rmtree(old, ignore_errors=True)
     folder.mkdir(parents=True)
-    codec = load_codec(clients_jar())
+    codec = load_codec(clients_jar(kafka))
     kind = CLUSTERS[cluster_name]
     with Cluster(
         work / "brokers",

@@ -13,12 +13,13 @@ from typing import Any
 
 from kafka_eos.formats.record_batch import Record, build_batch
 from kafka_eos_checks.brokers.brokers import HOST, LATEST, LIST_OFFSETS_VERSION, ask
-from kafka_eos_checks.brokers.jars import KAFKA_VERSION, RELEASES
+from kafka_eos_checks.brokers.jars import KAFKA_VERSION, NEWEST, RELEASES
 from kafka_eos_checks.kit.missing import need
 from kafka_eos_checks.lab.record.stage import CLUSTERS, ClusterKind, Play, Stage, scenario
 
 EVERY = tuple(RELEASES)
 KRAFT = tuple(release for release in RELEASES if not release.startswith("2."))
+TIERED = tuple(release for release in KRAFT if release != NEWEST)  # with a tiered storage in files among their jars
 CALL_SECONDS = 30.0
 SMALL_SEGMENTS: dict[str, Any] = {"segment_ms": "250"}  # from 4.0 on a segment has at least a megabyte
 QUICK_CLEANER = {
@@ -282,7 +283,7 @@ def deleted_records(stage: Stage) -> None:
         "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
         "remote.log.manager.task.interval.ms": "300",
     },
-    kafka=KRAFT,
+    kafka=TIERED,
 )
 def tiered(stage: Stage) -> None:
     """Segments move to tiered storage and are deleted locally; the remaining log begins inside transactions."""
@@ -411,7 +412,7 @@ def _set_transaction_version(stage: Stage, level: int) -> None:
     wait_until(f"transaction.version {level}", lambda: stage.cluster.features().get("transaction.version", 0) == level)
 
 
-@healthy("transaction-versions", kafka=(KAFKA_VERSION,))
+@healthy("transaction-versions", kafka=(KAFKA_VERSION, NEWEST))
 def transaction_versions(stage: Stage) -> None:
     """transaction.version goes from 2 to 1 to 0 and back to 2, with running clients and new ones."""
     topic, other = stage.topic(), stage.topic(suffix="-other")
@@ -675,7 +676,7 @@ def offsets_set_back(stage: Stage) -> None:
                 future.result(CALL_SECONDS)
 
 
-@healthy("new-groups", kafka=(KAFKA_VERSION,))
+@healthy("new-groups", kafka=(KAFKA_VERSION, NEWEST))
 def new_groups(stage: Stage) -> None:
     """A group of KIP-848 whose members join, leave and commit; its offsets are also sent in transactions."""
     topic, output = stage.topic(2), stage.topic(suffix="-output")

@@ -10,7 +10,7 @@ from typing import Any
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.brokers.brokers import HOST, Broker, Cluster
 from kafka_eos_checks.brokers.faults import NO_FAULTS, FaultKind, Plan
-from kafka_eos_checks.brokers.jars import KAFKA_VERSION, RECORDED, WITH_ZOOKEEPER
+from kafka_eos_checks.brokers.jars import KAFKA_VERSION, NEWEST, RECORDED, WITH_ZOOKEEPER
 from kafka_eos_checks.brokers.journal import Journal
 from kafka_eos_checks.brokers.proxy import Proxy
 from kafka_eos_checks.lab.record.clients import (
@@ -301,7 +301,7 @@ def scenario(
     chances: Faults | None = None,
     longest: float = 0.3,
     apis: Iterable[str] = ("Produce",),
-    kafka: Iterable[str] = (KAFKA_VERSION,),
+    kafka: Iterable[str] = (KAFKA_VERSION, NEWEST),
 ) -> Callable[[Play], Play]:
     """Register a scenario, with the proxy's fault probabilities for requests of some APIs."""
 

@@ -10,7 +10,7 @@ from kafka_eos_checks.brokers.jars import KAFKA_VERSION, RECORDED
 from kafka_eos_checks.lab.record.clients import CALLS, FATAL_EXIT, ClientProcess
 from kafka_eos_checks.lab.record.stage import Stage, scenario
 
-OLDER_KAFKA = frozenset(RECORDED) - {KAFKA_VERSION}
+OTHER_KAFKA = frozenset(RECORDED) - {KAFKA_VERSION}
 LIBRARIES = ("librdkafka", "java")
 
 
@@ -232,7 +232,7 @@ def thousand(stage: Stage) -> None:
     mixed(stage, 240)
 
 
-@scenario("transactions/hundreds", _LOST_ANSWERS, apis=_APIS, kafka=OLDER_KAFKA)
+@scenario("transactions/hundreds", _LOST_ANSWERS, apis=_APIS, kafka=OTHER_KAFKA)
 def hundreds(stage: Stage) -> None:
     """Hundreds of transactions of four clients; answers are lost and a coordinator moves."""
     mixed(stage, 60)

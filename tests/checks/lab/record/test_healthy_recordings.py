@@ -45,7 +45,7 @@ UNJUDGED = {
 
 def scenario(name: str) -> str:
     """The scenario of an archive of any release."""
-    return name.removesuffix("-3.9").removesuffix("-2.8")
+    return name.removesuffix("-4.4").removesuffix("-3.9").removesuffix("-2.8")
 
 
 def test_every_scenario_is_kept_of_every_release_that_it_is_made_with() -> None:
