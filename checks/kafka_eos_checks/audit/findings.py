@@ -15,6 +15,7 @@ from kafka_eos_checks.audit.moments import in_words
 from kafka_eos_checks.audit.places import Unreachable, open_at, place
 from kafka_eos_checks.kit.missing import need
 from kafka_eos_checks.kit.schemas import arrow_schema, ddl
+from kafka_eos_checks.kit.spark_failures import reasons, spark_failures
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -227,7 +228,7 @@ class TableRefused(OSError):  # noqa: N818 - named for the refusal
 
 
 def prepare_table(table: str, form: str, spark: "SparkSession") -> None:
-    """Make a table for findings if it is not there, so that a long audit does not end at its catalog.
+    """Make a table for findings if it is not there, and append no row to it, so that a long audit does not end there.
 
     Args:
         table: its name, e.g. ``catalog.schema.table``.
@@ -237,38 +238,41 @@ def prepare_table(table: str, form: str, spark: "SparkSession") -> None:
     Raises:
         TableRefused: Spark refuses, or the table has other columns.
     """
+    nothing = spark.createDataFrame([], ddl(COLUMNS))
     with _refusals(table):
         if not spark.catalog.tableExists(table):
-            spark.catalog.createTable(table, source=form, schema=spark.createDataFrame([], ddl(COLUMNS)).schema)
+            spark.catalog.createTable(table, source=form, schema=nothing.schema)
         other = {name.lower() for name in spark.table(table).columns} ^ COLUMNS.keys()
     if other:
         named = ", ".join(sorted(other))
         raise TableRefused(f"table {table} and findings differ in the columns {named}; give a new table")
+    append_to_table(table, spark, [nothing])
 
 
-def append_to_table(table: str, form: str, rows: "Iterable[DataFrame]") -> None:
-    """Append rows to a table of Spark's catalog, which is made if it is not there.
+def append_to_table(table: str, spark: "SparkSession", rows: "Iterable[DataFrame]") -> None:
+    """Append rows to a table of Spark's catalog, whatever its format and its partitions are.
 
     Args:
         table: its name, e.g. ``catalog.schema.table``.
-        form: the format of a new table.
+        spark: the session that has the catalog.
         rows: findings, with the columns of :data:`COLUMNS`.
 
     Raises:
         TableRefused: Spark refuses.
     """
     with _refusals(table):
+        columns = spark.table(table).columns
         for some in rows:
-            some.write.format(form).mode("append").saveAsTable(table)
+            some.select(*columns).write.insertInto(table)
 
 
 @contextmanager
 def _refusals(table: str) -> Iterator[None]:
     """Raise :class:`TableRefused` where Spark refuses to make, read or write a table."""
-    failure = need("pyspark.errors", "spark").PySparkException
     try:
         yield
-    except failure as error:
-        remedy = REMEDIES.get(error.getCondition() or "", "give another table")
-        reason = str(error).splitlines()[0]
+    except spark_failures() as error:
+        condition = getattr(error, "getCondition", lambda: None)()
+        remedy = REMEDIES.get(condition or "", "give another table, or --findings FILE")
+        reason = reasons(error)[0]
         raise TableRefused(f"table {table} cannot be written: {reason}; remedy: {remedy}") from error

@@ -31,6 +31,7 @@ from kafka_eos_checks.kit.memory import keep_modules
 from kafka_eos_checks.kit.missing import find_java, need
 from kafka_eos_checks.kit.progress import part_progress
 from kafka_eos_checks.kit.schemas import arrow_schema, ddl
+from kafka_eos_checks.kit.spark_failures import reasons, spark_failures
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -381,18 +382,17 @@ def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
 
 @contextmanager
 def failures_told() -> Iterator[None]:
-    """Raise :class:`UnusableInput` where Spark fails, with the first and the last line of Spark's message.
+    """Raise :class:`UnusableInput` where Spark fails, with the first and the last reason in its message.
 
     Raises:
         UnusableInput: Spark fails in the block.
         MissingExtra: without pyspark.
     """
-    failure = need("pyspark.errors", "spark").PySparkException
     try:
         yield
-    except failure as error:
-        words = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise UnusableInput(f"Spark failed: {words[0]} … {words[-1]}" if words else "Spark failed") from error
+    except spark_failures() as error:
+        words = reasons(error)
+        raise UnusableInput(f"Spark failed: {words[0]}" + f" … {words[-1]}" * (len(words) > 1)) from error
 
 
 @contextmanager

@@ -202,8 +202,6 @@ class Found(Collection[Finding]):
         if isinstance(self.engine, SparkEngine) and self.rows:
             yield self.engine.table(FINDINGS, self.rows, COLUMNS, to_arrow)
             rest = iter(self.own)
-        else:
-            yield spark.createDataFrame([], ddl(COLUMNS))
         while some := list(islice(rest, HELD_AT_ONCE)):
             yield spark.createDataFrame([tuple(asdict(each).values()) for each in some], ddl(COLUMNS))
 

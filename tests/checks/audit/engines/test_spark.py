@@ -53,7 +53,7 @@ def test_a_failure_of_spark_is_told_with_the_first_and_the_last_line_of_its_mess
     errors = pytest.importorskip("pyspark.errors")
     for message, told in (
         ("Job aborted\n  at a\n\n b is missing \n", "Spark failed: Job aborted … b is missing"),
-        ("", "Spark failed"),
+        ("", "Spark failed: PySparkException"),
     ):
         with pytest.raises(UnusableInput) as found, failures_told():
             raise errors.PySparkException(message)
