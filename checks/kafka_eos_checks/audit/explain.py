@@ -28,7 +28,7 @@ from kafka_eos_checks.audit.rules.rule_book import Place, rule_of
 from kafka_eos_checks.drawing.sequence_diagram import FAULTS, MAX_STEPS, Violation, from_events, steps_of
 from kafka_eos_checks.drawing.svg import inert, visible
 from kafka_eos_checks.kit.arguments import add_source_arguments
-from kafka_eos_checks.kit.outputs import check_outputs
+from kafka_eos_checks.kit.outputs import check_outputs, write_text
 from kafka_eos_checks.kit.paths import output_folder
 from kafka_eos_checks.kit.recording import as_given, given_path
 from kafka_eos_checks.kit.terminal import answer_console
@@ -353,8 +353,7 @@ def run(arguments: argparse.Namespace) -> int:
         shown = _explained(arguments)
         title = ", ".join(path.name for path in arguments.paths)
         text = drawn(shown.moment) + "\n" if out.suffix == ".svg" else page(title, shown)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(text, encoding="utf-8")
+        write_text(out, text)
     except MalformedHistory as error:
         print(f"kafka-eos explain: {error}", file=sys.stderr)
         return 2
