@@ -148,11 +148,22 @@ def _times(segment: Path, positions: Sequence[int]) -> dict[int, int]:
 COLUMNS = {f.name: "bigint" if "int" in str(f.type) else "string" for f in fields(Finding)}
 
 
+def row_of(finding: Finding) -> dict[str, Any]:
+    """A finding by column, as files and tables have it. Lone surrogates, which UTF-8 lacks, are written as escapes."""
+    return {name: _in_utf8(value) for name, value in asdict(finding).items()}
+
+
+def _in_utf8(value: Any) -> Any:
+    if not isinstance(value, str) or value.isascii():
+        return value
+    return value.encode("utf-8", "backslashreplace").decode()
+
+
 def to_arrow(findings: Sequence[Finding]) -> "pa.RecordBatch":
     """Findings as one Arrow batch with the columns of :data:`COLUMNS`."""
     import pyarrow as pa  # noqa: PLC0415
 
-    return pa.RecordBatch.from_pylist([asdict(f) for f in findings], schema=arrow_schema(COLUMNS))
+    return pa.RecordBatch.from_pylist(list(map(row_of, findings)), schema=arrow_schema(COLUMNS))
 
 
 _LEFT_OUT = {"Cc", "Cf", "Zl", "Zp", "Zs"}  # categories of Unicode: controls, marks without a width, separators
@@ -208,12 +219,12 @@ def write_findings(path: Path, findings: Iterable[Finding]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".jsonl":
         with path.open("w", encoding="utf-8") as out:
-            out.writelines(json.dumps(asdict(f), separators=(",", ":")) + "\n" for f in findings)
+            out.writelines(json.dumps(row_of(f), separators=(",", ":")) + "\n" for f in findings)
     elif path.suffix == ".csv":
         with path.open("w", encoding="utf-8", newline="") as out:
             writer = csv.writer(out)
             writer.writerow(COLUMNS)
-            writer.writerows([harmless(cell) for cell in asdict(f).values()] for f in findings)
+            writer.writerows([harmless(cell) for cell in row_of(f).values()] for f in findings)
     else:
         import pyarrow.parquet as pq  # noqa: PLC0415
 

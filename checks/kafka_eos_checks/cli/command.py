@@ -10,6 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _open_streams() -> bool:
     """Open closed standard streams to nowhere, as a call with ``>&-`` or a daemon leaves them.
 
-    Otherwise the next file that is opened would get the number of the stream, and what libraries print there.
+    Otherwise the next file that is opened would get the number of the stream, and what libraries print there. Every
+    stream writes what its encoding lacks as escapes, because no character of a topic or value may cost a verdict.
 
     Returns:
         whether standard output was open.
@@ -89,6 +91,8 @@ def _open_streams() -> bool:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - as long as the process
+        if isinstance(stream := getattr(sys, name), TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     return is_open
 
 

@@ -32,7 +32,7 @@ from kafka_eos_checks import cli
 from kafka_eos_checks.audit import completeness
 from kafka_eos_checks.audit.audit import audit, run
 from kafka_eos_checks.audit.command import UNJUDGED_REASONS, _print_notes
-from kafka_eos_checks.audit.findings import COLUMNS, Finding, Kind, write_findings
+from kafka_eos_checks.audit.findings import COLUMNS, Finding, Kind, to_arrow, write_findings
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES
 from kafka_eos_checks.audit.oracle.synthetic import write_log
 from kafka_eos_checks.audit.rules import transactions
@@ -446,6 +446,46 @@ def test_findings_are_written_as_json_lines_csv_and_parquet(tmp_path: Path) -> N
     assert [row["evidence"] for row in rows] == ["line\nline"] * 2
     parquet = pytest.importorskip("pyarrow.parquet")
     assert [Finding(**row) for row in parquet.read_table(tmp_path / "f.parquet").to_pylist()] == [FINDING, FINDING]
+
+
+@pytest.mark.parametrize("logs", [True, False])
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_text_of_a_history_that_no_stream_can_write_is_written_as_escapes(
+    encoding: str, logs: bool, tmp_path: Path
+) -> None:
+    value = {"value": "\ud800é", "transaction": 1}
+    sent = {"topic": "orders", "partition": 0, "offset": 0}
+    events = [
+        Event(run="r", process="p", action="Send", phase="invoke", topic="orders", detail=value),
+        Event(run="r", process="p", action="AbortTransaction", phase="ok", detail={"transaction": 1}),
+        Event(run="r", process="c\ud800", action="Poll", phase="ok", isolation="read_committed", detail=value, **sent),
+    ]
+    write_history(tmp_path / "h.jsonl", events)
+    given = [str(tmp_path / "h.jsonl")]
+    if logs:
+        write_log(tmp_path / "logs" / "orders-0", clean())
+        given.append(str(tmp_path / "logs"))
+    command = [sys.executable, "-m", "kafka_eos_checks.cli", "audit", *given]
+    rows = []
+    for suffix in ("jsonl", "csv"):
+        findings = tmp_path / f"f.{suffix}"
+        done = subprocess.run(
+            [*command, "--findings", str(findings)],
+            env={**os.environ, "PYTHONIOENCODING": encoding},
+            capture_output=True,
+            check=False,
+            timeout=60,
+        )
+        assert (done.returncode, done.stderr) == (1, b"")
+        assert rb"c\ud800 was given '\ud800" in done.stdout
+        text = findings.read_text(encoding="utf-8")
+        rows.append(
+            list(map(json.loads, text.splitlines())) if suffix == "jsonl" else list(csv.DictReader(io.StringIO(text)))
+        )
+    assert [row["evidence"] for row in rows[0]] == [row["evidence"] for row in rows[1]]
+    assert any(row["evidence"].startswith("c\\ud800 was given '\\ud800é'") for row in rows[0])
+    pytest.importorskip("pyarrow")
+    assert to_arrow([Finding(rule="r", topic="\ud800é", partition=0)]).to_pylist()[0]["topic"] == "\\ud800é"
 
 
 def test_a_spreadsheet_takes_no_cell_for_a_formula(tmp_path: Path) -> None:
