@@ -12,6 +12,7 @@ from rich.table import Table
 from kafka_eos_checks.graphs import model_check, release_check
 from kafka_eos_checks.graphs.model_check import MOST_TOLD, Outcome, check_models, judge, select, to_verdict
 from kafka_eos_checks.kit.arguments import above_zero, add_json, at_least_one
+from kafka_eos_checks.kit.missing import need_clone
 from kafka_eos_checks.kit.outputs import write_text
 from kafka_eos_checks.kit.paths import build_folder
 from kafka_eos_checks.kit.terminal import WordTable, answer_console, print_verdicts, progress_console
@@ -108,6 +109,8 @@ def _write_diagram(verdict: Verdict) -> Path:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run ``models``."""
+    if arguments.update:
+        need_clone("a registry that may be written")
     try:
         registry = Registry()
         models = select(registry, arguments.models, arguments.tier, mutants=arguments.mutants)

@@ -26,6 +26,7 @@ from kafka_eos_checks.kit.terminal import WordTable, answer_console
 from kafka_eos_checks.kit.verdict import write_document
 from kafka_eos_checks.ledger.properties import AUDIT, REPAIRED, Outcome, Row, properties
 from kafka_eos_checks.ledger.report import UnusableVerdicts, add_verdicts, given_verdicts
+from kafka_eos_checks.models.findings import read_findings
 from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry
 from kafka_eos_checks.models.releases import Releases
 
@@ -160,7 +161,11 @@ def run(arguments: argparse.Namespace) -> int:
         rows = [row for row in every if names & _names_of(row)]
         if unknown := names.difference(*map(_names_of, every)):
             known = set().union(*map(_names_of, every))
-            for name in sorted(unknown):
+            findings = {finding.id for finding in read_findings()}
+            for name in sorted(unknown & findings):
+                told = f"no verdict here shows a property that finding {name} is about; check them first"
+                print(f"kafka-eos ledger properties: {told}: {'; '.join(CHECKS[:2])}", file=sys.stderr)
+            for name in sorted(unknown - findings):
                 near = ", ".join(get_close_matches(name, sorted(known), n=5, cutoff=0.5))
                 modules = ", ".join(sorted({row.module for row in every}))
                 told = f"similar names: {near}" if near else f"modules are {modules}"
