@@ -18,7 +18,7 @@ topic             only this topic; of ``offsets`` the topic whose offset was com
 partition         only this partition, in the same way
 startingOffset    only from this offset on; a batch that reaches into the range is shown whole
 endingOffset      only before this offset
-startingTimestamp only from this time on, in ms since the epoch; batches by the first and highest one of their header
+startingTimestamp only from this time on, in ms since the epoch; batches by the two times of their header
 endingTimestamp   only before this time
 producerId        only of this producer id
 crc               ``true`` (default) or ``false``: whether a batch that differs from its CRC is corrupt

@@ -14,7 +14,7 @@ import pytest
 
 from kafka_eos.formats.compression import CompressionType
 from kafka_eos.formats.log_directory import NotALogDirectory
-from kafka_eos.formats.record_batch import Record, build_batch
+from kafka_eos.formats.record_batch import Record, TimestampType, build_batch
 from kafka_eos.formats.segment import StoredBatch, read_segment
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit import source
@@ -383,6 +383,21 @@ def test_ranges_and_producers_choose_batches_and_records(
         for granularity, column in names.items()
     }  # fmt: skip
     assert found == {"batches": [3 * i for i in batches], "records": list(offsets)}
+
+
+def test_a_batch_whose_base_timestamp_is_later_than_its_records_is_chosen_by_their_time(tmp_path: Path) -> None:
+    later = {
+        "append_time": {"base_timestamp": 9000, "max_timestamp": 1000, "timestamp_type": TimestampType.LOG_APPEND_TIME},
+        "horizon": {"delete_horizon_ms": 9000, "max_timestamp": 1000},
+    }
+    record = Record(offset_delta=0, timestamp_delta=-8000, key=b"k", value=b"v")
+    encoded = [build_batch([record], base_offset=i, **kind).encode() for i, kind in enumerate(later.values())]
+    write_segment(tmp_path / "orders-0" / f"{0:020d}.log", encoded)
+    for granularity in ("batches", "records"):
+        for end, count in (("1000", 0), ("1001", 2)):
+            options = {"path": str(tmp_path), "endingTimestamp": end}
+            reader = source.KafkaLogReader(granularity, ["position"], options)
+            assert sum(len(rows) for task in reader.partitions() for rows in reader.read(task)) == count
 
 
 def test_an_option_that_is_no_number_is_refused(tmp_path: Path, spark: Any) -> None:

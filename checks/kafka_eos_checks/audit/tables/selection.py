@@ -62,8 +62,9 @@ class Selection:
         base = headers.column("base_offset")
         mask: Mask = (base < self.offsets.end) & (base + headers.column("last_offset_delta") >= self.offsets.start)
         mask &= self._of_producers(headers)
-        mask &= headers.column("max_timestamp") >= self.times.start
-        mask &= headers.column("base_timestamp") < self.times.end
+        highest = headers.column("max_timestamp")
+        # The base timestamp may be later: of a client whose clock is ahead of LogAppendTime, or a delete horizon.
+        mask &= (highest >= self.times.start) & (np.minimum(headers.column("base_timestamp"), highest) < self.times.end)
         return mask
 
     def of_records(self, headers: Headers, records: Records) -> Mask:
