@@ -206,6 +206,20 @@ def deeper_in(
                 yield str(given / path)
 
 
+def unread_in(
+    folders: Mapping[Path, Path], there: Mapping[Path, Sequence[LogDirectory]], read: Collection[Path]
+) -> Iterator[str]:
+    """The logs that a reader of some folders would leave out, each with the reason and the remedy.
+
+    The arguments are those of :func:`links_in`.
+    """
+    for path in deeper_in(folders, there, read):
+        yield f"{path} has partitions and lies too deep to be read; give it, too"
+    for path in links_in(folders, there, read):
+        remedy = "put a copy in its place, or give the folder that it leads to, too"
+        yield f"{path} is a symbolic link, which is not followed; {remedy}"
+
+
 class Contents(NamedTuple):
     """The parts of a folder that was given.
 

@@ -120,7 +120,7 @@ from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from kafka_eos.formats.log_directory import LogDirectory
 from kafka_eos.formats.segment import CorruptRegion
 from kafka_eos.formats.transaction_log import TOPIC as STATE_TOPIC
-from kafka_eos_checks.audit.inputs import deeper_in, links_in
+from kafka_eos_checks.audit.inputs import unread_in
 from kafka_eos_checks.audit.places import is_uri, place
 from kafka_eos_checks.audit.rules.log import SEQUENCE_MASK
 from kafka_eos_checks.audit.segments.header_tables import SUFFIX as TABLES
@@ -480,13 +480,8 @@ def _refuse_unread(
 ) -> None:
     """Raise if logs at the given paths would be left out, whose rows a query would lack without a word."""
     read = {path for log in found for path in (log.directory, Path(log.folder))}
-    for path in deeper_in(given, there, read):
-        raise ValueError(f"kafka_log: {path} has partitions and lies too deep to be read; give it, too")
-    for path in links_in(given, there, read):
-        raise ValueError(
-            f"kafka_log: {path} is a symbolic link, which is not followed; give the folder it leads to, too, or put a "
-            f"segment in its place"
-        )
+    for told in unread_in(given, there, read):
+        raise ValueError(f"kafka_log: {told}")
 
 
 def _refuse_missing(named: Selection, found: Sequence[PartitionLog]) -> None:
