@@ -281,7 +281,7 @@ EPILOG = """examples:
   kafka-eos ledger report
   kafka-eos ledger report --verdicts build/verdicts/models.json --out /tmp/report.html
 
-exit codes: 0 all verdicts as expected, 1 a verdict differs, 2 the verdicts cannot be used
+exit codes: 0 no verdict differs (what is not judged is named), 1 a verdict differs, 2 the verdicts cannot be used
 """
 
 
@@ -324,4 +324,7 @@ def run(arguments: argparse.Namespace) -> int:
     for verdict in report.differing:
         differs = f"  differs: {verdict.check} {verdict.name}: expected {verdict.expected}, found {verdict.found}"
         answer_console.print(visible(differs), markup=False, soft_wrap=True)
+    for verdict in (each for each in report.verdicts if each.ok and each.unknown):
+        unjudged = f"  not judged: {verdict.check} {verdict.name}: {verdict.unjudged}"
+        answer_console.print(visible(unjudged), markup=False, soft_wrap=True)
     return 1 if report.differing else 0
