@@ -385,6 +385,14 @@ def test_ranges_and_producers_choose_batches_and_records(
     assert found == {"batches": [3 * i for i in batches], "records": list(offsets)}
 
 
+@pytest.mark.parametrize("what", ["offset", "timestamp"])
+@pytest.mark.parametrize("end", ["10", "5"])
+def test_a_range_with_nothing_in_it_is_refused(end: str, what: str, tmp_path: Path) -> None:
+    options = {"path": str(tmp_path), f"starting{what}": "10", f"ending{what}": end}
+    with pytest.raises(ValueError, match=f"option ending{what} {end} is not above starting{what} 10: nothing is in"):
+        source.KafkaLogReader("batches", [], options)
+
+
 def test_a_batch_whose_base_timestamp_is_later_than_its_records_is_chosen_by_their_time(tmp_path: Path) -> None:
     later = {
         "append_time": {"base_timestamp": 9000, "max_timestamp": 1000, "timestamp_type": TimestampType.LOG_APPEND_TIME},
