@@ -146,9 +146,15 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         help="write all findings as .jsonl, .csv or .parquet, by the file's name; `kind` is violation, told, too "
         "recent or not judged",
     )
-    parser.add_argument("--sink", metavar="TABLE", help="append all findings to a table of Spark's catalog")
+    parser.add_argument("--sink", type=_name, metavar="TABLE", help="append all findings to a table of Spark's catalog")
     parser.add_argument("--sink-format", default="parquet", metavar="NAME", help="a new table's format (parquet)")
     parser.set_defaults(run=run, parser=parser)
+
+
+def _name(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("expected the name of a table")
+    return text
 
 
 def _share(text: str) -> float:
@@ -333,7 +339,7 @@ def _audit_and_write(arguments: argparse.Namespace) -> tuple["Audit", list[str]]
                 write(arguments.findings, lambda: findings.write_findings(arguments.findings, found.in_order()))
             if arguments.sink and spark is not None:
                 try:
-                    findings.append_to_table(arguments.sink, arguments.sink_format, found.tables(spark))
+                    findings.append_to_table(arguments.sink, spark, found.tables(spark))
                 except findings.TableRefused as error:
                     failures.append(str(error))
 

@@ -28,11 +28,11 @@ from kafka_eos_checks.audit.rules.rule_book import Place, rule_of
 from kafka_eos_checks.drawing.sequence_diagram import FAULTS, MAX_STEPS, Violation, from_events, steps_of
 from kafka_eos_checks.drawing.svg import inert, visible
 from kafka_eos_checks.kit.arguments import add_source_arguments
-from kafka_eos_checks.kit.outputs import check_outputs
+from kafka_eos_checks.kit.outputs import check_outputs, write_text
 from kafka_eos_checks.kit.paths import output_folder
 from kafka_eos_checks.kit.recording import as_given, given_path
 from kafka_eos_checks.kit.terminal import answer_console
-from kafka_eos_checks.kit.verdict import counted
+from kafka_eos_checks.kit.verdict import counted, first_of
 from kafka_eos_checks.models.findings import possible_causes
 
 LEGEND = """a line: the event's place in the history, who -> whom, what (details)
@@ -49,6 +49,10 @@ EPILOG = """examples:
 
 exit codes: 0 drawn, 2 the input or the call cannot be used
 """
+
+
+WANTED = ("topic", "partition", "producer_id", "transactional_id", "process")  # columns that options name
+NAMED = 10  # values in a message
 
 
 class NothingToDraw(ValueError):  # noqa: N818 - named for the input
@@ -114,8 +118,7 @@ class Wanted:
         """Whether an event is wanted. A fault always is; columns that the event does not have are ignored."""
         if event.action in FAULTS:
             return True
-        columns = ("topic", "partition", "producer_id", "transactional_id", "process")
-        pairs = [(getattr(self, name), getattr(event, name)) for name in columns]
+        pairs = [(getattr(self, name), getattr(event, name)) for name in WANTED]
         asked = [(wanted, found) for wanted, found in pairs if wanted is not None]
         return all(found is None or wanted == found for wanted, found in asked) and (
             not asked or any(found is not None for _, found in asked)
@@ -252,9 +255,15 @@ def cut_out(events: Iterable[Event], wanted: Wanted, around: int | None) -> Mome
     """The wanted events up to the one with the order ``around``, and a few after it; without an order, the first ones.
 
     Raises:
-        NothingToDraw: no event is wanted, or none has that order.
+        NothingToDraw: no event is wanted, or none has that order or the value of an option.
     """
     everything = list(events)
+    for name in WANTED:
+        there = {getattr(event, name) for event in everything} - {None}
+        if getattr(wanted, name) not in {None, *there}:
+            known = first_of([str(each) for each in sorted(there)], NAMED) or "none"
+            option = f"--{name.replace('_', '-')} {getattr(wanted, name)}"
+            raise NothingToDraw(f"{option}: no event of the run has it; there is {known}")
     kept = [event for event in told(everything) if event.order == around or wanted.has(event)]
     if not any(event.action not in FAULTS for event in kept):
         raise NothingToDraw("no event is left; leave out --topic, --partition, --producer-id or --process")
@@ -353,8 +362,7 @@ def run(arguments: argparse.Namespace) -> int:
         shown = _explained(arguments)
         title = ", ".join(path.name for path in arguments.paths)
         text = drawn(shown.moment) + "\n" if out.suffix == ".svg" else page(title, shown)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(text, encoding="utf-8")
+        write_text(out, text)
     except MalformedHistory as error:
         print(f"kafka-eos explain: {error}", file=sys.stderr)
         return 2
@@ -368,9 +376,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _explained(arguments: argparse.Namespace) -> Explained:
     runs, findings, inputs = read_runs(arguments.paths, one_moment=arguments.snapshot, longest_ms=arguments.longest_ms)
-    named = ("topic", "partition", "producer_id", "transactional_id", "process")
-    wanted = Wanted(**{name: getattr(arguments, name) for name in named})
+    wanted = Wanted(**{name: getattr(arguments, name) for name in WANTED})
     number: int | None = arguments.finding
+    others = {"around": arguments.around, "run": arguments.name, **{name: getattr(wanted, name) for name in WANTED}}
+    if number is not None and (given := [name for name, value in others.items() if value is not None]):
+        option = f"--{given[0].replace('_', '-')}"
+        raise NothingToDraw(f"--finding draws what led to a finding, whatever {option} says; leave one of them out")
     paths = (shlex.quote(as_given(str(path))) for path in arguments.paths)
     again = f"kafka-eos explain {' '.join((*paths, *inputs.options))}"
     if number is None and (arguments.around is not None or arguments.name or wanted != Wanted() or not findings):

@@ -15,6 +15,7 @@ from kafka_eos_checks.audit.moments import in_words
 from kafka_eos_checks.audit.places import Unreachable, open_at, place
 from kafka_eos_checks.kit.missing import need
 from kafka_eos_checks.kit.schemas import arrow_schema, ddl
+from kafka_eos_checks.kit.spark_failures import reasons, spark_failures
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -147,11 +148,22 @@ def _times(segment: Path, positions: Sequence[int]) -> dict[int, int]:
 COLUMNS = {f.name: "bigint" if "int" in str(f.type) else "string" for f in fields(Finding)}
 
 
+def row_of(finding: Finding) -> dict[str, Any]:
+    """A finding by column, as files and tables have it. Lone surrogates, which UTF-8 lacks, are written as escapes."""
+    return {name: _in_utf8(value) for name, value in asdict(finding).items()}
+
+
+def _in_utf8(value: Any) -> Any:
+    if not isinstance(value, str) or value.isascii():
+        return value
+    return value.encode("utf-8", "backslashreplace").decode()
+
+
 def to_arrow(findings: Sequence[Finding]) -> "pa.RecordBatch":
     """Findings as one Arrow batch with the columns of :data:`COLUMNS`."""
     import pyarrow as pa  # noqa: PLC0415
 
-    return pa.RecordBatch.from_pylist([asdict(f) for f in findings], schema=arrow_schema(COLUMNS))
+    return pa.RecordBatch.from_pylist(list(map(row_of, findings)), schema=arrow_schema(COLUMNS))
 
 
 _LEFT_OUT = {"Cc", "Cf", "Zl", "Zp", "Zs"}  # categories of Unicode: controls, marks without a width, separators
@@ -207,12 +219,12 @@ def write_findings(path: Path, findings: Iterable[Finding]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".jsonl":
         with path.open("w", encoding="utf-8") as out:
-            out.writelines(json.dumps(asdict(f), separators=(",", ":")) + "\n" for f in findings)
+            out.writelines(json.dumps(row_of(f), separators=(",", ":")) + "\n" for f in findings)
     elif path.suffix == ".csv":
         with path.open("w", encoding="utf-8", newline="") as out:
             writer = csv.writer(out)
             writer.writerow(COLUMNS)
-            writer.writerows([harmless(cell) for cell in asdict(f).values()] for f in findings)
+            writer.writerows([harmless(cell) for cell in row_of(f).values()] for f in findings)
     else:
         import pyarrow.parquet as pq  # noqa: PLC0415
 
@@ -227,7 +239,7 @@ class TableRefused(OSError):  # noqa: N818 - named for the refusal
 
 
 def prepare_table(table: str, form: str, spark: "SparkSession") -> None:
-    """Make a table for findings if it is not there, so that a long audit does not end at its catalog.
+    """Make a table for findings if it is not there, and append no row to it, so that a long audit does not end there.
 
     Args:
         table: its name, e.g. ``catalog.schema.table``.
@@ -237,38 +249,41 @@ def prepare_table(table: str, form: str, spark: "SparkSession") -> None:
     Raises:
         TableRefused: Spark refuses, or the table has other columns.
     """
+    nothing = spark.createDataFrame([], ddl(COLUMNS))
     with _refusals(table):
         if not spark.catalog.tableExists(table):
-            spark.catalog.createTable(table, source=form, schema=spark.createDataFrame([], ddl(COLUMNS)).schema)
+            spark.catalog.createTable(table, source=form, schema=nothing.schema)
         other = {name.lower() for name in spark.table(table).columns} ^ COLUMNS.keys()
     if other:
         named = ", ".join(sorted(other))
         raise TableRefused(f"table {table} and findings differ in the columns {named}; give a new table")
+    append_to_table(table, spark, [nothing])
 
 
-def append_to_table(table: str, form: str, rows: "Iterable[DataFrame]") -> None:
-    """Append rows to a table of Spark's catalog, which is made if it is not there.
+def append_to_table(table: str, spark: "SparkSession", rows: "Iterable[DataFrame]") -> None:
+    """Append rows to a table of Spark's catalog, whatever its format and its partitions are.
 
     Args:
         table: its name, e.g. ``catalog.schema.table``.
-        form: the format of a new table.
+        spark: the session that has the catalog.
         rows: findings, with the columns of :data:`COLUMNS`.
 
     Raises:
         TableRefused: Spark refuses.
     """
     with _refusals(table):
+        columns = spark.table(table).columns
         for some in rows:
-            some.write.format(form).mode("append").saveAsTable(table)
+            some.select(*columns).write.insertInto(table)
 
 
 @contextmanager
 def _refusals(table: str) -> Iterator[None]:
     """Raise :class:`TableRefused` where Spark refuses to make, read or write a table."""
-    failure = need("pyspark.errors", "spark").PySparkException
     try:
         yield
-    except failure as error:
-        remedy = REMEDIES.get(error.getCondition() or "", "give another table")
-        reason = str(error).splitlines()[0]
+    except spark_failures() as error:
+        condition = getattr(error, "getCondition", lambda: None)()
+        remedy = REMEDIES.get(condition or "", "give another table, or --findings FILE")
+        reason = reasons(error)[0]
         raise TableRefused(f"table {table} cannot be written: {reason}; remedy: {remedy}") from error

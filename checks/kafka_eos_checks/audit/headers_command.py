@@ -94,7 +94,7 @@ def _opened(given: str, stack: ExitStack) -> Path:
 
 def _write(given: Sequence[Path], out: Path, topics: Sequence[str] | None) -> str:
     """Write the tables that do not exist yet; return what was done, in words."""
-    from kafka_eos_checks.audit.inputs import UnusableInput, deeper_in  # noqa: PLC0415
+    from kafka_eos_checks.audit.inputs import UnusableInput  # noqa: PLC0415
     from kafka_eos_checks.audit.places import stats_of  # noqa: PLC0415
     from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS  # noqa: PLC0415
     from kafka_eos_checks.audit.segments.header_tables import SUFFIX, is_table, segment_bytes, write_table  # noqa: PLC0415
@@ -103,8 +103,7 @@ def _write(given: Sequence[Path], out: Path, topics: Sequence[str] | None) -> st
 
     there = {path: find_directories(path) for path in given}
     found = [directory for own in there.values() for directory in own]
-    for deep in deeper_in({path: path for path in given}, there, {directory.path for directory in found}):
-        raise UnusableInput(f"{deep} has partitions and lies too deep to be read; give it, too")
+    _refuse_unread(there)
     logs = [log for log in logs_in(found) if not topics or log.topic in {*topics, *COORDINATOR_TOPICS}]
     if missing := set(topics or ()) - {log.topic for log in logs}:
         raise UnusableInput(f"no log of {', '.join(sorted(missing))} in what is given")
@@ -206,6 +205,26 @@ def _make(folder: Path) -> None:
     if folder.is_symlink():
         folder.unlink()
     folder.mkdir(parents=True, exist_ok=True)
+
+
+def _refuse_unread(there: Mapping[Path, Sequence["LogDirectory"]]) -> None:
+    """Refuse given folders with log directories that are not read, because tables would not show that they are missing.
+
+    Args:
+        there: by given folder, the log directories that were found in it.
+    """
+    from kafka_eos.formats.log_directory import linked_directories  # noqa: PLC0415
+    from kafka_eos_checks.audit.inputs import UnusableInput, deeper_in  # noqa: PLC0415
+    from kafka_eos_checks.audit.places import is_uri  # noqa: PLC0415
+    from kafka_eos_checks.audit.segments.splits import SUFFIXES  # noqa: PLC0415
+
+    read = {directory.path for found in there.values() for directory in found}
+    for deep in deeper_in({path: path for path in there}, there, read):
+        raise UnusableInput(f"{deep} has partitions and lies too deep to be read; give it, too")
+    for path, found in there.items():
+        for link in () if is_uri(str(path)) else linked_directories(path, found, SUFFIXES):
+            if link.resolve() not in read:
+                raise UnusableInput(f"{link} is a link, which is not followed; give the folder that it leads to, too")
 
 
 def _is_file(path: Path) -> bool:

@@ -13,6 +13,7 @@ from kafka_eos.formats.log_directory import (
     broker_id,
     cluster_id,
     deeper_directories,
+    linked_directories,
     links_to_logs,
 )
 from kafka_eos_checks.audit.events.history_files import SUFFIXES, files_of, is_history
@@ -50,7 +51,7 @@ class Inputs:
         options: what was said of their moments, as the options of a command.
         packed: the archives among them, each with the folder that it was unpacked to.
         brokers: the ids of brokers by log directory, where ``meta.properties`` has them.
-        links: symbolic links in the place of logs, relative to their log directories; they are not followed.
+        links: symbolic links in the place of logs and log directories, which are not followed.
         deeper: folders with partitions that lie too deep below the paths that were given, and are not read.
     """
 
@@ -157,7 +158,7 @@ def open_inputs(paths: Sequence[Path], histories: Sequence[Path] = ()) -> Iterat
             given=tuple(map(str, (*paths, *histories))),
             packed=packed,
             brokers={directory: known for directory, known in ids.items() if known is not None},
-            links=tuple(_links_in(there)),
+            links=tuple(links_in(folders, there, {*directories, *(Path(log.folder) for log in logs)})),
             deeper=tuple(deeper_in(folders, there, {log.directory for log in logs})),
         )
 
@@ -174,11 +175,25 @@ def _directories_in(folders: Mapping[Path, Path]) -> dict[Path, list[LogDirector
         raise
 
 
-def _links_in(there: Mapping[Path, Sequence[LogDirectory]]) -> Iterator[str]:
-    """The symbolic links in the place of logs in some folders of this machine, by the directories found there."""
-    for folder, found in there.items():
-        for link in () if is_uri(str(folder)) else links_to_logs(found, LOG_SUFFIXES):
-            yield str(link.relative_to(folder.resolve()))
+def links_in(
+    folders: Mapping[Path, Path], there: Mapping[Path, Sequence[LogDirectory]], read: Collection[Path]
+) -> Iterator[str]:
+    """The symbolic links in the place of logs and log directories in some folders of this machine, as given.
+
+    Nobody follows them. A link to what is given, too, hides nothing.
+
+    Args:
+        folders: the folders, each with its path as it was given.
+        there: the log directories that were found in each.
+        read: the log directories with logs that are read, and the folders of these logs.
+    """
+    for folder, given in folders.items():
+        if is_uri(str(folder)):
+            continue
+        found = there[folder]
+        for link in (*links_to_logs(found, LOG_SUFFIXES), *linked_directories(folder, found, LOG_SUFFIXES)):
+            if link.resolve() not in read:
+                yield str(given / link.relative_to(folder.resolve()))
 
 
 def deeper_in(
@@ -189,6 +204,20 @@ def deeper_in(
         for path in () if is_uri(str(folder)) else deeper_directories(folder, there[folder], LOG_SUFFIXES):
             if (folder / path).resolve() not in read:
                 yield str(given / path)
+
+
+def unread_in(
+    folders: Mapping[Path, Path], there: Mapping[Path, Sequence[LogDirectory]], read: Collection[Path]
+) -> Iterator[str]:
+    """The logs that a reader of some folders would leave out, each with the reason and the remedy.
+
+    The arguments are those of :func:`links_in`.
+    """
+    for path in deeper_in(folders, there, read):
+        yield f"{path} has partitions and lies too deep to be read; give it, too"
+    for path in links_in(folders, there, read):
+        remedy = "put a copy in its place, or give the folder that it leads to, too"
+        yield f"{path} is a symbolic link, which is not followed; {remedy}"
 
 
 class Contents(NamedTuple):

@@ -18,7 +18,7 @@ topic             only this topic; of ``offsets`` the topic whose offset was com
 partition         only this partition, in the same way
 startingOffset    only from this offset on; a batch that reaches into the range is shown whole
 endingOffset      only before this offset
-startingTimestamp only from this time on, in ms since the epoch; batches by the first and highest one of their header
+startingTimestamp only from this time on, in ms since the epoch; batches by the two times of their header
 endingTimestamp   only before this time
 producerId        only of this producer id
 crc               ``true`` (default) or ``false``: whether a batch that differs from its CRC is corrupt
@@ -29,7 +29,8 @@ Spark puts a Python traceback before the reason of an error, unless the session 
 ``spark.sql.execution.pyspark.udf.hideTraceback.enabled``.
 
 Any other option is an error. So are a topic and a partition that have no log there; of ``offsets``, and in a stream,
-they have no row.
+they have no row. ``offsets`` without any log of ``__consumer_offsets`` is an error. So are logs that lie deeper than is
+searched, and symbolic links in the place of logs, unless the folders that the links lead to are given, too.
 
 Ranges of offsets and times are refused at granularities ``transactions`` and ``offsets``, because a transaction is told
 from the start of its log. One task reads a whole log there, however long the log is, and logs that are shorter than
@@ -99,7 +100,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,8 +117,10 @@ from pyspark.sql.utils import is_remote
 
 from kafka_eos.formats.compression import CompressionType
 from kafka_eos.formats.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from kafka_eos.formats.log_directory import LogDirectory
 from kafka_eos.formats.segment import CorruptRegion
 from kafka_eos.formats.transaction_log import TOPIC as STATE_TOPIC
+from kafka_eos_checks.audit.inputs import unread_in
 from kafka_eos_checks.audit.places import is_uri, place
 from kafka_eos_checks.audit.rules.log import SEQUENCE_MASK
 from kafka_eos_checks.audit.segments.header_tables import SUFFIX as TABLES
@@ -135,7 +138,15 @@ from kafka_eos_checks.audit.segments.headers import (
     read_index,
 )
 from kafka_eos_checks.audit.segments.records import Records, decode_block
-from kafka_eos_checks.audit.segments.splits import SPLIT_BYTES, PartitionLog, Split, find_logs, plan, tasks
+from kafka_eos_checks.audit.segments.splits import (
+    SPLIT_BYTES,
+    PartitionLog,
+    Split,
+    find_directories,
+    logs_in,
+    plan,
+    tasks,
+)
 from kafka_eos_checks.audit.tables.folded import OFFSETS, TRANSACTIONS, CommittedOffsets, Transactional, record_batch
 from kafka_eos_checks.audit.tables.selection import Selection, from_options
 from kafka_eos_checks.kit.nearest import did_you_mean
@@ -342,13 +353,17 @@ class KafkaLogReader(DataSourceReader):
         Raises:
             ValueError: no path is given, or nothing matches a pattern.
             NotALogDirectory: there is no log at one of the paths.
-            ValueError: a log has only the headers of its batches.
+            ValueError: a log has only the headers of its batches, or would not be read: it lies too deep, or a symbolic
+                link stands in its place.
         """
         paths: list[str] = json.loads(self._options.get("paths", "[]"))
         paths += [self._options["path"]] if "path" in self._options else []
         if not paths:
             raise ValueError("kafka_log: no path; give a broker's log directory to load() or as option 'path'")
-        found = find_logs(*(path for text in paths for path in _matching(text)))
+        given = {path: path for text in paths for path in _matching(text)}
+        there = {path: find_directories(path) for path in given}
+        found = logs_in(chain(*there.values()))
+        _refuse_unread(given, there, found)
         for log in found:
             if not log.has_records:
                 raise ValueError(
@@ -374,8 +389,7 @@ class KafkaLogReader(DataSourceReader):
             ValueError: no log is of the topic or the partition that an option names; others as :meth:`found`.
         """
         found = self.found()
-        if self._granularity != "offsets":
-            _refuse_missing(self._selection, found)
+        _refuse_missing(self._logs(), found)
         folded = self._granularity in FOLDED
         coordinators = (
             tuple(log for log in found if log.topic == STATE_TOPIC) if "transactional_id" in self._kinds else ()
@@ -459,6 +473,15 @@ def _matching(text: str) -> list[Path]:
     if not found:
         raise ValueError(f"kafka_log: nothing matches {text}")
     return found
+
+
+def _refuse_unread(
+    given: Mapping[Path, Path], there: Mapping[Path, Sequence[LogDirectory]], found: Sequence[PartitionLog]
+) -> None:
+    """Raise if logs at the given paths would be left out, whose rows a query would lack without a word."""
+    read = {path for log in found for path in (log.directory, Path(log.folder))}
+    for told in unread_in(given, there, read):
+        raise ValueError(f"kafka_log: {told}")
 
 
 def _refuse_missing(named: Selection, found: Sequence[PartitionLog]) -> None:

@@ -6,14 +6,17 @@ A module is imported only when its command is called, so that the light install 
 import argparse
 import errno
 import importlib
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from io import TextIOWrapper
+from pathlib import Path
 from typing import Any
 
 from kafka_eos_checks.cli import doors
 from kafka_eos_checks.cli.doors import Command, Group
-from kafka_eos_checks.kit.arguments import Parser, drop_output, standard_output
+from kafka_eos_checks.kit.arguments import STANDARD_OUTPUT, Parser, drop_output, standard_output
 from kafka_eos_checks.kit.missing import Missing
 from kafka_eos_checks.kit.nearest import did_you_mean
 from kafka_eos_checks.kit.outputs import Unwritable, check_output
@@ -40,6 +43,7 @@ class _Version(argparse.Action):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; without one, show what there is."""
+    is_open = _open_streams()
     words = _spelled_anew(list(sys.argv[1:] if arguments is None else arguments))
     try:
         parser, left = parser_of(words)
@@ -47,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.print_help()
             return 2  # nothing was checked, so this is no success
         parsed = parser.parse_args(left)
+        _demand_output(parsed, is_open)
         with standard_output(parsed):
             if getattr(parsed, "json", None) is not None:
                 check_output(parsed.json, makes_folder=True)
@@ -71,6 +76,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     else:
         return code
+
+
+def _open_streams() -> bool:
+    """Open closed standard streams to nowhere, as a call with ``>&-`` or a daemon leaves them.
+
+    Otherwise the next file that is opened would get the number of the stream, and what libraries print there. Every
+    stream writes what its encoding lacks as escapes, because no character of a topic or value may cost a verdict.
+
+    Returns:
+        whether standard output was open.
+    """
+    is_open = sys.stdout is not None
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - as long as the process
+        if isinstance(stream := getattr(sys, name), TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    return is_open
+
+
+def _demand_output(parsed: argparse.Namespace, is_open: bool) -> None:
+    if not is_open and getattr(parsed, "json", None) == STANDARD_OUTPUT:
+        raise Unwritable("standard output is closed; give --json a file")
 
 
 def parser_of(words: Sequence[str]) -> tuple[Parser, list[str]]:

@@ -23,6 +23,7 @@ from markupsafe import Markup
 from kafka_eos_checks.drawing.plots import Bar, bar_plot, drawable, number
 from kafka_eos_checks.drawing.svg import UnsafeSvg, inert, visible
 from kafka_eos_checks.kit import paths
+from kafka_eos_checks.kit.outputs import write_text
 from kafka_eos_checks.kit.verdict import Standing, Verdict, headline
 
 MAX_EVIDENCE = 20_000  # characters of one verdict's evidence on the page; report.json has all of it
@@ -413,7 +414,6 @@ def write_page(
         tools: as :func:`environment` takes them.
     """
     facts = environment(verdicts, now or datetime.now(UTC), tools)
-    page.parent.mkdir(parents=True, exist_ok=True)
     first = sorted(verdicts, key=lambda verdict: URGENCY.index(verdict.standing))
     content = Page(verdicts=tuple(first), environment=facts, subject=subject)
-    page.write_text(render(content), encoding="utf-8")
+    write_text(page, render(content))

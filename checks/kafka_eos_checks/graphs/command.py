@@ -403,9 +403,12 @@ def _other_lines(graph: StateGraph, comparison: Comparison) -> Iterator[str]:
 
 
 def conformance_verdict(model: Model, comparison: Comparison) -> Verdict:
-    """The verdict on the reference itself."""
+    """The verdict on the reference itself, or on the reference with the rules of a mutant, if that is named as a model.
+
+    The list ``never`` says what a model's own rules leave out. A mutant takes other steps, and has no list of its own.
+    """
     found = "equal" if comparison.equal else f"{comparison.difference_count:,} differences"
-    vacuous = comparison.untaken ^ set(model.never)
+    vacuous = set() if model.kind == "mutant" else comparison.untaken ^ set(model.never)
     if vacuous:
         found += f"; taken or not, against the registry's 'never': {', '.join(sorted(vacuous))}"
     return Verdict(

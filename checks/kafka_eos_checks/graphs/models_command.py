@@ -12,6 +12,8 @@ from rich.table import Table
 from kafka_eos_checks.graphs import model_check, release_check
 from kafka_eos_checks.graphs.model_check import MOST_TOLD, Outcome, check_models, judge, select, to_verdict
 from kafka_eos_checks.kit.arguments import above_zero, add_json, at_least_one
+from kafka_eos_checks.kit.missing import need_clone
+from kafka_eos_checks.kit.outputs import write_text
 from kafka_eos_checks.kit.paths import build_folder
 from kafka_eos_checks.kit.terminal import WordTable, answer_console, print_verdicts, progress_console
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
@@ -101,13 +103,14 @@ def shown(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict], *, named: bo
 def _write_diagram(verdict: Verdict) -> Path:
     """Write a diagram next to the model; returns its path, from the current folder where it is inside."""
     file = build_folder() / "models" / verdict.name / "counterexample.svg"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(verdict.diagram, encoding="utf-8")
+    write_text(file, verdict.diagram)
     return file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run ``models``."""
+    if arguments.update:
+        need_clone("a registry that may be written")
     try:
         registry = Registry()
         models = select(registry, arguments.models, arguments.tier, mutants=arguments.mutants)

@@ -61,6 +61,19 @@ def make_folder(folder: Path) -> None:
         raise Unwritable(_no_folder(folder, error)) from error
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a file of results, and the folder it stands in.
+
+    Raises:
+        Unwritable: see there.
+    """
+    make_folder(path.parent)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Unwritable(unwritten(path, error)) from error
+
+
 def _no_folder(folder: Path, error: OSError) -> str:
     return f"{folder} cannot be made: {error.strerror or error}; give another folder"
 

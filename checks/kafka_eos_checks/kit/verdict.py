@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from kafka_eos_checks.kit.outputs import Unwritable, make_folder, unwritten
+from kafka_eos_checks.kit.outputs import write_text
 
 
 class Standing(StrEnum):
@@ -139,11 +139,7 @@ def write_document(path: Path, content: Any) -> None:
     Raises:
         Unwritable: the file cannot be written.
     """
-    make_folder(path.parent)
-    try:
-        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise Unwritable(unwritten(path, error)) from error
+    write_text(path, json.dumps(content, indent=1) + "\n")
 
 
 def read_verdicts(path: Path) -> list[Verdict]:

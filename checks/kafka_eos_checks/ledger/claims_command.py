@@ -18,6 +18,7 @@ from rich.text import Text
 from kafka_eos_checks.graphs import model_check
 from kafka_eos_checks.kit import paths
 from kafka_eos_checks.kit.arguments import add_json
+from kafka_eos_checks.kit.outputs import write_text
 from kafka_eos_checks.kit.terminal import WordTable, answer_console, progress_console
 from kafka_eos_checks.kit.verdict import Verdict, write_document, write_verdicts
 from kafka_eos_checks.lab.costs.command import KEPT
@@ -137,9 +138,8 @@ def show(shown: Answer, folder: Path) -> None:
             if verdict.evidence:
                 answer_console.print(verdict.evidence, markup=False, soft_wrap=True)
             if verdict.diagram:
-                folder.mkdir(parents=True, exist_ok=True)
                 file = folder / f"{claim.id}-{verdict.name}.svg"
-                file.write_text(verdict.diagram, encoding="utf-8")
+                write_text(file, verdict.diagram)
                 answer_console.print(Text(f"     diagram: {file}"))
         answer_console.print()
 

@@ -30,6 +30,7 @@ from kafka_eos_checks.graphs import model_check
 from kafka_eos_checks.kit import paths
 from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.missing import MissingExtra, need, need_clone
+from kafka_eos_checks.kit.outputs import write_text
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.kit.recording import kept_recording
 from kafka_eos_checks.kit.terminal import answer_console, progress_console
@@ -348,7 +349,6 @@ def _show(shown: Sequence[Entry], times: Times) -> None:
             answer_console.print(text, markup=False, soft_wrap=True, highlight=False)
         diagram = entry.run.verdict.diagram if entry.run is not None and entry.run.verdict is not None else ""
         if diagram:
-            folder.mkdir(parents=True, exist_ok=True)
             file = folder / f"{entry.finding.id}.svg"
-            file.write_text(diagram, encoding="utf-8")
+            write_text(file, diagram)
             answer_console.print(f"\nDiagram: {file}\n", markup=False, soft_wrap=True)

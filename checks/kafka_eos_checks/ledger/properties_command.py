@@ -26,6 +26,7 @@ from kafka_eos_checks.kit.terminal import WordTable, answer_console
 from kafka_eos_checks.kit.verdict import write_document
 from kafka_eos_checks.ledger.properties import AUDIT, REPAIRED, Outcome, Row, properties
 from kafka_eos_checks.ledger.report import UnusableVerdicts, add_verdicts, given_verdicts
+from kafka_eos_checks.models.findings import read_findings
 from kafka_eos_checks.models.registry import MalformedRegistry, Model, Registry
 from kafka_eos_checks.models.releases import Releases
 
@@ -129,6 +130,21 @@ def _names_of(row: Row) -> set[str]:
     return {row.module, row.name, f"{row.module}!{row.name}", *found}
 
 
+def _tell_unknown(unknown: Collection[str], every: Sequence[Row]) -> None:
+    """Print why no row has these names, and what to do."""
+    known, findings = set[str]().union(*map(_names_of, every)), {finding.id for finding in read_findings()}
+    for name in sorted(unknown):
+        near = ", ".join(get_close_matches(name, sorted(known | findings), n=5, cutoff=0.5))
+        modules = ", ".join(sorted({row.module for row in every}))
+        told = (
+            f"no module, property or finding {name}; {f'similar names: {near}' if near else f'modules are {modules}'}"
+        )
+        if name in findings:
+            calls = "; ".join(CHECKS[:2])
+            told = f"no verdict here shows a property that finding {name} is about; check them first: {calls}"
+        print(f"kafka-eos ledger properties: {told}", file=sys.stderr)
+
+
 def _tell_judged() -> int:
     """Print how everything is judged by each release, and name what is not judged."""
     need("crosshair", "prove")
@@ -159,12 +175,7 @@ def run(arguments: argparse.Namespace) -> int:
         every, names = rows, set(arguments.names)
         rows = [row for row in every if names & _names_of(row)]
         if unknown := names.difference(*map(_names_of, every)):
-            known = set().union(*map(_names_of, every))
-            for name in sorted(unknown):
-                near = ", ".join(get_close_matches(name, sorted(known), n=5, cutoff=0.5))
-                modules = ", ".join(sorted({row.module for row in every}))
-                told = f"similar names: {near}" if near else f"modules are {modules}"
-                print(f"kafka-eos ledger properties: no module, property or finding {name}; {told}", file=sys.stderr)
+            _tell_unknown(unknown, every)
             return 2
     answer_console.print(_table(rows))
     if arguments.names:

@@ -18,6 +18,7 @@ from kafka_eos_checks.drawing.page import render as render_page
 from kafka_eos_checks.drawing.plots import LARGEST
 from kafka_eos_checks.drawing.svg import visible
 from kafka_eos_checks.kit import paths
+from kafka_eos_checks.kit.outputs import check_output, write_text
 from kafka_eos_checks.kit.terminal import answer_console
 from kafka_eos_checks.kit.verdict import Verdict, first_of, read_verdicts, write_document
 from kafka_eos_checks.ledger.claims import Entry, MalformedClaims, Standing, ledger, read_claims
@@ -271,17 +272,16 @@ def write_report(verdicts: Sequence[Verdict], page: Path, now: datetime | None =
         MalformedClaims: when the claims file cannot be used.
     """
     report = report_of(verdicts, now)
-    page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(render(report), encoding="utf-8")
+    write_text(page, render(report))
     write_document(page.with_suffix(".json"), report.to_json())
     return report
 
 
 EPILOG = """examples:
   kafka-eos ledger report
-  kafka-eos ledger report --verdicts build/verdicts/model-check.json --out /tmp/report.html
+  kafka-eos ledger report --verdicts build/verdicts/models.json --out /tmp/report.html
 
-exit codes: 0 all verdicts as expected, 1 a verdict differs, 2 the verdicts cannot be used
+exit codes: 0 no verdict differs (what is not judged is named), 1 a verdict differs, 2 the verdicts cannot be used
 """
 
 
@@ -314,6 +314,8 @@ def run(arguments: argparse.Namespace) -> int:
             where = ", ".join(map(str, arguments.verdicts or [verdicts_folder()]))
             print(f"kafka-eos ledger report: no verdicts in {where}; {NEXT}", file=sys.stderr)
             return 2
+        for file in (page, page.with_suffix(".json")):
+            check_output(file, makes_folder=True)
         report = write_report(verdicts, page)
     except (UnusableVerdicts, MalformedClaims, MalformedFindings, MalformedRegistry) as error:
         print(f"kafka-eos ledger report: {error}", file=sys.stderr)
@@ -322,4 +324,7 @@ def run(arguments: argparse.Namespace) -> int:
     for verdict in report.differing:
         differs = f"  differs: {verdict.check} {verdict.name}: expected {verdict.expected}, found {verdict.found}"
         answer_console.print(visible(differs), markup=False, soft_wrap=True)
+    for verdict in (each for each in report.verdicts if each.ok and each.unknown):
+        unjudged = f"  not judged: {verdict.check} {verdict.name}: {verdict.unjudged}"
+        answer_console.print(visible(unjudged), markup=False, soft_wrap=True)
     return 1 if report.differing else 0

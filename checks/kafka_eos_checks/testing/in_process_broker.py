@@ -43,7 +43,8 @@ class InProcessBroker(ServedCluster):
         seed: the seed of its chances.
 
     Raises:
-        ValueError: there is no such transaction version, or no broker at all.
+        ValueError: there is no such transaction version, or no broker at all, or the folder has files of another
+            broker, which may still run: its history would be lost, and its logs judged without it.
     """
 
     def __init__(
@@ -63,6 +64,9 @@ class InProcessBroker(ServedCluster):
         self.folder = folder
         self.seed = seed
         folder.mkdir(parents=True, exist_ok=True)
+        for former in (folder / HISTORY, folder / DATA):
+            if former.exists():
+                raise ValueError(f"{folder} has {former.name} of another broker; give an empty or a new folder")
         rules = read_plan(Path(faults).read_text(encoding="utf-8"), str(faults)) if faults is not None else []
         check_brokers(rules, brokers, str(faults))
         self._history = (folder / HISTORY).open("w", buffering=1, encoding="utf-8")

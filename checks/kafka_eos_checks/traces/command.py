@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
@@ -33,7 +33,8 @@ from kafka_eos.machines.idempotent_producer import IdempotentProducer
 from kafka_eos.machines.machine import instances
 from kafka_eos.machines.partition_log import PartitionLog
 from kafka_eos.machines.transaction_coordinator import TransactionCoordinator
-from kafka_eos_checks.audit.inputs import ARCHIVE_SUFFIX, UnusableInput, opened
+from kafka_eos_checks.audit.inputs import ARCHIVE_SUFFIX, UnusableInput, contents_of, opened, unread_in
+from kafka_eos_checks.audit.segments.splits import find_directories, logs_in
 from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.missing import need_clone
 from kafka_eos_checks.kit.outputs import check_outputs
@@ -274,7 +275,8 @@ def opened_paths(paths: Sequence[Path]) -> Iterator[list[Path]]:
 
     Raises:
         TraceUnusable: a file that is neither a history nor an archive.
-        UnusableInput: an archive that is no recording.
+        UnusableInput: an archive that is no recording, or a folder with logs that would be left out.
+        NotALogDirectory: a folder has no logs.
     """
     with ExitStack() as stack:
         here = []
@@ -284,7 +286,22 @@ def opened_paths(paths: Sequence[Path]) -> Iterator[list[Path]]:
                 kinds = f"a log directory, a recording (a folder or {ARCHIVE_SUFFIX}) or a history ({HISTORY_SUFFIX})"
                 raise TraceUnusable(f"{path}: give {kinds}")
             here.append(path if is_history else stack.enter_context(opened(path)))
+        logs = {contents_of(folder).logs: (path, folder) for path, folder in zip(paths, here, strict=True)}
+        _refuse_unread({each: path / each.relative_to(folder) for each, (path, folder) in logs.items()})
         yield here
+
+
+def _refuse_unread(folders: Mapping[Path, Path]) -> None:
+    """Refuse folders with logs that would be left out, because no verdict would name them.
+
+    Args:
+        folders: the folders with log directories, each as it was given; histories are left alone.
+    """
+    there = {folder: find_directories(folder) for folder in folders if folder.is_dir()}
+    found = logs_in(chain(*there.values()))
+    read = {path for log in found for path in (log.directory, Path(log.folder))}
+    for told in unread_in({folder: folders[folder] for folder in there}, there, read):
+        raise UnusableInput(told)
 
 
 def given(models: Models, paths: Sequence[Path]) -> list[Verdict]:

@@ -255,6 +255,21 @@ def links_to_logs(found: Iterable[LogDirectory], suffixes: Sequence[str] = ("log
     return [link for link in links if _PARTITION.fullmatch(link.name) or _is_segment(link.name, suffixes)]
 
 
+def linked_directories(path: Path, found: Sequence[LogDirectory], suffixes: Sequence[str] = ("log",)) -> list[Path]:
+    """The symbolic links right in a folder that lead to log directories; :func:`find_log_directories` follows none.
+
+    The arguments are those of :func:`deeper_directories`.
+    """
+    if not all(directory.is_whole for directory in found):
+        return []
+    links = (each for each in sorted(path.resolve().iterdir()) if each.is_symlink() and each.is_dir())
+    return [
+        link
+        for link in links
+        if not _PARTITION.fullmatch(link.name) and any(_is_partition(each, suffixes) for each in _children(link))
+    ]
+
+
 def stands_for_logs(name: str) -> bool:
     """Whether a name is that of a partition's folder, or of a file that belongs to a segment."""
     return any(pattern.fullmatch(name) is not None for pattern in (_PARTITION, _SEGMENT_FILE))

@@ -10,7 +10,9 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from contextlib import AbstractContextManager, nullcontext
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,7 +32,7 @@ from kafka_eos_checks import cli
 from kafka_eos_checks.audit import completeness
 from kafka_eos_checks.audit.audit import audit, run
 from kafka_eos_checks.audit.command import UNJUDGED_REASONS, _print_notes
-from kafka_eos_checks.audit.findings import COLUMNS, Finding, Kind, write_findings
+from kafka_eos_checks.audit.findings import COLUMNS, Finding, Kind, to_arrow, write_findings
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES
 from kafka_eos_checks.audit.oracle.synthetic import write_log
 from kafka_eos_checks.audit.rules import transactions
@@ -446,6 +448,46 @@ def test_findings_are_written_as_json_lines_csv_and_parquet(tmp_path: Path) -> N
     assert [Finding(**row) for row in parquet.read_table(tmp_path / "f.parquet").to_pylist()] == [FINDING, FINDING]
 
 
+@pytest.mark.parametrize("logs", [True, False])
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_text_of_a_history_that_no_stream_can_write_is_written_as_escapes(
+    encoding: str, logs: bool, tmp_path: Path
+) -> None:
+    value = {"value": "\ud800é", "transaction": 1}
+    sent = {"topic": "orders", "partition": 0, "offset": 0}
+    events = [
+        Event(run="r", process="p", action="Send", phase="invoke", topic="orders", detail=value),
+        Event(run="r", process="p", action="AbortTransaction", phase="ok", detail={"transaction": 1}),
+        Event(run="r", process="c\ud800", action="Poll", phase="ok", isolation="read_committed", detail=value, **sent),
+    ]
+    write_history(tmp_path / "h.jsonl", events)
+    given = [str(tmp_path / "h.jsonl")]
+    if logs:
+        write_log(tmp_path / "logs" / "orders-0", clean())
+        given.append(str(tmp_path / "logs"))
+    command = [sys.executable, "-m", "kafka_eos_checks.cli", "audit", *given]
+    rows = []
+    for suffix in ("jsonl", "csv"):
+        findings = tmp_path / f"f.{suffix}"
+        done = subprocess.run(
+            [*command, "--findings", str(findings)],
+            env={**os.environ, "PYTHONIOENCODING": encoding},
+            capture_output=True,
+            check=False,
+            timeout=60,
+        )
+        assert (done.returncode, done.stderr) == (1, b"")
+        assert rb"c\ud800 was given '\ud800" in done.stdout
+        text = findings.read_text(encoding="utf-8")
+        rows.append(
+            list(map(json.loads, text.splitlines())) if suffix == "jsonl" else list(csv.DictReader(io.StringIO(text)))
+        )
+    assert [row["evidence"] for row in rows[0]] == [row["evidence"] for row in rows[1]]
+    assert any(row["evidence"].startswith("c\\ud800 was given '\\ud800é'") for row in rows[0])
+    pytest.importorskip("pyarrow")
+    assert to_arrow([Finding(rule="r", topic="\ud800é", partition=0)]).to_pylist()[0]["topic"] == "\\ud800é"
+
+
 def test_a_spreadsheet_takes_no_cell_for_a_formula(tmp_path: Path) -> None:
     write_findings(tmp_path / "f.csv", [FINDING])
     assert ",'=cmd()," in (tmp_path / "f.csv").read_text()
@@ -596,12 +638,15 @@ def test_a_table_that_cannot_be_written_is_refused_before_the_audit_with_a_remed
     monkeypatch.setattr("kafka_eos_checks.audit.audit.run", lambda *_, **__: pytest.fail("it audits"))
     spark.createDataFrame([(1,)], "number int").createOrReplaceTempView("numbers")
     wanted = {
+        "a`b": "table a`b cannot be written: [PARSE_SYNTAX_ERROR]",
+        "f" * 300: "Mkdirs failed to create",
         "audits.findings": "table audits.findings cannot be written: [SCHEMA_NOT_FOUND]",
         "numbers": "table numbers and findings differ in the columns",
     }
     for table, words in wanted.items():
         assert cli.main(["audit", str(tmp_path / "logs"), "--sink", table]) == 2
         assert words in capsys.readouterr().err
+    spark.sql(f"DROP TABLE {'f' * 300}")
     spark.catalog.dropTempView("numbers")
 
 
@@ -615,8 +660,61 @@ def test_the_verdicts_are_printed_although_the_table_fails_after_the_audit(
     assert cli.main(["audit", str(tmp_path / "logs"), "--sink", "audits.findings"]) == 2
     said = capsys.readouterr()
     assert "FAIL duplicate" in said.out
-    assert "table audits.findings cannot be written: [SCHEMA_NOT_FOUND]" in said.err
-    assert "remedy: make the schema" in said.err
+    assert "table audits.findings cannot be written: [TABLE_OR_VIEW_NOT_FOUND]" in said.err
+    assert "remedy: give another table, or --findings FILE" in said.err
+
+
+@pytest.mark.spark
+def test_findings_are_appended_to_a_table_of_any_format_with_partitions_and_another_order_of_columns(
+    tmp_path: Path, spark: Any
+) -> None:
+    write_log(tmp_path / "logs" / "orders-0", faulty())
+    columns = ", ".join(f"{name} {kind}" for name, kind in reversed(COLUMNS.items()))
+    findings = tmp_path / "f.jsonl"
+    for table, made in {"given_orc": "USING orc", "given_parts": "USING parquet PARTITIONED BY (rule)"}.items():
+        with table_of(spark, table):
+            spark.sql(f"CREATE TABLE {table} ({columns}) {made}")
+            call = ["audit", str(tmp_path / "logs"), "--sink", table, "--findings", str(findings)]
+            assert cli.main(call) == 1
+            rows = Counter(Finding(**row.asDict()) for row in spark.table(table).collect())
+        assert rows == Counter(Finding(**json.loads(line)) for line in findings.read_text().splitlines())
+
+
+@pytest.mark.spark
+def test_the_verdicts_are_printed_although_a_task_cannot_write_the_table(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_log(tmp_path / "logs" / "orders-0", faulty())
+    name = "g" * 300  # longer than the name of a folder
+    with table_of(spark, name):
+        spark.sql(f"CREATE TABLE {name} ({', '.join(map(' '.join, COLUMNS.items()))}) USING parquet")
+        monkeypatch.setattr("kafka_eos_checks.audit.findings.prepare_table", lambda *_: None)
+        assert cli.main(["audit", str(tmp_path / "logs"), "--sink", name]) == 2
+    said = capsys.readouterr()
+    assert "FAIL duplicate" in said.out
+    assert "Mkdirs failed to create" in said.err
+    assert "remedy: give another table, or --findings FILE" in said.err
+
+
+@contextmanager
+def table_of(spark: Any, name: str) -> Iterator[None]:
+    """Leave no table of this name, and no folder of it."""
+    folder = Path(urlsplit(spark.conf.get("spark.sql.warehouse.dir")).path, name)
+    try:
+        if len(name) < 256:
+            shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
+        yield
+    finally:
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+@pytest.mark.parametrize("name", ["", " "])
+def test_a_table_without_a_name_is_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_log(tmp_path / "orders-0", clean())
+    with pytest.raises(SystemExit) as refused:
+        cli.main(["audit", str(tmp_path), "--sink", name])
+    assert refused.value.code == 2
+    assert f"kafka-eos audit: --sink '{name}': expected the name of a table" in capsys.readouterr().err
 
 
 @pytest.mark.spark

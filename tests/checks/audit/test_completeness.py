@@ -698,11 +698,26 @@ def test_a_link_in_the_place_of_a_partition_is_not_judged(there: bool, cluster: 
     (cluster / "brokers" / "1" / "generated-1" / "other.txt").symlink_to(tmp_path / "elsewhere")
     found = of(run([cluster]), READABLE)
     assert (found.standing, found.unjudged_for) == (Standing.NOT_JUDGED, {"links": 1})
-    assert found.evidence == "1/generated-0"
+    assert found.evidence == str(folder)
     assert found.unjudged.startswith("1 link: ")
     assert "give the folders that the links lead to" in found.unjudged
     alone = of(run([tmp_path / "elsewhere" / ".." / "cluster" / "brokers" / "1" / "generated-1"]), READABLE)
     assert alone.standing is Standing.OK, "nobody asked for the others"
+
+
+def test_links_to_what_is_given_too_are_judged_by_it_and_a_link_to_another_broker_is_not_judged(
+    cluster: Path, tmp_path: Path
+) -> None:
+    moved = shutil.move(cluster / "brokers" / "1" / "generated-0", tmp_path / "elsewhere" / "generated-0")
+    (cluster / "brokers" / "1" / "generated-0").symlink_to(moved)
+    shutil.copytree(cluster / "brokers" / "1" / "generated-1", tmp_path / "mounted" / "other-1")
+    (cluster / "brokers" / "2").symlink_to(tmp_path / "mounted")
+    (cluster / "brokers" / "latest").symlink_to(cluster / "brokers" / "1")
+    (cluster / "brokers" / "empty").symlink_to(tmp_path)
+    found = of(run([cluster]), READABLE)
+    assert found.unjudged_for == {"links": 2}
+    assert found.evidence.splitlines() == [str(cluster / "brokers" / name) for name in ("1/generated-0", "2")]
+    assert of(run([cluster, tmp_path / "mounted", Path(moved)]), READABLE).standing is Standing.OK
 
 
 def test_a_broker_whose_folder_lies_deeper_than_the_others_is_not_judged_unless_it_is_given(
@@ -734,7 +749,7 @@ def test_a_link_in_the_place_of_a_segment_is_not_judged(cluster: Path, tmp_path:
     last.symlink_to(tmp_path / "elsewhere.log")
     found = of(run([cluster]), READABLE)
     assert (found.standing, found.unjudged_for) == (Standing.NOT_JUDGED, {"links": 1}), "it may have the log's end"
-    assert found.evidence == f"1/generated-0/{last.name}"
+    assert found.evidence == str(last)
 
 
 @pytest.mark.parametrize(

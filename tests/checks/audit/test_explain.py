@@ -205,7 +205,7 @@ def test_a_long_run_is_cut_to_what_is_near_the_moment() -> None:
     assert [event.order for event in moment.events] == list(range(301 - explain.BEFORE, 301 + explain.AFTER))
     assert moment.violation is not None
     assert moment.events[moment.violation.step].order == 300
-    with pytest.raises(NothingToDraw, match="no event is left"):
+    with pytest.raises(NothingToDraw, match="--topic other: no event of the run has it; there is t"):
         cut_out(events, Wanted(topic="other"), None)
 
 
@@ -245,3 +245,23 @@ def test_findings_and_logs_are_no_history_and_the_message_says_what_to_give(
     write_log(tmp_path / "t-0", [Batch(0, 0, 0, 7, 0, 0, 0, unsequenced=False)])
     assert run(str(tmp_path / "t-0")) == 2
     assert "no history of the clients in it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--topic", "nosuch"), "--topic nosuch: no event of the run has it; there is late-end-of-transaction\n"),
+        (("--partition", "99"), "--partition 99: no event of the run has it; there is 0, 1\n"),
+        (("--producer-id", "77777"), "--producer-id 77777: no event of the run has it; there is "),
+        (("--transactional-id", "t"), "--transactional-id t: no event of the run has it; there is "),
+        (("--process", "nobody", "--around", "5"), "--process nobody: no event of the run has it; there is "),
+        (("--finding", "2"), "--finding draws what led to a finding, whatever --run says; leave one of them out\n"),
+    ],
+)
+def test_an_option_that_would_choose_nothing_is_refused(
+    more: tuple[str, ...], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ("example:violations", "--run", "violations/late-end-of-transaction")
+    assert run(*given, *more, "--out", str(tmp_path / "run.svg")) == 2
+    assert f"kafka-eos explain: {said}" in capsys.readouterr().err
+    assert not (tmp_path / "run.svg").exists()

@@ -1,7 +1,9 @@
 """The data source ``kafka_log`` against the readable decoder, and the rules in SQL against the readable rules."""
 
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +14,7 @@ import pytest
 
 from kafka_eos.formats.compression import CompressionType
 from kafka_eos.formats.log_directory import NotALogDirectory
-from kafka_eos.formats.record_batch import Record, build_batch
+from kafka_eos.formats.record_batch import Record, TimestampType, build_batch
 from kafka_eos.formats.segment import StoredBatch, read_segment
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit import source
@@ -145,7 +147,12 @@ def test_committed_offsets_of_an_unknown_topic_and_a_condition_that_nothing_meet
     tmp_path: Path, spark: Any
 ) -> None:
     mixed_segment(tmp_path)
-    assert source.KafkaLogReader("offsets", [], {"path": str(tmp_path), "topic": "x"}).partitions() == []
+    reader = source.KafkaLogReader("offsets", [], {"path": str(tmp_path), "topic": "x"})
+    with pytest.raises(ValueError, match=r"no log of topic '__consumer_offsets' at the given paths; there is orders$"):
+        reader.partitions()
+    (tmp_path / "__consumer_offsets-0").mkdir()
+    (tmp_path / "__consumer_offsets-0" / f"{0:020}.log").touch()
+    assert reader.partitions() == []
     assert spark.read.format("kafka_log").load(str(tmp_path)).where("topic = 'x'").count() == 0
 
 
@@ -167,6 +174,36 @@ def test_a_pattern_is_the_paths_that_match_it_and_a_path_of_that_name_is_itself(
         read.load(f"{tmp_path}/broker-3*").count()
     (tmp_path / "broker-1").rename(tmp_path / "broker-[2]")
     assert {row.broker for row in read.load(f"{tmp_path}/broker-[2]").collect()} == {"broker-[2]"}
+
+
+@pytest.mark.parametrize("granularity", sorted(source.SCHEMAS))
+@pytest.mark.parametrize("left_out", ["deep", "partition", "segment", "broker"])
+def test_logs_that_would_be_left_out_are_refused(left_out: str, granularity: str, tmp_path: Path) -> None:
+    for name in ("__consumer_offsets-0", "orders-0"):
+        write_log(tmp_path / "logs" / "1" / name, faulty_log(1, 5))
+    other = tmp_path / "elsewhere" / "orders-1"
+    write_log(other, faulty_log(1, 5))
+    where, target = {
+        "deep": ("2/below", None),
+        "partition": ("1/orders-1", other),
+        "segment": (f"1/orders-0/{9:020}.log", next(other.glob("*.log"))),
+        "broker": ("2", other.parent),
+    }[left_out]
+    link = tmp_path / "logs" / where
+    if target is None:
+        shutil.copytree(other, link / "orders-1")
+    else:
+        link.symlink_to(target)
+
+    def tasks(*more: Path) -> int:
+        paths = json.dumps([str(path) for path in (tmp_path / "logs", *more)])
+        return len(source.KafkaLogReader(granularity, [], {"paths": paths, "splitbytes": "1"}).partitions())
+
+    words = "lies too deep" if target is None else "is a symbolic link, which is not followed"
+    with pytest.raises(ValueError, match=rf"kafka_log: {re.escape(str(link))} .*{words}"):
+        tasks()
+    if left_out != "segment":
+        assert tasks(link if target is None else other.parent) == (1 if granularity == "offsets" else 3)
 
 
 def test_a_segment_in_the_place_of_a_directory_is_told_as_a_file(tmp_path: Path) -> None:
@@ -346,6 +383,29 @@ def test_ranges_and_producers_choose_batches_and_records(
         for granularity, column in names.items()
     }  # fmt: skip
     assert found == {"batches": [3 * i for i in batches], "records": list(offsets)}
+
+
+@pytest.mark.parametrize("what", ["offset", "timestamp"])
+@pytest.mark.parametrize("end", ["10", "5"])
+def test_a_range_with_nothing_in_it_is_refused(end: str, what: str, tmp_path: Path) -> None:
+    options = {"path": str(tmp_path), f"starting{what}": "10", f"ending{what}": end}
+    with pytest.raises(ValueError, match=f"option ending{what} {end} is not above starting{what} 10: nothing is there"):
+        source.KafkaLogReader("batches", [], options)
+
+
+def test_a_batch_whose_base_timestamp_is_later_than_its_records_is_chosen_by_their_time(tmp_path: Path) -> None:
+    later = {
+        "append_time": {"base_timestamp": 9000, "max_timestamp": 1000, "timestamp_type": TimestampType.LOG_APPEND_TIME},
+        "horizon": {"delete_horizon_ms": 9000, "max_timestamp": 1000},
+    }
+    record = Record(offset_delta=0, timestamp_delta=-8000, key=b"k", value=b"v")
+    encoded = [build_batch([record], base_offset=i, **kind).encode() for i, kind in enumerate(later.values())]
+    write_segment(tmp_path / "orders-0" / f"{0:020d}.log", encoded)
+    for granularity in ("batches", "records"):
+        for end, count in (("1000", 0), ("1001", 2)):
+            options = {"path": str(tmp_path), "endingTimestamp": end}
+            reader = source.KafkaLogReader(granularity, ["position"], options)
+            assert sum(len(rows) for task in reader.partitions() for rows in reader.read(task)) == count
 
 
 def test_an_option_that_is_no_number_is_refused(tmp_path: Path, spark: Any) -> None:

@@ -1,5 +1,6 @@
 import argparse
 import errno
+import os
 import re
 import subprocess
 import sys
@@ -233,3 +234,15 @@ def test_a_full_disk_is_told_and_is_no_verdict(words: list[str]) -> None:
     assert done.returncode == 2
     assert done.stderr.endswith("kafka-eos: the output cannot be written: No space left on device\n")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="closes a stream as a shell does")
+@pytest.mark.parametrize(
+    ("more", "code", "said"),
+    [("", 1, ""), (" --json -", 2, "kafka-eos: standard output is closed; give --json a file\n")],
+)
+def test_a_closed_standard_output_costs_no_verdict(more: str, code: int, said: str, tmp_path: Path) -> None:
+    call = f'"{sys.executable}" -m kafka_eos_checks.cli audit example:violations --findings "{tmp_path}/f.jsonl"'
+    done = subprocess.run(["sh", "-c", f"{call}{more} >&-"], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (code, said)
+    assert (tmp_path / "f.jsonl").exists() == (not more)

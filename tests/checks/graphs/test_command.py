@@ -313,6 +313,7 @@ def test_an_action_that_no_edge_of_the_graph_takes_has_to_be_one_that_is_never_t
         said = f"taken or not, against the registry's 'never': {name}"
         assert conformance_verdict(model, comparison).found.endswith(said)
         assert said not in conformance_verdict(replace(model, never=(name,)), comparison).found
+        assert conformance_verdict(replace(model, kind="mutant"), comparison).found.endswith("differences")
 
 
 @pytest.mark.tlc

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.graphs import models_command
 from kafka_eos_checks.graphs.model_check import Outcome, judge, to_verdict
 from kafka_eos_checks.graphs.models_command import shown
@@ -82,6 +83,16 @@ def test_an_update_settles_the_numbers_of_a_model_and_nothing_else(
     assert models_command.run(parser.parse_args(["models", "Counter", "--update"])) == code
     assert Registry(registry.folder).get("Counter").expect == Expectation(states=7, generated=9, depth=3)
     assert "the registry says" not in capsys.readouterr().out
+
+
+def test_an_update_needs_a_clone_and_leaves_the_registry_of_an_installed_package(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("kafka_eos_checks.kit.missing.is_clone", lambda: False)
+    assert main(["check", "models", "PartitionLog", "--update"]) == 2
+    assert (
+        "this needs a registry that may be written, which only a clone of the repository has" in capsys.readouterr().err
+    )
 
 
 def test_an_update_leaves_the_numbers_of_a_model_that_is_violated(

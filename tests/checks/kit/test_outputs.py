@@ -11,6 +11,7 @@ import pytest
 from kafka_eos_checks.cli import command
 from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.kit.outputs import Unwritable, check_output, check_outputs
+from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 
 
 def test_a_file_that_can_be_written_is_not_made_and_keeps_its_content(tmp_path: Path) -> None:
@@ -148,3 +149,37 @@ def test_one_file_by_two_spellings_is_one_file(tmp_path: Path) -> None:
     outputs = {"--json": tmp_path / "a.json", "--out": tmp_path / "folder" / ".." / "a.json"}
     with pytest.raises(Unwritable, match="is named by --json and --out; give two files"):
         check_outputs(outputs)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "explain example:violations --out {0}.html",
+        "explain example:violations --out {0}.svg",
+        "ledger report --verdicts {1} --out {0}.html",
+    ],
+)
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("/proc/new/page", "/proc/new cannot be made: No such file or directory; give another folder"),
+        ("full/page", "cannot be written: No space left on device; give another file, or see to its disk and rights"),
+    ],
+)
+def test_a_page_that_cannot_be_written_is_told_with_its_name_and_a_remedy(
+    place: str,
+    words: str,
+    call: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "full").mkdir()
+    for suffix in (".html", ".svg", ".json"):
+        (tmp_path / "full" / "page").with_suffix(suffix).symlink_to("/dev/full")
+    write_verdicts(tmp_path / "v.json", [Verdict(check="model", name="X", expected="holds", found="holds", ok=True)])
+    assert main(call.format(place, tmp_path / "v.json").split()) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.startswith("kafka-eos")

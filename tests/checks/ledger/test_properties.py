@@ -245,6 +245,19 @@ def test_the_command_shows_the_properties_that_a_finding_is_about(
     assert "NoGap" not in told
 
 
+def test_a_finding_whose_properties_no_verdict_shows_is_told_with_the_checks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_verdicts(tmp_path / "none.json", [])
+    given = ["--verdicts", str(tmp_path / "none.json")]
+    assert main(["ledger", "properties", "static-leave", *given]) == 2
+    told = capsys.readouterr().err
+    assert "no verdict here shows a property that finding static-leave is about; check them first: " in told
+    assert "kafka-eos check models --kafka 4.3 --kafka 3.9 --json build/verdicts/releases.json" in told
+    assert main(["ledger", "properties", "static-leav", *given]) == 2
+    assert "no module, property or finding static-leav; similar names: static-leave" in capsys.readouterr().err
+
+
 def test_before_anything_is_checked_what_is_expected_to_hold_comes_first() -> None:
     rows = [row for row in properties([], Registry(), Releases()) if row.module != "audit"]
     violated = [row.cells["Kafka 4.3"].expected.startswith("violated") for row in rows]

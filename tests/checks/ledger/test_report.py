@@ -506,3 +506,13 @@ def test_the_only_script_searches_and_is_allowed_by_its_hash() -> None:
     allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"script-src 'sha256-{allowed}'" in text
     assert '<input id="search"' in text
+
+
+def test_the_report_names_what_is_not_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    verdict = Verdict(check="replay", name="gap", expected="0 findings", found="0 findings", ok=True)
+    unjudged = replace(verdict, name="order", unknown=2, unjudged="2 of 2 batches: compacted")
+    write_verdicts(tmp_path / "v.json", [verdict, unjudged])
+    out = tmp_path / "r.html"
+    assert cli.main(["ledger", "report", "--verdicts", str(tmp_path / "v.json"), "--out", str(out)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[1:] == ["  not judged: replay order: 2 of 2 batches: compacted"]

@@ -934,3 +934,16 @@ def test_a_transaction_that_was_never_ended_is_over_with_the_next_instance() -> 
     ]
     requests = read_requests(events)
     assert [requests.attempt((("t", 0), offset)) for offset in range(3)] == [("x", 0), ("nobody", None), ("x", 1)]
+
+
+def test_a_folder_with_files_of_another_broker_is_refused_and_left(tmp_path: Path) -> None:
+    with InProcessBroker(tmp_path / "one") as broker:
+        broker.create_topic("orders")
+        broker.advance(1)
+        before = (tmp_path / "one" / "history.jsonl").read_bytes()
+        with pytest.raises(ValueError, match=r"one has history\.jsonl of another broker; give an empty"):
+            InProcessBroker(tmp_path / "one")
+        assert (tmp_path / "one" / "history.jsonl").read_bytes() == before
+    (tmp_path / "one" / "history.jsonl").unlink()
+    with pytest.raises(ValueError, match="one has data of another broker"):
+        InProcessBroker(tmp_path / "one")

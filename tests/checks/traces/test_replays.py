@@ -793,3 +793,27 @@ def test_leaders_are_judged_by_the_lowest_version_that_ended_a_transaction(versi
         rows = pa.RecordBatch.from_pydict({"name": ["x"], "version": [version]})
         replays._note_owners(owners, 7, [rows])
     assert owners == {"x": min(filter(None, versions), default=0)}
+
+
+@pytest.mark.parametrize("engine", [[], ["--alone"]])
+@pytest.mark.parametrize("left_out", ["link", "deep"])
+def test_logs_that_would_be_left_out_are_refused(
+    left_out: str, engine: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["lab", "generate", str(tmp_path / "made"), "--transactions", "20", "--clients", "4"]) == 0
+    broker = tmp_path / "made" / "brokers" / "1"
+    log = max(
+        broker.glob("__transaction_state-*"), key=lambda path: sum(file.stat().st_size for file in path.iterdir())
+    )
+    away = tmp_path / "away" if left_out == "link" else broker.parent / "more" / "deep"
+    away.mkdir(parents=True)
+    shutil.move(log, away / log.name)
+    if left_out == "link":
+        log.symlink_to(away / log.name)
+    words = (
+        "is a symbolic link, which is not followed; put a copy" if left_out == "link" else "lies too deep to be read"
+    )
+    assert cli.main(["check", "traces", str(tmp_path / "made"), *engine]) == 2
+    said = capsys.readouterr().err
+    assert f"kafka-eos check traces: {log if left_out == 'link' else away} " in said
+    assert words in said

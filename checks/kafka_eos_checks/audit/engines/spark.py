@@ -28,9 +28,10 @@ from kafka_eos_checks.audit.engines.local import ANSWER, ASKED, Item, Result, Ro
 from kafka_eos_checks.audit.inputs import UnusableInput
 from kafka_eos_checks.audit.quoting import key_of_names, use_key
 from kafka_eos_checks.kit.memory import keep_modules
-from kafka_eos_checks.kit.missing import find_java, need
+from kafka_eos_checks.kit.missing import MissingExtra, find_java, need
 from kafka_eos_checks.kit.progress import part_progress
 from kafka_eos_checks.kit.schemas import arrow_schema, ddl
+from kafka_eos_checks.kit.spark_failures import reasons, spark_failures
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -352,15 +353,15 @@ def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
         finally:
             made.stop()
         return
-    find_java()
+    java = find_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise local mode takes the first python3 on the path
     log4j = Path(__file__).with_name("log4j2.properties")
-    java = [f"-Dlog4j2.configurationFile={log4j}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    settings = [f"-Dlog4j2.configurationFile={log4j}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     builder = sql.SparkSession.builder.master("local[*]").appName("kafka-eos")
     for name, value in {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": " ".join(java),
+        "spark.driver.extraJavaOptions": " ".join(settings),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.adaptive.enabled": "false",  # otherwise each shuffle is a job of its own
@@ -371,8 +372,12 @@ def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
         "spark.sql.session.timeZone": "UTC",
     }.items():
         builder = builder.config(name, value)
-    with quiet_about_pandas():
-        made = builder.getOrCreate()
+    try:
+        with quiet_about_pandas():
+            made = builder.getOrCreate()
+    except spark_failures() as error:
+        remedy = "set JAVA_HOME to a JDK 17 or later"
+        raise MissingExtra(f"Spark does not start with {java}; {remedy}: {reasons(error)[0]}") from error
     try:
         yield made
     finally:
@@ -381,18 +386,17 @@ def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
 
 @contextmanager
 def failures_told() -> Iterator[None]:
-    """Raise :class:`UnusableInput` where Spark fails, with the first and the last line of Spark's message.
+    """Raise :class:`UnusableInput` where Spark fails, with the first and the last reason in its message.
 
     Raises:
         UnusableInput: Spark fails in the block.
         MissingExtra: without pyspark.
     """
-    failure = need("pyspark.errors", "spark").PySparkException
     try:
         yield
-    except failure as error:
-        words = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise UnusableInput(f"Spark failed: {words[0]} … {words[-1]}" if words else "Spark failed") from error
+    except spark_failures() as error:
+        words = reasons(error)
+        raise UnusableInput(f"Spark failed: {words[0]}" + f" … {words[-1]}" * (len(words) > 1)) from error
 
 
 @contextmanager

@@ -9,14 +9,14 @@ import pickle
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from heapq import merge, nsmallest
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any
 
 from kafka_eos_checks.audit.engines.local import Engine, Row
-from kafka_eos_checks.audit.findings import COLUMNS, Finding, Kind, dated, to_arrow
+from kafka_eos_checks.audit.findings import COLUMNS, Finding, Kind, dated, row_of, to_arrow
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 from kafka_eos_checks.kit.schemas import ddl
 
@@ -202,10 +202,8 @@ class Found(Collection[Finding]):
         if isinstance(self.engine, SparkEngine) and self.rows:
             yield self.engine.table(FINDINGS, self.rows, COLUMNS, to_arrow)
             rest = iter(self.own)
-        else:
-            yield spark.createDataFrame([], ddl(COLUMNS))
         while some := list(islice(rest, HELD_AT_ONCE)):
-            yield spark.createDataFrame([tuple(asdict(each).values()) for each in some], ddl(COLUMNS))
+            yield spark.createDataFrame([tuple(row_of(each).values()) for each in some], ddl(COLUMNS))
 
     def in_order(self) -> Iterator[Finding]:
         """All findings: violations by place, then the others by place; some of them at a time are in memory."""

@@ -80,7 +80,7 @@ from kafka_eos_checks.audit.rules.readers import (
 )
 from kafka_eos_checks.audit.rules.sent_offsets import NOT_AS_SENT
 from kafka_eos_checks.audit.rules.timeouts import Deadlines
-from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, Replicas, count, place_of
+from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, Replicas, count, encoded, place_of
 
 LOST, DUPLICATE_VALUE, REFUSED = "acknowledged but lost", "duplicate value", "refused without cause"
 UNASKED = "transaction committed without its application"
@@ -177,7 +177,7 @@ def _look(contents: Contents, offset: int | None, value: str, covered: bool) -> 
     The offset is None if the leader answered a retry as a duplicate without an offset.
     """
     if offset is None:
-        return "there" if value.encode() in contents.offsets else "unknown"
+        return "there" if encoded(value) in contents.offsets else "unknown"
     if offset in contents.values:
         stored = contents.values[offset]
         found = None if stored is None else stored.decode(errors="replace")
@@ -238,7 +238,7 @@ def unasked(run: Sequence[Event], replicas: Replicas, figures: Figures) -> Itera
         if event.action == "CommitTransaction":
             asked.add((event.process, number))
         elif event.action == "Send" and event.topic is not None and value is not None:
-            sources[event.topic, str(value).encode()].add((event.process, number))
+            sources[event.topic, encoded(str(value))].add((event.process, number))
     committed: dict[_Ended, tuple[Place, int, int]] = {}
     for place, own in sorted(replicas.items()):
         for _, contents in own:

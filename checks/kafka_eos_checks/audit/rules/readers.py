@@ -52,7 +52,16 @@ from pathlib import Path
 from kafka_eos.histories.history import Event
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.quoting import named, quoted
-from kafka_eos_checks.audit.segments.contents import Contents, Figures, Place, Replicas, count, longest, place_of
+from kafka_eos_checks.audit.segments.contents import (
+    Contents,
+    Figures,
+    Place,
+    Replicas,
+    count,
+    encoded,
+    longest,
+    place_of,
+)
 from kafka_eos_checks.audit.segments.splits import PartitionLog
 
 COMMITTED_MISSING, ABORTED_DELIVERED = "committed record missing", "aborted record delivered"
@@ -139,7 +148,7 @@ def _fate(own: Sequence[tuple[PartitionLog, Contents]], value: str) -> tuple[str
     found: tuple[str, PartitionLog | None, int | None] | None = None
     uncertain = False
     for log, contents in own:
-        for offset in contents.offsets.get(value.encode(), ()):
+        for offset in contents.offsets.get(encoded(value), ()):
             if offset not in contents.hidden:
                 return "", log, offset
             if offset not in contents.aborted:
@@ -281,7 +290,7 @@ def inconsistent(run: Iterable[Event], replicas: Replicas, figures: Figures) -> 
         why = ""
         if value != own_value:
             why = f"{before} was told of {_or_null(value)}, {event.process} of {_or_null(own_value)}"
-        elif event.action == "Poll" and stored and (None if value is None else value.encode()) not in stored:
+        elif event.action == "Poll" and stored and (None if value is None else encoded(value)) not in stored:
             there = None if stored[0] is None else stored[0].decode(errors="replace")
             why = f"{event.process} was given {_or_null(value)}, the log has {_or_null(there)}"
         if why:

@@ -22,6 +22,11 @@ Place = tuple[str, int]  # topic, partition
 Figures = dict[str, int | float | str]
 
 
+def encoded(text: str) -> bytes:
+    """The bytes of a value in a history. A lone surrogate, which JSON may have, is kept: no stored text equals it."""
+    return text.encode("utf-8", "surrogatepass")
+
+
 @dataclass(slots=True)
 class Contents:
     """The records of one log.

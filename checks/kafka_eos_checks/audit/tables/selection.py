@@ -62,8 +62,9 @@ class Selection:
         base = headers.column("base_offset")
         mask: Mask = (base < self.offsets.end) & (base + headers.column("last_offset_delta") >= self.offsets.start)
         mask &= self._of_producers(headers)
-        mask &= headers.column("max_timestamp") >= self.times.start
-        mask &= headers.column("base_timestamp") < self.times.end
+        highest = headers.column("max_timestamp")
+        # The base timestamp may be later: of a client whose clock is ahead of LogAppendTime, or a delete horizon.
+        mask &= (highest >= self.times.start) & (np.minimum(headers.column("base_timestamp"), highest) < self.times.end)
         return mask
 
     def of_records(self, headers: Headers, records: Records) -> Mask:
@@ -86,7 +87,7 @@ def from_options(options: Mapping[str, str]) -> Selection:
     """Read a selection from a data source's options, by lower-case names.
 
     Raises:
-        ValueError: an option that must be a number is no number.
+        ValueError: an option that must be a number is no number, or a range ends before it starts.
     """
     return Selection(
         topics=frozenset({options["topic"]}) if "topic" in options else None,
@@ -98,7 +99,12 @@ def from_options(options: Mapping[str, str]) -> Selection:
 
 
 def _range(options: Mapping[str, str], start: str, end: str) -> Range:
-    return Range(_number(options, start, INT64_MIN), _number(options, end, INT64_MAX))
+    found = Range(_number(options, start, INT64_MIN), _number(options, end, INT64_MAX))
+    if found.start >= found.end:
+        raise ValueError(
+            f"kafka_log: option {end} {found.end} is not above {start} {found.start}: nothing is in between"
+        )
+    return found
 
 
 def _number(options: Mapping[str, str], name: str, default: int) -> int:

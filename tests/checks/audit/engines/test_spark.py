@@ -1,6 +1,8 @@
 """How items become Spark's tasks."""
 
 import os
+import subprocess
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -53,7 +55,7 @@ def test_a_failure_of_spark_is_told_with_the_first_and_the_last_line_of_its_mess
     errors = pytest.importorskip("pyspark.errors")
     for message, told in (
         ("Job aborted\n  at a\n\n b is missing \n", "Spark failed: Job aborted … b is missing"),
-        ("", "Spark failed"),
+        ("", "Spark failed: PySparkException"),
     ):
         with pytest.raises(UnusableInput) as found, failures_told():
             raise errors.PySparkException(message)
@@ -154,3 +156,19 @@ def test_a_local_session_without_java_says_what_to_install(monkeypatch: pytest.M
     monkeypatch.setattr(sql.SparkSession, "getActiveSession", lambda: None)
     with pytest.raises(MissingExtra, match="this needs Java 17 or later"), session():
         raise AssertionError("a session without Java")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a program of sh")
+def test_a_java_that_spark_cannot_use_is_told_without_a_traceback(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\nexit 1\n")
+    java.chmod(0o755)
+    command = [sys.executable, "-m", "kafka_eos_checks.cli", "audit", "example:violations", "--spark"]
+    others = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    environment = {**others, "JAVA_HOME": str(tmp_path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2
+    assert f"kafka-eos: Spark does not start with {java}; set JAVA_HOME to a JDK 17 or later: " in done.stderr
+    assert "Traceback" not in done.stderr

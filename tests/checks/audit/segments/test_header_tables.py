@@ -338,6 +338,17 @@ def test_tables_have_nothing_that_their_logs_no_longer_have(tmp_path: Path, caps
     assert files_in(tmp_path / "orders-0") == before, "nothing is written through a link"
 
 
+def test_headers_refuses_a_link_to_another_broker_unless_its_folder_is_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broker(tmp_path / "copy", 1)
+    other = broker(tmp_path / "mounted", 2)
+    (tmp_path / "copy" / "2").symlink_to(other)
+    assert headers_of(tmp_path / "copy", "--out", tmp_path / "tables") == 2
+    assert f"{tmp_path / 'copy' / '2'} is a link, which is not followed; give the folder" in capsys.readouterr().err
+    assert headers_of(tmp_path / "copy", other, "--out", tmp_path / "tables") == 0
+
+
 def test_headers_refuses_folders_that_lie_too_deep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     broker(tmp_path / "copy", 1)
     deep = broker(tmp_path / "copy" / "more" / "deep", 2)
