@@ -398,7 +398,9 @@ def test_other_uses_of_a_transactional_id_are_none(events: list[Event]) -> None:
     assert list(shared_ids(events)) == []
 
 
-def test_an_offset_that_a_transaction_has_set_back_is_left_to_the_audit(broker: InProcessBroker, app: Application) -> None:
+def test_an_offset_that_a_transaction_has_set_back_is_left_to_the_audit(
+    broker: InProcessBroker, app: Application
+) -> None:
     copy_all(app)
     app.send_offset(1)
     app.end()

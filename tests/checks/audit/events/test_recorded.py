@@ -121,7 +121,12 @@ def test_an_event_without_an_order_leaves_its_run_unordered_and_of_its_offsets_e
 
 @pytest.mark.parametrize(
     ("detail", "step"),
-    [({"committed": True}, COMMITTED_IT), ({"committed": False}, ABORTED_IT), ({}, UNCLEAR), ({"committed": 1}, UNCLEAR)],
+    [
+        ({"committed": True}, COMMITTED_IT),
+        ({"committed": False}, ABORTED_IT),
+        ({}, UNCLEAR),
+        ({"committed": 1}, UNCLEAR),
+    ],
 )
 def test_a_transaction_has_a_decision_only_if_the_answer_to_its_end_gives_it(detail: dict[str, Any], step: int) -> None:
     found = columns({"action": "EndTxn", "phase": "ok", "producer_id": 3, "producer_epoch": 4, "detail": detail})

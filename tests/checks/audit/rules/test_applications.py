@@ -841,3 +841,16 @@ def test_an_output_is_not_judged_if_the_history_lacks_the_request_that_committed
     found, figures = copier.judged(tmp_path)
     assert found == []
     assert [figures[rule]["unknown"] for rule in INPUT_RULES] == [3 * (rule == OUTPUT_ALONE) for rule in INPUT_RULES]
+
+
+def test_an_abort_in_another_run_explains_no_input_that_is_left(copier: Copier, tmp_path: Path) -> None:
+    copier.copy(0)
+    own = copier.events
+    copier.events = []
+    copier.ask("Produce", topic="out", partition=0, transactional_id="y", offset=0)
+    copier.ask("EndTxn", transactional_id="y", detail={"committed": False})
+    elsewhere = [replace(event, run="s") for event in (*copier.events, *declare())]
+    copier.events = own
+    left = copier.joined(tmp_path, [*declare(), *elsewhere]).findings
+    ends = {(each.run, each.evidence.endswith("no committed offset is past it")) for each in left}
+    assert ends == {("r", True), ("s", False)}
