@@ -58,6 +58,11 @@ def test_a_property_without_a_witness_or_silent_in_every_model_is_named(registry
             REACHED,
             ["NotAboveLimitWitness is reached; delete NotAboveLimit from 'silent'"],
         ),
+        (
+            {"silent": ("NotAboveLimit",)},
+            REACHED[:1],
+            ["NotAboveLimitWitness is reached; delete NotAboveLimit from 'silent'"],
+        ),
         ({"invariants": ("NeverFull",)}, REACHED, ["NeverFull has no witness; define NeverFullWitness beside it"]),
     ],
 )

@@ -13,9 +13,10 @@ from kafka_eos.histories.history import Event
 from kafka_eos.server.network import Server
 from kafka_eos_checks import cli
 from kafka_eos_checks.audit.rules.declared import WrongQuestion
+from kafka_eos_checks.testing import exactly_once
 from kafka_eos_checks.testing.exactly_once import StoredRecord
 from kafka_eos_checks.testing.in_process_broker import ExactlyOnceWarning, InProcessBroker, NotExactlyOnce
-from kafka_eos_checks.testing.observations import shared_ids
+from kafka_eos_checks.testing.observations import Observed, shared_ids
 
 from .test_in_process_broker import EXACTLY_ONCE, Application, copy_all, found
 
@@ -395,3 +396,32 @@ def test_members_of_a_generation_that_share_a_transactional_id_are_a_warning() -
 )
 def test_other_uses_of_a_transactional_id_are_none(events: list[Event]) -> None:
     assert list(shared_ids(events)) == []
+
+
+def test_an_offset_that_a_transaction_has_set_back_is_left_to_the_audit(
+    broker: InProcessBroker, app: Application
+) -> None:
+    copy_all(app)
+    app.send_offset(1)
+    app.end()
+    assert not found(broker).startswith("offset set back")
+
+
+@pytest.mark.parametrize(("generations", "told"), [((-1, -1), 1), ((-1, 3), 0), ((3, -1), 0), ((3, 3), 0)])
+def test_a_transaction_of_which_the_group_could_refuse_any_commit_is_no_warning(
+    generations: tuple[int, int], told: int, tmp_path: Path
+) -> None:
+    events = [
+        Event(
+            run="r", process="p", action="TxnOffsetCommit", phase=phase, group="g", transactional_id="x",
+            generation=generation, topic="in", partition=partition,
+            detail={"request": partition, "committed_offset": 1},
+        )
+        for partition, generation in enumerate(generations)
+        for phase in ("invoke", "ok")
+    ]  # fmt: skip
+    asked = exactly_once.Application(inputs=["in"], outputs=["out"], group="g")
+    observed = Observed(
+        application=asked, identified=exactly_once.Identified(), events=events, data=tmp_path, open=[], has_members=True
+    )
+    assert len(list(observed.warnings())) == told

@@ -126,6 +126,12 @@ def test_a_verdict_counts_only_with_the_exit_code_that_fits_it(
     assert reading.result(exit_code, 1.0).verdict == verdict
 
 
+@pytest.mark.parametrize("exit_code", [0, 1])
+def test_an_end_without_a_verdict_is_told_with_the_exit_code(exit_code: int) -> None:
+    result = tlc._Reading().result(exit_code, 1.0)
+    assert (result.verdict, result.error) == ("error", f"TLC ended with exit code {exit_code} and no verdict")
+
+
 @pytest.mark.parametrize(
     ("code", "text"),
     [

@@ -5,6 +5,8 @@ from collections import Counter
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -16,7 +18,7 @@ from kafka_eos_checks import cli
 from kafka_eos_checks.models.findings import read_findings
 from kafka_eos_checks.mutants.rules import mutated
 from kafka_eos_checks.walks import whole
-from kafka_eos_checks.walks.served_application import VERSIONS, Answering, Application
+from kafka_eos_checks.walks.served_application import GROUP, INPUT, VERSIONS, Answering, Application
 from kafka_eos_checks.walks.served_invariants import Fate
 from kafka_eos_checks.walks.whole import EXCUSED, KINDS, SET_UPS, Outcome, Whole, run_whole, shrunk, verdict_of
 
@@ -197,3 +199,28 @@ def test_processes_use_every_version_that_begins_or_ends_a_transaction(api: str)
     used = {version for by_api in VERSIONS.values() for version in by_api.get(api, ())}
     assert used == set(served_versions(api))
     assert list(VERSIONS[2]["InitProducerId"]) == list(VERSIONS[1]["InitProducerId"])
+
+
+@pytest.mark.parametrize(
+    ("offsets", "last_stable", "found", "is_done"),
+    [
+        ((2, 2), 4, 2, True),
+        ((2, None), 4, 2, False),
+        ((2, 1), 4, 2, False),
+        ((2, 2), 3, 2, False),
+        ((2, 2), 4, 1, False),
+    ],
+)
+def test_a_run_is_done_when_every_output_is_read_every_offset_is_committed_and_no_transaction_is_open(
+    offsets: tuple[int | None, ...], last_stable: int, found: int, is_done: bool
+) -> None:
+    known = {f"{INPUT}-{n}": None if at is None else SimpleNamespace(offset=at) for n, at in enumerate(offsets)}
+    groups = SimpleNamespace(known={GROUP: SimpleNamespace(committed=known.__getitem__)})
+    leader = SimpleNamespace(last_stable_offset=last_stable, log_end_offset=4)
+    run: Any = SimpleNamespace(
+        target=SimpleNamespace(groups=groups),
+        found={number: [0] * found for number in range(len(offsets))},
+        inputs=2,
+        _leader=lambda *_: leader,
+    )
+    assert whole.Whole._is_done(run) == is_done

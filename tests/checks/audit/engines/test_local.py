@@ -1,5 +1,10 @@
 """Rows in memory and in temporary files."""
 
+import pickle
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+
 import pytest
 
 from kafka_eos_checks.audit.engines import local
@@ -29,4 +34,14 @@ def test_rows_that_are_stored_after_others_were_read_leave_them_as_they_are(rows
         rows.store()
         assert list(rows.values([0], 1)) == ["row 1"]
     assert [list(rows.values([0], key)) for key in (1, 2, 3)] == [["row 1"], ["row 2"], ["row 3"]]
+    rows.close()
+
+
+def test_the_error_of_a_task_in_another_process_is_raised_where_the_rows_are_asked_for(rows: LocalRows) -> None:
+    function = Path(rows.folder) / "function"
+    function.write_bytes(pickle.dumps(partial(divmod, 1)))
+    task: Future[local.Places | Exception] = Future()
+    task.set_result(local._in_worker(str(function), None, (0,), rows.folder))
+    with pytest.raises(ZeroDivisionError):
+        local._places_of(task)
     rows.close()

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from kafka_eos.histories.history import Event
+from kafka_eos_checks.audit.events import recorded
 from kafka_eos_checks.audit.events.columns import column_of
 from kafka_eos_checks.audit.events.recorded import (
+    ABORTED_IT,
     BEGAN,
     COMMIT_SENT,
     COMMIT_TAKEN,
@@ -16,6 +18,7 @@ from kafka_eos_checks.audit.events.recorded import (
     NOWHERE,
     SENDS_OFFSET,
     STORED_OFFSET,
+    UNCLEAR,
     Told,
     name_hash,
     place_hash,
@@ -114,3 +117,35 @@ def test_an_event_without_an_order_leaves_its_run_unordered_and_of_its_offsets_e
     assert found.facts.spans == [(0, NOWHERE, 1, True)]
     assert len(found.rows) == len(found.requests) == 0
     assert found.applied.tolist() == [0, 100]
+
+
+@pytest.mark.parametrize(
+    ("detail", "step"),
+    [
+        ({"committed": True}, COMMITTED_IT),
+        ({"committed": False}, ABORTED_IT),
+        ({}, UNCLEAR),
+        ({"committed": 1}, UNCLEAR),
+    ],
+)
+def test_a_transaction_has_a_decision_only_if_the_answer_to_its_end_gives_it(detail: dict[str, Any], step: int) -> None:
+    found = columns({"action": "EndTxn", "phase": "ok", "producer_id": 3, "producer_epoch": 4, "detail": detail})
+    assert found.offset_steps["step"].tolist() == [step]
+
+
+@pytest.mark.parametrize(
+    ("ends", "again"),
+    [
+        ([1, 1], [False, True]),
+        ([1, 2, 1], [False, False, True]),
+        ([1, 0, 1], [False, False, False]),
+        ([2, 1, 2], [False, False, False]),
+        ([1, 1, 0, 1, 1], [False, True, False, False, True]),
+    ],
+)
+def test_of_two_requests_to_end_a_transaction_with_nothing_in_between_the_second_ends_it_again(
+    ends: list[int], again: list[bool]
+) -> None:
+    same = np.zeros(len(ends), np.int64)
+    assert recorded._again(same + 3, same + 4, np.array(ends, np.uint8)).tolist() == again
+    assert not recorded._again(np.arange(len(ends)), same, np.array(ends, np.uint8)).any(), "of different producers"

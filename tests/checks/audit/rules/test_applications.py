@@ -39,7 +39,9 @@ from kafka_eos_checks.audit.rules.applications import (
     OUTPUT_OF_NOTHING,
     SKIPPED,
     TWICE,
+    UNKNOWN,
     LogFacts,
+    Offsets,
     declarations,
     judge_generations,
     judge_inputs,
@@ -48,6 +50,7 @@ from kafka_eos_checks.audit.rules.applications import (
 )
 from kafka_eos_checks.audit.rules.declared import Declared, WrongQuestion
 from kafka_eos_checks.audit.rules.histories import Join
+from kafka_eos_checks.audit.rules.offsets import GroupLog
 from kafka_eos_checks.audit.rules.readers import POLL_SKIP
 from kafka_eos_checks.audit.segments.contents import Figures, read_contents
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
@@ -819,3 +822,35 @@ def test_a_commit_and_a_step_may_pass_over_offsets_that_other_tasks_judge(bits: 
     assert copier.judged(tmp_path / "told", [])[0] == [f"{SKIPPED} in {offset}" for offset in offsets[:7]]
     copier.events = [polled(*own) for own in list(enumerate(offsets))[::2]]
     assert copier.judged(tmp_path / "polled", [])[0] == [f"{POLL_SKIP} in {offset}" for offset in offsets[1:7:2]]
+
+
+def test_that_a_group_has_committed_nothing_is_known_only_from_whole_logs() -> None:
+    log, name = PartitionLog("", OFFSETS, 0, "/offsets-0", ()), ("g", ("in", 0))
+    assert Offsets([GroupLog(log)]).covering(name, 0) is None
+    assert Offsets([GroupLog(log, whole=False)]).covering(name, 0) == UNKNOWN
+    assert Offsets([GroupLog(log), GroupLog(log, whole=False)]).covering(name, 0) == UNKNOWN
+    assert Offsets([]).covering(name, 0) == UNKNOWN
+
+
+def test_an_output_is_not_judged_if_the_history_lacks_the_request_that_committed_the_offset_past_its_input(
+    copier: Copier, tmp_path: Path
+) -> None:
+    for number in range(3):
+        copier.copy(number)
+    copier.events = [event for event in copier.events if event.action != "TxnOffsetCommit"]
+    found, figures = copier.judged(tmp_path)
+    assert found == []
+    assert [figures[rule]["unknown"] for rule in INPUT_RULES] == [3 * (rule == OUTPUT_ALONE) for rule in INPUT_RULES]
+
+
+def test_an_abort_in_another_run_explains_no_input_that_is_left(copier: Copier, tmp_path: Path) -> None:
+    copier.copy(0)
+    own = copier.events
+    copier.events = []
+    copier.ask("Produce", topic="out", partition=0, transactional_id="y", offset=0)
+    copier.ask("EndTxn", transactional_id="y", detail={"committed": False})
+    elsewhere = [replace(event, run="s") for event in (*copier.events, *declare())]
+    copier.events = own
+    left = copier.joined(tmp_path, [*declare(), *elsewhere]).findings
+    ends = {(each.run, each.evidence.endswith("no committed offset is past it")) for each in left}
+    assert ends == {("r", True), ("s", False)}

@@ -422,10 +422,11 @@ def entry_of(epoch: int, offset: int, first: int | None, coordinator_epoch: int 
     )
 
 
-def both_forms(folder: Path) -> Beside:
+def both_forms(folder: Path, buckets: int = 1) -> Beside:
     """The files judged by the readable rules, and not otherwise by the plan."""
     expected = judged(folder)
     logs, engine = find_logs(folder), LocalEngine()
+    engine.buckets = buckets
     scanned = stages.scan_logs(logs, engine)
     states, known = stages.audit_coordinators(scanned, engine)
     _, ended = stages.judge_transactions(scanned, states, known, engine)
@@ -495,3 +496,36 @@ def test_an_entry_is_unknown_if_the_last_segment_begins_beyond_the_last_batch(en
     write_snapshot(log / f"{end:020d}.snapshot", [entry_of(0, 1, None, 5)])
     result = both_forms(tmp_path)
     assert (len(result.findings), result.figures[SNAPSHOT]["gone"]) == ((1, 0) if end == 2 else (0, 1))
+
+
+def test_a_transaction_whose_marker_the_cleaner_has_emptied_needs_no_entry(tmp_path: Path) -> None:
+    log = transaction_log(tmp_path, (0, 0, None), (1, 0, 5))
+    write_index(log / f"{FIRST}.txnindex", [])
+    [finding] = both_forms(tmp_path).findings
+    assert finding.rule == ABORTED_INDEX
+    data = data_batch(Batch(0, 0, 0, 7, 0, 0, 0, unsequenced=False), transactional=True)
+    emptied = build_batch(
+        [],
+        base_offset=1,
+        producer_id=7,
+        producer_epoch=0,
+        is_transactional=True,
+        is_control=True,
+        last_offset_delta=0,
+        base_timestamp=STAMPED,
+        max_timestamp=STAMPED,
+    )
+    write_segment(log / f"{FIRST}.log", [data.encode(), emptied.encode()])
+    assert both_forms(tmp_path).findings == []
+
+
+@pytest.mark.parametrize("buckets", [1, 5])
+def test_a_snapshot_whose_producers_several_tasks_judge_is_counted_once(buckets: int, tmp_path: Path) -> None:
+    producers = range(7, 15)
+    batches = [data_batch(Batch(0, pid - 7, pid - 7, pid, 0, 0, 0, unsequenced=False)) for pid in producers]
+    write_segment(tmp_path / "t-0" / f"{FIRST}.log", [batch.encode() for batch in batches])
+    entries = [replace(entry_of(0, pid - 7, None), producer_id=pid) for pid in producers]
+    write_snapshot(tmp_path / "t-0" / f"{len(entries):020d}.snapshot", entries)
+    result = both_forms(tmp_path, buckets)
+    assert result.findings == []
+    assert (result.figures[SNAPSHOT]["snapshots"], result.figures[SNAPSHOT]["entries"]) == (1, len(entries))

@@ -51,7 +51,10 @@ from kafka_eos_checks.audit.rules.transactions import (
     OPEN_BEHIND_HOLE,
     TORN,
     TRANSACTION_RULES,
+    Coordinators,
+    Judged,
     fate_of,
+    fenced,
     read_transactions,
 )
 from kafka_eos_checks.audit.segments.splits import PartitionLog, find_logs
@@ -1137,3 +1140,23 @@ def test_the_first_batch_without_the_transactional_bit_is_found_wherever_a_log_i
     assert (second.partition, second.file, second.offset) == (2, f"{1:020d}.log", 1)
     assert (backwards.partition, backwards.offset) == (1, 5)
     assert backwards.evidence.endswith("so is 1 more batch here")
+
+
+def test_a_producer_id_that_logs_of_two_clusters_have_is_of_nobody(tmp_path: Path) -> None:
+    for cluster in ("1", "2"):
+        coordinator(tmp_path / cluster, *TV2, version=2)
+    logs = [follow_coordinator_log(log) for log in find_logs(tmp_path)]
+    assert len(logs) == 2
+    assert Coordinators(logs[:1]).owner(PID) is not None
+    assert Coordinators(logs).owner(PID) is None
+
+
+@pytest.mark.parametrize(("pid", "epoch", "count"), [(PID, 1, 1), (PID, 0, 0), (PID, 2, 0), (PID + 1, 1, 0)])
+def test_a_producer_is_fenced_only_by_a_later_epoch_of_its_own_producer_id(
+    pid: int, epoch: int, count: int, tmp_path: Path
+) -> None:
+    partition(tmp_path, 0, ("data", 0), (COMMIT, 1))
+    known: Any = SimpleNamespace(logs=[], owner=lambda _: (None, SimpleNamespace(grants=[(pid, epoch)])))
+    judged = Judged()
+    fenced(read_transactions(*find_logs(tmp_path)), known, at_the_moment(NOW), judged)  # type: ignore[arg-type]
+    assert [finding.rule for finding in judged.findings] == [FENCED] * count
