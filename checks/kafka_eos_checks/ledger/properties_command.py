@@ -145,6 +145,18 @@ def _tell_unknown(unknown: Collection[str], every: Sequence[Row]) -> None:
         print(f"kafka-eos ledger properties: {told}", file=sys.stderr)
 
 
+def _counted(rows: list[Row], releases: Releases) -> Iterator[str]:
+    """A line for each column: how many of its cells are how, and what was not run; and whose rules these are too."""
+    also = {f"Kafka {release.name}": release.also for release in releases.releases.values()}
+    for column in rows[0].cells:
+        counts = Counter(row.cells[column].outcome for row in rows)
+        told = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
+        unjudged = dict.fromkeys(name for row in rows for name in row.cells[column].unjudged)
+        left = f"; not run here: {', '.join(unjudged)} (check models --tier deep)" if unjudged else ""
+        same = "".join(f", and {name}, which has the same rules" for name in also.get(column, ()))
+        yield f"{column}{same}: {told}{left}"
+
+
 def _tell_judged() -> int:
     """Print how everything is judged by each release, and name what is not judged."""
     need("crosshair", "prove")
@@ -184,12 +196,8 @@ def run(arguments: argparse.Namespace) -> int:
             answer_console.print(told, markup=False, soft_wrap=True)
     else:
         answer_console.print("`kafka-eos ledger properties NAME` says more of a property: meaning, failures, models")
-    for column in rows[0].cells:
-        counts = Counter(row.cells[column].outcome for row in rows)
-        told = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
-        unjudged = dict.fromkeys(name for row in rows for name in row.cells[column].unjudged)
-        left = f"; not run here: {', '.join(unjudged)} (check models --tier deep)" if unjudged else ""
-        answer_console.print(f"{column}: {told}{left}", markup=False, soft_wrap=True)
+    for told in _counted(rows, Releases()):
+        answer_console.print(told, markup=False, soft_wrap=True)
     if any(cell.outcome is Outcome.OPEN for row in rows for cell in row.cells.values()):
         span = "the named models only" if arguments.names else "minutes; --tier full for all of them"
         answer_console.print(f"next, for the cells that are not checked ({span}):")

@@ -361,7 +361,10 @@ def test_a_finding_names_the_findings_in_kafka_that_may_cause_it_and_others_name
     verdict = judged["committed offset went back"]
     assert verdict.causes == ("late-offsets", "timed-out-offsets")
     named = [line for line in verdict.advice.splitlines() if line.startswith("possible cause: ")]
-    assert named[0] == "possible cause: late-offsets (Kafka 4.3 and 3.9), see `kafka-eos ledger findings late-offsets`"
+    assert (
+        named[0]
+        == "possible cause: late-offsets (Kafka 4.4, 4.3 and 3.9), see `kafka-eos ledger findings late-offsets`"
+    )
     assert len(named) == len(verdict.causes)
     assert not any(other.causes for other in judged.values() if other.ok)
 

@@ -1,6 +1,8 @@
 """The columns that requests and answers have in a history, by API."""
 
+from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -143,3 +145,23 @@ def test_an_answer_to_another_request_or_without_a_partition_is_none(codec: Code
     missing = {"ResultsByTopicV3AndBelow": [{"Name": "in", "ResultsByPartition": RESULTS[:1]}]}
     with pytest.raises(MalformedMessage, match="no answer for in-3"):
         exchanged(codec, "AddPartitionsToTxn", 3, OF_V3 | TOPICS, missing)
+
+
+def test_offsets_of_a_transaction_are_read_by_the_name_that_4_4_gives_a_generation_and_by_topic_ids() -> None:
+    row = WHO | {
+        "GroupId": "g",
+        "MemberId": "m",
+        "GenerationIdOrMemberEpoch": 6,
+        "Topics": [{"Name": None, "TopicId": UUID(int=9), "Partitions": OFFSETS["Topics"][0]["Partitions"]}],
+    }
+    interpreter = Interpreter(SimpleNamespace(read=lambda *_: row))  # type: ignore[arg-type]
+    interpreter.topics[UUID(int=9)] = "in"
+    [columns], answered = interpreter.subjects("TxnOffsetCommit", 6, b"")
+    assert answered
+    assert columns == COLUMNS | {
+        "group": "g",
+        "generation": 6,
+        "topic": "in",
+        "partition": 3,
+        "detail": {"committed_offset": 5, "member": "m"},
+    }

@@ -178,6 +178,12 @@ def test_a_rule_of_the_audit_has_what_it_found_in_simulations_and_in_recordings_
     assert cells["Kafka 1.0"].models == ("gap, Kafka 1.0", "other: gap")
     differing = rows(registry, *simulated, replace(shown, ok=False))["gap"].cells
     assert differing["Kafka 2.0"].outcome is Outcome.DIFFERS
+    later = audited("crash: gap", Kafka="2.1.1", findings="lowest-sequence")
+    assert rows(registry, *simulated, later)["gap"].cells["Kafka 2.0"].words == "holds"
+    table = registry.folder.parent / "releases.toml"
+    text = table.read_text(encoding="utf-8").replace('[release."2.0"]', '[release."2.0"]\nalso = ["2.1"]')
+    table.write_text(text, encoding="utf-8")
+    assert rows(registry, *simulated, later)["gap"].cells["Kafka 2.0"].words == "violated: lowest-sequence"
     assert rows(registry)["gap"].cells["repaired"].outcome is Outcome.OPEN
 
 

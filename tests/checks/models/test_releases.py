@@ -11,9 +11,9 @@ from kafka_eos.machines.broker import Broker
 from kafka_eos.machines.spec_mapping import snake_case
 from kafka_eos.machines.transaction_coordinator import TransactionMetadata
 from kafka_eos_checks.kit.paths import spec_folder
-from kafka_eos_checks.models.findings import read_findings
+from kafka_eos_checks.models.findings import concerned, read_findings
 from kafka_eos_checks.models.registry import MalformedRegistry, Registry, Shipped
-from kafka_eos_checks.models.releases import MARK, Releases, columns, marked, reached_findings
+from kafka_eos_checks.models.releases import MARK, Releases, columns, marked, reached_findings, releases_of
 from kafka_eos_checks.mutants import rules as mutants
 from kafka_eos_checks.tla.modules import ModuleFolder
 
@@ -219,7 +219,7 @@ def test_releases_with_the_same_rules_share_an_expectation(registry: Registry) -
         ("[rule.Counter.AddError]", "[rule.Counter.Missing]", "Counter.tla defines no Missing"),
         ('kafka = "Counter.add"', 'source = "x"', "it takes 2.0, 1.0, kafka, finding, unmodelled"),
         ('"1.0" = "NoLimit"', 'unmodelled = "x"', "give the operator of a release, or unmodelled"),
-        ('title = "the older one"', "", "it takes title, absent and unstated"),
+        ('title = "the older one"', "", "it takes title, also, absent and unstated"),
         ('title = "the older one"', 'title = "x"\nunstated = { Other = { constant = "x" } }', "no module Other.tla"),
         (
             'title = "the older one"',
@@ -270,3 +270,26 @@ def test_a_result_is_written_after_those_of_newer_releases(registry: Registry) -
     found = Registry(registry.folder).models["Counter"].shipped
     assert list(found) == ["2.0", "1.0"]
     assert found == {"2.0": newer, "1.0": Shipped(states=8)}
+
+
+def test_a_later_release_with_the_same_rules_stands_for_the_one_that_has_them(
+    releases: Releases, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert releases.chosen("4.3") == "4.3"
+    assert capsys.readouterr().err == ""
+    assert releases.chosen("4.4") == "4.3"
+    assert "Kafka 4.4 has the rules of 4.3, which are checked" in capsys.readouterr().err
+    for name in ("4.4", "4.5"):  # whoever does not ask for the rules of another one gets none
+        with pytest.raises(MalformedRegistry, match=rf"no release '{name}'; there are 4\.4, 4\.3, 3\.9"):
+            releases.get(name)
+    with pytest.raises(MalformedRegistry, match=r"no release '4\.5'"):
+        releases.chosen("4.5")
+
+
+def test_a_finding_concerns_the_releases_with_its_rule_and_those_with_the_same_rules() -> None:
+    assert releases_of("late-offsets") == ("4.4", "4.3", "3.9")
+    assert releases_of("no-leader-no-marker") == ("4.4", "4.3")
+    said = {each.id: concerned(each) for each in read_findings()}
+    assert said["late-offsets"] == "Kafka 4.4, 4.3 and 3.9"
+    assert said["no-leader-no-marker"] == "Kafka 4.4 and 4.3"
+    assert said["streams-reads-uncommitted"] == "Kafka Streams, of 4.3"

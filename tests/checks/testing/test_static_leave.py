@@ -7,22 +7,21 @@ import pytest
 
 from kafka_eos.wire.protocol import Message
 from kafka_eos_checks.brokers.brokers import Cluster, ask
-from kafka_eos_checks.brokers.jars import have_jars
+from kafka_eos_checks.brokers.jars import KAFKA_VERSION, NEWEST, have_jars
 
-pytestmark = [
-    pytest.mark.broker,
-    pytest.mark.thorough,
-    pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos record` fetches them"),
-]
+pytestmark = [pytest.mark.broker, pytest.mark.thorough]
 SETTINGS = {"group.consumer.assignment.interval.ms": "0", "offsets.topic.num.partitions": "1"}
 LEAVE, STATIC_LEAVE = -1, -2
 STALE_MEMBER_EPOCH = 113
 
 
+@pytest.mark.parametrize("release", [KAFKA_VERSION, NEWEST])
 def test_kafka_takes_offsets_of_an_epoch_before_the_partition_was_away_once_a_static_member_is_back(
-    tmp_path: Path,
+    release: str, tmp_path: Path
 ) -> None:
-    with Cluster(tmp_path / "kafka", settings=SETTINGS) as kafka:
+    if not have_jars(release):
+        pytest.skip(f"the jars of Kafka {release} are not there; `kafka-eos lab record` fetches them")
+    with Cluster(tmp_path / "kafka", settings=SETTINGS, kafka=release) as kafka:
         kafka.create_topic("t", partitions=1)
         port = kafka.any_port()
         ask(port, "FindCoordinator", 4, {"KeyType": 0, "CoordinatorKeys": ["g"]})

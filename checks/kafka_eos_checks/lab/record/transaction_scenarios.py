@@ -226,7 +226,7 @@ def mixed(stage: Stage, transactions: int) -> None:
         stage.wait_settled(*ids.values())
 
 
-@scenario("transactions/thousand", _LOST_ANSWERS, apis=_APIS)
+@scenario("transactions/thousand", _LOST_ANSWERS, apis=_APIS, kafka=(KAFKA_VERSION,))
 def thousand(stage: Stage) -> None:
     """More than a thousand transactions of four clients; answers are lost and a coordinator moves."""
     mixed(stage, 240)

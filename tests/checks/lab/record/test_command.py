@@ -12,7 +12,7 @@ import pytest
 from kafka_eos_checks import cli
 from kafka_eos_checks.brokers import jars
 from kafka_eos_checks.brokers.brokers import BrokerFailed, holds_records
-from kafka_eos_checks.brokers.jars import KAFKA_VERSION, RECORDED, RELEASES
+from kafka_eos_checks.brokers.jars import KAFKA_VERSION, NEWEST, RECORDED, RELEASES
 from kafka_eos_checks.brokers.journal import StillWaiting
 from kafka_eos_checks.kit.paths import CLONE
 from kafka_eos_checks.lab.record import command
@@ -36,10 +36,10 @@ def test_an_unknown_scenario_is_named_with_those_there_are(tmp_path: Path, capsy
 
 
 def test_a_clusters_name_stands_for_its_scenarios_that_are_recorded_with_the_kafka_release() -> None:
-    newest, older = ({s.short_name for s in chosen(["transactions"], kafka)["transactions"]} for kafka in RECORDED)
-    assert newest - older == {"thousand"}
-    assert older - newest == {"hundreds"}
-    assert len(newest & older) >= 7
+    own, *others = ({s.short_name for s in chosen(["transactions"], kafka)["transactions"]} for kafka in RECORDED)
+    assert [own - other for other in others] == [{"thousand"}] * 2
+    assert [other - own for other in others] == [{"hundreds"}] * 2
+    assert len(own.intersection(*others)) >= 7
 
 
 def test_a_scenario_that_is_not_recorded_with_a_kafka_release_is_unknown_there() -> None:
@@ -50,6 +50,14 @@ def test_a_scenario_that_is_not_recorded_with_a_kafka_release_is_unknown_there()
 def test_a_recording_of_another_kafka_release_has_its_number_in_its_name() -> None:
     assert recording_name("transactions", KAFKA_VERSION) == "transactions"
     assert recording_name("transactions", "3.9.1") == "transactions-3.9"
+    assert recording_name("transactions", NEWEST) == "transactions-4.4"
+
+
+def test_messages_are_read_by_the_schemas_of_the_newer_of_two_releases() -> None:
+    own, newest = f"kafka-clients-{KAFKA_VERSION}.jar", f"kafka-clients-{NEWEST}.jar"
+    assert [jars.clients_jar(kafka).name for kafka in (KAFKA_VERSION, NEWEST, "3.9.1", "2.8.2")] == [
+        *(own, newest, own, own)
+    ]
 
 
 def test_each_kafka_release_is_pinned_in_the_pom_and_has_a_folder_of_its_own() -> None:

@@ -12,14 +12,14 @@ import pytest
 from kafka_eos.errors import ErrorCode
 from kafka_eos.wire.protocol import Message
 from kafka_eos_checks.brokers.brokers import Cluster, free_ports
-from kafka_eos_checks.brokers.jars import KAFKA_VERSION, have_jars
+from kafka_eos_checks.brokers.jars import KAFKA_VERSION, NEWEST, have_jars
 
 from .held_threads import SECONDS, TOPIC, TRANSACTIONAL_ID, Client, held, java_with_agent, wait_for, wait_until
 
 COORDINATOR = "kafka.coordinator.transaction.TransactionCoordinator"
 # The line of handleInitProducerId where the transaction is marked PREPARE_EPOCH_FENCE and endTransaction follows.
-BETWEEN = {KAFKA_VERSION: 198, "3.9.1": 180}
-FEATURES = {KAFKA_VERSION: {"transaction.version": 1}}  # 3.9 has no other version
+BETWEEN = {KAFKA_VERSION: 198, NEWEST: 202, "3.9.1": 180}
+FEATURES = {kafka: {"transaction.version": 1} for kafka in (KAFKA_VERSION, NEWEST)}  # 3.9 has no other version
 STUCK_SECONDS = 5.0
 
 

@@ -10,7 +10,7 @@ from kafka_eos.errors import ErrorCode
 from kafka_eos.formats.consumer_offsets import TOPIC
 from kafka_eos.wire.protocol import Message
 from kafka_eos_checks.brokers.brokers import SETTINGS, Broker, Cluster, ask, coordinator_partition
-from kafka_eos_checks.brokers.jars import KAFKA_VERSION, have_jars
+from kafka_eos_checks.brokers.jars import KAFKA_VERSION, NEWEST, have_jars
 
 GROUP, INPUT, TRANSACTIONAL_ID = "g", "input", "t"
 SECONDS = 60.0
@@ -62,10 +62,12 @@ def offset_of(answer: Message) -> int | None:
 
 @pytest.mark.broker
 @pytest.mark.thorough
-@pytest.mark.skipif(not have_jars(), reason="the Kafka jars are not there; `kafka-eos lab record` fetches them")
-def test_a_replaced_group_coordinator_gives_an_offset_that_was_replaced_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kafka", [KAFKA_VERSION, NEWEST])
+def test_a_replaced_group_coordinator_gives_an_offset_that_was_replaced_too(kafka: str, tmp_path: Path) -> None:
+    if not have_jars(kafka):
+        pytest.skip(f"the jars of Kafka {kafka} are not there; `kafka-eos lab record` fetches them")
     number = coordinator_partition(GROUP, int(SETTINGS["offsets.topic.num.partitions"]))
-    with Cluster(tmp_path / "c", size=3, kafka=KAFKA_VERSION) as cluster:
+    with Cluster(tmp_path / "c", size=3, kafka=kafka) as cluster:
         cluster.create_topic(INPUT)
         client = Client(cluster)
         client.commit(1)

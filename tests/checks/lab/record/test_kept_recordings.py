@@ -11,6 +11,7 @@ from kafka_eos.formats.record_batch import ControlType, decode_batch, encode_rec
 from kafka_eos.formats.segment import StoredBatch, read_segment
 from kafka_eos.histories.history import Event, read_history
 from kafka_eos_checks.audit.audit import Audit, run
+from kafka_eos_checks.brokers.jars import RECORDED
 from kafka_eos_checks.cli.verify import CAUSES, PEOPLE
 from kafka_eos_checks.kit.recording import kept_recordings, manifest_of, unpack
 from kafka_eos_checks.lab.record.command import SCENARIOS
@@ -194,7 +195,7 @@ def test_what_a_recording_shows_has_a_finding_of_the_ledger_behind_it_or_somebod
 def test_every_kept_recording_says_of_which_release_it_is() -> None:
     found = {archive.name.removesuffix(".tar.xz"): manifest_of(archive)["kafka"] for archive in kept_recordings()}
     assert found["transactions-3.9"] == "3.9.1"
-    assert set(found.values()) == {"3.9.1", "4.3.0"}
+    assert set(found.values()) == set(RECORDED)
 
 
 def test_every_kept_recording_was_made_with_the_faults_that_its_scenarios_have() -> None:

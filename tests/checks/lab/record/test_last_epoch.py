@@ -7,7 +7,7 @@ import pytest
 from kafka_eos.errors import ErrorCode
 from kafka_eos.wire.protocol import Message
 from kafka_eos_checks.brokers.brokers import HOST, Cluster
-from kafka_eos_checks.brokers.jars import KAFKA_VERSION, have_jars
+from kafka_eos_checks.brokers.jars import RECORDED, have_jars
 from kafka_eos_checks.conform.security import Security
 from kafka_eos_checks.conform.wire import Address, Connection
 
@@ -41,7 +41,7 @@ class Client:
 
 @pytest.mark.broker
 @pytest.mark.thorough
-@pytest.mark.parametrize("kafka", [KAFKA_VERSION, "3.9.1"])
+@pytest.mark.parametrize("kafka", RECORDED)
 def test_a_lost_answer_at_the_last_epoch_fails_the_retry(
     kafka: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

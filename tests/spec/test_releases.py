@@ -1,0 +1,108 @@
+"""A release that is said to have another one's rules has the methods in which that one has them, in its bytecode."""
+
+import re
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from kafka_eos_checks.brokers.jars import KAFKA_VERSION, NEWEST, have_jars, jars_folder
+from kafka_eos_checks.models.releases import Releases
+
+RELEASES = Releases()
+SAME = RELEASES.get("4.3")
+# Packages that were moved, constants, numbers of local variables, and the instructions' places say nothing of a rule.
+NO_RULE = (
+    (r"#\d+", ""),
+    (r"(?m)^ *\d+: ", ""),
+    (r"\b(goto|if\w*) +\d+", r"\1"),
+    (r"\b([ailfd](?:load|store))(?:_| +)\d+", r"\1"),
+    (r"\biinc \d+", "iinc"),
+    (r"lambda\$(\w+)\$\d+", r"lambda$\1"),
+    (r"\.", "/"),
+    (r"org/apache/kafka/coordinator", "kafka/coordinator"),
+    (r"(utils|record)/internals?\b", r"\1"),
+    (r" +", " "),
+)
+# UnifiedLog.append of 4.4 has a limit of decompressed bytes, and another name for the check that a log is not closed.
+CHANGED = {
+    (
+        "UnifiedLog",
+        "append",
+    ): r"LogValidator/\"<init>\"|/maxDecompressedMessageBytes:|/checkIf\w*Closed:|Method config:|^aload$"
+}
+METHOD = re.compile(r"(?:([A-Z][\w.]*)\.)?([a-z]\w+)")
+
+
+def cited() -> Iterator[tuple[str, str]]:
+    """The classes and methods in which Kafka 4.3 has the rules that the spec has otherwise."""
+    for rule in RELEASES.rules:
+        name = ""
+        for text in re.split(r"[;,] ", rule.kafka) if SAME.name in rule.by_release else ():
+            if found := METHOD.fullmatch(text):
+                name = found[1] or name
+                yield name, found[2]
+
+
+@cache
+def classes(kafka: str) -> dict[str, tuple[Path, str]]:
+    """The classes of a release by their names without the package: their jar and whole name."""
+    return {
+        entry.removesuffix(".class").rpartition("/")[2].replace("$", "."): (jar, entry.removesuffix(".class"))
+        for jar in sorted(jars_folder(kafka).glob("kafka*.jar"))
+        for entry in ZipFile(jar).namelist()
+        if entry.endswith(".class")
+    }
+
+
+@cache
+def methods(kafka: str, name: str) -> dict[str, list[str]]:
+    """The instructions of each method of a class, and of the functions within it, by its name."""
+    jar, whole = classes(kafka)[name]
+    call = ["javap", "-p", "-c", "-cp", str(jar), whole.replace("/", ".")]
+    told = subprocess.run(call, capture_output=True, text=True, check=True).stdout
+    found = defaultdict[str, list[str]](list)
+    for block in told.split("\n\n"):
+        if method := re.search(r"(?m)^  .*?([\w$]+)\(.*;$", block):
+            outer = re.sub(r"^(?:lambda|\$anonfun)\$(\w+?)\$\d+.*", r"\1", method[1])
+            for pattern, other in NO_RULE:
+                block = re.sub(pattern, other, block)  # noqa: PLW2901 - step by step
+            found[outer].append(block)
+    return {own: sorted(blocks) for own, blocks in found.items()}
+
+
+def differing(name: str, method: str) -> list[str]:
+    """The lines in which a method differs between the two releases, without those that are explained."""
+    explained = CHANGED.get((name, method), "(?!)")
+    own, other = (
+        sorted(
+            [line.strip() for line in block.splitlines() if not re.search(explained, line.strip())]
+            for block in methods(kafka, name)[method]
+        )
+        for kafka in (KAFKA_VERSION, NEWEST)
+    )
+    lines = [{line for block in each for line in block} for each in (own, other)]
+    return sorted(lines[0] ^ lines[1]) or ([] if own == other else ["the order"])
+
+
+def test_the_newest_release_is_said_to_have_the_rules_of_the_one_before() -> None:
+    assert SAME.also == (NEWEST.rpartition(".")[0],)
+    assert KAFKA_VERSION.startswith(SAME.name)
+
+
+@pytest.mark.java
+@pytest.mark.thorough
+@pytest.mark.skipif(
+    not have_jars(NEWEST), reason=f"the jars of Kafka {NEWEST} are not there; `make peers` fetches them"
+)
+def test_the_methods_in_which_a_release_has_its_rules_are_those_of_the_other_one() -> None:
+    named = set(cited())
+    there = {(name, method) for name, method in named if method in methods(KAFKA_VERSION, name)}
+    assert {method for _, method in named - there} == {"sendTxnMarkersCallback"}, "a function within endTransaction"
+    assert len(there) > 20
+    assert {each: lines for each in sorted(there) if (lines := differing(*each))} == {}
+    assert differing("UnifiedLog", "fetchOffsetByTimestamp"), "a method that did change is noticed"
