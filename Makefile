@@ -37,7 +37,7 @@ build/.tests-compiled: # in a new clone a first process compiles the tests, so t
 	@$(BIN)/pytest -qq --collect-only > /dev/null || true
 	@mkdir -p $(@D) && touch $@
 
-test-all: setup $(VENV)/.installed-bench $(VENV)/.installed-book $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied $(JARS)/kafka-2.8/.copied $(JARS)/streams/.copied $(JARS)/kafka-tests/.copied libraries lint ## every test, with every peer and client library, and every graph of the full tier
+test-all: setup $(VENV)/.installed-bench $(VENV)/.installed-book $(JARS)/kafka/.copied $(JARS)/kafka-4.4/.copied $(JARS)/kafka-3.9/.copied $(JARS)/kafka-2.8/.copied $(JARS)/streams/.copied $(JARS)/kafka-tests/.copied libraries lint ## every test, with every peer and client library, and every graph of the full tier
 	$(PYTEST)
 	$(KAFKA_EOS) check graphs --tier full --json $(VERDICTS)/graphs-full.json
 
@@ -79,7 +79,7 @@ conformance: setup ## compare the reference's state graphs with TLC's, and valid
 	$(KAFKA_EOS) check graphs --kafka 3.9 --json $(VERDICTS)/graphs-3.9.json
 	$(KAFKA_EOS) check traces --json $(VERDICTS)/traces.json
 
-findings: setup $(JARS)/kafka/.copied ## check the findings in Kafka: run their models, audit their recordings, send their requests to the broker
+findings: setup $(JARS)/kafka/.copied $(JARS)/kafka-4.4/.copied $(JARS)/kafka-3.9/.copied ## check the findings in Kafka: run their models, audit their recordings, send their requests to the broker
 	$(KAFKA_EOS) ledger findings --check
 
 sinks: setup ## effects outside of Kafka, on SQLite, killed at every step
@@ -94,11 +94,12 @@ report: setup ## write build/report.html and build/report.json from the verdicts
 book: setup $(VENV)/.installed-book ## the executable spec as static pages: build/book/index.html
 	$(KAFKA_EOS) book
 
-record: setup $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied ## record real Kafkas under faults, on loopback (a quarter of an hour)
+record: setup $(JARS)/kafka/.copied $(JARS)/kafka-4.4/.copied $(JARS)/kafka-3.9/.copied ## record real Kafkas under faults, on loopback (a quarter of an hour)
 	$(KAFKA_EOS) lab record one-broker three-brokers violations operator-mistakes replicated-violations transactions applications application-mistakes late-offsets no-leader --out build/recording --seed 1
+	$(KAFKA_EOS) lab record violations replicated-violations no-leader late-offsets --kafka 4.4.0 --out build/recording --seed 1
 	$(KAFKA_EOS) lab record transactions --kafka 3.9.1 --out build/recording --seed 1
 
-peers: setup $(JARS)/kafka/.copied $(JARS)/kafka-3.9/.copied $(JARS)/kafka-2.8/.copied ## compare the reference, Kafka 4.3, 3.9 and 2.8, kfake and librdkafka's mock with the spec; build/peers.html
+peers: setup $(JARS)/kafka/.copied $(JARS)/kafka-4.4/.copied $(JARS)/kafka-3.9/.copied $(JARS)/kafka-2.8/.copied ## compare the reference, Kafka 4.4, 4.3, 3.9 and 2.8, kfake and librdkafka's mock with the spec; build/peers.html
 	$(KAFKA_EOS) conform --peers --json build/peers.json
 
 kafka-tests: setup $(JARS)/kafka/.copied $(JARS)/kafka-tests/.copied ## Kafka's own tests of transactions, groups, Produce, Fetch and offsets, on the server and on Kafka 4.3; build/kafka-tests.html (half an hour)
