@@ -56,7 +56,8 @@ sasl.password or sasl.jaas.config, ssl.ca.location or ssl.truststore.location (P
 ssl.key.location, ssl.key.password, ssl.endpoint.identification.algorithm.
 
 exit codes: 0 it conforms, 1 something diverges or could not be told, or nothing is supported, 2 the call or the broker
-cannot be used; with --peers: 0 the reference and Apache Kafka 4.4 and 4.3 conform, 1 they do not, 2 the call cannot be used
+cannot be used; with --peers: 0 the reference and Apache Kafka 4.4 and 4.3 conform, 1 they do not, 2 the call cannot be
+used
 """
 _LEGAL_PREFIX = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 
