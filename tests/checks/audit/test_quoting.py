@@ -48,7 +48,7 @@ def test_equal_texts_have_equal_names_in_one_report_and_others_in_the_next() -> 
 
 
 def test_the_command_redacts_what_it_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    [recording] = [path for path in RECORDINGS if path.name.startswith("violations")]
+    [recording] = [path for path in RECORDINGS if path.name == "violations.tar.xz"]
     findings, page = tmp_path / "f.jsonl", tmp_path / "audit.html"
     arguments = ["audit", str(recording), "--findings", str(findings), "--html", str(page), "--redact"]
     assert cli.main(arguments) == 1
@@ -64,7 +64,7 @@ def test_the_command_redacts_what_it_prints_and_writes(tmp_path: Path, capsys: p
 @pytest.mark.spark
 @pytest.mark.thorough
 def test_workers_of_spark_redact_too(spark: Any) -> None:
-    [recording] = [path for path in RECORDINGS if path.name.startswith("violations")]
+    [recording] = [path for path in RECORDINGS if path.name == "violations.tar.xz"]
     with unpacked(recording) as folder:
         hidden = run([folder], "spark", spark=spark, redact=True)
     own = [finding.evidence for finding in hidden.findings if finding.rule == DUPLICATE_VALUE]

@@ -389,7 +389,9 @@ def test_ranges_and_producers_choose_batches_and_records(
 @pytest.mark.parametrize("end", ["10", "5"])
 def test_a_range_with_nothing_in_it_is_refused(end: str, what: str, tmp_path: Path) -> None:
     options = {"path": str(tmp_path), f"starting{what}": "10", f"ending{what}": end}
-    with pytest.raises(ValueError, match=f"option ending{what} {end} is not above starting{what} 10: nothing is there"):
+    with pytest.raises(
+        ValueError, match=f"option ending{what} {end} is not above starting{what} 10: nothing is in between"
+    ):
         source.KafkaLogReader("batches", [], options)
 
 

@@ -255,12 +255,14 @@ SHAPES = (
 def test_rows_are_those_of_the_readable_fold_wherever_chunks_end(
     recording: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = {name: in_order(oracle(recording / "brokers")) for name, oracle in ORACLES.items()}
+    has_offsets = any(recording.glob("brokers/*/__consumer_offsets-*"))
+    names = [name for name in ORACLES if name != "offsets" or has_offsets]  # without a log of theirs they are refused
+    expected = {name: in_order(ORACLES[name](recording / "brokers")) for name in names}
     assert expected["transactions"]
     for batches, size in ((1, 16), (7, 1000), (summary.CHUNK_BATCHES, headers.BLOCK_BYTES)):
         monkeypatch.setattr(summary, "CHUNK_BATCHES", batches)
         monkeypatch.setattr(headers, "BLOCK_BYTES", size)
-        for name in ORACLES:
+        for name in names:
             assert in_order(read(name, recording / "brokers")) == expected[name], (name, batches)
 
 
