@@ -1,18 +1,23 @@
 """``kafka-eos ledger claims``: the ledger on the terminal."""
 
 import json
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kafka_eos_checks.cli.command import main
+from kafka_eos_checks.graphs import model_check
+from kafka_eos_checks.graphs.model_check import Outcome
 from kafka_eos_checks.kit.verdict import Verdict, write_verdicts
 from kafka_eos_checks.lab.costs.command import KEPT
 from kafka_eos_checks.lab.costs.verdicts import read_evidence, verdicts
 from kafka_eos_checks.ledger.claims import Standing
 from kafka_eos_checks.ledger.claims_command import UnknownClaim, answer, check
 from kafka_eos_checks.ledger.report import newest
-from kafka_eos_checks.models.registry import Registry
+from kafka_eos_checks.models.registry import Model, Registry
+from kafka_eos_checks.tla.tlc import Result
 
 
 def verdict(*, ok: bool = True, found: str = "holds", name: str = "Some") -> Verdict:
@@ -78,6 +83,35 @@ def test_the_command_shows_a_claim_with_its_story_and_writes_its_diagram(
     (row,) = json.loads((tmp_path / "claims.json").read_text())
     assert (row["id"], row["standing"], row["verdicts"][0]["name"]) == ("C15", "settled", "Some")
     assert main(call) == 0, "once more, with the diagram of the first time"
+
+
+def test_a_verdict_of_a_claim_has_its_mark_and_its_title_if_there_is_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    titled = replace(verdict(), diagram="", title="Two instances", evidence="[the run] " * 20)
+    for given, mark in ((titled, "ok"), (replace(titled, ok=False, title=""), "FAIL")):
+        write_verdicts(tmp_path / "models.json", [given])
+        main(["ledger", "claims", "C15", "--verdicts", str(tmp_path / "models.json")])
+        shown = capsys.readouterr().out
+        _, told = shown.split("\n\n", maxsplit=1)
+        title = ["     Two instances"] if given.title else []
+        assert told.splitlines()[:3] == [f"  {mark} model Some: holds", *title, "[the run] " * 20, ""][:3]
+
+
+def test_a_check_of_a_claim_tells_of_each_model_at_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def check_models(models: list[Model]) -> Iterator[Outcome]:
+        for number, model in enumerate(models):
+            problems = () if number else ("differs",)
+            yield Outcome(model=model, result=Result(verdict="holds"), found="holds", problems=problems)
+
+    monkeypatch.setattr(model_check, "check_models", check_models)
+    taken = [each for each in check(["C15"], Registry()) if each.check in {"model", "mutant"}]
+    told = capsys.readouterr().err.splitlines()
+    assert len(taken) > 1
+    assert told == [f"{'ok  ' if each.ok else 'FAIL'} {each.name}: holds" for each in taken]
+    assert [each.ok for each in taken] == [False] + [True] * (len(taken) - 1)
 
 
 def test_the_ledger_is_a_table_of_claims_with_what_settles_each(

@@ -30,6 +30,18 @@ def test_everything_that_is_judged_says_how_each_release_is_or_why_not(found: li
         assert kinds.keys() == {"model", "proof", "contract", "walk", "audit"}
 
 
+def test_what_has_a_rule_that_the_release_has_otherwise_is_judged_by_its_rules_and_else_shared(
+    found: list[Statement], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged = {(each.kind, each.name): each.judged for each in found if each.release == "4.3"}
+    assert judged["contract", "unknown_producer_begins_with_zero"] is Judged.OWN
+    assert judged["contract", "varint_comes_back"] is Judged.SHARED
+    assert judged["proof", "append"] is Judged.OWN
+    monkeypatch.setattr(Releases, "of_module", lambda *_: {})
+    others = {each.judged for each in statements(Registry(), Releases()) if each.kind == "proof"}
+    assert others == {Judged.SHARED}
+
+
 def test_only_what_is_named_here_is_not_judged(found: list[Statement]) -> None:
     left = {(each.kind, each.name, each.release) for each in unjudged(found) if each.name not in columns.UNWALKED}
     assert left == {
@@ -58,10 +70,16 @@ def test_the_command_names_what_is_not_judged(found: list[Statement], capsys: py
 def test_a_reason_with_brackets_is_shown_as_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = Statement(kind="model", name="M", release="4.3", judged=Judged.UNJUDGED, reason="see [rule.X]")
+    reason = "see [rule.X] " * 20
+    told = Statement(kind="[rule.X]", name="M", release="4.3", judged=Judged.UNJUDGED, reason=reason)
     monkeypatch.setattr(columns, "statements", lambda *_: [told])
     assert main(["ledger", "properties", "--judged"]) == 0
-    assert "not judged by Kafka 4.3: model M: see [rule.X]\n" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert shown.startswith("[rule.X], Kafka 4.3: 1: 1 ")
+    assert f"not judged by Kafka 4.3: [rule.X] M: {reason}\n" in shown
+    missing = replace(told, judged=Judged.MISSING, kind="model", reason="")
+    monkeypatch.setattr(columns, "statements", lambda *_: [missing])
+    assert main(["ledger", "properties", "--judged"]) == 1
 
 
 def test_every_rule_of_the_audit_gets_a_verdict_for_each_release(

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,11 +19,12 @@ from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.conform.peers import Absent, Peer
 from kafka_eos_checks.graphs import model_check
 from kafka_eos_checks.graphs.model_check import Outcome
+from kafka_eos_checks.kit.missing import MissingClone
 from kafka_eos_checks.kit.verdict import Verdict, read_verdicts, write_verdicts
 from kafka_eos_checks.ledger import findings_command
 from kafka_eos_checks.ledger.findings import Entry
 from kafka_eos_checks.ledger.findings_command import check, of_broker, of_client, tell
-from kafka_eos_checks.models.findings import KafkaFinding, read_findings
+from kafka_eos_checks.models.findings import KafkaFinding, Report, read_findings
 from kafka_eos_checks.models.registry import Model, Registry
 from kafka_eos_checks.tla.tlc import Result
 
@@ -71,6 +74,7 @@ def test_a_fresh_clone_shows_the_kept_recordings_and_says_that_the_rest_is_not_c
     assert f"\n      {RECORDED.title[:40]}" in shown
     assert "\n      checked now: the audit of the kept recording" in shown, "in line with the title"
     assert "5 checked in part, 18 not checked here." in shown
+    assert f"23 findings, {sum(each.report is Report.NEW for each in BY_ID.values())} of them new: " in shown
     assert "(kafka-eos ledger findings --check) checks everything, with TLC, " in shown
     assert " Kafka's own client and a broker on loopback: it needs Java and takes some minutes.\n" in shown
     assert shown.index("Shown on a real broker (11)") < shown.index("Shown on Kafka's own client, without a broker (6)")
@@ -107,6 +111,7 @@ def test_one_finding_is_shown_with_its_meaning_its_commands_and_its_run(
     assert re.search(r"^why\n    \S.*\n    \S", shown, re.MULTILINE)
     assert "checked now: the audit finds 'aborted record delivered' in the kept recording" in flat
     assert "not checked here: TLC: AppendedAtOnce violates its property" in flat
+    assert f"the audit reports it as {', '.join(RECORDED.rules)} reported" in flat
     assert "\n    kafka-eos lab record replicated-violations --out build/recording\n" in shown
     assert "\n    kafka-eos check models AppendedAtOnce AppendedAtOnceMended\n" in shown
     assert "Poll @ 2" in shown
@@ -125,6 +130,12 @@ def test_an_unchecked_finding_names_the_command_that_checks_it(build: Path, caps
     assert main(["ledger", "findings", "decision-lost"]) == 0
     shown = capsys.readouterr().out
     assert "There is no run to show yet: `kafka-eos ledger findings decision-lost --check` takes one" in shown
+    assert main(["ledger", "findings", "retry-at-last-epoch"]) == 0
+    assert "the audit reports it" not in capsys.readouterr().out, "no rule of the audit does"
+    for entry in ("recording", "scenario"):
+        alone = replace(BY_ID["streams-reads-uncommitted"], **{entry: "made-up"}, rules=("gap",))
+        told = "\n".join(tell(Entry(finding=alone), {}))
+        assert "There is no run to show yet" in told, entry
     assert main(["ledger", "findings", "streams-reads-uncommitted"]) == 0
     assert "no run" not in capsys.readouterr().out, "it has neither a model nor a recording that could show one"
     assert not (build / "findings").exists()
@@ -236,6 +247,37 @@ def test_a_check_takes_each_model_once_and_keeps_the_verdicts_of_each_finding(
     monkeypatch.setattr(findings_command, "chosen", lambda _: [replace(own[0], test="test_it.py::test_left_out")])
     assert main(["ledger", "findings", ids[0], "--check"]) == 1  # the finding of the client could not be checked
     assert "not checked here: the test test_it.py brings clients to it" in capsys.readouterr().out
+
+
+def test_a_check_goes_on_after_a_finding_that_cannot_be_checked_here(clone: Path) -> None:
+    own = [
+        replace(OF_A_CLIENT, id=name, test=f"test_it.py::test_{name}", models=(), mended=())
+        for name in ("left_out", "good")
+    ]
+    taken = list(check(own, Registry()))
+    assert [(each.name, each.ok, each.evidence) for each in taken] == [("good: client", True, "")]
+
+
+def test_a_test_has_its_verdict_with_its_time_although_the_broker_of_a_scenario_is_absent(
+    clone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = Peer(name=LATE_COPY.broker, transaction_version=1, start=absent)
+    monkeypatch.setattr(findings_command, "PEERS", (peer,))
+    monkeypatch.setattr(findings_command, "time", SimpleNamespace(monotonic=count(100.0, 150.0).__next__))
+    [verdict] = check([replace(LATE_COPY, test="test_it.py::test_good")], Registry())
+    assert (verdict.name, verdict.ok, verdict.seconds) == (f"{LATE_COPY.id}: client", True, 150.0)
+
+
+def test_a_check_says_before_the_models_that_a_recording_is_only_in_a_clone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def only_in_a_clone(name: str) -> Path:
+        raise MissingClone(f"the recording {name}")
+
+    monkeypatch.setattr(model_check, "check_models", lambda _: pytest.fail("the models take their time"))
+    monkeypatch.setattr(findings_command, "kept_recording", only_in_a_clone)
+    with pytest.raises(MissingClone, match=RECORDED.recording):
+        list(check([RECORDED], Registry()))
+    monkeypatch.setattr(model_check, "check_models", found_by_tlc)
+    assert list(check([replace(OF_A_CLIENT, test="")], Registry())), "it needs no recording"
 
 
 # --- scenarios of conform ---------------------------------------------------------------------------------------------

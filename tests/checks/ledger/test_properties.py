@@ -197,7 +197,7 @@ def test_the_command_shows_the_named_properties_and_what_to_check_next(
     told = capsys.readouterr().out
     assert [line for line in told.splitlines() if "!" in line and "!OffsetsAreDense" not in line] == []
     assert "PartitionLog!OffsetsAreDense: " in told
-    assert "next, for the cells that are not checked" in told
+    assert "next, for the cells that are not checked (the named models only):" in told
     assert "  kafka-eos check models PartitionLog " in told
     released, repaired = (
         re.findall(rf"^  (kafka-eos check models .*{name}.json)", told, re.MULTILINE) for name in ("4.3", "repaired")
@@ -285,8 +285,22 @@ def test_the_command_names_the_smallest_model_that_shows_how_a_release_violates_
     breaking = [model for model in models if "NoHangingTransaction" in model.shipped["4.3"].violates]
     smallest = min(breaking, key=lambda model: model.shipped["4.3"].states or 0)
     assert len(breaking) > 1
+    assert [line for line in told if "NoHangingTransaction" not in line] == []
     shown = f"kafka-eos check models {smallest.name} --kafka 4.3 --tell NoHangingTransaction"
     assert line == f"{shown} shows how Kafka 4.3 violates it"
+    assert main([*call[:2], "StateFollowsLog", *call[3:]]) == 1, "three modules have a property of this name"
+    lines = re.findall(r"check models (\w+) --kafka 4.3 --tell StateFollowsLog", capsys.readouterr().out)
+    registry = Registry()
+    modules = [registry.get(name).module for name in lines]
+    assert sorted(modules) == ["IdempotentProducer", "PartitionLog", "PartitionLogInduction"]
+
+
+def test_the_command_says_nothing_of_findings_that_are_out_of_reach_where_there_are_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_verdicts(tmp_path / "models.json", [])
+    assert main(["ledger", "properties", "OffsetsAreDense", "--verdicts", str(tmp_path / "models.json")]) == 1
+    assert "no step of its models" not in capsys.readouterr().out
 
 
 def test_the_readme_tells_what_holds_of_kafka_as_it_ships_as_the_models_have_it() -> None:

@@ -440,6 +440,7 @@ GOOD_ROW = HOLDS.to_json()
         (json.dumps([{**GOOD_ROW, "name": 3}]), "verdict 0: name is 3, not text"),
         (json.dumps([{**GOOD_ROW, "seconds": float("nan")}]), "seconds is nan, not a time"),
         (json.dumps([{**GOOD_ROW, "seconds": 10**400}]), "not a time"),
+        (json.dumps([{**GOOD_ROW, "seconds": -0.5}]), "seconds is -0.5, not a time"),
         (json.dumps([{**GOOD_ROW, "figures": []}]), "figures is .*, not an object"),
         (json.dumps([{**GOOD_ROW, "figures": {"a": None}}]), "the figure 'a' is neither"),
         (json.dumps([{**GOOD_ROW, "figures": {"a": float("inf")}}]), "the figure 'a' is neither"),
