@@ -285,6 +285,8 @@ def opened_paths(paths: Sequence[Path]) -> Iterator[list[Path]]:
             if path.is_file() and not is_history and not path.name.endswith(ARCHIVE_SUFFIX):
                 kinds = f"a log directory, a recording (a folder or {ARCHIVE_SUFFIX}) or a history ({HISTORY_SUFFIX})"
                 raise TraceUnusable(f"{path}: give {kinds}")
+            if is_history and not path.exists():
+                raise TraceUnusable(f"{path}: no such file; give a history ({HISTORY_SUFFIX}) that was recorded")
             here.append(path if is_history else stack.enter_context(opened(path)))
         logs = {contents_of(folder).logs: (path, folder) for path, folder in zip(paths, here, strict=True)}
         _refuse_unread({each: path / each.relative_to(folder) for each, (path, folder) in logs.items()})

@@ -584,8 +584,8 @@ def test_a_server_is_killed_and_started_by_command_lines(tmp_path: Path, capsys:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("release", "waits"), [("4.3.0", False), ("3.9.1", True)])
-def test_of_real_brokers_kafka_4_3_does_not_wait_for_a_leader_and_none_remembers_more_than_a_batch(
+@pytest.mark.parametrize(("release", "waits"), [("4.4.0", False), ("4.3.0", False), ("3.9.1", True)])
+def test_of_real_brokers_kafka_4_does_not_wait_for_a_leader_and_none_remembers_more_than_a_batch(
     release: str, waits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not have_jars(release) or shutil.which("java") is None:

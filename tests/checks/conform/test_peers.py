@@ -69,7 +69,7 @@ def test_a_diverging_peer_that_has_to_conform_ends_the_command_with_1(
     assert main(["conform", "--peers", "--only", "forgetful", "--out", str(tmp_path / "p.html")]) == 1
 
 
-@pytest.mark.parametrize("release", ["4.3.0", "3.9.1", "2.8.2"])
+@pytest.mark.parametrize("release", ["4.4.0", "4.3.0", "3.9.1", "2.8.2"])
 def test_a_kafka_whose_jars_are_missing_is_skipped_by_name_with_the_reason(
     release: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -739,6 +739,9 @@ def test_a_file_that_is_neither_a_history_nor_a_recording_is_an_error(
     for options in ([], ["--alone"]):
         assert cli.main(["check", "traces", str(path), *options]) == 2
         assert f"{path}: give a log directory, a recording" in " ".join(capsys.readouterr().err.split())
+        assert cli.main(["check", "traces", str(tmp_path / "none.jsonl"), *options]) == 2
+        told = f"{tmp_path}/none.jsonl: no such file; give a history (.jsonl) that was recorded"
+        assert told in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_history_whose_answers_name_no_request_is_not_judged(

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from kafka_eos_checks.kit.outputs import make_folder
+
 PLANTED = "planted.jsonl"
 EPOCHS, MOST_OF_AN_EPOCH = 4, 500  # epochs of a producer in a small log; batches of an epoch in a large log
 BATCHES, PRODUCERS = 100_000, 50  # defaults of logs without transactions
@@ -180,7 +182,7 @@ def run(arguments: argparse.Namespace) -> int:
 @contextmanager
 def _nothing_if_unfinished(folder: Path) -> Iterator[None]:
     """A folder, empty or new, that is removed with all that was written to it if that is not finished."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     try:
         yield
     except BaseException:

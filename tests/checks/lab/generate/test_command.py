@@ -62,6 +62,15 @@ def test_a_call_that_makes_no_log_says_why(
     assert not (tmp_path / "made").exists(), "nothing unfinished is left"
 
 
+def test_a_folder_that_cannot_be_made_is_named_with_a_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    assert generate(tmp_path / "file" / "made") == 2
+    told = f"kafka-eos lab generate: {tmp_path}/file/made cannot be made: Not a directory; give another folder\n"
+    assert capsys.readouterr().err == told
+
+
 def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "precious").write_text("x", encoding="utf-8")
     assert generate(tmp_path) == 2
