@@ -14,7 +14,7 @@ from kafka_eos.server.cluster import Settings
 from kafka_eos.server.threaded import ServedCluster
 from kafka_eos.server.transactions import TransactionSettings
 from kafka_eos_checks.brokers.brokers import Cluster, free_ports
-from kafka_eos_checks.brokers.jars import have_jars
+from kafka_eos_checks.brokers.jars import KAFKA_VERSION, NEWEST, have_jars
 from kafka_eos_checks.conform.wire import Address, Unreachable, Wire
 
 KFAKE = Path(__file__).with_name("kfake")
@@ -157,7 +157,7 @@ PEERS = (
         )
         for version in (2, 1, 0)
     ),
-    *(each for release in ("4.4.0", "4.3.0") for each in _in_every_setting(release)),
+    *(each for release in (NEWEST, KAFKA_VERSION) for each in _in_every_setting(release)),
     Peer(name="Apache Kafka 3.9.1", transaction_version=0, start=_kafka("3.9.1", None)),
     Peer(name="Apache Kafka 2.8.2", transaction_version=0, start=_kafka("2.8.2", None), verification=False),
     Peer(name="kfake", transaction_version=2, start=_kfake),

@@ -178,7 +178,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.judged:
         return _tell_judged()
     try:
-        every_row = properties(given_verdicts(arguments), Registry(), Releases())
+        releases = Releases()
+        every_row = properties(given_verdicts(arguments), Registry(), releases)
         rows = [row for row in every_row if not arguments.models or row.module != AUDIT]
     except (MalformedRegistry, UnusableVerdicts) as error:
         print(f"kafka-eos ledger properties: {error}", file=sys.stderr)
@@ -196,7 +197,7 @@ def run(arguments: argparse.Namespace) -> int:
             answer_console.print(told, markup=False, soft_wrap=True)
     else:
         answer_console.print("`kafka-eos ledger properties NAME` says more of a property: meaning, failures, models")
-    for told in _counted(rows, Releases()):
+    for told in _counted(rows, releases):
         answer_console.print(told, markup=False, soft_wrap=True)
     if any(cell.outcome is Outcome.OPEN for row in rows for cell in row.cells.values()):
         span = "the named models only" if arguments.names else "minutes; --tier full for all of them"

@@ -233,8 +233,8 @@ def _finding(row: Mapping[str, Any], where: str) -> KafkaFinding:
 
 def concerned(finding: KafkaFinding) -> str:
     """The releases, or clients, that a finding is known to concern; it may concern others too."""
-    *others, oldest = releases_of(finding.id) or ("",)
-    return finding.concerns or f"Kafka {' and '.join(filter(None, [', '.join(others), oldest]))}"
+    releases = ", ".join(releases_of(finding.id))
+    return finding.concerns or f"Kafka {' and '.join(releases.rsplit(', ', 1))}"
 
 
 def possible_causes(rule: str) -> dict[str, str]:

@@ -46,7 +46,7 @@ def test_a_test_shows_a_finding_on_real_brokers_only_if_it_starts_them_itself() 
     test = "tests/test_it.py::test_torn"
     [clients] = finding(test=test).evidence()
     [brokers] = finding(test=test, broker="kafka-4.3").evidence()
-    _, beside = finding(test=test, broker="kafka-4.3", scenario="ab12", version=2).evidence()
+    _, other = finding(test=test, broker="kafka-4.3", scenario="ab12", version=2).evidence()
     assert (clients.shown, clients.name) == (Shown.CLIENT, "torn: client")
     assert (brokers.shown, brokers.name) == (Shown.REAL, "torn: brokers")
-    assert (beside.shown, beside.name) == (Shown.CLIENT, "torn: client"), "the broker is the scenario's"
+    assert (other.shown, other.name) == (Shown.CLIENT, "torn: client"), "the broker is the scenario's"

@@ -1,4 +1,4 @@
-"""What a declared application's plan knows of the logs."""
+"""The committed offsets of a group that a plan of declared applications takes for known, or not."""
 
 import pytest
 
