@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -147,13 +148,21 @@ def add_parser(subparsers: Any, help_line: str) -> None:
         "recent or not judged",
     )
     parser.add_argument("--sink", type=_name, metavar="TABLE", help="append all findings to a table of Spark's catalog")
-    parser.add_argument("--sink-format", default="parquet", metavar="NAME", help="a new table's format (parquet)")
+    parser.add_argument(
+        "--sink-format", type=_format, default="parquet", metavar="NAME", help="a new table's format (parquet)"
+    )
     parser.set_defaults(run=run, parser=parser)
 
 
 def _name(text: str) -> str:
     if not text.strip():
         raise argparse.ArgumentTypeError("expected the name of a table")
+    return text
+
+
+def _format(text: str) -> str:
+    if text.lower() == "csv":
+        raise argparse.ArgumentTypeError("a table of CSV loses line breaks and empty text; give --findings FILE.csv")
     return text
 
 
@@ -209,7 +218,7 @@ def _run(arguments: argparse.Namespace) -> int:
         check_outputs(outputs, [*arguments.paths, *arguments.history])
         for file in filter(None, outputs.values()):
             check_output(file)
-        result, failures = _audit_and_write(arguments)
+        result, written, failures = _audit_and_write(arguments)
     except (UnusableInput, NotALogDirectory, MalformedHistory, OSError) as error:
         remedy = "; run it as the user of the broker, or audit a copy" if isinstance(error, PermissionError) else ""
         print(f"kafka-eos audit: {error}{remedy}", file=sys.stderr)
@@ -220,6 +229,8 @@ def _run(arguments: argparse.Namespace) -> int:
     _print_notes(result)
     if result.bill is not None:
         _print_bill(result.bill)
+    for place in written:
+        answer_console.print(f"\n{place}", markup=False, highlight=False, soft_wrap=True)
     answer_console.print(f"\n{headline(verdicts)}", markup=False, highlight=False, soft_wrap=True)
     for failure in failures:
         print(f"kafka-eos audit: {failure}", file=sys.stderr)
@@ -302,11 +313,11 @@ def _print_bill(bill: "Bill") -> None:
     answer_console.print("\n".join(words), markup=False, highlight=False, soft_wrap=True)
 
 
-def _audit_and_write(arguments: argparse.Namespace) -> tuple["Audit", list[str]]:
+def _audit_and_write(arguments: argparse.Namespace) -> tuple["Audit", list[str], list[str]]:
     """Audit, with a session of Spark if something needs one, and write the requested files.
 
     Returns:
-        the audit, and a message for each output that could not be written.
+        the audit, where rows of a table are, and a message for each output that could not be written.
     """
     from kafka_eos_checks.audit import audit, findings  # noqa: PLC0415
     from kafka_eos_checks.audit.places import place  # noqa: PLC0415
@@ -314,7 +325,9 @@ def _audit_and_write(arguments: argparse.Namespace) -> tuple["Audit", list[str]]
     from kafka_eos_checks.kit.outputs import Unwritable, unwritten  # noqa: PLC0415
     from kafka_eos_checks.kit.verdict import write_verdicts  # noqa: PLC0415
 
+    written: list[str] = []
     failures: list[str] = []
+    began = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
     def write(file: Path, how: "Callable[[], None]") -> None:
         """Write a file; a failure must not cost the verdicts."""
@@ -339,9 +352,11 @@ def _audit_and_write(arguments: argparse.Namespace) -> tuple["Audit", list[str]]
                 write(arguments.findings, lambda: findings.write_findings(arguments.findings, found.in_order()))
             if arguments.sink and spark is not None:
                 try:
-                    findings.append_to_table(arguments.sink, spark, found.tables(spark))
+                    findings.append_to_table(arguments.sink, spark, found.tables(spark), audit=began)
                 except findings.TableRefused as error:
-                    failures.append(str(error))
+                    failures.append(f"{error}; rows that it has nevertheless are those where audit = '{began}'")
+                else:
+                    written.append(f"findings: rows of table {arguments.sink} where audit = '{began}'")
 
         result = audit.run(
             paths,
@@ -367,4 +382,4 @@ def _audit_and_write(arguments: argparse.Namespace) -> tuple["Audit", list[str]]
             subject = f"{result.subject}\n{result.ran}"
             urgent, tools = most_urgent_first(result.verdicts), {SPARK} if spark is not None else set[str]()
             write(arguments.html, lambda: write_page(urgent, arguments.html, subject=subject, tools=tools))
-    return result, failures
+    return result, written, failures

@@ -146,6 +146,7 @@ def _times(segment: Path, positions: Sequence[int]) -> dict[int, int]:
 
 # The one schema of findings, see `schemas`.
 COLUMNS = {f.name: "bigint" if "int" in str(f.type) else "string" for f in fields(Finding)}
+TABLE_COLUMNS = {"audit": "string", **COLUMNS}  # of a table, which has the findings of many audits
 
 
 def row_of(finding: Finding) -> dict[str, Any]:
@@ -249,32 +250,33 @@ def prepare_table(table: str, form: str, spark: "SparkSession") -> None:
     Raises:
         TableRefused: Spark refuses, or the table has other columns.
     """
-    nothing = spark.createDataFrame([], ddl(COLUMNS))
     with _refusals(table):
         if not spark.catalog.tableExists(table):
-            spark.catalog.createTable(table, source=form, schema=nothing.schema)
-        other = {name.lower() for name in spark.table(table).columns} ^ COLUMNS.keys()
+            whole = spark.createDataFrame([], ddl(TABLE_COLUMNS)).schema
+            spark.catalog.createTable(table, source=form, schema=whole)
+        other = {name.lower() for name in spark.table(table).columns} ^ TABLE_COLUMNS.keys()
     if other:
         named = ", ".join(sorted(other))
         raise TableRefused(f"table {table} and findings differ in the columns {named}; give a new table")
-    append_to_table(table, spark, [nothing])
+    append_to_table(table, spark, [spark.createDataFrame([], ddl(COLUMNS))], audit="")
 
 
-def append_to_table(table: str, spark: "SparkSession", rows: "Iterable[DataFrame]") -> None:
+def append_to_table(table: str, spark: "SparkSession", rows: "Iterable[DataFrame]", *, audit: str) -> None:
     """Append rows to a table of Spark's catalog, whatever its format and its partitions are.
 
     Args:
         table: its name, e.g. ``catalog.schema.table``.
         spark: the session that has the catalog.
         rows: findings, with the columns of :data:`COLUMNS`.
+        audit: the value of their column ``audit``, which tells them from those of other audits.
 
     Raises:
-        TableRefused: Spark refuses.
+        TableRefused: Spark refuses. It may have written some of the rows.
     """
     with _refusals(table):
         columns = spark.table(table).columns
         for some in rows:
-            some.select(*columns).write.insertInto(table)
+            some.selectExpr(f"'{audit}' AS audit", "*").select(*columns).write.insertInto(table)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,7 +32,7 @@ from kafka_eos_checks import cli
 from kafka_eos_checks.audit import completeness
 from kafka_eos_checks.audit.audit import audit, run
 from kafka_eos_checks.audit.command import UNJUDGED_REASONS, _print_notes
-from kafka_eos_checks.audit.findings import COLUMNS, Finding, Kind, to_arrow, write_findings
+from kafka_eos_checks.audit.findings import COLUMNS, TABLE_COLUMNS, Finding, Kind, to_arrow, write_findings
 from kafka_eos_checks.audit.jepsen.anomalies import ANOMALIES
 from kafka_eos_checks.audit.oracle.synthetic import write_log
 from kafka_eos_checks.audit.rules import transactions
@@ -672,15 +672,44 @@ def test_findings_are_appended_to_a_table_of_any_format_with_partitions_and_anot
     tmp_path: Path, spark: Any
 ) -> None:
     write_log(tmp_path / "logs" / "orders-0", faulty())
-    columns = ", ".join(f"{name} {kind}" for name, kind in reversed(COLUMNS.items()))
+    columns = ", ".join(f"{name} {kind}" for name, kind in reversed(TABLE_COLUMNS.items()))
     findings = tmp_path / "f.jsonl"
     for table, made in {"given_orc": "USING orc", "given_parts": "USING parquet PARTITIONED BY (rule)"}.items():
         with table_of(spark, table):
             spark.sql(f"CREATE TABLE {table} ({columns}) {made}")
             call = ["audit", str(tmp_path / "logs"), "--sink", table, "--findings", str(findings)]
             assert cli.main(call) == 1
-            rows = Counter(Finding(**row.asDict()) for row in spark.table(table).collect())
+            rows = Counter(Finding(**row.asDict()) for row in spark.table(table).drop("audit").collect())
         assert rows == Counter(Finding(**json.loads(line)) for line in findings.read_text().splitlines())
+
+
+@pytest.mark.spark
+def test_the_rows_of_each_audit_in_a_table_are_told_apart_by_the_time_at_which_it_began(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_log(tmp_path / "logs" / "orders-0", faulty())
+    told = []
+    with table_of(spark, "of_two_audits"):
+        for _ in range(2):
+            before = datetime.now(UTC)
+            assert cli.main(["audit", str(tmp_path / "logs"), "--sink", "of_two_audits"]) == 1
+            said = capsys.readouterr().out
+            found = re.search(r"^findings: rows of table of_two_audits where (audit = '(.*)')$", said, re.MULTILINE)
+            assert found is not None
+            assert before - timedelta(milliseconds=1) <= datetime.fromisoformat(found[2]) <= datetime.now(UTC)
+            told.append(found[1])
+        rows = [spark.table("of_two_audits").where(each).count() for each in told]
+        assert rows == [spark.table("of_two_audits").count() / 2] * 2
+    assert rows[0] > 0
+    assert told[0] < told[1]
+
+
+@pytest.mark.parametrize("name", ["csv", "CSV"])
+def test_a_table_of_csv_is_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        cli.main(["audit", str(tmp_path), "--sink", "t", "--sink-format", name])
+    assert refused.value.code == 2
+    assert f"--sink-format {name}: a table of CSV loses line breaks and empty text" in capsys.readouterr().err
 
 
 @pytest.mark.spark
@@ -690,13 +719,14 @@ def test_the_verdicts_are_printed_although_a_task_cannot_write_the_table(
     write_log(tmp_path / "logs" / "orders-0", faulty())
     name = "g" * 300  # longer than the name of a folder
     with table_of(spark, name):
-        spark.sql(f"CREATE TABLE {name} ({', '.join(map(' '.join, COLUMNS.items()))}) USING parquet")
+        spark.sql(f"CREATE TABLE {name} ({', '.join(map(' '.join, TABLE_COLUMNS.items()))}) USING parquet")
         monkeypatch.setattr("kafka_eos_checks.audit.findings.prepare_table", lambda *_: None)
         assert cli.main(["audit", str(tmp_path / "logs"), "--sink", name]) == 2
     said = capsys.readouterr()
     assert "FAIL duplicate" in said.out
     assert "Mkdirs failed to create" in said.err
-    assert "remedy: give another table, or --findings FILE" in said.err
+    assert "remedy: give another table, or --findings FILE; rows that it has nevertheless are those where" in said.err
+    assert "findings: rows of table" not in said.out
 
 
 @contextmanager

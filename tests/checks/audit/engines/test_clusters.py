@@ -292,7 +292,7 @@ def test_findings_go_to_a_table_and_the_verdicts_stay_the_same(
     assert cli.main(arguments) == 1
     verdicts = [[v.name, v.found, v.ok, v.evidence] for v in read_verdicts(out)]
     assert verdicts == expected["verdicts"]
-    rows = [row.asDict() for row in warehouse.table("found").collect()]
+    rows = [row.asDict() for row in warehouse.table("found").drop("audit").collect()]
     assert sorted(rows, key=str) == sorted(expected["findings"], key=str)
     assert cli.main(arguments) == 1
     assert warehouse.table("found").count() == 2 * len(rows), "the next audit is appended"

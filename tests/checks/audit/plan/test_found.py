@@ -181,4 +181,5 @@ def test_executors_write_the_findings_and_spark_brings_a_few(
     rows = Counter(Finding(**json.loads(line)) for line in texts[0].splitlines())
     assert rows.total() == found
     assert any(row.rule == READABLE for row in rows)
-    assert Counter(Finding(**row.asDict()) for row in warehouse.table("found_by_executors").collect()) == rows
+    table = warehouse.table("found_by_executors").drop("audit")
+    assert Counter(Finding(**row.asDict()) for row in table.collect()) == rows
