@@ -213,18 +213,10 @@ def _refuse_unread(there: Mapping[Path, Sequence["LogDirectory"]]) -> None:
     Args:
         there: by given folder, the log directories that were found in it.
     """
-    from kafka_eos.formats.log_directory import linked_directories  # noqa: PLC0415
-    from kafka_eos_checks.audit.inputs import UnusableInput, deeper_in  # noqa: PLC0415
-    from kafka_eos_checks.audit.places import is_uri  # noqa: PLC0415
-    from kafka_eos_checks.audit.segments.splits import SUFFIXES  # noqa: PLC0415
+    from kafka_eos_checks.audit.inputs import UnusableInput, unread_in  # noqa: PLC0415
 
-    read = {directory.path for found in there.values() for directory in found}
-    for deep in deeper_in({path: path for path in there}, there, read):
-        raise UnusableInput(f"{deep} has partitions and lies too deep to be read; give it, too")
-    for path, found in there.items():
-        for link in () if is_uri(str(path)) else linked_directories(path, found, SUFFIXES):
-            if link.resolve() not in read:
-                raise UnusableInput(f"{link} is a link, which is not followed; give the folder that it leads to, too")
+    for told in unread_in({path: path for path in there}, there, to_logs=False):  # such links are copied, as links
+        raise UnusableInput(told)
 
 
 def _is_file(path: Path) -> bool:

@@ -176,7 +176,11 @@ def _directories_in(folders: Mapping[Path, Path]) -> dict[Path, list[LogDirector
 
 
 def links_in(
-    folders: Mapping[Path, Path], there: Mapping[Path, Sequence[LogDirectory]], read: Collection[Path]
+    folders: Mapping[Path, Path],
+    there: Mapping[Path, Sequence[LogDirectory]],
+    read: Collection[Path],
+    *,
+    to_logs: bool = True,
 ) -> Iterator[str]:
     """The symbolic links in the place of logs and log directories in some folders of this machine, as given.
 
@@ -186,13 +190,15 @@ def links_in(
         folders: the folders, each with its path as it was given.
         there: the log directories that were found in each.
         read: the log directories with logs that are read, and the folders of these logs.
+        to_logs: whether links in the place of logs and segments count.
     """
     for folder, given in folders.items():
         if is_uri(str(folder)):
             continue
         found = there[folder]
-        for link in (*links_to_logs(found, LOG_SUFFIXES), *linked_directories(folder, found, LOG_SUFFIXES)):
-            if link.resolve() not in read:
+        behind = {link: [link] for link in links_to_logs(found, LOG_SUFFIXES)} if to_logs else {}
+        for link, hidden in (behind | linked_directories(folder, found, LOG_SUFFIXES)).items():
+            if any(each.resolve() not in read for each in hidden):
                 yield str(given / link.relative_to(folder.resolve()))
 
 
@@ -207,15 +213,18 @@ def deeper_in(
 
 
 def unread_in(
-    folders: Mapping[Path, Path], there: Mapping[Path, Sequence[LogDirectory]], read: Collection[Path]
+    folders: Mapping[Path, Path], there: Mapping[Path, Sequence[LogDirectory]], *, to_logs: bool = True
 ) -> Iterator[str]:
-    """The logs that a reader of some folders would leave out, each with the reason and the remedy.
+    """The logs that a reader of all log directories in some folders would leave out, each with reason and remedy.
 
     The arguments are those of :func:`links_in`.
     """
+    directories = list(chain(*there.values()))
+    partitions = (partition.path for directory in directories for partition in directory.partitions)
+    read = {*partitions, *(directory.path for directory in directories)}
     for path in deeper_in(folders, there, read):
         yield f"{path} has partitions and lies too deep to be read; give it, too"
-    for path in links_in(folders, there, read):
+    for path in links_in(folders, there, read, to_logs=to_logs):
         remedy = "put a copy in its place, or give the folder that it leads to, too"
         yield f"{path} is a symbolic link, which is not followed; {remedy}"
 

@@ -363,7 +363,7 @@ class KafkaLogReader(DataSourceReader):
         given = {path: path for text in paths for path in _matching(text)}
         there = {path: find_directories(path) for path in given}
         found = logs_in(chain(*there.values()))
-        _refuse_unread(given, there, found)
+        _refuse_unread(given, there)
         for log in found:
             if not log.has_records:
                 raise ValueError(
@@ -475,12 +475,9 @@ def _matching(text: str) -> list[Path]:
     return found
 
 
-def _refuse_unread(
-    given: Mapping[Path, Path], there: Mapping[Path, Sequence[LogDirectory]], found: Sequence[PartitionLog]
-) -> None:
+def _refuse_unread(given: Mapping[Path, Path], there: Mapping[Path, Sequence[LogDirectory]]) -> None:
     """Raise if logs at the given paths would be left out, whose rows a query would lack without a word."""
-    read = {path for log in found for path in (log.directory, Path(log.folder))}
-    for told in unread_in(given, there, read):
+    for told in unread_in(given, there):
         raise ValueError(f"kafka_log: {told}")
 
 

@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from itertools import chain, groupby
+from itertools import groupby
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
@@ -34,7 +34,7 @@ from kafka_eos.machines.machine import instances
 from kafka_eos.machines.partition_log import PartitionLog
 from kafka_eos.machines.transaction_coordinator import TransactionCoordinator
 from kafka_eos_checks.audit.inputs import ARCHIVE_SUFFIX, UnusableInput, contents_of, opened, unread_in
-from kafka_eos_checks.audit.segments.splits import find_directories, logs_in
+from kafka_eos_checks.audit.segments.splits import find_directories
 from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.missing import need_clone
 from kafka_eos_checks.kit.outputs import check_outputs
@@ -300,9 +300,7 @@ def _refuse_unread(folders: Mapping[Path, Path]) -> None:
         folders: the folders with log directories, each as it was given; histories are left alone.
     """
     there = {folder: find_directories(folder) for folder in folders if folder.is_dir()}
-    found = logs_in(chain(*there.values()))
-    read = {path for log in found for path in (log.directory, Path(log.folder))}
-    for told in unread_in({folder: folders[folder] for folder in there}, there, read):
+    for told in unread_in({folder: folders[folder] for folder in there}, there):
         raise UnusableInput(told)
 
 

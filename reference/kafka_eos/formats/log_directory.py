@@ -255,19 +255,34 @@ def links_to_logs(found: Iterable[LogDirectory], suffixes: Sequence[str] = ("log
     return [link for link in links if _PARTITION.fullmatch(link.name) or _is_segment(link.name, suffixes)]
 
 
-def linked_directories(path: Path, found: Sequence[LogDirectory], suffixes: Sequence[str] = ("log",)) -> list[Path]:
-    """The symbolic links right in a folder that lead to log directories; :func:`find_log_directories` follows none.
+def linked_directories(
+    path: Path, found: Sequence[LogDirectory], suffixes: Sequence[str] = ("log",)
+) -> dict[Path, list[Path]]:
+    """The symbolic links below a folder that lead to log directories, or to folders with some, and these directories.
 
-    The arguments are those of :func:`deeper_directories`.
+    :func:`find_log_directories` follows none. The arguments are those of :func:`deeper_directories`.
     """
     if not all(directory.is_whole for directory in found):
+        return {}
+    partitions = {partition.path for directory in found for partition in directory.partitions}
+    waiting, behind = deque([path.resolve()]), dict[Path, list[Path]]()
+    for _ in range(MOST_FOLDERS):
+        if not waiting:
+            break
+        folder = waiting.popleft()
+        for link in _linked_folders(folder):
+            behind[link] = list(_deeper([link], suffixes))
+        waiting += (child for child in _children(folder) if child not in partitions)
+    return {link: directories for link, directories in behind.items() if directories}
+
+
+def _linked_folders(folder: Path) -> list[Path]:
+    """The symbolic links right in a folder that lead to folders, in order, without those that stand for partitions."""
+    try:
+        links = [child for child in sorted(folder.iterdir()) if child.is_symlink() and child.is_dir()]
+    except OSError:
         return []
-    links = (each for each in sorted(path.resolve().iterdir()) if each.is_symlink() and each.is_dir())
-    return [
-        link
-        for link in links
-        if not _PARTITION.fullmatch(link.name) and any(_is_partition(each, suffixes) for each in _children(link))
-    ]
+    return [link for link in links if not _PARTITION.fullmatch(link.name)]
 
 
 def stands_for_logs(name: str) -> bool:

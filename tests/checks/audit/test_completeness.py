@@ -713,11 +713,28 @@ def test_links_to_what_is_given_too_are_judged_by_it_and_a_link_to_another_broke
     shutil.copytree(cluster / "brokers" / "1" / "generated-1", tmp_path / "mounted" / "other-1")
     (cluster / "brokers" / "2").symlink_to(tmp_path / "mounted")
     (cluster / "brokers" / "latest").symlink_to(cluster / "brokers" / "1")
-    (cluster / "brokers" / "empty").symlink_to(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (cluster / "brokers" / "empty").symlink_to(tmp_path / "empty")
     found = of(run([cluster]), READABLE)
     assert found.unjudged_for == {"links": 2}
     assert found.evidence.splitlines() == [str(cluster / "brokers" / name) for name in ("1/generated-0", "2")]
     assert of(run([cluster, tmp_path / "mounted", Path(moved)]), READABLE).standing is Standing.OK
+
+
+def test_a_link_to_a_folder_of_several_brokers_is_not_judged_until_all_of_them_are_given(
+    cluster: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(cluster / "brokers" / "1", tmp_path / "mounted" / "1")
+    shutil.copytree(cluster / "brokers" / "1" / "generated-1", tmp_path / "mounted" / "2" / "other-1")
+    below = cluster / "brokers" / "host" / "kafka"
+    below.mkdir(parents=True)
+    link = below / "data"
+    link.symlink_to(tmp_path / "mounted")
+    shutil.rmtree(tmp_path / "mounted" / "1")
+    (tmp_path / "mounted" / "1").symlink_to(cluster / "brokers" / "1")
+    found = of(run([cluster]), READABLE)
+    assert (found.standing, found.unjudged_for, found.evidence) == (Standing.NOT_JUDGED, {"links": 1}, str(link))
+    assert of(run([cluster, tmp_path / "mounted"]), READABLE).standing is Standing.OK
 
 
 def test_a_broker_whose_folder_lies_deeper_than_the_others_is_not_judged_unless_it_is_given(

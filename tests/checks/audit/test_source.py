@@ -177,7 +177,7 @@ def test_a_pattern_is_the_paths_that_match_it_and_a_path_of_that_name_is_itself(
 
 
 @pytest.mark.parametrize("granularity", sorted(source.SCHEMAS))
-@pytest.mark.parametrize("left_out", ["deep", "partition", "segment", "broker"])
+@pytest.mark.parametrize("left_out", ["deep", "partition", "segment", "broker", "brokers"])
 def test_logs_that_would_be_left_out_are_refused(left_out: str, granularity: str, tmp_path: Path) -> None:
     for name in ("__consumer_offsets-0", "orders-0"):
         write_log(tmp_path / "logs" / "1" / name, faulty_log(1, 5))
@@ -188,7 +188,10 @@ def test_logs_that_would_be_left_out_are_refused(left_out: str, granularity: str
         "partition": ("1/orders-1", other),
         "segment": (f"1/orders-0/{9:020}.log", next(other.glob("*.log"))),
         "broker": ("2", other.parent),
+        "brokers": ("2", tmp_path / "several"),
     }[left_out]
+    if left_out == "brokers":
+        shutil.copytree(other, tmp_path / "several" / "2" / "orders-1")
     link = tmp_path / "logs" / where
     if target is None:
         shutil.copytree(other, link / "orders-1")
@@ -203,7 +206,8 @@ def test_logs_that_would_be_left_out_are_refused(left_out: str, granularity: str
     with pytest.raises(ValueError, match=rf"kafka_log: {re.escape(str(link))} .*{words}"):
         tasks()
     if left_out != "segment":
-        assert tasks(link if target is None else other.parent) == (1 if granularity == "offsets" else 3)
+        given = {"deep": link, "brokers": tmp_path / "several"}.get(left_out, other.parent)
+        assert tasks(given) == (1 if granularity == "offsets" else 3)
 
 
 def test_a_segment_in_the_place_of_a_directory_is_told_as_a_file(tmp_path: Path) -> None:

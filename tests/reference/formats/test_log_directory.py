@@ -10,6 +10,7 @@ from kafka_eos.formats.log_directory import (
     deeper_directories,
     find_log_directories,
     is_set_aside,
+    linked_directories,
 )
 
 
@@ -215,6 +216,38 @@ def test_folders_that_lie_too_deep_are_told_and_no_link_is_followed(
     assert deeper(root / "1" / "orders-0") == deeper(root / "1") == []
     monkeypatch.setattr(log_directory, "MOST_FOLDERS", 2)
     assert deeper(root) == told[:1], "a search ends"
+
+
+def test_links_to_log_directories_are_told_with_what_they_lead_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, away = tmp_path / "copy", tmp_path / "away"
+    for path in (root / "1", away / "one", away / "two" / "data-1", away / "two" / "data-2"):
+        make_partition(path, "orders-0")
+    (root / "hosts" / "b").mkdir(parents=True)
+    for name, target in {
+        "2": away / "one",
+        "hosts/b/data": away,
+        "hosts/disks": away / "two",
+        "hosts/back": root,
+        "1/orders-1": away / "one",
+        "1/orders-0/data": away,
+        "notes": away / "two" / "data-1" / "orders-0",
+        "file": next(away.rglob("*.log")),
+        "gone": away / "gone",
+    }.items():
+        (root / name).symlink_to(target)
+    found = find_log_directories(root)
+    told = {str(link.relative_to(root)): directories for link, directories in linked_directories(root, found).items()}
+    assert {name: [str(each.relative_to(root)) for each in behind] for name, behind in told.items()} == {
+        "2": ["2"],
+        "hosts/back": ["hosts/back/1"],
+        "hosts/disks": ["hosts/disks/data-1", "hosts/disks/data-2"],
+        "hosts/b/data": ["hosts/b/data/one", "hosts/b/data/two/data-1", "hosts/b/data/two/data-2"],
+    }
+    assert linked_directories(root / "1" / "orders-0", find_log_directories(root / "1" / "orders-0")) == {}
+    monkeypatch.setattr(log_directory, "MOST_FOLDERS", 1)
+    assert [link.name for link in linked_directories(root, found)] == ["2"], "a search ends"
 
 
 def test_the_given_directory_itself_may_be_a_link(tmp_path: Path) -> None:

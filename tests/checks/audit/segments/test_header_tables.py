@@ -345,7 +345,7 @@ def test_headers_refuses_a_link_to_another_broker_unless_its_folder_is_given(
     other = broker(tmp_path / "mounted", 2)
     (tmp_path / "copy" / "2").symlink_to(other)
     assert headers_of(tmp_path / "copy", "--out", tmp_path / "tables") == 2
-    assert f"{tmp_path / 'copy' / '2'} is a link, which is not followed; give the folder" in capsys.readouterr().err
+    assert f"{tmp_path / 'copy' / '2'} is a symbolic link, which is not followed; put a copy" in capsys.readouterr().err
     assert headers_of(tmp_path / "copy", other, "--out", tmp_path / "tables") == 0
 
 
