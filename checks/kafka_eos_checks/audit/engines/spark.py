@@ -9,15 +9,17 @@ function, which gives other rows. Log directories must be at the same path on ev
 ``spark.addArtifacts``).
 """
 
+import logging
 import os
 import pickle
 import re
+import signal
 import struct
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
@@ -372,16 +374,59 @@ def session(given: "SparkSession | None" = None) -> "Iterator[SparkSession]":
         "spark.sql.session.timeZone": "UTC",
     }.items():
         builder = builder.config(name, value)
+    with _unlogged():
+        try:
+            with _interrupts_wait(), quiet_about_pandas():
+                made = builder.getOrCreate()
+        except spark_failures() as error:
+            remedy = "set JAVA_HOME to a JDK 17 or later"
+            raise MissingExtra(f"Spark does not start with {java}; {remedy}: {reasons(error)[0]}") from error
+        try:
+            yield made
+        except KeyboardInterrupt:
+            with suppress(*spark_failures()):  # the interrupted connection may be of no use
+                made.sparkContext.setLogLevel("OFF")  # tasks fail now
+            raise
+        finally:
+            with suppress(*spark_failures()):
+                made.stop()
+
+
+@contextmanager
+def _interrupts_wait() -> Iterator[None]:
+    """Let an interrupt wait for the end of the block, which starts a JVM: one that is interrupted before stays forever.
+
+    Afterwards, interrupts go where they went before. Spark's own handler, which the block sets, asks the JVM to cancel
+    its jobs, on the connection that already waits for their end.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[bool] = []
+    before = signal.signal(signal.SIGINT, lambda *_: came.append(True))
     try:
-        with quiet_about_pandas():
-            made = builder.getOrCreate()
-    except spark_failures() as error:
-        remedy = "set JAVA_HOME to a JDK 17 or later"
-        raise MissingExtra(f"Spark does not start with {java}; {remedy}: {reasons(error)[0]}") from error
-    try:
-        yield made
+        yield
     finally:
-        made.stop()
+        signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """Log no exception of the gateway to the JVM: it is raised, too, and an interrupt is no error."""
+
+    def is_other(record: logging.LogRecord) -> bool:
+        return not (record.exc_info and isinstance(record.exc_info[1], (KeyboardInterrupt, *spark_failures())))
+
+    loggers = [logging.getLogger(name) for name in (None, "py4j.clientserver", "py4j.java_gateway")]
+    for logger in loggers:
+        logger.addFilter(is_other)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(is_other)
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """How items become Spark's tasks."""
 
+import logging
 import os
+import signal
 import subprocess
 import sys
 import uuid
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafka_eos_checks.audit.audit import run
+from kafka_eos_checks.audit.engines import spark as engine
 from kafka_eos_checks.audit.engines.local import LocalEngine, Row
 from kafka_eos_checks.audit.engines.spark import SparkEngine, failures_told, session, shuffle_count, task_count
 from kafka_eos_checks.audit.inputs import UnusableInput
@@ -156,6 +159,64 @@ def test_a_local_session_without_java_says_what_to_install(monkeypatch: pytest.M
     monkeypatch.setattr(sql.SparkSession, "getActiveSession", lambda: None)
     with pytest.raises(MissingExtra, match="this needs Java 17 or later"), session():
         raise AssertionError("a session without Java")
+
+
+def test_an_interrupt_waits_until_the_jvm_has_started_and_then_goes_where_it_went_before() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    done = []
+
+    def start() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        done.append("started")
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # as Spark sets a handler of its own
+
+    with pytest.raises(KeyboardInterrupt), engine._interrupts_wait():
+        start()
+    assert done == ["started"]
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_exceptions_of_the_gateway_are_not_logged_and_others_are(caplog: pytest.LogCaptureFixture) -> None:
+    protocol = pytest.importorskip("py4j.protocol")
+    raised = [KeyboardInterrupt(), protocol.Py4JNetworkError("broken"), OSError("full")]
+    with engine._unlogged():
+        for name in (None, "py4j.clientserver", "py4j.java_gateway"):
+            for error in raised:
+                logging.getLogger(name).error("while sending", exc_info=error)
+    told = [record.exc_info[1] for record in caplog.records if record.exc_info]
+    assert told == raised[-1:] * 3
+    logging.getLogger().error("after", exc_info=raised[0])
+    assert caplog.messages[-1] == "after"
+
+
+WITH_A_JOB = """
+import sys
+from kafka_eos_checks.audit.engines.spark import session
+try:
+    with session() as spark:
+        print("started", flush=True)
+        spark.range(10**12).selectExpr("sum(id % 7)").collect()
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_a_local_session_that_is_interrupted_ends_without_a_traceback() -> None:
+    environment = {name: value for name, value in os.environ.items() if name not in engine._CLUSTERS}
+    with subprocess.Popen(
+        [sys.executable, "-c", WITH_A_JOB], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "started\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            program.wait(3)
+        program.send_signal(signal.SIGINT)
+        _, said = program.communicate(timeout=120)
+    assert program.returncode == 130
+    assert "Traceback" not in said
+    assert "Exception" not in said
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a program of sh")
