@@ -35,6 +35,19 @@ CHANGED = {
         "append",
     ): r"LogValidator/\"<init>\"|/maxDecompressedMessageBytes:|/checkIf\w*Closed:|Method config:|^aload$"
 }
+# Methods that these call and that differ in other ways than by a rule: names and classes of others, texts of the log.
+CALLED = {
+    ("LocalLog", "checkIfMemoryMappedBufferClosed"): "checkIfClosed",
+    ("LogSegment", "updateTxnIndex"): "an AbortedTxn is a generated message, of the same fields",
+    ("ReplicaManager", "getLog"): "LogManager is in Java",
+    ("TransactionMarkerChannelManager", "addMarkersForBroker"): "TxnMarkerQueue is in Java",
+    ("TransactionStateManager", "appendTransactionToLog"): "another place of the constants -1 and NONE",
+    ("TxnMarkerQueue", "addMarkers"): "TxnMarkerQueue is in Java",
+    ("UnifiedLog", "analyzeAndValidateRecords"): "another empty list",
+    ("UnifiedLog", "maybeIncrementFirstUnstableOffset"): "checkIfClosed",
+    ("UnifiedLog", "maybeRoll"): "a text of the log",
+}
+CALL = re.compile(r"Method (?:([\w/$]+)/)?([\w$]+):")
 METHOD = re.compile(r"(?:([A-Z][\w.]*)\.)?([a-z]\w+)")
 
 
@@ -50,13 +63,21 @@ def cited() -> Iterator[tuple[str, str]]:
 
 @cache
 def classes(kafka: str) -> dict[str, tuple[Path, str]]:
-    """The classes of a release by their names without the package: their jar and whole name."""
-    return {
-        entry.removesuffix(".class").rpartition("/")[2].replace("$", "."): (jar, entry.removesuffix(".class"))
-        for jar in sorted(jars_folder(kafka).glob("kafka*.jar"))
-        for entry in ZipFile(jar).namelist()
-        if entry.endswith(".class")
-    }
+    """The classes of a release: their jar and whole name, by this name without what says nothing, and by its end."""
+    found = {}
+    for jar in sorted(jars_folder(kafka).glob("kafka*.jar")):
+        for entry in ZipFile(jar).namelist():
+            if entry.endswith(".class"):
+                whole = entry.removesuffix(".class")
+                found |= dict.fromkeys((without_noise(whole), whole.rpartition("/")[2].replace("$", ".")), (jar, whole))
+    return found
+
+
+def without_noise(text: str) -> str:
+    """A text of javap without what says nothing of a rule."""
+    for pattern, other in NO_RULE:
+        text = re.sub(pattern, other, text)
+    return text
 
 
 @cache
@@ -69,10 +90,17 @@ def methods(kafka: str, name: str) -> dict[str, list[str]]:
     for block in told.split("\n\n"):
         if method := re.search(r"(?m)^  .*?([\w$]+)\(.*;$", block):
             outer = re.sub(r"^(?:lambda|\$anonfun)\$(\w+?)\$\d+.*", r"\1", method[1])
-            for pattern, other in NO_RULE:
-                block = re.sub(pattern, other, block)  # noqa: PLW2901 - step by step
-            found[outer].append(block)
+            found[outer].append(without_noise(block))
     return {own: sorted(blocks) for own, blocks in found.items()}
+
+
+def called(name: str, method: str) -> Iterator[tuple[str, str]]:
+    """The classes and methods of Kafka that a method calls."""
+    for block in methods(KAFKA_VERSION, name)[method]:
+        for owner, other in CALL.findall(block):
+            whole = owner or name
+            if whole in classes(KAFKA_VERSION) and other in methods(KAFKA_VERSION, whole):
+                yield whole, other
 
 
 def differing(name: str, method: str) -> list[str]:
@@ -80,8 +108,8 @@ def differing(name: str, method: str) -> list[str]:
     explained = CHANGED.get((name, method), "(?!)")
     own, other = (
         sorted(
-            [line.strip() for line in block.splitlines() if not re.search(explained, line.strip())]
-            for block in methods(kafka, name)[method]
+            [line.strip() for line in block.splitlines() if not re.search(rf"{explained}|^}}$", line.strip())]
+            for block in (methods(kafka, name).get(method, []) if name in classes(kafka) else [])
         )
         for kafka in (KAFKA_VERSION, NEWEST)
     )
@@ -106,3 +134,7 @@ def test_the_methods_in_which_a_release_has_its_rules_are_those_of_the_other_one
     assert len(there) > 20
     assert {each: lines for each in sorted(there) if (lines := differing(*each))} == {}
     assert differing("UnifiedLog", "fetchOffsetByTimestamp"), "a method that did change is noticed"
+    others = {each for one in there for each in called(*one)} - there
+    assert len(others) > 200
+    changed = {(name.rpartition("/")[2], method) for name, method in others if differing(name, method)}
+    assert changed == CALLED.keys(), "read each, before it is said to change no rule"
