@@ -1,4 +1,4 @@
-"""The transactional producer, against Kafka's own client of 4.3 and 4.4: its table, its reactions, every run of a model.
+"""The transactional producer, against Kafka's own clients: its table, its reactions, and every run of a model.
 
 ``TransactionalProducers.java`` runs Kafka's TransactionManager, Sender and RecordAccumulator step by step.
 """
@@ -113,7 +113,7 @@ WAITING_FOR = {
 }
 
 
-#: Codes of TxnOffsetCommit 6 (KIP-1319) after which Kafka 4.4's client aborts. That of 4.3 never gets them from a broker.
+#: Codes of TxnOffsetCommit 6 (KIP-1319) after which Kafka 4.4's client aborts. No broker sends them to that of 4.3.
 ABORTABLE_ONLY_IN = {NEWEST: frozenset({"GROUP_ID_NOT_FOUND", "STALE_MEMBER_EPOCH"})}
 
 
