@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from kafka_eos.errors import ErrorCode
 from kafka_eos.server.cluster import Cluster
 from kafka_eos.server.consumer_groups import by_topic
-from kafka_eos.server.groups import MAX_METADATA_BYTES, CommittedOffset
+from kafka_eos.server.groups import FIRST_OF_TRANSACTIONS_WITH_TOPIC_IDS, MAX_METADATA_BYTES, CommittedOffset
 from kafka_eos.server.handlers.request import (
     NO_ID,
     Request,
@@ -21,31 +21,65 @@ _Offsets = list[tuple[str, int, CommittedOffset]]
 
 FIRST_TO_KNOW_LOADING = 2
 """The version of TxnOffsetCommit from which on a client expects that a coordinator is loading (KAFKA-7296)."""
+FIRST_WITH_TOPIC_IDS = 10
+"""The version of OffsetCommit from which on topics have ids in the place of names (KIP-848)."""
 
 
 def txn_offset_commit(cluster: Cluster, request: Request) -> Message:
-    """Write offsets that are committed with the transaction."""
+    """Write offsets that are committed with the transaction.
+
+    Kafka: KafkaApis.handleTxnOffsetCommitRequest; 4.4.0 for version 6
+    """
     row = request.row
     name, producer = row["GroupId"], (row["ProducerId"], row["ProducerEpoch"])
+    has_ids = request.version >= FIRST_OF_TRANSACTIONS_WITH_TOPIC_IDS
+    name_of = _names(cluster, has_ids)
+    offsets, errors = _offsets(cluster, row["Topics"], name_of)
+    if has_ids and not any(name_of(topic) for topic in row["Topics"]):  # nobody is asked about topics without a name
+        return {"Topics": _of_topics(row["Topics"], name_of, lambda *_: ErrorCode.UNKNOWN_TOPIC_ID)}
     error = group_error(cluster, request, name)
     partition, ticket = cluster.offsets_partition(name), None
     if error is ErrorCode.NONE:
         error, ticket = ticket_for(cluster, request, partition, *producer)
     asked = {"GroupId": name, "MemberId": row.get("MemberId", ""), "GroupInstanceId": row.get("GroupInstanceId")}
-    offsets, errors = _offsets(cluster, row["Topics"], lambda topic: topic["Name"])
     if error is ErrorCode.NONE:
-        error = _commit_error(cluster, asked, offsets, row.get("GenerationId", -1), version=-1, transactional=True)
+        generation = row.get("GenerationIdOrMemberEpoch", -1)
+        error = _commit_error(cluster, asked, offsets, generation, request.version, transactional=True)
     if ticket is not None and error is ErrorCode.NONE and offsets:
         error = cluster.groups.commit_in_transaction(name, offsets, producer, ticket).error
         cluster.wake(partition)
 
-    def answer(topic: str, part: Message) -> Message:
-        found = errors.get((topic, part["PartitionIndex"]), ErrorCode.NONE)
-        return {"PartitionIndex": part["PartitionIndex"], "ErrorCode": error or found}
+    def error_of(topic: str, number: int) -> ErrorCode:
+        return error or errors.get((topic, number), ErrorCode.NONE) if topic else ErrorCode.UNKNOWN_TOPIC_ID
 
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and request.version < FIRST_TO_KNOW_LOADING:
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    return {"Topics": per_topic(row["Topics"], answer)}
+    return {"Topics": _of_topics(row["Topics"], name_of, error_of)}
+
+
+def _names(cluster: Cluster, has_ids: bool) -> Callable[[Message], str]:
+    """The name of a topic in a request, also of one that gives its id; "" for an unknown id."""
+    return lambda topic: cluster.names.get(topic["TopicId"], "") if has_ids else str(topic["Name"])
+
+
+def _of_topics(
+    topics: Iterable[Message], name_of: Callable[[Message], str], error_of: Callable[[str, int], ErrorCode]
+) -> list[Message]:
+    """The rows of an answer that has topics as the request has them, with an error for each partition."""
+    return [
+        {
+            "Name": name_of(topic),
+            "TopicId": topic.get("TopicId", NO_ID),
+            "Partitions": [
+                {
+                    "PartitionIndex": part["PartitionIndex"],
+                    "ErrorCode": error_of(name_of(topic), part["PartitionIndex"]),
+                }
+                for part in topic["Partitions"]
+            ],
+        }
+        for topic in topics
+    ]
 
 
 def _commit_error(
@@ -83,9 +117,8 @@ def offset_commit(cluster: Cluster, request: Request) -> Message:
     """Commit offsets outside of transactions."""
     row = request.row
 
-    def name_of(topic: Message) -> str:
-        return cluster.names.get(topic["TopicId"], "") if request.version >= 10 else str(topic["Name"])
-
+    has_ids = request.version >= FIRST_WITH_TOPIC_IDS
+    name_of = _names(cluster, has_ids)
     offsets, errors = _offsets(cluster, row["Topics"], name_of)
     error = group_error(cluster, request, row["GroupId"])
     if error is ErrorCode.NONE:
@@ -94,17 +127,12 @@ def offset_commit(cluster: Cluster, request: Request) -> Message:
     if error is ErrorCode.NONE and offsets:
         cluster.groups.commit(row["GroupId"], offsets)
         cluster.wake(cluster.offsets_partition(row["GroupId"]))
-    unknown = ErrorCode.UNKNOWN_TOPIC_ID if request.version >= 10 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    topics = []
-    for topic in row["Topics"]:
-        name = name_of(topic)
-        parts = []
-        for part in topic["Partitions"]:
-            found = errors.get((name, part["PartitionIndex"]), ErrorCode.NONE)
-            found = unknown if not name else found
-            parts.append({"PartitionIndex": part["PartitionIndex"], "ErrorCode": error or found})
-        topics.append({"Name": name, "TopicId": topic.get("TopicId", NO_ID), "Partitions": parts})
-    return {"Topics": topics}
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID if has_ids else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def error_of(topic: str, number: int) -> ErrorCode:
+        return error or (errors.get((topic, number), ErrorCode.NONE) if topic else unknown)
+
+    return {"Topics": _of_topics(row["Topics"], name_of, error_of)}
 
 
 def offset_fetch(cluster: Cluster, request: Request) -> Message:
