@@ -230,7 +230,7 @@ class Judged:
         guarantees: those about this client; none of a refused one.
         ignored: settings that the client does not use, about which it logs a warning.
         unchecked: settings from which the client reads more than is checked here.
-        known: the names that the client knows.
+        known: the names that the client knows, in any release.
     """
 
     client: str
@@ -367,7 +367,7 @@ def judge(client: str, given: Mapping[str, str], release: str = OLDEST) -> Judge
             sorted(name for name in given if not rules.uses(name) and (name not in read or rules.knows(name)))
         ),
         unchecked=tuple(sorted(name for name in read if rules.uses(name) and is_unchecked(rules, name))),
-        known=frozenset({*rules.kinds, *rules.aliases}),
+        known=frozenset({*rules.aliases}.union(*(kind_of(client, each).client.kinds for each in JAVA.values()))),
     )
     try:
         values = rules.values(read)
@@ -386,7 +386,9 @@ def _judge_streams(given: Mapping[str, str], java: JavaClients) -> Judged:
             sorted(name for name in given if not java.known_to_streams(name) and not name.startswith(STREAMS_NOT_READ))
         ),
         unchecked=tuple(sorted(filter(java.is_unchecked_by_streams, given))),
-        known=frozenset({*java.streams.kinds, *java.producer.kinds, *java.consumer.kinds}),
+        known=frozenset().union(
+            *({*each.streams.kinds, *each.producer.kinds, *each.consumer.kinds} for each in JAVA.values())
+        ),
     )
     try:
         values = streams_values(given, java)

@@ -281,7 +281,9 @@ def test_a_setting_of_the_newest_release_is_not_used_by_the_one_before(capsys: p
     assert main(["settings", "partitioner.rack.aware=true"]) == 1
     told = capsys.readouterr().out
     assert "accepted by java-producer of Kafka 4.3" in told
-    assert "not used by java-producer of Kafka 4.3, which only logs a warning: partitioner.rack.aware" in told
+    assert "not used by java-producer of Kafka 4.3, which only logs a warning: partitioner.rack.aware\n" in told, (
+        "it is spelt right"
+    )
     assert "refused by java-producer of Kafka 4.4: partitioner.rack.aware, client.rack" in told
     assert main(["settings", "acks=1", "--json", "-"]) == 0
     told_of_both = capsys.readouterr()
