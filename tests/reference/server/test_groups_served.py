@@ -347,11 +347,29 @@ def test_an_unknown_topic_id_is_told_and_does_not_hold_up_the_other_topics(wire:
 
     gone = (unknown, [(0, E.UNKNOWN_TOPIC_ID), (1, E.UNKNOWN_TOPIC_ID)])
     assert told(6, unknown, known) == [gone, (known, [(0, E.NONE), (1, E.UNKNOWN_TOPIC_OR_PARTITION)])]
-    fenced = [(0, E.INVALID_PRODUCER_EPOCH), (1, E.INVALID_PRODUCER_EPOCH)]
+    fenced = [(0, E.INVALID_PRODUCER_EPOCH), (1, E.UNKNOWN_TOPIC_OR_PARTITION)]
     assert told(6, unknown, known, ProducerEpoch=-1) == [gone, (known, fenced)]
     assert told(6, unknown, ProducerEpoch=-1) == [gone], "without a known topic nobody looks at the producer"
     wire.end(producer)
     assert committed(wire) == (E.NONE, 5)
+
+
+def test_partitions_that_are_not_there_are_told_as_such_whatever_the_coordinator_says(wire: Wire) -> None:
+    """Kafka: KafkaApis.handleTxnOffsetCommitRequest, handleOffsetCommitRequest."""
+    producer, parts = producing(wire), [{"PartitionIndex": 0, "CommittedOffset": 5}]
+    member = {"GroupId": "g", "MemberId": "m", "GenerationIdOrMemberEpoch": 5}
+    who = member | {"TransactionalId": "x", "ProducerId": producer[0], "ProducerEpoch": producer[1]}
+
+    def told(api: str, version: int, row: Message, *topics: str) -> list[int]:
+        answer = wire.ask(api, version, **row, Topics=[{"Name": each, "Partitions": parts} for each in topics])
+        return [topic["Partitions"][0]["ErrorCode"] for topic in answer["Topics"]]
+
+    unknown = E.UNKNOWN_TOPIC_OR_PARTITION
+    assert told("TxnOffsetCommit", 5, who, "nope", "t") == [unknown, E.ILLEGAL_GENERATION]
+    assert told("OffsetCommit", 8, member, "nope", "t") == [unknown, E.ILLEGAL_GENERATION]
+    assert told("TxnOffsetCommit", 5, who | {"ProducerEpoch": 7}, "nope", "t") == [unknown, E.INVALID_PRODUCER_EPOCH]
+    assert told("TxnOffsetCommit", 5, who | {"ProducerEpoch": 7}, "nope") == [unknown]
+    assert told("OffsetCommit", 8, member, "nope") == [unknown]
 
 
 def test_offsets_of_an_aborted_transaction_are_gone(wire: Wire) -> None:

@@ -18,6 +18,8 @@ from kafka_eos.wire.protocol import Message
 
 _Offsets = list[tuple[str, int, CommittedOffset]]
 """Topic, partition number and offset."""
+_Errors = dict[tuple[str, int], ErrorCode]
+"""The errors of partitions, by topic and number."""
 
 FIRST_TO_KNOW_LOADING = 2
 """The version of TxnOffsetCommit from which on a client expects that a coordinator is loading (KAFKA-7296)."""
@@ -35,8 +37,8 @@ def txn_offset_commit(cluster: Cluster, request: Request) -> Message:
     has_ids = request.version >= FIRST_OF_TRANSACTIONS_WITH_TOPIC_IDS
     name_of = _names(cluster, has_ids)
     offsets, errors = _offsets(cluster, row["Topics"], name_of)
-    if has_ids and not any(name_of(topic) for topic in row["Topics"]):  # nobody is asked about topics without a name
-        return {"Topics": _of_topics(row["Topics"], name_of, lambda *_: ErrorCode.UNKNOWN_TOPIC_ID)}
+    if _are_unknown(row["Topics"], name_of, errors):
+        return {"Topics": _of_topics(row["Topics"], name_of, _errors(ErrorCode.NONE, errors, has_ids))}
     error = group_error(cluster, request, name)
     partition, ticket = cluster.offsets_partition(name), None
     if error is ErrorCode.NONE:
@@ -49,12 +51,30 @@ def txn_offset_commit(cluster: Cluster, request: Request) -> Message:
         error = cluster.groups.commit_in_transaction(name, offsets, producer, ticket).error
         cluster.wake(partition)
 
-    def error_of(topic: str, number: int) -> ErrorCode:
-        return error or errors.get((topic, number), ErrorCode.NONE) if topic else ErrorCode.UNKNOWN_TOPIC_ID
-
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and request.version < FIRST_TO_KNOW_LOADING:
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    return {"Topics": _of_topics(row["Topics"], name_of, error_of)}
+    return {"Topics": _of_topics(row["Topics"], name_of, _errors(error, errors, has_ids))}
+
+
+def _are_unknown(topics: Iterable[Message], name_of: Callable[[Message], str], errors: _Errors) -> bool:
+    """Whether no partition of a request is there; then Kafka asks no coordinator."""
+    places = ((name_of(topic), part["PartitionIndex"]) for topic in topics for part in topic["Partitions"])
+    return all(errors.get(place) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for place in places)
+
+
+def _errors(error: ErrorCode, errors: _Errors, has_ids: bool) -> Callable[[str, int], ErrorCode]:
+    """The error of each partition: that it is unknown, or else the coordinator's for all, or else its own.
+
+    Kafka: KafkaApis.handleTxnOffsetCommitRequest, handleOffsetCommitRequest
+    """
+
+    def error_of(topic: str, number: int) -> ErrorCode:
+        own = errors.get((topic, number), ErrorCode.NONE)
+        if own is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return ErrorCode.UNKNOWN_TOPIC_ID if has_ids and not topic else own
+        return error or own
+
+    return error_of
 
 
 def _names(cluster: Cluster, has_ids: bool) -> Callable[[Message], str]:
@@ -95,7 +115,7 @@ def _commit_error(
 
 def _offsets(
     cluster: Cluster, topics: Iterable[Message], name_of: Callable[[Message], str]
-) -> tuple[_Offsets, dict[tuple[str, int], ErrorCode]]:
+) -> tuple[_Offsets, _Errors]:
     """The offsets of a request that can be committed, and why the others cannot."""
     offsets: _Offsets = []
     errors = {}
@@ -120,19 +140,16 @@ def offset_commit(cluster: Cluster, request: Request) -> Message:
     has_ids = request.version >= FIRST_WITH_TOPIC_IDS
     name_of = _names(cluster, has_ids)
     offsets, errors = _offsets(cluster, row["Topics"], name_of)
-    error = group_error(cluster, request, row["GroupId"])
-    if error is ErrorCode.NONE:
-        generation = row.get("GenerationIdOrMemberEpoch", -1)
-        error = _commit_error(cluster, row, offsets, generation, request.version, transactional=False)
+    error = ErrorCode.NONE
+    if not _are_unknown(row["Topics"], name_of, errors):
+        error = group_error(cluster, request, row["GroupId"])
+        if error is ErrorCode.NONE:
+            generation = row.get("GenerationIdOrMemberEpoch", -1)
+            error = _commit_error(cluster, row, offsets, generation, request.version, transactional=False)
     if error is ErrorCode.NONE and offsets:
         cluster.groups.commit(row["GroupId"], offsets)
         cluster.wake(cluster.offsets_partition(row["GroupId"]))
-    unknown = ErrorCode.UNKNOWN_TOPIC_ID if has_ids else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-    def error_of(topic: str, number: int) -> ErrorCode:
-        return error or (errors.get((topic, number), ErrorCode.NONE) if topic else unknown)
-
-    return {"Topics": _of_topics(row["Topics"], name_of, error_of)}
+    return {"Topics": _of_topics(row["Topics"], name_of, _errors(error, errors, has_ids))}
 
 
 def offset_fetch(cluster: Cluster, request: Request) -> Message:
