@@ -126,7 +126,7 @@ fuzz: setup ## a million mutated record batches through the codec, random logs, 
 	$(KAFKA_EOS) lab fuzz --histories 5000
 	$(KAFKA_EOS) lab fuzz --frames 200000
 
-schemas: setup $(JARS)/kafka/.copied ## write the server's message schemas and the clients' settings from the libraries again, and docs/served.md
+schemas: setup $(JARS)/kafka/.copied $(JARS)/kafka-4.4/.copied ## write the server's message schemas and the clients' settings from the libraries again, and docs/served.md
 	$(BIN)/python -m kafka_eos_checks.brokers.vendored_schemas
 	$(BIN)/python -m kafka_eos_checks.testing.vendored_settings
 	$(BIN)/python -m kafka_eos_checks.testing.coverage

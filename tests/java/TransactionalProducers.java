@@ -36,7 +36,6 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.compress.Compression;
 import org.apache.kafka.common.errors.TimeoutException;
-import org.apache.kafka.common.internals.ClusterResourceListeners;
 import org.apache.kafka.common.message.AddOffsetsToTxnResponseData;
 import org.apache.kafka.common.message.AddPartitionsToTxnResponseData;
 import org.apache.kafka.common.message.ApiVersionsResponseData.ApiVersion;
@@ -61,14 +60,12 @@ import org.apache.kafka.common.requests.MetadataResponse;
 import org.apache.kafka.common.requests.ProduceResponse;
 import org.apache.kafka.common.requests.RequestHeader;
 import org.apache.kafka.common.requests.TxnOffsetCommitRequest;
-import org.apache.kafka.common.requests.TxnOffsetCommitResponse;
-import org.apache.kafka.common.utils.LogContext;
 import org.apache.kafka.common.utils.Time;
 
 /**
  * Kafka's own TransactionManager, Sender and RecordAccumulator, without threads of their own and with a client that
  * sends nowhere: each line of the input is a run, each line of the output says what was seen after each of its steps.
- * The step "transitions" of a run asks for the table State.isTransitionValid.
+ * The step "transitions" of a run asks for the table State.isTransitionValid. Release is another class for each release.
  */
 public final class TransactionalProducers {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -76,7 +73,7 @@ public final class TransactionalProducers {
     private static final Node NODE = new Node(0, "localhost", 9092);
     private static final int DELIVERY_TIMEOUT_MS = 120_000;
     private static final long PRODUCER_ID = 1000;
-    private static final Map<String, Uuid> TOPIC_IDS = Map.of("p", new Uuid(1, 1));
+    private static final Map<String, Uuid> TOPIC_IDS = Map.of("p", new Uuid(1, 1), "input", new Uuid(1, 2));
 
     /** Time that only goes on when it is told to. */
     private static final class StandingTime implements Time {
@@ -136,16 +133,16 @@ public final class TransactionalProducers {
     private String version = "";
 
     private TransactionalProducers(int version, boolean supportsBump) {
-        LogContext log = new LogContext();
         this.supportsBump = supportsBump;
         cluster(version);
-        metadata = new ProducerMetadata(0, 0, Long.MAX_VALUE / 2, Long.MAX_VALUE / 2, log, new ClusterResourceListeners(), time);
-        metadata.add("p", time.milliseconds());
+        metadata = Release.metadata(time);
+        for (String topic : TOPIC_IDS.keySet())
+            metadata.add(topic, time.milliseconds());
         metadata.updateWithCurrentRequestVersion(topics(), false, time.milliseconds());
-        manager = new TransactionManager(log, "id", 60_000, 0, apiVersions, false);
-        accumulator = new RecordAccumulator(log, 16_384, Compression.NONE, 0, 0, 0, DELIVERY_TIMEOUT_MS, metrics, "m", time,
+        manager = Release.manager(apiVersions, metadata);
+        accumulator = new RecordAccumulator(Release.LOG, 16_384, Compression.NONE, 0, 0, 0, DELIVERY_TIMEOUT_MS, metrics, "m", time,
             manager, new BufferPool(1 << 20, 16_384, metrics, time, "m"));
-        sender = new Sender(log, client(), metadata, accumulator, false, 1 << 20, (short) -1, Integer.MAX_VALUE,
+        sender = new Sender(Release.LOG, client(), metadata, accumulator, false, 1 << 20, (short) -1, Integer.MAX_VALUE,
             new SenderMetricsRegistry(metrics), time, 30_000, 0, manager);
     }
 
@@ -164,11 +161,13 @@ public final class TransactionalProducers {
     private static MetadataResponse topics() {
         MetadataResponseData data = new MetadataResponseData().setControllerId(0).setClusterId("c");
         data.brokers().add(new MetadataResponseData.MetadataResponseBroker().setNodeId(0).setHost("localhost").setPort(9092));
-        MetadataResponseData.MetadataResponseTopic topic = new MetadataResponseData.MetadataResponseTopic().setName("p")
-            .setTopicId(TOPIC_IDS.get("p"));
-        topic.partitions().add(new MetadataResponseData.MetadataResponsePartition().setPartitionIndex(0).setLeaderId(0)
-            .setLeaderEpoch(1).setReplicaNodes(List.of(0)).setIsrNodes(List.of(0)));
-        data.topics().add(topic);
+        TOPIC_IDS.forEach((name, id) -> {
+            MetadataResponseData.MetadataResponseTopic topic = new MetadataResponseData.MetadataResponseTopic().setName(name)
+                .setTopicId(id);
+            topic.partitions().add(new MetadataResponseData.MetadataResponsePartition().setPartitionIndex(0).setLeaderId(0)
+                .setLeaderEpoch(1).setReplicaNodes(List.of(0)).setIsrNodes(List.of(0)));
+            data.topics().add(topic);
+        });
         return new MetadataResponse(data, ApiKeys.METADATA.latestVersion());
     }
 
@@ -238,6 +237,7 @@ public final class TransactionalProducers {
         seen.put("state", field("currentState").toString());
         ClientRequest request = waiting(false);
         seen.put("inFlight", request == null ? "none" : nameOf(request));
+        seen.put("requested", request == null ? 0 : request.requestBuilder().build(latestVersion(request)).version());
         seen.put("offset", request == null ? 0 : offsetIn(request.requestBuilder()));
         Set<String> queue = new TreeSet<>();
         for (Object handler : (Iterable<?>) field("pendingRequests"))
@@ -361,7 +361,8 @@ public final class TransactionalProducers {
                 yield new AddPartitionsToTxnResponse(data);
             }
             case ADD_OFFSETS_TO_TXN -> new AddOffsetsToTxnResponse(new AddOffsetsToTxnResponseData().setErrorCode(code));
-            case TXN_OFFSET_COMMIT -> new TxnOffsetCommitResponse(0, Map.of(new TopicPartition("input", 0), error));
+            case TXN_OFFSET_COMMIT -> Release.offsetsCommitted("input", TOPIC_IDS.get("input"),
+                latestVersion(request), error);
             case END_TXN -> {
                 EndTxnResponseData data = new EndTxnResponseData().setErrorCode(code);
                 if (error == Errors.NONE && request.requestBuilder().build(latestVersion(request)).version() >= 5)

@@ -337,7 +337,7 @@ class Stage:
             case "TxnOffsetCommit":
                 return {
                     "TransactionalId": name,
-                    "GenerationId": self._generation(given),
+                    "GenerationIdOrMemberEpoch": self._generation(given),
                     **self._offset_row(given),
                     **real,
                 }

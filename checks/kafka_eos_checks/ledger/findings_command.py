@@ -187,7 +187,7 @@ Times = dict[tuple[str, str], datetime]
 
 def listing(shown: Sequence[Entry], times: Times) -> Iterator[Text]:
     """All findings, by where they are shown; for each a line, its title, and which of its evidence is checked."""
-    yield Text("What checking found in Apache Kafka 4.3: those with the best evidence first, and of those the gravest.")
+    yield Text("What checking found in Apache Kafka 4.3 and 4.4: those with the best evidence first, then the gravest.")
     for standing in Shown:
         own = [entry for entry in shown if entry.finding.shown is standing]
         if own:

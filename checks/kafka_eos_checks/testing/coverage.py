@@ -16,7 +16,7 @@ from kafka_eos.server.configs import (
     TOPIC_CONFIGS,
 )
 from kafka_eos.server.handlers.request import served_versions
-from kafka_eos.server.schemas import NOT_SERVED, REFUSED, SERVED
+from kafka_eos.server.schemas import NEWEST, NOT_SERVED, REFUSED, SERVED
 from kafka_eos_checks.kit.paths import CLONE
 
 PAGE = Path("docs/served.md")
@@ -32,7 +32,7 @@ def not_served() -> list[tuple[str, list[str]]]:
 def in_help() -> str:
     """The list of what is served, for the end of the help."""
     rows = [
-        ("APIs that are answered, in the versions of Kafka 4.3:", SERVED),
+        (f"APIs that are answered, in the versions of Kafka 4.3, {' and '.join(NEWEST)} in those of 4.4:", SERVED),
         ("refused, as by a broker without security:", REFUSED),
         *((f"not served, as {why}:", apis) for why, apis in not_served()),
         ("configurations of topics that have an effect; Kafka's others are accepted without one:", EFFECTIVE),
@@ -59,7 +59,7 @@ def page() -> str:
             "This page is written by `make schemas` from the server's own tables.",
             "",
             "## APIs",
-            "These are answered, in all versions that Kafka 4.3 offers:",
+            f"These are answered, in all versions that Kafka 4.3 offers, {' and '.join(NEWEST)} in those of Kafka 4.4:",
             "",
             "| API | versions |",
             "| --- | --- |",

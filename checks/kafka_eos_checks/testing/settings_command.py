@@ -1,8 +1,9 @@
 """``kafka-eos settings``: whether a client accepts its settings, and what they guarantee.
 
-The names and ranges of settings are those of the clients' own tables: Java's clients and Kafka Streams 4.3.0,
-librdkafka 2.16.0. The rules are those of :mod:`kafka_eos.clients.settings`. A guarantee, or the lack of one, names the
-model that shows it.
+The names and ranges of settings are those of the clients' own tables: Java's clients and Kafka Streams 4.3.0 and 4.4.0,
+librdkafka 2.16.0. The rules are those of :mod:`kafka_eos.clients.settings`. Where the two releases of a Java client
+differ about the settings, each is told; --kafka takes one of them. A guarantee, or the lack of one, names the model
+that shows it.
 
 A setting that is not given has the client's default; addresses and serializers may be missing. A value that the client
 reads as a file, a class, an address or a login is not checked, and is named.
@@ -10,18 +11,18 @@ reads as a file, a class, an address or a login is not checked, and is named.
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from kafka_eos.clients.settings import (
-    JAVA_CONSUMER,
-    JAVA_PRODUCER,
+    JAVA,
     LIBRDKAFKA_CONSUMER,
     LIBRDKAFKA_PRODUCER,
     STREAMS_NOT_READ,
     Client,
+    JavaClients,
     RefusedSettings,
     StreamsValues,
     Values,
@@ -29,12 +30,9 @@ from kafka_eos.clients.settings import (
     idempotence_of_librdkafka,
     in_transactions,
     is_unchecked,
-    is_unchecked_by_streams,
-    known_to_streams,
     refused_by_brokers,
     streams_values,
 )
-from kafka_eos.clients.settings import STREAMS as STREAMS_RULES
 from kafka_eos_checks.conform.security import UnusableProperties, read_properties
 from kafka_eos_checks.kit.arguments import add_json
 from kafka_eos_checks.kit.nearest import did_you_mean
@@ -50,9 +48,10 @@ EPILOG = """examples:
   kafka-eos settings group.id=g isolation.level=read_committed
   kafka-eos settings --require Transactions producer.properties  fails without the guarantee
   kafka-eos settings --client librdkafka-producer enable.idempotence=true --json -
+  kafka-eos settings --kafka 4.4 partitioner.rack.aware=true     of a Java client of one release only
 
 exit codes: 0 the client accepts the settings, and they give what --require names; 1 they are refused, or do not
-give it; 2 the call or the file cannot be used
+give it, by one release of a Java client; 2 the call or the file cannot be used
 """
 
 
@@ -70,7 +69,7 @@ class Guarantee:
         words: the guarantee, or what happens without it.
         model: the model that holds, by the repaired rules, or that shows how it is violated.
         about: the clients that it is about.
-        findings: how Kafka 4.3 as it ships breaks the guarantee: ids of ``kafka-eos ledger findings``.
+        findings: how Kafka 4.3 and 4.4 as they ship break the guarantee: ids of ``kafka-eos ledger findings``.
     """
 
     holds: bool
@@ -198,12 +197,23 @@ STREAMS_CLIENT = "streams"
 OF_JAVA = ("java-producer", "java-consumer")
 OF_LIBRDKAFKA = ("librdkafka-producer", "librdkafka-consumer")
 
+OLDEST = next(iter(JAVA))
 KINDS = {
-    "java-producer": Kind(JAVA_PRODUCER, PRODUCER, idempotence_of_java),
     "librdkafka-producer": Kind(LIBRDKAFKA_PRODUCER, PRODUCER, idempotence_of_librdkafka),
-    "java-consumer": Kind(JAVA_CONSUMER, CONSUMER, lambda _: False),
     "librdkafka-consumer": Kind(LIBRDKAFKA_CONSUMER, CONSUMER, lambda _: False),
 }
+CLIENTS = (*OF_JAVA, *KINDS, STREAMS_CLIENT)
+
+
+def kind_of(client: str, java: JavaClients) -> Kind:
+    """The kind of a client of this name; a Java client's by its release."""
+    of_java = {
+        OF_JAVA[0]: Kind(java.producer, PRODUCER, idempotence_of_java),
+        OF_JAVA[1]: Kind(java.consumer, CONSUMER, lambda _: False),
+    }
+    return of_java.get(client) or KINDS[client]
+
+
 REQUIRABLE = {guarantee.model: guarantee for guarantee in (*PRODUCER, *CONSUMER, *STREAMS.values()) if guarantee.holds}
 """The guarantees that a call can require, by their models."""
 
@@ -214,21 +224,28 @@ class Judged:
 
     Attributes:
         client: the client that they were judged for.
+        release: the release of Kafka whose client it is; "" for every release, and for a client of another project.
         refused: why the client refuses them, None if it accepts them.
         by_brokers: why brokers refuse the producer's transactions, "" if none does.
         guarantees: those about this client; none of a refused one.
         ignored: settings that the client does not use, about which it logs a warning.
         unchecked: settings from which the client reads more than is checked here.
-        known: the names that the client knows.
+        known: the names that the client knows, in any release.
     """
 
     client: str
+    release: str = ""
     refused: RefusedSettings | None = None
     by_brokers: str = ""
     guarantees: tuple[Guarantee, ...] = ()
     ignored: tuple[str, ...]
     unchecked: tuple[str, ...]
     known: frozenset[str]
+
+    @property
+    def whose(self) -> str:
+        """The client in words."""
+        return f"{self.client} of Kafka {self.release}" if self.release else self.client
 
     def missing(self, required: Iterable[str]) -> list[str]:
         """The required guarantees, by their models, that are not given."""
@@ -240,6 +257,7 @@ class Judged:
         refused = self.refused
         return {
             "client": self.client,
+            "release": self.release or None,
             "accepted": refused is None,
             "refused": None
             if refused is None
@@ -258,24 +276,29 @@ class Judged:
             "unchecked": list(self.unchecked),
         }
 
+    def _shipped(self) -> str:
+        if self.release:
+            return f"Kafka {self.release} as it ships breaks"
+        return f"Kafka {' and '.join([*JAVA][::-1])} as they ship break"
+
     def _meant(self, name: str) -> str:
         return "" if name in self.known else did_you_mean(name, self.known)
 
     def lines(self) -> Iterator[str]:
         """The judgement in words."""
         if self.refused is not None:
-            yield f"refused by {self.client}: {self.refused}"
+            yield f"refused by {self.whose}: {self.refused}"
         else:
-            yield f"accepted by {self.client}"
+            yield f"accepted by {self.whose}"
         if self.by_brokers:
             yield f"NO   {self.by_brokers}"
         for guarantee in self.guarantees:
             mark, models = ("yes", "holds by the repaired rules") if guarantee.holds else ("NO ", "shows it")
             yield f"{mark}  {guarantee.words} ({guarantee.model} {models})"
             for finding in guarantee.findings:
-                yield f"     Kafka 4.3 as it ships breaks this: kafka-eos ledger findings {finding}"
+                yield f"     {self._shipped()} this: kafka-eos ledger findings {finding}"
         for name in self.ignored:
-            yield f"not used by {self.client}, which only logs a warning: {name}{self._meant(name)}"
+            yield f"not used by {self.whose}, which only logs a warning: {name}{self._meant(name)}"
         if self.unchecked:
             yield f"not checked: {', '.join(self.unchecked)}"
         if self.refused is not None:
@@ -292,20 +315,21 @@ def client_of(given: Mapping[str, str]) -> str:
         UnusableProperties: only librdkafka knows one of them and only Java another, or they are a producer's and a
             consumer's.
     """
-    of_java = [name for name in given if known_to_streams(name)]
+    of_java = [name for name in given if any(java.known_to_streams(name) for java in JAVA.values())]
     of_librdkafka = [name for name in given if LIBRDKAFKA_PRODUCER.knows(name)]
     only_java, only_librdkafka = (
         sorted(set(ones) - set(others)) for ones, others in ((of_java, of_librdkafka), (of_librdkafka, of_java))
     )
     if only_java and only_librdkafka:
         raise UnusableProperties(f"only librdkafka has {only_librdkafka[0]}, only Java {only_java[0]}; give --client")
-    if any(not JAVA_PRODUCER.knows(name) and not JAVA_CONSUMER.knows(name) for name in only_java):
+    made = [client for java in JAVA.values() for client in (java.producer, java.consumer)]
+    if any(not any(client.knows(name) for client in made) for name in only_java):
         return STREAMS_CLIENT
     names = OF_LIBRDKAFKA if only_librdkafka else OF_JAVA
-    producer, consumer = (KINDS[name].client for name in names)
+    producers, consumers = ([kind_of(name, java).client for java in JAVA.values()] for name in names)
     of_producer, of_consumer = (
-        sorted(name for name in given if one.uses(name) and not other.uses(name))
-        for one, other in ((producer, consumer), (consumer, producer))
+        sorted(name for name in given if uses(ones, name) and not uses(others, name))
+        for ones, others in ((producers, consumers), (consumers, producers))
     )
     if of_producer and of_consumer:
         raise UnusableProperties(
@@ -314,11 +338,27 @@ def client_of(given: Mapping[str, str]) -> str:
     return names[bool(of_consumer)]
 
 
-def judge(client: str, given: Mapping[str, str]) -> Judged:
+def uses(clients: Iterable[Client], name: str) -> bool:
+    """Whether one of the clients uses a setting."""
+    return any(client.uses(name) for client in clients)
+
+
+def judge_releases(client: str, given: Mapping[str, str], releases: Sequence[str] = tuple(JAVA)) -> list[Judged]:
+    """The judgement of a client, and of each release of a Java client if they differ."""
+    if client in KINDS:
+        return [judge(client, given)]
+    judged = [judge(client, given, release) for release in releases]
+    if len(judged) > 1 and all(each.to_json() == judged[0].to_json() for each in judged):
+        return judged[:1]
+    return [replace(each, release=release) for each, release in zip(judged, releases, strict=True)]
+
+
+def judge(client: str, given: Mapping[str, str], release: str = OLDEST) -> Judged:
     """Whether a client accepts settings, and what they guarantee; settings that it does not use are left out."""
+    java = JAVA[release]
     if client == STREAMS_CLIENT:
-        return _judge_streams(given)
-    kind = KINDS[client]
+        return _judge_streams(given, java)
+    kind = kind_of(client, java)
     rules = kind.client
     read = {name: word for name, word in given.items() if rules.refuses_unknown or rules.knows(name)}
     judged = Judged(
@@ -327,7 +367,7 @@ def judge(client: str, given: Mapping[str, str]) -> Judged:
             sorted(name for name in given if not rules.uses(name) and (name not in read or rules.knows(name)))
         ),
         unchecked=tuple(sorted(name for name in read if rules.uses(name) and is_unchecked(rules, name))),
-        known=frozenset({*rules.kinds, *rules.aliases}),
+        known=frozenset({*rules.aliases}.union(*(kind_of(client, each).client.kinds for each in JAVA.values()))),
     )
     try:
         values = rules.values(read)
@@ -339,17 +379,19 @@ def judge(client: str, given: Mapping[str, str]) -> Judged:
     return replace(judged, guarantees=about, by_brokers=by_brokers)
 
 
-def _judge_streams(given: Mapping[str, str]) -> Judged:
+def _judge_streams(given: Mapping[str, str], java: JavaClients) -> Judged:
     judged = Judged(
         client=STREAMS_CLIENT,
         ignored=tuple(
-            sorted(name for name in given if not known_to_streams(name) and not name.startswith(STREAMS_NOT_READ))
+            sorted(name for name in given if not java.known_to_streams(name) and not name.startswith(STREAMS_NOT_READ))
         ),
-        unchecked=tuple(sorted(filter(is_unchecked_by_streams, given))),
-        known=frozenset({*STREAMS_RULES.kinds, *JAVA_PRODUCER.kinds, *JAVA_CONSUMER.kinds}),
+        unchecked=tuple(sorted(filter(java.is_unchecked_by_streams, given))),
+        known=frozenset().union(
+            *({*each.streams.kinds, *each.producer.kinds, *each.consumer.kinds} for each in JAVA.values())
+        ),
     )
     try:
-        values = streams_values(given)
+        values = streams_values(given, java)
     except RefusedSettings as refused:
         return replace(judged, refused=refused)
     return replace(judged, guarantees=of_streams(values), by_brokers=refused_by_brokers(values.producer))
@@ -377,8 +419,13 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("settings", nargs="*", metavar="FILE|NAME=VALUE", help="properties files, or single settings")
     parser.add_argument(
         "--client",
-        choices=(*KINDS, STREAMS_CLIENT),
+        choices=CLIENTS,
         help="whose settings (default: by the names that only one client has, else the Java producer)",
+    )
+    parser.add_argument(
+        "--kafka",
+        choices=tuple(JAVA),
+        help="the release of a Java client (default: each; both are told where they differ)",
     )
     parser.add_argument(
         "--require",
@@ -397,14 +444,21 @@ def run(arguments: argparse.Namespace) -> int:
     check_outputs({"--json": arguments.json}, arguments.settings)
     try:
         given = read_settings(arguments.settings)
-        judged = judge(arguments.client or client_of(given), given)
+        client = arguments.client or client_of(given)
     except UnusableProperties as error:
         print(f"kafka-eos settings: {error}", file=sys.stderr)
         return 2
-    missing = judged.missing(arguments.require)
+    if client in KINDS and arguments.kafka:
+        print(f"kafka-eos settings: {client} is no client of Kafka's own; leave --kafka out", file=sys.stderr)
+        return 2
+    judged = judge_releases(client, given, [arguments.kafka] if arguments.kafka else tuple(JAVA))
+    missing = [each.missing(arguments.require) for each in judged]
     if arguments.json is not None:
-        write_document(arguments.json, {**judged.to_json(), "missing": missing})
-    print("\n".join(judged.lines()))
-    for model in missing:
-        print(f"required, and not given: {REQUIRABLE[model].words} ({model})")
-    return 0 if judged.refused is None and not missing else 1
+        rows = [each.to_json() | {"missing": models} for each, models in zip(judged, missing, strict=True)]
+        deciding = next((row for row in rows if not row["accepted"] or row["missing"]), rows[0])
+        write_document(arguments.json, {**deciding, "releases": rows})
+    for each, models in zip(judged, missing, strict=True):
+        print("\n".join(each.lines()))
+        for model in models:
+            print(f"required, and not given: {REQUIRABLE[model].words} ({model})")
+    return 0 if all(each.refused is None for each in judged) and not any(missing) else 1

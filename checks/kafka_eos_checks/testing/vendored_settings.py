@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from kafka_eos.clients import settings
-from kafka_eos_checks.brokers.jars import KAFKA_VERSION, need_jars
+from kafka_eos_checks.brokers.jars import KAFKA_VERSION, NEWEST, need_jars
 from kafka_eos_checks.kit.answering import Ask, answering
 
 Row: TypeAlias = dict[str, Any]
@@ -26,17 +26,28 @@ _PROPERTY = re.compile(
 _ALIAS = re.compile(r"(?:\*\*DEPRECATED\*\* )?Alias for `([\w.]+)`")
 
 
-def java_clients() -> AbstractContextManager[Ask]:
-    """Kafka's Java clients in a process; questions and answers are those of ``ClientSettings.java``."""
-    java = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{need_jars()}/*", str(JAVA_SOURCE)]
+def java_clients(kafka: str = KAFKA_VERSION) -> AbstractContextManager[Ask]:
+    """A release's Java clients in a process; questions and answers are those of ``ClientSettings.java``."""
+    java = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{need_jars(kafka)}/*", str(JAVA_SOURCE)]
     return answering(java, _JAVA_SECONDS)
 
 
-def of_java() -> dict[str, Any]:
-    """The settings of each Java client, by the definitions in the jars."""
-    with java_clients() as ask:
-        rows = ask({"known": {"of": client}} for client in JAVA_CLIENTS)
-    return {"release": KAFKA_VERSION, **dict(zip(JAVA_CLIENTS, rows, strict=True))}
+def of_java(ask: Ask, kafka: str) -> dict[str, Any]:
+    """The settings of each Java client, by the definitions in the jars of a release, which answer the questions."""
+    rows = ask({"known": {"of": client}} for client in JAVA_CLIENTS)
+    return {"release": kafka, **dict(zip(JAVA_CLIENTS, rows, strict=True))}
+
+
+def of_newest(ask: Ask, older: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of the newest release that the older one does not have, or has otherwise.
+
+    The newest one has to have all settings of the older one, because the file does not say what is gone.
+    """
+    found = of_java(ask, NEWEST)
+    for client in JAVA_CLIENTS:
+        assert older[client].keys() <= found[client].keys(), f"{client}: {NEWEST} has fewer settings"
+        found[client] = {name: row for name, row in found[client].items() if older[client].get(name) != row}
+    return found
 
 
 def of_librdkafka() -> dict[str, Any]:
@@ -130,7 +141,10 @@ def compact(known: Mapping[str, Any]) -> str:
 
 def main() -> None:
     """Write the file."""
-    text = compact({"java": of_java(), "librdkafka": of_librdkafka()})
+    with java_clients() as ask, java_clients(NEWEST) as ask_newest:
+        java = of_java(ask, KAFKA_VERSION)
+        newest = of_newest(ask_newest, java)
+    text = compact({"java": java, "java_newest": newest, "librdkafka": of_librdkafka()})
     TARGET.write_text(text, encoding="utf-8")
     print(f"{TARGET}: {len(text)} bytes")
 

@@ -300,7 +300,7 @@ class Application:
         part = {"PartitionIndex": number, "CommittedOffset": offset, "CommittedMetadata": ""}
         row = {**self._who, "GroupId": GROUP, "Topics": [{"Name": INPUT, "Partitions": [part]}]}
         if self.eos == 2:
-            row |= {"MemberId": self.name, "GenerationId": self.member_epoch}
+            row |= {"MemberId": self.name, "GenerationIdOrMemberEpoch": self.member_epoch}
         path = ("Topics", 0, "Partitions", 0, "ErrorCode")
         yield from self._until(self._ask(To.GROUPS, "TxnOffsetCommit", row), *path)
 

@@ -17,7 +17,10 @@ below a second; a request timeout of 0; a batch size of 0; a linger that is not 
 timeout; a session that is longer than the time between two polls; a consumer without a group; and two settings that
 librdkafka does not have, ``buffer.memory`` and ``max.block.ms``.
 
-Kafka:      org.apache.kafka.clients.producer.ProducerConfig, KafkaProducer, clients.consumer.ConsumerConfig 4.3.0
+Java's clients are those of two releases (:data:`JAVA`). The names without a release are those of 4.3. Its settings are
+also settings of 4.4, with the same defaults.
+
+Kafka:      org.apache.kafka.clients.producer.ProducerConfig, KafkaProducer, clients.consumer.ConsumerConfig of both
 librdkafka: rdkafka_conf.c 2.16.0
 KIP:        KIP-91 (delivery.timeout.ms), KIP-98 (transactions), KIP-679 (idempotence by default), KIP-848
 """
@@ -25,7 +28,7 @@ KIP:        KIP-91 (delivery.timeout.ms), KIP-98 (transactions), KIP-679 (idempo
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -282,11 +285,16 @@ def _kinds(rows: Mapping[str, Mapping[str, Any]], read: Callable[[str], float | 
 
 
 _known: Mapping[str, Any] = json.loads(files("kafka_eos.clients").joinpath(KNOWN).read_text(encoding="utf-8"))
-_java, _librdkafka = _known["java"], _known["librdkafka"]
+_java, _java_newest, _librdkafka = _known["java"], _known["java_newest"], _known["librdkafka"]
 
 
 def _of_java(client: str) -> Mapping[str, Kind]:
     return MappingProxyType(_kinds(_java[client], read_java))
+
+
+def _of_newest(client: str, older: Mapping[str, Kind]) -> Mapping[str, Kind]:
+    """The settings of a client of the newest release: those of the release before, and those that it has otherwise."""
+    return MappingProxyType({**older, **_kinds(_java_newest[client], read_java)})
 
 
 def _names_of_librdkafka() -> dict[str, str]:
@@ -389,6 +397,32 @@ JAVA_PRODUCER = Client(
             "a record must have the time to wait for its batch and for one request",
             "KafkaProducer.configureDeliveryTimeout",
             _too_short_to_deliver,
+        ),
+    ),
+)  # fmt: skip
+
+
+_CHUNK_BYTES = 16_384
+_ALLOCATION = "buffer.memory.allocation.strategy"
+_JAVA_PRODUCER_NEWEST = replace(
+    JAVA_PRODUCER,
+    kinds=_of_newest("producer", JAVA_PRODUCER.kinds),
+    rules=(
+        *JAVA_PRODUCER.rules,
+        Rule(
+            ("partitioner.rack.aware", "client.rack"),
+            "a producer that prefers the leaders of its rack has to know its rack",
+            "RecordAccumulator.PartitionerConfig",
+            lambda values: values.flag("partitioner.rack.aware") and not values.word("client.rack").strip(),
+        ),
+        Rule(
+            (_ALLOCATION, "compression.type"),
+            "memory that grows with a batch is for batches without compression; it is not used where batch.size is "
+            f"below {_CHUNK_BYTES}",
+            "KafkaProducer",
+            lambda values: values.word(_ALLOCATION) == "incremental"
+            and values.number("batch.size") >= _CHUNK_BYTES
+            and values.word("compression.type") != "none",
         ),
     ),
 )  # fmt: skip
@@ -776,6 +810,7 @@ _ADMIN = Client(
         ),
     ),
 )  # fmt: skip
+_STATIC_MEMBERS = ("group.instance.id", "group.protocol")
 _METRICS = tuple(f"{prefix}.enable.metrics.push" for prefix in ("consumer", "main.consumer", "admin"))
 STREAMS = Client(
     kinds=MappingProxyType({
@@ -802,7 +837,7 @@ STREAMS = Client(
             lambda values: in_transactions(values) and values.number(_IN_FLIGHT) > MAX_IN_FLIGHT_WITH_IDEMPOTENCE,
         ),
         Rule(
-            ("group.instance.id", "group.protocol"),
+            _STATIC_MEMBERS,
             "the protocol of KIP-1071 has no static members",
             "StreamsConfig.verifyStreamsProtocolCompatibility",
             lambda values: values.has("group.instance.id") and values.word("group.protocol") == "streams",
@@ -810,7 +845,7 @@ STREAMS = Client(
         *(
             Rule(
                 (name,),
-                "Kafka 4.3.0 casts it to Boolean, which fails for the text of a file; without the prefix it works",
+                "Kafka Streams casts it to Boolean, which fails for the text of a file; without the prefix it works",
                 "StreamsConfig.verifyClientTelemetryConfigs",
                 _given(name),
             )
@@ -830,7 +865,7 @@ class _Part:
         defaults: the defaults of Streams.
         decided: the settings that Streams decides.
         in_transactions: those that it also decides with transactions.
-        not_decided: the prefix by which a user nevertheless gives them, of which Streams 4.3.0 does not think.
+        not_decided: the prefix by which a user nevertheless gives them, of which Streams does not think.
     """
 
     client: Client
@@ -880,9 +915,68 @@ STREAMS_NOT_READ = ("global.consumer.", "topic.")
 """Prefixes of what Kafka Streams reads later than at its start, or not for each application."""
 
 
-def known_to_streams(name: str) -> bool:
-    """Whether Kafka Streams, or a client that it makes, knows a setting."""
-    return name in STREAMS.kinds or any(part.given({name: ""}) for part in _PARTS)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JavaClients:
+    """The Java clients of a release of Kafka.
+
+    Attributes:
+        release: its number.
+        producer: the producer's rules.
+        consumer: the consumer's.
+        streams: those of Kafka Streams itself.
+        parts: the clients that Kafka Streams makes.
+    """
+
+    release: str
+    producer: Client
+    consumer: Client
+    streams: Client
+    parts: tuple[_Part, ...]
+
+    def known_to_streams(self, name: str) -> bool:
+        """Whether Kafka Streams, or a client that it makes, knows a setting."""
+        return name in self.streams.kinds or any(part.given({name: ""}) for part in self.parts)
+
+    def is_unchecked_by_streams(self, name: str) -> bool:
+        """Whether Kafka Streams or a client that it makes reads more from a setting than its form."""
+        of_parts = ((part.client, real) for part in self.parts for real in part.given({name: ""}))
+        return name.startswith(STREAMS_NOT_READ) or any(
+            is_unchecked(client, real) for client, real in ((self.streams, name), *of_parts)
+        )
+
+
+def _newest(older: JavaClients) -> JavaClients:
+    """The clients of 4.4. Its Kafka Streams takes static members, and resolves addresses itself."""
+    consumer = replace(older.consumer, kinds=_of_newest("consumer", older.consumer.kinds))
+    admin = replace(_ADMIN, kinds=_of_newest("admin", _ADMIN.kinds))
+    newer = ((older.producer, _JAVA_PRODUCER_NEWEST), (older.consumer, consumer), (_ADMIN, admin))
+    return JavaClients(
+        release=_release("java_newest"),
+        producer=_JAVA_PRODUCER_NEWEST,
+        consumer=consumer,
+        streams=replace(
+            older.streams,
+            kinds=_of_newest("streams", older.streams.kinds),
+            rules=tuple(rule for rule in older.streams.rules if rule.settings != _STATIC_MEMBERS),
+        ),
+        parts=tuple(
+            replace(part, client=client, decided={**part.decided, "bootstrap.resolve.timeout.ms": "0"})
+            for part in older.parts
+            for before, client in newer
+            if part.client is before
+        ),
+    )
+
+
+def _release(java: str) -> str:
+    return str(_known[java]["release"]).rpartition(".")[0]
+
+
+_SHIPPED = JavaClients(
+    release=_release("java"), producer=JAVA_PRODUCER, consumer=JAVA_CONSUMER, streams=STREAMS, parts=_PARTS
+)
+JAVA: Mapping[str, JavaClients] = MappingProxyType({each.release: each for each in (_SHIPPED, _newest(_SHIPPED))})
+"""The Java clients by release, "4.3" and "4.4"; the newest is the last."""
 
 
 def is_unchecked(client: Client, name: str) -> bool:
@@ -891,14 +985,6 @@ def is_unchecked(client: Client, name: str) -> bool:
     read_by_rules = _ANY_TEXT | (frozenset(_ASSIGNORS.settings) if client.aliases else frozenset())
     text = isinstance(client.kinds.get(real), Text) and real not in read_by_rules
     return text or real.startswith(("sasl.", "ssl.", "security."))
-
-
-def is_unchecked_by_streams(name: str) -> bool:
-    """The same for Kafka Streams and the clients that it makes."""
-    of_parts = ((part.client, real) for part in _PARTS for real in part.given({name: ""}))
-    return name.startswith(STREAMS_NOT_READ) or any(
-        is_unchecked(client, real) for client, real in ((STREAMS, name), *of_parts)
-    )
 
 
 _ANY_TEXT = frozenset({
@@ -917,7 +1003,7 @@ class StreamsValues:
     restore_consumer: Values
 
 
-def streams_values(given: Given) -> StreamsValues:
+def streams_values(given: Given, java: JavaClients = _SHIPPED) -> StreamsValues:
     """The settings with the defaults of Kafka Streams; those that neither it nor one of its clients knows are left out.
 
     Raises:
@@ -925,16 +1011,16 @@ def streams_values(given: Given) -> StreamsValues:
 
     Kafka: org.apache.kafka.streams.StreamsConfig.getProducerConfigs, getMainConsumerConfigs, getRestoreConsumerConfigs
     """
-    of_parts = [part.given(given) for part in _PARTS]
+    of_parts = [part.given(given) for part in java.parts]
     of_clients = of_parts[0] | of_parts[1]
     looked_at = {name: of_clients[name] for name in (_IN_FLIGHT, "group.instance.id") if name in of_clients}
-    own = STREAMS.values({name: word for name, word in given.items() if name in STREAMS.kinds} | looked_at)
+    own = java.streams.values({name: word for name, word in given.items() if name in java.streams.kinds} | looked_at)
     timeouts = {"transaction.timeout.ms": _TIMEOUT_OF_STREAMS}
     made = []
-    for part, user in zip(_PARTS, of_parts, strict=True):
+    for part, user in zip(java.parts, of_parts, strict=True):
         defaults, decided = dict(part.defaults), dict(part.decided)
         if in_transactions(own):
-            defaults |= timeouts if part.client is JAVA_PRODUCER else {}
+            defaults |= timeouts if part.client is java.producer else {}
             decided |= {
                 name: word
                 for name, word in part.in_transactions.items()

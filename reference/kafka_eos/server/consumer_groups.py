@@ -26,7 +26,7 @@ from kafka_eos.machines.consumer_group import ConsumerGroup, Membership
 from kafka_eos.machines.consumer_group import Member as Following
 from kafka_eos.machines.group_coordinator import CONSUMER
 from kafka_eos.server.consumer_protocol import subscription
-from kafka_eos.server.groups import FIRST_WITH_EPOCHS, ServedGroup, State
+from kafka_eos.server.groups import FIRST_OF_TRANSACTIONS_WITH_TOPIC_IDS, FIRST_WITH_EPOCHS, ServedGroup, State
 
 JOIN, LEAVE, LEAVE_FOR_A_WHILE = 0, -1, -2
 NEW_GROUP_EPOCH = 1
@@ -216,7 +216,8 @@ class FollowingGroup(ServedGroup[ConsumerGroup]):
             error = self._latest_error(follower, epoch)
         else:
             error = self._told(member_id, self.machine.member_epoch_error(member_id, epoch, partitions))
-        return self.machine.error_in_transaction(error) if transactional else error
+        as_generation = transactional and version < FIRST_OF_TRANSACTIONS_WITH_TOPIC_IDS
+        return self.machine.error_in_transaction(error) if as_generation else error
 
     def fetch_error(self, member_id: str | None, epoch: int) -> ErrorCode:
         """The reason why a member gets no offsets; ``NONE`` if it does. An older epoch is refused for every partition.

@@ -46,6 +46,8 @@ from kafka_eos.wire.protocol import Message
 MAX_METADATA_BYTES = 4096
 """The maximum length of an offset's metadata.    Kafka: offset.metadata.max.bytes."""
 
+FIRST_OF_TRANSACTIONS_WITH_TOPIC_IDS = 6
+"""The version of TxnOffsetCommit with topic ids, and with the errors of epochs and unknown groups (KIP-1319)."""
 FIRST_WITH_EPOCHS = 9
 """The version of OffsetCommit from which on a member of a consumer group gives its epoch (KIP-848)."""
 FIRST_KNOWN_MEMBER = 4
@@ -752,7 +754,7 @@ class Groups:
         if group is None and generation < 0:
             return ErrorCode.NONE
         if group is None:
-            knows_epochs = not transactional and version >= FIRST_WITH_EPOCHS
+            knows_epochs = version >= (FIRST_OF_TRANSACTIONS_WITH_TOPIC_IDS if transactional else FIRST_WITH_EPOCHS)
             return ErrorCode.GROUP_ID_NOT_FOUND if knows_epochs else ErrorCode.ILLEGAL_GENERATION
         if generation < 0 and group.state is State.EMPTY:
             return ErrorCode.NONE

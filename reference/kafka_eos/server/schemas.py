@@ -1,4 +1,4 @@
-"""The messages that the server reads and writes, as the schemas of Apache Kafka 4.3.0 define them.
+"""The messages that the server reads and writes, as the schemas of Apache Kafka 4.3.0 define them; a few as 4.4.0.
 
 Every API that a broker of Kafka has for clients is in one of three tables: served, refused as by a broker without
 security, or not served.
@@ -57,6 +57,8 @@ SERVED = (
     "ConsumerGroupDescribe",
 )
 """The APIs that are answered, by the names of their requests."""
+NEWEST = ("TxnOffsetCommit",)
+"""Those that are answered in the versions of Kafka 4.4.0, which has a newer one than 4.3.0."""
 
 _NO_AUTHORIZER = ErrorCode.SECURITY_DISABLED, "No Authorizer is configured."
 _NO_TOKENS = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, "Delegation tokens need a listener with authentication."
@@ -146,6 +148,11 @@ CONSUMER_PROTOCOL = ("ConsumerProtocolSubscription", "ConsumerProtocolAssignment
 def _known() -> tuple[str, ...]:
     """The APIs whose messages are read and written."""
     return (*SERVED, *REFUSED, *NOT_SERVED)
+
+
+def of_newest() -> tuple[str, ...]:
+    """The names of the messages that are those of Kafka 4.4.0."""
+    return tuple(f"{api}{kind}" for api in NEWEST for kind in ("Request", "Response"))
 
 
 def messages() -> tuple[str, ...]:

@@ -83,7 +83,7 @@ JOINED = {"GenerationId": 6, "ProtocolName": "", "Leader": "", "MemberId": "", "
         (
             "TxnOffsetCommit",
             3,
-            WHO | OFFSETS | {"GroupId": "g", "GenerationId": 6},
+            WHO | OFFSETS | {"GroupId": "g", "GenerationIdOrMemberEpoch": 6},
             ANSWERED,
             [COLUMNS | OFFSET | {"group": "g", "generation": 6, "error": 48}],
         ),

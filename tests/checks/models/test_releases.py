@@ -292,4 +292,4 @@ def test_a_finding_concerns_the_releases_with_its_rule_and_those_with_the_same_r
     said = {each.id: concerned(each) for each in read_findings()}
     assert said["late-offsets"] == "Kafka 4.4, 4.3 and 3.9"
     assert said["no-leader-no-marker"] == "Kafka 4.4 and 4.3"
-    assert said["streams-reads-uncommitted"] == "Kafka Streams, of 4.3"
+    assert said["streams-reads-uncommitted"] == "Kafka Streams, of 4.4 and 4.3"

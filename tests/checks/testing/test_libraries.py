@@ -23,7 +23,7 @@ from typing import Any, Self
 import pytest
 
 from kafka_eos_checks.brokers.brokers import SMALL_JAVA, free_ports, java_command
-from kafka_eos_checks.brokers.jars import have_jars
+from kafka_eos_checks.brokers.jars import KAFKA_VERSION, NEWEST, have_jars
 from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.kit.paths import build_folder
 from kafka_eos_checks.testing.process import ServedProcess
@@ -65,13 +65,14 @@ def built_tour(toolchain: str, built: Path, *command: str) -> dict[str, Any]:
     return {"command": command or (str(built),), "missing": missing}
 
 
-def java_tour() -> dict[str, Any]:
-    """The command of the tour in Java, and the reason if it cannot run."""
-    if shutil.which("java") is None or not have_jars():
+def java_tour(kafka: str) -> dict[str, Any]:
+    """The command of the tour in Java, with a release's clients, and the reason if it cannot run."""
+    if shutil.which("java") is None or not have_jars(kafka):
         missing = "Kafka's jars or a JDK are not there; `make test-all` fetches the jars"
         return {"command": (), "missing": missing}
     small = (*SMALL_JAVA, "-Xmx256m")
-    return {"command": tuple(java_command(str(LIBRARIES / "java" / "Tour.java"), java=small)), "missing": None}
+    command = java_command(str(LIBRARIES / "java" / "Tour.java"), kafka=kafka, java=small)
+    return {"command": tuple(command), "missing": None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,11 +136,14 @@ ALL = (
             "KAFKAJS_NO_PARTITIONER_WARNING": "1",
         },
     ),
-    Library(
-        name="Java",
-        **java_tour(),
-        kinds=kinds(["default", "not idempotent"], CODECS),
-        exactly_once=frozenset({"default", *CODECS}),
+    *(
+        Library(
+            name=f"Java {kafka}",
+            **java_tour(kafka),
+            kinds=kinds(["default", "not idempotent"], CODECS),
+            exactly_once=frozenset({"default", *CODECS}),
+        )
+        for kafka in (NEWEST, KAFKA_VERSION)
     ),
     Library(
         name="Sarama",

@@ -38,7 +38,12 @@ def test_a_guarantee_that_kafka_as_it_ships_breaks_names_the_findings(capsys: py
         assert guarantee.holds or not guarantee.findings
     assert main(["settings", "acks=all"]) == 0
     told = capsys.readouterr().out
-    assert "Kafka 4.3 as it ships breaks this: kafka-eos ledger findings retry-refused-after-restart" in told
+    finding = "this: kafka-eos ledger findings retry-refused-after-restart"
+    assert f"Kafka 4.4 and 4.3 as they ship break {finding}" in told
+    assert main(["settings", "--kafka", "4.4", "acks=all"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("accepted by java-producer of Kafka 4.4\n")
+    assert f"Kafka 4.4 as it ships breaks {finding}" in told
 
 
 @pytest.mark.parametrize(
@@ -257,3 +262,35 @@ def test_a_transaction_timeout_of_streams_that_brokers_refuse_is_told() -> None:
     for given in (EOS, longer | {"processing.guarantee": "at_least_once"}):
         assert judge("streams", given).by_brokers == ""
     assert judge("streams", longer).by_brokers.startswith("a broker refuses transaction.timeout.ms=1000000 unless")
+
+
+def test_where_two_releases_differ_about_settings_each_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    static = ["processing.guarantee=exactly_once_v2", "group.protocol=streams", "group.instance.id=a"]
+    assert main(["settings", *static, "--json", "-"]) == 1
+    told = capsys.readouterr()
+    assert "refused by streams of Kafka 4.3: group.instance.id, group.protocol" in told.err
+    assert "\naccepted by streams of Kafka 4.4\n" in told.err
+    answer = json.loads(told.out)
+    assert (answer["release"], answer["accepted"]) == ("4.3", False)
+    assert [(row["release"], row["accepted"]) for row in answer["releases"]] == [("4.3", False), ("4.4", True)]
+    assert main(["settings", *static, "--kafka", "4.4"]) == 0
+    assert capsys.readouterr().out.startswith("accepted by streams of Kafka 4.4\n")
+
+
+def test_a_setting_of_the_newest_release_is_not_used_by_the_one_before(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["settings", "partitioner.rack.aware=true"]) == 1
+    told = capsys.readouterr().out
+    assert "accepted by java-producer of Kafka 4.3" in told
+    assert "not used by java-producer of Kafka 4.3, which only logs a warning: partitioner.rack.aware\n" in told, (
+        "it is spelt right"
+    )
+    assert "refused by java-producer of Kafka 4.4: partitioner.rack.aware, client.rack" in told
+    assert main(["settings", "acks=1", "--json", "-"]) == 0
+    told_of_both = capsys.readouterr()
+    assert told_of_both.err.startswith("accepted by java-producer\n")
+    assert [row["release"] for row in json.loads(told_of_both.out)["releases"]] == [None]
+
+
+def test_a_release_of_kafka_is_refused_for_librdkafka(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["settings", "--client", "librdkafka-producer", "--kafka", "4.4", "acks=all"]) == 2
+    assert "librdkafka-producer is no client of Kafka's own; leave --kafka out" in capsys.readouterr().err

@@ -13,12 +13,14 @@ import pytest
 
 from kafka_eos.clients import settings
 from kafka_eos.clients.settings import (
+    JAVA,
     JAVA_CONSUMER,
     JAVA_PRODUCER,
     LIBRDKAFKA_CONSUMER,
     LIBRDKAFKA_PRODUCER,
     STREAMS,
     Client,
+    JavaClients,
     Kind,
     Number,
     ProducerSettings,
@@ -35,6 +37,7 @@ from kafka_eos.clients.settings import (
     streams_values,
 )
 from kafka_eos.formats.compression import CompressionType
+from kafka_eos_checks.brokers.jars import KAFKA_VERSION, NEWEST, jars_folder
 from kafka_eos_checks.kit.answering import Ask
 from kafka_eos_checks.testing import vendored_settings
 from kafka_eos_checks.testing.vendored_settings import java_clients
@@ -59,6 +62,14 @@ PRODUCER_WORDS = {
     "transaction.timeout.ms": ["-1", "0", "999", "1000", "60000"],
 }
 OF_JAVA_PRODUCER = {"transaction.two.phase.commit.enable": ["true", "false"]}
+OF_NEWEST_PRODUCER = {
+    **OF_JAVA_PRODUCER,
+    "buffer.memory.allocation.strategy": ["full", "incremental", "Incremental"],
+    "batch.size": ["16383"],
+    "partitioner.rack.aware": ["true", "false"],
+    "client.rack": ["a", " "],
+    "bootstrap.resolve.timeout.ms": ["0", "1", "-1"],
+}
 OF_LIBRDKAFKA_PRODUCER = {
     "socket.timeout.ms": ["60000", "60100", "60101", "300001"],
     "queue.buffering.backpressure.threshold": ["1", "2"],
@@ -133,6 +144,7 @@ PRODUCERS, CONSUMERS = (JAVA_PRODUCER, LIBRDKAFKA_PRODUCER), (JAVA_CONSUMER, LIB
 GROUP = {"group.id": "g"}
 NO_TIME = {**GROUP, "group.protocol": "consumer", "default.api.timeout.ms": "0"}
 JAVA_PRODUCER_ROWS = table(JAVA_PRODUCER, PRODUCER_WORDS, OF_JAVA_PRODUCER, {})
+NEWEST_PRODUCER_ROWS = table(JAVA["4.4"].producer, PRODUCER_WORDS, OF_NEWEST_PRODUCER, {})
 LIBRDKAFKA_PRODUCER_ROWS = table(LIBRDKAFKA_PRODUCER, PRODUCER_WORDS, OF_LIBRDKAFKA_PRODUCER, {})
 JAVA_CONSUMER_ROWS = table(JAVA_CONSUMER, CONSUMER_WORDS, OF_JAVA_CONSUMER, GROUP)
 LIBRDKAFKA_CONSUMER_ROWS = table(LIBRDKAFKA_CONSUMER, CONSUMER_WORDS, OF_LIBRDKAFKA_CONSUMER, GROUP)
@@ -212,10 +224,24 @@ def at_the_bounds(client: Client) -> list[Row]:
     return rows
 
 
+@pytest.fixture(scope="module", params=[KAFKA_VERSION, pytest.param(NEWEST, marks=pytest.mark.thorough)])
+def kafka(request: pytest.FixtureRequest) -> str:
+    """The release of Kafka's Java clients."""
+    if request.param == NEWEST and not (jars_folder(NEWEST) / f"kafka-streams-{NEWEST}.jar").is_file():
+        pytest.skip(f"the jars of Kafka {NEWEST} are not there; `make peers` fetches them")
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def ask_java() -> Iterator[Ask]:
+def rules(kafka: str) -> JavaClients:
+    """Our rules of the release."""
+    return JAVA[kafka.rpartition(".")[0]]
+
+
+@pytest.fixture(scope="module")
+def ask_java(kafka: str) -> Iterator[Ask]:
     """Kafka's Java clients, started once for all tests."""
-    with java_clients() as ask:
+    with java_clients(kafka) as ask:
         yield ask
 
 
@@ -240,17 +266,17 @@ def librdkafka(kind: str, row: Row) -> str | None:
     return None
 
 
-def read_by_streams(given: Row) -> Row:
+def read_by_streams(given: Row, rules: JavaClients) -> Row:
     """The isolation levels that we say the consumers of Kafka Streams have, as Java answers them."""
-    values = streams_values(given)
+    values = streams_values(given, rules)
     consumers = {"main": values.main_consumer, "restore": values.restore_consumer}
     return {name: consumer.word("isolation.level") for name, consumer in consumers.items()}
 
 
-def refused_by_streams(given: Row) -> RefusedSettings | None:
+def refused_by_streams(given: Row, rules: JavaClients = JAVA["4.3"]) -> RefusedSettings | None:
     """Why we say that Kafka Streams refuses these settings."""
     try:
-        streams_values(given)
+        streams_values(given, rules)
     except RefusedSettings as refused:
         return refused
     return None
@@ -292,30 +318,15 @@ def thinned(rows: list[Row], client: Client, nth: int) -> list[Row]:
 
 @pytest.mark.java
 @SHARES
-@pytest.mark.parametrize(
-    ("kind", "client", "rows"),
-    [
-        ("producer", JAVA_PRODUCER, [*JAVA_PRODUCER_ROWS, *at_the_bounds(JAVA_PRODUCER)]),
-        (
-            "consumer",
-            JAVA_CONSUMER,
-            [
-                *(
-                    *JAVA_CONSUMER_ROWS,
-                    {},
-                    {"group.id": ""},
-                    {"enable.auto.commit": "true"},
-                    {"enable.auto.commit": "TRUE"},
-                ),
-                *({"group.id": "g"} | row for row in at_the_bounds(JAVA_CONSUMER)),
-            ],
-        ),
-    ],
-    ids=["producer", "consumer"],
-)
-def test_the_java_client_agrees_with_the_rules(
-    kind: str, client: Client, rows: list[Row], nth: int, ask_java: Ask
-) -> None:
+@pytest.mark.parametrize("kind", ["producer", "consumer"])
+def test_the_java_client_agrees_with_the_rules(kind: str, nth: int, rules: JavaClients, ask_java: Ask) -> None:
+    client = rules.producer if kind == "producer" else rules.consumer
+    rows = at_the_bounds(client)
+    if kind == "producer":
+        rows += JAVA_PRODUCER_ROWS if client is JAVA_PRODUCER else NEWEST_PRODUCER_ROWS
+    else:
+        rows = [GROUP | row for row in rows] + JAVA_CONSUMER_ROWS
+        rows += [{}, {"group.id": ""}, {"enable.auto.commit": "true"}, {"enable.auto.commit": "TRUE"}]
     rows = thinned(rows, client, nth)
     answers = java(ask_java, kind, rows)
     said = [answer.get("refused") for answer in answers]
@@ -324,7 +335,7 @@ def test_the_java_client_agrees_with_the_rules(
     if kind == "producer":
         for row, answer in zip(rows, answers, strict=True):
             if "refused" not in answer:
-                made = producer_settings(row)
+                made = producer_settings({name: word for name, word in row.items() if JAVA_PRODUCER.knows(name)})
                 assert answer == {"acks": str(made.acks), "enable.idempotence": made.enable_idempotence}, row
 
 
@@ -352,12 +363,11 @@ def test_librdkafka_agrees_with_the_rules(kind: str, client: Client, rows: list[
 
 @pytest.mark.java
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("kind", "client", "always"), [("producer", JAVA_PRODUCER, {}), ("consumer", JAVA_CONSUMER, GROUP)]
-)
+@pytest.mark.parametrize(("kind", "always"), [("producer", {}), ("consumer", GROUP)])
 def test_the_java_client_agrees_with_the_rules_on_random_settings(
-    kind: str, client: Client, always: Row, ask_java: Ask
+    kind: str, always: Row, rules: JavaClients, ask_java: Ask
 ) -> None:
+    client = rules.producer if kind == "producer" else rules.consumer
     rows = drawn(client, always)
     assert not wrong(client.refusal, rows, [answer.get("refused") for answer in java(ask_java, kind, rows)])
 
@@ -378,6 +388,19 @@ STREAMS_ROWS: list[Row] = [
     {"processing.guarantee": "exactly_once_beta"},
     {"acks": "1"},
     {"admin.default.api.timeout.ms": "29999"},
+    {"bootstrap.resolve.timeout.ms": "-1"},
+    {"admin.bootstrap.resolve.timeout.ms": "-1", "producer.bootstrap.resolve.timeout.ms": "1"},
+    {"producer.buffer.memory.allocation.strategy": "incremental", "compression.type": "gzip"},
+    {"upgrade.from": "4.3"},
+    {"upgrade.from": "4.2"},
+    {"default.interactive.query.isolation.level": "other"},
+    *(
+        {"enable.transactional.statestores": "true", "processing.guarantee": guarantee, **others}
+        for guarantee in ("at_least_once", "exactly_once_v2")
+        for others in ({}, {"default.interactive.query.isolation.level": "READ_committed"})
+    ),
+    {"statestore.uncommitted.max.bytes": "-2"},
+    {"topology.description.push.enabled": "perhaps"},
     {"group.protocol": "streams", "consumer.group.instance.id": "a"},
     {"group.protocol": "streams", "consumer.heartbeat.interval.ms": "60000"},
     {"consumer.group.protocol": "other"},
@@ -408,13 +431,13 @@ STREAMS_ROWS: list[Row] = [
 ]
 
 
-def drawn_for_streams() -> list[Row]:
+def drawn_for_streams(rules: JavaClients) -> list[Row]:
     """Random rows of Kafka Streams, half of them with transactions."""
     dice = random.Random(SEED)
     pools = {
-        ("",): STREAMS,
-        ("", "producer."): JAVA_PRODUCER,
-        ("", "consumer.", "main.consumer.", "restore.consumer."): JAVA_CONSUMER,
+        ("",): rules.streams,
+        ("", "producer."): rules.producer,
+        ("", "consumer.", "main.consumer.", "restore.consumer."): rules.consumer,
     }
     ours = {"num.stream.threads", "processing.guarantee"}  # each thread makes its clients
     rows = []
@@ -431,13 +454,14 @@ def drawn_for_streams() -> list[Row]:
 
 @pytest.mark.java
 @SHARES
-def test_kafka_streams_agrees_with_the_rules(nth: int, ask_java: Ask) -> None:
-    rows = [*STREAMS_ROWS, *drawn_for_streams()[::nth], *(vector["given"] | VECTOR_ALWAYS for vector in VECTORS)]
+def test_kafka_streams_agrees_with_the_rules(nth: int, rules: JavaClients, ask_java: Ask) -> None:
+    rows = [*STREAMS_ROWS, *drawn_for_streams(rules)[::nth], *(vector["given"] | VECTOR_ALWAYS for vector in VECTORS)]
     answers = ask_java({"streams": row} for row in rows)
-    assert not wrong(refused_by_streams, rows, [answer.get("refused") for answer in answers])
+    said = [answer.get("refused") for answer in answers]
+    assert not wrong(lambda row: refused_by_streams(row, rules), rows, said)
     for row, answer in zip(rows, answers, strict=True):
         if "refused" not in answer:
-            assert answer == read_by_streams(row), row
+            assert answer == read_by_streams(row, rules), row
 
 
 @pytest.mark.java
@@ -456,14 +480,67 @@ def test_kafka_streams_lets_its_users_read_uncommitted_in_exactly_once(ask_java:
 
 @pytest.mark.java
 def test_the_known_settings_are_those_of_kafkas_clients_and_of_librdkafka(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ask_java: Ask
+    kafka: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    ask_java: Ask,
 ) -> None:
-    monkeypatch.setattr(vendored_settings, "java_clients", lambda: nullcontext(ask_java))
-    vendored = vendored_settings.TARGET.read_text(encoding="utf-8")
+    text = vendored_settings.TARGET.read_text(encoding="utf-8")
+    vendored = json.loads(text)
+    of_java = {KAFKA_VERSION: vendored["java"], NEWEST: whole_newest(vendored)}
+
+    def answers(asked: str) -> Ask:
+        """The answers of the release that runs, and for the other release those that the file has."""
+        return (
+            ask_java if asked == kafka else lambda questions: [of_java[asked][row["known"]["of"]] for row in questions]
+        )
+
+    monkeypatch.setattr(vendored_settings, "java_clients", lambda asked=KAFKA_VERSION: nullcontext(answers(asked)))
     monkeypatch.setattr(vendored_settings, "TARGET", tmp_path / "known.json")
     vendored_settings.main()
-    assert (tmp_path / "known.json").read_text(encoding="utf-8") == vendored
+    assert (tmp_path / "known.json").read_text(encoding="utf-8") == text
     assert "known.json" in capsys.readouterr().out
+
+
+def whole_newest(vendored: dict[str, Any]) -> dict[str, Any]:
+    """The settings of the newest release, of which the file has those that the release before does not have."""
+    return {
+        client: {**vendored["java"][client], **vendored["java_newest"][client]}
+        for client in vendored_settings.JAVA_CLIENTS
+    }
+
+
+def test_a_setting_that_the_newest_release_no_longer_has_is_not_passed_over() -> None:
+    vendored = json.loads(vendored_settings.TARGET.read_text(encoding="utf-8"))
+    fewer = whole_newest(vendored)
+    del fewer["consumer"]["group.id"]
+    with pytest.raises(AssertionError, match=r"consumer: 4\.4\.0 has fewer settings"):
+        vendored_settings.of_newest(lambda rows: [fewer[row["known"]["of"]] for row in rows], vendored["java"])
+
+
+def test_the_clients_of_the_newest_release_differ_from_those_before_where_they_do() -> None:
+    before, newest = JAVA.values()
+    assert (before.release, newest.release) == (KAFKA_VERSION.rpartition(".")[0], NEWEST.rpartition(".")[0])
+    vendored = json.loads(vendored_settings.TARGET.read_text(encoding="utf-8"))
+    changed = {
+        name
+        for client in vendored_settings.JAVA_CLIENTS
+        for name in vendored["java_newest"][client]
+        if name in vendored["java"][client]
+    }
+    assert changed == {"upgrade.from"}
+    incremental = {"buffer.memory.allocation.strategy": "incremental"}
+    static = {"group.protocol": "streams", "group.instance.id": "a"}
+    assert newest.producer.refusal(incremental) is None
+    assert newest.producer.refusal(incremental | {"compression.type": "gzip"}) is not None
+    assert newest.producer.refusal(incremental | {"compression.type": "gzip", "batch.size": "16383"}) is None
+    assert newest.producer.refusal({"partitioner.rack.aware": "true", "client.rack": " "}) is not None
+    assert newest.producer.refusal({"partitioner.rack.aware": "true", "client.rack": "a"}) is None
+    assert [refused_by_streams(static, rules) is None for rules in (before, newest)] == [False, True]
+    assert [refused_by_streams({"upgrade.from": "4.3"}, rules) is None for rules in (before, newest)] == [False, True]
+    assert refused_by_streams({"bootstrap.resolve.timeout.ms": "-1"}, newest) is None
+    assert newest.producer.refusal({"bootstrap.resolve.timeout.ms": "-1"}) is not None
 
 
 def test_the_known_settings_are_written_by_the_script_only(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""The transactional producer, against Kafka's own client of 4.3: its table, its reactions, and every run of a model.
+"""The transactional producer, against Kafka's own clients: its table, its reactions, and every run of a model.
 
 ``TransactionalProducers.java`` runs Kafka's TransactionManager, Sender and RecordAccumulator step by step.
 """
@@ -17,7 +17,7 @@ from kafka_eos.errors import NotEnabled
 from kafka_eos.machines import transactional_producer as producer
 from kafka_eos.machines.machine import Instance, instances, step, walk
 from kafka_eos.machines.transactional_producer import LEGAL_TRANSITIONS, Constants, TransactionalProducer
-from kafka_eos_checks.brokers.jars import need_jars
+from kafka_eos_checks.brokers.jars import KAFKA_VERSION, NEWEST, RELEASES, have_jars, need_jars
 from kafka_eos_checks.kit.answering import answering
 from kafka_eos_checks.kit.paths import spec_folder
 from kafka_eos_checks.mutants.rules import mutated
@@ -49,13 +49,22 @@ REGISTERED = (*BEGUN, 'Send("p")', "ReceivePartitionsAdded")
 ACKNOWLEDGED = (*REGISTERED, 'AcknowledgeBatch("p")')
 
 
+@pytest.fixture(scope="module", params=[KAFKA_VERSION, pytest.param(NEWEST, marks=pytest.mark.thorough)])
+def release(request: pytest.FixtureRequest) -> str:
+    """The release of Kafka's client; :data:`KAFKA_VERSION` is fetched if it is not there."""
+    if request.param == NEWEST and not have_jars(NEWEST):
+        pytest.skip(f"the jars of Kafka {NEWEST} are not there; `make peers` fetches them")
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., list[Any]]]:
+def kafka(release: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., list[Any]]]:
     """The answers of Kafka's client to the questions."""
-    folder, jars = tmp_path_factory.mktemp("java"), f"{need_jars()}/*"
-    source = TESTS / "java" / "TransactionalProducers.java"
+    folder, jars = tmp_path_factory.mktemp("java"), f"{need_jars(release)}/*"
+    java = TESTS / "java"
+    sources = [str(java / "TransactionalProducers.java"), str(java / RELEASES[release] / "Release.java")]
     quick = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-    javac = ("javac", *(f"-J{option}" for option in quick), "-nowarn", "-d", str(folder), "-cp", jars, str(source))
+    javac = ("javac", *(f"-J{option}" for option in quick), "-nowarn", "-d", str(folder), "-cp", jars, *sources)
     subprocess.run(javac, check=True, capture_output=True)
     with answering(["java", *quick, "-cp", f"{folder}:{jars}", CLASS], 300) as ask:
         yield lambda *questions: ask(questions)
@@ -104,6 +113,10 @@ WAITING_FOR = {
 }
 
 
+#: Codes of TxnOffsetCommit 6 (KIP-1319) after which Kafka 4.4's client aborts. No broker sends them to that of 4.3.
+ABORTABLE_ONLY_IN = {NEWEST: frozenset({"GROUP_ID_NOT_FOUND", "STALE_MEMBER_EPOCH"})}
+
+
 def reaction(request: str, before: dict[str, Any], after: dict[str, Any]) -> str:
     """The reaction of Kafka's client to an answer, in the reference's terms."""
     state = after["state"]
@@ -141,12 +154,17 @@ def test_the_transient_codes_are_those_of_kafkas_client(kafka: Callable[..., lis
 @pytest.mark.java
 @pytest.mark.parametrize("asked", sorted(WAITING_FOR))
 def test_kafkas_client_reacts_to_every_error_code_as_the_reference_does(
-    asked: str, answered: dict[str, dict[str, tuple[Any, Any]]]
+    asked: str, release: str, answered: dict[str, dict[str, tuple[Any, Any]]]
 ) -> None:
     machine = TransactionalProducer.initial(ONE)
+    abortable = ABORTABLE_ONLY_IN.get(release, frozenset()) if asked == producer.COMMIT_OFFSETS else frozenset()
+    assert abortable <= set(answered[asked])
     for code, ((*_, before, after), later) in answered[asked].items():
         assert asked in {before["inFlight"], producer.PRODUCE}
         found, expected = reaction(asked, before, after), machine.reaction(asked, code)
+        if code in abortable:
+            assert expected == producer.FATAL, code
+            expected = producer.ABORTABLE
         if expected == producer.AGAIN_FROM_START:
             assert (found, later["state"]) == (producer.ABORTABLE, producer.UNINITIALIZED), code
             continue
@@ -388,6 +406,20 @@ def test_kafkas_producer_retries_offsets_of_a_call_that_timed_out_after_those_of
     assert [each["offset"] for each in last] == [2, 1, 1, 1, 0]
     assert last[1]["outcome"] == producer.DONE, "the call that sent offset 2"
     assert last[-1]["inFlight"] == producer.COMMIT, "offset 1 is the last that the coordinator has stored"
+
+
+@pytest.mark.java
+def test_in_transaction_version_2_kafkas_producer_sends_offsets_with_topic_ids_since_4_4(
+    release: str, kafka: Callable[..., list[Any]]
+) -> None:
+    labels = (*BEGUN, "SendOffsets", 'ReceiveCoordinator("GROUP")')
+    first, second = (
+        kafka(run((*labels[: len(BEGUN) + 1], *added, labels[-1], "ReceiveOffsetsCommitted"), version=version))[0]
+        for version, added in ((1, ("ReceiveOffsetsAdded",)), (2, ()))
+    )
+    assert [each[-2]["inFlight"] for each in (first, second)] == [producer.COMMIT_OFFSETS] * 2
+    assert (first[-2]["requested"], second[-2]["requested"]) == (4, 6 if release == NEWEST else 5)
+    assert first[-1]["outcome"] == second[-1]["outcome"] == producer.DONE
 
 
 @pytest.mark.java

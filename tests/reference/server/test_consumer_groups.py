@@ -213,6 +213,29 @@ def test_offsets_are_taken_from_members_with_their_epoch(wire: Wire) -> None:
         assert group["ErrorCode"] == error
 
 
+@pytest.mark.parametrize(("version", "error"), [(5, E.ILLEGAL_GENERATION), (6, E.STALE_MEMBER_EPOCH)])
+def test_a_stale_epoch_in_a_transaction_is_told_as_such_from_version_6_on(
+    wire: Wire, version: int, error: ErrorCode
+) -> None:
+    """Kafka: OffsetMetadataManager.validateTransactionalOffsetCommit of 4.4.0."""
+    beat(wire, "a", 0)
+    _, producer_id, producer_epoch = wire.init()
+    topic = {"TopicId": wire.cluster.topics["t"].topic_id} if version >= 6 else {"Name": "t"}
+    who = {"TransactionalId": "x", "GroupId": "g", "ProducerId": producer_id, "ProducerEpoch": producer_epoch}
+    told = []
+    for epoch in (1, 2):
+        row = wire.ask(
+            "TxnOffsetCommit",
+            version,
+            **who,
+            MemberId="a",
+            GenerationIdOrMemberEpoch=epoch,
+            Topics=[topic | {"Partitions": [{"PartitionIndex": 0, "CommittedOffset": 5}]}],
+        )
+        told.append(row["Topics"][0]["Partitions"][0]["ErrorCode"])
+    assert told == [error, E.NONE]
+
+
 def commits(wire: Wire, partition: int, *epochs: int) -> list[int]:
     return [commit(wire, "a", epoch, partition=partition) for epoch in epochs]
 

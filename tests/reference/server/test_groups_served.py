@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -92,6 +93,7 @@ def commit_in_transaction(
     wire: Wire, producer: tuple[int, int], offset: int, member: str = "", generation: int = -1, *, version: int = 3
 ) -> int:
     part = {"PartitionIndex": 0, "CommittedOffset": offset, "CommittedMetadata": ""}
+    topic = {"TopicId": wire.cluster.topics["t"].topic_id} if version >= 6 else {"Name": "t"}
     row = wire.ask(
         "TxnOffsetCommit",
         version,
@@ -99,9 +101,9 @@ def commit_in_transaction(
         GroupId="g",
         ProducerId=producer[0],
         ProducerEpoch=producer[1],
-        GenerationId=generation,
+        GenerationIdOrMemberEpoch=generation,
         MemberId=member,
-        Topics=[{"Name": "t", "Partitions": [part]}],
+        Topics=[topic | {"Partitions": [part]}],
     )
     return int(row["Topics"][0]["Partitions"][0]["ErrorCode"])
 
@@ -319,6 +321,57 @@ def test_offsets_of_a_transaction_count_when_it_commits(wire: Wire) -> None:
     assert committed(wire) == (E.NONE, 5)
 
 
+def test_offsets_of_topics_with_ids_count_when_the_transaction_commits(wire: Wire) -> None:
+    member = alone(wire)
+    producer = producing(wire)
+    assert commit_in_transaction(wire, producer, 5, member, 1, version=6) == E.NONE
+    assert commit_in_transaction(wire, producer, 6, member, 2, version=6) == E.ILLEGAL_GENERATION
+    wire.end(producer)
+    assert committed(wire) == (E.NONE, 5)
+
+
+def test_an_unknown_topic_id_is_told_and_does_not_hold_up_the_other_topics(wire: Wire) -> None:
+    """Kafka: KafkaApis.handleTxnOffsetCommitRequest of 4.4.0."""
+    producer, unknown = producing(wire), UUID(int=7)
+    known = wire.cluster.topics["t"].topic_id
+    who = {"TransactionalId": "x", "GroupId": "g", "ProducerId": producer[0], "ProducerEpoch": producer[1]}
+
+    def told(version: int, *ids: UUID, **other: object) -> list[tuple[UUID, list[tuple[int, int]]]]:
+        parts = [{"PartitionIndex": number, "CommittedOffset": 5} for number in (0, 1)]
+        topics = [{"TopicId": each, "Partitions": parts} for each in ids]
+        answer = wire.ask("TxnOffsetCommit", version, **(who | other), Topics=topics)
+        return [
+            (topic["TopicId"], [(part["PartitionIndex"], part["ErrorCode"]) for part in topic["Partitions"]])
+            for topic in answer["Topics"]
+        ]
+
+    gone = (unknown, [(0, E.UNKNOWN_TOPIC_ID), (1, E.UNKNOWN_TOPIC_ID)])
+    assert told(6, unknown, known) == [gone, (known, [(0, E.NONE), (1, E.UNKNOWN_TOPIC_OR_PARTITION)])]
+    fenced = [(0, E.INVALID_PRODUCER_EPOCH), (1, E.UNKNOWN_TOPIC_OR_PARTITION)]
+    assert told(6, unknown, known, ProducerEpoch=-1) == [gone, (known, fenced)]
+    assert told(6, unknown, ProducerEpoch=-1) == [gone], "without a known topic nobody looks at the producer"
+    wire.end(producer)
+    assert committed(wire) == (E.NONE, 5)
+
+
+def test_partitions_that_are_not_there_are_told_as_such_whatever_the_coordinator_says(wire: Wire) -> None:
+    """Kafka: KafkaApis.handleTxnOffsetCommitRequest, handleOffsetCommitRequest."""
+    producer, parts = producing(wire), [{"PartitionIndex": 0, "CommittedOffset": 5}]
+    member = {"GroupId": "g", "MemberId": "m", "GenerationIdOrMemberEpoch": 5}
+    who = member | {"TransactionalId": "x", "ProducerId": producer[0], "ProducerEpoch": producer[1]}
+
+    def told(api: str, version: int, row: Message, *topics: str) -> list[int]:
+        answer = wire.ask(api, version, **row, Topics=[{"Name": each, "Partitions": parts} for each in topics])
+        return [topic["Partitions"][0]["ErrorCode"] for topic in answer["Topics"]]
+
+    unknown = E.UNKNOWN_TOPIC_OR_PARTITION
+    assert told("TxnOffsetCommit", 5, who, "nope", "t") == [unknown, E.ILLEGAL_GENERATION]
+    assert told("OffsetCommit", 8, member, "nope", "t") == [unknown, E.ILLEGAL_GENERATION]
+    assert told("TxnOffsetCommit", 5, who | {"ProducerEpoch": 7}, "nope", "t") == [unknown, E.INVALID_PRODUCER_EPOCH]
+    assert told("TxnOffsetCommit", 5, who | {"ProducerEpoch": 7}, "nope") == [unknown]
+    assert told("OffsetCommit", 8, member, "nope") == [unknown]
+
+
 def test_offsets_of_an_aborted_transaction_are_gone(wire: Wire) -> None:
     producer = producing(wire)
     commit_in_transaction(wire, producer, 5)
@@ -401,7 +454,7 @@ def test_of_several_pending_offsets_only_the_deleted_one_is_gone(wire: Wire) -> 
     producer, other = producing(wire), [{"Name": "u", "Partitions": [{"PartitionIndex": 0, "CommittedOffset": 7}]}]
     commit_in_transaction(wire, producer, 5)
     who = {"TransactionalId": "x", "ProducerId": producer[0], "ProducerEpoch": producer[1], "GroupId": "g"}
-    wire.ask("TxnOffsetCommit", 3, **who, GenerationId=-1, MemberId="", Topics=other)
+    wire.ask("TxnOffsetCommit", 3, **who, MemberId="", Topics=other)
     DELETED["offset"](wire)
     assert [value.offset for value in wire.cluster.groups.known["g"].values.values()] == [7]
     wire.end(producer)
@@ -636,8 +689,12 @@ def test_only_requests_without_generation_commit_offsets_of_an_unknown_group(
     wire = make()
     wire.topic()
     told["TxnOffsetCommit"] = commit_in_transaction(wire, producing(wire), 1, member, generation)
+    wire = make()
+    wire.topic()
+    told["TxnOffsetCommit 6"] = commit_in_transaction(wire, producing(wire), 1, member, generation, version=6)
     newer = E.GROUP_ID_NOT_FOUND if error else E.NONE
-    assert told == {"OffsetCommit 8": error, "OffsetCommit 9": newer, "TxnOffsetCommit": error}
+    expected = {"OffsetCommit 8": error, "OffsetCommit 9": newer, "TxnOffsetCommit": error, "TxnOffsetCommit 6": newer}
+    assert told == expected
 
 
 def test_only_requests_without_generation_commit_offsets_of_an_empty_group(wire: Wire) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from kafka_eos.errors import ErrorCode
 from kafka_eos.server.cluster import Cluster
 from kafka_eos.server.consumer_groups import by_topic
-from kafka_eos.server.groups import MAX_METADATA_BYTES, CommittedOffset
+from kafka_eos.server.groups import FIRST_OF_TRANSACTIONS_WITH_TOPIC_IDS, MAX_METADATA_BYTES, CommittedOffset
 from kafka_eos.server.handlers.request import (
     NO_ID,
     Request,
@@ -18,34 +18,88 @@ from kafka_eos.wire.protocol import Message
 
 _Offsets = list[tuple[str, int, CommittedOffset]]
 """Topic, partition number and offset."""
+_Errors = dict[tuple[str, int], ErrorCode]
+"""The errors of partitions, by topic and number."""
 
 FIRST_TO_KNOW_LOADING = 2
 """The version of TxnOffsetCommit from which on a client expects that a coordinator is loading (KAFKA-7296)."""
+FIRST_WITH_TOPIC_IDS = 10
+"""The version of OffsetCommit from which on topics have ids in the place of names (KIP-848)."""
 
 
 def txn_offset_commit(cluster: Cluster, request: Request) -> Message:
-    """Write offsets that are committed with the transaction."""
+    """Write offsets that are committed with the transaction.
+
+    Kafka: KafkaApis.handleTxnOffsetCommitRequest; 4.4.0 for version 6
+    """
     row = request.row
     name, producer = row["GroupId"], (row["ProducerId"], row["ProducerEpoch"])
+    has_ids = request.version >= FIRST_OF_TRANSACTIONS_WITH_TOPIC_IDS
+    name_of = _names(cluster, has_ids)
+    offsets, errors = _offsets(cluster, row["Topics"], name_of)
+    if _are_unknown(row["Topics"], name_of, errors):
+        return {"Topics": _of_topics(row["Topics"], name_of, _errors(ErrorCode.NONE, errors, has_ids))}
     error = group_error(cluster, request, name)
     partition, ticket = cluster.offsets_partition(name), None
     if error is ErrorCode.NONE:
         error, ticket = ticket_for(cluster, request, partition, *producer)
     asked = {"GroupId": name, "MemberId": row.get("MemberId", ""), "GroupInstanceId": row.get("GroupInstanceId")}
-    offsets, errors = _offsets(cluster, row["Topics"], lambda topic: topic["Name"])
     if error is ErrorCode.NONE:
-        error = _commit_error(cluster, asked, offsets, row.get("GenerationId", -1), version=-1, transactional=True)
+        generation = row.get("GenerationIdOrMemberEpoch", -1)
+        error = _commit_error(cluster, asked, offsets, generation, request.version, transactional=True)
     if ticket is not None and error is ErrorCode.NONE and offsets:
         error = cluster.groups.commit_in_transaction(name, offsets, producer, ticket).error
         cluster.wake(partition)
 
-    def answer(topic: str, part: Message) -> Message:
-        found = errors.get((topic, part["PartitionIndex"]), ErrorCode.NONE)
-        return {"PartitionIndex": part["PartitionIndex"], "ErrorCode": error or found}
-
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and request.version < FIRST_TO_KNOW_LOADING:
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    return {"Topics": per_topic(row["Topics"], answer)}
+    return {"Topics": _of_topics(row["Topics"], name_of, _errors(error, errors, has_ids))}
+
+
+def _are_unknown(topics: Iterable[Message], name_of: Callable[[Message], str], errors: _Errors) -> bool:
+    """Whether no partition of a request is there; then Kafka asks no coordinator."""
+    places = ((name_of(topic), part["PartitionIndex"]) for topic in topics for part in topic["Partitions"])
+    return all(errors.get(place) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for place in places)
+
+
+def _errors(error: ErrorCode, errors: _Errors, has_ids: bool) -> Callable[[str, int], ErrorCode]:
+    """The error of each partition: that it is unknown, or else the coordinator's for all, or else its own.
+
+    Kafka: KafkaApis.handleTxnOffsetCommitRequest, handleOffsetCommitRequest
+    """
+
+    def error_of(topic: str, number: int) -> ErrorCode:
+        own = errors.get((topic, number), ErrorCode.NONE)
+        if own is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return ErrorCode.UNKNOWN_TOPIC_ID if has_ids and not topic else own
+        return error or own
+
+    return error_of
+
+
+def _names(cluster: Cluster, has_ids: bool) -> Callable[[Message], str]:
+    """The name of a topic in a request, also of one that gives its id; "" for an unknown id."""
+    return lambda topic: cluster.names.get(topic["TopicId"], "") if has_ids else str(topic["Name"])
+
+
+def _of_topics(
+    topics: Iterable[Message], name_of: Callable[[Message], str], error_of: Callable[[str, int], ErrorCode]
+) -> list[Message]:
+    """The rows of an answer that has topics as the request has them, with an error for each partition."""
+    return [
+        {
+            "Name": name_of(topic),
+            "TopicId": topic.get("TopicId", NO_ID),
+            "Partitions": [
+                {
+                    "PartitionIndex": part["PartitionIndex"],
+                    "ErrorCode": error_of(name_of(topic), part["PartitionIndex"]),
+                }
+                for part in topic["Partitions"]
+            ],
+        }
+        for topic in topics
+    ]
 
 
 def _commit_error(
@@ -61,7 +115,7 @@ def _commit_error(
 
 def _offsets(
     cluster: Cluster, topics: Iterable[Message], name_of: Callable[[Message], str]
-) -> tuple[_Offsets, dict[tuple[str, int], ErrorCode]]:
+) -> tuple[_Offsets, _Errors]:
     """The offsets of a request that can be committed, and why the others cannot."""
     offsets: _Offsets = []
     errors = {}
@@ -83,28 +137,19 @@ def offset_commit(cluster: Cluster, request: Request) -> Message:
     """Commit offsets outside of transactions."""
     row = request.row
 
-    def name_of(topic: Message) -> str:
-        return cluster.names.get(topic["TopicId"], "") if request.version >= 10 else str(topic["Name"])
-
+    has_ids = request.version >= FIRST_WITH_TOPIC_IDS
+    name_of = _names(cluster, has_ids)
     offsets, errors = _offsets(cluster, row["Topics"], name_of)
-    error = group_error(cluster, request, row["GroupId"])
-    if error is ErrorCode.NONE:
-        generation = row.get("GenerationIdOrMemberEpoch", -1)
-        error = _commit_error(cluster, row, offsets, generation, request.version, transactional=False)
+    error = ErrorCode.NONE
+    if not _are_unknown(row["Topics"], name_of, errors):
+        error = group_error(cluster, request, row["GroupId"])
+        if error is ErrorCode.NONE:
+            generation = row.get("GenerationIdOrMemberEpoch", -1)
+            error = _commit_error(cluster, row, offsets, generation, request.version, transactional=False)
     if error is ErrorCode.NONE and offsets:
         cluster.groups.commit(row["GroupId"], offsets)
         cluster.wake(cluster.offsets_partition(row["GroupId"]))
-    unknown = ErrorCode.UNKNOWN_TOPIC_ID if request.version >= 10 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    topics = []
-    for topic in row["Topics"]:
-        name = name_of(topic)
-        parts = []
-        for part in topic["Partitions"]:
-            found = errors.get((name, part["PartitionIndex"]), ErrorCode.NONE)
-            found = unknown if not name else found
-            parts.append({"PartitionIndex": part["PartitionIndex"], "ErrorCode": error or found})
-        topics.append({"Name": name, "TopicId": topic.get("TopicId", NO_ID), "Partitions": parts})
-    return {"Topics": topics}
+    return {"Topics": _of_topics(row["Topics"], name_of, _errors(error, errors, has_ids))}
 
 
 def offset_fetch(cluster: Cluster, request: Request) -> Message:
