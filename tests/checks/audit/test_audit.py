@@ -247,3 +247,19 @@ def test_a_segment_that_a_running_broker_deletes_meanwhile_is_left_out(
     assert first.name not in result.logs[0].log.segments
     assert result.findings == ()
     assert "beginning anew" in capsys.readouterr().err
+
+
+def test_where_segments_are_deleted_faster_than_they_are_read_a_copy_is_advised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_log(tmp_path / "orders-0", clean(100), segment_batches=20)
+    listed = inputs.logs_in
+
+    def find(directories: list[LogDirectory]) -> list[PartitionLog]:
+        logs = listed(directories)
+        min((tmp_path / "orders-0").glob("*.log")).unlink()
+        return logs
+
+    monkeypatch.setattr(inputs, "logs_in", find)
+    with pytest.raises(UnusableInput, match=r"\.log is gone, and a file was gone in each of 3 tries.*cp -al"):
+        run([tmp_path])
