@@ -67,7 +67,7 @@ from kafka_eos_checks.audit.rules.transactions import (
 )
 from kafka_eos_checks.audit.segments.contents import Figures
 from kafka_eos_checks.audit.segments.contents import Place as LogPlace
-from kafka_eos_checks.audit.segments.splits import PartitionLog
+from kafka_eos_checks.audit.segments.splits import SUFFIXES, PartitionLog
 from kafka_eos_checks.audit.weights import LEAST_WEIGHT
 from kafka_eos_checks.kit.recording import as_given
 from kafka_eos_checks.kit.terminal import progress_console
@@ -93,6 +93,10 @@ LOOK_FOR_MISSING = (
 )
 READ_TO_DRAW = 32 << 20  # bytes that are read once more to know whether a finding can be drawn
 TRIES = 3  # a running broker may delete segments while they are audited
+GONE_EACH_TIME = (
+    f"a file was gone in each of {TRIES} tries: its broker deletes or compacts segments while they are read; audit a "
+    "copy. One of hard links is made at once, on the same file system: cp -al DIRECTORY COPY"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +239,12 @@ def run(
             if taken:
                 raise  # rather than write the findings a second time
             progress_console.print(f"{gone.filename} is gone; beginning anew", markup=False)
-    return once()
+    try:
+        return once()
+    except FileNotFoundError as gone:
+        if gone.filename is None or Path(gone.filename).suffix[1:] not in SUFFIXES:
+            raise
+        raise UnusableInput(f"{gone.filename} is gone, and {GONE_EACH_TIME}") from gone
 
 
 def looked_at(inputs: Inputs, *, one_moment: bool, longest_ms: int) -> tuple[Inputs, moments.Source]:

@@ -73,7 +73,8 @@ MISSING_PARTITION = Reason(
 NAMED_PARTITION = Reason(
     "missing-partition",
     "a transaction was decided there, and no given directory has it, though one has another partition of its topic: "
-    "give the directories of all brokers",
+    "give the directories of all brokers, or, if the topic was made again with fewer partitions, say "
+    "--allow-unjudged missing-partition",
 )
 LINKED = Reason(
     "links", "they stand in the place of logs and are not followed; give the folders that the links lead to"

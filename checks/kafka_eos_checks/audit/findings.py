@@ -2,6 +2,7 @@
 
 import csv
 import json
+import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unicodedata import category, normalize
 
+from kafka_eos.formats.record_batch import MAGIC
 from kafka_eos_checks.audit.moments import in_words
 from kafka_eos_checks.audit.places import Unreachable, open_at, place
 from kafka_eos_checks.kit.missing import need
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-MAX_TIMESTAMP_AT = 35  # bytes from the beginning of a batch
+# Base offset, magic, last offset delta, highest timestamp, producer id and epoch, from the beginning of a batch.
+_HEAD = struct.Struct(">q8xb6xi8xqqh")
 WRITTEN_AT_ONCE = 50_000  # findings in a group of rows
 
 
@@ -117,9 +120,9 @@ def dated(findings: Sequence[Finding], folders: Mapping[tuple[str, str, int], st
     for finding, file in zip(findings, files, strict=True):
         if file is not None and finding.position is not None:
             wanted.setdefault(file, []).append(finding.position)
-    told = {file: _times(file, positions) for file, positions in wanted.items()}
+    heads = {file: _heads(file, positions) for file, positions in wanted.items()}
     return [
-        finding if file is None else replace(finding, time_ms=told[file].get(finding.position or 0))
+        finding if file is None else replace(finding, time_ms=_time_of(finding, heads[file].get(finding.position or 0)))
         for finding, file in zip(findings, files, strict=True)
     ]
 
@@ -132,16 +135,29 @@ def _undated(finding: Finding, folders: Mapping[tuple[str, str, int], str]) -> P
     return place(folder) / finding.file
 
 
-def _times(segment: Path, positions: Sequence[int]) -> dict[int, int]:
-    """The highest times of some batches of a segment, in milliseconds since the epoch, by position."""
+def _heads(segment: Path, positions: Sequence[int]) -> dict[int, bytes]:
+    """The beginnings of the headers at some positions of a segment, by position."""
     try:
         with open_at(segment, 0) as file:
-            read = {position: file.pread(8, position + MAX_TIMESTAMP_AT) for position in positions}
+            read = {position: file.pread(_HEAD.size, position) for position in positions}
     except Unreachable:
         raise
     except OSError:  # tables of headers have no segments, and a running broker deletes them
         return {}
-    return {position: int.from_bytes(told, "big", signed=True) for position, told in read.items() if len(told) == 8}
+    return {position: head for position, head in read.items() if len(head) == _HEAD.size}
+
+
+def _time_of(finding: Finding, head: bytes | None) -> int | None:
+    """The highest time of a finding's batch; None if the segment no longer has the batch there.
+
+    A running broker compacts: another file has the segment's name then, and any bytes are at the position.
+    """
+    if head is None:
+        return None
+    base, magic, last_offset_delta, max_timestamp, producer_id, producer_epoch = _HEAD.unpack(head)
+    is_there = magic == MAGIC and (finding.offset is None or base <= finding.offset <= base + last_offset_delta)
+    is_its_own = finding.producer_id in {None, producer_id} and finding.producer_epoch in {None, producer_epoch}
+    return int(max_timestamp) if is_there and is_its_own else None
 
 
 # The one schema of findings, see `schemas`.

@@ -164,6 +164,9 @@ def is_locked(path: Path) -> bool:
 def holder_of(path: Path) -> int | None:
     """The id of the process that holds the lock of a file; 0 if it is in another container, None without one.
 
+    A copy of hard links (``cp -al``) has the lock of the original, which is no lock of the copy: the files that the
+    broker makes later are missing there.
+
     Raises:
         PermissionError: it must not be read. If it counted as missing, a running broker would seem stopped.
     """
@@ -174,11 +177,23 @@ def holder_of(path: Path) -> int | None:
         with path.open("rb") as file:
             asked = struct.pack(layout, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
             kind, *_, process = struct.unpack(layout, fcntl.fcntl(file, fcntl.F_GETLK, asked))
+            has_links = os.fstat(file.fileno()).st_nlink > 1
     except PermissionError:
         raise
     except OSError:
         return None
-    return None if kind == fcntl.F_UNLCK else int(process)
+    if kind == fcntl.F_UNLCK or (has_links and not _has_opened(process, path)):
+        return None
+    return int(process)
+
+
+def _has_opened(process: int, path: Path) -> bool:
+    """Whether a process has a file open under this path; False if that may not be looked at."""
+    try:
+        wanted = path.resolve()
+        return any(opened.readlink() == wanted for opened in Path(f"/proc/{process}/fd").iterdir())
+    except OSError:
+        return False
 
 
 def _started_ms(process: int) -> float:

@@ -1,5 +1,6 @@
 """The audit from files to findings, in this process and on Spark."""
 
+import os
 import random
 import struct
 from dataclasses import replace
@@ -18,6 +19,8 @@ from kafka_eos_checks.audit import inputs
 from kafka_eos_checks.audit.audit import of_inputs, run
 from kafka_eos_checks.audit.engines.spark import SparkEngine
 from kafka_eos_checks.audit.inputs import Inputs, UnusableInput
+from kafka_eos_checks.audit.kernels.logs import fold
+from kafka_eos_checks.audit.kernels.logs.summary import reread_from
 from kafka_eos_checks.audit.oracle.synthetic import faulty_log, write_log, write_segment
 from kafka_eos_checks.audit.plan import stages
 from kafka_eos_checks.audit.rules.log import DUPLICATE, SEQUENCE_MASK, STALE_EPOCH, Batch, audit_log
@@ -247,3 +250,54 @@ def test_a_segment_that_a_running_broker_deletes_meanwhile_is_left_out(
     assert first.name not in result.logs[0].log.segments
     assert result.findings == ()
     assert "beginning anew" in capsys.readouterr().err
+
+
+def test_a_segment_that_a_running_broker_compacts_or_cuts_meanwhile_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_log(tmp_path / "orders-0", clean(100), segment_batches=50)
+    last = max((tmp_path / "orders-0").glob("*.log"))
+    index_of, cut = fold.read_index, []
+
+    def read_index(segment: Path) -> Any:
+        if segment == last and not cut:
+            cut.append(segment.stat().st_size)
+            os.truncate(segment, list(read_segment(segment))[20].position)
+        return index_of(segment)
+
+    monkeypatch.setattr(fold, "read_index", read_index)
+    result = run([tmp_path])
+    assert cut
+    assert result.logs[0].batches == 70
+    assert result.findings == ()
+    assert f"{last.name} is gone; beginning anew" in capsys.readouterr().err.replace("\n", "")
+
+
+def test_a_chunk_that_is_another_when_it_is_read_again_is_not_judged_as_it_is(tmp_path: Path) -> None:
+    write_log(tmp_path / "orders-0", clean(100))
+    [split] = plan(find_logs(tmp_path))
+    [(summary, *_)] = fold.summaries_of(split)
+    reread = reread_from([split])
+    assert len(reread(summary)) == summary.batches == 100
+    os.truncate(split.path, list(read_segment(split.path))[20].position)
+    with pytest.raises(FileNotFoundError, match="replaced or cut"):
+        reread(summary)
+    os.truncate(split.path, 0)
+    with pytest.raises(FileNotFoundError, match="replaced or cut"):
+        reread(summary)
+
+
+def test_where_segments_are_deleted_faster_than_they_are_read_a_copy_is_advised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_log(tmp_path / "orders-0", clean(100), segment_batches=20)
+    listed = inputs.logs_in
+
+    def find(directories: list[LogDirectory]) -> list[PartitionLog]:
+        logs = listed(directories)
+        min((tmp_path / "orders-0").glob("*.log")).unlink()
+        return logs
+
+    monkeypatch.setattr(inputs, "logs_in", find)
+    with pytest.raises(UnusableInput, match=r"\.log is gone, and a file was gone in each of 3 tries.*cp -al"):
+        run([tmp_path])

@@ -433,6 +433,17 @@ def test_a_running_broker_is_known_by_its_lock_and_its_logs_are_of_now(lock: Pat
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the lock is asked for only on Linux")
+def test_a_copy_of_hard_links_has_the_lock_of_a_running_broker_and_is_not_its_directory(lock: Path) -> None:
+    linked = lock.parent / "linked"
+    linked.mkdir()
+    (linked / LOCK).hardlink_to(lock)
+    assert is_locked(lock)
+    assert not is_locked(linked / LOCK)
+    assert moments.read_directory(lock.parent, NOW).read_ms == NOW
+    assert moments.read_directory(linked, NOW).read_ms is None
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the lock is asked for only on Linux")
 def test_the_start_of_a_running_broker_is_that_of_the_process_that_holds_its_lock(
     lock: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

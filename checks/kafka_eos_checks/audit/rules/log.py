@@ -28,7 +28,9 @@ Rules, by name:
 
 A hole is a jump of the offsets between two batches: a region that compaction emptied, a segment that is gone, or
 damage. The content of a hole is unknown, so a sequence that jumps forward across a hole is no gap, and a transaction
-that was open before it may have ended there. An empty batch that compaction left still has its sequences.
+that was open before it may have ended there. The first data after a marker of a new epoch may have any sequence, too,
+if a hole came after the producer's last data: before transaction version 2 a marker has the epoch of its data, which
+the hole may have had. An empty batch that compaction left still has its sequences.
 
 Sequences are not judged in the topics that coordinators write. A coordinator gives every batch the sequence 0, and
 Kafka checks only the sequences of clients.
@@ -204,7 +206,8 @@ def after(known: Producer | None, batch: Batch, holes: int, whole: bool) -> tupl
 def _in_sequence(known: Producer, batch: Batch, holes: int, whole: bool) -> tuple[Producer, Violation | None]:
     """The same as :func:`after`, of a batch that is not stale, by epoch and sequence."""
     if batch.producer_epoch > known.epoch:
-        known = Producer(batch.producer_epoch, NONE, holes if batch.unsequenced else known.holes)
+        # Before version 2 a marker has the epoch of its data, which may be in a hole before it.
+        known = Producer(batch.producer_epoch, NONE, 0 if batch.unsequenced and not holes else known.holes)
     if batch.unsequenced:
         return known, None
 

@@ -449,9 +449,11 @@ _RULES: Mapping[str, Rule] = {
         noun="entries",
         means="Readers of committed data are given aborted records of this segment, or miss committed ones.",
         ends="when the segment is deleted by retention",
-        then="let another replica lead, stop {broker}, remove *.index and *.txnindex in its {topic}-{partition}, "
-        "and start it, which rebuilds them",
-        restart="{broker}, as the next line says; no other",
+        then="stop the transactional producers of the topics with such findings, because a broker that catches up "
+        "with several of their transactions writes such entries again; let other replicas lead, stop {broker}, remove "
+        "*.index and *.txnindex in its {topic}-{partition} and in each other partition of it with such a finding "
+        "(--findings FILE lists them all), and start it, which rebuilds them",
+        restart="{broker} as the next line says, then each other broker with such a finding; no other",
         missing=_BEGINNING,
     ),
     beside.SNAPSHOT: Rule(

@@ -40,7 +40,9 @@ the marker of the next transaction, if that transaction has this decision and no
 
 ``fenced producer committed``
     A COMMIT marker that ends data of an epoch below one that InitProducerId had already given: the coordinator's log
-    has EMPTY at an epoch above the data's, and not above the marker's.
+    has EMPTY at an epoch above the data's, and not above the marker's. Or a COMMIT marker whose epoch is neither that
+    of its data nor the next one: a COMMIT has no other in any version, so it is that of another transaction. An ABORT
+    may have a higher epoch, because the coordinator raises the epoch again when it fences a producer.
 
 ``marker of an old coordinator``
     A marker with a coordinator epoch below that of an earlier marker of the same producer id on the partition.
@@ -1176,14 +1178,23 @@ def with_decisions(
 
 
 def fenced(partition: PartitionTransactions, coordinators: Coordinators, moments: Moments, judged: "Judged") -> None:
-    """Find transactions that were committed although InitProducerId had already given a later epoch."""
+    """Find data that were committed although a later epoch was in use already: InitProducerId gave it, or it ended."""
     recent_after = moments.common_recent_after(coordinators.logs)
     figures = judged.figures[FENCED]
     for marker in partition.markers:
         if marker.ends is None or marker.decision is not ControlType.COMMIT:
             continue
         _count(figures, "committed")
+        committed = f"committed at offset {marker.offset} with epoch {marker.epoch}"
         owner = coordinators.owner(marker.producer_id)
+        if marker.epoch > marker.ends.epoch + 1:
+            if marker.ends.holes < marker.holes:
+                _count(figures, UNKNOWN)
+                judged.reasons[FENCED].count(COMMITTED_BEHIND_HOLE, partition.subject(marker))
+                continue
+            evidence = f"{committed}, which no transaction of epoch {marker.ends.epoch} has"
+            judged.findings.append(partition.finding(FENCED, marker.ends, evidence))
+            continue
         if owner is None:
             is_recent = marker.stamped_ms + SKEW_MS > recent_after
             _count(figures, RECENT if is_recent else UNKNOWN)
@@ -1196,8 +1207,7 @@ def fenced(partition: PartitionTransactions, coordinators: Coordinators, moments
                     _count(figures, UNKNOWN)
                     judged.reasons[FENCED].count(COMMITTED_BEHIND_HOLE, partition.subject(marker))
                     break
-                evidence = f"committed at offset {marker.offset} with epoch {marker.epoch}"
-                evidence = f"{evidence}, after InitProducerId had given {epoch}"
+                evidence = f"{committed}, after InitProducerId had given {epoch}"
                 judged.findings.append(partition.finding(FENCED, marker.ends, evidence))
                 break
 

@@ -1,5 +1,6 @@
 """Batch headers of a file of a log: of a segment, or of the table of its headers."""
 
+import errno
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -57,3 +58,11 @@ def read_marked(
         yield from header_tables.read_marked_table(path, columns, start, end, check=check_crc)
     else:
         yield from read_marked_segment(path, start, end, index=index, check_crc=check_crc, take=take)
+
+
+def replaced(path: Path) -> FileNotFoundError:
+    """The error of a file that is shorter than when its log was listed, or another one: its broker compacts or cuts it.
+
+    The file that was listed is gone, so the audit begins anew, as where a segment was deleted.
+    """
+    return FileNotFoundError(errno.ENOENT, "it was replaced or cut while it was read", str(path))

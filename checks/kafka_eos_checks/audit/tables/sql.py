@@ -87,7 +87,7 @@ certain AS (
   UNION ALL
   SELECT broker, topic, `partition`, segment, position, base_offset, producer_id, producer_epoch, base_sequence,
          unsequenced, holes, NULL, NULL,
-         CASE WHEN producer_epoch > epoch_before THEN holes END
+         CASE WHEN producer_epoch > epoch_before AND holes = 0 THEN 0 END
   FROM valid WHERE unsequenced
 ),
 inside AS (

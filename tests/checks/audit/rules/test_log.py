@@ -131,7 +131,22 @@ def test_a_jump_over_a_hole_is_no_gap_but_a_sequence_again_is_a_duplicate() -> N
 
 def test_a_marker_after_a_hole_does_not_make_the_sequence_certain_again() -> None:
     assert found([data(0, 0), marker(5, 0), data(6, 3)]) == []
-    assert found([data(0, 0), marker(5, 1), data(6, 3, epoch=1)]) == [(GAP, 6)]
+
+
+def test_a_marker_of_a_new_epoch_after_a_hole_may_have_ended_data_of_its_epoch_in_the_hole() -> None:
+    """Kafka 3.9.1 compacts so, as before version 2 a marker has the epoch of its data."""
+    assert found([data(0, 0), marker(1, 0), marker(5, 1), data(6, 3, epoch=1)]) == []
+    assert found([data(0, 0), marker(1, 0), marker(5, 1), marker(6, 1), data(7, 3, epoch=1)]) == []
+    assert found([marker(0, 0), plain(3), marker(4, 1), data(5, 3, epoch=1)]) == []
+
+
+def test_without_a_hole_since_its_last_data_a_new_epoch_begins_at_sequence_zero() -> None:
+    """The data of version 2 come right after a marker with their epoch."""
+    assert found([data(0, 0), marker(1, 1), data(2, 3, epoch=1)]) == [(GAP, 2)]
+    assert found([plain(0), data(5, 3), marker(6, 1), data(7, 3, epoch=1)]) == [(GAP, 7)]
+    assert found([marker(0, 0), marker(1, 1), data(2, 3, epoch=1)]) == [(GAP, 2)], "the whole log has no hole"
+    assert found([data(0, 0), marker(5, 1), data(6, 3, epoch=1), data(7, 5, epoch=1)]) == [(GAP, 7)]
+    assert found([data(0, 0), marker(5, 1), data(6, 3, epoch=1), data(7, 3, epoch=1)]) == [(DUPLICATE, 7)]
 
 
 def led(offset: int, epoch: int) -> Batch:

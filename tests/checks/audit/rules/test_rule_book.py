@@ -50,8 +50,9 @@ def test_the_broker_to_restart_is_named_and_a_command_on_an_archive_unpacks_it_f
     finding = Finding(rule=ABORTED_INDEX, topic="orders", partition=3, offset=57, broker="2")
     place = Place(broker="broker 2", unpack="tar -xJf a.tar.xz && ", directory="brokers/2/")
     restart, then = rule_of(ABORTED_INDEX).advice(finding, place)[2:4]
-    assert restart.startswith("restart: broker 2, ")
-    assert "stop broker 2, remove *.index and *.txnindex in its orders-3, " in then
+    assert restart == "restart: broker 2 as the next line says, then each other broker with such a finding; no other"
+    assert "stop broker 2, remove *.index and *.txnindex in its orders-3 and in each other partition of it" in then
+    assert then.index("stop the transactional producers") < then.index("stop broker 2"), "else it happens again"
     lines = rule_of(DUPLICATE).advice(finding, place)
     assert lines[2] == "restart: no broker needs it"
     assert lines[3].startswith("next: tar -xJf a.tar.xz && kafka-dump-log --deep-iteration --files brokers/2/orders-3/")

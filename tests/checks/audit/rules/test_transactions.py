@@ -229,17 +229,18 @@ def test_a_decision_replaced_after_a_failed_append_must_not_have_markers_of_both
 
 
 def test_without_a_coordinators_log_only_the_epochs_of_version_2_show_a_torn_transaction(tmp_path: Path) -> None:
-    cases: dict[str, tuple[list[Step], list[Step], int]] = {
-        "torn": ([("data", 0), (COMMIT, 1)], [("data", 0), (ABORT, 1)], 1),
-        "before version 2": ([("data", 0), (COMMIT, 0)], [("data", 0), (ABORT, 0)], 0),
-        "without data": ([("data", 0), (COMMIT, 1)], [(ABORT, 1)], 0),
-        "two transactions": ([("data", 0), (COMMIT, 1)], [("data", 1), (ABORT, 2)], 0),
-        "an epoch between that may have had a transaction": ([("data", 0), (COMMIT, 2)], [("data", 0), (ABORT, 2)], 0),
+    between = "an epoch between that may have had a transaction"
+    cases: dict[str, tuple[list[Step], list[Step], list[str]]] = {
+        "torn": ([("data", 0), (COMMIT, 1)], [("data", 0), (ABORT, 1)], [TORN]),
+        "before version 2": ([("data", 0), (COMMIT, 0)], [("data", 0), (ABORT, 0)], []),
+        "without data": ([("data", 0), (COMMIT, 1)], [(ABORT, 1)], []),
+        "two transactions": ([("data", 0), (COMMIT, 1)], [("data", 1), (ABORT, 2)], []),
+        between: ([("data", 0), (COMMIT, 2)], [("data", 0), (ABORT, 2)], [FENCED]),
     }
-    for name, (first, second, torn) in cases.items():
+    for name, (first, second, rules) in cases.items():
         partition(tmp_path / name, 0, *first)
         partition(tmp_path / name, 1, *second)
-        assert [rule for rule, _, _ in found(tmp_path / name)] == [TORN] * torn, name
+        assert [rule for rule, _, _ in found(tmp_path / name)] == rules, name
         verdicts = figures(tmp_path / name)
         assert verdicts[NO_TRANSACTION].figures["unknown"] == verdicts[NO_TRANSACTION].figures["markers"] == 2
         assert not set(COORDINATOR_RULES) & verdicts.keys()
@@ -826,10 +827,32 @@ def test_a_client_that_is_given_the_epoch_of_its_last_markers_is_not_fenced(tmp_
     assert found(tmp_path) == []
 
 
+def test_data_that_the_commit_of_a_later_transaction_has_ended_are_found(tmp_path: Path) -> None:
+    """A transaction of epoch 0 has ended without the partition, so its data came late; the next one commits them."""
+    coordinator(tmp_path, ("EMPTY", 0), *ended("COMMIT", 0, 2), version=2, partitions=(1,))
+    coordinator(tmp_path, *ended("COMMIT", 1, 2), version=2, start=4, partitions=(0,))
+    partition(tmp_path, 1, ("data", 0), (COMMIT, 1))
+    partition(tmp_path, 0, ("data", 0), (COMMIT, 2))
+    assert found(tmp_path) == [(FENCED, 0, 0)]
+    assert evidence(tmp_path, FENCED) == "committed at offset 1 with epoch 2, which no transaction of epoch 0 has"
+    partition(tmp_path, 0, ("data", 1), (COMMIT, 2))
+    assert found(tmp_path) == []
+
+
+def test_an_abort_may_have_a_later_epoch_than_the_next_and_a_commit_behind_a_hole_is_unknown(tmp_path: Path) -> None:
+    partition(tmp_path / "abort", 0, ("data", 0), (ABORT, 2))
+    assert found(tmp_path / "abort") == []
+    partition(tmp_path / "hole", 0, ("data", 0), ("hole", 2), (COMMIT, 2))
+    assert found(tmp_path / "hole") == []
+    assert figures(tmp_path / "hole")[FENCED].figures == {"committed": 1, "unknown": 1}
+
+
 def test_without_the_coordinators_log_nobody_knows_who_was_fenced(tmp_path: Path) -> None:
-    marked((None, 0, 0), (COMMIT, 2, 0), place=tmp_path)
+    marked((None, 0, 0), (COMMIT, 1, 0), place=tmp_path)
     assert found(tmp_path) == []
     assert figures(tmp_path)[FENCED].figures == {"committed": 1, "unknown": 1}
+    marked((None, 0, 0), (COMMIT, 2, 0), place=tmp_path)
+    assert found(tmp_path) == [(FENCED, 0, 0)]
 
 
 # --- the coordinator's decision about what hangs ----------------------------------------------------------------------

@@ -470,7 +470,7 @@ class _Columns:
         return fine & (~np.isin(np.arange(len(self)), told) | (self.coordinator_epoch >= -1))
 
     def _not_fenced(self) -> Flags:
-        """Whether each marker does not commit data of an epoch below one that InitProducerId had given."""
+        """Whether each marker commits no data of an epoch below one that InitProducerId gave, or that has ended."""
         pids, epochs = self.coordinators.granted_producer_id, self.coordinators.granted_epoch
         place = np.minimum(np.searchsorted(self.pids, pids), len(self.pids) - 1)
         mine = self.pids[place] == pids
@@ -478,7 +478,7 @@ class _Columns:
         below = np.searchsorted(granted, (self.pid << 16) + np.maximum(self.data_epoch, -1), "right")
         up_to = np.searchsorted(granted, (self.pid << 16) + np.maximum(self.epoch, -1), "right")
         commits = self.has_data & (self.decision == ControlType.COMMIT)
-        fine: Flags = ~(commits & (up_to > below))
+        fine: Flags = ~(commits & ((up_to > below) | (self.epoch > self.data_epoch + 1)))
         return fine
 
     def _may_have_both(self, left: Flags) -> Flags:

@@ -49,7 +49,7 @@ from kafka_eos_checks.audit.segments.headers import (
     read_index,
 )
 from kafka_eos_checks.audit.segments.marks import Marks, concatenate_marks
-from kafka_eos_checks.audit.segments.reading import read_headers, read_marked
+from kafka_eos_checks.audit.segments.reading import read_headers, read_marked, replaced
 from kafka_eos_checks.audit.segments.splits import Split
 
 CHUNK_BATCHES = 65_536  # measured: fits the cache; with a million batches in a chunk a batch takes twice as long
@@ -81,7 +81,7 @@ BOUNDARY = np.dtype(
             "head_holes",
             "tail_epoch",  # after its last data batch or its last marker that raised the epoch
             "tail_last_sequence",
-            "tail_holes",
+            "tail_holes",  # before its last data batch; without data -1, less those before the marker
             "plain",  # 1: its first batch is data outside of a transaction
             "opened",  # the holes before its last batch in a transaction, if no marker comes after it; or CLOSED
         )
@@ -146,18 +146,23 @@ def chunks_of(
     """Read a split as chunks of at most about :data:`CHUNK_BATCHES` batches: first byte, headers, marks of markers.
 
     ``take`` is given each block of a segment, for its records; ``columns`` has at least :data:`READ_FIRST`.
+
+    Raises:
+        FileNotFoundError: the file ends before the split does: its broker has replaced or cut it since it was listed.
     """
     parts: list[Headers] = []
     marks: list[tuple[int, Marks]] = []
-    start, count = split.start, 0
+    start, count, end = split.start, 0, split.start
     found = read_marked(split.path, columns, split.start, split.end, index=index, check_crc=check_crc, take=take)
     for part, own in found:
         parts.append(part)
         marks.append((count, own))
-        count += len(part)
+        count, end = count + len(part), part.end
         if count >= CHUNK_BATCHES:
             yield start, concatenate(parts), concatenate_marks(marks)
             start, count, parts, marks = part.end, 0, [], []
+    if end < split.end:
+        raise replaced(split.path)
     if parts:
         yield start, concatenate(parts), concatenate_marks(marks)
 
@@ -299,7 +304,8 @@ def _boundary_rows(columns: Columns, runs: Runs) -> NDArray[np.void]:
     tail = tail[known]
     found["tail_epoch"][known] = epoch[tail]
     found["tail_last_sequence"][known] = np.where(data[tail], last[tail], NONE)
-    found["tail_holes"][known] = h[tail]
+    certain = datas[tail]  # a marker does not tell whether a hole before it had data of its epoch
+    found["tail_holes"][known] = np.where(certain >= first[known], h[certain], -1 - h[tail])
     found["plain"] = kind[first] == PLAIN
     settled = settling[np.append(first[1:], len(rows)) - 1]
     found["opened"] = np.where((settled >= first) & (kind[settled] == TRANSACTIONAL), h[settled], CLOSED)
@@ -487,9 +493,11 @@ def _resolve_one(log: Log, row: tuple[int, ...]) -> bool:
         known, violation = after(known, head, log.holes + holes, log.whole)
     if violation is not None:
         return False
-    if tail >= 0:
-        known = Producer(tail, tail_last, log.holes + tail_holes)
     assert known is not None, "a producer of a chunk has a marker or a data batch in it"
+    if tail >= 0 and tail_holes >= 0:
+        known = Producer(tail, tail_last, log.holes + tail_holes)
+    elif tail >= 0:
+        known = Producer(tail, tail_last, known.holes if log.holes - 1 - tail_holes else 0)
     log.producers[pid] = known._replace(opened=CLOSED if opened == CLOSED else opened + log.holes)
     return True
 
@@ -523,12 +531,17 @@ def reread_from(splits: Sequence[Split], check_crc: bool = True) -> Reread:
         splits: all splits of the log, in order.
         check_crc: whether batches were compared with their CRC. They are compared again only in a chunk with damage, so
             that the same damage is found.
+
+    The function raises FileNotFoundError if a file no longer has the chunk: its broker has replaced or cut it.
     """
 
     def reread(chunk: Summary) -> Columns:
         path = splits[chunk.split].path
         check = check_crc and bool(chunk.damage)
-        found = read_headers(path, chunk.start, chunk.end, index=read_index(path), check_crc=check, columns=READ)
-        return columns_of(concatenate(list(found)), splits[chunk.split].log.topic)
+        found = list(read_headers(path, chunk.start, chunk.end, index=read_index(path), check_crc=check, columns=READ))
+        headers = concatenate(found) if found else None
+        if headers is None or len(headers) != chunk.batches or headers.end != chunk.end:
+            raise replaced(path)
+        return columns_of(headers, splits[chunk.split].log.topic)
 
     return reread
