@@ -280,6 +280,15 @@ def test_the_output_of_an_aborted_input_is_told_from_one_of_no_input(
     assert "isolation.level=read_committed" in said.partition("means:")[0]
 
 
+@pytest.mark.parametrize("everything", [True, False])
+def test_a_test_in_which_all_inputs_were_aborted_has_tested_nothing(broker: InProcessBroker, everything: bool) -> None:
+    writer = Application(broker, name="writer")
+    writer.produce("in", "d")
+    writer.end(commit=False)
+    Application(broker).commit_offset(2)
+    assert found(broker, everything=everything) == "no input in in: nothing was tested"
+
+
 def test_outputs_of_aborted_inputs_only_are_no_wrong_question(broker: InProcessBroker) -> None:
     writer = Application(broker, name="writer")
     writer.produce("in", "d")
@@ -559,7 +568,8 @@ def test_identities_that_differ_only_in_their_type_are_told_apart(broker: InProc
     assert audited(broker) == []
 
 
-def test_an_unjudged_history_is_no_success() -> None:
+@pytest.mark.parametrize("rule", INPUT_RULES)
+def test_an_unjudged_history_is_no_success(rule: str) -> None:
     said = {
         "check": "replay",
         "expected": "0 findings",
@@ -568,10 +578,11 @@ def test_an_unjudged_history_is_no_success() -> None:
         "seconds": 0.0,
         "evidence": "",
     }
-    verdicts = [Verdict(name=rule, figures={"unknown": 2 * (rule == TWICE)}, **said) for rule in INPUT_RULES]
+    verdicts = [Verdict(name=rule, figures={"unknown": 2 * (name == rule)}, **said) for name in INPUT_RULES]
     judged = audit.Audit(verdicts=tuple(verdicts), findings=())
-    assert _not_judged(judged) == "could not be judged: 'input processed twice' of 2 input(s)"
-    assert _not_judged(replace(judged, verdicts=tuple(verdicts[1:]))) == ""
+    assert _not_judged(judged) == f"could not be judged: {rule!r} of 2 input(s)"
+    others = tuple(verdict for verdict in verdicts if verdict.name != rule)
+    assert _not_judged(replace(judged, verdicts=others)) == ""
 
 
 def test_a_history_that_is_given_twice_is_read_once(broker: InProcessBroker, app: Application) -> None:

@@ -118,6 +118,18 @@ def test_offsets_that_are_sent_in_the_next_transaction_are_no_offsets_beyond_inp
     assert found(broker).startswith("output without its offset (not")
 
 
+def test_offsets_of_another_client_are_no_offsets_beyond_inputs_of_its_later_transactions(
+    broker: InProcessBroker, app: Application
+) -> None:
+    app.copy("a", 0)
+    other = Application(broker, name="other")
+    other.send_offset(3)
+    other.end()
+    app.produce("out", "b", "c")
+    app.end()
+    assert found(broker).startswith("output without its offset (not")
+
+
 def test_offsets_that_are_committed_outside_are_no_offsets_beyond_inputs(
     broker: InProcessBroker, app: Application
 ) -> None:
