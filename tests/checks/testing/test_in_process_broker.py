@@ -604,6 +604,12 @@ def declaration(inputs: str = "in", outputs: str = "out", group: str = "g", **re
     return [{"run": "test", "process": "me", "phase": "ok", "group": group, **row} for row in rows]
 
 
+def record(offset: int, **columns: Any) -> dict[str, Any]:
+    """The declaration of an input."""
+    row = {"run": "test", "process": "me", "phase": "ok", "group": "g", "action": "DeclareRecord", "topic": "in"}
+    return row | {"partition": 0, "offset": offset, "detail": {"identity": "abc"[offset]}} | columns
+
+
 def written(folder: Path, rows: list[dict[str, Any]]) -> Path:
     """A file of events."""
     path = folder / "declared.jsonl"
@@ -646,6 +652,14 @@ ROLE = "there are the roles 'input' and 'output'"
         (changed(declaration(), 1, detail={"role": "inputs"}), f"DeclareTopic of 'in' with the role 'inputs'; {ROLE}"),
         (changed(declaration(), 1, topic=None), "DeclareTopic without a topic"),
         (changed(declaration(), 1, group=None), "DeclareTopic without a group"),
+        (
+            [*declaration(), record(0, partition=None), record(1, topic=None)],
+            "DeclareRecord without partition",
+        ),
+        (
+            [record(0), *declaration(), record(1)],
+            "DeclareRecord of group 'g' without DeclareApplication; there is none before it",
+        ),
         (
             [row | {"run": "tests"} for row in declaration()],
             "run 'tests' has a declaration and nothing else; there is 'test'",

@@ -382,6 +382,21 @@ def test_a_reader_of_uncommitted_inputs_is_a_warning(version: int, broker: InPro
     assert "warning:  client 'app' reads 'in'" in found(broker, outputs_per_input=2)
 
 
+def test_outputs_of_inputs_whose_transaction_is_open_are_a_warning(broker: InProcessBroker, app: Application) -> None:
+    copy_all(app)
+    writer = Application(broker, name="writer")
+    writer.produce("in", "d")
+    broker.assert_exactly_once(**EXACTLY_ONCE)
+    app.produce("out", "d")
+    app.end()
+    with pytest.warns(
+        ExactlyOnceWarning, match=r"^1 output\(s\) could not be judged: their inputs are in a transaction"
+    ):
+        broker.assert_exactly_once(**EXACTLY_ONCE)
+    writer.end(commit=False)
+    assert "output of no input" in found(broker)
+
+
 def commit(order: int, member: str | None, generation: int = 1, name: str = "x", instance: str | None = None) -> Event:
     detail = {"request": order} | ({"member": member} if member else {}) | ({"instance": instance} if instance else {})
     return Event(
