@@ -25,7 +25,7 @@ from kafka_eos_checks.audit.cause import seen_in
 from kafka_eos_checks.audit.explain import NothingToDraw, drawn, explained, page
 from kafka_eos_checks.audit.findings import Finding
 from kafka_eos_checks.audit.inputs import RECORDED
-from kafka_eos_checks.audit.rules.applications import APPLICATION_RULES, INPUT_RULES
+from kafka_eos_checks.audit.rules.applications import APPLICATION_RULES, INPUT_RULES, OUTPUT_OF_NOTHING
 from kafka_eos_checks.audit.rules.declared import (
     APPLICATION,
     INPUT,
@@ -335,7 +335,8 @@ def examine(folder: Path, cluster: Cluster, application: Application | None, his
         warnings = tuple(shared_ids(events))
         return Examined(_failure(folder, result.findings, events) if result.findings else "", warnings)
     observed = Observed.of(cluster, application, identified, events, folder / DATA, history.uncommitted)
-    problems, warnings = list(observed.problems(result.findings)), tuple(observed.warnings())
+    problems = list(observed.problems(result.findings))
+    warnings = (*observed.warnings(), *_outputs_not_judged(result))
     if not (result.findings or problems):
         return Examined(_not_judged(result), warnings)
     note = [] if known.groups else [f"no group has joined or committed an offset; is {application.group!r} its name?"]
@@ -389,6 +390,16 @@ def _not_judged(result: audit.Audit) -> str:
     own = [verdict for verdict in result.verdicts if verdict.name in INPUT_RULES and verdict.figures["unknown"]]
     said = ", ".join(f"{verdict.name!r} of {verdict.figures['unknown']} input(s)" for verdict in own)
     return f"could not be judged: {said}" if own else ""
+
+
+def _outputs_not_judged(result: audit.Audit) -> Iterator[str]:
+    """Name the number of outputs of which it is not known whether an input has their identity."""
+    for verdict in result.verdicts:
+        if verdict.name == OUTPUT_OF_NOTHING and verdict.figures["unknown"]:
+            yield (
+                f"{verdict.figures['unknown']} output(s) could not be judged: their inputs are in a transaction "
+                "that is open, or the logs of the inputs no longer have them; end transactions that write inputs"
+            )
 
 
 def _diagram(folder: Path, findings: Sequence[Finding], events: list[Event]) -> list[str]:

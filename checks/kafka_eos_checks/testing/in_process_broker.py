@@ -131,7 +131,8 @@ class InProcessBroker(ServedCluster):
                 the identity of a record fails.
 
         Warns:
-            ExactlyOnceWarning: something is dangerous although no input was lost or processed twice.
+            ExactlyOnceWarning: something is dangerous although no input was lost or processed twice, or it is not known
+                whether outputs have an input.
         """
         from kafka_eos_checks.audit.rules.declared import WrongQuestion  # noqa: PLC0415 - numpy is slow to start
         from kafka_eos_checks.testing.exactly_once import Application, by_value, examine  # noqa: PLC0415

@@ -755,6 +755,8 @@ def test_a_hole_or_damage_may_have_had_the_marker(tmp_path: Path) -> None:
     assert missing(tmp_path) == []
     segment.write_bytes(whole + marker(8, NOW, ControlType.COMMIT).encode()[:50])
     assert missing(tmp_path) == [(1, 8, epoch) for epoch in (5, 6, 7, 8)], "a crash leaves such a tail"
+    segment.write_bytes(whole + bytes(4096))
+    assert missing(tmp_path) == [(1, 8, epoch) for epoch in (5, 6, 7, 8)], "so does a preallocated file"
     again = build_batch([Record(value=b"v")], base_offset=2, base_timestamp=NOW + 413).encode()
     segment.write_bytes(whole + again)
     assert kinds(run([tmp_path], one_moment=True), TORN) == [Kind.VIOLATION] * 4, "though offsets go backwards"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kafka_eos.machines.broker import Broker
 from kafka_eos.machines.idempotent_producer import IdempotentProducer
 from kafka_eos.machines.partition_log import PartitionLog
 from kafka_eos.machines.producer_state import Batch, Limits, Log
@@ -74,7 +75,7 @@ from kafka_eos_checks.matrix.mutant_replays import (
 from kafka_eos_checks.models import kept_verdicts
 from kafka_eos_checks.models.kept_verdicts import Kept
 from kafka_eos_checks.models.registry import Model, Registry
-from kafka_eos_checks.mutants.rules import UnknownRule, mutated
+from kafka_eos_checks.mutants.rules import UnknownRule, mutated, owner_of
 from kafka_eos_checks.simulate.applications import ApplicationPlan
 from kafka_eos_checks.simulate.command import Plan
 from kafka_eos_checks.simulate.transactions import TransactionsPlan
@@ -230,6 +231,36 @@ def test_a_rule_of_the_producer_is_replaced_on_the_machine_itself() -> None:
     careless: Any = mutated(IdempotentProducer, {"MayExpire": "ExpireAnyTime"})
     assert careless.may_expire(None, 0) is True
     assert careless.MODULE == "IdempotentProducer"
+
+
+def test_a_rule_that_is_an_attribute_of_its_class_stays_one() -> None:
+    empty = mutated(PartitionLog, {"LogEndOffset": "OffsetsFromOne"}).LOG()  # type: ignore[attr-defined]
+    assert (empty.log_end_offset, Log().log_end_offset) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("rule", "owner"),
+    [
+        ("Leader!VerificationError", "LEADING"),
+        ("TransactionCoordinator!AddError", "COORDINATING"),
+        ("TransactionCoordinator!VerificationError", "COORDINATING"),
+        ("Leader!AddError", None),
+        ("Transactions!AddError", None),
+        ("Coordinator!AddError", None),
+        ("VerificationError", ""),
+        ("AddError", None),
+    ],
+)
+def test_a_rule_of_an_instance_is_that_of_the_class_that_has_the_rules_of_its_module(
+    rule: str, owner: str | None
+) -> None:
+    class WithItsOwn(Broker):
+        """A machine that has a rule of the same name as an instance."""
+
+        def verification_error(self) -> None:
+            """Nothing."""
+
+    assert owner_of(WithItsOwn, rule) == owner
 
 
 def test_an_unknown_rule_or_mutant_is_refused_by_its_name() -> None:

@@ -280,6 +280,15 @@ def test_the_output_of_an_aborted_input_is_told_from_one_of_no_input(
     assert "isolation.level=read_committed" in said.partition("means:")[0]
 
 
+@pytest.mark.parametrize("everything", [True, False])
+def test_a_test_in_which_all_inputs_were_aborted_has_tested_nothing(broker: InProcessBroker, everything: bool) -> None:
+    writer = Application(broker, name="writer")
+    writer.produce("in", "d")
+    writer.end(commit=False)
+    Application(broker).commit_offset(2)
+    assert found(broker, everything=everything) == "no input in in: nothing was tested"
+
+
 def test_outputs_of_aborted_inputs_only_are_no_wrong_question(broker: InProcessBroker) -> None:
     writer = Application(broker, name="writer")
     writer.produce("in", "d")
@@ -559,7 +568,8 @@ def test_identities_that_differ_only_in_their_type_are_told_apart(broker: InProc
     assert audited(broker) == []
 
 
-def test_an_unjudged_history_is_no_success() -> None:
+@pytest.mark.parametrize("rule", INPUT_RULES)
+def test_an_unjudged_history_is_no_success(rule: str) -> None:
     said = {
         "check": "replay",
         "expected": "0 findings",
@@ -568,10 +578,11 @@ def test_an_unjudged_history_is_no_success() -> None:
         "seconds": 0.0,
         "evidence": "",
     }
-    verdicts = [Verdict(name=rule, figures={"unknown": 2 * (rule == TWICE)}, **said) for rule in INPUT_RULES]
+    verdicts = [Verdict(name=rule, figures={"unknown": 2 * (name == rule)}, **said) for name in INPUT_RULES]
     judged = audit.Audit(verdicts=tuple(verdicts), findings=())
-    assert _not_judged(judged) == "could not be judged: 'input processed twice' of 2 input(s)"
-    assert _not_judged(replace(judged, verdicts=tuple(verdicts[1:]))) == ""
+    assert _not_judged(judged) == f"could not be judged: {rule!r} of 2 input(s)"
+    others = tuple(verdict for verdict in verdicts if verdict.name != rule)
+    assert _not_judged(replace(judged, verdicts=others)) == ""
 
 
 def test_a_history_that_is_given_twice_is_read_once(broker: InProcessBroker, app: Application) -> None:
@@ -591,6 +602,12 @@ def declaration(inputs: str = "in", outputs: str = "out", group: str = "g", **re
     ]
     rows = [{"action": "DeclareApplication"}, *({"action": "DeclareTopic", **role} for role in roles)]
     return [{"run": "test", "process": "me", "phase": "ok", "group": group, **row} for row in rows]
+
+
+def record(offset: int, **columns: Any) -> dict[str, Any]:
+    """The declaration of an input."""
+    row = {"run": "test", "process": "me", "phase": "ok", "group": "g", "action": "DeclareRecord", "topic": "in"}
+    return row | {"partition": 0, "offset": offset, "detail": {"identity": "abc"[offset]}} | columns
 
 
 def written(folder: Path, rows: list[dict[str, Any]]) -> Path:
@@ -635,6 +652,14 @@ ROLE = "there are the roles 'input' and 'output'"
         (changed(declaration(), 1, detail={"role": "inputs"}), f"DeclareTopic of 'in' with the role 'inputs'; {ROLE}"),
         (changed(declaration(), 1, topic=None), "DeclareTopic without a topic"),
         (changed(declaration(), 1, group=None), "DeclareTopic without a group"),
+        (
+            [*declaration(), record(0, partition=None), record(1, topic=None)],
+            "DeclareRecord without partition",
+        ),
+        (
+            [record(0), *declaration(), record(1)],
+            "DeclareRecord of group 'g' without DeclareApplication; there is none before it",
+        ),
         (
             [row | {"run": "tests"} for row in declaration()],
             "run 'tests' has a declaration and nothing else; there is 'test'",

@@ -118,6 +118,18 @@ def test_offsets_that_are_sent_in_the_next_transaction_are_no_offsets_beyond_inp
     assert found(broker).startswith("output without its offset (not")
 
 
+def test_offsets_of_another_client_are_no_offsets_beyond_inputs_of_its_later_transactions(
+    broker: InProcessBroker, app: Application
+) -> None:
+    app.copy("a", 0)
+    other = Application(broker, name="other")
+    other.send_offset(3)
+    other.end()
+    app.produce("out", "b", "c")
+    app.end()
+    assert found(broker).startswith("output without its offset (not")
+
+
 def test_offsets_that_are_committed_outside_are_no_offsets_beyond_inputs(
     broker: InProcessBroker, app: Application
 ) -> None:
@@ -368,6 +380,21 @@ def test_a_reader_of_uncommitted_inputs_is_a_warning(version: int, broker: InPro
         broker.assert_exactly_once(**EXACTLY_ONCE)
     assert told[0].filename == __file__
     assert "warning:  client 'app' reads 'in'" in found(broker, outputs_per_input=2)
+
+
+def test_outputs_of_inputs_whose_transaction_is_open_are_a_warning(broker: InProcessBroker, app: Application) -> None:
+    copy_all(app)
+    writer = Application(broker, name="writer")
+    writer.produce("in", "d")
+    broker.assert_exactly_once(**EXACTLY_ONCE)
+    app.produce("out", "d")
+    app.end()
+    with pytest.warns(
+        ExactlyOnceWarning, match=r"^1 output\(s\) could not be judged: their inputs are in a transaction"
+    ):
+        broker.assert_exactly_once(**EXACTLY_ONCE)
+    writer.end(commit=False)
+    assert "output of no input" in found(broker)
 
 
 def commit(order: int, member: str | None, generation: int = 1, name: str = "x", instance: str | None = None) -> Event:

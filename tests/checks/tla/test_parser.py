@@ -28,6 +28,9 @@ PRECEDENCE = {
     "a /\\ b => c": "(a /\\ b) => c",
     "~a /\\ b": "(~a) /\\ b",
     "f @@ 1 :> 2": "f @@ (1 :> 2)",
+    "DOMAIN f \\cup S": "(DOMAIN f) \\cup S",
+    "f[a, b]": "f[<<a, b>>]",
+    "[f EXCEPT ![a, b] = 1]": "[f EXCEPT ![<<a, b>>] = 1]",
 }
 
 
@@ -136,3 +139,22 @@ def test_always_is_not_eventually() -> None:
 )
 def test_operators_bind_as_tightly_as_in_tla(text: str, grouped: str) -> None:
     assert parse_expression(text, "here") == parse_expression(grouped, "here")
+
+
+def test_a_case_has_each_of_its_arms_and_what_holds_otherwise() -> None:
+    a, b, one, two, three = (parse_expression(text, "a test") for text in ("a", "b", "1", "2", "3"))
+    arms = ((a, one), (b, two))
+    assert parse_expression("CASE a -> 1 [] b -> 2", "a test") == ("case", arms, None)
+    assert parse_expression("CASE a -> 1 [] b -> 2 [] OTHER -> 3", "a test") == ("case", arms, three)
+
+
+def test_a_function_is_changed_at_each_of_the_named_places() -> None:
+    f, i, one, two = (parse_expression(text, "a test") for text in ("f", "i", "1", "2"))
+    changes = (((i, ("literal", "log")), one), ((two,), two))
+    assert parse_expression("[f EXCEPT ![i].log = 1, ![2] = 2]", "a test") == ("except", f, changes)
+
+
+def test_names_that_are_declared_in_several_places_are_all_declared() -> None:
+    text = "---- MODULE M ----\nCONSTANTS A, B\nCONSTANT C\nVARIABLE x\nOne == 1\nVARIABLES y, z\n====\n"
+    module = parse_module("M", text)
+    assert (module.constants, module.variables) == (("A", "B", "C"), ("x", "y", "z"))

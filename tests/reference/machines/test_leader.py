@@ -17,7 +17,7 @@ from kafka_eos.machines.leader import (
     LeaderState,
     Rules,
 )
-from kafka_eos.machines.producer_state import Batch
+from kafka_eos.machines.producer_state import Batch, Log
 from kafka_eos.machines.transactional_partition import marker_entry
 from kafka_eos_checks.mutants.rules import mutated
 
@@ -152,3 +152,18 @@ def test_kafka_drops_the_question_of_a_later_epoch_with_any_batch(overrides: dic
     for epoch in (0, 1):
         state = spec.with_question(state, PRODUCER, epoch, 0, 1)
     assert spec.with_batch(state, batch(0, 0), 1).questions(PRODUCER).guard_epoch == kept
+
+
+def test_kafka_as_shipped_refuses_a_later_sequence_and_a_new_producers_later_beginning(leader: Leader) -> None:
+    def error(overrides: dict[str, str], version: int) -> ErrorCode:
+        sequences = mutated(Log, {"AcceptsUnknownProducer": "AnySequenceOnVirginPartition"})
+        rules = LeaderRules(leader=mutated(Rules, overrides), sequences=sequences)  # type: ignore[arg-type]
+        spec, state = rules.of_leader(), rules.new_state()
+        if version == 1:
+            state = spec.with_batch(state, batch(0, 0), OUTSIDE)
+        asked = spec.with_question(state, PRODUCER, 0, 0, version)
+        return spec.sequence_error(asked, batch(0, 1))
+
+    assert [error({}, version) for version in (1, 2)] == [ErrorCode.NONE] * 2
+    shipped = [error({"SequenceError": "AsShipped"}, version) for version in (1, 2)]
+    assert shipped == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER] * 2

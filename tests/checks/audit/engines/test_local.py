@@ -37,6 +37,15 @@ def test_rows_that_are_stored_after_others_were_read_leave_them_as_they_are(rows
     rows.close()
 
 
+def test_keys_are_those_of_all_rows_stored_or_not(rows: LocalRows) -> None:
+    rows.add(Row(0, 1, "stored", 1))
+    rows.store()
+    for kind, key in ((0, 2), (1, 3)):
+        rows.add(Row(kind, key, "in memory", 1))
+    assert [rows.keys(kinds) for kinds in ([0], [1], [0, 1])] == [{1, 2}, {3}, {1, 2, 3}]
+    rows.close()
+
+
 def test_the_error_of_a_task_in_another_process_is_raised_where_the_rows_are_asked_for(rows: LocalRows) -> None:
     function = Path(rows.folder) / "function"
     function.write_bytes(pickle.dumps(partial(divmod, 1)))

@@ -271,6 +271,17 @@ def test_a_value_that_is_sent_again_is_refused_with_the_line(tmp_path: Path) -> 
     assert (error.value.line, error.value.reason) == (readable.value.line, readable.value.reason)
 
 
+def test_an_operation_without_an_end_that_is_none_of_the_workload_is_refused_with_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "history.edn"
+    whole = "{:type :ok, :process 0, :f :send, :value [[:send 1 [0 5]]]}\n"
+    path.write_text(whole + "{:type :invoke, :process 1, :f :send, :value [[:send 1]]}\n", encoding="utf-8")
+    with pytest.raises(MalformedHistory) as readable:
+        read_operations(path)
+    with pytest.raises(MalformedHistory) as error:
+        run([path])
+    assert (error.value.line, error.value.reason) == (readable.value.line, readable.value.reason)
+
+
 def test_allowed_anomalies_are_all_counted_and_the_first_are_kept(tmp_path: Path) -> None:
     sends = [(2 * number, number) for number in range(300)]
     between = [(2 * number + 1, 1000 + number) for number in range(300)]

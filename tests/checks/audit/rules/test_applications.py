@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from os import SEEK_END
@@ -282,6 +282,8 @@ def generation(action: str, phase: str, number: int | None, request: int = 0, or
         ),
         ([("TxnOffsetCommit", "invoke", 1), ("TxnOffsetCommit", "ok", 1)], 0, 1),
         ([("JoinGroup", "ok", 2), ("TxnOffsetCommit", "invoke", -1), ("TxnOffsetCommit", "ok", -1)], 0, 0),
+        # a generation that began while nobody of the history listened
+        ([("JoinGroup", "ok", 1), ("OffsetCommit", "invoke", 2), ("OffsetCommit", "ok", 2)], 0, 0),
     ],
 )
 def test_a_generation_is_fenced_only_if_the_next_had_begun_when_the_request_was_sent(
@@ -854,3 +856,69 @@ def test_an_abort_in_another_run_explains_no_input_that_is_left(copier: Copier, 
     left = copier.joined(tmp_path, [*declare(), *elsewhere]).findings
     ends = {(each.run, each.evidence.endswith("no committed offset is past it")) for each in left}
     assert ends == {("r", True), ("s", False)}
+
+
+def test_a_transaction_without_an_end_in_another_run_explains_no_input_that_is_left(
+    copier: Copier, tmp_path: Path
+) -> None:
+    copier.copy(0)
+    own = copier.events
+    copier.events = []
+    copier.ask("Produce", topic="out", partition=0, transactional_id="y", offset=0)
+    elsewhere = [replace(event, run="s") for event in (*copier.events, *declare())]
+    copier.events = own
+    left = copier.joined(tmp_path, [*declare(), *elsewhere]).findings
+    ends = {(each.run, "'y' began a transaction" in each.evidence) for each in left}
+    assert ends == {("r", False), ("s", True)}
+
+
+def test_a_declaration_is_compared_with_the_groups_of_its_own_run(copier: Copier, tmp_path: Path) -> None:
+    copier.copy(0)
+    joined = Event(run="s", process="p", action="JoinGroup", phase="ok", group="h", generation=1)
+    elsewhere = [replace(event, run="s", group="h") for event in declare()]
+    left = copier.joined(tmp_path, [*declare(), joined, *elsewhere]).findings
+    assert Counter((each.run, each.rule) for each in left)["r", NOT_PROCESSED] == 2
+
+
+def test_of_several_replicas_of_the_offsets_only_the_longest_counts(copier: Copier, tmp_path: Path) -> None:
+    copier.copy(0)
+    copier.joined(tmp_path / "1")
+    shorter = Copier(inputs=0)
+    shorter.logs = {OFFSETS: []}
+    shorter.send_offset(3, name=None)
+    shorter.joined(tmp_path / "2", [])
+    result = join([*copier.events, *declare()], find_logs(tmp_path))
+    assert [(each.rule, each.offset) for each in result.findings] == [(NOT_PROCESSED, 1), (NOT_PROCESSED, 2)]
+
+
+def test_an_input_whose_output_is_in_two_transactions_reports_both_of_them(copier: Copier, tmp_path: Path) -> None:
+    copier.write("v0")
+    copier.end(ControlType.COMMIT, "out")
+    for value in ("v0", "v1"):
+        copier.write(value)
+    copier.end(ControlType.COMMIT, "out")
+    copier.write("v2")
+    copier.send_offset(0)
+    copier.end()
+    found, _ = copier.judged(tmp_path)
+    assert sorted(found) == [f"{TWICE} out 2", f"{OUTPUT_ALONE} out 0", f"{OUTPUT_ALONE} out 5"]
+
+
+def test_an_output_has_no_input_only_if_the_logs_are_as_late_as_the_run(copier: Copier, tmp_path: Path) -> None:
+    copier.write("v0", name=None)
+    copier.write("z", name=None)
+    assert copier.judged(tmp_path)[0][0] == f"{OUTPUT_OF_NOTHING} out 1"
+    result = copier.joined(tmp_path, moments=Moments(Source(one_moment=False), ()))
+    assert (result.findings, result.figures[OUTPUT_OF_NOTHING]) == ([], {"checked": 2, "unknown": 1})
+
+
+@pytest.mark.parametrize("sent", [1, 2])
+def test_an_output_that_is_there_twice_was_processed_twice_only_if_it_was_sent_twice(sent: int, tmp_path: Path) -> None:
+    copier = Copier(inputs=1)
+    for _ in range(2):
+        copier.write("v0", name=None)
+    copier.send_offset(1, name=None)
+    output = by_member("Send", "invoke", topic="out", detail={"value": "v0", "input": ["in", 0, 0]})
+    copier.events = [polled(0, 0, G), *[output] * sent]
+    found, _ = copier.judged(tmp_path, [])
+    assert (f"{TWICE} out 1" in found) == (sent == 2)

@@ -40,7 +40,7 @@ from kafka_eos_checks.audit.segments.splits import find_logs
 from kafka_eos_checks.kit.recording import kept_recording, unpacked
 from kafka_eos_checks.kit.verdict import Standing
 
-from ..test_moments import PID, data, partition
+from ..test_moments import PID, data, marker, partition
 
 PARTITION = "follower-catches-up-0"
 FIRST = f"{0:020d}"
@@ -529,3 +529,17 @@ def test_a_snapshot_whose_producers_several_tasks_judge_is_counted_once(buckets:
     result = both_forms(tmp_path, buckets)
     assert result.findings == []
     assert (result.figures[SNAPSHOT]["snapshots"], result.figures[SNAPSHOT]["entries"]) == (1, len(entries))
+
+
+@pytest.mark.parametrize("buckets", [1, 5])
+def test_data_of_a_later_epoch_hold_the_last_stable_offset_back_as_of_the_transaction_that_is_open(
+    buckets: int, tmp_path: Path
+) -> None:
+    batches = [data(0, STAMPED, pid=7), data(1, STAMPED, pid=7, epoch=1), data(2, STAMPED, pid=8)]
+    partition(tmp_path, *batches, marker(3, STAMPED, ControlType.ABORT, pid=8))
+    aborted = AbortedTransaction(producer_id=8, first_offset=2, last_offset=3, last_stable_offset=0)
+    index = tmp_path / "orders-0" / f"{FIRST}.txnindex"
+    write_index(index, [aborted])
+    assert both_forms(tmp_path, buckets).findings == []
+    write_index(index, [replace(aborted, last_stable_offset=1)])
+    assert {finding.rule for finding in both_forms(tmp_path, buckets).findings} == {ABORTED_INDEX}

@@ -12,8 +12,11 @@ from kafka_eos_checks.audit.rules.declared import (
     OUTPUT,
     RECORD,
     TOPIC,
+    Identities,
+    Known,
     WrongQuestion,
     check,
+    check_names,
     declarations,
 )
 
@@ -73,3 +76,17 @@ def test_a_group_has_committed_the_topics_of_its_own_requests() -> None:
     with pytest.raises(WrongQuestion, match="group 'g' has committed no offset of 'in', but of 'other'"):
         check([*asks(), *requests], {}, [])
     check([*asks(), *requests, event(COMMIT, topic="in", group="g")], {}, [])
+
+
+def test_a_group_that_has_committed_nothing_may_be_asked_about_any_topic() -> None:
+    check_names(["in"], ["out"], "g", Known(frozenset({"in", "out"}), {"g": frozenset()}), "")
+    with pytest.raises(WrongQuestion, match="group 'g' has committed no offset of 'in', but of 'other'; remedy"):
+        check_names(["in"], ["out"], "g", Known(frozenset({"in", "out"}), {"g": frozenset({"other"})}), "remedy")
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_identities_that_are_joined_in_any_order_name_the_first_record(order: int) -> None:
+    whole = Identities()
+    for number in range(3)[::order]:
+        whole.add(Identities.of([((("in", 0), number), f"v{number}")], []))
+    assert whole == Identities({INPUT: ((("in", 0), 0), "v0")})

@@ -1183,3 +1183,34 @@ def test_a_producer_is_fenced_only_by_a_later_epoch_of_its_own_producer_id(
     judged = Judged()
     fenced(read_transactions(*find_logs(tmp_path)), known, at_the_moment(NOW), judged)  # type: ignore[arg-type]
     assert [finding.rule for finding in judged.findings] == [FENCED] * count
+
+
+def test_a_torn_transaction_is_told_with_its_marker_on_another_partition_though_its_own_has_one_twice(
+    tmp_path: Path,
+) -> None:
+    coordinator(tmp_path, EMPTY, *ended("COMMIT", 0, 2), version=2)
+    partition(tmp_path, 0, ("data", 0), (COMMIT, 1), (COMMIT, 1), (ABORT, 1))
+    partition(tmp_path, 1, (COMMIT, 1))
+    assert evidence(tmp_path, TORN) == "transaction 0 of 't': ABORT here, COMMIT at orders-1 offset 0"
+
+
+def test_a_transaction_that_is_torn_in_several_ways_is_found_once(tmp_path: Path) -> None:
+    states = [EMPTY, ("ONGOING", 0), ("PREPARE_COMMIT", 0), ("PREPARE_ABORT", 1), ("COMPLETE_ABORT", 1)]
+    coordinator(tmp_path, *states, version=0, partitions=(0, 1, 2))
+    for number, marker in enumerate(((ABORT, 1), (COMMIT, 0), (ABORT, 0))):
+        partition(tmp_path, number, ("data", 0), marker)
+    assert evidence(tmp_path, TORN) == "transaction 0 of 't': ABORT here, COMMIT at orders-1 offset 1"
+
+
+def test_in_a_compacted_log_a_decision_that_was_given_up_contradicts_no_marker(tmp_path: Path) -> None:
+    coordinator(tmp_path, ("ONGOING", 0), ("PREPARE_COMMIT", 1), ("ONGOING", 0), version=2, start=20, partitions=[0])
+    partition(tmp_path, 0, ("data", 0), (ABORT, 1))
+    logs = find_logs(tmp_path)
+    for audit in (readable_transactions(logs, Source()), by_steps(logs, LocalEngine(), Source(), 100, 1000)[0]):
+        assert list(audit.findings) == []
+        assert audit.figures[NO_TRANSACTION] == {"markers": 1, "unknown": 1, "recent": 0}
+
+
+def test_each_marker_of_a_coordinator_that_was_replaced_is_found(tmp_path: Path) -> None:
+    marked(*(step for epoch in (3, 1, 2) for step in ((None, 0, 0), (COMMIT, 0, epoch))), place=tmp_path)
+    assert found(tmp_path) == [(OLD_COORDINATOR, 0, 3), (OLD_COORDINATOR, 0, 5)]
