@@ -1,5 +1,6 @@
 """A watcher's questions to a cluster, and what it makes of answers that are errors."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from kafka_eos.errors import ErrorCode
 from kafka_eos_checks.conform.security import Security
 from kafka_eos_checks.conform.wire import Address, ConnectionClosed, NoAnswer, Unsupported
-from kafka_eos_checks.watch.cluster import Cluster
+from kafka_eos_checks.watch.cluster import Cluster, Transaction
 
 BROKER = {"NodeId": 1, "Host": "127.0.0.1", "Port": 9092}
 DESCRIBED = {
@@ -30,11 +31,13 @@ class Answers:
     def __init__(self, **answers: Any) -> None:
         self.answers = answers
         self.failures: list[NoAnswer] = []
+        self.asked: dict[str, Any] = {}
 
     def connect(self) -> None:
         """Connect to nothing."""
 
     def ask(self, api: str, row: object, at: object = None) -> Any:  # noqa: ARG002
+        self.asked[api] = row
         if api not in self.answers:
             raise Unsupported(f"the broker has no {api}")
         if self.failures:
@@ -85,6 +88,28 @@ def test_brokers_that_do_not_tell_of_transactions_or_producers_tell_nothing() ->
     cluster = asked()
     assert cluster.transactions_of([7]) is None, "before KIP-664, that is not: no coordinator knows it"
     assert cluster.open_transactions(1, ("orders", 0)) is None
+
+
+@pytest.mark.parametrize(("code", "places"), [({}, [("orders", 0)]), ({"ErrorCode": 0}, [("orders", 0)])])
+def test_an_answer_of_a_version_without_an_error_for_all_has_its_partitions(
+    code: dict[str, int], places: list[tuple[str, int]]
+) -> None:
+    part = {"PartitionIndex": 0, "ErrorCode": 0, "HighWatermark": 5, "LastStableOffset": 4, "Records": None}
+    cluster = asked(Fetch=code | {"Responses": [{"Topic": "orders", "Partitions": [part]}]})
+    assert list(cluster.fetch(1, {("orders", 0): 3}, 500)) == places
+    assert cluster._wire.asked["Fetch"]["ReplicaId"] == -1, "a consumer, and no follower, whose fetches move the end"  # type: ignore[attr-defined]
+
+
+def test_an_answer_with_an_error_for_all_has_no_partition() -> None:
+    assert asked(Fetch={"ErrorCode": ErrorCode.UNKNOWN_SERVER_ERROR}).fetch(1, {("orders", 0): 3}, 500) == {}
+
+
+def test_a_transaction_whose_begin_is_not_known_has_no_time_of_its_end() -> None:
+    known = Transaction(
+        name="x", state="Ongoing", producer_id=7, epoch=2, start_ms=5, timeout_ms=10, partitions=frozenset()
+    )
+    ends = [replace(known, start_ms=start_ms).times_out_ms for start_ms in (-1, 0, 5)]
+    assert ends == [None, None, 15]
 
 
 def test_a_transaction_may_be_open_from_offset_0_on() -> None:

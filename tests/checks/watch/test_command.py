@@ -118,6 +118,52 @@ def test_ages_are_given_in_seconds_and_a_single_look_has_no_patience(
     assert found == times_ms
 
 
+@pytest.mark.parametrize("name", ["--hanging-after", "--lag-after", "--forget-after"])
+@pytest.mark.parametrize("value", ["-0.5", "1e9", "nan", "soon"])
+def test_an_age_that_is_none_is_refused(name: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        main(["watch", "--bootstrap", "localhost:9092", f"{name}={value}"])
+    assert refused.value.code == 2
+    assert f"{name} {value}" in capsys.readouterr().err
+
+
+def test_the_commands_that_are_advised_have_the_properties_of_the_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Options] = []
+
+    def note(watcher: Watcher, *_: object, **__: object) -> command.Told:
+        seen.append(watcher.options)
+        return command.Told()
+
+    monkeypatch.setattr(command, "follow", note)
+    config = tmp_path / "admin.properties"
+    config.write_text("client.id=operator\n")
+    for more in ([], ["--command-config", str(config)]):
+        main(["watch", "--bootstrap", "localhost:9092", *more])
+    plain, configured = (options.tools for options in seen)
+    assert "config" not in plain.records("orders", 0, 3) + plain.producers("orders", 0)
+    assert f"--consumer.config {config} --topic" in configured.records("orders", 0, 3)
+    assert f"--command-config {config} describe-producers" in configured.producers("orders", 0)
+
+
+def test_transactions_that_are_not_over_are_counted_at_the_end(
+    written: Written, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cluster, "Cluster", lambda *_: written)
+    call = ["watch", "--bootstrap", "localhost:9092", "--once", "--from-start"]
+    assert main(call) == 0
+    assert "not over" not in capsys.readouterr().err
+    written.logs[PLACE].data(7, 0, 0)
+    written.logs[PLACE].stable = 0
+    assert main(call) == 1
+    assert "kafka-eos watch: reports of transactions that are not over: 1\n" in capsys.readouterr().err
+
+
+def test_the_clock_has_milliseconds_since_the_epoch() -> None:
+    assert abs(command.now_ms() - 1000 * time.time()) < 60_000
+
+
 def test_a_partition_that_cannot_be_read_ends_a_single_look_with_2(
     written: Written, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +205,11 @@ def test_a_report_says_who_where_and_when_and_equal_reports_have_equal_ids(tmp_p
         "ends": "never",
     }  # fmt: skip
     assert reports(tmp_path) == [row]
+
+
+def test_the_folder_of_a_checkpoint_is_made_with_those_above_it(tmp_path: Path) -> None:
+    with closing(Journal(tmp_path / "of" / "watchers" / "1")) as journal:
+        assert journal.state is None
 
 
 def test_two_watchers_cannot_use_one_folder(tmp_path: Path) -> None:

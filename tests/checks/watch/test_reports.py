@@ -56,6 +56,8 @@ def test_a_report_is_a_line_followed_by_an_answer_to_each_question() -> None:
     ("ends", "ends_ms", "said"),
     [
         (Ends.BY_ITSELF, NOW + 25_000, "by itself, in 25 s: the transaction times out at 2023-11-14T22:14:50+00:00"),
+        (Ends.BY_ITSELF, NOW + 1, "by itself, in 0 s: the transaction times out at 2023-11-14T22:14:25+00:00"),
+        (Ends.BY_ITSELF, NOW, "by itself, as soon as the coordinator looks, every 10 s by default"),
         (Ends.BY_ITSELF, NOW - 1, "by itself, as soon as the coordinator looks, every 10 s by default"),
         (Ends.BY_ITSELF, None, "by itself, as soon as its markers are written"),
         (Ends.UNKNOWN, None, "unknown, as far as can be told"),
@@ -83,7 +85,14 @@ def test_a_row_has_no_empty_value_and_counts_blocked_records() -> None:
 
 @pytest.mark.parametrize(
     ("ms", "said"),
-    [(-5, "0 s"), (999, "0 s"), (65_000, "1 min 5 s"), (3_600_000, "1 h"), (90_000_000, "1 d 1 h")],
+    [
+        (-5, "0 s"),
+        (999, "0 s"),
+        (65_000, "1 min 5 s"),
+        (3_600_000, "1 h"),
+        (86_399_999, "23 h 59 min"),
+        (90_000_000, "1 d 1 h"),
+    ],
 )
 def test_a_duration_has_two_units_at_most(ms: int, said: str) -> None:
     assert duration(ms) == said

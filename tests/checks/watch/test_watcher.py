@@ -20,8 +20,8 @@ from kafka_eos_checks.watch.advice import WORDS, Tools
 from kafka_eos_checks.watch.backoff import FIRST_MS, BackOff
 from kafka_eos_checks.watch.cluster import EARLIEST, LATEST, Fetched, Place, Transaction
 from kafka_eos_checks.watch.reports import RESOLVED, Clock, Ends, Report, Since, identity
-from kafka_eos_checks.watch.state import CORRUPT, CUT, LAGS, PartitionState
-from kafka_eos_checks.watch.watcher import WAIT_MS, AnotherCluster, Watcher
+from kafka_eos_checks.watch.state import CORRUPT, CUT, LAGS, PartitionState, partition_from_json
+from kafka_eos_checks.watch.watcher import REFRESH_MS, WAIT_MS, AnotherCluster, Watcher
 
 from .conftest import PLACE, STAMP_MS, Log, Written
 
@@ -209,6 +209,19 @@ def test_what_a_leader_gives_once_more_is_said_once_and_passed_over(written: Wri
     assert (state.position, state.drained) == (4, True)
 
 
+def test_what_cannot_be_read_at_the_high_watermark_is_passed_over_by_one_offset() -> None:
+    records = build_batch([Record(value=b"v")], base_offset=5, producer_id=PID).encode()
+    state = PartitionState(topic="orders", partition=0, position=6, high_watermark=6)
+    assert [report.rule for report in state.take(records, NOW).reports] == [CORRUPT]
+    assert state.position == 7
+
+
+def test_a_state_of_an_earlier_version_has_looked_through_no_producers() -> None:
+    row = PartitionState(topic="orders", partition=0).to_json()
+    old = {name: value for name, value in row.items() if name not in {"looked_through_ms", "idle", "leader_epoch"}}
+    assert partition_from_json(old).to_json() == row
+
+
 def test_a_large_batch_that_is_cut_off_is_not_corrupt() -> None:
     batch = build_batch([Record(value=bytes(9 << 20))])
     state = PartitionState(topic="orders", partition=0, high_watermark=1)
@@ -299,6 +312,15 @@ def test_a_transaction_that_ends_between_the_question_and_the_next_look_does_not
     log.marker(PID, EPOCH)
     log.stable = None
     assert found(watcher) == []
+
+
+def test_each_suspect_is_asked_about_in_each_look(written: Written) -> None:
+    for pid in (1, 2, 3):
+        written.logs["orders", pid] = log = Log()
+        log.data(pid, 0, 0)
+        log.stable = 0
+    watcher = written.watcher()
+    assert [len(found(watcher, times=1)) for _ in range(5)] in ([0, 0, 3, 0, 0], [0, 3, 0, 0, 0])
 
 
 def test_a_transaction_whose_coordinator_was_moving_at_first_does_not_hang(written: Written) -> None:
@@ -657,6 +679,38 @@ def test_the_start_offset_is_the_leaders_for_the_producer(written: Written) -> N
     assert (second.rule, second.command[-16:]) == (HANGING, "--start-offset 0")
 
 
+def test_a_leader_that_does_not_tell_the_start_of_a_transaction_leaves_the_offset_that_was_read(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(*_: object) -> None:
+        raise NoAnswer("late")
+
+    written.logs[PLACE].data(PID, EPOCH, 0)
+    written.logs[PLACE].stable = 0
+    monkeypatch.setattr(written, "open_transactions", late)
+    [report] = looks(written.watcher())
+    assert (report.rule, report.command[-16:]) == (HANGING, "--start-offset 0")
+
+
+def test_a_violation_of_producer_0_is_named_like_any_other(written: Written) -> None:
+    written.known = {0: ongoing(producer_id=0)}
+    for offset in range(2):
+        written.logs[PLACE].append(Batch(0, offset, offset, 0, EPOCH, 0, 0, unsequenced=False))
+    assert [(report.rule, report.transactional_id) for report in looks(written.watcher())] == [("duplicate", "x")]
+
+
+def test_as_many_names_are_kept_as_are_allowed_and_the_oldest_goes(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafka_eos_checks.watch.watcher.MOST_NAMES", 2)
+    watcher = written.watcher()
+    kept = []
+    for pid in (1, 2, 3):
+        watcher._transactions_of({pid}, NOW)
+        kept.append(sorted(watcher._names))
+    assert kept == [[1], [1, 2], [2, 3]]
+
+
 def test_a_producer_unknown_to_coordinators_may_be_one_that_the_client_may_not_describe(written: Written) -> None:
     log = written.logs[PLACE]
     log.stable = log.data(PID, EPOCH, 0)
@@ -871,6 +925,31 @@ def test_a_transaction_whose_log_or_topic_was_deleted_is_resolved(cut: bool, sai
         del written.logs[PLACE]
     over = [report for report in looks(watcher, at=NOW + 10_000) if report.rule == RESOLVED]
     assert [(report.offset, report.evidence.rpartition(": ")[2]) for report in over] == [(1, said)]
+
+
+def test_a_transaction_in_a_part_of_a_log_that_was_cut_is_resolved(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.append(Batch(0, 0, 0, 1, 0, 0, 0, unsequenced=False))
+    log.append(Batch(0, 1, 1, 1, 0, 1, 1, unsequenced=False))
+    log.data(PID, EPOCH, 0)
+    log.stable = 2
+    watcher = written.watcher()
+    assert found(watcher) == [(HANGING, 2)]
+    log.batches, log.end, log.stable = log.batches[:1], 1, None
+    assert found(watcher) == [(CUT, 1), (RESOLVED, 2)]
+
+
+def test_a_transaction_stays_open_while_nothing_can_be_told_of_its_topic(written: Written) -> None:
+    log = written.logs[PLACE]
+    log.data(PID, EPOCH, 0)
+    log.stable = 0
+    watcher = written.watcher()
+    assert found(watcher) == [(HANGING, 0)]
+    written.unsure = {"orders"}
+    assert found(watcher, at=NOW + REFRESH_MS) == []
+    assert watcher.partitions[PLACE].position == 1
+    written.unsure = set()
+    assert found(watcher, at=NOW + 2 * REFRESH_MS) == [], "it is not read again"
 
 
 def test_a_hanging_transaction_is_not_reported_again_when_data_of_a_later_epoch_come(written: Written) -> None:
