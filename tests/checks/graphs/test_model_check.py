@@ -66,6 +66,22 @@ def test_the_depth_is_not_compared_when_several_workers_searched(registry: Regis
     assert judge(expecting(registry), replace(HOLDS, depth=6), workers=2).ok
 
 
+def test_with_several_workers_all_other_numbers_are_compared(registry: Registry) -> None:
+    outcome = judge(expecting(registry), replace(HOLDS, distinct=21, generated=31), workers=2)
+    assert outcome.problems == ("generated: 31, the registry says 30", "states: 21, the registry says 20")
+
+
+def test_each_probe_has_to_be_reached(registry: Registry) -> None:
+    outcome = judge(expecting(registry, probes=("IsFull", "IsEmpty")), HOLDS)
+    assert outcome.problems == ("probe IsEmpty is never reached",)
+
+
+def test_another_property_with_a_longer_name_is_not_the_expected_one(registry: Registry) -> None:
+    model = replace(registry.get("NoLimit"), expect=Expectation(violates="NotAbove"))
+    outcome = judge(model, Result(verdict="violates NotAboveLimit"))
+    assert outcome.problems == ("expected violates NotAbove, found violates NotAboveLimit",)
+
+
 def test_a_violation_is_told_with_its_property_and_any_other_verdict_with_its_words(registry: Registry) -> None:
     behaviour = (Step("Init", START), Step("Add", ADDED))
     violated = judge(registry.get("NoLimit"), Result(verdict="violates NotAboveLimit", behaviour=behaviour))
@@ -81,6 +97,8 @@ def test_the_only_temporal_property_is_the_one_that_is_violated(registry: Regist
     assert (
         judge(model, Result(verdict="violates line 3, col 1 to line 4, col 2 of module X")).found == "violates Drained"
     )
+    several = replace(model, properties=(*model.properties, "Other"))
+    assert judge(several, Result(verdict="violates a temporal property")).found == "violates a temporal property"
 
 
 @pytest.mark.tlc
@@ -89,6 +107,9 @@ def test_models_and_mutants_are_checked_together_and_counterexamples_name_the_ar
     outcomes = {o.model.name: o for o in check_models([registry.get(name) for name in names], timeout=60)}
     numbers = [p.partition(":")[0] for p in outcomes["Counter"].problems]
     assert numbers == ["generated", "states", "depth"]  # the registry of the tests has no entry for them
+    coverage = outcomes["Counter"].result.coverage
+    assert coverage.keys() >= {"Add", "Reset"}, "TLC is asked how often each action is taken"
+    assert all(coverage.values())
     assert outcomes["OneClient"].ok
     assert outcomes["NoLimit"].ok
     story = to_verdict(outcomes["NoLimit"]).evidence
@@ -96,6 +117,12 @@ def test_models_and_mutants_are_checked_together_and_counterexamples_name_the_ar
     assert "\nNoLimit takes the place of the rule AddError: nobody looks at the limit\n" in story
     assert "   1  A client that knows the counter adds to it.\n      Add(client a, amount " in story
     assert story.endswith("Here the model violates NotAboveLimit: The total stays within the limit.")
+
+
+@pytest.mark.tlc
+def test_a_temporal_property_is_looked_at_where_it_is_said_to_hold(registry: Registry) -> None:
+    outcome = check_model(replace(registry.get("OneClient"), expect=Expectation()), timeout=60)
+    assert outcome.problems == ("expected holds, found violates Drained",)
 
 
 @pytest.mark.tlc
