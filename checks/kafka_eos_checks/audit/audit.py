@@ -41,7 +41,7 @@ from kafka_eos_checks.audit.kernels.logs.transactions import Partition
 from kafka_eos_checks.audit.marked import read_runs
 from kafka_eos_checks.audit.oracle.oracle import judge
 from kafka_eos_checks.audit.oracle.readable_histories import join
-from kafka_eos_checks.audit.places import AT_HOME
+from kafka_eos_checks.audit.places import AT_HOME, is_uri
 from kafka_eos_checks.audit.plan import stages
 from kafka_eos_checks.audit.plan.found import SHOWN_FINDINGS, Found, Tally
 from kafka_eos_checks.audit.plan.history_plan import Histories, read_histories
@@ -242,7 +242,7 @@ def run(
     try:
         return once()
     except FileNotFoundError as gone:
-        if gone.filename is None or Path(gone.filename).suffix[1:] not in SUFFIXES:
+        if gone.filename is None or is_uri(gone.filename) or Path(gone.filename).suffix[1:] not in SUFFIXES:
             raise
         raise UnusableInput(f"{gone.filename} is gone, and {GONE_EACH_TIME}") from gone
 

@@ -239,20 +239,20 @@ def test_a_rule_that_is_an_attribute_of_its_class_stays_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "owner"),
+    ("module", "rule", "owner"),
     [
-        ("Leader!VerificationError", "LEADING"),
-        ("TransactionCoordinator!AddError", "COORDINATING"),
-        ("TransactionCoordinator!VerificationError", "COORDINATING"),
-        ("Leader!AddError", None),
-        ("Transactions!AddError", None),
-        ("Coordinator!AddError", None),
-        ("VerificationError", ""),
-        ("AddError", None),
+        ("Leader", "VerificationError", "LEADING"),
+        ("TransactionCoordinator", "AddError", "COORDINATING"),
+        ("TransactionCoordinator", "VerificationError", "COORDINATING"),
+        ("Leader", "AddError", None),
+        ("Transactions", "AddError", None),
+        ("Coordinator", "AddError", None),
+        ("", "VerificationError", ""),
+        ("", "AddError", None),
     ],
 )
 def test_a_rule_of_an_instance_is_that_of_the_class_that_has_the_rules_of_its_module(
-    rule: str, owner: str | None
+    module: str, rule: str, owner: str | None
 ) -> None:
     class WithItsOwn(Broker):
         """A machine that has a rule of the same name as an instance."""
@@ -260,7 +260,7 @@ def test_a_rule_of_an_instance_is_that_of_the_class_that_has_the_rules_of_its_mo
         def verification_error(self) -> None:
             """Nothing."""
 
-    assert owner_of(WithItsOwn, rule) == owner
+    assert owner_of(WithItsOwn, f"{module}!{rule}" if module else rule) == owner
 
 
 def test_an_unknown_rule_or_mutant_is_refused_by_its_name() -> None:
