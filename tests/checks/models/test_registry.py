@@ -44,6 +44,7 @@ MUTANT = '\n[mutant.B]\nmodel = "M"\ntitle = "t"\noverrides = { AddError = "NoLi
         (MODEL + 'silent = ["Q"]', "Q is silent but not checked; delete it from 'silent'"),
         (MODEL + 'expect = { verdict = "fails" }', 'either verdict = "holds" or violates'),
         (MODEL + 'expect = { verdict = "holds", states = "3" }', "expect has states = '3'"),
+        (MODEL + 'expect = { verdict = "holds", states = true }', "expect has states = True"),
         (MODEL + 'expect = { violates = "P" }', "P is to be violated but not checked"),
         (MODEL + 'properties = ["P", "Q"]\nexpect = { violates = "P" }', "keep P as the only one"),
         (MODEL.replace('["NotAboveLimit"]', "[]"), "nothing is checked"),

@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 import pytest
@@ -70,6 +71,22 @@ def test_a_run_that_reaches_no_witness_or_reaches_nothing_else_is_no_evidence(
     registry: Registry, changes: dict[str, object], prints: tuple[str, ...], found: list[str]
 ) -> None:
     assert list(witnesses.problems(counter(registry, **changes), prints)) == found
+
+
+def test_each_witness_has_two_registers_of_its_own(registry: Registry) -> None:
+    text = witnesses.definitions(witnesses.witnesses(counter(registry, properties=("Grows",))))
+    begun = re.findall(r"^ASSUME TLCSet\((\d+), FALSE\) /\\ TLCSet\((\d+), FALSE\)$", text, re.MULTILINE)
+    registers = [register for pair in begun for register in pair]
+    assert len(registers) == len(set(registers)) == 4
+
+
+def test_a_witness_with_unchanged_is_of_steps(registry: Registry) -> None:
+    module = registry.folder.parent / "Counter.tla"
+    text = module.read_text(encoding="utf-8")
+    kept = "KeptWitness == UNCHANGED total\nKept == [][total' >= 0]_total\n"
+    module.write_text(text.replace("\n====", f"\n{kept}====", 1), encoding="utf-8")
+    watched = witnesses.witnesses(counter(registry, properties=("Kept",)))
+    assert {each.name: each.of_steps for each in watched} == {"NotAboveLimit": False, "Kept": True}
 
 
 def test_a_witness_with_a_prime_is_of_steps(registry: Registry) -> None:
