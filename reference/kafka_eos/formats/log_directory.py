@@ -179,10 +179,16 @@ def _deeper(folders: Iterable[Path], suffixes: Sequence[str]) -> Iterator[Path]:
 
 def _children(folder: Path) -> list[Path]:
     """The folders right in a folder, in order, links left out; none if it cannot be read."""
+    return _folders(folder)[0]
+
+
+def _folders(folder: Path) -> tuple[list[Path], list[Path]]:
+    """The folders right in a folder, in order: its own, and links to some; none if it cannot be read."""
     try:
-        return [child for child in sorted(folder.iterdir()) if _is_own_directory(child)]
+        found = [(child, child.is_symlink()) for child in sorted(folder.iterdir()) if child.is_dir()]
     except OSError:
-        return []
+        return [], []
+    return [child for child, is_link in found if not is_link], [child for child, is_link in found if is_link]
 
 
 def _is_partition(path: Path, suffixes: Sequence[str]) -> bool:
@@ -269,20 +275,12 @@ def linked_directories(
     for _ in range(MOST_FOLDERS):
         if not waiting:
             break
-        folder = waiting.popleft()
-        for link in _linked_folders(folder):
-            behind[link] = list(_deeper([link], suffixes))
-        waiting += (child for child in _children(folder) if child not in partitions)
+        own, linked = _folders(waiting.popleft())
+        waiting += (child for child in own if child not in partitions)
+        for link in linked:
+            if not _PARTITION.fullmatch(link.name):
+                behind[link] = list(_deeper([link], suffixes))
     return {link: directories for link, directories in behind.items() if directories}
-
-
-def _linked_folders(folder: Path) -> list[Path]:
-    """The symbolic links right in a folder that lead to folders, in order, without those that stand for partitions."""
-    try:
-        links = [child for child in sorted(folder.iterdir()) if child.is_symlink() and child.is_dir()]
-    except OSError:
-        return []
-    return [link for link in links if not _PARTITION.fullmatch(link.name)]
 
 
 def stands_for_logs(name: str) -> bool:

@@ -93,6 +93,20 @@ def test_a_cluster_that_knows_its_topics_and_gives_no_data_is_asked_every_second
     assert clock.waits == [1.0] * 10
 
 
+def options_of(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Options:
+    """The options of the watcher that a call makes, which watches nothing."""
+    seen: list[Options] = []
+
+    def note(watcher: Watcher, *_: object, **__: object) -> command.Told:
+        seen.append(watcher.options)
+        return command.Told()
+
+    monkeypatch.setattr(command, "follow", note)
+    assert main(["watch", "--bootstrap", "localhost:9092", *arguments]) == 2, "nothing was watched"
+    [options] = seen
+    return options
+
+
 @pytest.mark.parametrize(
     ("arguments", "times_ms"),
     [
@@ -105,15 +119,7 @@ def test_a_cluster_that_knows_its_topics_and_gives_no_data_is_asked_every_second
 def test_ages_are_given_in_seconds_and_a_single_look_has_no_patience(
     arguments: list[str], times_ms: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[Options] = []
-
-    def note(watcher: Watcher, *_: object, **__: object) -> command.Told:
-        seen.append(watcher.options)
-        return command.Told()
-
-    monkeypatch.setattr(command, "follow", note)
-    assert main(["watch", "--bootstrap", "localhost:9092", *arguments]) == 2, "nothing was watched"
-    [options] = seen
+    options = options_of(arguments, monkeypatch)
     found = options.hanging_after_ms, options.lag_after_ms, options.check_ms, options.forget_after_ms
     assert found == times_ms
 
@@ -130,18 +136,9 @@ def test_an_age_that_is_none_is_refused(name: str, value: str, capsys: pytest.Ca
 def test_the_commands_that_are_advised_have_the_properties_of_the_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[Options] = []
-
-    def note(watcher: Watcher, *_: object, **__: object) -> command.Told:
-        seen.append(watcher.options)
-        return command.Told()
-
-    monkeypatch.setattr(command, "follow", note)
     config = tmp_path / "admin.properties"
     config.write_text("client.id=operator\n")
-    for more in ([], ["--command-config", str(config)]):
-        main(["watch", "--bootstrap", "localhost:9092", *more])
-    plain, configured = (options.tools for options in seen)
+    plain, configured = (options_of(more, monkeypatch).tools for more in ([], ["--command-config", str(config)]))
     assert "config" not in plain.records("orders", 0, 3) + plain.producers("orders", 0)
     assert f"--consumer.config {config} --topic" in configured.records("orders", 0, 3)
     assert f"--command-config {config} describe-producers" in configured.producers("orders", 0)

@@ -1185,31 +1185,27 @@ def fenced(partition: PartitionTransactions, coordinators: Coordinators, moments
         if marker.ends is None or marker.decision is not ControlType.COMMIT:
             continue
         _count(figures, "committed")
-        committed = f"committed at offset {marker.offset} with epoch {marker.epoch}"
-        owner = coordinators.owner(marker.producer_id)
-        if marker.epoch > marker.ends.epoch + 1:
-            if marker.ends.holes < marker.holes:
-                _count(figures, UNKNOWN)
-                judged.reasons[FENCED].count(COMMITTED_BEHIND_HOLE, partition.subject(marker))
-                continue
-            evidence = f"{committed}, which no transaction of epoch {marker.ends.epoch} has"
-            judged.findings.append(partition.finding(FENCED, marker.ends, evidence))
-            continue
-        if owner is None:
+        data, owner = marker.ends, coordinators.owner(marker.producer_id)
+        later = [epoch for pid, epoch in owner[1].grants if pid == marker.producer_id] if owner is not None else []
+        given = next((epoch for epoch in later if data.epoch < epoch <= marker.epoch), None)
+        if marker.epoch > data.epoch + 1:
+            why = f"which no transaction of epoch {data.epoch} has"
+        elif given is not None:
+            why = f"after InitProducerId had given {given}"
+        elif owner is None:
             is_recent = marker.stamped_ms + SKEW_MS > recent_after
             _count(figures, RECENT if is_recent else UNKNOWN)
             if not is_recent:
                 judged.reasons[FENCED].count(coordinators.unknown_owner, partition.subject(marker))
             continue
-        for pid, epoch in owner[1].grants:
-            if pid == marker.producer_id and marker.ends.epoch < epoch <= marker.epoch:
-                if marker.ends.holes < marker.holes:  # it may be of another transaction, whose data are in the hole
-                    _count(figures, UNKNOWN)
-                    judged.reasons[FENCED].count(COMMITTED_BEHIND_HOLE, partition.subject(marker))
-                    break
-                evidence = f"{committed}, after InitProducerId had given {epoch}"
-                judged.findings.append(partition.finding(FENCED, marker.ends, evidence))
-                break
+        else:
+            continue
+        if data.holes < marker.holes:  # it may be of another transaction, whose data are in the hole
+            _count(figures, UNKNOWN)
+            judged.reasons[FENCED].count(COMMITTED_BEHIND_HOLE, partition.subject(marker))
+            continue
+        evidence = f"committed at offset {marker.offset} with epoch {marker.epoch}, {why}"
+        judged.findings.append(partition.finding(FENCED, data, evidence))
 
 
 def old_coordinators(partition: PartitionTransactions) -> Iterator[Finding]:
