@@ -21,8 +21,10 @@ from kafka_eos_checks.audit.completeness import (
     MISSING_INSIDE,
     NAMED_PARTITION,
     TOO_DEEP,
+    Behind,
     DamagedFile,
     Incomplete,
+    behind_others,
     damaged_files,
     holes_in,
     incomplete_logs,
@@ -531,6 +533,9 @@ def _of_logs(
     incomplete += holes_in(scanned.audits, {each.log for each in incomplete})
     damaged = damaged_files(inputs.logs, source, asker(engine, inputs.logs))
     found_in_logs = scanned.findings + list(_unreadable(scanned.audits, incomplete, damaged))
+    unlike = {each.log for each in incomplete} | {audit.log for audit in scanned.audits if audit.is_damaged}
+    whole = [each for each in batches_only if each.log not in unlike]
+    found_in_logs += list(_behind(behind_others(whole, source)))
     seconds = time.perf_counter() - started
     drafts, found, known, ended, decided_on = transaction_verdicts(scanned, engine, source, check_crc=check_crc)
     told = {(each.log.topic, each.log.partition) for each in incomplete}
@@ -676,6 +681,14 @@ def _unreadable(
             yield replace(found(each.log, each.file, each.in_words()), offset=each.offset)
     for spoilt in damaged:
         yield found(spoilt, spoilt.damaged.file, spoilt.damaged.in_words())
+
+
+def _behind(directories: Iterable[Behind]) -> Iterator[Finding]:
+    """What is told of directories whose replicas end below the high watermark of another one."""
+    for each in directories:
+        own, kind = each.log, Kind.TOLD.value
+        found = Finding(rule=REPLICAS, topic=own.topic, partition=own.partition, broker=own.broker, kind=kind)
+        yield replace(found, offset=each.end, evidence=each.in_words())
 
 
 def _has_old_formats(audit: LogAudit) -> bool:

@@ -24,6 +24,9 @@ have been copied, so this is not judged; unless the broker has set the folder as
 *Damaged files.* A checkpoint that is not in its format counts as missing, and is reported (:func:`damaged_files`). A
 broker replaces it as a whole, so it is no older or newer copy.
 
+*An older copy.* A replica that ends below the high watermark of another one was out of sync, or its directory is an
+older copy or a backup. Nobody can tell which of them, so it is no violation, and is told (:func:`behind_others`).
+
 *Offsets in their midst.* A leader gives every offset, and retention deletes a log from its beginning. So only the
 cleaner leaves holes between batches, and ``cleaner-offset-checkpoint`` has the offset up to which it came in each log.
 Any other hole is of a segment or a batch that is missing. Or the log was copied from a replica whose cleaner had been
@@ -35,7 +38,7 @@ Kafka: ReplicaManager.checkpointHighWatermarks, LogManager.checkpointLogStartOff
 """
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from itertools import chain
 from pathlib import Path
@@ -59,6 +62,7 @@ from kafka_eos_checks.audit.moments import (
 from kafka_eos_checks.audit.places import Ask, ask_here, place, written_bytes_of
 from kafka_eos_checks.audit.rules.beside import offset_in, segment_with
 from kafka_eos_checks.audit.rules.log import COORDINATOR_TOPICS, Reason
+from kafka_eos_checks.audit.rules.transactions import topic_of
 from kafka_eos_checks.audit.segments.contents import Place
 from kafka_eos_checks.audit.segments.splits import SUFFIXES, PartitionLog, find_logs
 
@@ -271,6 +275,71 @@ def holes_in(audits: Iterable[Read], known: Collection[PartitionLog]) -> list[In
             evidence = f"{what}, and {CLEANED} does not show that its broker compacted it so far"
             found.append(Incomplete(log, file, first, evidence, is_certain=False, why=MISSING_INSIDE))
     return found
+
+
+class Behind(NamedTuple):
+    """A log directory with replicas that end below the high watermark that another broker has for them.
+
+    Attributes:
+        log: the replica that lacks most; of several, the first by name.
+        end: where it ends.
+        other: the broker with the highest mark for it.
+        mark: that mark.
+        short: how many replicas of the directory end below such a mark.
+        shared: how many have another replica with a mark.
+    """
+
+    log: PartitionLog
+    end: int
+    other: str
+    mark: int
+    short: int
+    shared: int
+
+    def in_words(self) -> str:
+        """Where it ends, what shows that this is early, and what to do."""
+        named = f"broker {self.other}" if self.other.isdecimal() else self.other
+        more = f", as do {self.short:,} of the {self.shared:,} logs here that others have" if self.shared > 1 else ""
+        return (
+            f"ends at offset {self.end:,}, below the high watermark {self.mark:,} of {named}{more}: this is an older "
+            f"copy or a backup, or its broker was out of sync; if it leads before it has caught up, the {self.lacks:,} "
+            "offsets after its end are lost, so start it only while the others run"
+        )
+
+    @property
+    def lacks(self) -> int:
+        """The number of offsets that it lacks."""
+        return self.mark - self.end
+
+
+def behind_others(logs: Iterable[Ended], source: Source) -> list[Behind]:
+    """The directories with replicas that end below another replica's high watermark; arguments as of the others."""
+    marks: dict[Place, list[tuple[int, PartitionLog]]] = defaultdict(list)
+    own = list(logs)
+    for each in own:
+        mark = _told(source, each.log.directory).high_watermarks.get((each.log.topic, each.log.partition))
+        if mark is not None:
+            marks[each.log.topic, each.log.partition].append((mark, each.log))
+    found: dict[Path, list[Behind]] = defaultdict(list)
+    shared: Counter[Path] = Counter()
+    for log, end in ((each.log, each.log.end_after(each.end)) for each in own):
+        others = [each for each in marks[log.topic, log.partition] if _is_other_replica(each[1], log, source)]
+        shared[log.directory] += bool(others)
+        above = [each for each in others if each[0] > end and _are_of_one_topic(each[1], log)]
+        if above:
+            mark, other = max(above, key=lambda each: each[0])
+            found[log.directory].append(Behind(log, end, other.broker, mark, 0, 0))
+    firsts = ((folder, each, max(each, key=lambda own: own.lacks)) for folder, each in sorted(found.items()))
+    return [first._replace(short=len(each), shared=shared[folder]) for folder, each, first in firsts]
+
+
+def _is_other_replica(one: PartitionLog, other: PartitionLog, source: Source) -> bool:
+    return one.directory != other.directory and source.are_of_one_cluster(one, other)
+
+
+def _are_of_one_topic(one: PartitionLog, other: PartitionLog) -> bool:
+    """Whether two logs are of one topic, as far as its ids tell."""
+    return len({topic_of(one), topic_of(other)} - {None}) < len(("one", "other"))
 
 
 def _last_segment(folder: Path) -> tuple[str, ...] | None:

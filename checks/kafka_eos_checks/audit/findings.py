@@ -34,7 +34,7 @@ class Kind(StrEnum):
     VIOLATION: the rule does not hold.
     NOT_JUDGED: the input lacks facts that are needed to judge it.
     TOO_RECENT: another log, which is needed to judge it, may be a copy from an earlier moment.
-    TOLD: it looks like a violation, but somebody did it on purpose.
+    TOLD: worth knowing, and no violation: somebody did it on purpose, or it ends by itself.
     """
 
     VIOLATION = "violation"

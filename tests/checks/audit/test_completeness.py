@@ -19,7 +19,8 @@ from kafka_eos.formats.record_batch import LOG_OVERHEAD_BYTES
 from kafka_eos.formats.segment import StoredBatch, read_leader_epochs, read_segment
 from kafka_eos.formats.transaction_log import TOPIC
 from kafka_eos_checks.audit.audit import COPY_AGAIN, Audit, run
-from kafka_eos_checks.audit.completeness import short_logs
+from kafka_eos_checks.audit.completeness import behind_others, short_logs
+from kafka_eos_checks.audit.findings import Finding, Kind
 from kafka_eos_checks.audit.kernels.logs.transactions import Partition
 from kafka_eos_checks.audit.moments import (
     CLEAN_SHUTDOWN,
@@ -31,6 +32,7 @@ from kafka_eos_checks.audit.moments import (
     Directory,
     Source,
 )
+from kafka_eos_checks.audit.rules.beside import REPLICAS
 from kafka_eos_checks.audit.rules.rule_book import READABLE
 from kafka_eos_checks.audit.rules.transactions import FENCED, HANGING, NO_TRANSACTION
 from kafka_eos_checks.audit.segments.splits import find_logs
@@ -258,6 +260,69 @@ def test_each_log_is_held_against_its_own_directory_and_told_with_its_broker_end
         (f"1/a-1 has no segment, {told} 1", True),
         (f"2/b-0 ends at offset 4,000, {told} 4,001", False),
     ]
+
+
+def test_a_directory_whose_replicas_end_below_the_mark_of_another_is_told_once_by_the_one_that_lacks_most(
+    tmp_path: Path,
+) -> None:
+    for broker, name in ((broker, name) for broker in "1234" for name in ("a-0", "a-1", "a-2", "alone-0")):
+        if name != "alone-0" or broker == "2":
+            (tmp_path / broker / name).mkdir(parents=True)
+            (tmp_path / broker / name / f"{0:020}.log").touch()
+    marks = {("a", 0): 4_000, ("a", 1): 4_000, ("a", 2): 4_000, ("alone", 0): 9_000}
+    whole = Directory(high_watermarks=marks, cluster="own")
+    source = Source(directories={tmp_path / "1": whole, tmp_path / "3": whole, tmp_path / "4": Directory(cluster="x")})
+    ends = {"1/a-0": 4_000, "2/a-0": 3_999, "2/a-1": 10, "3/a-2": 3_990, "1/a-1": 3_800}
+    logs = [Partition(log=log, end=ends.get(str(log), 4_000 * (log.broker != "4"))) for log in find_logs(tmp_path)]
+    one, two, three = behind_others(logs, source)
+    assert [(str(each.log), *each[1:]) for each in (one, two, three)] == [
+        ("1/a-1", 3_800, "3", 4_000, 1, 3),
+        ("2/a-1", 10, "1", 4_000, 2, 3),
+        ("3/a-2", 3_990, "1", 4_000, 1, 3),
+    ], "a log at the mark is not behind, nor one of another cluster, nor one that no other broker has"
+    assert two.in_words().startswith(
+        "ends at offset 10, below the high watermark 4,000 of broker 1, as do 2 of the 3 logs here"
+    )
+    assert "the 3,990 offsets after its end are lost" in two.in_words()
+    for broker in "12":
+        (tmp_path / broker / "a-1" / "partition.metadata").write_text(f"version: 0\ntopic_id: of-{broker}\n")
+    _, two, _ = behind_others(logs, source)
+    assert (two.other, two.short) == ("3", 2), "the topic of broker 1 is another one"
+    moved = [Partition(log=replace(each.log, segments=(f"{4_000:020}.log",)), end=0) for each in logs]
+    assert not behind_others(moved, source), "its segment begins at the mark"
+
+
+def test_an_old_backup_of_one_broker_is_told_and_no_violation(
+    cluster: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (cluster / "manifest.json").unlink()
+    one, two = (cluster / "brokers" / name for name in "12")
+    shutil.copytree(one, two)
+    (two / "meta.properties").write_text("version=1\nnode.id=2\n")
+    result = run([cluster / "brokers"])
+    assert violated(result) == []
+    assert not told(result, REPLICAS), "both have everything"
+    marks = {}
+    for log in sorted(two.glob("generated-*")):
+        rest = sorted(log.glob("*.log"))[1:]
+        for file in (each for begin in rest for each in log.glob(f"{begin.stem}.*")):
+            file.unlink()
+        marks[log.name] = int(rest[0].stem)
+    lines = (two / HIGH_WATERMARKS).read_text().splitlines()
+    kept = [line for line in lines[2:] if not line.startswith("generated ")]
+    kept += [f"{name.replace('-', ' ')} {mark}" for name, mark in marks.items()]
+    (two / HIGH_WATERMARKS).write_text("\n".join(["0", str(len(kept)), *kept, ""]))
+    result = run([cluster / "brokers"])
+    assert violated(result) == []
+    [note] = told(result, REPLICAS)
+    assert (note.broker, note.topic, note.offset) == ("2", "generated", marks[f"generated-{note.partition}"])
+    assert "of broker 1, as do 3 of the" in note.evidence
+    assert main(["audit", str(cluster / "brokers"), "--allow-unjudged"]) == 0
+    assert "told, no violation: 1\nreplicas differ (told): broker 2: generated-" in capsys.readouterr().out
+
+
+def told(audit: Audit, rule: str) -> list[Finding]:
+    return [each for each in audit.notes if each.rule == rule and each.kind == Kind.TOLD]
 
 
 def incomplete(*paths: Path, engine: str = "local", **how: Any) -> tuple[list[tuple[str, int | None]], str]:
