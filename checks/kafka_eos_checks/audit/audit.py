@@ -95,9 +95,10 @@ LOOK_FOR_MISSING = (
 )
 READ_TO_DRAW = 32 << 20  # bytes that are read once more to know whether a finding can be drawn
 TRIES = 3  # a running broker may delete segments while they are audited
+HARD_LINKS = "a copy of hard links keeps all segments, and is made at once, on one file system: cp -al DIRECTORY COPY"
 GONE_EACH_TIME = (
     f"a file was gone in each of {TRIES} tries: its broker deletes or compacts segments while they are read; audit a "
-    "copy. One of hard links is made at once, on the same file system: cp -al DIRECTORY COPY"
+    f"copy; {HARD_LINKS}"
 )
 
 
@@ -240,7 +241,7 @@ def run(
         except FileNotFoundError as gone:  # a running broker deletes segments
             if taken:
                 raise  # rather than write the findings a second time
-            progress_console.print(f"{gone.filename} is gone; beginning anew", markup=False)
+            progress_console.print(f"{gone.filename} is gone; beginning anew; {HARD_LINKS}", markup=False)
     try:
         return once()
     except FileNotFoundError as gone:
