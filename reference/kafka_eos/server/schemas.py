@@ -103,7 +103,7 @@ _REASONS = (
     ),
     ("clients' metrics are not collected", ("GetTelemetrySubscriptions", "PushTelemetry")),
     (
-        "share groups have no transactions",
+        "share groups write no transactions, and are not served",
         (
             "ShareGroupHeartbeat",
             "ShareGroupDescribe",
