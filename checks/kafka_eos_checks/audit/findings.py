@@ -270,10 +270,12 @@ def prepare_table(table: str, form: str, spark: "SparkSession") -> None:
         if not spark.catalog.tableExists(table):
             whole = spark.createDataFrame([], ddl(TABLE_COLUMNS)).schema
             spark.catalog.createTable(table, source=form, schema=whole)
-        other = {name.lower() for name in spark.table(table).columns} ^ TABLE_COLUMNS.keys()
-    if other:
+        own = {name.lower() for name in spark.table(table).columns}
+    if other := own ^ TABLE_COLUMNS.keys():
+        lacking = ddl({name: kind for name, kind in TABLE_COLUMNS.items() if name in other})
+        add = f", or add them: ALTER TABLE {table} ADD COLUMNS ({lacking})" if own < TABLE_COLUMNS.keys() else ""
         named = ", ".join(sorted(other))
-        raise TableRefused(f"table {table} and findings differ in the columns {named}; give a new table")
+        raise TableRefused(f"table {table} and findings differ in the columns {named}; give a new table{add}")
     append_to_table(table, spark, [spark.createDataFrame([], ddl(COLUMNS))], audit="")
 
 

@@ -648,9 +648,25 @@ def test_a_table_that_cannot_be_written_is_refused_before_the_audit_with_a_remed
     }
     for table, words in wanted.items():
         assert cli.main(["audit", str(tmp_path / "logs"), "--sink", table]) == 2
-        assert words in capsys.readouterr().err
+        said = capsys.readouterr().err
+        assert words in said
+        assert "ALTER TABLE" not in said, "nothing that can be added makes it one of findings"
     spark.sql(f"DROP TABLE {'f' * 300}")
     spark.catalog.dropTempView("numbers")
+
+
+@pytest.mark.spark
+def test_a_table_of_an_earlier_release_gets_its_missing_columns_by_the_named_statement(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_log(tmp_path / "logs" / "orders-0", faulty())
+    spark.sql(f"CREATE TABLE earlier ({', '.join(map(' '.join, COLUMNS.items()))}) USING parquet")
+    assert cli.main(["audit", str(tmp_path / "logs"), "--sink", "earlier"]) == 2
+    said = capsys.readouterr().err.replace("\n", " ")
+    spark.sql(said[said.index("ALTER TABLE") :].strip())
+    assert cli.main(["audit", str(tmp_path / "logs"), "--sink", "earlier"]) == 1
+    assert spark.table("earlier").count()
+    spark.sql("DROP TABLE earlier")
 
 
 @pytest.mark.spark
