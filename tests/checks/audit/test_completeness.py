@@ -269,26 +269,30 @@ def test_a_directory_whose_replicas_end_below_the_mark_of_another_is_told_once_b
         if name != "alone-0" or broker == "2":
             (tmp_path / broker / name).mkdir(parents=True)
             (tmp_path / broker / name / f"{0:020}.log").touch()
-    marks = {("a", 0): 4_000, ("a", 1): 4_000, ("a", 2): 4_000, ("alone", 0): 9_000}
+    marks = {("a", 0): 4_000, ("a", 1): 4_000, ("a", 2): 4_000, ("b", 0): 9_000}
     whole = Directory(high_watermarks=marks, cluster="own")
-    source = Source(directories={tmp_path / "1": whole, tmp_path / "3": whole, tmp_path / "4": Directory(cluster="x")})
-    ends = {"1/a-0": 4_000, "2/a-0": 3_999, "2/a-1": 10, "3/a-2": 3_990, "1/a-1": 3_800}
+    higher = Directory(high_watermarks=marks | {("a", 1): 4_100}, cluster="own")
+    alone = Directory(high_watermarks={("alone", 0): 9_000})
+    known = {"1": whole, "2": alone, "3": higher, "4": Directory(cluster="x")}
+    source = Source(directories={tmp_path / name: each for name, each in known.items()})
+    ends = {"1/a-0": 4_000, "2/a-0": 3_999, "2/a-1": 10, "3/a-2": 3_990, "1/a-1": 3_800, "3/a-1": 4_100}
     logs = [Partition(log=log, end=ends.get(str(log), 4_000 * (log.broker != "4"))) for log in find_logs(tmp_path)]
     one, two, three = behind_others(logs, source)
     assert [(str(each.log), *each[1:]) for each in (one, two, three)] == [
-        ("1/a-1", 3_800, "3", 4_000, 1, 3),
-        ("2/a-1", 10, "1", 4_000, 2, 3),
+        ("1/a-1", 3_800, "3", 4_100, 1, 3),
+        ("2/a-1", 10, "3", 4_100, 2, 3),
         ("3/a-2", 3_990, "1", 4_000, 1, 3),
     ], "a log at the mark is not behind, nor one of another cluster, nor one that no other broker has"
     assert two.in_words().startswith(
-        "ends at offset 10, below the high watermark 4,000 of broker 1, as do 2 of the 3 logs here"
+        "ends at offset 10, below the high watermark 4,100 of broker 3, as do 2 of the 3 logs here"
     )
-    assert "the 3,990 offsets after its end are lost" in two.in_words()
-    for broker in "12":
+    assert "the 4,090 offsets after its end are lost" in two.in_words()
+    assert ", as do" not in two._replace(shared=1).in_words(), "it is the only one"
+    for broker in "23":
         (tmp_path / broker / "a-1" / "partition.metadata").write_text(f"version: 0\ntopic_id: of-{broker}\n")
     _, two, _ = behind_others(logs, source)
-    assert (two.other, two.short) == ("3", 2), "the topic of broker 1 is another one"
-    moved = [Partition(log=replace(each.log, segments=(f"{4_000:020}.log",)), end=0) for each in logs]
+    assert (two.other, two.short) == ("1", 2), "the topic of broker 3 is another one"
+    moved = [Partition(log=replace(each.log, segments=(f"{4_100:020}.log",)), end=0) for each in logs]
     assert not behind_others(moved, source), "its segment begins at the mark"
 
 
@@ -319,6 +323,14 @@ def test_an_old_backup_of_one_broker_is_told_and_no_violation(
     assert "of broker 1, as do 3 of the" in note.evidence
     assert main(["audit", str(cluster / "brokers"), "--allow-unjudged"]) == 0
     assert "told, no violation: 1\nreplicas differ (told): broker 2: generated-" in capsys.readouterr().out
+    [first, second, _] = (two / f"generated-{number}" / f"{0:020}.log" for number in range(3))
+    damaged = bytearray(first.read_bytes())
+    damaged[LOG_OVERHEAD_BYTES + 20] ^= 1
+    first.write_bytes(damaged)
+    cut(second, list(read_segment(second))[-1].position)
+    [note] = told(run([cluster / "brokers"], one_moment=True), REPLICAS)
+    assert "as do 1 of the" in note.evidence, "what is damaged or lost here is reported by itself"
+    assert note.partition == 2
 
 
 def told(audit: Audit, rule: str) -> list[Finding]:
