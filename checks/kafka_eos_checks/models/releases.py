@@ -189,7 +189,7 @@ class Releases:
                     f'{self.file} [release."{one.name}"]: inherits = {one.inherits!r} is no release below it'
                 )
         told: dict[str, Release] = {}
-        for one in reversed(found.values()):
+        for one in map(found.__getitem__, reversed(names)):
             parent = told[one.inherits] if one.inherits else one
             told[one.name] = replace(one, absent=parent.absent, unstated=parent.unstated)
         return {name: told[name] for name in names}
