@@ -260,7 +260,7 @@ def test_a_finding_whose_properties_no_verdict_shows_is_told_with_the_checks(
     assert main(["ledger", "properties", "static-leave", *given]) == 2
     told = capsys.readouterr().err
     assert "no verdict here shows a property that finding static-leave is about; check them first: " in told
-    assert "kafka-eos check models --kafka 4.3 --kafka 3.9 --json build/verdicts/releases.json" in told
+    assert "kafka-eos check models --kafka 4.4 --kafka 4.3 --kafka 3.9 --json build/verdicts/releases.json" in told
     assert main(["ledger", "properties", "static-leav", *given]) == 2
     assert "no module, property or finding static-leav; similar names: static-leave" in capsys.readouterr().err
 
