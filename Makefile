@@ -47,9 +47,9 @@ lint: $(VENV)/.installed ## ruff, mypy --strict, import rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-model-check: setup ## check every model of the small and full tiers with TLC, by the repaired rules and by those of Kafka 4.3 and 3.9
+model-check: setup ## check every model of the small and full tiers with TLC, by the repaired rules and by those of Kafka 4.4, 4.3 and 3.9
 	$(KAFKA_EOS) check models --tier full --json $(VERDICTS)/models.json
-	$(KAFKA_EOS) check models --tier full --kafka 4.3 --kafka 3.9 --json $(VERDICTS)/releases.json
+	$(KAFKA_EOS) check models --tier full --kafka 4.4 --kafka 4.3 --kafka 3.9 --json $(VERDICTS)/releases.json
 	$(KAFKA_EOS) ledger properties --models
 
 model-check-deep: setup ## also check the deep tier: larger constants, more than an hour
@@ -77,6 +77,7 @@ conformance: setup ## compare the reference's state graphs with TLC's, and valid
 	$(KAFKA_EOS) check graphs --json $(VERDICTS)/graphs.json
 	$(KAFKA_EOS) check graphs --kafka 4.3 --json $(VERDICTS)/graphs-4.3.json
 	$(KAFKA_EOS) check graphs --kafka 3.9 --json $(VERDICTS)/graphs-3.9.json
+	$(KAFKA_EOS) check graphs TransactionalProducerErrors --kafka 4.4 --json $(VERDICTS)/graphs-4.4.json
 	$(KAFKA_EOS) check traces --json $(VERDICTS)/traces.json
 
 findings: setup $(JARS)/kafka/.copied $(JARS)/kafka-4.4/.copied $(JARS)/kafka-3.9/.copied ## check the findings in Kafka: run their models, audit their recordings, send their requests to the broker

@@ -23,7 +23,7 @@
 (*   group of KIP-848 with more than two; static members; heartbeats with  *)
 (*   an epoch that is not the member's.                                    *)
 (*                                                                         *)
-(* KIPs: 98, 360, 447, 588, 848, 890, 1251.  Kafka: KafkaApis.             *)
+(* KIPs: 98, 360, 447, 588, 848, 890, 1251, 1319.  Kafka: KafkaApis.       *)
 (***************************************************************************)
 EXTENDS Integers, Sequences, FiniteSets, TLC
 
@@ -271,11 +271,16 @@ MemberError(member, generation) ==
     IF GroupProtocol = "classic" THEN Groups!TxnOffsetCommitError(member, generation)
     ELSE Groups!MemberEpochError(member, generation, {"data"})
 
+(* TxnOffsetCommit names topics by their ids. Its clients know the codes of epochs and of unknown groups.    KIP-1319 *)
+NamesTopicsById == ApiVersions["TxnOffsetCommit"] >= 6
+
 (* The reason why the group refuses offsets in a transaction; "NONE" if it does not. *)
 (* Kafka: OffsetMetadataManager.validateTransactionalOffsetCommit                    *)
 CommitError(member, generation) ==
     IF generation < 0 /\ IsEmpty THEN "NONE"
-    ELSE IF member # NoMember /\ ~IsKnown THEN "ILLEGAL_GENERATION"
+    ELSE IF member # NoMember /\ ~IsKnown
+         THEN IF NamesTopicsById THEN "GROUP_ID_NOT_FOUND" ELSE "ILLEGAL_GENERATION"
+    ELSE IF NamesTopicsById THEN MemberError(member, generation)
     ELSE Groups!ErrorInTransaction(MemberError(member, generation))
 
 (* The reason why the group refuses offsets outside of transactions; "NONE" if it does not. *)

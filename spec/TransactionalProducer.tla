@@ -11,14 +11,15 @@
 (*   (version 2), the upgrade from version 1 to version 2.                 *)
 (* Assumed, not checked: an application with one thread; one batch at a    *)
 (*   time for each partition, and one code for all partitions of an        *)
-(*   answer. Requests that wait are merged.                                *)
+(*   answer; a client that knows the ids of its input topics. Requests     *)
+(*   that wait are merged.                                                 *)
 (* Out of scope: what brokers do with the requests (Transactions); a send  *)
 (*   that fails before the client has one (Java leaves a needless bump     *)
 (*   behind); OUT_OF_ORDER_SEQUENCE_NUMBER and UNKNOWN_PRODUCER_ID after   *)
 (*   a batch that is not acknowledged or is deleted, which are retried;    *)
 (*   PREPARED_TRANSACTION (KIP-939), which no call of 4.3 leads to.        *)
 (*                                                                         *)
-(* KIPs: 98, 360, 588, 654, 691, 890, 939, 1050.                           *)
+(* KIPs: 98, 360, 588, 654, 691, 890, 939, 1050, 1319.                     *)
 (* Kafka: TransactionManager, Sender, RecordAccumulator, KafkaProducer.    *)
 (***************************************************************************)
 EXTENDS Integers, FiniteSets
@@ -144,7 +145,7 @@ AddOffsetsReaction(error) ==
 (* The client's reaction to an answer to TxnOffsetCommit. *)
 OffsetCommitReaction(error) ==
     IF error \in {"GROUP_AUTHORIZATION_FAILED", "FENCED_INSTANCE_ID", "TRANSACTION_ABORTABLE", "UNKNOWN_MEMBER_ID",
-                  "ILLEGAL_GENERATION"} THEN "abortable"
+                  "ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH", "GROUP_ID_NOT_FOUND"} THEN "abortable"
     ELSE "fatal"
 
 (* The client's reaction to an answer to EndTxn. *)
@@ -189,8 +190,15 @@ ExceptionOf(request, error) ==
 (* since 2.4 they never answer UNKNOWN_PRODUCER_ID. The client would react to more of these than it should: see the  *)
 (* mutants.                                                                                                          *)
 
+(* The client sends offsets with the topics' ids, in the last version of the request (KIP-1319). *)
+NamesTopicsById == client.version = 2
+
+(* Codes that brokers answer only to offsets with the topics' ids. *)
+ErrorsOfTopicIds == {"STALE_MEMBER_EPOCH", "GROUP_ID_NOT_FOUND"}
+
 (* A broker may answer a request with an error. *)
 MayAnswer(request, error) ==
+    /\ error \in ErrorsOfTopicIds => request = "TxnOffsetCommit" /\ NamesTopicsById
     /\ error = "TRANSACTION_ABORTABLE" => request \in {"TxnOffsetCommit", "Produce"}
     /\ error = "GROUP_AUTHORIZATION_FAILED" =>
            request \in {"AddOffsetsToTxn", "TxnOffsetCommit", Lookup("GROUP")}
@@ -771,6 +779,16 @@ FatalIsFinal ==
            /\ client'.state = "FATAL_ERROR" /\ inFlight' = "none"
            /\ \A partition \in Partitions : batches'[partition].status # "in flight"]_vars
 FatalIsFinalWitness == client.state = "FATAL_ERROR"
+
+(* Codes with which a group refuses the offsets of a member: they say nothing of the transaction. *)
+GroupRefusals ==
+    {"FENCED_INSTANCE_ID", "UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH", "GROUP_ID_NOT_FOUND"}
+
+(* A group that refuses the offsets of a member does not end the producer: it can abort the transaction and go on. *)
+RefusedOffsetsAreAborted ==
+    [][inFlight = "TxnOffsetCommit" => \A error \in Errors \cap GroupRefusals : ~FailProducer(error)]_vars
+RefusedOffsetsAreAbortedWitness ==
+    inFlight = "TxnOffsetCommit" /\ \E error \in Errors \cap GroupRefusals : FailTransaction(error)
 
 (* After a broker has said that the client is fenced, none of its requests and batches is on its way. *)
 NothingAfterFencing ==

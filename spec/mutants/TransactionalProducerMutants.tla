@@ -93,12 +93,22 @@ CommitsDespiteFailure(exception, bumps) ==
     ELSE IF client.state = "ABORTING_TRANSACTION" THEN [client EXCEPT !.bump = @ \/ bumps]
     ELSE [client EXCEPT !.state = "ABORTABLE_ERROR", !.error = exception, !.bump = @ \/ bumps]
 
+(* for NamesTopicsById: offsets are sent with the names of their topics, as in Kafka up to 4.3 *)
+NamesTopicsByName == FALSE
+
+(* for OffsetCommitReaction: the errors of the version before are known, as in Kafka up to 4.3 *)
+KnowsErrorsOfNames(error) ==
+    IF error \in {"GROUP_AUTHORIZATION_FAILED", "FENCED_INSTANCE_ID", "TRANSACTION_ABORTABLE", "UNKNOWN_MEMBER_ID",
+                  "ILLEGAL_GENERATION"} THEN "abortable"
+    ELSE "fatal"
+
 (* for MayAnswer: in the midst of a transaction a lookup is answered with TRANSACTION_ABORTABLE *)
 LookupsAreAbortable(request, error) ==
     /\ error = "TRANSACTION_ABORTABLE" =>
            request \in {"TxnOffsetCommit", "Produce"} \/ (request \in Lookups /\ seen.number > 0)
     /\ error = "GROUP_AUTHORIZATION_FAILED" =>
            request \in {"AddOffsetsToTxn", "TxnOffsetCommit", Lookup("GROUP")}
+    /\ error \in ErrorsOfTopicIds => request = "TxnOffsetCommit" /\ NamesTopicsById
     /\ error # "UNKNOWN_PRODUCER_ID"
 
 (* for BumpsByItself: the client asks for no other epoch, as before KIP-360 *)

@@ -235,7 +235,8 @@ class Book:
         """(module, property) -> the layers whose random walks check it, also by the rules of each release of Kafka."""
         found: dict[tuple[str, str], list[Layer]] = {}
         shipped = [layer for name in self.releases.releases for layer in layers_of_release(self.registry, name)]
-        for layer in (*layers(self.registry), *shipped):
+        once = {layer.name: layer for layer in (*layers(self.registry), *shipped)}  # releases share what is the same
+        for layer in once.values():
             seen = self.spec.operators(self._seen_from(layer.model.module))
             for name in layer.properties:
                 found.setdefault((seen[name][0], name), []).append(layer)

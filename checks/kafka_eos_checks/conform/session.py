@@ -32,8 +32,10 @@ CAPS = {
 }
 """The newest versions that name topics by their names, and that clients may send."""
 _OLD_CLIENT = {"Produce": 11, "EndTxn": 4, "TxnOffsetCommit": 4}
-_NEW_CLIENT = {"Produce": 12, "EndTxn": 5, "TxnOffsetCommit": 5}
-"""KIP-890: the newest versions of a client of transaction version 1, and those with which version 2 begins."""
+_FIRST_OF_NEW_CLIENT = {"Produce": 12, "EndTxn": 5, "TxnOffsetCommit": 5}
+_NEW_CLIENT = {**_FIRST_OF_NEW_CLIENT, "TxnOffsetCommit": 6}
+"""KIP-890: the newest versions of a client of transaction version 1, those with which version 2 begins, and the newest
+of these (KIP-1319: with topic ids)."""
 FEATURE, GROUPS = "transaction.version", "group.version"
 
 
@@ -101,7 +103,7 @@ class Session:
             except Unsupported as reason:
                 reasons[api] = str(reason)
                 continue
-            needed = _NEW_CLIENT.get(api, 0) if self.settings.client > 1 else 0
+            needed = _FIRST_OF_NEW_CLIENT.get(api, 0) if self.settings.client > 1 else 0
             features = self.wire.features
             if api == HEARTBEAT and features and features.get(GROUPS, 0) < 1:
                 reasons[api] = f"{api}: {GROUPS} 1 is needed, the broker has {features.get(GROUPS, 0)}"

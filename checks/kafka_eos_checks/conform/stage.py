@@ -14,7 +14,7 @@ from typing import Any
 
 from kafka_eos.errors import ErrorCode, MalformedBatch
 from kafka_eos.formats.record_batch import ControlType, Header, Record, RecordBatch, TimestampType, build_batch
-from kafka_eos.machines.broker import HEARTBEAT
+from kafka_eos.machines.broker import FIRST_WITH_TOPIC_IDS, HEARTBEAT
 from kafka_eos.machines.transaction_coordinator import Identity
 from kafka_eos.machines.transactional_partition import ABORT, COMMIT, PLAIN, TRANSACTIONAL
 from kafka_eos.server.cluster import CONSUMER_OFFSETS
@@ -335,12 +335,10 @@ class Stage:
             case "EndTxn":
                 return {"TransactionalId": name, "Committed": request.detail == COMMITS, **real}
             case "TxnOffsetCommit":
-                return {
-                    "TransactionalId": name,
-                    "GenerationIdOrMemberEpoch": self._generation(given),
-                    **self._offset_row(given),
-                    **real,
-                }
+                row = self._offset_row(given)
+                if self.wire.version(request.api) >= FIRST_WITH_TOPIC_IDS:
+                    row["Topics"] = [{**topic, "TopicId": self._topic_id()} for topic in row["Topics"]]
+                return {"TransactionalId": name, "GenerationIdOrMemberEpoch": self._generation(given), **row, **real}
             case "OffsetCommit":
                 return {"GenerationIdOrMemberEpoch": self._generation(given), **self._offset_row(given)}
             case "ConsumerGroupHeartbeat":
@@ -368,6 +366,10 @@ class Stage:
             "Topics": [{"Name": self.topic, "Partitions": [part]}],
         }
 
+    def _topic_id(self) -> object:
+        """The id of the topic, as Metadata has it."""
+        return _first(self.places.metadata(self.topic)["Topics"])["TopicId"]
+
     def _member(self, member: str | None) -> str:
         """A member's id; those of a group of KIP-848 have made up their own, in the order of their names."""
         if member in {FIRST, SECOND}:
@@ -379,8 +381,7 @@ class Stage:
         self.has_group = True
         if given.assigns and self.assigns_after:
             time.sleep(self.assigns_after)
-        told = _first(self.places.metadata(self.topic)["Topics"])
-        owned = [{"TopicId": told["TopicId"], "Partitions": [self.partition]}]
+        owned = [{"TopicId": self._topic_id(), "Partitions": [self.partition]}]
         epochs = {"JoinConsumerGroup": 0, "LeaveConsumerGroup": -1}
         return {
             "GroupId": self.group,

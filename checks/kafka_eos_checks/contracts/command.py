@@ -149,6 +149,12 @@ def rules_of_release(contract: "Contract", releases: Releases, release: str) -> 
     }
 
 
+def modules_of(contracts: "Mapping[str, Sequence[Contract]]", releases: Releases) -> set[str]:
+    """The modules of the spec that contracts are about."""
+    about = {owner.__module__.rpartition(".")[2] for own in contracts.values() for each in own for owner in each.about}
+    return {module for module in releases.modules.paths if snake_case(module) in about}
+
+
 def of_kafka(names: Sequence[str], release: str, seconds: float) -> Iterator[Verdict]:
     """The verdicts on the contracts about rules that a release of Kafka has otherwise, with these rules.
 
@@ -215,7 +221,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     try:
         if arguments.kafka:
-            arguments.kafka = Releases().chosen(arguments.kafka)
+            releases = Releases()
+            arguments.kafka = releases.chosen(arguments.kafka, modules_of(CONTRACTS, releases))
             verdicts = list(of_kafka(arguments.modules, arguments.kafka, arguments.seconds))
         else:
             verdicts = list(checked(arguments.modules, arguments.seconds))

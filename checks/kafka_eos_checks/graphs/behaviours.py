@@ -173,7 +173,7 @@ def of_release(model: Model, release: str) -> Model:
         MalformedRegistry: when the release is not known, or the model says nothing about it.
     """
     releases = Releases()
-    [column] = columns([model], [releases.chosen(release)], releases)
+    [column] = columns([model], [releases.chosen(release, [model.module])], releases)
     if column.outside:
         raise MalformedRegistry(f"{model.name} is not of Kafka {release}: {column.outside}")
     return column.entry

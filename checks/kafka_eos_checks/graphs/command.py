@@ -493,7 +493,7 @@ def as_shipped(models: Sequence[Model], release: str) -> list[Model]:
     """
     releases = Releases()
     found = []
-    for column in columns(models, [releases.chosen(release)], releases):
+    for column in columns(models, [releases.chosen(release, {model.module for model in models})], releases):
         if column.rules:
             expected = column.expected(releases)
             never = (expected.never if expected else ()) or column.model.never

@@ -380,7 +380,8 @@ def run(arguments: argparse.Namespace, models: Sequence[Model], registry: Regist
         MalformedRegistry: when a release is not known, or an entry cannot be used.
     """
     releases = Releases(registry.folder.parent)
-    names = list(dict.fromkeys(map(releases.chosen, arguments.kafka)))
+    modules = {model.module for model in models}
+    names = list(dict.fromkeys(releases.chosen(name, modules) for name in arguments.kafka))
     done, verdicts = [], []
     jobs = arguments.jobs or os.cpu_count() or 1
     for drawn, judged in check_columns(columns(models, names, releases), jobs=jobs, timeout=arguments.timeout):

@@ -33,13 +33,13 @@ from kafka_eos_checks.models.releases import Releases
 COLOURS = {Outcome.HOLDS: "green", Outcome.VIOLATED: "red", Outcome.DIFFERS: "bold red"}
 CHECKS = (
     "kafka-eos check models --json build/verdicts/models.json",
-    "kafka-eos check models --kafka 4.3 --kafka 3.9 --json build/verdicts/releases.json",
+    "kafka-eos check models --kafka 4.4 --kafka 4.3 --kafka 3.9 --json build/verdicts/releases.json",
     "kafka-eos check all --only simulations",
     "kafka-eos check all --only recordings",
 )
 EPILOG = """examples:
   kafka-eos check models --json build/verdicts/models.json
-  kafka-eos check models --kafka 4.3 --kafka 3.9 --json build/verdicts/releases.json
+  kafka-eos check models --kafka 4.4 --kafka 4.3 --kafka 3.9 --json build/verdicts/releases.json
   kafka-eos ledger properties
   kafka-eos ledger properties IdempotentProducer NoDuplicate     some modules or properties only
   kafka-eos ledger properties static-leave                       those that a finding is about
@@ -82,7 +82,7 @@ def _table(rows: list[Row]) -> Table:
     return table
 
 
-def _told(row: Row, registry: Registry) -> Iterator[str]:
+def _told(row: Row, registry: Registry, releases: Releases) -> Iterator[str]:
     """A property in words: what it says, the known failures, and the findings that its models cannot come upon."""
     if row.module == AUDIT:
         return
@@ -93,12 +93,15 @@ def _told(row: Row, registry: Registry) -> Iterator[str]:
         shows = f" (finding {finding[name]})" if name in finding else ""
         yield f"  breaks in {name}: {registry.get(name).title}{shows}"
     for column in row.cells:
+        if column == REPAIRED:
+            continue
         release = column.removeprefix("Kafka ")
+        stated = releases.stated(row.module, release)
         broken = [
-            one for one in registry.models.values() if one.module == row.module and row.name in _broken(one, release)
+            one for one in registry.models.values() if one.module == row.module and row.name in _broken(one, stated)
         ]
         if broken:
-            smallest = min(broken, key=lambda one: one.shipped[release].states or 0)
+            smallest = min(broken, key=lambda one: one.shipped[stated].states or 0)
             call = f"kafka-eos check models {smallest.name} --kafka {release} --tell {row.name}"
             yield f"  {call} shows how {column} violates it"
     for column, cell in row.cells.items():
@@ -145,16 +148,14 @@ def _tell_unknown(unknown: Collection[str], every: Sequence[Row]) -> None:
         print(f"kafka-eos ledger properties: {told}", file=sys.stderr)
 
 
-def _counted(rows: list[Row], releases: Releases) -> Iterator[str]:
-    """A line for each column: how many of its cells are how, and what was not run; and whose rules these are too."""
-    also = {f"Kafka {release.name}": release.also for release in releases.releases.values()}
+def _counted(rows: list[Row]) -> Iterator[str]:
+    """A line for each column: how many of its cells are how, and what was not run."""
     for column in rows[0].cells:
         counts = Counter(row.cells[column].outcome for row in rows)
         told = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
         unjudged = dict.fromkeys(name for row in rows for name in row.cells[column].unjudged)
         left = f"; not run here: {', '.join(unjudged)} (check models --tier deep)" if unjudged else ""
-        same = "".join(f", and {name}, which has the same rules" for name in also.get(column, ()))
-        yield f"{column}{same}: {told}{left}"
+        yield f"{column}: {told}{left}"
 
 
 def _tell_judged() -> int:
@@ -193,11 +194,11 @@ def run(arguments: argparse.Namespace) -> int:
     answer_console.print(_table(rows))
     if arguments.names:
         registry = Registry()
-        for told in (line for row in rows for line in _told(row, registry)):
+        for told in (line for row in rows for line in _told(row, registry, releases)):
             answer_console.print(told, markup=False, soft_wrap=True)
     else:
         answer_console.print("`kafka-eos ledger properties NAME` says more of a property: meaning, failures, models")
-    for told in _counted(rows, releases):
+    for told in _counted(rows):
         answer_console.print(told, markup=False, soft_wrap=True)
     if any(cell.outcome is Outcome.OPEN for row in rows for cell in row.cells.values()):
         span = "the named models only" if arguments.names else "minutes; --tier full for all of them"

@@ -498,8 +498,10 @@ def _entry_line(rule: Rule, entry: Model) -> int:
 
 def commands(rule: Rule, places: Sequence[Place]) -> Iterator[str]:
     """The commands that check a change to a rule, in the order in which one failure explains the next."""
-    found = filter(None, (rule.sources.releases.rule(module, rule.name) for module in rule.homes))
-    releases = "".join(f" --kafka {name}" for name in dict.fromkeys(name for each in found for name in each.by_release))
+    every = rule.sources.releases
+    found = filter(None, (every.rule(module, rule.name) for module in rule.homes))
+    names = dict.fromkeys(every.stated(each.module, name) for each in found for name in each.by_release)
+    releases = "".join(f" --kafka {name}" for name in names)
     for tier in TIERS:
         if models := " ".join(entry.name for entry in rule.models if entry.tier == tier):
             of_tier = "" if tier == TIERS[0] else f" --tier {tier}"

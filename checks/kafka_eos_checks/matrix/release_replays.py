@@ -120,8 +120,15 @@ def known_rules(releases: Releases, release: str) -> set[str]:
 def check(registry: Registry) -> Iterator[Verdict]:
     """A verdict on each rule of the audit by the repaired rules and by those of each release."""
     releases = Releases(registry.folder.parent)
-    for release in (REPAIRED, *releases.releases):
-        yield from _of_release(registry, releases, release)
+    yield from _of_release(registry, releases, REPAIRED)
+    done: dict[str, list[Verdict]] = {}
+    for release in releases.releases:
+        names = {releases.stated(module, release) for module in MODELS}
+        own = names.pop() if len(names) == 1 else release
+        if own not in done:
+            done[own] = list(_of_release(registry, releases, own))
+        for verdict in done[own]:
+            yield replace(verdict, name=verdict.name.replace(f"Kafka {own}", f"Kafka {release}"))
 
 
 def _of_release(registry: Registry, releases: Releases, release: str) -> Iterator[Verdict]:

@@ -5,9 +5,12 @@ with the operator of ``spec/mutants`` that is Kafka's; a rule that the newest of
 ``Departs from Kafka`` in its module. :func:`shipped` puts the rules of a release into a model, so that TLC, and the
 reference through :mod:`kafka_eos_checks.mutants.rules`, check that Kafka. ::
 
+    [release."4.4"]
+    title = "Apache Kafka 4.4, with its Java client"
+    inherits = "4.3"                                   # it has the rules of this release, except those that name it
+
     [release."4.3"]
     title = "Apache Kafka 4.3, with its Java client"
-    also = ["4.4"]                                     # later releases that have the same rules
 
     [release."3.9"]
     title = "Apache Kafka 3.9"
@@ -23,6 +26,13 @@ reference through :mod:`kafka_eos_checks.mutants.rules`, check that Kafka. ::
     "3.9" = "LastBatchOnly"
     kafka = "ProducerStateManager.writeSnapshot"       # where Kafka has its rule, or the change that brought the spec's
     finding = "retry-refused-after-restart"            # of the ledger, if the rule is the cause of one
+
+    [rule.TransactionalProducer.OffsetCommitReaction]
+    "4.4" = "OffsetCommitReaction"                     # the spec's own: what it would inherit does not count
+    "4.3" = "KnowsErrorsOfNames"
+
+What is judged of a release is judged of those that inherit all of its rules of the module: they share one run
+(:meth:`Releases.stated`).
 """
 
 import sys
@@ -50,14 +60,14 @@ class Release:
     Attributes:
         name: as Kafka numbers it, without the last number.
         title: one line.
-        also: later releases that have the same rules, the newest first.
+        inherits: the release whose rules it has, except those that name it; "" if it has only its own.
         absent: constant -> a value that no model of this release has in it.
         unstated: module -> ``constant``, ``value``, and the ``reason`` why its rules are not stated for them.
     """
 
     name: str
     title: str
-    also: tuple[str, ...] = ()
+    inherits: str = ""
     absent: Mapping[str, str] = field(default_factory=dict)
     unstated: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
@@ -69,7 +79,7 @@ class Rule:
     Attributes:
         module: the module that defines the rule.
         name: its operator.
-        by_release: release -> the operator that is Kafka's.
+        by_release: release -> the operator that is Kafka's; a release that inherits it is among them.
         kafka: where Kafka has its rule.
         finding: id of the finding that it causes, or "".
         unmodelled: why no operator can say Kafka's rule, or "".
@@ -103,8 +113,15 @@ def releases_of(finding: str) -> tuple[str, ...]:
     """
     content = _read_once()
     rules = [row for rows in content["rule"].values() for row in rows.values() if row.get("finding") == finding]
-    concerned = {name: own for name, own in content["release"].items() if any(name in row for row in rules)}
-    return tuple(each for name, own in concerned.items() for each in (*own.get("also", ()), name))
+    parents = {name: own.get("inherits", "") for name, own in content["release"].items()}
+    return tuple(name for name in parents if any(_named_by(row, name, parents) in row for row in rules))
+
+
+def _named_by(row: Mapping[str, Any], release: str, parents: Mapping[str, str]) -> str:
+    """The release that a rule names for one: itself, or the nearest that it inherits from; "" if there is none."""
+    while release and release not in row:
+        release = parents[release]
+    return release
 
 
 class Releases:
@@ -135,7 +152,8 @@ class Releases:
             raise MalformedRegistry(f'{self.file}: tables are [release."4.3"], [instances] and [rule.Module.Operator]')
         self.modules = ModuleFolder(self.file.parent)
         self._scopes: dict[str, list[Rule]] = {}
-        self.releases: dict[str, Release] = {name: self._release(name, row) for name, row in content["release"].items()}
+        own = {name: self._release(name, row) for name, row in content["release"].items()}
+        self.releases: dict[str, Release] = self._inheriting(own)
         self.rules = [
             self._rule(module, name, row) for module, rows in content["rule"].items() for name, row in rows.items()
         ]
@@ -151,14 +169,30 @@ class Releases:
 
     def _release(self, name: str, row: Mapping[str, Any]) -> Release:
         where = f'{self.file} [release."{name}"]'
-        if row.keys() - {"title", "also", "absent", "unstated"} or "title" not in row:
-            raise MalformedRegistry(f"{where}: it takes title, also, absent and unstated, and has {', '.join(row)}")
+        if row.keys() - {"title", "inherits", "absent", "unstated"} or "title" not in row:
+            raise MalformedRegistry(f"{where}: it takes title, inherits, absent and unstated, and has {', '.join(row)}")
+        if "inherits" in row and row.keys() != {"title", "inherits"}:
+            raise MalformedRegistry(f"{where}: a release that inherits takes nothing but title; delete the rest")
         for module, value in row.get("unstated", {}).items():
             if module not in self.modules.paths:
                 raise MalformedRegistry(f"{where}: no module {module}.tla; correct 'unstated'")
             if value.keys() != {"constant", "value", "reason"}:
                 raise MalformedRegistry(f"{where}: unstated.{module} takes constant, value and reason")
-        return Release(name=name, **{**row, "also": tuple(row.get("also", ()))})
+        return Release(name=name, **row)
+
+    def _inheriting(self, found: Mapping[str, Release]) -> dict[str, Release]:
+        """The releases, with what they inherit besides rules."""
+        names = list(found)
+        for at, one in enumerate(found.values()):
+            if one.inherits and one.inherits not in names[at + 1 :]:
+                raise MalformedRegistry(
+                    f'{self.file} [release."{one.name}"]: inherits = {one.inherits!r} is no release below it'
+                )
+        told: dict[str, Release] = {}
+        for one in map(found.__getitem__, reversed(names)):
+            parent = told[one.inherits] if one.inherits else one
+            told[one.name] = replace(one, absent=parent.absent, unstated=parent.unstated)
+        return {name: told[name] for name in names}
 
     def _rule(self, module: str, name: str, row: Mapping[str, Any]) -> Rule:
         where = f"{self.file} [rule.{module}.{name}]"
@@ -171,10 +205,16 @@ class Releases:
             raise MalformedRegistry(f"{where}: give the operator of a release, or unmodelled = the reason")
         if not self.modules.defines(module, name):
             raise MalformedRegistry(f"{where}: {module}.tla defines no {name}; correct the table's name")
-        for other in by_release.values():
-            if not self.modules.defines(f"{module}Mutants", other):
+        for release, other in by_release.items():
+            if other == name:
+                if not self.releases[release].inherits:
+                    raise MalformedRegistry(f"{where}: {release} inherits nothing; a rule of the spec needs no line")
+            elif not self.modules.defines(f"{module}Mutants", other):
                 raise MalformedRegistry(f"{where}: {module}Mutants.tla defines no {other}; define it there")
-        return Rule(module=module, name=name, by_release=by_release, **rest)
+        parents = {release: one.inherits for release, one in self.releases.items()}
+        named = {release: by_release.get(_named_by(by_release, release, parents), name) for release in self.releases}
+        otherwise = {release: other for release, other in named.items() if other != name}
+        return Rule(module=module, name=name, by_release=otherwise, **rest)
 
     def get(self, name: str) -> Release:
         """The release of that name.
@@ -183,22 +223,35 @@ class Releases:
             MalformedRegistry: when there is none.
         """
         if name not in self.releases:
-            there = (each for release in self.releases.values() for each in (*release.also, release.name))
-            raise MalformedRegistry(f"{self.file}: no release {name!r}; there are {', '.join(there)}")
+            raise MalformedRegistry(f"{self.file}: no release {name!r}; there are {', '.join(self.releases)}")
         return self.releases[name]
 
-    def chosen(self, name: str) -> str:
-        """The release to check where a caller has named one; standard error tells if it is another one.
+    def stated(self, module: str, release: str) -> str:
+        """The release under whose name a module is judged by the rules of one: the oldest that has the same rules."""
+        scope = self.of_scope(module)
+        one = self.get(release)
+        while one.inherits and all(
+            rule.by_release.get(one.name) == rule.by_release.get(one.inherits) for rule in scope
+        ):
+            one = self.get(one.inherits)
+        return one.name
+
+    def chosen(self, name: str, modules: Iterable[str]) -> str:
+        """The release to check where a caller has named one: that of :meth:`stated`, if it is one for all modules.
+
+        Standard error tells of each module that is judged under the name of another release.
 
         Raises:
             MalformedRegistry: as :meth:`get`.
         """
-        for release in self.releases.values():
-            if name in release.also:
-                told = f"Kafka {name} has the rules of {release.name}, which are checked ({self.file})"
-                print(f"kafka-eos: {told}", file=sys.stderr)
-                return release.name
-        return self.get(name).name
+        self.get(name)
+        by_module = {module: self.stated(module, name) for module in modules}
+        own = sorted(module for module, release in by_module.items() if release == name)
+        for release in sorted(set(by_module.values()) - {name}):
+            but = f", except in {', '.join(own)}" if own else ""
+            told = f"Kafka {name} has the rules of {release}, which are checked under that name{but} ({self.file})"
+            print(f"kafka-eos: {told}", file=sys.stderr)
+        return name if own or not by_module else next(iter(by_module.values()))
 
     @property
     def newest(self) -> str:
@@ -372,10 +425,10 @@ def reached_findings(column: Column, releases: Releases) -> tuple[frozenset[str]
 
 
 def columns(models: Iterable[Model], names: Iterable[str], releases: Releases) -> list[Column]:
-    """The models under each of some releases."""
+    """The models under each of some releases; one that has all rules of another shares the column of that one."""
     found = []
     for model in models:
-        for release in names:
+        for release in dict.fromkeys(releases.stated(model.module, name) for name in names):
             outside = releases.outside(model, release)
             rules = () if outside else tuple(releases.replaced(model, release))
             found.append(Column(model=model, release=release, outside=outside, rules=rules))

@@ -54,6 +54,7 @@ from kafka_eos.machines.transactional_producer import (
     COMMIT_CALL,
     COMMITTING,
     DONE,
+    ERRORS_OF_TOPIC_IDS,
     FAILED,
     FATAL_ERROR,
     IN_TRANSACTION,
@@ -1556,6 +1557,16 @@ def commits_despite_failure(producer: TransactionalProducer, exception: str, bum
     if producer.client.state == COMMITTING:
         return producer.client
     return TransactionalProducer.failed(producer, exception, bumps)
+
+
+def names_topics_by_name(producer: TransactionalProducer) -> bool:
+    """For ``names_topics_by_id``: offsets are sent with the names of their topics, as in Kafka up to 4.3."""
+    return False
+
+
+def knows_errors_of_names(producer: TransactionalProducer, error: str) -> str:
+    """For ``offset_commit_reaction``: the errors of the version before are known, as in Kafka up to 4.3."""
+    return "fatal" if error in ERRORS_OF_TOPIC_IDS else TransactionalProducer.offset_commit_reaction(producer, error)
 
 
 def lookups_are_abortable(producer: TransactionalProducer, request: str, error: str) -> bool:

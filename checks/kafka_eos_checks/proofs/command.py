@@ -156,7 +156,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.mutant:
             verdicts = list(refuted(chosen, arguments.mutant, Registry()))
         elif arguments.kafka:
-            arguments.kafka = Releases().chosen(arguments.kafka)
+            arguments.kafka = Releases().chosen(arguments.kafka, {proof.module for proof in chosen})
             verdicts = list(of_kafka(chosen, arguments.kafka))
         elif arguments.minimal:
             verdicts = list(needed(chosen))

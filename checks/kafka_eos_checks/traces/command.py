@@ -129,7 +129,7 @@ def models_of(registry: Registry, release: str = "") -> Models:
     if not release:
         return models
     releases = Releases(registry.folder.parent)
-    name = releases.chosen(release)
+    name = releases.chosen(release, [model.module for model in models])
     return Models(*(shipped(model, releases.replaced(model, name), name) for model in models))
 
 
@@ -138,8 +138,9 @@ def recorded(registry: Registry) -> Iterator[Verdict]:
     model = registry.get("PartitionLog")
     traces = list(recorded_traces())
     releases = Releases(registry.folder.parent)
-    as_shipped = replace(model, overrides=releases.of_module(model.module, releases.newest))
-    yield from _judged(f"recorded, Kafka {releases.newest}", as_shipped, traces, ("C04", "C09"))
+    release = releases.stated(model.module, releases.newest)
+    as_shipped = replace(model, overrides=releases.of_module(model.module, release))
+    yield from _judged(f"recorded, Kafka {release}", as_shipped, traces, ("C04", "C09"))
     for trace in traces:
         if trace.name in SHOWS_THE_DEPARTURE:
             yield _rejected(f"{trace.name}, repaired snapshot", model, trace)
@@ -488,11 +489,13 @@ def _advised(registry: Registry, verdicts: Iterable[Verdict]) -> Iterator[Verdic
         if verdict.ok or verdict.expected != "all accepted" or "rejected at event" not in verdict.found:
             yield verdict
             continue
-        rules = releases.replaced(judges[verdict.name.partition(" ")[0]], releases.newest)
+        judge = judges[verdict.name.partition(" ")[0]]
+        release = releases.stated(judge.module, releases.newest)
+        rules = releases.replaced(judge, release)
         findings = ", ".join(dict.fromkeys(rule.finding for rule in rules if rule.finding))
         yield replace(
             verdict,
-            advice=f"next: --kafka {releases.newest} judges by the rules of Kafka {releases.newest} as it ships; "
+            advice=f"next: --kafka {release} judges by the rules of Kafka {release} as it ships; "
             f"what only these accept is one of its findings: {findings} (`kafka-eos ledger findings ID`)",
         )
 

@@ -28,7 +28,7 @@ from kafka_eos_checks.tla.result_cache import ResultCache, cache_folder
 from kafka_eos_checks.walks import campaign, executors, guards, kept, whole
 from kafka_eos_checks.walks.broken import explained, find_all, find_broken
 from kafka_eos_checks.walks.campaign import Tally
-from kafka_eos_checks.walks.layers import Layer, broken
+from kafka_eos_checks.walks.layers import WALKS, Layer, broken
 
 MOST_TOLD = 3
 CLEAN = "nothing violated, all goals reached"
@@ -281,7 +281,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     try:
         if arguments.kafka:
-            arguments.kafka = Releases().chosen(arguments.kafka)
+            arguments.kafka = Releases().chosen(arguments.kafka, sorted(WALKS))
         if arguments.system:
             return _system(arguments)
         if arguments.replay is not None:

@@ -4,7 +4,7 @@ Each action of a client is a request with its answer. So a test can play a behav
 by request.
 
 Spec:  Broker.tla
-KIPs:  98, 360, 447, 588, 848, 890, 1251
+KIPs:  98, 360, 447, 588, 848, 890, 1251, 1319
 Kafka: KafkaApis
 
 ==================  ==================  ==============================================================================
@@ -93,6 +93,8 @@ FIRST_FENCED = {INIT: 4, ADD_PARTITIONS: 2, ADD_OFFSETS: 2, END: 2}
 """The first version of a request whose clients know PRODUCER_FENCED.    KIP-588."""
 FIRST_ABORTABLE = {PRODUCE: 11, TXN_OFFSET_COMMIT: 4}
 """The first version of a request whose clients know TRANSACTION_ABORTABLE.    KIP-890."""
+FIRST_WITH_TOPIC_IDS = 6
+"""The first version of TxnOffsetCommit that names topics by their ids.    KIP-1319."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -495,6 +497,13 @@ class Broker:
             return self.grouping.txn_offset_commit_error(member, generation)
         return self.grouping.member_epoch_error(member, generation, (DATA,))
 
+    def names_topics_by_id(self) -> bool:
+        """TxnOffsetCommit names topics by their ids. Its clients know the codes of epochs and of unknown groups.
+
+        KIP:   KIP-1319
+        """
+        return self.constants.api_versions[TXN_OFFSET_COMMIT] >= FIRST_WITH_TOPIC_IDS
+
     def commit_error(self, member: str | None, generation: int) -> ErrorCode:
         """The reason why the group refuses offsets in a transaction; ``NONE`` if it does not.
 
@@ -503,8 +512,9 @@ class Broker:
         if generation < 0 and self.is_empty():
             return ErrorCode.NONE
         if member is not None and not self.is_known():
-            return ErrorCode.ILLEGAL_GENERATION
-        return self.grouping.error_in_transaction(self.member_error(member, generation))
+            return ErrorCode.GROUP_ID_NOT_FOUND if self.names_topics_by_id() else ErrorCode.ILLEGAL_GENERATION
+        error = self.member_error(member, generation)
+        return error if self.names_topics_by_id() else self.grouping.error_in_transaction(error)
 
     def plain_commit_error(self, member: str | None, generation: int) -> ErrorCode:
         """The reason why the group refuses offsets outside of transactions; ``NONE`` if it does not.

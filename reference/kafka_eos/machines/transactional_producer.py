@@ -1,7 +1,7 @@
 """The transactional producer's own state machine: what may be called, what it sends, and what it makes of answers.
 
 Spec:  TransactionalProducer.tla
-KIPs:  98, 360, 588, 654, 691, 890, 939, 1050
+KIPs:  98, 360, 588, 654, 691, 890, 939, 1050, 1319
 Kafka: TransactionManager, Sender, RecordAccumulator, KafkaProducer
 
 =============  ================  ===================================================================================
@@ -95,6 +95,9 @@ UNAUTHORIZED = "AuthorizationException"
 
 RETRY, FATAL, ABORTABLE, WITH_BUMP = "retry", "fatal", "abortable", "abortable with a bump"
 AGAIN_FROM_START, ACKNOWLEDGED = "uninitialized", "acknowledged"
+
+#: Codes that brokers answer only to offsets with the topics' ids.
+ERRORS_OF_TOPIC_IDS = frozenset({"STALE_MEMBER_EPOCH", "GROUP_ID_NOT_FOUND"})
 
 #: Codes whose exception is a RetriableException.
 RETRIABLE_ERRORS = frozenset(
@@ -325,18 +328,6 @@ def add_offsets_reaction(error: str) -> str:
     return ABORTABLE if error in {"GROUP_AUTHORIZATION_FAILED", "TRANSACTION_ABORTABLE"} else FATAL
 
 
-def offset_commit_reaction(error: str) -> str:
-    """The client's reaction to an answer to TxnOffsetCommit."""
-    abortable = {
-        "GROUP_AUTHORIZATION_FAILED",
-        "FENCED_INSTANCE_ID",
-        "TRANSACTION_ABORTABLE",
-        "UNKNOWN_MEMBER_ID",
-        "ILLEGAL_GENERATION",
-    }
-    return ABORTABLE if error in abortable else FATAL
-
-
 def end_reaction(request: str, error: str) -> str:
     """The client's reaction to an answer to EndTxn."""
     if error == "UNKNOWN_PRODUCER_ID":
@@ -416,6 +407,19 @@ class TransactionalProducer:
 
     # --- error codes ------------------------------------------------------------------------------------------------
 
+    def offset_commit_reaction(self, error: str) -> str:
+        """The client's reaction to an answer to TxnOffsetCommit."""
+        abortable = {
+            "GROUP_AUTHORIZATION_FAILED",
+            "FENCED_INSTANCE_ID",
+            "TRANSACTION_ABORTABLE",
+            "UNKNOWN_MEMBER_ID",
+            "ILLEGAL_GENERATION",
+            "STALE_MEMBER_EPOCH",
+            "GROUP_ID_NOT_FOUND",
+        }
+        return ABORTABLE if error in abortable else FATAL
+
     def reaction_to_failure(self, request: str, error: str) -> str:
         """The client's reaction to an error that is not retriable."""
         reactions: Mapping[str, Callable[[str], str]] = {
@@ -425,7 +429,7 @@ class TransactionalProducer:
             LOOKUPS[GROUP]: find_coordinator_reaction,
             ADD_PARTITIONS: add_partitions_reaction,
             ADD_OFFSETS: add_offsets_reaction,
-            COMMIT_OFFSETS: offset_commit_reaction,
+            COMMIT_OFFSETS: self.offset_commit_reaction,
         }
         found = reactions.get(request)
         return end_reaction(request, error) if found is None else found(error)
@@ -442,8 +446,14 @@ class TransactionalProducer:
             return INVALID_EPOCH_EXCEPTION
         return FENCED_EXCEPTION if error in {"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"} else KAFKA_EXCEPTION
 
+    def names_topics_by_id(self) -> bool:
+        """The client sends offsets with the topics' ids, in the last version of the request (KIP-1319)."""
+        return self.client.version == 2
+
     def may_answer(self, request: str, error: str) -> bool:
         """A broker may answer a request with an error."""
+        if error in ERRORS_OF_TOPIC_IDS:
+            return request == COMMIT_OFFSETS and self.names_topics_by_id()
         if error == "TRANSACTION_ABORTABLE":
             return request in {COMMIT_OFFSETS, PRODUCE}
         if error == "GROUP_AUTHORIZATION_FAILED":

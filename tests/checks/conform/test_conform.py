@@ -17,6 +17,7 @@ from kafka_eos.machines.group_coordinator import GroupCoordinator
 from kafka_eos.machines.leader import LeaderRules, Rules
 from kafka_eos.machines.producer_state import Log
 from kafka_eos.machines.transactional_partition import ReadablePartition
+from kafka_eos.server import consumer_groups
 from kafka_eos.server.cluster import INTERNAL_TOPICS, Machines, Settings
 from kafka_eos.server.threaded import ServedCluster
 from kafka_eos.server.transactions import ServedCoordinator, TransactionSettings
@@ -24,6 +25,7 @@ from kafka_eos_checks.audit.audit import run
 from kafka_eos_checks.brokers.brokers import free_ports
 from kafka_eos_checks.cli.command import main
 from kafka_eos_checks.conform import command, stage, territory
+from kafka_eos_checks.conform import session as session_module
 from kafka_eos_checks.conform.mechanisms import MECHANISMS, MEMBERS
 from kafka_eos_checks.conform.result import Report, diagram, story, write_json, write_junit
 from kafka_eos_checks.conform.run import Found
@@ -386,6 +388,27 @@ def test_an_api_that_a_broker_does_not_offer_is_not_supported() -> None:
     assert set(report.found) == {Found.CONFORMS, Found.UNSUPPORTED}
     assert report.counts.unread == {"DescribeTransactions: the broker does not offer it"}
     assert report.conforms
+
+
+@pytest.mark.parametrize(("offered", "code"), [(5, "ILLEGAL_GENERATION"), (6, "STALE_MEMBER_EPOCH")])
+def test_offsets_are_sent_in_the_newest_version_that_is_offered_with_the_codes_of_that_version(
+    offered: int, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(session_module._NEW_CLIENT, "TxnOffsetCommit", offered)  # as a broker that offers no more
+    with served() as cluster:
+        report = report_on(cluster, "members", only="TxnOffsetCommit(first, epoch + 1")
+    assert report.versions["TxnOffsetCommit"] == offered
+    assert set(report.found) == {Found.CONFORMS}
+    assert {code} == {name for each in report.results.values() for name in each.edge.answers}
+
+
+def test_a_broker_that_tells_of_a_generation_where_the_version_has_epochs_diverges(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(consumer_groups, "FIRST_OF_TRANSACTIONS_WITH_TOPIC_IDS", 7)
+    with served() as cluster:
+        report = report_on(cluster, "members", only="TxnOffsetCommit(first, epoch + 1")
+    assert Found.DIVERGES in report.found
 
 
 def test_groups_of_kip_848_are_not_supported_where_group_version_is_0() -> None:

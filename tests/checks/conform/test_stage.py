@@ -158,6 +158,13 @@ def test_a_request_with_the_group_marks_it_as_used(action: str) -> None:
     assert stage.has_group
 
 
+@pytest.mark.parametrize(("version", "named"), [(4, {}), (5, {}), (6, {"TopicId": "id"})])
+def test_offsets_in_a_transaction_have_the_topics_id_from_version_6_on(version: int, named: Message) -> None:
+    stage = staged(lambda *_: {"Topics": [{"TopicId": "id"}]}, TxnOffsetCommit=version)
+    [topic] = stage._row(Asked(request=Request("TxnOffsetCommit"), member=FIRST))["Topics"]
+    assert {key: value for key, value in topic.items() if key == "TopicId"} == named
+
+
 @pytest.mark.parametrize("member", [FIRST, SECOND])
 def test_a_member_has_an_id_of_its_own_and_owns_what_it_was_given(member: str) -> None:
     stage = staged(lambda *_: {"Topics": [{"TopicId": "id"}]})

@@ -45,6 +45,7 @@ def test_what_has_a_rule_that_the_release_has_otherwise_is_judged_by_its_rules_a
 def test_only_what_is_named_here_is_not_judged(found: list[Statement]) -> None:
     left = {(each.kind, each.name, each.release) for each in unjudged(found) if each.name not in columns.UNWALKED}
     assert left == {
+        ("model", "ThreeReplicasTwoElections", "4.4"),
         ("model", "ThreeReplicasTwoElections", "4.3"),
         ("model", "ThreeReplicasTwoElections", "3.9"),
     }

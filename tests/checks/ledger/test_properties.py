@@ -181,9 +181,10 @@ def test_a_rule_of_the_audit_has_what_it_found_in_simulations_and_in_recordings_
     later = audited("crash: gap", Kafka="2.1.1", findings="lowest-sequence")
     assert rows(registry, *simulated, later)["gap"].cells["Kafka 2.0"].words == "holds"
     table = registry.folder.parent / "releases.toml"
-    text = table.read_text(encoding="utf-8").replace('[release."2.0"]', '[release."2.0"]\nalso = ["2.1"]')
-    table.write_text(text, encoding="utf-8")
-    assert rows(registry, *simulated, later)["gap"].cells["Kafka 2.0"].words == "violated: lowest-sequence"
+    text = '[release."2.1"]\ntitle = "one with the same rules"\ninherits = "2.0"\n\n'
+    table.write_text(text + table.read_text(encoding="utf-8"), encoding="utf-8")
+    cells = rows(registry, *simulated, later)["gap"].cells
+    assert (cells["Kafka 2.1"].words, cells["Kafka 2.0"].words) == ("violated: lowest-sequence", "holds")
     assert rows(registry)["gap"].cells["repaired"].outcome is Outcome.OPEN
 
 
@@ -259,7 +260,7 @@ def test_a_finding_whose_properties_no_verdict_shows_is_told_with_the_checks(
     assert main(["ledger", "properties", "static-leave", *given]) == 2
     told = capsys.readouterr().err
     assert "no verdict here shows a property that finding static-leave is about; check them first: " in told
-    assert "kafka-eos check models --kafka 4.3 --kafka 3.9 --json build/verdicts/releases.json" in told
+    assert "kafka-eos check models --kafka 4.4 --kafka 4.3 --kafka 3.9 --json build/verdicts/releases.json" in told
     assert main(["ledger", "properties", "static-leav", *given]) == 2
     assert "no module, property or finding static-leav; similar names: static-leave" in capsys.readouterr().err
 
@@ -278,7 +279,7 @@ def test_the_command_names_the_smallest_model_that_shows_how_a_release_violates_
     call = ["ledger", "properties", "NoHangingTransaction", "--verdicts", str(tmp_path / "models.json")]
     assert main(call) == 1
     told = [line.strip() for line in capsys.readouterr().out.splitlines() if "--tell" in line]
-    (line,) = told
+    newest, line = told
     models = [
         model for model in Registry().models.values() if model.module == "Transactions" and "4.3" in model.shipped
     ]
@@ -288,6 +289,7 @@ def test_the_command_names_the_smallest_model_that_shows_how_a_release_violates_
     assert [line for line in told if "NoHangingTransaction" not in line] == []
     shown = f"kafka-eos check models {smallest.name} --kafka 4.3 --tell NoHangingTransaction"
     assert line == f"{shown} shows how Kafka 4.3 violates it"
+    assert newest == line.replace("4.3", "4.4"), "which inherits the rules"
     assert main([*call[:2], "StateFollowsLog", *call[3:]]) == 1, "three modules have a property of this name"
     lines = re.findall(r"check models (\w+) --kafka 4.3 --tell StateFollowsLog", capsys.readouterr().out)
     registry = Registry()
@@ -330,7 +332,7 @@ def test_a_finding_that_no_rule_of_a_release_states_is_named_where_a_mutant_show
     assert all("client-abort-after-commit" in words for words in holding)
     assert not any("client-abort-after-commit" in words for words in told["Kafka 3.9"] + told["repaired"])
     modules = {place for place, ids in _unstated(Registry(), Releases()).items() if "client-abort-after-commit" in ids}
-    assert modules == {("Kafka 4.3", "TransactionalProducer")}
+    assert modules == {(f"Kafka {release}", "TransactionalProducer") for release in ("4.4", "4.3")}
 
 
 def test_a_property_that_says_nothing_in_a_model_is_not_expected_to_hold_there_by_a_releases_rules() -> None:

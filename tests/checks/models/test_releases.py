@@ -219,13 +219,16 @@ def test_releases_with_the_same_rules_share_an_expectation(registry: Registry) -
         ("[rule.Counter.AddError]", "[rule.Counter.Missing]", "Counter.tla defines no Missing"),
         ('kafka = "Counter.add"', 'source = "x"', "it takes 2.0, 1.0, kafka, finding, unmodelled"),
         ('"1.0" = "NoLimit"', 'unmodelled = "x"', "give the operator of a release, or unmodelled"),
-        ('title = "the older one"', "", "it takes title, also, absent and unstated"),
+        ('title = "the older one"', "", "it takes title, inherits, absent and unstated"),
         ('title = "the older one"', 'title = "x"\nunstated = { Other = { constant = "x" } }', "no module Other.tla"),
         (
             'title = "the older one"',
             'title = "x"\nunstated = { Counter = { constant = "Limit" } }',
             "takes constant, value and reason",
         ),
+        ('title = "the newer one"', 'title = "x"\ninherits = "2.1"', "inherits = '2.1' is no release below it"),
+        ('title = "the older one"', 'title = "x"\ninherits = "2.0"', "a release that inherits takes nothing but title"),
+        ('"1.0" = "NoLimit"', '"1.0" = "AddError"', "1.0 inherits nothing"),
         ("[release", "[releases", "tables are"),
         ("[rule.Counter", '[instances]\nCounter = ["Other"]\n[rule.Counter', "Counter instantiates no Other"),
         ('title = "the older one"', "title = ", "no TOML"),
@@ -272,18 +275,56 @@ def test_a_result_is_written_after_those_of_newer_releases(registry: Registry) -
     assert found == {"2.0": newer, "1.0": Shipped(states=8)}
 
 
-def test_a_later_release_with_the_same_rules_stands_for_the_one_that_has_them(
+def test_a_release_inherits_the_rules_of_another_except_those_that_name_it(releases: Releases) -> None:
+    reaction = releases.rule("TransactionalProducer", "OffsetCommitReaction")
+    assert reaction is not None
+    assert reaction.by_release == {"4.3": "KnowsErrorsOfNames", "3.9": "KnowsErrorsOfNames"}
+    own, before = (releases.of_module("TransactionalProducer", name) for name in ("4.4", "4.3"))
+    assert own.items() < before.items()
+    assert before.keys() - own.keys() == {"OffsetCommitReaction", "NamesTopicsById"}
+    modules = {model.module for model in Registry().models.values()}
+    assert {module for module in modules if releases.stated(module, "4.4") != "4.3"} == {"TransactionalProducer"}
+
+
+def test_releases_with_all_rules_of_a_module_in_common_share_its_columns(releases: Releases) -> None:
+    models = [Registry().models[name] for name in ("PartitionLog", "TransactionalProducerErrors")]
+    assert [column.name for column in columns(models, releases.releases, releases)] == [
+        *(f"PartitionLog, Kafka {name}" for name in ("4.3", "3.9")),
+        *(f"TransactionalProducerErrors, Kafka {name}" for name in ("4.4", "4.3", "3.9")),
+    ]
+
+
+def test_a_release_is_checked_under_the_name_of_the_one_that_has_its_rules(
     releases: Releases, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert releases.chosen("4.3") == "4.3"
+    assert releases.chosen("4.3", ["PartitionLog"]) == "4.3"
+    assert releases.chosen("4.4", ["TransactionalProducer"]) == "4.4"
     assert capsys.readouterr().err == ""
-    assert releases.chosen("4.4") == "4.3"
-    assert "Kafka 4.4 has the rules of 4.3, which are checked" in capsys.readouterr().err
-    for name in ("4.4", "4.5"):  # whoever does not ask for the rules of another one gets none
-        with pytest.raises(MalformedRegistry, match=rf"no release '{name}'; there are 4\.4, 4\.3, 3\.9"):
-            releases.get(name)
-    with pytest.raises(MalformedRegistry, match=r"no release '4\.5'"):
-        releases.chosen("4.5")
+    assert releases.chosen("4.4", ["PartitionLog", "Transactions"]) == "4.3"
+    assert "Kafka 4.4 has the rules of 4.3, which are checked under that name (" in capsys.readouterr().err
+    assert releases.chosen("4.4", ["PartitionLog", "TransactionalProducer"]) == "4.4"
+    told = "Kafka 4.4 has the rules of 4.3, which are checked under that name, except in TransactionalProducer ("
+    assert told in capsys.readouterr().err
+    for modules in ([], ["PartitionLog"]):
+        with pytest.raises(MalformedRegistry, match=r"no release '4\.5'; there are 4\.4, 4\.3, 3\.9"):
+            releases.chosen("4.5", modules)
+
+
+def test_a_release_that_inherits_has_what_the_other_one_lacks_and_may_have_the_rule_of_the_spec(
+    registry: Registry,
+) -> None:
+    file = registry.folder.parent / "releases.toml"
+    text = file.read_text(encoding="utf-8")
+    text = text.replace('[release."1.0"]', 'inherits = "1.0"\n\n[release."1.0"]').replace('"2.0" = "NoLimit"\n', "")
+    file.write_text(text, encoding="utf-8")
+    found = Releases(registry.folder.parent)
+    assert found.get("2.0").absent == found.get("1.0").absent == {"Limit": "9"}
+    assert found.rules[0].by_release == {"2.0": "NoLimit", "1.0": "NoLimit"}
+    assert found.stated("Counter", "2.0") == "1.0"
+    file.write_text(text.replace('"1.0" = "NoLimit"', '"2.0" = "AddError"\n"1.0" = "NoLimit"'), encoding="utf-8")
+    other = Releases(registry.folder.parent)
+    assert other.rules[0].by_release == {"1.0": "NoLimit"}
+    assert other.stated("Counter", "2.0") == "2.0"
 
 
 def test_a_finding_concerns_the_releases_with_its_rule_and_those_with_the_same_rules() -> None:

@@ -80,6 +80,26 @@ def test_a_member_of_another_generation_commits_nothing() -> None:
     assert broker.txn_offset_commit("A", 0, 0, "stranger", 1).answer.error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
+@pytest.mark.parametrize(
+    ("version", "stale", "unknown"),
+    [
+        (5, ErrorCode.ILLEGAL_GENERATION, ErrorCode.ILLEGAL_GENERATION),
+        (6, ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND),
+    ],
+)
+def test_offsets_in_a_transaction_that_name_topics_by_id_are_told_of_epochs_and_of_unknown_groups(
+    version: int, stale: ErrorCode, unknown: ErrorCode
+) -> None:
+    for constants, joined in ((CONSTANTS, ErrorCode.ILLEGAL_GENERATION), (CONSUMERS, stale)):
+        versions = constants.api_versions.set("TxnOffsetCommit", version)
+        broker = Broker.initial(replace(constants, api_versions=versions)).init_producer_id("A", -1, -1)
+        assert broker.txn_offset_commit("A", 0, 0, FIRST, 2).answer.error is unknown
+        member, known = (
+            (MEMBER, broker.join_group()) if constants is CONSTANTS else (FIRST, broker.join_consumer_group(FIRST))
+        )
+        assert known.txn_offset_commit("A", 0, 0, member, 7).answer.error is joined
+
+
 def test_a_member_commits_with_an_epoch_since_which_it_has_the_partition() -> None:
     broker = Broker.initial(CONSUMERS).join_consumer_group(SECOND).offset_commit(SECOND, 2)
     assert (broker.answer.error, broker.committed[DATA]) == (ErrorCode.NONE, 0)

@@ -20,18 +20,11 @@ from kafka_eos.machines.transactional_producer import LEGAL_TRANSITIONS, Constan
 from kafka_eos_checks.brokers.jars import KAFKA_VERSION, NEWEST, RELEASES, have_jars, need_jars
 from kafka_eos_checks.kit.answering import answering
 from kafka_eos_checks.kit.paths import spec_folder
+from kafka_eos_checks.models.releases import Releases
 from kafka_eos_checks.mutants.rules import mutated
 
 TESTS = Path(__file__).parents[2]
 CLASS = "org.apache.kafka.clients.producer.internals.TransactionalProducers"
-
-#: The departures of the machine from Kafka, and Kafka's behaviour.
-SHIPPED = {
-    "BumpsAfter": "BumpsNotWhileEnding",
-    "QueueAfter": "AsksForNoBumpWhileAborting",
-    "CallAfterFatal": "TellsNobodyOfOffsets",
-    "IsRefusedByError": "AbortsUnauthorized",
-}
 
 ONE = Constants(
     partitions=frozenset({"p"}),
@@ -55,6 +48,13 @@ def release(request: pytest.FixtureRequest) -> str:
     if request.param == NEWEST and not have_jars(NEWEST):
         pytest.skip(f"the jars of Kafka {NEWEST} are not there; `make peers` fetches them")
     return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def by_release(release: str) -> type[Any]:
+    """The machine with the rules of the release of Kafka's client."""
+    name = release.rpartition(".")[0]
+    return mutated(TransactionalProducer, Releases().of_module("TransactionalProducer", name))
 
 
 @pytest.fixture(scope="module")
@@ -113,10 +113,6 @@ WAITING_FOR = {
 }
 
 
-#: Codes of TxnOffsetCommit 6 (KIP-1319) after which Kafka 4.4's client aborts. No broker sends them to that of 4.3.
-ABORTABLE_ONLY_IN = {NEWEST: frozenset({"GROUP_ID_NOT_FOUND", "STALE_MEMBER_EPOCH"})}
-
-
 def reaction(request: str, before: dict[str, Any], after: dict[str, Any]) -> str:
     """The reaction of Kafka's client to an answer, in the reference's terms."""
     state = after["state"]
@@ -154,17 +150,13 @@ def test_the_transient_codes_are_those_of_kafkas_client(kafka: Callable[..., lis
 @pytest.mark.java
 @pytest.mark.parametrize("asked", sorted(WAITING_FOR))
 def test_kafkas_client_reacts_to_every_error_code_as_the_reference_does(
-    asked: str, release: str, answered: dict[str, dict[str, tuple[Any, Any]]]
+    asked: str, by_release: type[Any], answered: dict[str, dict[str, tuple[Any, Any]]]
 ) -> None:
-    machine = TransactionalProducer.initial(ONE)
-    abortable = ABORTABLE_ONLY_IN.get(release, frozenset()) if asked == producer.COMMIT_OFFSETS else frozenset()
-    assert abortable <= set(answered[asked])
+    machine = by_release.initial(ONE)
+    assert set(answered[asked]) >= producer.ERRORS_OF_TOPIC_IDS
     for code, ((*_, before, after), later) in answered[asked].items():
         assert asked in {before["inFlight"], producer.PRODUCE}
         found, expected = reaction(asked, before, after), machine.reaction(asked, code)
-        if code in abortable:
-            assert expected == producer.FATAL, code
-            expected = producer.ABORTABLE
         if expected == producer.AGAIN_FROM_START:
             assert (found, later["state"]) == (producer.ABORTABLE, producer.UNINITIALIZED), code
             continue
@@ -325,9 +317,9 @@ def compared(machine: type[Any], constants: Constants, kafka: Callable[..., list
     ids=["version 1", "version 2", "upgrade"],
 )
 def test_kafkas_client_takes_every_run_of_a_model_as_the_machine_with_kafkas_rules_does(
-    constants: Constants, least: int, kafka: Callable[..., list[Any]]
+    constants: Constants, least: int, by_release: type[Any], kafka: Callable[..., list[Any]]
 ) -> None:
-    found = compared(mutated(TransactionalProducer, SHIPPED), constants, kafka)
+    found = compared(by_release, constants, kafka)
     assert found.differing == []
     assert found.steps >= least
 
@@ -410,7 +402,7 @@ def test_kafkas_producer_retries_offsets_of_a_call_that_timed_out_after_those_of
 
 @pytest.mark.java
 def test_in_transaction_version_2_kafkas_producer_sends_offsets_with_topic_ids_since_4_4(
-    release: str, kafka: Callable[..., list[Any]]
+    release: str, by_release: type[Any], kafka: Callable[..., list[Any]]
 ) -> None:
     labels = (*BEGUN, "SendOffsets", 'ReceiveCoordinator("GROUP")')
     first, second = (
@@ -419,6 +411,10 @@ def test_in_transaction_version_2_kafkas_producer_sends_offsets_with_topic_ids_s
     )
     assert [each[-2]["inFlight"] for each in (first, second)] == [producer.COMMIT_OFFSETS] * 2
     assert (first[-2]["requested"], second[-2]["requested"]) == (4, 6 if release == NEWEST else 5)
+    for version, seen in ((1, first), (2, second)):
+        initial = by_release.initial(ONE)
+        named = replace(initial, client=replace(initial.client, version=version)).names_topics_by_id()
+        assert named == (seen[-2]["requested"] == 6)
     assert first[-1]["outcome"] == second[-1]["outcome"] == producer.DONE
 
 
