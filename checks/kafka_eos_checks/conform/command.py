@@ -2,8 +2,8 @@
 
 Scenarios are walks through the graphs of the reference's machines, put together as clients see them. They cover every
 edge that a client can tell from the others. The broker's answers are compared with the machines', and after each new
-edge the state is read back: Fetch with both isolations, ListOffsets, DescribeProducers, DescribeTransactions,
-ListTransactions, ConsumerGroupDescribe, and OffsetFetch with requireStable.
+edge the state is read back: Fetch with both isolations and from several offsets, ListOffsets, DescribeProducers,
+DescribeTransactions, ListTransactions, ConsumerGroupDescribe, and OffsetFetch with and without requireStable.
 """
 
 import argparse

@@ -10,7 +10,7 @@ from typing import Self
 
 from kafka_eos.errors import ErrorCode
 from kafka_eos.wire.protocol import Message
-from kafka_eos_checks.conform.stage import GROUP_KEY, TRANSACTION_KEY, Places, Stage, error_name
+from kafka_eos_checks.conform.stage import GROUP_KEY, SEGMENT_MS, TRANSACTION_KEY, Places, Stage, error_name
 from kafka_eos_checks.conform.wire import Address, NoAnswer, Unreachable, Unsupported, Wire, wait
 
 PARTITIONS = 32
@@ -19,6 +19,7 @@ IDS_TRIED = 100
 """Transactional.ids that are tried until the coordinators of a scenario are where they have to be."""
 PREFIX = "kafka-eos-conform"
 BROKER, INTERVAL = 4, "group.consumer.assignment.interval.ms"
+_CONFIG_REFUSED = {ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST, ErrorCode.POLICY_VIOLATION}
 _FIRST_WITH_DEFAULTS = 4
 """CreateTopics: from this version on the broker's own replication factor can be asked for (KIP-464)."""
 
@@ -155,12 +156,16 @@ class Territory:
                 raise
             self.topics.append(topic)
             return self.places.asked_into_being(topic)
+        configs = [{"Name": "segment.ms", "Value": str(SEGMENT_MS)}]
         row: Message = {"Name": topic, "NumPartitions": partitions, "ReplicationFactor": copies}
         if node is not None:
             placed = [{"PartitionIndex": number, "BrokerIds": [node]} for number in range(partitions)]
-            alone = [{"Name": "min.insync.replicas", "Value": "1"}]
-            row |= {"NumPartitions": -1, "ReplicationFactor": -1, "Assignments": placed, "Configs": alone}
-        answer = self.wire.ask("CreateTopics", {"Topics": [row], "timeoutMs": 10_000, "ValidateOnly": False})
+            configs += [{"Name": "min.insync.replicas", "Value": "1"}]
+            row |= {"NumPartitions": -1, "ReplicationFactor": -1, "Assignments": placed}
+        request = {"timeoutMs": 10_000, "ValidateOnly": False}
+        answer = self.wire.ask("CreateTopics", {"Topics": [row | {"Configs": configs}], **request})
+        if any(each["ErrorCode"] in _CONFIG_REFUSED for each in answer["Topics"]):  # it has no such segments
+            answer = self.wire.ask("CreateTopics", {"Topics": [row | {"Configs": configs[1:]}], **request})
         for each in answer["Topics"]:
             if each["ErrorCode"]:
                 message = each.get("ErrorMessage") or ""
