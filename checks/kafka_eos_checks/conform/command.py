@@ -46,6 +46,9 @@ ACLs, for names with that prefix: Create, Describe, Read, Write and Delete on To
 Write and Describe on TransactionalId; DescribeConfigs on Cluster, for the seconds from one assignment of a group to
 the next (group.consumer.assignment.interval.ms, which scenarios wait for); IdempotentWrite on Cluster before 3.0.
 
+Some scenarios leave a transaction open (timeout-…), all at once: until 2 s have passed, and the broker's
+transaction.abort.timed.out.transaction.cleanup.interval.ms, by which the coordinator has to abort it.
+
 With --stop and --start a broker is stopped and started about ten times, a hundred scenarios in each outage: before the
 last request of each, which must change nothing that a client sees (restart-…); and while transactions with data on it
 end, which must wait until their partition has a leader (no-leader-…; from two brokers on). The topic of these scenarios
@@ -199,6 +202,7 @@ def _target(arguments: argparse.Namespace) -> Target:
         seconds=arguments.timeout,
         prefix=arguments.prefix,
         commands=commands,
+        timeouts=True,
     )
 
 

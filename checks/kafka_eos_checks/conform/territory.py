@@ -19,6 +19,7 @@ IDS_TRIED = 100
 """Transactional.ids that are tried until the coordinators of a scenario are where they have to be."""
 PREFIX = "kafka-eos-conform"
 BROKER, INTERVAL = 4, "group.consumer.assignment.interval.ms"
+TIMEOUT_INTERVAL = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 _CONFIG_REFUSED = {ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST, ErrorCode.POLICY_VIOLATION}
 _FIRST_WITH_DEFAULTS = 4
 """CreateTopics: from this version on the broker's own replication factor can be asked for (KIP-464)."""
@@ -131,15 +132,26 @@ class Territory:
 
         Kafka: group.consumer.assignment.interval.ms, since 4.3
         """
+        return self._seconds_of(INTERVAL, 0.0)
+
+    def timeout_interval(self) -> float:
+        """The longest time in seconds from a transaction's timeout until its coordinator notices it.
+
+        Kafka: transaction.abort.timed.out.transaction.cleanup.interval.ms
+        """
+        return self._seconds_of(TIMEOUT_INTERVAL, 10.0)
+
+    def _seconds_of(self, name: str, unknown: float) -> float:
+        """A configuration of the first broker in seconds; ``unknown`` if it does not say."""
         with suppress(NoAnswer, Unsupported):
             broker = self.wire.ask("Metadata", {"Topics": []})["Brokers"][0]
-            asked = {"ResourceType": BROKER, "ResourceName": str(broker["NodeId"]), "ConfigurationKeys": [INTERVAL]}
+            asked = {"ResourceType": BROKER, "ResourceName": str(broker["NodeId"]), "ConfigurationKeys": [name]}
             at = Address(broker["Host"], broker["Port"])
             for result in self.wire.ask("DescribeConfigs", {"Resources": [asked]}, at)["Results"]:
                 for config in result["Configs"]:
                     if config["Value"] is not None:  # Kafka before 4.3 lists the unknown name without a value
                         return int(config["Value"]) / 1000
-        return 0.0
+        return unknown
 
     def _create(self, topic: str, partitions: int = PARTITIONS, node: int | None = None) -> int:
         """Create a topic, and return its number of partitions; without CreateTopics a question may create it.
