@@ -169,7 +169,7 @@ def test_a_scenario_that_takes_longer_than_the_timeout_tells_nothing(monkeypatch
 
 @pytest.mark.parametrize(("told", "seconds"), [([{"Value": "1500"}], 1.5), ([{"Value": None}], 10.0), ([], 10.0)])
 def test_the_interval_in_which_timeouts_are_noticed_is_the_brokers(told: list[Any], seconds: float) -> None:
-    def ask(api: str, row: Any, at: Address | None = None) -> Any:  # noqa: ARG001 - as Wire's
+    def ask(api: str, row: Any, at: Address | None = None) -> Any:
         if api == "Metadata":
             return {"Brokers": [{"NodeId": 7, "Host": "h", "Port": 1}]}
         [resource] = row["Resources"]
