@@ -421,13 +421,14 @@ class Interrupting(Runner):
 
     def _left_open(self, edge: Edge) -> Play | None:
         """A scenario with an open transaction whose timeout has not passed; None if there is none."""
-        for attempt in range(TIMEOUTS_TRIED):
-            timeout_ms, started = TIMEOUT_MS << attempt, time.monotonic()
+        timeouts = [TIMEOUT_MS << attempt for attempt in range(TIMEOUTS_TRIED)]
+        for timeout_ms in timeouts:
+            started = time.monotonic()
             play = self._led_up_to(edge, timeout_ms)
             if play is None or time.monotonic() - started < timeout_ms / 1000:
                 return play
             self._end(play)
-        reason = f"on the way to it more than {timeout_ms / 1000:g} s pass, the timeout of the transaction"
+        reason = f"on the way to it more than {timeouts[-1] / 1000:g} s pass, the timeout of the transaction"
         self.results[edge.name] = Result(edge=edge, found=Found.UNKNOWN, reason=reason)
         return None
 
