@@ -548,7 +548,7 @@ class Stage:
             read([observation.listed_field(name)], lambda name=name: [self._listed(name, state)])  # type: ignore[misc]
         read([observation.LOG, observation.WATERMARK], partial(_or_malformed, self._log))
         read([observation.COMMITTED, observation.STABLE], partial(_or_malformed, self._committed))
-        read([observation.LATER, observation.TIMED], partial(_or_malformed, self._later))
+        read([observation.TIMED, observation.LATER], partial(_or_malformed, self._later))
         read([observation.LATEST_COMMITTED], lambda: [str(self._offset_at(LATEST))])
         read([observation.PRODUCERS], lambda: [self._producers()])
         if observation.has_members(state):
@@ -670,7 +670,7 @@ class Stage:
         return observation.joined(given), stable
 
     def _later(self) -> tuple[str, str]:
-        """What readers of committed data are given that do not begin at the start: at later offsets, by timestamps."""
+        """What readers of committed data are given that do not begin at the start: by timestamps, at later offsets."""
         offsets: list[int] = []
         written: list[tuple[int, int]] = []
         for row, batches in self._fetched(committed=False):
@@ -678,7 +678,7 @@ class Stage:
                 return error_name(row["ErrorCode"]), ""
             offsets += [batch.base_offset for batch in batches]
             written += [(batch.timestamp(each), batch.offset(each)) for batch in batches for each in batch.records()]
-        return observation.later_line(offsets, lambda start: self._committed(start)[0]), self._timed(written)
+        return self._timed(written), observation.later_line(offsets, lambda start: self._committed(start)[0])
 
     def _timed(self, written: Sequence[tuple[int, int]]) -> str:
         """Whether ListOffsets finds the last timestamps of a log, and none from the last stable offset on."""
@@ -686,6 +686,8 @@ class Stage:
         for timestamp in dict.fromkeys(at for at, _ in written[-observation.LATER_STARTS :]):
             first = next(offset for at, offset in written if at >= timestamp)
             allowed, found = first if first < stable else -1, self._offset_at(timestamp)
+            if isinstance(found, str):  # a replica that does not lead yet gives records, and no offsets
+                return found
             if found != allowed:
                 return f"{found} for the timestamp of offset {first}, where {stable} is the last stable offset"
         return observation.AS_IN_LOG

@@ -266,6 +266,28 @@ def test_a_topic_has_long_segments_where_the_broker_refuses_short_ones(refusal: 
     assert asked == [["segment.ms"], [], ["segment.ms", "min.insync.replicas"], ["min.insync.replicas"]]
 
 
+def test_offsets_of_timestamps_are_asked_for_until_the_leader_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = [build_batch([Record(value=b"v")], base_offset=offset, base_timestamp=offset) for offset in range(2)]
+    errors = iter([ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE, ErrorCode.NONE])
+
+    def broker(api: str, row: Message) -> Message:
+        [part] = row["Topics"][0]["Partitions"]
+        if api == "ListOffsets":
+            found = part["Timestamp"] if part["Timestamp"] < 1 else -1
+            return {"Topics": [{"Partitions": [{"ErrorCode": next(errors), "Offset": found}]}]}
+        end = 1 if row["IsolationLevel"] else 2
+        own = {"ErrorCode": 0, "HighWatermark": 2, "LastStableOffset": 1, "AbortedTransactions": None}
+        own |= {"PartitionIndex": 0, "Records": b"".join(each.encode() for each in stored[part["FetchOffset"] : end])}
+        return {"Responses": [{"Topic": "topic", "Partitions": [own]}]}
+
+    monkeypatch.setattr(module, "wait", lambda _: None)
+    stage = staged(broker)
+    monkeypatch.setattr(Places, "leader", lambda *_: Address("127.0.0.1", 1))
+    timed, later = stage._when_there(stage._later)
+    assert (timed, later) == ("as in the log, below the last stable offset", "from 1: nothing")
+    assert list(errors) == []
+
+
 def closing(*states: str) -> Callable[[str, Message], Message]:
     """A coordinator that tells these states one after another, and the last one for ever."""
     left = list(states)
